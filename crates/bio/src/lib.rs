@@ -1,1 +1,30 @@
-//! bio
+//! The one request that crosses every line between rooms, and the memory it carries.
+//!
+//! * [`Bio`]: an operation on a range of bytes, with the frames of the layers it went through.
+//! * [`Buf`], [`Seg`], [`Segs`]: pooled, page-aligned, bounded memory; [`Pool`] hands it out.
+//! * [`Slab`]: where the Bios of one core live; a Bio is owned by exactly one place at a time.
+//! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
+//! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
+//!
+//! This room knows nothing of classes, sockets or threads. It is one of the two rooms where
+//! `unsafe` may stand: in `pool.rs` (raw memory) and `pinned.rs` (a resolved pointer).
+
+mod buf;
+mod errno;
+mod extent;
+mod frame;
+mod pinned;
+mod pool;
+mod request;
+mod segs;
+mod slab;
+
+pub use buf::{Buf, Direction, Loan};
+pub use errno::{Errno, Status};
+pub use extent::Extent;
+pub use frame::{DEPTH_MAX, Frame, Frames};
+pub use pinned::Pinned;
+pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
+pub use request::{Attr, Bio, BioId, End, Flags, Op, Origin};
+pub use segs::{Seg, Segs};
+pub use slab::Slab;

@@ -1,0 +1,223 @@
+//! Handles on pooled memory, and loans of it to the kernel.
+//!
+//! Invariants
+//!  B1  A buffer's bytes are reached only through `with*` and `copy_*`: never two writers, never
+//!      a writer beside a reader, checked at run time by a counter in the buffer's header.
+//!  B2  Memory lent to the kernel stays allocated until the loan is dropped.
+//!  B3  While the kernel may write into a buffer nobody looks at its bytes.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use crate::pool::Inner;
+use crate::segs::Seg;
+
+pub(crate) struct Header {
+    bytes: NonNull<u8>,
+    size: u32,
+    class: u8,
+    refs: Cell<u32>,
+    /// Loans into which the kernel may write.
+    kernel_writes: Cell<u32>,
+    /// Closures now looking: positive readers, -1 a writer.
+    looking: Cell<i32>,
+    home: Cell<Option<Rc<Inner>>>,
+}
+
+impl Header {
+    pub(crate) fn new(bytes: NonNull<u8>, size: u32, class: u8) -> Header {
+        Header {
+            bytes,
+            size,
+            class,
+            refs: Cell::new(0),
+            kernel_writes: Cell::new(0),
+            looking: Cell::new(0),
+            home: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> NonNull<u8> {
+        self.bytes
+    }
+
+    pub(crate) fn class(&self) -> u8 {
+        self.class
+    }
+}
+
+/// A counted handle on one pooled buffer. Clones share the memory. Never leaves its thread.
+pub struct Buf(NonNull<Header>);
+
+impl Buf {
+    pub(crate) fn adopt(header: NonNull<Header>, home: Rc<Inner>) -> Buf {
+        let buf = Buf(header);
+        buf.header().refs.set(1);
+        buf.header().home.set(Some(home));
+        buf
+    }
+
+    #[inline]
+    fn header(&self) -> &Header {
+        // SAFETY: a header lives until its pool destroys it, which happens only when `refs` is
+        // zero (P2, P3); this handle counts as one.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Bytes it can hold.
+    pub fn capacity(&self) -> usize {
+        self.header().size as usize
+    }
+
+    /// Where the memory is; a multiple of the page size.
+    pub fn address(&self) -> usize {
+        self.header().bytes.as_ptr() as usize
+    }
+
+    /// True when this is the only handle.
+    pub fn is_unique(&self) -> bool {
+        self.header().refs.get() == 1
+    }
+
+    /// `len` bytes from `start`; `None` when they are not all inside.
+    pub fn seg(&self, start: usize, len: usize) -> Option<Seg> {
+        (start.checked_add(len)? <= self.capacity())
+            .then(|| Seg::new(self.clone(), start as u32, len as u32))
+    }
+
+    #[inline]
+    pub(crate) fn look<R>(&self, start: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
+        let h = self.header();
+        assert!(
+            h.kernel_writes.get() == 0,
+            "B3: the kernel is writing this buffer"
+        );
+        assert!(h.looking.get() >= 0, "B1: somebody is writing this buffer");
+        let _guard = Looking::enter(&h.looking, 1);
+        // SAFETY: `Seg` keeps start + len <= size; the bytes are initialised (zeroed at first);
+        // no writer exists until the guard is dropped (B1, B3).
+        f(
+            unsafe {
+                std::slice::from_raw_parts(h.bytes.as_ptr().add(start as usize), len as usize)
+            },
+        )
+    }
+
+    #[inline]
+    pub(crate) fn edit<R>(&self, start: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        let h = self.header();
+        assert!(
+            h.kernel_writes.get() == 0,
+            "B3: the kernel is writing this buffer"
+        );
+        assert!(
+            h.looking.get() == 0,
+            "B1: somebody is looking at this buffer"
+        );
+        let _guard = Looking::enter(&h.looking, -1);
+        // SAFETY: as in `look`; nobody else looks until the guard is dropped (B1, B3).
+        f(unsafe {
+            std::slice::from_raw_parts_mut(h.bytes.as_ptr().add(start as usize), len as usize)
+        })
+    }
+}
+
+impl Clone for Buf {
+    #[inline]
+    fn clone(&self) -> Self {
+        let refs = &self.header().refs;
+        refs.set(refs.get().checked_add(1).expect("fewer handles than 2^32"));
+        Buf(self.0)
+    }
+}
+
+impl Drop for Buf {
+    #[inline]
+    fn drop(&mut self) {
+        let h = self.header();
+        let refs = h.refs.get() - 1;
+        h.refs.set(refs);
+        if refs == 0 {
+            let class = h.class;
+            if let Some(home) = h.home.take() {
+                home.release(self.0, class);
+            }
+        }
+    }
+}
+
+struct Looking<'a>(&'a Cell<i32>, i32);
+
+impl<'a> Looking<'a> {
+    #[inline]
+    fn enter(cell: &'a Cell<i32>, by: i32) -> Looking<'a> {
+        cell.set(cell.get() + by);
+        Looking(cell, by)
+    }
+}
+
+impl Drop for Looking<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - self.1);
+    }
+}
+
+/// Which way the kernel moves bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// The kernel reads our memory (write to a disk, send).
+    Out,
+    /// The kernel writes our memory (read from a disk, receive).
+    In,
+}
+
+/// Memory in the kernel's hands: keep it until the operation's completion was reaped.
+pub struct Loan {
+    seg: Seg,
+    direction: Direction,
+}
+
+impl Loan {
+    pub(crate) fn new(seg: Seg, direction: Direction) -> Loan {
+        if direction == Direction::In {
+            let h = seg.buf().header();
+            h.kernel_writes.set(h.kernel_writes.get() + 1);
+        }
+        Loan { seg, direction }
+    }
+
+    /// First byte, for a system call. Valid until the loan is dropped.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        let h = self.seg.buf().header();
+        // SAFETY: `Seg` keeps its range inside the buffer.
+        unsafe { h.bytes.as_ptr().add(self.seg.start() as usize) }
+    }
+
+    /// Bytes lent.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.seg.len()
+    }
+
+    /// True when no byte was lent.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The range lent.
+    pub fn seg(&self) -> &Seg {
+        &self.seg
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if self.direction == Direction::In {
+            let h = self.seg.buf().header();
+            h.kernel_writes.set(h.kernel_writes.get() - 1);
+        }
+    }
+}

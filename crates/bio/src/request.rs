@@ -1,0 +1,258 @@
+//! The Bio.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+use crate::errno::{Errno, Status};
+use crate::frame::Frames;
+use crate::segs::Segs;
+
+/// What a Bio asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Op {
+    /// Fill `data` from the range.
+    Read,
+    /// Store `data` to the range.
+    Write,
+    /// The range's content is no longer needed (TRIM, UNMAP). Reads may return anything after.
+    Delete,
+    /// Everything acknowledged before is on stable storage when this ends.
+    Flush,
+    /// Fetch the attribute named in `attr`.
+    GetAttr,
+    /// The range reads as zeroes afterwards; carries no data.
+    WriteZeroes,
+}
+
+impl Op {
+    /// Number of operations, for tables indexed by `op as usize`.
+    pub const COUNT: usize = 6;
+    /// Every operation, in the order of its number.
+    pub const ALL: [Op; Op::COUNT] = [
+        Op::Read,
+        Op::Write,
+        Op::Delete,
+        Op::Flush,
+        Op::GetAttr,
+        Op::WriteZeroes,
+    ];
+
+    /// Works on a range of bytes.
+    pub const fn has_range(self) -> bool {
+        matches!(self, Op::Read | Op::Write | Op::Delete | Op::WriteZeroes)
+    }
+
+    /// Carries data buffers.
+    pub const fn has_data(self) -> bool {
+        matches!(self, Op::Read | Op::Write)
+    }
+
+    /// Needs the write access count; the others need the read count.
+    pub const fn needs_write(self) -> bool {
+        matches!(self, Op::Write | Op::Delete | Op::Flush | Op::WriteZeroes)
+    }
+
+    /// Lower-case name, as in lists and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Delete => "delete",
+            Op::Flush => "flush",
+            Op::GetAttr => "getattr",
+            Op::WriteZeroes => "write-zeroes",
+        }
+    }
+}
+
+/// Modifiers of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No modifier.
+    pub const NONE: Flags = Flags(0);
+    /// A write is on stable storage when it ends.
+    pub const FUA: Flags = Flags(1);
+    /// After everything sent before and before everything sent later, at the device's queue.
+    pub const ORDERED: Flags = Flags(2);
+    /// Zeroes must be allocated, not deallocated (WRITE SAME without UNMAP, "no hole").
+    pub const NO_HOLE: Flags = Flags(4);
+
+    /// True when every flag of `other` is set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Without the flags of `other`.
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Flags {
+    fn bitor_assign(&mut self, other: Flags) {
+        self.0 |= other.0;
+    }
+}
+
+/// On whose behalf: schedulers classify by it, statistics count by it. Zero is the daemon itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Origin(pub u32);
+
+/// Place of a Bio in its core's slab, and which of the place's tenants it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BioId {
+    pub(crate) index: u32,
+    pub(crate) tenant: u32,
+}
+
+impl BioId {
+    /// The id as one word, for tokens that cross rooms which do not know Bios.
+    pub const fn to_word(self) -> u64 {
+        ((self.tenant as u64) << 32) | self.index as u64
+    }
+
+    /// The inverse of [`BioId::to_word`].
+    pub const fn from_word(word: u64) -> BioId {
+        BioId {
+            index: word as u32,
+            tenant: (word >> 32) as u32,
+        }
+    }
+}
+
+impl fmt::Debug for BioId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bio {}.{}", self.index, self.tenant)
+    }
+}
+
+/// Who is told when a Bio ends. An enum, never a boxed closure: completing allocates nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Nobody.
+    Nobody,
+    /// The parent it was forked from.
+    Parent(BioId),
+    /// The task that awaits slot `.0` of its core's table.
+    Task(u32),
+    /// Receiver `sink` of this core, with the tag it gave.
+    Sink {
+        /// Index in the core's table of receivers.
+        sink: u32,
+        /// The receiver's own word.
+        tag: u64,
+    },
+}
+
+/// The value of an attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Attr {
+    /// A number; booleans are 0 and 1.
+    Int(u64),
+    /// Text.
+    Text(String),
+}
+
+/// A request on its way through the graph.
+///
+/// The originator sets `op`, `flags`, `origin`, `offset`, `length`, `data` and `attr`. A layer may
+/// change `offset` on the way down and puts it back on the way up; it never changes `data` of a
+/// Bio it received, it forks children with slices of it.
+pub struct Bio {
+    /// What to do.
+    pub op: Op,
+    /// Modifiers.
+    pub flags: Flags,
+    /// On whose behalf.
+    pub origin: Origin,
+    /// First byte, as the layer that now holds the Bio counts.
+    pub offset: u64,
+    /// Bytes. For READ and WRITE equal to `data.len()`.
+    pub length: u64,
+    /// The memory, for READ and WRITE.
+    pub data: Segs,
+    /// Attribute asked for, for GETATTR.
+    pub attr: &'static str,
+    /// Its value, once known.
+    pub value: Option<Attr>,
+    /// How it ended, once it has. Children's first error gathers here.
+    pub status: Status,
+    /// Bytes done, once it has ended: fewer than `length` at the end of the medium.
+    pub completed: u64,
+    /// Who is told.
+    pub end: End,
+    /// Layers it went through.
+    pub frames: Frames,
+    /// Consumer slot it was last sent to.
+    pub edge: u32,
+    /// Children not ended yet.
+    pub waits: u32,
+    /// The layer's word while children run.
+    pub fork_word: u64,
+    id: BioId,
+}
+
+impl Bio {
+    pub(crate) fn new(id: BioId) -> Bio {
+        Bio {
+            op: Op::Read,
+            flags: Flags::NONE,
+            origin: Origin(0),
+            offset: 0,
+            length: 0,
+            data: Segs::new(),
+            attr: "",
+            value: None,
+            status: Ok(()),
+            completed: 0,
+            end: End::Nobody,
+            frames: Frames::new(),
+            edge: 0,
+            waits: 0,
+            fork_word: 0,
+            id,
+        }
+    }
+
+    pub(crate) fn renew(&mut self, id: BioId) {
+        self.op = Op::Read;
+        self.flags = Flags::NONE;
+        self.origin = Origin(0);
+        self.offset = 0;
+        self.length = 0;
+        self.data.clear();
+        self.attr = "";
+        self.value = None;
+        self.status = Ok(());
+        self.completed = 0;
+        self.end = End::Nobody;
+        self.frames.clear();
+        self.edge = 0;
+        self.waits = 0;
+        self.fork_word = 0;
+        self.id = id;
+    }
+
+    /// Its place in the slab.
+    #[inline]
+    pub fn id(&self) -> BioId {
+        self.id
+    }
+
+    /// Notes an error unless one was noted before: the first one wins.
+    pub fn fail(&mut self, error: Errno) {
+        if self.status.is_ok() {
+            self.status = Err(error);
+        }
+    }
+}

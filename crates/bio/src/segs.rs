@@ -1,0 +1,311 @@
+//! Ranges of pooled buffers, and lists of them.
+
+use crate::buf::{Buf, Direction, Loan};
+use crate::pool::Pool;
+
+/// Some bytes of one buffer. Clones share the memory.
+#[derive(Clone)]
+pub struct Seg {
+    buf: Buf,
+    start: u32,
+    len: u32,
+}
+
+impl Seg {
+    pub(crate) fn new(buf: Buf, start: u32, len: u32) -> Seg {
+        Seg { buf, start, len }
+    }
+
+    pub(crate) fn buf(&self) -> &Buf {
+        &self.buf
+    }
+
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True when there is no byte in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// True when the address of its first byte and its length are multiples of `unit`.
+    pub fn is_aligned(&self, unit: usize) -> bool {
+        (self.buf.address() + self.start as usize).is_multiple_of(unit)
+            && self.len().is_multiple_of(unit)
+    }
+
+    /// `len` bytes from `start` of this range; `None` when they are not all inside.
+    pub fn slice(&self, start: usize, len: usize) -> Option<Seg> {
+        (start.checked_add(len)? <= self.len()).then(|| Seg {
+            buf: self.buf.clone(),
+            start: self.start + start as u32,
+            len: len as u32,
+        })
+    }
+
+    /// Looks at the bytes. Panics when the kernel is writing them (invariant B3): a bug of ours.
+    #[inline]
+    pub fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        self.buf.look(self.start, self.len, f)
+    }
+
+    /// Changes the bytes. Panics when somebody else is looking (B1) or the kernel writes (B3).
+    #[inline]
+    pub fn with_mut<R>(&self, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.buf.edit(self.start, self.len, f)
+    }
+
+    /// Copies `from` to `at`; what does not fit is not copied. Returns the bytes copied.
+    pub fn copy_from(&self, at: usize, from: &[u8]) -> usize {
+        self.with_mut(|to| match to.get_mut(at..) {
+            Some(to) => {
+                let n = to.len().min(from.len());
+                to[..n].copy_from_slice(&from[..n]);
+                n
+            }
+            None => 0,
+        })
+    }
+
+    /// Copies from `at` into `to` as much as there is. Returns the bytes copied.
+    pub fn copy_to(&self, at: usize, to: &mut [u8]) -> usize {
+        self.with(|from| match from.get(at..) {
+            Some(from) => {
+                let n = from.len().min(to.len());
+                to[..n].copy_from_slice(&from[..n]);
+                n
+            }
+            None => 0,
+        })
+    }
+
+    /// Lends the bytes to the kernel.
+    pub fn lend(&self, direction: Direction) -> Loan {
+        Loan::new(self.clone(), direction)
+    }
+}
+
+/// A scatter list: the bytes of its segments, one after the other. Emptied lists keep their
+/// capacity, so a list that lives in a recycled Bio does not allocate.
+#[derive(Default)]
+pub struct Segs {
+    list: Vec<Seg>,
+    len: usize,
+}
+
+impl Segs {
+    /// Nothing.
+    pub const fn new() -> Segs {
+        Segs {
+            list: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// Buffers for `len` bytes; `None`, and nothing taken, when the pool is exhausted.
+    pub fn alloc(pool: &Pool, len: usize) -> Option<Segs> {
+        let mut segs = Segs::new();
+        segs.grow(pool, len).then_some(segs)
+    }
+
+    /// Appends buffers for `len` more bytes; false, and nothing changed, when the pool is empty.
+    #[must_use]
+    pub fn grow(&mut self, pool: &Pool, len: usize) -> bool {
+        let (count, was) = (self.list.len(), self.len);
+        let mut left = len;
+        while left > 0 {
+            let Some(buf) = pool.get(left) else {
+                self.list.truncate(count);
+                self.len = was;
+                return false;
+            };
+            let n = left.min(buf.capacity());
+            self.push(Seg::new(buf, 0, n as u32));
+            left -= n;
+        }
+        true
+    }
+
+    /// Appends a segment; an empty one is left out.
+    #[inline]
+    pub fn push(&mut self, seg: Seg) {
+        if !seg.is_empty() {
+            self.len += seg.len();
+            self.list.push(seg);
+        }
+    }
+
+    /// Bytes in all.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Lets go of all segments, keeps the capacity.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.len = 0;
+    }
+
+    /// The segments in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Seg> {
+        self.list.iter()
+    }
+
+    /// The segments in order.
+    pub fn as_slice(&self) -> &[Seg] {
+        &self.list
+    }
+
+    /// Appends to `out` the segments of `len` bytes from `start`; false, and nothing appended,
+    /// when they are not all inside.
+    #[must_use]
+    pub fn slice_into(&self, start: usize, len: usize, out: &mut Segs) -> bool {
+        match start.checked_add(len) {
+            Some(end) if end <= self.len => {}
+            _ => return false,
+        }
+        self.walk(start, len, |seg, at, n, _| {
+            if let Some(piece) = seg.slice(at, n) {
+                out.push(piece);
+            }
+        });
+        true
+    }
+
+    /// Copies `from` to `at`; returns the bytes copied (fewer when the list ends first).
+    pub fn copy_from(&self, at: usize, from: &[u8]) -> usize {
+        self.walk(at, from.len(), |seg, s, n, done| {
+            seg.copy_from(s, &from[done..done + n]);
+        })
+    }
+
+    /// Copies from `at` into `to`; returns the bytes copied (fewer when the list ends first).
+    pub fn copy_to(&self, at: usize, to: &mut [u8]) -> usize {
+        let len = to.len();
+        self.walk(at, len, |seg, s, n, done| {
+            seg.copy_to(s, &mut to[done..done + n]);
+        })
+    }
+
+    /// Sets `len` bytes from `at` to `byte`; returns the bytes set.
+    pub fn fill(&self, at: usize, len: usize, byte: u8) -> usize {
+        self.walk(at, len, |seg, s, n, _| {
+            seg.with_mut(|b| b[s..s + n].fill(byte))
+        })
+    }
+
+    /// All bytes in one vector: for control paths and tests.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len];
+        self.copy_to(0, &mut out);
+        out
+    }
+
+    /// Calls `f(segment, start in it, bytes, bytes done before)` for each piece of the range.
+    fn walk(
+        &self,
+        start: usize,
+        len: usize,
+        mut f: impl FnMut(&Seg, usize, usize, usize),
+    ) -> usize {
+        let (mut skip, mut done) = (start, 0);
+        for seg in &self.list {
+            if skip >= seg.len() {
+                skip -= seg.len();
+                continue;
+            }
+            if done == len {
+                break;
+            }
+            let n = (seg.len() - skip).min(len - done);
+            f(seg, skip, n, done);
+            done += n;
+            skip = 0;
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::PoolConfig;
+
+    fn pool() -> Pool {
+        Pool::new(PoolConfig::default())
+    }
+
+    #[test]
+    fn any_slice_of_a_list_holds_the_same_bytes() {
+        let pool = pool();
+        let mut all = Segs::new();
+        let bytes: Vec<u8> = (0..100u8).collect();
+        let mut at = 0;
+        for n in [1, 30, 9, 60] {
+            let seg = pool.get(n).unwrap().seg(7, n).unwrap();
+            seg.copy_from(0, &bytes[at..at + n]);
+            all.push(seg);
+            at += n;
+        }
+        for start in 0..=100 {
+            for len in 0..=100 - start {
+                let mut part = Segs::new();
+                assert!(all.slice_into(start, len, &mut part));
+                assert_eq!(part.to_vec(), bytes[start..start + len]);
+            }
+        }
+        let mut part = Segs::new();
+        assert!(!all.slice_into(50, 51, &mut part) && part.is_empty());
+        assert!(!all.slice_into(usize::MAX, 2, &mut part));
+    }
+
+    #[test]
+    fn a_long_list_is_all_or_nothing() {
+        let pool = Pool::new(PoolConfig {
+            limit_bytes: 192 * 1024,
+        });
+        assert!(Segs::alloc(&pool, 256 * 1024).is_none());
+        assert_eq!(pool.usage().used_bytes, 0);
+        let segs = Segs::alloc(&pool, 150 * 1024).unwrap();
+        assert_eq!(segs.len(), 150 * 1024);
+    }
+
+    #[test]
+    #[should_panic(expected = "B3")]
+    fn b3_nobody_looks_while_the_kernel_writes() {
+        let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
+        let _loan = seg.lend(Direction::In);
+        seg.with(|_| ());
+    }
+
+    #[test]
+    #[should_panic(expected = "B1")]
+    fn b1_no_writer_beside_a_reader() {
+        let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
+        let other = seg.clone();
+        seg.with(|_| other.copy_from(0, b"x"));
+    }
+
+    #[test]
+    fn a_loan_keeps_the_memory() {
+        let pool = pool();
+        let loan = pool.get(1).unwrap().seg(0, 8).unwrap().lend(Direction::Out);
+        assert_eq!(pool.usage().used_bytes, 4096);
+        drop(loan);
+        assert_eq!(pool.usage().used_bytes, 0);
+    }
+}

@@ -1,0 +1,159 @@
+//! Where the Bios of one core live.
+//!
+//! Invariant S1: a Bio is owned by exactly one place at a time: the slab (parked: it waits for a
+//! completion, a timer or children) or the one piece of code that took it out.
+
+use crate::request::{Bio, BioId};
+
+struct Place {
+    tenant: u32,
+    parked: Option<Box<Bio>>,
+    used: bool,
+}
+
+/// Bios of one core, recycled with their vectors' capacity.
+#[derive(Default)]
+pub struct Slab {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    #[allow(clippy::vec_box)] // A Box is moved in and out of places; a Bio is 800 bytes.
+    spare: Vec<Box<Bio>>,
+}
+
+impl Slab {
+    /// Empty.
+    pub fn new() -> Slab {
+        Slab::default()
+    }
+
+    /// A fresh Bio, owned by the caller until it parks or frees it.
+    #[inline]
+    pub fn alloc(&mut self) -> Box<Bio> {
+        let index = match self.free.pop() {
+            Some(i) => i,
+            None => {
+                let i = u32::try_from(self.places.len()).expect("fewer than 2^32 Bios");
+                self.places.push(Place {
+                    tenant: 0,
+                    parked: None,
+                    used: false,
+                });
+                i
+            }
+        };
+        let place = &mut self.places[index as usize];
+        place.used = true;
+        let id = BioId {
+            index,
+            tenant: place.tenant,
+        };
+        match self.spare.pop() {
+            Some(mut bio) => {
+                bio.renew(id);
+                bio
+            }
+            None => Box::new(Bio::new(id)),
+        }
+    }
+
+    /// Puts a Bio that waits back in its place.
+    #[inline]
+    pub fn park(&mut self, bio: Box<Bio>) {
+        let place = &mut self.places[bio.id().index as usize];
+        debug_assert!(
+            place.tenant == bio.id().tenant && place.parked.is_none(),
+            "S1"
+        );
+        place.parked = Some(bio);
+    }
+
+    /// Takes a parked Bio out. `None` when `id` has ended, or somebody has it out.
+    #[inline]
+    pub fn take(&mut self, id: BioId) -> Option<Box<Bio>> {
+        let place = self.places.get_mut(id.index as usize)?;
+        if place.tenant != id.tenant {
+            None
+        } else {
+            place.parked.take()
+        }
+    }
+
+    /// Looks at a parked Bio.
+    pub fn peek(&self, id: BioId) -> Option<&Bio> {
+        let place = self.places.get(id.index as usize)?;
+        if place.tenant != id.tenant {
+            None
+        } else {
+            place.parked.as_deref()
+        }
+    }
+
+    /// Looks at a parked Bio to change it.
+    pub fn peek_mut(&mut self, id: BioId) -> Option<&mut Bio> {
+        let place = self.places.get_mut(id.index as usize)?;
+        if place.tenant != id.tenant {
+            None
+        } else {
+            place.parked.as_deref_mut()
+        }
+    }
+
+    /// Ends a Bio: its id is never valid again, its buffers go back.
+    #[inline]
+    pub fn free(&mut self, mut bio: Box<Bio>) {
+        let index = bio.id().index;
+        let place = &mut self.places[index as usize];
+        debug_assert!(
+            place.tenant == bio.id().tenant && place.parked.is_none(),
+            "S1"
+        );
+        place.tenant = place.tenant.wrapping_add(1);
+        place.used = false;
+        bio.data.clear();
+        self.free.push(index);
+        self.spare.push(bio);
+    }
+
+    /// Bios that have not ended.
+    pub fn live(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Parked Bios, for pictures and for finding what waits.
+    pub fn iter(&self) -> impl Iterator<Item = &Bio> {
+        self.places
+            .iter()
+            .filter(|p| p.used)
+            .filter_map(|p| p.parked.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_id_finds_nothing() {
+        let mut slab = Slab::new();
+        let bio = slab.alloc();
+        let id = bio.id();
+        slab.park(bio);
+        let bio = slab.take(id).unwrap();
+        assert!(slab.take(id).is_none(), "S1: it is out");
+        slab.free(bio);
+        let next = slab.alloc();
+        assert_eq!(next.id().index, id.index, "places are reused");
+        slab.park(next);
+        assert!(slab.take(id).is_none(), "the old tenant's id is dead");
+        assert_eq!(slab.live(), 1);
+    }
+
+    #[test]
+    fn ids_survive_the_trip_through_a_word() {
+        let mut slab = Slab::new();
+        let a = slab.alloc();
+        slab.free(a);
+        let b = slab.alloc();
+        assert_eq!(BioId::from_word(b.id().to_word()), b.id());
+    }
+}

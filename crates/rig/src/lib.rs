@@ -1,0 +1,27 @@
+//! The test rig: strangers to try a target against.
+//!
+//! Nothing here knows the daemon. A test names an iSCSI target as a [`Target`] (portal, name,
+//! LUN) and asks somebody else's software what it thinks of it:
+//!
+//! - [`scenarios`] boots a real Linux kernel ([`guest`]) that logs in with open-iscsi, makes a
+//!   file system, copies, checks, and survives a target that is killed in the middle;
+//! - [`testcu`] runs libiscsi's conformance suite, a process a test, and compares the outcome
+//!   with an expectation file in both directions;
+//! - [`peer`] runs another target (tgt) to compare with, and the small host tools;
+//! - [`proc`] guards child processes and reads what they cost;
+//! - [`packages`] makes sure that all of this is there, from Debian's packages.
+//!
+//! Rooms' tests use it as a dev-dependency; no room depends on it.
+#![forbid(unsafe_code)]
+
+pub mod cpio;
+pub mod guest;
+pub mod modules;
+pub mod packages;
+pub mod peer;
+pub mod proc;
+pub mod scenarios;
+mod target;
+pub mod testcu;
+
+pub use target::{Chap, Login, Target};

@@ -1,0 +1,215 @@
+//! The peer target (Debian's tgt) and the small host tools that talk to any target.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::proc::{self, Proc, Scratch};
+use crate::{Chap, Target};
+
+/// A target that does not answer within this time is not coming.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// tgt's control ports are small numbers; a free TCP port is brought below with this.
+const CONTROL_PORT_MAX: u16 = 30_000;
+
+/// What is behind the peer's logical unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// Reads and writes nothing: the cost of the protocol alone. tgt says how large it is.
+    Null,
+    /// An image file, through the page cache.
+    File(PathBuf),
+}
+
+/// How to run tgt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TgtConfig {
+    /// The logical unit's backing store; it becomes LUN 1 (LUN 0 is tgt's controller).
+    pub store: Store,
+    /// None: no authentication.
+    pub chap: Option<Chap>,
+    /// The only core it may run on; None: all.
+    pub core: Option<usize>,
+}
+
+impl TgtConfig {
+    /// An open target without a core of its own.
+    pub fn new(store: Store) -> TgtConfig {
+        TgtConfig { store, chap: None, core: None }
+    }
+}
+
+/// A running tgtd with one target of one disk. Killed when dropped.
+pub struct Tgt {
+    config: TgtConfig,
+    target: Target,
+    control: u16,
+    daemon: Option<Proc>,
+    scratch: Scratch,
+}
+
+impl Tgt {
+    /// Starts tgtd on a free port of 127.0.0.1 and makes the target.
+    pub fn start(config: TgtConfig) -> Result<Tgt> {
+        let port = proc::free_port()?;
+        let target = Target {
+            portal: SocketAddr::from(([127, 0, 0, 1], port)),
+            iqn: "iqn.2026-11.test.ashlar:peer".to_string(),
+            lun: 1,
+        };
+        let control = proc::free_port()? % CONTROL_PORT_MAX;
+        let scratch = Scratch::new("tgt")?;
+        let mut tgt = Tgt { config, target, control, daemon: None, scratch };
+        tgt.boot()?;
+        Ok(tgt)
+    }
+
+    /// Its address.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The daemon's process id; None while it is killed.
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Proc::pid)
+    }
+
+    /// What the daemon has printed, over all its starts.
+    pub fn log(&self) -> String {
+        self.daemon.as_ref().map(Proc::output).unwrap_or_default()
+    }
+
+    /// SIGKILL; the port is closed afterwards, the backing file keeps what it has.
+    pub fn kill(&mut self) -> Result<()> {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill()?;
+        }
+        Ok(())
+    }
+
+    /// SIGKILL and a new daemon on the same port with the same target.
+    pub fn restart(&mut self) -> Result<()> {
+        self.kill()?;
+        self.boot()
+    }
+
+    fn boot(&mut self) -> Result<()> {
+        let mut command = proc::command("tgtd", self.config.core)?;
+        command.arg("-f").arg("-C").arg(self.control.to_string());
+        command.arg("--iscsi").arg(format!("portal={}", self.target.portal));
+        let mut daemon = Proc::start("tgtd", &mut command, &self.scratch.path().join("log"))?;
+        let control = self.control;
+        daemon.wait_ready(START_LIMIT, || {
+            tgtadm(control, &["--op", "show", "--mode", "target"]).is_ok()
+        })?;
+        self.daemon = Some(daemon);
+        self.configure().with_context(|| format!("configure tgt:\n{}", self.log()))?;
+        wait_port(self.target.portal)
+    }
+
+    fn configure(&self) -> Result<()> {
+        let adm = |words: &str| -> Result<()> {
+            tgtadm(self.control, &words.split(' ').collect::<Vec<_>>()).map(drop)
+        };
+        let iqn = &self.target.iqn;
+        adm(&format!("--op new --mode target --tid 1 -T {iqn}"))?;
+        let unit = "--op new --mode logicalunit --tid 1 --lun 1";
+        let (path, kind) = match &self.config.store {
+            Store::Null => ("null", "null"),
+            Store::File(path) => (path.to_str().context("store's path")?, "rdwr"),
+        };
+        let mut words: Vec<&str> = unit.split(' ').collect();
+        words.extend(["-b", path, "--bstype", kind]);
+        tgtadm(self.control, &words)?;
+        let thin = "--op update --mode logicalunit --tid 1 --lun 1 --params thin_provisioning=1";
+        adm(thin)?;
+        adm("--op bind --mode target --tid 1 -I ALL")?;
+        let Some(chap) = &self.config.chap else { return Ok(()) };
+        adm(&format!("--op new --mode account --user {} --password {}", chap.user, chap.secret))?;
+        adm(&format!("--op bind --mode account --tid 1 --user {}", chap.user))?;
+        let Some((user, secret)) = &chap.mutual else { return Ok(()) };
+        adm(&format!("--op new --mode account --user {user} --password {secret}"))?;
+        adm(&format!("--op bind --mode account --tid 1 --user {user} --outgoing"))
+    }
+}
+
+impl Drop for Tgt {
+    fn drop(&mut self) {
+        let _ = self.kill();
+        // tgtd leaves its control socket behind when killed.
+        for suffix in ["", ".lock"] {
+            let _ = std::fs::remove_file(format!("/var/run/tgtd/socket.{}{suffix}", self.control));
+        }
+    }
+}
+
+fn tgtadm(control: u16, words: &[&str]) -> Result<String> {
+    let mut command = Command::new(proc::tool("tgtadm")?);
+    command.arg("-C").arg(control.to_string()).args(["--lld", "iscsi"]).args(words);
+    proc::run(&mut command)
+}
+
+/// Waits until somebody accepts connections at an address.
+pub fn wait_port(address: SocketAddr) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
+            Ok(_) => return Ok(()),
+            Err(error) if start.elapsed() > START_LIMIT => {
+                bail!("nobody listens on {address} after {START_LIMIT:?}: {error}")
+            }
+            Err(_) => sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Names of the targets and logical units behind a portal: the text of `iscsi-ls -s`.
+pub fn iscsi_ls(portal: SocketAddr) -> Result<String> {
+    let mut command = Command::new(proc::tool("iscsi-ls")?);
+    proc::run(command.arg("-s").arg(format!("iscsi://{portal}")))
+}
+
+/// The text of `iscsi-inq`: standard INQUIRY data, or one VPD page.
+pub fn iscsi_inq(url: &str, vpd_page: Option<u8>) -> Result<String> {
+    let mut command = Command::new(proc::tool("iscsi-inq")?);
+    if let Some(page) = vpd_page {
+        command.args(["-e", "1", "-c"]).arg(page.to_string());
+    }
+    proc::run(command.arg(url))
+}
+
+/// `qemu-img` with its arguments; returns what it prints.
+pub fn qemu_img(arguments: &[&str]) -> Result<String> {
+    proc::run(Command::new(proc::tool("qemu-img")?).args(arguments))
+}
+
+/// Copies a whole logical unit to an image file.
+pub fn download(url: &str, to: &Path) -> Result<()> {
+    let to = to.to_str().context("image's path")?;
+    qemu_img(&["convert", "-f", "raw", "-O", "raw", url, to]).map(drop)
+}
+
+/// Copies an image file onto a logical unit of at least its size.
+pub fn upload(from: &Path, url: &str) -> Result<()> {
+    let from = from.to_str().context("image's path")?;
+    qemu_img(&["convert", "-n", "-f", "raw", "-O", "raw", from, url]).map(drop)
+}
+
+/// `qemu-io` on a raw device, one command after the other; returns what it prints.
+/// qemu-io ends with 0 after a failed read: a line with "failed" counts as an error.
+pub fn qemu_io(url: &str, commands: &[&str]) -> Result<String> {
+    let mut command = Command::new(proc::tool("qemu-io")?);
+    command.args(["-f", "raw"]);
+    for words in commands {
+        command.arg("-c").arg(words);
+    }
+    let text = proc::run(command.arg(url))?;
+    if text.lines().any(|line| line.contains("failed")) {
+        bail!("qemu-io: {text}");
+    }
+    Ok(text)
+}

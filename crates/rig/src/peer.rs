@@ -39,7 +39,11 @@ pub struct TgtConfig {
 impl TgtConfig {
     /// An open target without a core of its own.
     pub fn new(store: Store) -> TgtConfig {
-        TgtConfig { store, chap: None, core: None }
+        TgtConfig {
+            store,
+            chap: None,
+            core: None,
+        }
     }
 }
 
@@ -63,7 +67,13 @@ impl Tgt {
         };
         let control = proc::free_port()? % CONTROL_PORT_MAX;
         let scratch = Scratch::new("tgt")?;
-        let mut tgt = Tgt { config, target, control, daemon: None, scratch };
+        let mut tgt = Tgt {
+            config,
+            target,
+            control,
+            daemon: None,
+            scratch,
+        };
         tgt.boot()?;
         Ok(tgt)
     }
@@ -100,14 +110,17 @@ impl Tgt {
     fn boot(&mut self) -> Result<()> {
         let mut command = proc::command("tgtd", self.config.core)?;
         command.arg("-f").arg("-C").arg(self.control.to_string());
-        command.arg("--iscsi").arg(format!("portal={}", self.target.portal));
+        command
+            .arg("--iscsi")
+            .arg(format!("portal={}", self.target.portal));
         let mut daemon = Proc::start("tgtd", &mut command, &self.scratch.path().join("log"))?;
         let control = self.control;
         daemon.wait_ready(START_LIMIT, || {
             tgtadm(control, &["--op", "show", "--mode", "target"]).is_ok()
         })?;
         self.daemon = Some(daemon);
-        self.configure().with_context(|| format!("configure tgt:\n{}", self.log()))?;
+        self.configure()
+            .with_context(|| format!("configure tgt:\n{}", self.log()))?;
         wait_port(self.target.portal)
     }
 
@@ -128,12 +141,26 @@ impl Tgt {
         let thin = "--op update --mode logicalunit --tid 1 --lun 1 --params thin_provisioning=1";
         adm(thin)?;
         adm("--op bind --mode target --tid 1 -I ALL")?;
-        let Some(chap) = &self.config.chap else { return Ok(()) };
-        adm(&format!("--op new --mode account --user {} --password {}", chap.user, chap.secret))?;
-        adm(&format!("--op bind --mode account --tid 1 --user {}", chap.user))?;
-        let Some((user, secret)) = &chap.mutual else { return Ok(()) };
-        adm(&format!("--op new --mode account --user {user} --password {secret}"))?;
-        adm(&format!("--op bind --mode account --tid 1 --user {user} --outgoing"))
+        let Some(chap) = &self.config.chap else {
+            return Ok(());
+        };
+        adm(&format!(
+            "--op new --mode account --user {} --password {}",
+            chap.user, chap.secret
+        ))?;
+        adm(&format!(
+            "--op bind --mode account --tid 1 --user {}",
+            chap.user
+        ))?;
+        let Some((user, secret)) = &chap.mutual else {
+            return Ok(());
+        };
+        adm(&format!(
+            "--op new --mode account --user {user} --password {secret}"
+        ))?;
+        adm(&format!(
+            "--op bind --mode account --tid 1 --user {user} --outgoing"
+        ))
     }
 }
 
@@ -149,7 +176,11 @@ impl Drop for Tgt {
 
 fn tgtadm(control: u16, words: &[&str]) -> Result<String> {
     let mut command = Command::new(proc::tool("tgtadm")?);
-    command.arg("-C").arg(control.to_string()).args(["--lld", "iscsi"]).args(words);
+    command
+        .arg("-C")
+        .arg(control.to_string())
+        .args(["--lld", "iscsi"])
+        .args(words);
     proc::run(&mut command)
 }
 

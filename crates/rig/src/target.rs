@@ -22,7 +22,10 @@ impl Target {
     /// As [`Target::url`] with the initiator's CHAP name and secret in front.
     pub fn url_with(&self, chap: &Chap) -> String {
         let (user, secret) = (&chap.user, &chap.secret);
-        format!("iscsi://{user}%{secret}@{}/{}/{}", self.portal, self.iqn, self.lun)
+        format!(
+            "iscsi://{user}%{secret}@{}/{}/{}",
+            self.portal, self.iqn, self.lun
+        )
     }
 }
 
@@ -54,7 +57,11 @@ impl Login {
 
     /// A login without authentication under [`Login::INITIATOR`].
     pub fn open(target: Target) -> Login {
-        Login { target, initiator: Login::INITIATOR.to_string(), chap: None }
+        Login {
+            target,
+            initiator: Login::INITIATOR.to_string(),
+            chap: None,
+        }
     }
 
     /// The same login with CHAP.

@@ -41,7 +41,10 @@ impl Outcome {
     ];
 
     fn parse(word: &str) -> Option<Outcome> {
-        Outcome::ALL.iter().find(|(_, name)| *name == word).map(|(outcome, _)| *outcome)
+        Outcome::ALL
+            .iter()
+            .find(|(_, name)| *name == word)
+            .map(|(outcome, _)| *outcome)
     }
 }
 
@@ -69,20 +72,36 @@ pub struct TestResult {
 pub fn list() -> Result<Vec<String>> {
     let text = proc::run(Command::new(proc::tool("iscsi-test-cu")?).arg("-l"))?;
     // The tool lists families, suites and tests as A, A.B and A.B.C; family ALL holds them all.
-    let names = text.lines().filter_map(|line| line.trim().strip_prefix("ALL."));
-    let names: Vec<String> = names.filter(|name| name.contains('.')).map(str::to_string).collect();
-    ensure!(!names.is_empty(), "iscsi-test-cu -l lists no tests:\n{text}");
+    let names = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("ALL."));
+    let names: Vec<String> = names
+        .filter(|name| name.contains('.'))
+        .map(str::to_string)
+        .collect();
+    ensure!(
+        !names.is_empty(),
+        "iscsi-test-cu -l lists no tests:\n{text}"
+    );
     Ok(names)
 }
 
 /// Runs one test, destructive ones included, against a unit given as an `iscsi://` address.
 pub fn run_one(name: &str, url: &str) -> Result<TestResult> {
     let mut command = Command::new(proc::tool("iscsi-test-cu")?);
-    command.args(["-d", "-t"]).arg(format!("ALL.{name}")).arg(url);
+    command
+        .args(["-d", "-t"])
+        .arg(format!("ALL.{name}"))
+        .arg(url);
     let ran = proc::run_limited(&mut command, TEST_LIMIT)?;
     let ended = ran.status.map(|status| status.success());
     let outcome = judge(ended, &ran.output);
-    Ok(TestResult { name: name.to_string(), outcome, text: about(&ran.output), took: ran.took })
+    Ok(TestResult {
+        name: name.to_string(),
+        outcome,
+        text: about(&ran.output),
+        took: ran.took,
+    })
 }
 
 /// Runs the named tests in order. `progress` hears of each result as it comes.
@@ -104,7 +123,10 @@ pub fn run(
 pub fn run_all(url: &str) -> Result<Report> {
     let start = Instant::now();
     let results = run(&list()?, url, &mut |_| {})?;
-    Ok(Report { results, took: start.elapsed() })
+    Ok(Report {
+        results,
+        took: start.elapsed(),
+    })
 }
 
 /// The outcome of a whole run.
@@ -118,7 +140,10 @@ pub struct Report {
 impl Report {
     /// How many tests had this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
-        self.results.iter().filter(|result| result.outcome == outcome).count()
+        self.results
+            .iter()
+            .filter(|result| result.outcome == outcome)
+            .count()
     }
 
     /// One line with all counts.
@@ -143,10 +168,19 @@ fn judge(ended: Option<bool>, output: &str) -> Outcome {
 
 /// The lines between the tool's banner and its table.
 fn about(output: &str) -> String {
-    let lines = output.lines().skip_while(|line| !line.starts_with("Suite:"));
+    let lines = output
+        .lines()
+        .skip_while(|line| !line.starts_with("Suite:"));
     let lines = lines.take_while(|line| !line.starts_with("Run Summary"));
-    let text = lines.filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join("\n");
-    if text.is_empty() { output.trim().to_string() } else { text }
+    let text = lines
+        .filter(|line| !line.trim().is_empty())
+        .collect::<Vec<_>>()
+        .join("\n");
+    if text.is_empty() {
+        output.trim().to_string()
+    } else {
+        text
+    }
 }
 
 /// What is expected of each test: a line `SUITE.TEST outcome # reason` each.
@@ -167,14 +201,22 @@ impl Expectations {
             let (words, reason) = line.split_once('#').unwrap_or((line, ""));
             let mut words = words.split_whitespace();
             let Some(name) = words.next() else { continue };
-            let outcomes = words.next().with_context(|| format!("line {number}: no outcome"))?;
-            ensure!(words.next().is_none(), "line {number}: more than a name and an outcome");
+            let outcomes = words
+                .next()
+                .with_context(|| format!("line {number}: no outcome"))?;
+            ensure!(
+                words.next().is_none(),
+                "line {number}: more than a name and an outcome"
+            );
             let outcomes: Option<Vec<Outcome>> = outcomes.split('|').map(Outcome::parse).collect();
             let outcomes = outcomes
                 .with_context(|| format!("line {number}: outcomes are pass, skip, fail, hang"))?;
             let reason = reason.trim().to_string();
             let plain = outcomes.as_slice() == [Outcome::Pass];
-            ensure!(plain || !reason.is_empty(), "line {number}: {name} needs a reason");
+            ensure!(
+                plain || !reason.is_empty(),
+                "line {number}: {name} needs a reason"
+            );
             if lines.insert(name.to_string(), (outcomes, reason)).is_some() {
                 bail!("line {number}: {name} is here twice");
             }
@@ -214,7 +256,12 @@ impl Expectations {
         for (name, (outcomes, _)) in &self.lines {
             if !seen.contains(name.as_str()) {
                 let (name, expected) = (name.clone(), outcomes.clone());
-                differences.push(Difference { name, expected, got: None, text: String::new() });
+                differences.push(Difference {
+                    name,
+                    expected,
+                    got: None,
+                    text: String::new(),
+                });
             }
         }
         differences
@@ -240,10 +287,18 @@ impl fmt::Display for Difference {
         let expected = expected.join("|");
         match (self.expected.is_empty(), self.got) {
             (true, Some(got)) => write!(f, "{}: {got}, but the file has no line for it", self.name),
-            (_, None) => write!(f, "{}: the file expects {expected}, it was not run", self.name),
+            (_, None) => write!(
+                f,
+                "{}: the file expects {expected}, it was not run",
+                self.name
+            ),
             (false, Some(got)) => write!(f, "{}: expected {expected}, got {got}", self.name),
         }?;
-        if self.text.is_empty() { Ok(()) } else { write!(f, "\n{}", self.text) }
+        if self.text.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "\n{}", self.text)
+        }
     }
 }
 
@@ -263,8 +318,12 @@ pub fn render(results: &[TestResult]) -> String {
 
 fn reason(text: &str) -> String {
     let marks = ["[SKIPPED]", "[FAILED]"];
-    let line = text.lines().find(|line| marks.iter().any(|mark| line.contains(mark)));
-    let line = line.or_else(|| text.lines().last()).unwrap_or("the tool said nothing");
+    let line = text
+        .lines()
+        .find(|line| marks.iter().any(|mark| line.contains(mark)));
+    let line = line
+        .or_else(|| text.lines().last())
+        .unwrap_or("the tool said nothing");
     let line = line.split_once(']').map_or(line, |(_, words)| words);
     line.trim().chars().take(120).collect()
 }
@@ -275,16 +334,27 @@ mod tests {
 
     fn result(name: &str, outcome: Outcome) -> TestResult {
         let text = format!("Suite: x\n  Test: y ...    [SKIPPED] {name} why. Skipping");
-        TestResult { name: name.to_string(), outcome, text, took: Duration::ZERO }
+        TestResult {
+            name: name.to_string(),
+            outcome,
+            text,
+            took: Duration::ZERO,
+        }
     }
 
     #[test]
     fn outcomes_are_judged() {
         let frame = |middle: &str| format!("\nSuite: A\n  Test: b ...{middle}\n\nRun Summary: x\n");
         assert_eq!(judge(Some(true), &frame("passed")), Outcome::Pass);
-        assert_eq!(judge(Some(true), &frame("    [SKIPPED] no.\npassed")), Outcome::Skip);
+        assert_eq!(
+            judge(Some(true), &frame("    [SKIPPED] no.\npassed")),
+            Outcome::Skip
+        );
         assert_eq!(judge(Some(false), &frame("    [FAILED] no")), Outcome::Fail);
-        assert_eq!(judge(Some(true), &frame("[SKIPPED]\nFAILED")), Outcome::Fail);
+        assert_eq!(
+            judge(Some(true), &frame("[SKIPPED]\nFAILED")),
+            Outcome::Fail
+        );
         assert_eq!(judge(Some(true), "Failed to log in"), Outcome::Fail);
         assert_eq!(judge(None, ""), Outcome::Hang);
         assert_eq!(about(&frame("passed")), "Suite: A\n  Test: b ...passed");

@@ -1,1 +1,23 @@
-//! x
+//! A machine with a real Linux kernel, as a stranger to the target under test.
+//!
+//! [`Image`] makes an initramfs (busybox, modules, open-iscsi, e2fsprogs) from Debian's packages;
+//! [`boot`] runs it in software emulation with the host's loopback at [`HOST`] and a serial
+//! console; a [`Script`] is shell steps whose exit statuses come back over that console, while
+//! the host watches every line and may answer.
+//!
+//! ```text
+//!   host                                   guest (init.sh)
+//!   boot() ---- qemu -kernel -initrd ----> modules, network, @@BOOT
+//!   StepResult  <--- console lines ------- @@BEGIN 000 / output / @@END 000 status
+//!   on_line(line, console)                 echo READY-FOR-KILL
+//!   console.send("GO") ------------------> read answer
+//!   Run         <------------------------- @@DONE, power off
+//! ```
+
+mod boot;
+mod image;
+mod script;
+
+pub use boot::{Boot, Console, boot};
+pub use image::{HOST, Image, guest_portal};
+pub use script::{Run, Script, Step, StepResult, quote};

@@ -1,0 +1,275 @@
+//! The emulator's process and the conversation over its serial console.
+//!
+//! Invariants
+//!  B1  The emulator is dead when [`boot`] returns, whatever happened.
+//!  B2  Nothing waits longer than the deadline: the console is read by a thread of its own and
+//!      every wait for it is bounded.
+//!  B3  Every step of the script has a result, in order, begun or not.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::image::Image;
+use super::script::{Run, Script, StepResult};
+use crate::proc::{self, Scratch};
+
+/// Lines read ahead of the host's attention; a guest that prints faster waits.
+const LINES_AHEAD: usize = 1024;
+/// A console longer than this is a guest gone mad: it is stopped.
+const CONSOLE_BYTES_MAX: usize = 16 << 20;
+/// How long a guest that printed its last line may take to switch itself off.
+const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
+/// The guest's memory in MiB.
+const MEMORY_MIB: u32 = 512;
+
+/// How to boot.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot {
+    /// From the start of the emulator to the end of the last step.
+    pub deadline: Duration,
+    /// The only core the emulator may use; None: all.
+    pub core: Option<usize>,
+}
+
+/// The guest's serial console, to answer on.
+pub struct Console {
+    input: ChildStdin,
+}
+
+impl Console {
+    /// Sends one line; a step takes it with `read`.
+    pub fn send(&mut self, line: &str) -> Result<()> {
+        self.input
+            .write_all(line.as_bytes())
+            .context("write to the guest's console")?;
+        self.input.write_all(b"\n")?;
+        self.input.flush().context("write to the guest's console")
+    }
+}
+
+/// The emulator; killed by its id and reaped when dropped.
+struct Emulator {
+    child: Child,
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Boots the image with a script and stays until the last step ended, the guest died, the
+/// deadline passed or `on_line` returned an error. `on_line` sees every line the guest prints.
+///
+/// An error here means that the emulator could not be started; what went wrong in the guest is
+/// in the [`Run`], see [`Run::expect_ok`].
+pub fn boot(
+    image: &Image,
+    script: &Script,
+    how: Boot,
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
+    let scratch = Scratch::new("guest")?;
+    let initramfs = scratch.path().join("initramfs");
+    std::fs::write(&initramfs, image.with(script)).context("write the initramfs")?;
+    let start = Instant::now();
+    let mut command = proc::command("qemu-system-x86_64", how.core)?;
+    command
+        .arg("-kernel")
+        .arg(&image.kernel)
+        .arg("-initrd")
+        .arg(&initramfs);
+    let mut child = arguments(&mut command)
+        .spawn()
+        .context("start the emulator")?;
+    let input = child.stdin.take().context("the emulator's input")?;
+    let output = child.stdout.take().context("the emulator's output")?;
+    let emulator = Emulator { child };
+    let lines = read_lines(output);
+    let mut console = Console { input };
+    let mut record = Record::new(script, start);
+    loop {
+        let left = how.deadline.saturating_sub(start.elapsed());
+        match lines.recv_timeout(left) {
+            Ok(line) => record.take(&line),
+            Err(RecvTimeoutError::Timeout) => record.late = true,
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if record.late || record.console.len() > CONSOLE_BYTES_MAX {
+            break;
+        }
+        if let Err(error) = on_line(record.last(), &mut console) {
+            record.stopped = Some(format!("on the host: {error:#}"));
+            break;
+        }
+        if record.done {
+            // Nothing is lost after the last marker: do not wait for the guest's last breath
+            // longer than it takes.
+            let _ = lines.recv_timeout(POWER_OFF_LIMIT);
+            break;
+        }
+    }
+    drop(emulator);
+    Ok(record.finish())
+}
+
+fn arguments(command: &mut Command) -> &mut Command {
+    // No default devices, no option ROM for the card: both would need further packages.
+    command.args(["-accel", "tcg", "-smp", "1", "-m", &MEMORY_MIB.to_string()]);
+    command.args([
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-serial",
+        "stdio",
+    ]);
+    command.args([
+        "-netdev",
+        "user,id=net",
+        "-device",
+        "virtio-net-pci,netdev=net,romfile=",
+    ]);
+    command.args([
+        "-append",
+        "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on",
+    ]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+}
+
+fn read_lines(output: ChildStdout) -> Receiver<String> {
+    let (send, receive) = sync_channel(LINES_AHEAD);
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(output);
+        let mut bytes = Vec::new();
+        while let Ok(1..) = reader.read_until(b'\n', &mut bytes) {
+            let line = String::from_utf8_lossy(&bytes).trim_end().to_string();
+            if send.send(line).is_err() {
+                return;
+            }
+            bytes.clear();
+        }
+    });
+    receive
+}
+
+/// What is known of the run so far.
+struct Record {
+    steps: Vec<StepResult>,
+    /// Index of the step whose BEGIN came without its END, and when.
+    running: Option<(usize, Instant)>,
+    console: String,
+    /// Where the last line starts in `console`.
+    last_at: usize,
+    start: Instant,
+    boot: Option<Duration>,
+    done: bool,
+    late: bool,
+    stopped: Option<String>,
+}
+
+impl Record {
+    fn new(script: &Script, start: Instant) -> Record {
+        let blank = |name: &String| StepResult {
+            name: name.clone(),
+            status: None,
+            output: Vec::new(),
+            took: Duration::ZERO,
+        };
+        let steps = script.steps.iter().map(|step| blank(&step.name)).collect();
+        Record {
+            steps,
+            running: None,
+            console: String::new(),
+            last_at: 0,
+            start,
+            boot: None,
+            done: false,
+            late: false,
+            stopped: None,
+        }
+    }
+
+    fn last(&self) -> &str {
+        self.console
+            .get(self.last_at..)
+            .unwrap_or_default()
+            .trim_end()
+    }
+
+    fn take(&mut self, line: &str) {
+        self.last_at = self.console.len();
+        self.console.push_str(line);
+        self.console.push('\n');
+        let mut words = line.split(' ');
+        let index = |word: Option<&str>| word.and_then(|word| word.parse::<usize>().ok());
+        match words.next() {
+            Some("@@BOOT") => self.boot = Some(self.start.elapsed()),
+            Some("@@BEGIN") => {
+                self.running = index(words.next()).map(|index| (index, Instant::now()));
+            }
+            Some("@@END") => {
+                let ended = index(words.next());
+                if let Some((index, since)) = self.running.take()
+                    && ended == Some(index)
+                    && let Some(step) = self.steps.get_mut(index)
+                {
+                    step.status = words.next().and_then(|word| word.parse().ok());
+                    step.took = since.elapsed();
+                }
+            }
+            Some("@@DONE") => self.done = true,
+            _ => {
+                if let Some((index, _)) = self.running
+                    && let Some(step) = self.steps.get_mut(index)
+                {
+                    step.output.push(line.to_string());
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> Run {
+        Run {
+            steps: self.steps,
+            console: self.console,
+            took: self.start.elapsed(),
+            boot: self.boot,
+            late: self.late,
+            stopped: self.stopped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b3_a_conversation_becomes_results() {
+        let mut script = Script::new();
+        script.step("one", "").step("two", "").step("three", "");
+        let mut record = Record::new(&script, Instant::now());
+        let lines = "noise\n@@BOOT 6.1\n@@BEGIN 000\nhello\n@@END 000 0\n@@BEGIN 001\n@@ACK f1\n\
+                     @@END 001 7\nlast kernel messages:\n@@DONE";
+        lines.lines().for_each(|line| record.take(line));
+        assert!(record.done && record.boot.is_some());
+        assert_eq!(record.last(), "@@DONE");
+        let run = record.finish();
+        let statuses: Vec<_> = run.steps.iter().map(|step| step.status).collect();
+        assert_eq!(statuses, [Some(0), Some(7), None]);
+        assert_eq!(run.steps[0].output, ["hello"]);
+        assert_eq!(run.steps[1].output, ["@@ACK f1"]);
+        let error = run.expect_ok().unwrap_err().to_string();
+        assert!(error.contains("step `two`: status is 7"), "{error}");
+        assert!(error.contains("noise"), "{error}");
+    }
+}

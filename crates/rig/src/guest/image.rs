@@ -1,0 +1,165 @@
+//! The guest's initramfs, put together from unpacked packages and the host's own programs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::script::Script;
+use crate::cpio::Cpio;
+use crate::modules::Kernel;
+use crate::{packages, proc};
+
+/// The host's loopback as the guest's network knows it.
+pub const HOST: &str = "10.0.2.2";
+
+/// A portal on the host's loopback in the guest's words.
+pub fn guest_portal(portal: SocketAddr) -> String {
+    format!("{HOST}:{}", portal.port())
+}
+
+/// Modules by what they are for; what they depend on is found in the modules themselves.
+const MODULES: [&str; 8] = [
+    "virtio_pci",
+    "virtio_net", // the network card
+    "scsi_transport_iscsi",
+    "iscsi_tcp",
+    "sd_mod", // the initiator and its disks
+    "crc32c_generic",
+    "ext4",
+    "nls_ascii", // checksums, the file system
+];
+/// Programs from the host with their libraries: name, place in the guest.
+const HOST_PROGRAMS: [(&str, &str); 1] = [("mke2fs", "usr/sbin/mke2fs")];
+/// Programs from the unpacked packages: place there and in the guest.
+const UNPACKED_PROGRAMS: [(&str, &str); 2] = [
+    ("sbin/iscsid", "sbin/iscsid"),
+    ("sbin/iscsiadm", "sbin/iscsiadm"),
+];
+/// Where the loader looks without a cache file.
+const LIBRARIES: &str = "lib/x86_64-linux-gnu";
+
+/// A kernel and the base of an initramfs, to boot any number of scripts with.
+pub struct Image {
+    /// The kernel image's file.
+    pub kernel: PathBuf,
+    /// The kernel's release.
+    pub release: String,
+    base: Vec<u8>,
+}
+
+impl Image {
+    /// Builds the base from Debian's packages; fetches them when the cache lacks them.
+    pub fn build() -> Result<Image> {
+        packages::ensure_host()?;
+        let unpacked = packages::ensure_guest()?;
+        let kernel = Kernel::find(&unpacked)?;
+        let mut cpio = Cpio::new();
+        cpio.file("init", 0o755, include_bytes!("init.sh"));
+        cpio.file("rig/lib.sh", 0o644, include_bytes!("lib.sh"));
+        cpio.file("bin/busybox", 0o755, &fs::read(proc::tool("busybox")?)?);
+        cpio.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n");
+        cpio.file("etc/group", 0o644, b"root:x:0:\n");
+        cpio.file("etc/iscsi/iscsid.conf", 0o600, b"node.startup = manual\n");
+        add_modules(&kernel, &mut cpio)?;
+        add_programs(&unpacked, &mut cpio)?;
+        if let Ok(config) = fs::read("/etc/mke2fs.conf") {
+            cpio.file("etc/mke2fs.conf", 0o644, &config);
+        }
+        Ok(Image {
+            kernel: kernel.image,
+            release: kernel.release,
+            base: cpio.finish(),
+        })
+    }
+
+    /// The initramfs with a script's steps and files in it: two archives, one after the other.
+    pub(super) fn with(&self, script: &Script) -> Vec<u8> {
+        let mut cpio = Cpio::new();
+        for (number, step) in script.steps.iter().enumerate() {
+            cpio.file(
+                &format!("rig/steps/{number:03}"),
+                0o644,
+                step.shell.as_bytes(),
+            );
+        }
+        for (name, bytes) in &script.files {
+            cpio.file(name, 0o644, bytes);
+        }
+        let mut bytes = self.base.clone();
+        bytes.extend_from_slice(&cpio.finish());
+        bytes
+    }
+}
+
+fn add_modules(kernel: &Kernel, cpio: &mut Cpio) -> Result<()> {
+    let mut order = String::new();
+    for file in kernel.load_order(&MODULES)? {
+        let name = file
+            .file_name()
+            .context("module's name")?
+            .to_string_lossy()
+            .into_owned();
+        cpio.file(&format!("mod/{name}"), 0o644, &fs::read(&file)?);
+        order.push_str(&name);
+        order.push('\n');
+    }
+    cpio.file("mod/order", 0o644, order.as_bytes());
+    Ok(())
+}
+
+fn add_programs(unpacked: &Path, cpio: &mut Cpio) -> Result<()> {
+    let mut programs = Vec::new();
+    for (name, place) in HOST_PROGRAMS {
+        programs.push((proc::tool(name)?, place));
+    }
+    for (file, place) in UNPACKED_PROGRAMS {
+        programs.push((unpacked.join(file), place));
+    }
+    let mut libraries = BTreeMap::new();
+    for (file, place) in &programs {
+        let bytes = fs::read(file).with_context(|| format!("read {}", file.display()))?;
+        cpio.file(place, 0o755, &bytes);
+        libraries.extend(shared_libraries(file, unpacked)?);
+    }
+    for (name, file) in libraries {
+        let place = match name.strip_prefix('/') {
+            Some(loader) => loader.to_string(),
+            None => format!("{LIBRARIES}/{name}"),
+        };
+        let bytes = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        cpio.file(&place, 0o755, &bytes);
+    }
+    Ok(())
+}
+
+/// The libraries a program needs, by soname (the loader by its path), with their files. The
+/// host's loader resolves them, with the unpacked packages' folders searched first.
+fn shared_libraries(program: &Path, unpacked: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let folders = [
+        unpacked.join("usr/lib/x86_64-linux-gnu"),
+        unpacked.join(LIBRARIES),
+    ];
+    let search = folders.map(|folder| folder.display().to_string()).join(":");
+    let mut command = Command::new(proc::tool("ldd")?);
+    let text = proc::run(command.env("LD_LIBRARY_PATH", search).arg(program))?;
+    let mut found = BTreeMap::new();
+    for line in text.lines().map(str::trim) {
+        let line = line.rsplit_once(" (").map_or(line, |(left, _)| left);
+        match line.split_once(" => ") {
+            Some((name, "not found")) => {
+                bail!(
+                    "{} needs {name}: add its package to guest.txt",
+                    program.display()
+                )
+            }
+            Some((name, file)) => found.insert(name.to_string(), PathBuf::from(file)),
+            None if line.starts_with('/') => found.insert(line.to_string(), PathBuf::from(line)),
+            None => None,
+        };
+    }
+    Ok(found)
+}

@@ -1,0 +1,26 @@
+#!/bin/busybox sh
+# First program of the guest: devices, modules, network, then the steps of /rig/steps in order.
+/bin/busybox mkdir -p /proc /sys /dev /tmp /run/lock /var/lib /mnt /root
+/bin/busybox mount -t proc proc /proc
+/bin/busybox --install -s /bin
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t tmpfs tmpfs /tmp
+export PATH=/usr/sbin:/sbin:/bin HOME=/root
+exec </dev/ttyS0 >/dev/ttyS0 2>&1
+stty -echo
+dmesg -n 1
+while read -r module; do insmod "/mod/$module" || echo "@@MODULE $module"; done </mod/order
+ifconfig lo 127.0.0.1 up
+ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
+echo "@@BOOT $(uname -r)"
+cd /rig/steps
+for step in *; do
+    echo "@@BEGIN $step"
+    (set -e; . /rig/lib.sh; . "/rig/steps/$step")
+    status=$?
+    echo "@@END $step $status"
+    if [ $status != 0 ]; then echo "last kernel messages:"; dmesg | tail -n 30; break; fi
+done
+echo "@@DONE"
+poweroff -f

@@ -1,0 +1,78 @@
+# Functions for the guest's steps; every step reads this file first, with `set -e`.
+
+# start_iscsid INITIATOR: the initiator's name and its daemon, once a boot.
+start_iscsid() {
+    echo "InitiatorName=$1" >/etc/iscsi/initiatorname.iscsi
+    if [ -e /run/iscsid.pid ]; then kill "$(cat /run/iscsid.pid)"; sleep 1; fi
+    mkdir -p /run/lock/iscsi
+    iscsid
+    tries=0
+    until iscsiadm -m session >/tmp/session 2>&1 || grep -q 'No active' /tmp/session; do
+        tries=$((tries + 1))
+        [ $tries -lt 50 ] || { cat /tmp/session; return 1; }
+        sleep 0.1
+    done
+}
+
+# node IQN PORTAL: a record for a target, entered by hand: the portal that a target itself
+# names is the host's loopback, which from here is another address.
+node() {
+    iscsiadm -m node -o new -T "$1" -p "$2" >/dev/null
+    setting "$1" "$2" node.startup manual
+    setting "$1" "$2" node.session.timeo.replacement_timeout 120
+}
+
+# setting IQN PORTAL KEY VALUE: changes a record.
+setting() {
+    iscsiadm -m node -T "$1" -p "$2" -o update -n "$3" -v "$4"
+}
+
+# disk IQN LUN: waits for the disk of a session's logical unit and prints its device.
+disk() {
+    tries=0
+    while [ $tries -lt 100 ]; do
+        for session in /sys/class/iscsi_session/session*; do
+            [ "$(cat "$session/targetname" 2>/dev/null)" = "$1" ] || continue
+            for block in "$session"/device/target*/*:"$2"/block/*; do
+                name=${block##*/}
+                if [ -b "/dev/$name" ]; then echo "/dev/$name"; return 0; fi
+            done
+        done
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    echo "no disk for $1 LUN $2" >&2
+    return 1
+}
+
+# lines FILE: how many lines it has; 0 when there is no such file.
+lines() {
+    if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi
+}
+
+# write_and_acknowledge FOLDER LIST: until /tmp/stop exists, writes files of changing size with
+# fsync and tells of each one that the kernel called durable.
+write_and_acknowledge() {
+    number=0
+    while [ ! -e /tmp/stop ]; do
+        number=$((number + 1))
+        name=f$number
+        { echo "$name"; head -c $((number % 9 * 9000 + 100)) /dev/urandom; } >/tmp/source
+        sum=$(sha256sum </tmp/source)
+        sum=${sum%% *}
+        dd if=/tmp/source of="$1/$name" bs=64k conv=fsync 2>/tmp/dd || {
+            echo "write of $name failed: $(cat /tmp/dd)"
+            return 1
+        }
+        echo "$sum  $name" >>"$2"
+        echo "@@ACK $name $sum"
+    done
+}
+
+# wait_lines FILE COUNT PID: until the file has so many lines; fails when the process ends first.
+wait_lines() {
+    while [ "$(lines "$1")" -lt "$2" ]; do
+        kill -0 "$3" || { echo "the writer ended at $(lines "$1") of $2"; return 1; }
+        sleep 0.1
+    done
+}

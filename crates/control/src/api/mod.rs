@@ -1,0 +1,21 @@
+//! The types of the daemon's API: what it says about itself, and what may be asked of it.
+//!
+//! JSON is the primary form; tables are a rendering. Numbers are bytes and nanoseconds with the
+//! unit in the name. Fields are only ever added within one [`SCHEMA_VERSION`].
+
+mod error;
+mod event;
+mod part;
+mod state;
+mod stats;
+mod target;
+
+pub use error::{Error, Exit, Kind, Result};
+pub use event::{Event, Level, ProgressLine, ProgressUnit};
+pub use part::{Amount, PartAnswer, PartEntry, PartRequest, PartTable};
+pub use state::{
+    ConsumerState, CoreState, Daemon, DiskMode, DiskState, GeomState, Health, Memory,
+    ProviderState, SCHEMA_VERSION, State, WhyNot,
+};
+pub use stats::{Bucket, Histogram, OpStats, Stats};
+pub use target::{Denied, Digests, GroupState, LunState, SessionState, TargetHealth, TargetState};

@@ -1,0 +1,268 @@
+//! The whole daemon in one value: disks, geoms, targets, health first.
+
+use super::stats::Stats;
+use super::target::{Denied, TargetState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Version of the JSON forms of this API. Grows when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How well something is. Ordered: the greater is the worse.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Works as configured.
+    #[default]
+    Ok,
+    /// Serves, but not as configured.
+    Degraded,
+    /// Serves nothing.
+    Failed,
+}
+
+impl Health {
+    /// The word printed in tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Health::Ok => "ok",
+            Health::Degraded => "degraded",
+            Health::Failed => "failed",
+        }
+    }
+}
+
+/// One snapshot of everything the daemon knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct State {
+    /// [`SCHEMA_VERSION`] of the daemon that wrote it.
+    pub schema_version: u32,
+    /// The worst health of anything below.
+    pub health: Health,
+    /// Grows with every change of the topology.
+    pub generation: u64,
+    /// The process itself.
+    pub daemon: Daemon,
+    /// Bottom providers, in configured order.
+    pub disks: Vec<DiskState>,
+    /// Every geom, lowest rank first. A disk's own geom (rank 1) is here too.
+    pub geoms: Vec<GeomState>,
+    /// Target ports and what they export.
+    pub targets: Vec<TargetState>,
+    /// Refused logins, newest last; bounded by the daemon.
+    pub denied: Vec<Denied>,
+}
+
+impl State {
+    /// The provider of that name and the geom it belongs to.
+    pub fn provider(&self, name: &str) -> Option<(&GeomState, &ProviderState)> {
+        self.geoms.iter().find_map(|geom| {
+            geom.providers
+                .iter()
+                .find(|p| p.name == name)
+                .map(|provider| (geom, provider))
+        })
+    }
+
+    /// All sessions of all targets.
+    pub fn sessions(&self) -> impl Iterator<Item = (&TargetState, &super::target::SessionState)> {
+        self.targets
+            .iter()
+            .flat_map(|t| t.sessions.iter().map(move |s| (t, s)))
+    }
+
+    /// The worst health of any part.
+    pub fn worst(&self) -> Health {
+        let disks = self.disks.iter().map(|d| d.health);
+        let geoms = self.geoms.iter().map(|g| g.health);
+        let targets = self.targets.iter().map(|t| t.health);
+        disks.chain(geoms).chain(targets).max().unwrap_or_default()
+    }
+}
+
+/// The process itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Daemon {
+    /// Version of the binary.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Since the daemon's start, in nanoseconds of the monotonic clock.
+    pub uptime_ns: u64,
+    /// One reactor a core.
+    pub cores: Vec<CoreState>,
+    /// Memory on the data path and in whole.
+    pub memory: Memory,
+}
+
+/// One reactor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CoreState {
+    /// Which port drives it: `uring` or `poll`.
+    pub port_kind: String,
+    /// Why that port was chosen.
+    pub why: String,
+    /// Time spent working, in nanoseconds.
+    pub busy_ns: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// System calls made by the loop.
+    pub syscalls: u64,
+}
+
+/// Memory, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Memory {
+    /// Size of the buffer pools.
+    pub pool_bytes: u64,
+    /// Of it, handed out now.
+    pub pool_used_bytes: u64,
+    /// Resident set of the process.
+    pub resident_bytes: u64,
+}
+
+/// How a disk is read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskMode {
+    /// Past the page cache (O_DIRECT).
+    Direct,
+    /// Through the page cache.
+    Buffered,
+    /// No file behind it (memory, null, model).
+    #[default]
+    None,
+}
+
+/// One bottom provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DiskState {
+    /// Name as configured; also the name of its provider.
+    pub name: String,
+    /// `file`, `blockdev`, `memory`, `null`, `model`.
+    pub kind: String,
+    /// The file or device behind it; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Size, in bytes.
+    pub size_bytes: u64,
+    /// Logical sector, in bytes.
+    pub sector_bytes: u32,
+    /// Serial number, as initiators see it.
+    pub serial: String,
+    /// Whether it spins; absent when unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotational: Option<bool>,
+    /// Whether DELETE gives space back.
+    pub discard: bool,
+    /// Direct or buffered.
+    pub mode: DiskMode,
+    /// Why that mode.
+    pub mode_why: String,
+    /// How it is.
+    pub health: Health,
+    /// Why it is not ok; empty when it is.
+    pub health_why: String,
+}
+
+/// One geom: an instance of a class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GeomState {
+    /// Its class, in lower case.
+    pub class: String,
+    /// Its name.
+    pub name: String,
+    /// One more than the highest rank below; a disk has 1.
+    pub rank: u32,
+    /// Why it exists: "configured", "tasted from ada0".
+    pub why: String,
+    /// Whether `ashlar.toml` made it (otherwise tasting did).
+    pub configured: bool,
+    /// The class's own word for its state; empty when it has none.
+    pub state: String,
+    /// How it is.
+    pub health: Health,
+    /// Why it is not ok; empty when it is.
+    pub health_why: String,
+    /// On its way out: it waits for its last user.
+    pub withering: bool,
+    /// The class's own facts, as `list` prints them.
+    pub config: Map<String, Value>,
+    /// What it stands on.
+    pub consumers: Vec<ConsumerState>,
+    /// What it offers.
+    pub providers: Vec<ProviderState>,
+}
+
+/// A geom's hold on a provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ConsumerState {
+    /// Name of the provider it is attached to; absent when attached to none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Opens for reading.
+    pub r: u32,
+    /// Opens for writing.
+    pub w: u32,
+    /// Exclusive opens.
+    pub e: u32,
+    /// State of this member (`ACTIVE`, `STALE`); empty when the class has none.
+    pub state: String,
+    /// Counters of this edge.
+    pub stats: Stats,
+}
+
+/// Why a class left a provider alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WhyNot {
+    /// The class.
+    pub class: String,
+    /// Its reason, one sentence.
+    pub why: String,
+}
+
+/// What a geom offers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ProviderState {
+    /// Unique name.
+    pub name: String,
+    /// Size, in bytes.
+    pub size_bytes: u64,
+    /// Logical sector, in bytes.
+    pub sector_bytes: u32,
+    /// Stripe or physical sector, in bytes; 0 when unknown.
+    pub stripe_bytes: u64,
+    /// Opens for reading.
+    pub r: u32,
+    /// Opens for writing.
+    pub w: u32,
+    /// Exclusive opens.
+    pub e: u32,
+    /// The error that every request gets (an errno's name); absent when it works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The class's own facts about this provider.
+    pub config: Map<String, Value>,
+    /// Counters.
+    pub stats: Stats,
+    /// Which classes tasted it and did not claim it.
+    pub why_not: Vec<WhyNot>,
+}
+
+impl ProviderState {
+    /// The access counts as everybody prints them: `r1w1e0`.
+    pub fn mode(&self) -> String {
+        format!("r{}w{}e{}", self.r, self.w, self.e)
+    }
+}

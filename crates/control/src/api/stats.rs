@@ -1,0 +1,221 @@
+//! Counters of one provider, consumer, session or core, as the daemon reports them.
+//!
+//! Invariants
+//!  S1  Counters only grow while the daemon lives; a rate is a difference of two snapshots.
+//!  S2  Buckets are sorted by `upper_ns`, never repeat one, and hold no zero counts.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One bucket of a histogram: how many samples lay at or below `upper_ns` and above the bucket
+/// before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bucket {
+    /// Upper bound of the bucket, in nanoseconds, inclusive.
+    pub upper_ns: u64,
+    /// Samples in this bucket alone (not cumulative).
+    pub count: u64,
+}
+
+/// Latencies in buckets. Empty buckets are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Histogram {
+    /// Sorted by `upper_ns`.
+    pub buckets: Vec<Bucket>,
+    /// Sum of all samples, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl Histogram {
+    /// How many samples it holds.
+    pub fn count(&self) -> u64 {
+        self.buckets
+            .iter()
+            .fold(0, |sum, b| sum.saturating_add(b.count))
+    }
+
+    /// The upper bound of the bucket in which the sample at `permille` of the order lies, in
+    /// nanoseconds; `None` when there are no samples.
+    pub fn quantile_ns(&self, permille: u64) -> Option<u64> {
+        let total = self.count();
+        if total == 0 {
+            return None;
+        }
+        let permille = permille.min(1000);
+        let wanted = (u128::from(total) * u128::from(permille))
+            .div_ceil(1000)
+            .max(1);
+        let mut seen = 0u128;
+        for bucket in &self.buckets {
+            seen += u128::from(bucket.count);
+            if seen >= wanted {
+                return Some(bucket.upper_ns);
+            }
+        }
+        self.buckets.last().map(|b| b.upper_ns)
+    }
+
+    /// Half of the samples were at most this long, in nanoseconds.
+    pub fn p50_ns(&self) -> Option<u64> {
+        self.quantile_ns(500)
+    }
+
+    /// All but one in a hundred samples were at most this long, in nanoseconds.
+    pub fn p99_ns(&self) -> Option<u64> {
+        self.quantile_ns(990)
+    }
+
+    /// The mean, in nanoseconds; `None` when there are no samples.
+    pub fn mean_ns(&self) -> Option<u64> {
+        self.sum_ns.checked_div(self.count())
+    }
+
+    /// The samples that came since `earlier`, a snapshot of the same histogram.
+    pub fn since(&self, earlier: &Histogram) -> Histogram {
+        let before = |upper: u64| {
+            let found = earlier.buckets.binary_search_by_key(&upper, |b| b.upper_ns);
+            found
+                .ok()
+                .and_then(|i| earlier.buckets.get(i))
+                .map_or(0, |b| b.count)
+        };
+        let left = |b: &Bucket| Bucket {
+            upper_ns: b.upper_ns,
+            count: b.count.saturating_sub(before(b.upper_ns)),
+        };
+        Histogram {
+            buckets: self
+                .buckets
+                .iter()
+                .map(left)
+                .filter(|b| b.count > 0)
+                .collect(),
+            sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+        }
+    }
+}
+
+/// What one kind of operation did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpStats {
+    /// Requests completed, whatever their status.
+    pub ops: u64,
+    /// Bytes of the requests completed.
+    pub bytes: u64,
+    /// Requests that ended in an error.
+    pub errors: u64,
+    /// From start to completion.
+    pub latency: Histogram,
+}
+
+impl OpStats {
+    /// What was done since `earlier`.
+    pub fn since(&self, earlier: &OpStats) -> OpStats {
+        OpStats {
+            ops: self.ops.saturating_sub(earlier.ops),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            errors: self.errors.saturating_sub(earlier.errors),
+            latency: self.latency.since(&earlier.latency),
+        }
+    }
+}
+
+/// Counters of one place that requests pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stats {
+    /// READ.
+    pub read: OpStats,
+    /// WRITE and WRITE ZEROES.
+    pub write: OpStats,
+    /// DELETE (trim, unmap).
+    pub delete: OpStats,
+    /// FLUSH.
+    pub flush: OpStats,
+    /// Everything else (GETATTR, commands without data).
+    pub other: OpStats,
+    /// Requests started and not yet completed.
+    pub in_flight: u64,
+    /// Time with at least one request in flight, in nanoseconds.
+    pub busy_ns: u64,
+}
+
+impl Stats {
+    /// The kinds with their names, in the order of display.
+    pub fn kinds(&self) -> [(&'static str, &OpStats); 5] {
+        [
+            ("read", &self.read),
+            ("write", &self.write),
+            ("delete", &self.delete),
+            ("flush", &self.flush),
+            ("other", &self.other),
+        ]
+    }
+
+    /// Requests completed, of every kind.
+    pub fn ops(&self) -> u64 {
+        self.kinds()
+            .iter()
+            .fold(0, |sum, (_, op)| sum.saturating_add(op.ops))
+    }
+
+    /// Requests that failed, of every kind.
+    pub fn errors(&self) -> u64 {
+        self.kinds()
+            .iter()
+            .fold(0, |sum, (_, op)| sum.saturating_add(op.errors))
+    }
+
+    /// What was done since `earlier`; `in_flight` is the present one.
+    pub fn since(&self, earlier: &Stats) -> Stats {
+        Stats {
+            read: self.read.since(&earlier.read),
+            write: self.write.since(&earlier.write),
+            delete: self.delete.since(&earlier.delete),
+            flush: self.flush.since(&earlier.flush),
+            other: self.other.since(&earlier.other),
+            in_flight: self.in_flight,
+            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(pairs: &[(u64, u64)]) -> Histogram {
+        let buckets = pairs
+            .iter()
+            .map(|&(upper_ns, count)| Bucket { upper_ns, count });
+        Histogram {
+            buckets: buckets.collect(),
+            sum_ns: pairs.iter().map(|p| p.0 * p.1).sum(),
+        }
+    }
+
+    #[test]
+    fn quantiles_name_the_bucket_of_the_sample() {
+        let h = histogram(&[(10, 50), (20, 49), (1000, 1)]);
+        assert_eq!(h.p50_ns(), Some(10));
+        assert_eq!(h.p99_ns(), Some(20));
+        assert_eq!(h.quantile_ns(1000), Some(1000));
+        assert_eq!(h.quantile_ns(0), Some(10));
+        assert_eq!(Histogram::default().p50_ns(), None);
+        assert_eq!(Histogram::default().mean_ns(), None);
+    }
+
+    #[test]
+    fn difference_of_two_snapshots() {
+        let earlier = histogram(&[(10, 5), (20, 1)]);
+        let now = histogram(&[(10, 5), (20, 4), (40, 2)]);
+        let d = now.since(&earlier);
+        assert_eq!(
+            d.buckets
+                .iter()
+                .map(|b| (b.upper_ns, b.count))
+                .collect::<Vec<_>>(),
+            [(20, 3), (40, 2)]
+        );
+        assert_eq!(d.mean_ns(), Some((3 * 20 + 2 * 40) / 5));
+    }
+}

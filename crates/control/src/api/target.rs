@@ -1,0 +1,125 @@
+//! Target ports, access groups, LUNs and live sessions.
+
+use super::state::Health;
+use super::stats::Stats;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The state of a target port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetHealth {
+    /// Accepts logins.
+    #[default]
+    Listening,
+    /// Accepts no logins: a portal could not be opened.
+    Down,
+}
+
+/// One target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TargetState {
+    /// Which driver serves it: `iscsi`.
+    pub driver: String,
+    /// Its name on the wire.
+    pub name: String,
+    /// Addresses it listens on.
+    pub portals: Vec<String>,
+    /// Whether logins can come.
+    pub state: TargetHealth,
+    /// How it is.
+    pub health: Health,
+    /// Why it is not ok; empty when it is.
+    pub health_why: String,
+    /// Who sees what.
+    pub groups: Vec<GroupState>,
+    /// Who is connected.
+    pub sessions: Vec<SessionState>,
+}
+
+/// One access group of a target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GroupState {
+    /// Its name.
+    pub name: String,
+    /// Patterns of initiator names.
+    pub initiators: Vec<String>,
+    /// What its members see.
+    pub luns: Vec<LunState>,
+}
+
+/// One logical unit of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LunState {
+    /// Its number.
+    pub lun: u64,
+    /// The provider behind it.
+    pub provider: String,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Unit serial number (VPD page 0x80).
+    pub serial: String,
+    /// NAA identifier (VPD page 0x83), hexadecimal.
+    pub naa: String,
+}
+
+/// Which digests a session negotiated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Digests {
+    /// CRC32C over headers.
+    pub header: bool,
+    /// CRC32C over data.
+    pub data: bool,
+}
+
+/// One live session (I_T nexus).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SessionState {
+    /// Name of the initiator.
+    pub initiator: String,
+    /// Its addresses, one a connection.
+    pub address: String,
+    /// The access group it fell into; absent for discovery and when none matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Initiator session id (iSCSI), hexadecimal; empty for other drivers.
+    pub isid: String,
+    /// Target session identifying handle (iSCSI).
+    pub tsih: u32,
+    /// When it logged in, in nanoseconds since the daemon's start.
+    pub since_ns: u64,
+    /// LUNs it may use.
+    pub luns: Vec<u64>,
+    /// Digests in use.
+    pub digests: Digests,
+    /// How it proved who it is: `none`, `chap`, `mutual chap`.
+    pub auth: String,
+    /// Commands received and not yet answered.
+    pub commands_outstanding: u64,
+    /// Counters.
+    pub stats: Stats,
+}
+
+/// A refused login.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Denied {
+    /// Since the daemon's start, in nanoseconds.
+    pub at_ns: u64,
+    /// The target it wanted; empty when it named none.
+    pub target: String,
+    /// Who it said it was.
+    pub initiator: String,
+    /// From where.
+    pub address: String,
+    /// Why it was refused.
+    pub why: String,
+    /// What was expected of it (a pattern, a user name); empty when nothing would have done.
+    pub expected: String,
+    /// How many times in a row.
+    pub times: u64,
+}

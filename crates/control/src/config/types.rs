@@ -1,0 +1,299 @@
+//! The configuration as values. What each section's kind, class or driver adds to it stays a JSON
+//! object, already checked against that entry's schema.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The whole of `ashlar.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Config {
+    /// The daemon itself.
+    pub daemon: DaemonConfig,
+    /// Bottom providers.
+    pub disk: Vec<DiskConfig>,
+    /// Layers that are not found by tasting.
+    pub geom: Vec<GeomConfig>,
+    /// Target ports.
+    pub target: Vec<TargetConfig>,
+    /// Which initiator sees what. Nobody sees anything that is not written here.
+    pub access: Vec<AccessConfig>,
+}
+
+/// How a reactor waits for its events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Port {
+    /// io_uring where the kernel allows it, epoll otherwise.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    Uring,
+    /// epoll.
+    Poll,
+}
+
+/// `[daemon]`: takes effect when the daemon starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DaemonConfig {
+    /// Path of the control socket; absent: /run/ashlar/ashlar.sock for root, the user's runtime
+    /// folder otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
+    /// Number of reactors, one thread each; absent: one for every core the process may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub cores: Option<u32>,
+    /// How the reactors wait.
+    pub port: Port,
+    /// Bytes of data buffers, for all cores together; absent: the daemon's own default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1_048_576))]
+    pub memory: Option<u64>,
+    /// What goes to the log: `info`, or a list such as `info,geom=debug`.
+    pub log: String,
+    /// Folder of the archived configurations; absent: `history` beside the socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<String>,
+    /// How many archived configurations are kept.
+    #[schemars(range(min = 1, max = 1000))]
+    pub history_kept: u32,
+}
+
+impl Default for DaemonConfig {
+    fn default() -> DaemonConfig {
+        DaemonConfig {
+            socket: None,
+            cores: None,
+            port: Port::Auto,
+            memory: None,
+            log: "info".to_owned(),
+            history: None,
+            history_kept: 32,
+        }
+    }
+}
+
+/// `[[disk]]`: a bottom provider.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DiskConfig {
+    /// Its name, and the name of its provider.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// Which kind: `file`, `blockdev`, `memory`, `null`, `model`.
+    pub kind: String,
+    /// What that kind wants to know.
+    #[serde(flatten)]
+    pub params: Map<String, Value>,
+}
+
+/// `[[geom]]`: a layer. It has either one `provider` or several `members`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GeomConfig {
+    /// Its class.
+    pub class: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// The provider it stands on, for classes with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The providers it stands on, for classes with several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
+    /// What that class wants to know.
+    #[serde(flatten)]
+    pub params: Map<String, Value>,
+}
+
+impl GeomConfig {
+    /// All providers it stands on.
+    pub fn below(&self) -> impl Iterator<Item = &str> {
+        self.provider
+            .iter()
+            .chain(&self.members)
+            .map(String::as_str)
+    }
+}
+
+/// A user name and where its secret is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Chap {
+    /// The name sent in CHAP_N.
+    #[schemars(length(min = 1, max = 255))]
+    pub user: String,
+    /// `file:PATH`, `credential:NAME` (systemd), or the secret itself (discouraged).
+    #[schemars(length(min = 1))]
+    pub secret: String,
+}
+
+/// What a target says to a digest that an initiator offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DigestPolicy {
+    /// Never.
+    Off,
+    /// When the initiator wants it.
+    #[default]
+    Allow,
+    /// No login without it.
+    Require,
+}
+
+/// `[[target]]`: a target port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetConfig {
+    /// Which driver: `iscsi`.
+    pub driver: String,
+    /// Its name on the wire (iSCSI: `iqn.`, `eui.` or `naa.`).
+    #[schemars(length(min = 1, max = 223))]
+    pub name: String,
+    /// Addresses with ports.
+    #[schemars(length(min = 1))]
+    pub listen: Vec<String>,
+    /// Initiators must know this secret; absent: no proof is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<Chap>,
+    /// The target proves itself with this secret to initiators that ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual_chap: Option<Chap>,
+    /// Discovery sessions must know this secret; absent: anyone may ask, and is told of a target
+    /// only when a group of it matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovery_chap: Option<Chap>,
+    /// CRC32C over headers.
+    #[serde(default)]
+    pub header_digest: DigestPolicy,
+    /// CRC32C over data.
+    #[serde(default)]
+    pub data_digest: DigestPolicy,
+    /// What that driver wants to know.
+    #[serde(flatten)]
+    pub params: Map<String, Value>,
+}
+
+/// Whether a LUN can be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LunMode {
+    /// Read and write.
+    #[default]
+    Rw,
+    /// Read only.
+    Ro,
+}
+
+/// One LUN of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "LunForm")]
+#[schemars(with = "LunForm")]
+pub struct LunConfig {
+    /// The provider behind it.
+    pub provider: String,
+    /// Read-only or not.
+    pub mode: LunMode,
+    /// Unit serial number; absent: made from the provider's identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+}
+
+/// The two ways to write a LUN.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum LunForm {
+    /// The provider alone.
+    Provider(String),
+    /// With what else is to be said.
+    Full(LunFull),
+}
+
+/// A LUN in full.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LunFull {
+    /// The provider behind it.
+    provider: String,
+    /// `rw` or `ro`.
+    #[serde(default)]
+    mode: LunMode,
+    /// Unit serial number; absent: made from the provider's identity.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 252))]
+    serial: Option<String>,
+}
+
+impl From<LunForm> for LunConfig {
+    fn from(form: LunForm) -> LunConfig {
+        match form {
+            LunForm::Provider(provider) => LunConfig {
+                provider,
+                mode: LunMode::Rw,
+                serial: None,
+            },
+            LunForm::Full(LunFull {
+                provider,
+                mode,
+                serial,
+            }) => LunConfig {
+                provider,
+                mode,
+                serial,
+            },
+        }
+    }
+}
+
+/// `[[access]]`: a group of initiators of one target, and what its members see.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AccessConfig {
+    /// The target it belongs to.
+    pub target: String,
+    /// Its name; unique within the target.
+    #[schemars(length(min = 1, max = 64))]
+    pub group: String,
+    /// Patterns of initiator names with `*` and `?`.
+    #[schemars(length(min = 1))]
+    pub initiators: Vec<String>,
+    /// LUN number to provider.
+    #[serde(default)]
+    pub luns: BTreeMap<u64, LunConfig>,
+}
+
+impl Config {
+    /// The disk of that name.
+    pub fn disk(&self, name: &str) -> Option<&DiskConfig> {
+        self.disk.iter().find(|d| d.name == name)
+    }
+
+    /// The geom of that name.
+    pub fn geom(&self, name: &str) -> Option<&GeomConfig> {
+        self.geom.iter().find(|g| g.name == name)
+    }
+
+    /// The target of that name.
+    pub fn target(&self, name: &str) -> Option<&TargetConfig> {
+        self.target.iter().find(|t| t.name == name)
+    }
+
+    /// The group of that name of that target.
+    pub fn access(&self, target: &str, group: &str) -> Option<&AccessConfig> {
+        self.access
+            .iter()
+            .find(|a| a.target == target && a.group == group)
+    }
+
+    /// Whether both describe the same system. The order of sections carries no meaning.
+    pub fn same(&self, other: &Config) -> bool {
+        fn all<T: PartialEq>(a: &[T], b: &[T]) -> bool {
+            a.len() == b.len() && a.iter().all(|x| b.contains(x))
+        }
+        self.daemon == other.daemon
+            && all(&self.disk, &other.disk)
+            && all(&self.geom, &other.geom)
+            && all(&self.target, &other.target)
+            && all(&self.access, &other.access)
+    }
+}

@@ -1,0 +1,218 @@
+//! One change, as a value: what it does to a configuration, and what takes it back.
+
+use crate::config::{AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How dangerous a step is. Ordered: the greater is the worse.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// Nobody notices.
+    #[default]
+    Safe,
+    /// Somebody connected loses a LUN or a session, or has to wait.
+    Disruptive,
+    /// Data is lost.
+    Destroys,
+}
+
+impl Risk {
+    /// The word printed in plans.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Risk::Safe => "safe",
+            Risk::Disruptive => "disruptive",
+            Risk::Destroys => "destroys",
+        }
+    }
+}
+
+/// One change of the running system. Each carries both sides, so that its inverse is a swap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Action {
+    /// Settings of the daemon.
+    Daemon {
+        /// As they are.
+        from: DaemonConfig,
+        /// As they shall be.
+        to: DaemonConfig,
+    },
+    /// A disk comes.
+    CreateDisk {
+        /// Which.
+        disk: DiskConfig,
+    },
+    /// A disk goes; nothing stands on it any more.
+    RemoveDisk {
+        /// Which.
+        disk: DiskConfig,
+    },
+    /// A geom comes; what it stands on is there.
+    CreateGeom {
+        /// Which.
+        geom: GeomConfig,
+    },
+    /// A geom goes; nothing stands on it any more.
+    RemoveGeom {
+        /// Which.
+        geom: GeomConfig,
+    },
+    /// A target comes, without groups.
+    CreateTarget {
+        /// Which.
+        target: TargetConfig,
+    },
+    /// A target changes; name and driver stay.
+    ModifyTarget {
+        /// As it is.
+        from: Box<TargetConfig>,
+        /// As it shall be.
+        to: Box<TargetConfig>,
+    },
+    /// A target goes; its groups are gone.
+    RemoveTarget {
+        /// Which.
+        target: TargetConfig,
+    },
+    /// A group comes; its target and its providers are there.
+    CreateAccess {
+        /// Which.
+        access: AccessConfig,
+    },
+    /// A group changes its patterns or LUNs; target and name stay.
+    ModifyAccess {
+        /// As it is.
+        from: AccessConfig,
+        /// As it shall be.
+        to: AccessConfig,
+    },
+    /// A group goes; its members see nothing any more.
+    RemoveAccess {
+        /// Which.
+        access: AccessConfig,
+    },
+}
+
+impl Action {
+    /// What takes it back.
+    pub fn inverse(&self) -> Action {
+        match self.clone() {
+            Action::Daemon { from, to } => Action::Daemon { from: to, to: from },
+            Action::CreateDisk { disk } => Action::RemoveDisk { disk },
+            Action::RemoveDisk { disk } => Action::CreateDisk { disk },
+            Action::CreateGeom { geom } => Action::RemoveGeom { geom },
+            Action::RemoveGeom { geom } => Action::CreateGeom { geom },
+            Action::CreateTarget { target } => Action::RemoveTarget { target },
+            Action::ModifyTarget { from, to } => Action::ModifyTarget { from: to, to: from },
+            Action::RemoveTarget { target } => Action::CreateTarget { target },
+            Action::CreateAccess { access } => Action::RemoveAccess { access },
+            Action::ModifyAccess { from, to } => Action::ModifyAccess { from: to, to: from },
+            Action::RemoveAccess { access } => Action::CreateAccess { access },
+        }
+    }
+
+    /// What it does to a configuration.
+    pub fn apply_to(&self, config: &mut Config) {
+        match self {
+            Action::Daemon { to, .. } => config.daemon = to.clone(),
+            Action::CreateDisk { disk } => config.disk.push(disk.clone()),
+            Action::RemoveDisk { disk } => config.disk.retain(|d| d.name != disk.name),
+            Action::CreateGeom { geom } => config.geom.push(geom.clone()),
+            Action::RemoveGeom { geom } => config.geom.retain(|g| g.name != geom.name),
+            Action::CreateTarget { target } => config.target.push(target.clone()),
+            Action::ModifyTarget { to, .. } => {
+                let place = config.target.iter_mut().find(|t| t.name == to.name);
+                place.into_iter().for_each(|t| *t = (**to).clone());
+            }
+            Action::RemoveTarget { target } => config.target.retain(|t| t.name != target.name),
+            Action::CreateAccess { access } => config.access.push(access.clone()),
+            Action::ModifyAccess { to, .. } => {
+                let same = |a: &&mut AccessConfig| a.target == to.target && a.group == to.group;
+                let place = config.access.iter_mut().find(same);
+                place.into_iter().for_each(|a| *a = to.clone());
+            }
+            Action::RemoveAccess { access } => {
+                config
+                    .access
+                    .retain(|a| a.target != access.target || a.group != access.group);
+            }
+        }
+    }
+
+    /// One line for people.
+    pub fn what(&self) -> String {
+        match self {
+            Action::Daemon { .. } => "change settings of the daemon".to_owned(),
+            Action::CreateDisk { disk } => format!("create disk {} ({})", disk.name, disk.kind),
+            Action::RemoveDisk { disk } => format!("remove disk {} ({})", disk.name, disk.kind),
+            Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
+            Action::RemoveGeom { geom } => format!("remove geom {} ({})", geom.name, geom.class),
+            Action::CreateTarget { target } => {
+                format!("create target {} ({})", target.name, target.driver)
+            }
+            Action::ModifyTarget { to, .. } => format!("change target {}", to.name),
+            Action::RemoveTarget { target } => {
+                format!("remove target {} ({})", target.name, target.driver)
+            }
+            Action::CreateAccess { access } => {
+                format!("create group {} of {}", access.group, access.target)
+            }
+            Action::ModifyAccess { to, .. } => {
+                format!("change group {} of {}", to.group, to.target)
+            }
+            Action::RemoveAccess { access } => {
+                format!("remove group {} of {}", access.group, access.target)
+            }
+        }
+    }
+
+    /// The name of the thing that changes; for a group `TARGET/GROUP`.
+    pub fn name(&self) -> String {
+        match self {
+            Action::Daemon { .. } => "daemon".to_owned(),
+            Action::CreateDisk { disk } | Action::RemoveDisk { disk } => disk.name.clone(),
+            Action::CreateGeom { geom } | Action::RemoveGeom { geom } => geom.name.clone(),
+            Action::CreateTarget { target } | Action::RemoveTarget { target } => {
+                target.name.clone()
+            }
+            Action::ModifyTarget { to, .. } => to.name.clone(),
+            Action::CreateAccess { access }
+            | Action::RemoveAccess { access }
+            | Action::ModifyAccess { to: access, .. } => {
+                format!("{}/{}", access.target, access.group)
+            }
+        }
+    }
+}
+
+/// One line of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// What happens, one line.
+    pub what: String,
+    /// Why it is needed, one sentence.
+    pub why: String,
+    /// How dangerous it is.
+    pub risk: Risk,
+    /// The change itself.
+    pub action: Action,
+    /// What takes it back.
+    pub inverse: Action,
+}
+
+impl Step {
+    /// A step for `action`.
+    pub fn new(action: Action, why: impl Into<String>, risk: Risk) -> Step {
+        Step {
+            what: action.what(),
+            why: why.into(),
+            risk,
+            inverse: action.inverse(),
+            action,
+        }
+    }
+}

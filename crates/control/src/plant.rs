@@ -1,0 +1,53 @@
+//! What the daemon offers to the control path. The control path knows nothing else of it.
+//!
+//! Invariants
+//!  P1  Calls that change something (`carry_out`, `part`, `verb`) come one at a time.
+//!  P2  `state`, `journal` and `check` may come at any time, from any thread, also during P1.
+//!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
+//!      it is there, or its deadline has passed.
+//!  P4  A changing call that returns an error has changed nothing.
+
+use crate::api::{Event, PartAnswer, PartRequest, ProgressLine, Result, State};
+use crate::plan::{Action, Step};
+use serde_json::Value;
+
+/// Takes note of how far a long call is; lines may be dropped when they come too fast.
+pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
+
+/// What a step that was carried out has to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What the user should know: "takes effect at the next start". Usually none.
+    pub notes: Vec<String>,
+}
+
+/// The daemon, as the control path sees it.
+pub trait Plant: Send + Sync {
+    /// Everything, now.
+    fn state(&self) -> State;
+
+    /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
+    /// say yes to what only carrying out can tell.
+    fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
+
+    /// Does it, wholly or not at all.
+    fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;
+
+    /// Partition tables.
+    fn part(&self, request: &PartRequest) -> Result<PartAnswer>;
+
+    /// A verb of a class (`nop` `configure`): `params` as that class's schema has them.
+    fn verb(
+        &self,
+        class: &str,
+        verb: &str,
+        params: &Value,
+        progress: &mut Progress<'_>,
+    ) -> Result<Value>;
+
+    /// Events with an id above `after`, oldest first, at most `limit` of them.
+    fn journal(&self, after: u64, limit: usize) -> Vec<Event>;
+
+    /// Stops serving: no new logins, sessions closed, disks flushed. Called once, last.
+    fn stop(&self);
+}

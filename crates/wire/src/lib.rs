@@ -1,1 +1,25 @@
-//! wire
+//! wire: sans-I/O codecs.
+//!
+//! Bytes in, typed values out, and the other way round; one module a protocol. Nothing here reads a
+//! socket, a clock or a random source, and nothing a peer sends reaches a panic: a codec answers
+//! with a [`WireError`] that names the field.
+//!
+//! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).
+//! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
+//! * [`fuzzing`]: one function per codec that takes any bytes; run by `cargo test` and by `fuzz/`.
+//!
+//! ```
+//! use wire::iscsi::{NopIn, Pdu, BHS_LEN, TAG_NONE};
+//! let mut header = [0u8; BHS_LEN];
+//! NopIn { target_tag: 7, task_tag: TAG_NONE, ..NopIn::default() }.encode(&mut header);
+//! assert_eq!(header[0], 0x20);
+//! ```
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod error;
+pub mod fuzzing;
+pub mod iscsi;
+pub mod scsi;
+
+pub use error::{Kind, WireError};

@@ -1,0 +1,37 @@
+//! iSCSI (RFC 7143, with the additions of RFC 7144), without I/O.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `bhs` | constants and the fields every header shares |
+//! | `request`, `response` | PDUs of the initiator and of the target, both directions |
+//! | `ahs` | additional header segments of a SCSI Command |
+//! | `framing` | how many bytes the next PDU takes, and its digests |
+//! | `text`, `number`, `name` | key=value text, numbers and binary values, iSCSI names |
+//! | `keys`, `negotiate` | the table of keys and the rules by which a result is found |
+//! | `chap` | challenge and response |
+//! | `login`, `initiator` | the login phase, seen from the target and from the initiator |
+//! | `status` | login status codes |
+
+mod ahs;
+mod bhs;
+mod framing;
+mod name;
+mod notice;
+mod number;
+mod request;
+mod response;
+mod status;
+mod text;
+
+pub use ahs::{AHS_LEN_MAX, CDB_LEN_MAX, encode_ahs};
+pub use bhs::*;
+pub use framing::{Crc32c, Frame, Framer, Need, PRE_LOGIN, crc32c};
+pub use name::{NAME_LEN_MAX, normalise_name};
+pub use notice::*;
+pub use number::{decode_binary, encode_base64, encode_hex, parse_number, parse_range};
+pub use request::*;
+pub use response::*;
+pub use status::LoginStatus;
+pub use text::{
+    KEY_LEN_MAX, PAIRS_MAX, TEXT_LEN_MAX, TextBuilder, TextInput, VALUE_LEN_MAX, pairs,
+};

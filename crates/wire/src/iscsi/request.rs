@@ -1,0 +1,697 @@
+//! PDUs an initiator sends (RFC 7143 section 11): typed, read and written.
+//!
+//! Reading copies fixed fields and allocates nothing. [`Request::decode`] picks the type by opcode;
+//! each type can also be read and written alone through [`Pdu`].
+
+use super::ahs;
+use super::bhs::*;
+use crate::bytes::{get_array, put};
+use crate::error::WireError;
+
+/// A task attribute (RFC 7143 section 11.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attribute {
+    /// No attribute given; treated as simple.
+    #[default]
+    Untagged,
+    /// May be reordered.
+    Simple,
+    /// A barrier.
+    Ordered,
+    /// Overtakes what is queued.
+    HeadOfQueue,
+    /// Runs during an auto contingent allegiance.
+    Aca,
+}
+
+impl Attribute {
+    fn from_bits(bits: u8) -> Result<Attribute, WireError> {
+        match bits & 7 {
+            0 => Ok(Attribute::Untagged),
+            1 => Ok(Attribute::Simple),
+            2 => Ok(Attribute::Ordered),
+            3 => Ok(Attribute::HeadOfQueue),
+            4 => Ok(Attribute::Aca),
+            _ => Err(WireError::bad("ATTR", 1)),
+        }
+    }
+}
+
+/// SCSI Command, without what stands in additional headers (see [`CommandPdu`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScsiCommand {
+    /// I: deliver at once.
+    pub immediate: bool,
+    /// F: no unsolicited Data-Out PDUs follow.
+    pub last: bool,
+    /// R: data is expected from the target.
+    pub read: bool,
+    /// W: data goes to the target.
+    pub write: bool,
+    /// Task attribute.
+    pub attribute: Attribute,
+    /// Logical unit number, as on the wire.
+    pub lun: [u8; 8],
+    /// Initiator task tag; never [`TAG_NONE`].
+    pub task_tag: u32,
+    /// Expected data transfer length in bytes; of the write half when both R and W are set.
+    pub transfer_len: u32,
+    /// CmdSN.
+    pub cmd_sn: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+    /// The first sixteen bytes of the CDB.
+    pub cdb: [u8; 16],
+    /// Bytes of additional headers that follow.
+    pub ahs_len: u16,
+    /// Bytes of immediate data that follow.
+    pub data_len: u32,
+}
+
+impl Pdu for ScsiCommand {
+    const OPCODE: u8 = opcode::SCSI_COMMAND;
+
+    fn encode(&self, out: &mut Bhs) {
+        let mut flags = self.attribute as u8;
+        for (on, bit) in [(self.last, 0x80), (self.read, 0x40), (self.write, 0x20)] {
+            flags |= if on { bit } else { 0 };
+        }
+        start(
+            out,
+            op_byte(Self::OPCODE, self.immediate),
+            flags,
+            self.data_len,
+            self.task_tag,
+        );
+        out[4] = u8::try_from(self.ahs_len / 4).unwrap_or(u8::MAX);
+        set_lun(out, self.lun);
+        set32::<20>(out, self.transfer_len);
+        set32::<24>(out, self.cmd_sn);
+        set32::<28>(out, self.exp_stat_sn);
+        put::<32, 16, BHS_LEN>(out, self.cdb);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<ScsiCommand, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        let command = ScsiCommand {
+            immediate: immediate_of(bhs),
+            last: bhs[1] & 0x80 != 0,
+            read: bhs[1] & 0x40 != 0,
+            write: bhs[1] & 0x20 != 0,
+            attribute: Attribute::from_bits(bhs[1])?,
+            lun: lun_of(bhs),
+            task_tag: real_task_tag(bhs)?,
+            transfer_len: be32::<20>(bhs),
+            cmd_sn: be32::<24>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+            cdb: get_array::<32, 16, BHS_LEN>(bhs),
+            ahs_len: u16::from(bhs[4]) * 4,
+            data_len: data_len_of(bhs),
+        };
+        if !command.write && !command.last {
+            return Err(WireError::bad("F", 1));
+        }
+        let data_max = if command.write {
+            command.transfer_len
+        } else {
+            0
+        };
+        if command.data_len > data_max {
+            return Err(WireError::bad("DataSegmentLength", 5));
+        }
+        Ok(command)
+    }
+}
+
+/// A SCSI Command with its additional headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandPdu<'a> {
+    /// The fields of the header.
+    pub header: ScsiCommand,
+    /// CDB bytes after the sixteenth; empty for ordinary CDBs.
+    pub cdb_rest: &'a [u8],
+    /// Read length in bytes of a bidirectional command; None when the AHS is absent.
+    pub read_len: Option<u32>,
+}
+
+impl<'a> CommandPdu<'a> {
+    /// Reads the header and the additional headers, whose length must be what the header says.
+    pub fn decode(bhs: &Bhs, ahs: &'a [u8]) -> Result<CommandPdu<'a>, WireError> {
+        let header = ScsiCommand::decode(bhs)?;
+        if usize::from(header.ahs_len) != ahs.len() {
+            return Err(WireError::bad("TotalAHSLength", 4));
+        }
+        let found = if ahs.is_empty() {
+            ahs::Ahs::default()
+        } else {
+            ahs::decode(ahs)?
+        };
+        Ok(CommandPdu {
+            header,
+            cdb_rest: found.cdb_rest,
+            read_len: found.read_len,
+        })
+    }
+
+    /// Bytes the target may return: EDTL of a read, the AHS of a bidirectional command.
+    pub fn read_limit(&self) -> u32 {
+        match (self.header.read, self.header.write) {
+            (true, true) => self.read_len.unwrap_or(0),
+            (true, false) => self.header.transfer_len,
+            (false, _) => 0,
+        }
+    }
+
+    /// Bytes the initiator offers to send.
+    pub fn write_limit(&self) -> u32 {
+        if self.header.write {
+            self.header.transfer_len
+        } else {
+            0
+        }
+    }
+}
+
+/// Functions of [`TaskRequest`] (RFC 7143 section 11.5.1, RFC 7144 section 6.1).
+pub mod task_function {
+    /// ABORT TASK.
+    pub const ABORT_TASK: u8 = 1;
+    /// ABORT TASK SET.
+    pub const ABORT_TASK_SET: u8 = 2;
+    /// CLEAR ACA.
+    pub const CLEAR_ACA: u8 = 3;
+    /// CLEAR TASK SET.
+    pub const CLEAR_TASK_SET: u8 = 4;
+    /// LOGICAL UNIT RESET.
+    pub const LUN_RESET: u8 = 5;
+    /// TARGET WARM RESET.
+    pub const TARGET_WARM_RESET: u8 = 6;
+    /// TARGET COLD RESET.
+    pub const TARGET_COLD_RESET: u8 = 7;
+    /// TASK REASSIGN.
+    pub const TASK_REASSIGN: u8 = 8;
+    /// QUERY TASK.
+    pub const QUERY_TASK: u8 = 9;
+    /// QUERY TASK SET.
+    pub const QUERY_TASK_SET: u8 = 10;
+    /// I_T NEXUS RESET.
+    pub const NEXUS_RESET: u8 = 11;
+    /// QUERY ASYNCHRONOUS EVENT.
+    pub const QUERY_ASYNC_EVENT: u8 = 12;
+}
+
+/// SCSI Task Management Function Request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskRequest {
+    /// I: deliver at once.
+    pub immediate: bool,
+    /// One of [`task_function`]; others are passed on to be answered "not supported".
+    pub function: u8,
+    /// Logical unit number.
+    pub lun: [u8; 8],
+    /// Initiator task tag of this request.
+    pub task_tag: u32,
+    /// Tag of the task meant, for ABORT TASK, TASK REASSIGN and QUERY TASK.
+    pub referenced_tag: u32,
+    /// CmdSN.
+    pub cmd_sn: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+    /// CmdSN of the task meant, for ABORT TASK.
+    pub ref_cmd_sn: u32,
+    /// Next DataSN or R2TSN expected, for TASK REASSIGN.
+    pub exp_data_sn: u32,
+}
+
+impl Pdu for TaskRequest {
+    const OPCODE: u8 = opcode::TASK_REQUEST;
+
+    fn encode(&self, out: &mut Bhs) {
+        let flags = FINAL | (self.function & 0x7f);
+        start(
+            out,
+            op_byte(Self::OPCODE, self.immediate),
+            flags,
+            0,
+            self.task_tag,
+        );
+        set_lun(out, self.lun);
+        set32::<20>(out, self.referenced_tag);
+        set32::<24>(out, self.cmd_sn);
+        set32::<28>(out, self.exp_stat_sn);
+        set32::<32>(out, self.ref_cmd_sn);
+        set32::<36>(out, self.exp_data_sn);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<TaskRequest, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        expect_final(bhs)?;
+        expect_bare(bhs)?;
+        Ok(TaskRequest {
+            immediate: immediate_of(bhs),
+            function: bhs[1] & 0x7f,
+            lun: lun_of(bhs),
+            task_tag: real_task_tag(bhs)?,
+            referenced_tag: be32::<20>(bhs),
+            cmd_sn: be32::<24>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+            ref_cmd_sn: be32::<32>(bhs),
+            exp_data_sn: be32::<36>(bhs),
+        })
+    }
+}
+
+/// SCSI Data-Out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataOut {
+    /// F: last PDU of the sequence an R2T asked for, or of the unsolicited data.
+    pub last: bool,
+    /// Logical unit number; meaningful with a target transfer tag.
+    pub lun: [u8; 8],
+    /// Initiator task tag of the command.
+    pub task_tag: u32,
+    /// Tag of the R2T answered; [`TAG_NONE`] for unsolicited data.
+    pub target_tag: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+    /// Number of this PDU within its sequence, from 0.
+    pub data_sn: u32,
+    /// Where the data belongs in the command's buffer, bytes.
+    pub offset: u32,
+    /// Bytes of data that follow.
+    pub data_len: u32,
+}
+
+impl Pdu for DataOut {
+    const OPCODE: u8 = opcode::DATA_OUT;
+
+    fn encode(&self, out: &mut Bhs) {
+        let flags = if self.last { FINAL } else { 0 };
+        start(out, Self::OPCODE, flags, self.data_len, self.task_tag);
+        set_lun(out, self.lun);
+        set32::<20>(out, self.target_tag);
+        set32::<28>(out, self.exp_stat_sn);
+        set32::<36>(out, self.data_sn);
+        set32::<40>(out, self.offset);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<DataOut, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        expect_no_ahs(bhs)?;
+        let out = DataOut {
+            last: bhs[1] & FINAL != 0,
+            lun: lun_of(bhs),
+            task_tag: real_task_tag(bhs)?,
+            target_tag: be32::<20>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+            data_sn: be32::<36>(bhs),
+            offset: be32::<40>(bhs),
+            data_len: data_len_of(bhs),
+        };
+        if out.offset.checked_add(out.data_len).is_none() {
+            return Err(WireError::bad("BufferOffset", 40));
+        }
+        Ok(out)
+    }
+}
+
+/// NOP-Out: a ping, the answer to a ping of ours, or a bare acknowledgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NopOut {
+    /// I; always set when `task_tag` is [`TAG_NONE`].
+    pub immediate: bool,
+    /// Logical unit number, copied from the NOP-In answered.
+    pub lun: [u8; 8],
+    /// [`TAG_NONE`] when no answer is wanted.
+    pub task_tag: u32,
+    /// Copied from the NOP-In answered; [`TAG_NONE`] otherwise.
+    pub target_tag: u32,
+    /// CmdSN.
+    pub cmd_sn: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+    /// Bytes of ping data that follow.
+    pub data_len: u32,
+}
+
+impl Pdu for NopOut {
+    const OPCODE: u8 = opcode::NOP_OUT;
+
+    fn encode(&self, out: &mut Bhs) {
+        start(
+            out,
+            op_byte(Self::OPCODE, self.immediate),
+            FINAL,
+            self.data_len,
+            self.task_tag,
+        );
+        set_lun(out, self.lun);
+        set32::<20>(out, self.target_tag);
+        set32::<24>(out, self.cmd_sn);
+        set32::<28>(out, self.exp_stat_sn);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<NopOut, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        expect_final(bhs)?;
+        expect_no_ahs(bhs)?;
+        let nop = NopOut {
+            immediate: immediate_of(bhs),
+            lun: lun_of(bhs),
+            task_tag: task_tag_of(bhs),
+            target_tag: be32::<20>(bhs),
+            cmd_sn: be32::<24>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+            data_len: data_len_of(bhs),
+        };
+        if nop.task_tag == TAG_NONE && !nop.immediate {
+            return Err(WireError::bad("I", 0));
+        }
+        Ok(nop)
+    }
+}
+
+/// Login Request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoginRequest {
+    /// T: ready to go to `next_stage`.
+    pub transit: bool,
+    /// C: the text goes on in the next request.
+    pub more: bool,
+    /// CSG: 0 security, 1 operational, 3 full feature; 2 is reserved and passed on to be refused.
+    pub stage: u8,
+    /// NSG, meaningful with T.
+    pub next_stage: u8,
+    /// Highest version offered.
+    pub version_max: u8,
+    /// Lowest version offered.
+    pub version_min: u8,
+    /// Initiator part of the session identifier.
+    pub isid: [u8; 6],
+    /// Target part; 0 asks for a new session.
+    pub tsih: u16,
+    /// Initiator task tag.
+    pub task_tag: u32,
+    /// Connection identifier.
+    pub cid: u16,
+    /// CmdSN.
+    pub cmd_sn: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+    /// Bytes of text that follow.
+    pub data_len: u32,
+}
+
+impl Pdu for LoginRequest {
+    const OPCODE: u8 = opcode::LOGIN_REQUEST;
+
+    fn encode(&self, out: &mut Bhs) {
+        let flags = login_flags(self.transit, self.more, self.stage, self.next_stage);
+        start(
+            out,
+            op_byte(Self::OPCODE, true),
+            flags,
+            self.data_len,
+            self.task_tag,
+        );
+        out[2] = self.version_max;
+        out[3] = self.version_min;
+        put::<8, 6, BHS_LEN>(out, self.isid);
+        set16::<14>(out, self.tsih);
+        set16::<20>(out, self.cid);
+        set32::<24>(out, self.cmd_sn);
+        set32::<28>(out, self.exp_stat_sn);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<LoginRequest, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        expect_no_ahs(bhs)?;
+        Ok(LoginRequest {
+            transit: bhs[1] & FINAL != 0,
+            more: bhs[1] & CONTINUE != 0,
+            stage: (bhs[1] >> 2) & 3,
+            next_stage: bhs[1] & 3,
+            version_max: bhs[2],
+            version_min: bhs[3],
+            isid: get_array::<8, 6, BHS_LEN>(bhs),
+            tsih: be16::<14>(bhs),
+            task_tag: task_tag_of(bhs),
+            cid: be16::<20>(bhs),
+            cmd_sn: be32::<24>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+            data_len: data_len_of(bhs),
+        })
+    }
+}
+
+pub(crate) fn login_flags(transit: bool, more: bool, stage: u8, next_stage: u8) -> u8 {
+    let t = if transit { FINAL } else { 0 };
+    let c = if more { CONTINUE } else { 0 };
+    t | c | ((stage & 3) << 2) | (next_stage & 3)
+}
+
+/// Text Request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextRequest {
+    /// I: deliver at once.
+    pub immediate: bool,
+    /// F: last request of this negotiation.
+    pub last: bool,
+    /// C: the text goes on in the next request; never together with F.
+    pub more: bool,
+    /// Logical unit number.
+    pub lun: [u8; 8],
+    /// Initiator task tag.
+    pub task_tag: u32,
+    /// Copied from the target's last response; [`TAG_NONE`] starts anew.
+    pub target_tag: u32,
+    /// CmdSN.
+    pub cmd_sn: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+    /// Bytes of text that follow.
+    pub data_len: u32,
+}
+
+impl Pdu for TextRequest {
+    const OPCODE: u8 = opcode::TEXT_REQUEST;
+
+    fn encode(&self, out: &mut Bhs) {
+        let flags = login_flags(self.last, self.more, 0, 0);
+        start(
+            out,
+            op_byte(Self::OPCODE, self.immediate),
+            flags,
+            self.data_len,
+            self.task_tag,
+        );
+        set_lun(out, self.lun);
+        set32::<20>(out, self.target_tag);
+        set32::<24>(out, self.cmd_sn);
+        set32::<28>(out, self.exp_stat_sn);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<TextRequest, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        expect_no_ahs(bhs)?;
+        let text = TextRequest {
+            immediate: immediate_of(bhs),
+            last: bhs[1] & FINAL != 0,
+            more: bhs[1] & CONTINUE != 0,
+            lun: lun_of(bhs),
+            task_tag: real_task_tag(bhs)?,
+            target_tag: be32::<20>(bhs),
+            cmd_sn: be32::<24>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+            data_len: data_len_of(bhs),
+        };
+        if text.last && text.more {
+            Err(WireError::bad("C", 1))
+        } else {
+            Ok(text)
+        }
+    }
+}
+
+/// Why an initiator logs out (RFC 7143 section 11.14.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogoutReason {
+    /// Close the session.
+    #[default]
+    Session,
+    /// Close the connection named by the CID.
+    Connection,
+    /// Remove the connection named by the CID for recovery.
+    Recovery,
+}
+
+/// Logout Request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogoutRequest {
+    /// I: deliver at once.
+    pub immediate: bool,
+    /// What to close.
+    pub reason: LogoutReason,
+    /// Initiator task tag.
+    pub task_tag: u32,
+    /// Connection meant, unless the session is closed.
+    pub cid: u16,
+    /// CmdSN.
+    pub cmd_sn: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+}
+
+impl Pdu for LogoutRequest {
+    const OPCODE: u8 = opcode::LOGOUT_REQUEST;
+
+    fn encode(&self, out: &mut Bhs) {
+        let flags = FINAL | self.reason as u8;
+        start(
+            out,
+            op_byte(Self::OPCODE, self.immediate),
+            flags,
+            0,
+            self.task_tag,
+        );
+        set16::<20>(out, self.cid);
+        set32::<24>(out, self.cmd_sn);
+        set32::<28>(out, self.exp_stat_sn);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<LogoutRequest, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        expect_final(bhs)?;
+        expect_bare(bhs)?;
+        Ok(LogoutRequest {
+            immediate: immediate_of(bhs),
+            reason: match bhs[1] & 0x7f {
+                0 => LogoutReason::Session,
+                1 => LogoutReason::Connection,
+                2 => LogoutReason::Recovery,
+                _ => return Err(WireError::bad("ReasonCode", 1)),
+            },
+            task_tag: real_task_tag(bhs)?,
+            cid: be16::<20>(bhs),
+            cmd_sn: be32::<24>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+        })
+    }
+}
+
+/// SNACK Request; a target at error recovery level 0 rejects it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snack {
+    /// 0 Data or R2T, 1 Status, 2 DataACK, 3 R-Data.
+    pub kind: u8,
+    /// Logical unit number.
+    pub lun: [u8; 8],
+    /// Initiator task tag; [`TAG_NONE`] for Status and DataACK.
+    pub task_tag: u32,
+    /// Target transfer tag or SNACK tag.
+    pub target_tag: u32,
+    /// ExpStatSN.
+    pub exp_stat_sn: u32,
+    /// First number missing.
+    pub begin: u32,
+    /// How many are missing; 0 means all from `begin`.
+    pub run: u32,
+}
+
+impl Pdu for Snack {
+    const OPCODE: u8 = opcode::SNACK;
+
+    fn encode(&self, out: &mut Bhs) {
+        start(
+            out,
+            Self::OPCODE,
+            FINAL | (self.kind & 0x0f),
+            0,
+            self.task_tag,
+        );
+        set_lun(out, self.lun);
+        set32::<20>(out, self.target_tag);
+        set32::<28>(out, self.exp_stat_sn);
+        set32::<40>(out, self.begin);
+        set32::<44>(out, self.run);
+    }
+
+    fn decode(bhs: &Bhs) -> Result<Snack, WireError> {
+        expect_opcode(bhs, Self::OPCODE)?;
+        expect_final(bhs)?;
+        expect_bare(bhs)?;
+        let kind = bhs[1] & 0x0f;
+        if kind > 3 {
+            return Err(WireError::bad("Type", 1));
+        }
+        Ok(Snack {
+            kind,
+            lun: lun_of(bhs),
+            task_tag: task_tag_of(bhs),
+            target_tag: be32::<20>(bhs),
+            exp_stat_sn: be32::<28>(bhs),
+            begin: be32::<40>(bhs),
+            run: be32::<44>(bhs),
+        })
+    }
+}
+
+/// Any PDU an initiator may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// NOP-Out.
+    NopOut(NopOut),
+    /// SCSI Command.
+    ScsiCommand(CommandPdu<'a>),
+    /// Task management.
+    Task(TaskRequest),
+    /// Login.
+    Login(LoginRequest),
+    /// Text.
+    Text(TextRequest),
+    /// Data-Out.
+    DataOut(DataOut),
+    /// Logout.
+    Logout(LogoutRequest),
+    /// SNACK.
+    Snack(Snack),
+    /// An opcode no initiator may send, the target's own included: Reject, reason 05.
+    Unknown {
+        /// The opcode, without the immediate bit.
+        opcode: u8,
+        /// The task tag field, for the log.
+        task_tag: u32,
+    },
+}
+
+impl<'a> Request<'a> {
+    /// Reads a header and its additional headers. Allocates nothing; data is the caller's.
+    /// Errors name the field, and the header can go back in a Reject.
+    pub fn decode(bhs: &Bhs, ahs: &'a [u8]) -> Result<Request<'a>, WireError> {
+        Ok(match opcode_of(bhs) {
+            opcode::SCSI_COMMAND => Request::ScsiCommand(CommandPdu::decode(bhs, ahs)?),
+            opcode::DATA_OUT => Request::DataOut(DataOut::decode(bhs)?),
+            opcode::NOP_OUT => Request::NopOut(NopOut::decode(bhs)?),
+            opcode::TASK_REQUEST => Request::Task(TaskRequest::decode(bhs)?),
+            opcode::LOGIN_REQUEST => Request::Login(LoginRequest::decode(bhs)?),
+            opcode::TEXT_REQUEST => Request::Text(TextRequest::decode(bhs)?),
+            opcode::LOGOUT_REQUEST => Request::Logout(LogoutRequest::decode(bhs)?),
+            opcode::SNACK => Request::Snack(Snack::decode(bhs)?),
+            opcode => Request::Unknown {
+                opcode,
+                task_tag: task_tag_of(bhs),
+            },
+        })
+    }
+}
+
+fn real_task_tag(bhs: &Bhs) -> Result<u32, WireError> {
+    match task_tag_of(bhs) {
+        TAG_NONE => Err(WireError::bad("InitiatorTaskTag", 16)),
+        tag => Ok(tag),
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,1 +1,9 @@
-//! classes
+//! classes: what GEOM puts between a disk and those who use it, one folder or file a class.
+//!
+//! `part` and `label` are in two halves: a pure one, which reads and writes formats as values
+//! and does no I/O, and the class on top of it. [`probe`] is how the pure half asks for sectors.
+
+#![forbid(unsafe_code)]
+
+pub mod part;
+pub mod probe;

@@ -1,0 +1,354 @@
+//! GUID partition table: reading both copies and choosing one.
+//!
+//! ```text
+//! sector 0    1               2 ..            first .. last        ..        the last sector
+//! PMBR   primary header  primary table   |  partitions  |   backup table  backup header
+//! header 0 8 "EFI PART" | 8 4 revision | 12 4 size | 16 4 CRC | 24 8 own sector
+//!        32 8 other header | 40 8 first | 48 8 last usable | 56 16 disk GUID
+//!        72 8 table | 80 4 entries | 84 4 bytes an entry | 88 4 CRC of the table
+//! entry  0 16 type | 16 16 unique id | 32 8 first | 40 8 last | 48 8 attributes | 56 72 name
+//! ```
+//!
+//! Invariants
+//!  G1  The primary copy counts when its header and table are good; else the backup, if whole.
+//!      Neither whole: no table.
+//!  G2  The backup is looked for where a good primary header says, then in the last sector.
+//!  G3  Anything short of two good, agreeing copies with the backup in the last sector makes
+//!      the table damaged: usable, and not editable until recovered.
+//!  G4  Number and size of entries and the place of the table are the header's.
+
+use super::crc::crc32;
+use super::mbr::{self, Slot};
+use super::table::{Body, Damage, Entry, Health, Media, Table};
+use super::types::{Guid, Kind};
+use crate::probe::{Reason, Sectors, Stop, Why, array, le16, le32, le64, span};
+
+pub(crate) use super::gpt_write::{create, destroy, plan, settle};
+
+/// UTF-16 units that a name may have.
+pub(crate) const NAME_UNITS: usize = 36;
+/// Bytes of an entry that are defined.
+pub(crate) const ENTRY: usize = 128;
+/// Bytes of a header that are defined.
+pub(crate) const HEADER: usize = 92;
+/// Bytes of one table; a larger one is refused as too large to be examined.
+pub(crate) const TABLE_BYTES_MAX: usize = 1 << 20;
+/// The signature.
+pub(crate) const SIGNATURE: [u8; 8] = *b"EFI PART";
+
+/// Which copy of the table is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Primary,
+    Secondary,
+}
+
+/// What a GPT keeps besides its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GptBody {
+    pub(crate) disk_guid: Guid,
+    pub(crate) entry_size: u32,
+    /// Sector of the primary table.
+    pub(crate) table_at: u64,
+    /// Sector of the backup header.
+    pub(crate) backup_at: u64,
+    pub(crate) source: Source,
+    /// Sector 0 as it was; zeros where it could not be read.
+    pub(crate) pmbr: Vec<u8>,
+    /// Headers that are there in some form, to be wiped by `destroy`.
+    pub(crate) present: Vec<u64>,
+}
+
+impl GptBody {
+    pub(crate) fn tail_len(&self) -> usize {
+        (self.entry_size as usize).saturating_sub(ENTRY)
+    }
+}
+
+/// A header whose checksum and values are right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) own: u64,
+    pub(crate) alternate: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) disk_guid: Guid,
+    pub(crate) table: u64,
+    pub(crate) count: u32,
+    pub(crate) entry_size: u32,
+    pub(crate) table_crc: u32,
+}
+
+impl Header {
+    pub(crate) fn table_bytes(&self) -> usize {
+        (self.count as usize).saturating_mul(self.entry_size as usize)
+    }
+
+    fn agrees(&self, other: &Header) -> bool {
+        let key = |h: &Header| {
+            (
+                h.first,
+                h.last,
+                h.disk_guid,
+                h.count,
+                h.entry_size,
+                h.table_crc,
+            )
+        };
+        key(self) == key(other) && self.alternate == other.own && self.own == other.alternate
+    }
+}
+
+/// One copy as found.
+struct Found {
+    header: Result<Header, Health>,
+    table: Result<Vec<u8>, Health>,
+}
+
+impl Found {
+    fn whole(&self) -> Option<(&Header, &[u8])> {
+        Some((self.header.as_ref().ok()?, self.table.as_ref().ok()?))
+    }
+}
+
+/// What stands in sector 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// A protective MBR: the disk is a GPT's.
+    Protected,
+    /// Anything else: an MBR there is stronger.
+    Open,
+}
+
+/// Look for a GPT. With `check` off a table whose partitions overlap is damaged, not refused.
+pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), Stop> {
+    let size = sectors.sector_size() as usize;
+    let media = Media::plain(sectors.media_sectors(), sectors.sector_size());
+    if size < 512 || !size.is_power_of_two() || media.sectors < 6 {
+        return Err(Stop::no(Reason::Media, 0, "GPT"));
+    }
+    let end = media.sectors - 1;
+    let pmbr = sectors
+        .get(0, size)?
+        .map_or_else(|| vec![0; size], <[u8]>::to_vec);
+    let primary = copy_at(sectors, &media, 1)?;
+    let other = primary.header.map_or(end, |header| header.alternate);
+    let mut secondary = copy_at(sectors, &media, other)?;
+    let mut backup_at = other;
+    if secondary.whole().is_none() && other != end {
+        let last = copy_at(sectors, &media, end)?;
+        if last.whole().is_some() {
+            (secondary, backup_at) = (last, end);
+        }
+    }
+    let (source, header, bytes) = match (primary.whole(), secondary.whole()) {
+        (Some((header, bytes)), _) => (Source::Primary, *header, bytes),
+        (None, Some((header, bytes))) => (Source::Secondary, *header, bytes),
+        (None, None) => return Err(Stop::No(neither(&media, &primary, &secondary))),
+    };
+    let claim = claim(&pmbr);
+    let mut present = vec![1, backup_at];
+    present.retain(|at| *at != 1 || primary.header != Err(Health::Missing));
+    present.retain(|at| *at == 1 || secondary.header != Err(Health::Missing));
+    let table_at = match (primary.header, source) {
+        (Ok(header), _) => header.table,
+        (Err(_), _) => 2,
+    };
+    let mut table = Table {
+        media,
+        first: header.first,
+        last: header.last,
+        entries: decode(&header, bytes),
+        capacity: header.count,
+        damage: damage(&primary, &secondary, backup_at, end),
+        body: Body::Gpt(GptBody {
+            disk_guid: header.disk_guid,
+            entry_size: header.entry_size,
+            table_at,
+            backup_at,
+            source,
+            pmbr,
+            present,
+        }),
+    };
+    if let Err(why) = table.check() {
+        if check {
+            return Err(Stop::No(why));
+        }
+        table.damage.push(Damage::Integrity);
+    }
+    Ok((table, claim))
+}
+
+fn claim(pmbr: &[u8]) -> Claim {
+    let protective = |slot| Slot::read(pmbr, slot).kind == mbr::PROTECTIVE;
+    match mbr::signed(pmbr) && (0..mbr::SLOTS).any(protective) {
+        true => Claim::Protected,
+        false => Claim::Open,
+    }
+}
+
+/// Why there is no table, in the most telling words.
+fn neither(media: &Media, primary: &Found, secondary: &Found) -> Why {
+    let at = media.offset(1);
+    let missing = |found: &Found| found.header == Err(Health::Missing);
+    if missing(primary) && missing(secondary) {
+        return Why::new(
+            Reason::Signature,
+            at,
+            "GPT header (EFI PART), primary or backup,",
+        );
+    }
+    match (&primary.header, &primary.table) {
+        (Err(Health::Invalid), _) => Why::new(Reason::Value, at, "GPT header (backup no better)"),
+        (Ok(header), _) => {
+            let at = media.offset(header.table);
+            Why::new(Reason::Checksum, at, "GPT table (backup no better)")
+        }
+        _ => Why::new(Reason::Checksum, at, "both copies of the GPT"),
+    }
+}
+
+/// G3: everything that is not as it should be.
+fn damage(primary: &Found, secondary: &Found, backup_at: u64, end: u64) -> Vec<Damage> {
+    let mut damage = Vec::new();
+    if let Err(health) = primary.header {
+        damage.push(Damage::PrimaryHeader(health));
+    } else if let Err(health) = primary.table {
+        damage.push(Damage::PrimaryTable(health));
+    }
+    match (&secondary.header, &secondary.table) {
+        (Err(health), _) => damage.push(Damage::SecondaryHeader(*health)),
+        (Ok(_), Err(health)) => damage.push(Damage::SecondaryTable(*health)),
+        (Ok(_), Ok(_)) if backup_at != end => damage.push(Damage::BackupNotLast { at: backup_at }),
+        _ => {}
+    }
+    if let (Some((first, _)), Some((second, _))) = (primary.whole(), secondary.whole())
+        && !first.agrees(second)
+    {
+        damage.push(Damage::CopiesDisagree);
+    }
+    damage
+}
+
+fn copy_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Found, Stop> {
+    let header = header_at(sectors, media, at)?;
+    let table = match &header {
+        Ok(header) => table_of(sectors, media, header)?,
+        Err(_) => Err(Health::Missing),
+    };
+    Ok(Found { header, table })
+}
+
+/// The header in sector `at`, or its state.
+fn header_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Result<Header, Health>, Stop> {
+    let size = media.sector_size as usize;
+    let Some(sector) = sectors.get(media.offset(at), size)? else {
+        return Ok(Err(Health::Missing));
+    };
+    if array::<8>(sector, 0) != Some(SIGNATURE) {
+        return Ok(Err(Health::Missing));
+    }
+    let len = le32(sector, 12) as usize;
+    if le32(sector, 8) < 0x0001_0000 || len < HEADER || len > size {
+        return Ok(Err(Health::Invalid));
+    }
+    let rest = span(sector, 20, len - 20);
+    if crc32(&[span(sector, 0, 16), &[0; 4], rest]) != le32(sector, 16) {
+        return Ok(Err(Health::Corrupt));
+    }
+    let header = Header {
+        own: le64(sector, 24),
+        alternate: le64(sector, 32),
+        first: le64(sector, 40),
+        last: le64(sector, 48),
+        disk_guid: Guid::from_disk(array(sector, 56).unwrap_or_default()),
+        table: le64(sector, 72),
+        count: le32(sector, 80),
+        entry_size: le32(sector, 84),
+        table_crc: le32(sector, 88),
+    };
+    Ok(if plausible(&header, media, at) {
+        Ok(header)
+    } else {
+        Err(Health::Invalid)
+    })
+}
+
+fn plausible(header: &Header, media: &Media, at: u64) -> bool {
+    let end = media.sectors.saturating_sub(1);
+    let entries = header.entry_size >= 128 && header.entry_size.is_multiple_of(8);
+    let bytes = header.table_bytes();
+    let length = bytes.div_ceil(media.sector_size as usize) as u64;
+    let Some(table_end) = header.table.checked_add(length) else {
+        return false;
+    };
+    let outside = table_end <= header.first || header.table > header.last;
+    header.own == at
+        && header.alternate != at
+        && header.alternate <= end
+        && header.first >= 2
+        && header.first < header.last
+        && header.last < end
+        && entries
+        && header.count > 0
+        && header.table >= 2
+        && table_end <= end
+        && outside
+        && !(header.table..table_end).contains(&at)
+}
+
+fn table_of(
+    sectors: &Sectors,
+    media: &Media,
+    header: &Header,
+) -> Result<Result<Vec<u8>, Health>, Stop> {
+    let bytes = header.table_bytes();
+    if bytes > TABLE_BYTES_MAX {
+        return Ok(Err(Health::Invalid));
+    }
+    let Some(table) = sectors.get(media.offset(header.table), bytes)? else {
+        return Ok(Err(Health::Missing));
+    };
+    let good = crc32(&[table]) == header.table_crc;
+    Ok(if good {
+        Ok(table.to_vec())
+    } else {
+        Err(Health::Corrupt)
+    })
+}
+
+fn decode(header: &Header, bytes: &[u8]) -> Vec<Entry> {
+    let slots = bytes.chunks_exact((header.entry_size as usize).max(ENTRY));
+    let used = (1..)
+        .zip(slots)
+        .filter_map(|(index, slot)| Some((index, slot, kind(slot)?)));
+    used.map(|(index, slot, kind)| {
+        let start = le64(slot, 32);
+        let mut name: Vec<u16> = (0..NAME_UNITS)
+            .map(|unit| le16(slot, 56 + unit * 2))
+            .collect();
+        name.truncate(
+            name.iter()
+                .position(|unit| *unit == 0)
+                .unwrap_or(NAME_UNITS),
+        );
+        Entry {
+            index,
+            start,
+            end: le64(slot, 40),
+            data: start,
+            kind: Kind::Guid(kind),
+            guid: Guid::from_disk(array(slot, 16).unwrap_or_default()),
+            attributes: le64(slot, 48),
+            name,
+            tail: slot.get(ENTRY..).unwrap_or(&[]).to_vec(),
+        }
+    })
+    .collect()
+}
+
+fn kind(slot: &[u8]) -> Option<Guid> {
+    let guid = Guid::from_disk(array(slot, 0)?);
+    (guid != Guid::ZERO).then_some(guid)
+}

@@ -1,0 +1,152 @@
+//! part: partition tables, as values.
+//!
+//! This half does no I/O. A table is read by [`step`] from sectors that the caller reads, edited
+//! as a value ([`Table::add`] and the others answer a new table), and written by carrying out a
+//! [`WritePlan`] that no power cut can turn into no table (plan.rs, W1 to W5).
+//!
+//! ```text
+//!  sectors --step()--> Table --add/delete/modify/resize/recover--> Table
+//!                        |                                           |
+//!                        +--------------- plan(before, after) -------+--> WritePlan --> media
+//! ```
+
+mod attributes;
+mod crc;
+mod ebr;
+mod edit;
+mod error;
+mod gpt;
+mod gpt_write;
+mod mbr;
+pub mod params;
+mod plan;
+mod show;
+mod space;
+mod table;
+mod types;
+
+pub use ebr::LOGICALS_MAX;
+pub use error::{PartError, PartErrorKind};
+pub use plan::{WritePlan, WriteStep};
+pub use show::{Column, Row, human};
+pub use space::{Alignment, Gap, gaps};
+pub use table::{Damage, Entry, Health, Media, Scheme, Table};
+pub use types::{ALIASES, Alias, Guid, Kind};
+
+use crate::probe::{Reason, Sectors, Step, Stop, Why};
+use table::Body;
+
+/// Tables within tables; deeper ones are not looked at.
+pub const DEPTH_MAX: u32 = 4;
+
+/// Where the media stands that is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Scheme of the table that the media is a partition of; none for a whole disk.
+    pub scheme: Option<Scheme>,
+    /// Type of that partition.
+    pub kind: Option<Kind>,
+    /// Tables below this one; 0 for a whole disk.
+    pub depth: u32,
+    /// Refuse a table whose partitions overlap or leave the media (the default); otherwise it is
+    /// damaged.
+    pub check_integrity: bool,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            scheme: None,
+            kind: None,
+            depth: 0,
+            check_integrity: true,
+        }
+    }
+}
+
+/// Look for a partition table. A GPT with its protective MBR is strongest; an MBR beats a GPT
+/// without (it was written over it); a chain of logical partitions is looked for in an extended
+/// partition only, and nothing else there.
+pub fn step(sectors: &Sectors, place: &Place) -> Step<Table> {
+    find(sectors, place).into()
+}
+
+fn find(sectors: &Sectors, place: &Place) -> Result<Table, Stop> {
+    if place.depth >= DEPTH_MAX {
+        return Err(Stop::no(Reason::Nesting, 0, "a table this deep"));
+    }
+    if ebr::fits(place.scheme, place.kind) {
+        return accept(ebr::probe(sectors)?, place);
+    }
+    let gpt = match gpt::probe(sectors, place.check_integrity) {
+        Ok((table, gpt::Claim::Protected)) => return Ok(table),
+        Ok((table, gpt::Claim::Open)) => Ok(table),
+        Err(Stop::No(why)) => Err(why),
+        Err(stop) => return Err(stop),
+    };
+    let mbr = mbr::probe(sectors, place.scheme).and_then(|table| accept(table, place));
+    match (mbr, gpt) {
+        (Ok(table), _) => Ok(table),
+        (Err(Stop::No(_)), Ok(table)) => Ok(table),
+        (Err(Stop::No(mbr)), Err(gpt)) => Err(Stop::No(telling(mbr, gpt))),
+        (Err(stop), _) => Err(stop),
+    }
+}
+
+/// Of two reasons the one that says more: a missing signature says least.
+fn telling(mbr: Why, gpt: Why) -> Why {
+    match (mbr.reason, gpt.reason) {
+        (_, Reason::Signature | Reason::Media) => mbr,
+        _ => gpt,
+    }
+}
+
+fn accept(mut table: Table, place: &Place) -> Result<Table, Stop> {
+    match table.check() {
+        Err(why) if place.check_integrity => return Err(Stop::No(why)),
+        Err(_) => table.damage.push(Damage::Integrity),
+        Ok(()) => {}
+    }
+    Ok(table)
+}
+
+/// The writes that turn `before` (what was read from the media; none when there is no table)
+/// into `after`. Several edits of a chain of logical partitions are atomic one by one, not
+/// together: commit each with its own plan, joined by [`WritePlan::then`].
+///
+/// # Errors
+/// When `after` cannot be stored, which an edited table always can.
+pub fn plan(before: Option<&Table>, after: &Table) -> Result<WritePlan, PartError> {
+    match &after.body {
+        Body::Gpt(body) => gpt::plan(before, after, body),
+        Body::Mbr(body) => mbr::plan(after, body),
+        Body::Ebr(body) => ebr::plan(before, after, body),
+    }
+}
+
+/// The writes after which `table` is gone from the media. What is in the partitions stays.
+pub fn destroy_plan(table: &Table) -> WritePlan {
+    match &table.body {
+        Body::Gpt(body) => gpt::destroy(&table.media, body),
+        Body::Mbr(_) | Body::Ebr(_) => mbr::destroy(&table.media),
+    }
+}
+
+/// The table as it is once `after`'s plan has been carried out: `before` of the next plan.
+///
+/// # Errors
+/// As [`plan`].
+pub fn committed(after: &Table) -> Result<Table, PartError> {
+    let mut table = after.clone();
+    table.damage.clear();
+    match &mut table.body {
+        Body::Gpt(body) => {
+            body.source = gpt::Source::Primary;
+            body.backup_at = after.media.sectors.saturating_sub(1);
+            body.present = vec![1, body.backup_at];
+        }
+        Body::Mbr(body) => body.sector = mbr::encode(after, &body.clone())?,
+        Body::Ebr(body) => body.records = ebr::encode(after, &body.clone())?,
+    }
+    Ok(table)
+}

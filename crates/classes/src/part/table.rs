@@ -1,0 +1,343 @@
+//! A partition table as a value, and the edits that make a new value of it.
+//!
+//! Invariants
+//!  T1  Entries never overlap, lie within `first ..= last`, and have distinct indexes; they are
+//!      kept in index order. A table of which this does not hold is never made.
+//!  T2  A damaged table admits only `recover` and `destroy`.
+//!  T3  An edit changes nothing but what it names: names, attributes, unique ids, boot code and
+//!      entries of unknown type are kept.
+
+use super::ebr::EbrBody;
+use super::error::{PartError, PartErrorKind};
+use super::gpt::GptBody;
+use super::mbr::MbrBody;
+use super::types::{Guid, Kind};
+use crate::probe::{Reason, Why};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Kinds of partition table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// GUID partition table (UEFI 2.10 chapter 5).
+    Gpt,
+    /// Master boot record, four primary partitions.
+    Mbr,
+    /// The chain of logical partitions inside an MBR partition of type `ebr`.
+    Ebr,
+}
+
+impl Scheme {
+    /// The name in upper case, as `show` prints it and as `PART::scheme` answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Gpt => "GPT",
+            Scheme::Mbr => "MBR",
+            Scheme::Ebr => "EBR",
+        }
+    }
+}
+
+/// The media that a table stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Media {
+    /// Whole sectors.
+    pub sectors: u64,
+    /// Bytes in a sector.
+    pub sector_size: u32,
+    /// Preferred alignment in bytes; 0 when not known.
+    pub stripe_size: u64,
+    /// Bytes from a stripe boundary to the start of the media.
+    pub stripe_offset: u64,
+}
+
+impl Media {
+    /// Media without a known stripe.
+    pub fn plain(sectors: u64, sector_size: u32) -> Self {
+        Self {
+            sectors,
+            sector_size,
+            stripe_size: 0,
+            stripe_offset: 0,
+        }
+    }
+
+    /// Byte offset of a sector; saturates, and such an offset is beyond every media.
+    pub(crate) fn offset(&self, sector: u64) -> u64 {
+        sector.saturating_mul(u64::from(self.sector_size))
+    }
+}
+
+/// Something wrong with a table that can be used all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// GPT: the header in sector 1.
+    PrimaryHeader(Health),
+    /// GPT: the table that the primary header points to.
+    PrimaryTable(Health),
+    /// GPT: the backup header.
+    SecondaryHeader(Health),
+    /// GPT: the table that the backup header points to.
+    SecondaryTable(Health),
+    /// GPT: both copies are whole, and differ; the primary one counts.
+    CopiesDisagree,
+    /// GPT: the backup is whole but not in the last sector, as on a disk that has grown.
+    BackupNotLast {
+        /// Where it is.
+        at: u64,
+    },
+    /// A partition overlaps another or leaves the media, and checking was switched off.
+    Integrity,
+    /// EBR: the chain comes back to a record at this sector.
+    ChainLoop(u64),
+    /// EBR: the chain points to this sector, which holds no record or is outside.
+    ChainBroken(u64),
+    /// EBR: the third or fourth entry of the record at this sector is not empty.
+    ChainReserved(u64),
+}
+
+/// State of one element of a GPT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// No signature, or not readable.
+    Missing,
+    /// The checksum does not match.
+    Corrupt,
+    /// The checksum matches, but the values cannot be right.
+    Invalid,
+    /// In order.
+    Good,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |health: Health| match health {
+            Health::Missing => "is missing",
+            Health::Corrupt => "is corrupt (checksum)",
+            Health::Invalid => "holds impossible values",
+            Health::Good => "is good",
+        };
+        match *self {
+            Damage::PrimaryHeader(health) => write!(f, "primary header {}", word(health)),
+            Damage::PrimaryTable(health) => write!(f, "primary table {}", word(health)),
+            Damage::SecondaryHeader(health) => write!(f, "backup header {}", word(health)),
+            Damage::SecondaryTable(health) => write!(f, "backup table {}", word(health)),
+            Damage::CopiesDisagree => f.write_str("the two copies differ; the primary counts"),
+            Damage::BackupNotLast { at } => {
+                write!(
+                    f,
+                    "moved: the backup is in sector {at}, not in the last one"
+                )
+            }
+            Damage::Integrity => f.write_str("partitions overlap or leave the media"),
+            Damage::ChainLoop(at) => write!(f, "the chain comes back to sector {at}"),
+            Damage::ChainBroken(at) => write!(f, "the chain ends in nothing at sector {at}"),
+            Damage::ChainReserved(at) => write!(f, "reserved entries used in sector {at}"),
+        }
+    }
+}
+
+/// One partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Index: GPT and MBR from 1; EBR a number made of the place of its record.
+    pub index: u32,
+    /// First sector that belongs to it (EBR: the record).
+    pub start: u64,
+    /// Last sector, inclusive.
+    pub end: u64,
+    /// First sector of the data: `start`, but for EBR.
+    pub data: u64,
+    /// What it is for.
+    pub kind: Kind,
+    /// Unique id (GPT), else zero.
+    pub guid: Guid,
+    /// GPT: the 64 attribute bits. MBR, EBR: bit 7 is the active flag.
+    pub attributes: u64,
+    /// GPT: the name in UTF-16 units, without trailing zeros. Else empty.
+    pub name: Vec<u16>,
+    /// GPT: bytes of the entry behind the 128 that are defined, kept as they are.
+    pub tail: Vec<u8>,
+}
+
+impl Entry {
+    /// Sectors that a user of the partition sees.
+    pub fn data_sectors(&self) -> u64 {
+        self.end.saturating_sub(self.data).saturating_add(1)
+    }
+
+    /// The name as text, with a replacement character for what is no UTF-16. Empty if none.
+    pub fn label(&self) -> String {
+        String::from_utf16_lossy(&self.name)
+    }
+
+    /// Names of the attributes that are set.
+    pub fn attribute_names(&self) -> Vec<&'static str> {
+        let bits = super::attributes::bits_of(self.kind);
+        bits.iter()
+            .filter(|bit| self.attributes >> bit.bit & 1 != 0)
+            .map(|bit| bit.name)
+            .collect()
+    }
+}
+
+/// What only one scheme has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Body {
+    Gpt(GptBody),
+    Mbr(MbrBody),
+    Ebr(EbrBody),
+}
+
+/// A partition table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    pub(crate) media: Media,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) capacity: u32,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) body: Body,
+}
+
+impl Table {
+    /// Kind of table.
+    pub fn scheme(&self) -> Scheme {
+        match self.body {
+            Body::Gpt(_) => Scheme::Gpt,
+            Body::Mbr(_) => Scheme::Mbr,
+            Body::Ebr(_) => Scheme::Ebr,
+        }
+    }
+
+    /// The media it stands on.
+    pub fn media(&self) -> &Media {
+        &self.media
+    }
+
+    /// With the provider's preferred alignment and its distance from a boundary, in bytes,
+    /// which no table on the media tells.
+    #[must_use]
+    pub fn with_stripe(mut self, size: u64, offset: u64) -> Table {
+        (self.media.stripe_size, self.media.stripe_offset) = (size, offset);
+        self
+    }
+
+    /// First usable sector.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Last usable sector, inclusive.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The partitions in index order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The partition of that index.
+    pub fn entry(&self, index: u32) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.index == index)
+    }
+
+    /// How many entries the table can hold.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// What is wrong with it; empty when all is well.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// True when the table must be recovered before it can be edited.
+    pub fn is_corrupt(&self) -> bool {
+        !self.damage.is_empty()
+    }
+
+    /// Unique id of the disk (GPT).
+    pub fn disk_guid(&self) -> Option<Guid> {
+        match &self.body {
+            Body::Gpt(gpt) => Some(gpt.disk_guid),
+            Body::Mbr(_) | Body::Ebr(_) => None,
+        }
+    }
+
+    /// Serial number of the disk (MBR).
+    pub fn disk_serial(&self) -> Option<u32> {
+        match &self.body {
+            Body::Mbr(mbr) => Some(mbr.serial()),
+            Body::Gpt(_) | Body::Ebr(_) => None,
+        }
+    }
+
+    /// Names of the attributes of the table itself that are set.
+    pub fn attribute_names(&self) -> Vec<&'static str> {
+        match &self.body {
+            Body::Gpt(gpt) => gpt.pmbr_attributes(),
+            Body::Mbr(_) | Body::Ebr(_) => Vec::new(),
+        }
+    }
+
+    /// What is added to the disk's name to make the partition's provider: `p1`, `s1`,
+    /// `+00000001`.
+    pub fn suffix(&self, entry: &Entry) -> String {
+        match self.scheme() {
+            Scheme::Gpt if entry.kind.alias() == Some("freebsd") => format!("s{}", entry.index),
+            Scheme::Gpt => format!("p{}", entry.index),
+            Scheme::Mbr => format!("s{}", entry.index),
+            Scheme::Ebr => format!("+{:08}", entry.index),
+        }
+    }
+
+    /// EBR: the number by which others know the partition: 5 for the first in the chain, and
+    /// so on. `None` for other schemes.
+    pub fn logical_number(&self, entry: &Entry) -> Option<u32> {
+        let Body::Ebr(ebr) = &self.body else {
+            return None;
+        };
+        let chain = super::ebr::chain(ebr, &self.entries);
+        let holds = |at: &u64| self.entries.iter().any(|entry| entry.start == *at);
+        let place = chain
+            .iter()
+            .filter(|at| holds(at))
+            .position(|at| *at == entry.start)?;
+        u32::try_from(place).ok()?.checked_add(5)
+    }
+
+    /// T1, for a table just read: why it cannot be accepted.
+    pub(crate) fn check(&self) -> Result<(), Why> {
+        let no = |at: u64, field| Why::new(Reason::Integrity, self.media.offset(at), field);
+        if self.last < self.first || self.last >= self.media.sectors {
+            return Err(no(self.last, "usable range of the table"));
+        }
+        let mut sorted: Vec<&Entry> = self.entries.iter().collect();
+        sorted.sort_unstable_by_key(|entry| entry.start);
+        let mut free_from = self.first;
+        for entry in sorted {
+            let sound = entry.start <= entry.data && entry.data <= entry.end;
+            if !sound || entry.start < free_from || entry.end > self.last {
+                return Err(no(entry.start, "partition"));
+            }
+            free_from = entry.end.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn editable(&self, op: &'static str) -> Result<(), PartError> {
+        if let Some(damage) = self.damage.first() {
+            return Err(PartError::new(
+                PartErrorKind::Corrupt,
+                op,
+                damage.to_string(),
+            ));
+        }
+        Ok(())
+    }
+}

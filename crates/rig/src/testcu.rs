@@ -94,8 +94,7 @@ pub fn run_one(name: &str, url: &str) -> Result<TestResult> {
         .arg(format!("ALL.{name}"))
         .arg(url);
     let ran = proc::run_limited(&mut command, TEST_LIMIT)?;
-    let ended = ran.status.map(|status| status.success());
-    let outcome = judge(ended, &ran.output);
+    let outcome = judge(ran.status.is_some(), &ran.output);
     Ok(TestResult {
         name: name.to_string(),
         outcome,
@@ -153,17 +152,35 @@ impl Report {
     }
 }
 
-/// `ended` is None for a hang, else whether the exit code was 0.
-fn judge(ended: Option<bool>, output: &str) -> Outcome {
-    match ended {
-        None => Outcome::Hang,
-        Some(false) => Outcome::Fail,
-        // Without a summary no test ran: a login that failed, a name that is unknown.
-        Some(true) if !output.contains("Run Summary") => Outcome::Fail,
-        Some(true) if output.contains("FAILED") => Outcome::Fail,
-        Some(true) if output.contains("[SKIPPED]") => Outcome::Skip,
-        Some(true) => Outcome::Pass,
+/// By the tool's own table, not by its exit code: after a test that passed it cleans up, and a
+/// unit attention met there (as after a reset) would count as a failure.
+fn judge(ended: bool, output: &str) -> Outcome {
+    let skipped = output.contains("[SKIPPED]");
+    match (ended, test_counts(output)) {
+        (false, _) => Outcome::Hang,
+        (true, Some([ran, passed, failed])) if ran > 0 && ran == passed && failed == 0 => {
+            if skipped {
+                Outcome::Skip
+            } else {
+                Outcome::Pass
+            }
+        }
+        // A failed test, or no test at all: the login failed, the tool died.
+        (true, _) => Outcome::Fail,
     }
+}
+
+/// The table's line `tests Total Ran Passed Failed Inactive`: how many ran, passed, failed.
+fn test_counts(output: &str) -> Option<[u32; 3]> {
+    let (_, table) = output.split_once("Run Summary")?;
+    let line = table
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("tests "))?;
+    let mut numbers = line
+        .split_whitespace()
+        .skip(1)
+        .map(|word| word.parse().ok());
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
 /// The lines between the tool's banner and its table.
@@ -325,7 +342,7 @@ fn reason(text: &str) -> String {
         .or_else(|| text.lines().last())
         .unwrap_or("the tool said nothing");
     let line = line.split_once(']').map_or(line, |(_, words)| words);
-    line.trim().chars().take(120).collect()
+    line.trim().chars().take(80).collect()
 }
 
 #[cfg(test)]
@@ -344,20 +361,38 @@ mod tests {
 
     #[test]
     fn outcomes_are_judged() {
-        let frame = |middle: &str| format!("\nSuite: A\n  Test: b ...{middle}\n\nRun Summary: x\n");
-        assert_eq!(judge(Some(true), &frame("passed")), Outcome::Pass);
+        let frame = |middle: &str, counts: &str| {
+            format!(
+                "\nSuite: A\n  Test: b ...{middle}\n\n\
+                 Run Summary:    Type  Total    Ran Passed Failed Inactive\n\
+                 \x20             suites      1      1    n/a      0        0\n\
+                 \x20               tests      {counts}        0\n"
+            )
+        };
+        let good = "1      1      1      0";
+        assert_eq!(judge(true, &frame("passed", good)), Outcome::Pass);
         assert_eq!(
-            judge(Some(true), &frame("    [SKIPPED] no.\npassed")),
+            judge(true, &frame("passed    [FAILED] in the clean-up", good)),
+            Outcome::Pass
+        );
+        assert_eq!(
+            judge(true, &frame("    [SKIPPED] no.\npassed", good)),
             Outcome::Skip
         );
-        assert_eq!(judge(Some(false), &frame("    [FAILED] no")), Outcome::Fail);
         assert_eq!(
-            judge(Some(true), &frame("[SKIPPED]\nFAILED")),
+            judge(true, &frame("    [FAILED] no", "1      1      0      1")),
             Outcome::Fail
         );
-        assert_eq!(judge(Some(true), "Failed to log in"), Outcome::Fail);
-        assert_eq!(judge(None, ""), Outcome::Hang);
-        assert_eq!(about(&frame("passed")), "Suite: A\n  Test: b ...passed");
+        assert_eq!(
+            judge(true, &frame("", "0      0      0      0")),
+            Outcome::Fail
+        );
+        assert_eq!(judge(true, "Failed to log in"), Outcome::Fail);
+        assert_eq!(judge(false, ""), Outcome::Hang);
+        assert_eq!(
+            about(&frame("passed", good)),
+            "Suite: A\n  Test: b ...passed"
+        );
     }
 
     #[test]

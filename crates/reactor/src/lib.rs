@@ -1,1 +1,35 @@
-//! reactor
+//! A thread per core, and the only place that touches the kernel.
+//!
+//! * [`Reactor`]: the handle on a core's loop. [`Reactor::turn`] gathers completions, tells them
+//!   by [`Token`], fires timers and runs tasks.
+//! * Data path: [`Reactor::read`], [`Reactor::write`] and their like on [`File`]s. No future and
+//!   no allocation for each; memory lent to the kernel stays lent until the completion was reaped.
+//! * Conversations: [`Reactor::spawn`], [`Listener`], [`Stream`], [`Mailbox`].
+//! * Ports: io_uring where the kernel lets us, epoll and a few threads where not.
+//!
+//! `unsafe` stands in `port/` only, where memory meets the kernel.
+
+mod file;
+mod mailbox;
+mod net;
+mod port;
+mod random;
+mod reactor;
+mod remote;
+mod slots;
+mod tasks;
+mod timers;
+mod token;
+mod turn;
+
+pub use file::{File, FileFacts, Inline, OpenHow};
+pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
+pub use net::{Listener, Stream};
+pub use port::{PortChoice, PortKind, PortReport};
+pub use random::SeededRandom;
+pub use reactor::{Config, Reactor};
+pub use slots::{IOVECS_MAX, OPS_MAX};
+pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle};
+pub use timers::TimerId;
+pub use token::Token;
+pub use turn::{Patience, TIMERS_PER_TURN, Turned};

@@ -1,0 +1,215 @@
+//! Files and block devices. Opening and asking about them blocks: control path only.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenHow {
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Make the file when there is none.
+    pub create: bool,
+    /// Around the page cache (O_DIRECT): offsets, lengths and addresses must be aligned.
+    pub direct: bool,
+    /// Nobody else may hold the block device exclusively, mounts included (O_EXCL); ignored for
+    /// files.
+    pub exclusive: bool,
+    /// Length in bytes to give the file; None leaves it.
+    pub size: Option<u64>,
+}
+
+/// Which calls on a buffered file may be made in line instead of by another thread. Only the
+/// poll port has the choice; io_uring tries the page cache in line for reads by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inline {
+    /// Reads that the page cache can serve at once.
+    pub reads: bool,
+    /// All writes. They stall the reactor when the kernel throttles writers.
+    pub writes: bool,
+}
+
+/// What kind of thing a file is, as the disks room wants to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    /// A block device, not a file.
+    pub is_block_device: bool,
+    /// Opened around the page cache.
+    pub is_direct: bool,
+    /// Opened for reading only.
+    pub is_read_only: bool,
+    /// Unit of addressing in bytes; for files the unit of direct I/O.
+    pub logical_sector: u32,
+    /// Unit that the medium writes without reading first, in bytes.
+    pub physical_sector: u32,
+    /// Alignment of memory in bytes; 1 when buffered.
+    pub memory_align: u32,
+    /// Major and minor number of the device itself (block device) or the one it lies on (file).
+    pub device: (u32, u32),
+}
+
+enum Body {
+    Kernel(OwnedFd),
+}
+
+struct Shared {
+    body: Body,
+    path: PathBuf,
+    facts: FileFacts,
+    inline: AtomicU8,
+}
+
+/// An open file or block device. Clones share the descriptor, which is closed with the last one
+/// and the last operation under way.
+#[derive(Clone)]
+// Two counts: the outer one is this core's own, see `local`.
+#[allow(clippy::redundant_allocation)]
+pub struct File(Arc<Arc<Shared>>);
+
+const INLINE_READS: u8 = 1;
+const INLINE_WRITES: u8 = 2;
+
+impl File {
+    /// Opens `path`. Blocks.
+    pub fn open(path: impl AsRef<Path>, how: OpenHow) -> io::Result<File> {
+        let path = path.as_ref();
+        let mut flags = OFlags::CLOEXEC;
+        flags |= if how.read_only {
+            OFlags::RDONLY
+        } else {
+            OFlags::RDWR
+        };
+        flags.set(OFlags::CREATE, how.create);
+        flags.set(OFlags::DIRECT, how.direct);
+        let is_block = fs::stat(path)
+            .is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::BlockDevice);
+        flags.set(OFlags::EXCL, how.exclusive && is_block);
+        let fd = fs::open(path, flags, Mode::from_raw_mode(0o600))?;
+        if let Some(size) = how.size {
+            fs::ftruncate(&fd, size)?;
+        }
+        let facts = facts(&fd, how)?;
+        Ok(File::wrap(Body::Kernel(fd), path.to_path_buf(), facts))
+    }
+
+    fn wrap(body: Body, path: PathBuf, facts: FileFacts) -> File {
+        let inline = if facts.is_direct { 0 } else { INLINE_READS };
+        File(Arc::new(Arc::new(Shared {
+            body,
+            path,
+            facts,
+            inline: AtomicU8::new(inline),
+        })))
+    }
+
+    /// A handle of its own on the same file: one for each core, so that counting operations under
+    /// way does not move a cache line between cores.
+    pub fn local(&self) -> File {
+        File(Arc::new(Arc::clone(&self.0)))
+    }
+
+    /// Length now, in bytes.
+    pub fn size(&self) -> io::Result<u64> {
+        match &self.0.body {
+            // Also right for files; the position is used by nobody.
+            Body::Kernel(fd) => Ok(fs::seek(fd, SeekFrom::End(0))?),
+        }
+    }
+
+    /// Cuts or extends a file to `size` bytes. Blocks.
+    pub fn set_len(&self, size: u64) -> io::Result<()> {
+        match &self.0.body {
+            Body::Kernel(fd) => Ok(fs::ftruncate(fd, size)?),
+        }
+    }
+
+    /// True for a block device.
+    pub fn is_block_device(&self) -> bool {
+        self.0.facts.is_block_device
+    }
+
+    /// Sector sizes and the like, as they were when it was opened.
+    pub fn facts(&self) -> FileFacts {
+        self.0.facts
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// The descriptor, for ioctls on the control path. None in simulation.
+    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0.body {
+            Body::Kernel(fd) => Some(fd.as_fd()),
+        }
+    }
+
+    /// Changes which calls may be made in line.
+    pub fn set_inline(&self, inline: Inline) {
+        let bits = u8::from(inline.reads) * INLINE_READS + u8::from(inline.writes) * INLINE_WRITES;
+        self.0.inline.store(bits, Ordering::Relaxed);
+    }
+
+    /// Which calls may be made in line. At first: reads, unless the file is direct.
+    pub fn inline(&self) -> Inline {
+        let bits = self.0.inline.load(Ordering::Relaxed);
+        Inline {
+            reads: bits & INLINE_READS != 0,
+            writes: bits & INLINE_WRITES != 0,
+        }
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        match &self.0.body {
+            Body::Kernel(fd) => fd.as_raw_fd(),
+        }
+    }
+}
+
+/// Unit of direct I/O assumed for a file whose file system does not say: right for every disk.
+const SECTOR_UNKNOWN: u32 = 4096;
+
+fn facts(fd: &OwnedFd, how: OpenHow) -> io::Result<FileFacts> {
+    let stat = fs::fstat(fd)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let is_block = kind == FileType::BlockDevice;
+    if !is_block && kind != FileType::RegularFile {
+        let what = "neither a file nor a block device";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let (logical, physical, memory) = if is_block {
+        let logical = fs::ioctl_blksszget(fd)?;
+        (logical, fs::ioctl_blkpbszget(fd)?, logical)
+    } else {
+        let (offset, memory) = direct_units(fd);
+        let block = u32::try_from(stat.st_blksize).unwrap_or(SECTOR_UNKNOWN);
+        (offset, block.max(offset), memory)
+    };
+    let number = if is_block { stat.st_rdev } else { stat.st_dev };
+    Ok(FileFacts {
+        is_block_device: is_block,
+        is_direct: how.direct,
+        is_read_only: how.read_only,
+        logical_sector: logical,
+        physical_sector: physical,
+        memory_align: if how.direct { memory } else { 1 },
+        device: (fs::major(number), fs::minor(number)),
+    })
+}
+
+/// Alignment of offsets and of memory for direct I/O on a file (statx, Linux 6.1).
+fn direct_units(fd: &OwnedFd) -> (u32, u32) {
+    let wanted = StatxFlags::DIOALIGN;
+    match fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted) {
+        Ok(s) if s.stx_mask & wanted.bits() != 0 && s.stx_dio_offset_align > 0 => {
+            (s.stx_dio_offset_align, s.stx_dio_mem_align.max(1))
+        }
+        _ => (SECTOR_UNKNOWN, SECTOR_UNKNOWN),
+    }
+}

@@ -1,0 +1,179 @@
+//! A few threads that do blocking calls on files, for the poll port.
+//!
+//! Invariant B1: a job's pointers lie in a started slot, which waits for the job's result (O1).
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::ReadWriteFlags;
+
+use crate::port::Reaped;
+use crate::remote::{Remote, lock};
+use crate::slots::{IoVec, Op, SlotId};
+
+/// Threads for blocking file calls; more calls wait in line.
+const WORKERS_MAX: usize = 4;
+
+/// One call on a file.
+pub(super) struct Job {
+    pub(super) id: SlotId,
+    pub(super) fd: RawFd,
+    pub(super) op: Op,
+    pub(super) offset: u64,
+    pub(super) iov: *mut IoVec,
+    pub(super) count: usize,
+}
+
+// SAFETY: B1; the slot is not touched by anyone else until the result is back.
+unsafe impl Send for Job {}
+
+#[derive(Default)]
+struct Line {
+    jobs: VecDeque<Job>,
+    closing: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    line: Mutex<Line>,
+    more: Condvar,
+    done: Mutex<Reaped>,
+}
+
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    remote: Arc<Remote>,
+    threads: Vec<JoinHandle<()>>,
+    unfinished: usize,
+}
+
+impl Workers {
+    pub(super) fn new(remote: Arc<Remote>) -> Workers {
+        Workers {
+            shared: Arc::default(),
+            remote,
+            threads: Vec::new(),
+            unfinished: 0,
+        }
+    }
+
+    /// True while results are to be expected.
+    pub(super) fn is_busy(&self) -> bool {
+        self.unfinished > 0
+    }
+
+    /// Puts a job in line, starting a thread when all are taken and there may be more. Returns
+    /// the job's result at once when there is no thread to be had at all.
+    pub(super) fn put(&mut self, job: Job) -> Option<i64> {
+        if self.threads.len() < WORKERS_MAX && self.unfinished >= self.threads.len() {
+            let (shared, remote) = (self.shared.clone(), self.remote.clone());
+            let thread = std::thread::Builder::new().name("file-worker".to_string());
+            if let Ok(t) = thread.spawn(move || work(&shared, &remote)) {
+                self.threads.push(t);
+            }
+        }
+        if self.threads.is_empty() {
+            return Some(call(&job, ReadWriteFlags::empty()));
+        }
+        self.unfinished += 1;
+        lock(&self.shared.line).jobs.push_back(job);
+        self.shared.more.notify_one();
+        None
+    }
+
+    pub(super) fn take_results(&mut self, out: &mut Reaped) {
+        if self.unfinished > 0 {
+            let mut done = lock(&self.shared.done);
+            self.unfinished -= done.len();
+            out.append(&mut done);
+        }
+    }
+
+    /// Takes a job back that no thread has begun.
+    pub(super) fn take_back(&mut self, id: SlotId) -> bool {
+        let mut line = lock(&self.shared.line);
+        let before = line.jobs.len();
+        line.jobs.retain(|j| j.id != id);
+        let taken = before - line.jobs.len();
+        self.unfinished -= taken;
+        taken > 0
+    }
+}
+
+impl Drop for Workers {
+    /// Waits for the calls now running: their memory is ours to free only afterwards.
+    fn drop(&mut self) {
+        let mut line = lock(&self.shared.line);
+        line.closing = true;
+        line.jobs.clear();
+        drop(line);
+        self.shared.more.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(shared: &Shared, remote: &Remote) {
+    let mut line = lock(&shared.line);
+    loop {
+        let Some(job) = line.jobs.pop_front() else {
+            if line.closing {
+                return;
+            }
+            line = match shared.more.wait(line) {
+                Ok(l) => l,
+                Err(e) => e.into_inner(),
+            };
+            continue;
+        };
+        drop(line);
+        let result = call(&job, ReadWriteFlags::empty());
+        lock(&shared.done).push((job.id, result));
+        remote.notify();
+        line = lock(&shared.line);
+    }
+}
+
+pub(super) fn raw_result<T: TryInto<i64>>(result: rustix::io::Result<T>) -> i64 {
+    match result {
+        Ok(n) => n.try_into().unwrap_or(i64::MAX),
+        Err(e) => -i64::from(e.raw_os_error()),
+    }
+}
+
+/// Makes the call on this thread.
+pub(super) fn call(job: &Job, extra: ReadWriteFlags) -> i64 {
+    // SAFETY: the slot holds the file, and with it the descriptor, open (B1).
+    let fd = unsafe { BorrowedFd::borrow_raw(job.fd) };
+    match job.op {
+        Op::Read { .. } => {
+            // SAFETY: B1; `IoSliceMut` has the layout of `struct iovec` on Unix, as `IoVec` has.
+            let vecs = unsafe {
+                std::slice::from_raw_parts_mut(job.iov.cast::<IoSliceMut<'_>>(), job.count)
+            };
+            raw_result(rustix::io::preadv2(fd, vecs, job.offset, extra))
+        }
+        Op::Write { durable, .. } => {
+            // SAFETY: as for reads.
+            let vecs =
+                unsafe { std::slice::from_raw_parts(job.iov.cast::<IoSlice<'_>>(), job.count) };
+            let flags = if durable {
+                ReadWriteFlags::DSYNC
+            } else {
+                ReadWriteFlags::empty()
+            };
+            raw_result(rustix::io::pwritev2(fd, vecs, job.offset, flags | extra))
+        }
+        Op::Sync => raw_result(rustix::fs::fdatasync(fd).map(|()| 0i64)),
+        Op::Allocate { mode, offset, len } => {
+            let mode = FallocateFlags::from_bits_retain(mode);
+            raw_result(rustix::fs::fallocate(fd, mode, offset, len).map(|()| 0i64))
+        }
+        _ => -crate::slots::raw::EINVAL,
+    }
+}

@@ -1,0 +1,399 @@
+//! The handle on a core's reactor, and the data path.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use bio::{Direction, Errno, Loan, Segs};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::file::File;
+use crate::port::{Port, PortChoice, PortKind, PortReport, Reaped};
+use crate::random::Random;
+use crate::remote::Remote;
+use crate::slots::{End, On, Op, SlotId, Slots, State};
+use crate::tasks::{TaskHandle, Tasks};
+use crate::timers::{Alarm, TimerId, Timers};
+use crate::token::Token;
+
+/// fallocate(2): FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE.
+const KEEP_SIZE: u32 = 0x1;
+const PUNCH_HOLE: u32 = 0x2;
+const ZERO_RANGE: u32 = 0x10;
+
+/// How a reactor shall run.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Its name, for logs and threads.
+    pub name: String,
+    /// The way to the kernel.
+    pub port: PortChoice,
+    /// How long to look for work before going to sleep, in ns; 0 sleeps at once. 50 us halve the
+    /// latency of a lone request and cost nothing when busy.
+    pub spin_ns: u64,
+    /// The cpu to stay on; None leaves it to the kernel.
+    pub cpu: Option<usize>,
+}
+
+/// What is handed to the kernel, and what came back of it.
+pub(crate) struct Kernel {
+    pub(crate) slots: Slots,
+    pub(crate) port: Port,
+    pub(crate) reaped: Reaped,
+}
+
+pub(crate) struct Inner {
+    pub(crate) name: String,
+    pub(crate) spin_ns: u64,
+    pub(crate) report: PortReport,
+    pub(crate) now: Cell<u64>,
+    pub(crate) kernel: RefCell<Kernel>,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) tasks: Rc<Tasks>,
+    pub(crate) remote: Arc<Remote>,
+    pub(crate) random: RefCell<Random>,
+    /// Ended without the kernel; told by the next turn.
+    pub(crate) instant: RefCell<VecDeque<(Token, Result<u64, Errno>)>>,
+    pub(crate) scratch: RefCell<crate::turn::Scratch>,
+}
+
+/// A handle on the reactor of this thread. Clones share it; it never leaves its thread.
+#[derive(Clone)]
+pub struct Reactor {
+    pub(crate) inner: Rc<Inner>,
+}
+
+impl Reactor {
+    /// Starts a reactor on the thread that will run it: pins the thread first when asked to.
+    /// Fails when the port asked for cannot be had, or the cpu does not exist.
+    pub fn start(config: Config) -> io::Result<Reactor> {
+        Reactor::start_refusing(config, None)
+    }
+
+    /// As `start`, as if io_uring_setup had failed with `refuse_uring`.
+    pub(crate) fn start_refusing(
+        config: Config,
+        refuse_uring: Option<io::Error>,
+    ) -> io::Result<Reactor> {
+        let cpus = sched_getaffinity(None)?;
+        if let Some(cpu) = config.cpu {
+            pin(cpu)?;
+        }
+        let remote = Remote::new(Some(eventfd(0, EventfdFlags::CLOEXEC)?));
+        let (port, report) = Port::open(config.port, &remote, refuse_uring)?;
+        if config.cpu.is_some()
+            && let Port::Uring(ring) = &port
+        {
+            ring.free_workers(&cpus);
+        }
+        let reactor = Reactor::assemble(config, port, report, remote, Random::kernel());
+        reactor.inner.now.set(reactor.fresh_now());
+        Ok(reactor)
+    }
+
+    pub(crate) fn assemble(
+        config: Config,
+        port: Port,
+        report: PortReport,
+        remote: Arc<Remote>,
+        random: Random,
+    ) -> Reactor {
+        Reactor {
+            inner: Rc::new(Inner {
+                name: config.name,
+                spin_ns: config.spin_ns,
+                report,
+                now: Cell::new(0),
+                kernel: RefCell::new(Kernel {
+                    slots: Slots::default(),
+                    port,
+                    reaped: Reaped::new(),
+                }),
+                timers: RefCell::default(),
+                tasks: Rc::new(Tasks::new(remote.clone())),
+                remote,
+                random: RefCell::new(random),
+                instant: RefCell::default(),
+                scratch: RefCell::default(),
+            }),
+        }
+    }
+
+    /// The name given at the start.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Which way to the kernel is used, and why.
+    pub fn port(&self) -> PortReport {
+        self.inner.report.clone()
+    }
+
+    /// The clock as the present turn read it: ns, monotonic.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.inner.now.get()
+    }
+
+    /// The clock read again: ns, monotonic.
+    pub fn fresh_now(&self) -> u64 {
+        match self.inner.report.kind {
+            PortKind::Simulated => self.inner.now.get(),
+            _ => clock(),
+        }
+    }
+
+    /// An unpredictable number (the kernel's generator); seeded in simulation.
+    pub fn random(&self) -> u64 {
+        let mut word = [0; 8];
+        self.fill_random(&mut word);
+        u64::from_le_bytes(word)
+    }
+
+    /// Unpredictable bytes (the kernel's generator); seeded in simulation.
+    pub fn fill_random(&self, out: &mut [u8]) {
+        self.inner.random.borrow_mut().fill(out);
+    }
+
+    /// Reads `into.len()` bytes from `offset`, told as the bytes read: fewer at the end of file.
+    pub fn read(&self, token: Token, file: &File, offset: u64, into: &Segs) {
+        let op = Op::Read { offset };
+        if self.needs_kernel(token, offset, into) {
+            self.submit(token, op, file, |loans| {
+                loans.extend(into.iter().map(|s| s.lend(Direction::In)));
+            });
+        }
+    }
+
+    /// Writes `from` at `offset`, all of it or an error; `durable` (RWF_DSYNC) ends only when it
+    /// is on stable storage.
+    pub fn write(&self, token: Token, file: &File, offset: u64, from: &Segs, durable: bool) {
+        let op = Op::Write { offset, durable };
+        if self.needs_kernel(token, offset, from) {
+            self.submit(token, op, file, |loans| {
+                loans.extend(from.iter().map(|s| s.lend(Direction::Out)));
+            });
+        }
+    }
+
+    /// Puts everything written before on stable storage (fdatasync).
+    pub fn sync(&self, token: Token, file: &File) {
+        self.submit(token, Op::Sync, file, |_| ());
+    }
+
+    /// Gives the range back to the file system or disk; it reads as zeros. `NotSup` when it
+    /// cannot.
+    pub fn punch(&self, token: Token, file: &File, offset: u64, len: u64) {
+        self.allocate(token, file, PUNCH_HOLE | KEEP_SIZE, offset, len);
+    }
+
+    /// Zeroes the range, keeping its blocks (`keep_allocated`) or giving them back. `NotSup` when
+    /// the file system or disk has no such command: write zeros then.
+    pub fn zero(&self, token: Token, file: &File, offset: u64, len: u64, keep_allocated: bool) {
+        let how = if keep_allocated {
+            ZERO_RANGE
+        } else {
+            PUNCH_HOLE
+        };
+        self.allocate(token, file, how | KEEP_SIZE, offset, len);
+    }
+
+    fn allocate(&self, token: Token, file: &File, mode: u32, offset: u64, len: u64) {
+        match offset.checked_add(len).map(i64::try_from) {
+            Some(Ok(_)) if len == 0 => self.tell_later(token, Ok(0)),
+            Some(Ok(_)) => self.submit(token, Op::Allocate { mode, offset, len }, file, |_| ()),
+            _ => self.tell_later(token, Err(Errno::Inval)),
+        }
+    }
+
+    fn needs_kernel(&self, token: Token, offset: u64, data: &Segs) -> bool {
+        let end = offset.checked_add(data.len() as u64);
+        if end.is_none_or(|e| i64::try_from(e).is_err()) {
+            self.tell_later(token, Err(Errno::Inval));
+        } else if data.is_empty() {
+            self.tell_later(token, Ok(0));
+        } else {
+            return true;
+        }
+        false
+    }
+
+    fn submit(&self, token: Token, op: Op, file: &File, fill: impl FnOnce(&mut Vec<Loan>)) {
+        let on = On::File(file.clone());
+        if let Err(e) = self.begin(op, on, End::Token(token), fill) {
+            self.tell_later(token, Err(e));
+        }
+    }
+
+    fn tell_later(&self, token: Token, result: Result<u64, Errno>) {
+        self.inner.instant.borrow_mut().push_back((token, result));
+    }
+
+    pub(crate) fn begin(
+        &self,
+        op: Op,
+        on: On,
+        end: End,
+        fill: impl FnOnce(&mut Vec<Loan>),
+    ) -> Result<SlotId, Errno> {
+        let mut kernel = self.inner.kernel.borrow_mut();
+        let Kernel { slots, port, .. } = &mut *kernel;
+        let id = slots.take(op, on, end)?;
+        if let Some(slot) = slots.get(id) {
+            fill(&mut slot.loans);
+            slot.filled();
+        }
+        port.start(slots, id);
+        Ok(id)
+    }
+
+    /// Nobody waits for the operation any more: cancelled, and freed once it was reaped.
+    pub(crate) fn abandon(&self, id: SlotId) {
+        let mut kernel = self.inner.kernel.borrow_mut();
+        let Kernel { slots, port, .. } = &mut *kernel;
+        let Some(slot) = slots.get(id) else { return };
+        let waker = std::mem::replace(&mut slot.end, End::Nobody);
+        if slot.state == State::Started {
+            slot.cancelled = true;
+            port.cancel(slots, id);
+        } else {
+            slots.free(id);
+        }
+        drop(kernel);
+        drop(waker);
+    }
+
+    /// Tells `token` in `ns` from now.
+    pub fn after(&self, ns: u64, token: Token) -> TimerId {
+        let due = self.now().saturating_add(ns);
+        self.inner.timers.borrow_mut().set(due, Alarm::Tell(token))
+    }
+
+    /// Takes a timer back; harmless when it has fired.
+    pub fn cancel(&self, timer: TimerId) {
+        let alarm = self.inner.timers.borrow_mut().cancel(timer);
+        drop(alarm);
+    }
+
+    /// Runs `task` on this reactor, a part at each turn in which it can go on.
+    pub fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + 'static,
+    ) -> TaskHandle {
+        let key = self.inner.tasks.spawn(name, Box::pin(task));
+        TaskHandle::new(self.inner.tasks.clone(), key)
+    }
+
+    /// Names of the tasks that have not ended.
+    pub fn tasks(&self) -> Vec<&'static str> {
+        self.inner.tasks.names()
+    }
+
+    /// Operations in the kernel's hands or waiting for it.
+    pub fn in_flight(&self) -> usize {
+        self.inner.kernel.borrow().slots.busy()
+    }
+
+    /// Waits `ns` nanoseconds, by the reactor's clock.
+    pub async fn sleep(&self, ns: u64) {
+        let mut sleep = Sleep {
+            reactor: self,
+            due: self.now().saturating_add(ns),
+            timer: None,
+        };
+        poll_fn(|cx| sleep.poll(cx.waker())).await;
+    }
+
+    /// Lets every other ready task and completion go first.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        poll_fn(|cx| {
+            if std::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Drops all tasks, cancels everything in the kernel's hands and waits until it let go.
+    /// Tasks hold handles on the reactor they run on: without this they keep each other alive.
+    pub fn shutdown(&self) {
+        self.inner.tasks.abort_all();
+        let alarms = self.inner.timers.borrow_mut().clear();
+        drop(alarms);
+        self.inner.close();
+    }
+}
+
+struct Sleep<'a> {
+    reactor: &'a Reactor,
+    due: u64,
+    timer: Option<TimerId>,
+}
+
+impl Sleep<'_> {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        if self.reactor.now() >= self.due {
+            return Poll::Ready(());
+        }
+        let mut timers = self.reactor.inner.timers.borrow_mut();
+        if !self.timer.is_some_and(|t| timers.rewake(t, waker)) {
+            self.timer = Some(timers.set(self.due, Alarm::Wake(waker.clone())));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.reactor.cancel(timer);
+        }
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        let mut kernel = self.kernel.borrow_mut();
+        let Kernel { slots, port, .. } = &mut *kernel;
+        let clean = match port {
+            Port::Uring(ring) => ring.close(slots),
+            Port::Poll(poll) => poll.close(slots),
+        };
+        if !clean {
+            // Something never came back: its memory is lost, not freed under the kernel.
+            std::mem::forget(std::mem::take(slots));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tasks.abort_all();
+        self.close();
+    }
+}
+
+pub(crate) fn clock() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let sec = u64::try_from(t.tv_sec).unwrap_or(0);
+    sec.saturating_mul(1_000_000_000)
+        .saturating_add(u64::try_from(t.tv_nsec).unwrap_or(0))
+}
+
+fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}

@@ -1,0 +1,159 @@
+//! How another thread gets a reactor's attention.
+//!
+//! ```text
+//!            park (reactor)                     reactor back from the kernel
+//!  RUNNING ----------------> PARKED ---+        +--------------------> RUNNING
+//!     |                                | notify | (writes the eventfd)
+//!     +---- notify -------> NOTIFIED <-+--------+
+//! ```
+//!
+//! Invariants
+//!  W1  The eventfd is written only for a parked reactor: a busy one costs its callers no call.
+//!  W2  What was put on a list before `notify` is seen by the turn that consumes the notification.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
+
+const RUNNING: u8 = 0;
+const PARKED: u8 = 1;
+const NOTIFIED: u8 = 2;
+
+/// A task as wakers and queues name it: index and generation.
+pub(crate) type TaskKey = (u32, u32);
+
+/// Tasks that may run, in order. Shared by the executor and the wakers of its own thread.
+pub(crate) type RunQueue = Rc<RefCell<VecDeque<TaskKey>>>;
+
+thread_local! {
+    /// The run queues of the reactors that live on this thread, by the place in `Remote`.
+    static HERE: RefCell<Vec<(u64, RunQueue)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A lock that a panic elsewhere does not take from us: the lists it guards are always whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The part of a reactor that other threads may touch.
+pub(crate) struct Remote {
+    id: u64,
+    state: AtomicU8,
+    woken: Mutex<Vec<TaskKey>>,
+    /// None in simulation, where nobody ever sleeps.
+    bell: Option<OwnedFd>,
+}
+
+impl Remote {
+    pub(crate) fn new(bell: Option<OwnedFd>) -> Arc<Remote> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Remote {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            state: AtomicU8::new(RUNNING),
+            woken: Mutex::new(Vec::new()),
+            bell,
+        })
+    }
+
+    pub(crate) fn bell(&self) -> Option<&OwnedFd> {
+        self.bell.as_ref()
+    }
+
+    /// Makes this thread's wakers put tasks straight on `queue`.
+    pub(crate) fn settle_here(&self, queue: RunQueue) {
+        HERE.with(|h| h.borrow_mut().push((self.id, queue)));
+    }
+
+    pub(crate) fn leave(&self) {
+        // The thread may be ending and its table gone already.
+        let _ = HERE.try_with(|h| h.borrow_mut().retain(|(id, _)| *id != self.id));
+    }
+
+    /// Asks for a turn.
+    pub(crate) fn notify(&self) {
+        if self.state.swap(NOTIFIED, Ordering::SeqCst) == PARKED
+            && let Some(bell) = &self.bell
+        {
+            // Fails only when the counter is full, and then the sleeper wakes anyway.
+            let _ = rustix::io::write(bell.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+
+    /// True when somebody asked for a turn and none was taken yet.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == NOTIFIED
+    }
+
+    /// Announces sleep; false when somebody wants a turn first.
+    pub(crate) fn park(&self) -> bool {
+        self.state
+            .compare_exchange(RUNNING, PARKED, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    /// Consumes the notification, if any, and the tasks woken from afar.
+    pub(crate) fn collect(&self, queue: &RunQueue) -> bool {
+        if self.state.swap(RUNNING, Ordering::SeqCst) != NOTIFIED {
+            return false;
+        }
+        queue.borrow_mut().extend(lock(&self.woken).drain(..));
+        true
+    }
+
+    fn wake(&self, task: TaskKey) {
+        let local = HERE
+            .try_with(|here| {
+                let here = here.borrow();
+                match here.iter().find(|(id, _)| *id == self.id) {
+                    Some((_, queue)) => {
+                        queue.borrow_mut().push_back(task);
+                        true
+                    }
+                    None => false,
+                }
+            })
+            .unwrap_or(false);
+        if !local {
+            lock(&self.woken).push(task);
+            self.notify();
+        }
+    }
+}
+
+/// What a task's `Waker` points at: one for a task's whole life.
+pub(crate) struct TaskWaker {
+    remote: Arc<Remote>,
+    task: TaskKey,
+    queued: AtomicBool,
+}
+
+impl TaskWaker {
+    pub(crate) fn new(remote: Arc<Remote>, task: TaskKey) -> Arc<TaskWaker> {
+        Arc::new(TaskWaker {
+            remote,
+            task,
+            queued: AtomicBool::new(true),
+        })
+    }
+
+    /// To be called before the task is polled: a wake from now on queues it again.
+    pub(crate) fn rearm(&self) {
+        self.queued.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::SeqCst) {
+            self.remote.wake(self.task);
+        }
+    }
+}

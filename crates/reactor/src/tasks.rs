@@ -1,0 +1,209 @@
+//! The local executor: long-lived conversations, one future each.
+//!
+//! Invariants
+//!  T1  A task is polled on its reactor's thread only, and never twice at once.
+//!  T2  A wake of an ended task is harmless: its key carries a generation.
+//!  T3  Futures are dropped while no cell of the executor is borrowed: they may call back.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use crate::remote::{Remote, RunQueue, TaskKey, TaskWaker};
+
+/// Polls in one turn; further ready tasks wait for the next turn, behind completions and timers.
+pub const TASK_POLLS_PER_TURN: usize = 256;
+
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Place {
+    generation: u32,
+    name: &'static str,
+    /// None while it is being polled, and when the place is free.
+    work: Option<Work>,
+    /// None when the place is free.
+    waker: Option<(Arc<TaskWaker>, Waker)>,
+}
+
+pub(crate) struct Tasks {
+    remote: Arc<Remote>,
+    places: RefCell<Vec<Place>>,
+    free: RefCell<Vec<u32>>,
+    ready: RunQueue,
+    alive: Cell<usize>,
+}
+
+impl Tasks {
+    pub(crate) fn new(remote: Arc<Remote>) -> Tasks {
+        let ready = RunQueue::default();
+        remote.settle_here(ready.clone());
+        Tasks {
+            remote,
+            places: RefCell::default(),
+            free: RefCell::default(),
+            ready,
+            alive: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ready.borrow().is_empty()
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.get()
+    }
+
+    pub(crate) fn queue(&self) -> &RunQueue {
+        &self.ready
+    }
+
+    pub(crate) fn spawn(&self, name: &'static str, work: Work) -> TaskKey {
+        let mut places = self.places.borrow_mut();
+        let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            places.push(Place {
+                generation: 0,
+                name: "",
+                work: None,
+                waker: None,
+            });
+            (places.len() - 1) as u32
+        });
+        let place = &mut places[index as usize];
+        let key = (index, place.generation);
+        let waker = TaskWaker::new(self.remote.clone(), key);
+        place.name = name;
+        place.work = Some(work);
+        place.waker = Some((waker.clone(), Waker::from(waker)));
+        self.alive.set(self.alive.get() + 1);
+        self.ready.borrow_mut().push_back(key);
+        key
+    }
+
+    /// Polls what is ready now, at most [`TASK_POLLS_PER_TURN`]; returns the polls made.
+    pub(crate) fn run(&self) -> usize {
+        let bound = self.ready.borrow().len().min(TASK_POLLS_PER_TURN);
+        let mut polls = 0;
+        for _ in 0..bound {
+            let Some(key) = self.ready.borrow_mut().pop_front() else {
+                break;
+            };
+            polls += usize::from(self.poll(key));
+        }
+        polls
+    }
+
+    fn poll(&self, key: TaskKey) -> bool {
+        let Some((mut work, arm, waker)) = self.take_out(key) else {
+            return false;
+        };
+        arm.rearm();
+        let ended = work
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_ready();
+        let mut places = self.places.borrow_mut();
+        match places.get_mut(key.0 as usize) {
+            Some(place) if place.generation == key.1 && !ended => {
+                place.work = Some(work);
+                return true;
+            }
+            Some(place) if place.generation == key.1 => self.vacate(key.0, place),
+            _ => {} // aborted while it ran
+        }
+        drop(places);
+        drop(work); // T3
+        true
+    }
+
+    fn take_out(&self, key: TaskKey) -> Option<(Work, Arc<TaskWaker>, Waker)> {
+        let mut places = self.places.borrow_mut();
+        let place = places.get_mut(key.0 as usize)?;
+        if place.generation != key.1 {
+            return None;
+        }
+        let (arm, waker) = place.waker.clone()?;
+        Some((place.work.take()?, arm, waker))
+    }
+
+    fn vacate(&self, index: u32, place: &mut Place) {
+        place.generation = place.generation.wrapping_add(1);
+        place.waker = None;
+        self.free.borrow_mut().push(index);
+        self.alive.set(self.alive.get() - 1);
+    }
+
+    pub(crate) fn abort(&self, key: TaskKey) {
+        let mut places = self.places.borrow_mut();
+        let Some(place) = places.get_mut(key.0 as usize) else {
+            return;
+        };
+        if place.generation != key.1 {
+            return;
+        }
+        let work = place.work.take();
+        self.vacate(key.0, place);
+        drop(places);
+        drop(work); // T3
+    }
+
+    pub(crate) fn abort_all(&self) {
+        let keys: Vec<TaskKey> = (0u32..)
+            .zip(self.places.borrow().iter())
+            .filter(|(_, p)| p.waker.is_some())
+            .map(|(i, p)| (i, p.generation))
+            .collect();
+        for key in keys {
+            self.abort(key);
+        }
+    }
+
+    pub(crate) fn is_alive(&self, key: TaskKey) -> bool {
+        self.places
+            .borrow()
+            .get(key.0 as usize)
+            .is_some_and(|p| p.generation == key.1 && p.waker.is_some())
+    }
+
+    /// Names of the tasks that have not ended, for status pages.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.places
+            .borrow()
+            .iter()
+            .filter(|p| p.waker.is_some())
+            .map(|p| p.name)
+            .collect()
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.remote.leave();
+    }
+}
+
+/// A spawned task. Dropping the handle lets the task run on by itself.
+pub struct TaskHandle {
+    tasks: Rc<Tasks>,
+    key: TaskKey,
+}
+
+impl TaskHandle {
+    pub(crate) fn new(tasks: Rc<Tasks>, key: TaskKey) -> TaskHandle {
+        TaskHandle { tasks, key }
+    }
+
+    /// Ends the task at its present await point: its future is dropped now (or, when a task
+    /// aborts itself, as soon as it next returns).
+    pub fn abort(&self) {
+        self.tasks.abort(self.key);
+    }
+
+    /// True once the task has returned or was aborted.
+    pub fn is_finished(&self) -> bool {
+        !self.tasks.is_alive(self.key)
+    }
+}

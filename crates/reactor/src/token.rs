@@ -1,0 +1,10 @@
+//! What a completion is told by.
+
+/// The caller's name for an operation; the reactor hands it back and never looks inside.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Token {
+    /// Which kind of receiver, as the caller counts them.
+    pub kind: u32,
+    /// The receiver's word.
+    pub word: u64,
+}

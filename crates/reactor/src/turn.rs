@@ -1,0 +1,205 @@
+//! One turn of the loop: gather completions, tell them, fire timers, run tasks.
+//!
+//! What tasks and receivers submit in a turn goes to the kernel with the one call that begins the
+//! next turn, which gathers completions at the same time.
+
+use std::task::Waker;
+
+use bio::Errno;
+
+use crate::port::{Port, Wait};
+use crate::reactor::{Kernel, Reactor};
+use crate::slots::{End, Settled, State};
+use crate::timers::Alarm;
+use crate::token::Token;
+
+/// Timers fired in one turn; later ones wait for the next, behind completions.
+pub const TIMERS_PER_TURN: usize = 1024;
+
+/// How long a turn may wait for something to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// Not at all.
+    Peek,
+    /// Until this reading of the reactor's clock, in ns.
+    Until(u64),
+    /// For ever.
+    Forever,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turned {
+    /// Completions and timers told to the receiver.
+    pub told: usize,
+    /// Polls of tasks.
+    pub polls: usize,
+    /// True when it slept.
+    pub parked: bool,
+    /// True when another thread had asked for this turn (a mailbox has something).
+    pub notified: bool,
+}
+
+impl Turned {
+    /// True when nothing happened.
+    pub fn is_idle(&self) -> bool {
+        self.told == 0 && self.polls == 0 && !self.notified
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Scratch {
+    told: Vec<(Token, Result<u64, Errno>)>,
+    wakes: Vec<Waker>,
+}
+
+fn to_result(raw: i64) -> Result<u64, Errno> {
+    match u64::try_from(raw) {
+        Ok(n) => Ok(n),
+        Err(_) => Err(Errno::from_posix(i32::try_from(-raw).unwrap_or(i32::MAX))),
+    }
+}
+
+impl Reactor {
+    /// One turn: submits what is queued, gathers completions (waiting for the first as long as
+    /// `patience` allows when there is nothing else to do), tells `done` each of them and each
+    /// timer that fired, and runs tasks. `done` may start operations, timers and tasks; it must
+    /// not take a turn.
+    pub fn turn(
+        &self,
+        patience: Patience,
+        done: &mut dyn FnMut(Token, Result<u64, Errno>),
+    ) -> Turned {
+        let inner = &*self.inner;
+        let mut turned = Turned {
+            notified: inner.remote.collect(inner.tasks.queue()),
+            ..Turned::default()
+        };
+        if turned.notified || self.has_work() || patience == Patience::Peek {
+            self.gather(Wait::Peek);
+        } else {
+            turned.parked = self.wait(patience);
+            turned.notified = inner.remote.collect(inner.tasks.queue());
+        }
+        inner.now.set(self.fresh_now());
+        let mut scratch = inner.scratch.take();
+        self.settle(&mut scratch);
+        scratch.told.extend(inner.instant.borrow_mut().drain(..));
+        self.fire(&mut scratch);
+        scratch.wakes.drain(..).for_each(Waker::wake);
+        turned.told = scratch.told.len();
+        for (token, result) in scratch.told.drain(..) {
+            done(token, result);
+        }
+        *inner.scratch.borrow_mut() = scratch;
+        turned.polls = inner.tasks.run();
+        turned
+    }
+
+    /// True when there is something to do without asking the kernel.
+    pub(crate) fn has_work(&self) -> bool {
+        let inner = &*self.inner;
+        let due = inner.timers.borrow().next_due();
+        !inner.tasks.is_idle()
+            || !inner.instant.borrow().is_empty()
+            || due.is_some_and(|due| due <= inner.now.get())
+    }
+
+    /// Spins for a while, then sleeps; true when it slept.
+    fn wait(&self, patience: Patience) -> bool {
+        let inner = &*self.inner;
+        let due = inner.timers.borrow().next_due();
+        let end = match patience {
+            Patience::Until(t) => Some(due.map_or(t, |due| due.min(t))),
+            _ => due,
+        };
+        if inner.spin_ns > 0 && self.spin(end) {
+            return false;
+        }
+        // The one place where a second reading of the clock pays: a sleep follows.
+        let limit = match end.map(|end| end.saturating_sub(self.fresh_now())) {
+            Some(0) => {
+                self.gather(Wait::Peek);
+                return false;
+            }
+            limit => limit,
+        };
+        if !inner.remote.park() {
+            self.gather(Wait::Peek);
+            return false;
+        }
+        self.gather(Wait::Park(limit));
+        true
+    }
+
+    /// Looks for work for at most `spin_ns`; true when there is some.
+    fn spin(&self, end: Option<u64>) -> bool {
+        let inner = &*self.inner;
+        let stop = self.fresh_now().saturating_add(inner.spin_ns);
+        let stop = end.map_or(stop, |e| e.min(stop));
+        loop {
+            self.gather(Wait::Peek);
+            if !inner.kernel.borrow().reaped.is_empty() || inner.remote.is_notified() {
+                return true;
+            }
+            if self.fresh_now() >= stop {
+                return end == Some(stop);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn gather(&self, wait: Wait) {
+        let mut kernel = self.inner.kernel.borrow_mut();
+        let Kernel {
+            slots,
+            port,
+            reaped,
+        } = &mut *kernel;
+        port.gather(slots, wait, reaped);
+    }
+
+    /// Continues what came in parts, frees or hands over what ended.
+    fn settle(&self, scratch: &mut Scratch) {
+        let mut kernel = self.inner.kernel.borrow_mut();
+        let Kernel {
+            slots,
+            port,
+            reaped,
+        } = &mut *kernel;
+        for (id, result) in reaped.drain(..) {
+            let Some(slot) = slots.get(id) else { continue };
+            if let Settled::Again = slot.settle(result) {
+                Port::start(port, slots, id);
+                continue;
+            }
+            let State::Done(result) = slot.state else {
+                continue;
+            };
+            match &mut slot.end {
+                End::Nobody => slots.free(id),
+                End::Token(token) => {
+                    scratch.told.push((*token, to_result(result)));
+                    slots.free(id);
+                }
+                // The memory is ours again; the slot waits for the future to fetch the result.
+                End::Future(waker) => {
+                    slot.loans.clear();
+                    scratch.wakes.extend(waker.take());
+                }
+            }
+        }
+    }
+
+    fn fire(&self, scratch: &mut Scratch) {
+        let mut timers = self.inner.timers.borrow_mut();
+        let now = self.inner.now.get();
+        for _ in 0..TIMERS_PER_TURN {
+            match timers.pop_due(now) {
+                Some(Alarm::Tell(token)) => scratch.told.push((token, Ok(0))),
+                Some(Alarm::Wake(waker)) => scratch.wakes.push(waker),
+                None => break,
+            }
+        }
+    }
+}

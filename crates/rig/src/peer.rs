@@ -13,8 +13,8 @@ use crate::{Chap, Target};
 
 /// A target that does not answer within this time is not coming.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// tgt's control ports are small numbers; a free TCP port is brought below with this.
-const CONTROL_PORT_MAX: u16 = 30_000;
+/// tgtd's number among the daemons that share a control socket's path; ours shares with nobody.
+const CONTROL: &str = "1";
 
 /// What is behind the peer's logical unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,6 @@ impl TgtConfig {
 pub struct Tgt {
     config: TgtConfig,
     target: Target,
-    control: u16,
     daemon: Option<Proc>,
     scratch: Scratch,
 }
@@ -65,12 +64,10 @@ impl Tgt {
             iqn: "iqn.2026-11.test.ashlar:peer".to_string(),
             lun: 1,
         };
-        let control = proc::free_port()? % CONTROL_PORT_MAX;
         let scratch = Scratch::new("tgt")?;
         let mut tgt = Tgt {
             config,
             target,
-            control,
             daemon: None,
             scratch,
         };
@@ -109,14 +106,16 @@ impl Tgt {
 
     fn boot(&mut self) -> Result<()> {
         let mut command = proc::command("tgtd", self.config.core)?;
-        command.arg("-f").arg("-C").arg(self.control.to_string());
+        command
+            .args(["-f", "-C", CONTROL])
+            .env(SOCKET, self.socket());
         command
             .arg("--iscsi")
             .arg(format!("portal={}", self.target.portal));
         let mut daemon = Proc::start("tgtd", &mut command, &self.scratch.path().join("log"))?;
-        let control = self.control;
+        let socket = self.socket();
         daemon.wait_ready(START_LIMIT, || {
-            tgtadm(control, &["--op", "show", "--mode", "target"]).is_ok()
+            tgtadm(&socket, &["--op", "show", "--mode", "target"]).is_ok()
         })?;
         self.daemon = Some(daemon);
         self.configure()
@@ -124,9 +123,14 @@ impl Tgt {
         wait_port(self.target.portal)
     }
 
+    /// The control socket's path; short enough for a socket, in a folder of its own.
+    fn socket(&self) -> PathBuf {
+        self.scratch.path().join("control")
+    }
+
     fn configure(&self) -> Result<()> {
         let adm = |words: &str| -> Result<()> {
-            tgtadm(self.control, &words.split(' ').collect::<Vec<_>>()).map(drop)
+            tgtadm(&self.socket(), &words.split(' ').collect::<Vec<_>>()).map(drop)
         };
         let iqn = &self.target.iqn;
         adm(&format!("--op new --mode target --tid 1 -T {iqn}"))?;
@@ -137,7 +141,7 @@ impl Tgt {
         };
         let mut words: Vec<&str> = unit.split(' ').collect();
         words.extend(["-b", path, "--bstype", kind]);
-        tgtadm(self.control, &words)?;
+        tgtadm(&self.socket(), &words)?;
         let thin = "--op update --mode logicalunit --tid 1 --lun 1 --params thin_provisioning=1";
         adm(thin)?;
         adm("--op bind --mode target --tid 1 -I ALL")?;
@@ -164,22 +168,14 @@ impl Tgt {
     }
 }
 
-impl Drop for Tgt {
-    fn drop(&mut self) {
-        let _ = self.kill();
-        // tgtd leaves its control socket behind when killed.
-        for suffix in ["", ".lock"] {
-            let _ = std::fs::remove_file(format!("/var/run/tgtd/socket.{}{suffix}", self.control));
-        }
-    }
-}
+/// The environment variable with the control socket's path, for tgtd and tgtadm.
+const SOCKET: &str = "TGT_IPC_SOCKET";
 
-fn tgtadm(control: u16, words: &[&str]) -> Result<String> {
+fn tgtadm(socket: &Path, words: &[&str]) -> Result<String> {
     let mut command = Command::new(proc::tool("tgtadm")?);
     command
-        .arg("-C")
-        .arg(control.to_string())
-        .args(["--lld", "iscsi"])
+        .env(SOCKET, socket)
+        .args(["-C", CONTROL, "--lld", "iscsi"])
         .args(words);
     proc::run(&mut command)
 }
@@ -243,4 +239,45 @@ pub fn qemu_io(url: &str, commands: &[&str]) -> Result<String> {
         bail!("qemu-io: {text}");
     }
     Ok(text)
+}
+
+/// What `iscsi-perf` shall read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Requests in flight.
+    pub depth: u32,
+    /// Logical blocks a request.
+    pub blocks: u32,
+    /// True: at random places; false: one after the other.
+    pub random: bool,
+    /// How long.
+    pub seconds: u32,
+    /// The only core it may use; None: all.
+    pub core: Option<usize>,
+}
+
+/// Reads with `iscsi-perf`; returns the average of requests a second.
+pub fn iscsi_perf(url: &str, load: Load) -> Result<f64> {
+    let mut command = proc::command("iscsi-perf", load.core)?;
+    if load.random {
+        command.arg("-r");
+    }
+    command.args([
+        "-b",
+        &load.blocks.to_string(),
+        "-m",
+        &load.depth.to_string(),
+    ]);
+    let text = proc::run(command.args(["-t", &load.seconds.to_string()]).arg(url))?;
+    // Progress lines, overwritten in place, say "iops average" too: the last one counts.
+    let (_, last) = text
+        .rsplit_once("iops average ")
+        .context("iscsi-perf gave no average")?;
+    let number = last
+        .split_whitespace()
+        .next()
+        .context("iscsi-perf gave no number")?;
+    number
+        .parse()
+        .with_context(|| format!("iscsi-perf: {number}"))
 }

@@ -97,7 +97,7 @@ impl Tree {
             sizes: 0..=8191,
         };
         let large = Take {
-            files_max: 20,
+            files_max: 60,
             bytes_max: 3 << 20,
             sizes: 8192..=1 << 20,
         };

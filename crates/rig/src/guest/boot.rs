@@ -6,6 +6,7 @@
 //!      every wait for it is bounded.
 //!  B3  Every step of the script has a result, in order, begun or not.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -84,6 +85,8 @@ pub fn boot(
         .arg(&image.kernel)
         .arg("-initrd")
         .arg(&initramfs);
+    let words = scratch.path().join("emulator");
+    command.stderr(File::create(&words)?);
     let mut child = arguments(&mut command)
         .spawn()
         .context("start the emulator")?;
@@ -108,13 +111,17 @@ pub fn boot(
             break;
         }
         if record.done {
-            // Nothing is lost after the last marker: do not wait for the guest's last breath
-            // longer than it takes.
-            let _ = lines.recv_timeout(POWER_OFF_LIMIT);
+            let off = Instant::now() + POWER_OFF_LIMIT;
+            let left = || off.saturating_duration_since(Instant::now());
+            while lines.recv_timeout(left()).is_ok() {}
             break;
         }
     }
     drop(emulator);
+    // What the emulator itself said: usually nothing, else the reason for an empty console.
+    record
+        .console
+        .push_str(&std::fs::read_to_string(&words).unwrap_or_default());
     Ok(record.finish())
 }
 
@@ -139,10 +146,7 @@ fn arguments(command: &mut Command) -> &mut Command {
         "-append",
         "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on",
     ]);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
+    command.stdin(Stdio::piped()).stdout(Stdio::piped())
 }
 
 fn read_lines(output: ChildStdout) -> Receiver<String> {

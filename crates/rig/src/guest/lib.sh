@@ -1,9 +1,14 @@
 # Functions for the guest's steps; every step reads this file first, with `set -e`.
 
-# start_iscsid INITIATOR: the initiator's name and its daemon, once a boot.
+# start_iscsid INITIATOR: the initiator's name and its daemon; nothing when it runs under it.
 start_iscsid() {
-    echo "InitiatorName=$1" >/etc/iscsi/initiatorname.iscsi
-    if [ -e /run/iscsid.pid ]; then kill "$(cat /run/iscsid.pid)"; sleep 1; fi
+    name="InitiatorName=$1"
+    if [ -e /run/iscsid.pid ]; then
+        if [ "$(cat /etc/iscsi/initiatorname.iscsi)" = "$name" ]; then return 0; fi
+        kill "$(cat /run/iscsid.pid)"
+        sleep 1
+    fi
+    echo "$name" >/etc/iscsi/initiatorname.iscsi
     mkdir -p /run/lock/iscsi
     iscsid
     tries=0

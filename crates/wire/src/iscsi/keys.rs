@@ -1,0 +1,461 @@
+//! The table of keys (RFC 7143 section 13, RFC 7144 section 5): what each may say, what holds when
+//! nobody says it, how two offers become one result, and when it may be said.
+
+/// A key that the negotiation knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Key {
+    /// HeaderDigest.
+    HeaderDigest,
+    /// DataDigest.
+    DataDigest,
+    /// MaxConnections.
+    MaxConnections,
+    /// InitialR2T.
+    InitialR2t,
+    /// ImmediateData.
+    ImmediateData,
+    /// MaxRecvDataSegmentLength.
+    MaxRecvDataSegmentLength,
+    /// MaxBurstLength.
+    MaxBurstLength,
+    /// FirstBurstLength.
+    FirstBurstLength,
+    /// DefaultTime2Wait.
+    DefaultTime2Wait,
+    /// DefaultTime2Retain.
+    DefaultTime2Retain,
+    /// MaxOutstandingR2T.
+    MaxOutstandingR2t,
+    /// DataPDUInOrder.
+    DataPduInOrder,
+    /// DataSequenceInOrder.
+    DataSequenceInOrder,
+    /// ErrorRecoveryLevel.
+    ErrorRecoveryLevel,
+    /// iSCSIProtocolLevel.
+    ProtocolLevel,
+    /// TaskReporting.
+    TaskReporting,
+    /// OFMarker (obsolete).
+    OfMarker,
+    /// IFMarker (obsolete).
+    IfMarker,
+    /// OFMarkInt (obsolete).
+    OfMarkInt,
+    /// IFMarkInt (obsolete).
+    IfMarkInt,
+    /// InitiatorName.
+    InitiatorName,
+    /// InitiatorAlias.
+    InitiatorAlias,
+    /// TargetName.
+    TargetName,
+    /// TargetAlias.
+    TargetAlias,
+    /// TargetAddress.
+    TargetAddress,
+    /// TargetPortalGroupTag.
+    TargetPortalGroupTag,
+    /// SessionType.
+    SessionType,
+    /// SendTargets.
+    SendTargets,
+    /// AuthMethod.
+    AuthMethod,
+    /// CHAP_A.
+    ChapA,
+    /// CHAP_I.
+    ChapI,
+    /// CHAP_C.
+    ChapC,
+    /// CHAP_N.
+    ChapN,
+    /// CHAP_R.
+    ChapR,
+}
+
+/// How a key's result is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The smaller number.
+    Min,
+    /// The larger number.
+    Max,
+    /// Yes when both say Yes.
+    And,
+    /// Yes when one says Yes.
+    Or,
+    /// The first of the offered values that the other side supports.
+    List,
+    /// A number that each side declares for itself; it has no answer.
+    Declared,
+    /// Text that is declared; handled by the login, not by the negotiation.
+    Text,
+    /// A Yes/No key of the markers: answered No.
+    ObsoleteBool,
+    /// A range key of the markers: answered Reject.
+    ObsoleteRange,
+    /// Belongs to the security stage.
+    Security,
+}
+
+/// When a key may be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Security stage of a login.
+    Security,
+    /// Operational stage of the first connection's login.
+    Leading,
+    /// Operational stage of any connection's login.
+    Login,
+    /// Any time, full feature phase included.
+    Any,
+    /// Full feature phase only.
+    FullFeature,
+}
+
+/// Who may say a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Either side.
+    Both,
+    /// Only the initiator.
+    Initiator,
+    /// Only the target.
+    Target,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// Which key.
+    pub key: Key,
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// How the result is found.
+    pub rule: Rule,
+    /// Smallest legal number; Yes/No keys are 0 and 1.
+    pub low: u32,
+    /// Largest legal number.
+    pub high: u32,
+    /// What holds when nobody says it (for lists, the index of the default value).
+    pub default: u32,
+    /// When it may be said.
+    pub phase: Phase,
+    /// Who may say it.
+    pub sender: Sender,
+    /// Whether it means something in a discovery session; if not, the answer is Irrelevant.
+    pub discovery: bool,
+}
+
+impl KeySpec {
+    const fn number(
+        key: Key,
+        name: &'static str,
+        rule: Rule,
+        range: (u32, u32, u32),
+        discovery: bool,
+    ) -> KeySpec {
+        let (low, high, default) = range;
+        let (phase, sender) = (Phase::Leading, Sender::Both);
+        KeySpec {
+            key,
+            name,
+            rule,
+            low,
+            high,
+            default,
+            phase,
+            sender,
+            discovery,
+        }
+    }
+
+    const fn other(key: Key, name: &'static str, rule: Rule, phase: Phase, by: Sender) -> KeySpec {
+        let (low, high, default) = (0, 0, 0);
+        KeySpec {
+            key,
+            name,
+            rule,
+            low,
+            high,
+            default,
+            phase,
+            sender: by,
+            discovery: true,
+        }
+    }
+
+    /// The bit that stands for this key in a set of keys.
+    pub(crate) const fn bit(&self) -> u64 {
+        1 << self.key as u8
+    }
+}
+
+const SEGMENT_MAX: u32 = 16_777_215;
+
+/// Every key the RFCs name, in the order of RFC 7143 section 13.
+pub const KEYS: &[KeySpec] = &[
+    KeySpec::other(
+        Key::HeaderDigest,
+        "HeaderDigest",
+        Rule::List,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::DataDigest,
+        "DataDigest",
+        Rule::List,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::number(
+        Key::MaxConnections,
+        "MaxConnections",
+        Rule::Min,
+        (1, 65535, 1),
+        false,
+    ),
+    KeySpec::number(Key::InitialR2t, "InitialR2T", Rule::Or, (0, 1, 1), false),
+    KeySpec::number(
+        Key::ImmediateData,
+        "ImmediateData",
+        Rule::And,
+        (0, 1, 1),
+        false,
+    ),
+    KeySpec {
+        phase: Phase::Any,
+        ..KeySpec::number(
+            Key::MaxRecvDataSegmentLength,
+            "MaxRecvDataSegmentLength",
+            Rule::Declared,
+            (512, SEGMENT_MAX, 8192),
+            true,
+        )
+    },
+    KeySpec::number(
+        Key::MaxBurstLength,
+        "MaxBurstLength",
+        Rule::Min,
+        (512, SEGMENT_MAX, 262_144),
+        false,
+    ),
+    KeySpec::number(
+        Key::FirstBurstLength,
+        "FirstBurstLength",
+        Rule::Min,
+        (512, SEGMENT_MAX, 65_536),
+        false,
+    ),
+    KeySpec::number(
+        Key::DefaultTime2Wait,
+        "DefaultTime2Wait",
+        Rule::Max,
+        (0, 3600, 2),
+        true,
+    ),
+    KeySpec::number(
+        Key::DefaultTime2Retain,
+        "DefaultTime2Retain",
+        Rule::Min,
+        (0, 3600, 20),
+        true,
+    ),
+    KeySpec::number(
+        Key::MaxOutstandingR2t,
+        "MaxOutstandingR2T",
+        Rule::Min,
+        (1, 65535, 1),
+        false,
+    ),
+    KeySpec::number(
+        Key::DataPduInOrder,
+        "DataPDUInOrder",
+        Rule::Or,
+        (0, 1, 1),
+        false,
+    ),
+    KeySpec::number(
+        Key::DataSequenceInOrder,
+        "DataSequenceInOrder",
+        Rule::Or,
+        (0, 1, 1),
+        false,
+    ),
+    KeySpec::number(
+        Key::ErrorRecoveryLevel,
+        "ErrorRecoveryLevel",
+        Rule::Min,
+        (0, 2, 0),
+        true,
+    ),
+    KeySpec::number(
+        Key::ProtocolLevel,
+        "iSCSIProtocolLevel",
+        Rule::Min,
+        (0, 31, 1),
+        false,
+    ),
+    KeySpec {
+        discovery: false,
+        ..KeySpec::other(
+            Key::TaskReporting,
+            "TaskReporting",
+            Rule::List,
+            Phase::Leading,
+            Sender::Both,
+        )
+    },
+    KeySpec::other(
+        Key::OfMarker,
+        "OFMarker",
+        Rule::ObsoleteBool,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::IfMarker,
+        "IFMarker",
+        Rule::ObsoleteBool,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::OfMarkInt,
+        "OFMarkInt",
+        Rule::ObsoleteRange,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::IfMarkInt,
+        "IFMarkInt",
+        Rule::ObsoleteRange,
+        Phase::Login,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::InitiatorName,
+        "InitiatorName",
+        Rule::Text,
+        Phase::Login,
+        Sender::Initiator,
+    ),
+    KeySpec::other(
+        Key::InitiatorAlias,
+        "InitiatorAlias",
+        Rule::Text,
+        Phase::Any,
+        Sender::Initiator,
+    ),
+    KeySpec::other(
+        Key::TargetName,
+        "TargetName",
+        Rule::Text,
+        Phase::Any,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::TargetAlias,
+        "TargetAlias",
+        Rule::Text,
+        Phase::Any,
+        Sender::Target,
+    ),
+    KeySpec::other(
+        Key::TargetAddress,
+        "TargetAddress",
+        Rule::Text,
+        Phase::Any,
+        Sender::Target,
+    ),
+    KeySpec::other(
+        Key::TargetPortalGroupTag,
+        "TargetPortalGroupTag",
+        Rule::Text,
+        Phase::Login,
+        Sender::Target,
+    ),
+    KeySpec::other(
+        Key::SessionType,
+        "SessionType",
+        Rule::Text,
+        Phase::Login,
+        Sender::Initiator,
+    ),
+    KeySpec::other(
+        Key::SendTargets,
+        "SendTargets",
+        Rule::Text,
+        Phase::FullFeature,
+        Sender::Initiator,
+    ),
+    KeySpec::other(
+        Key::AuthMethod,
+        "AuthMethod",
+        Rule::Security,
+        Phase::Security,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::ChapA,
+        "CHAP_A",
+        Rule::Security,
+        Phase::Security,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::ChapI,
+        "CHAP_I",
+        Rule::Security,
+        Phase::Security,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::ChapC,
+        "CHAP_C",
+        Rule::Security,
+        Phase::Security,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::ChapN,
+        "CHAP_N",
+        Rule::Security,
+        Phase::Security,
+        Sender::Both,
+    ),
+    KeySpec::other(
+        Key::ChapR,
+        "CHAP_R",
+        Rule::Security,
+        Phase::Security,
+        Sender::Both,
+    ),
+];
+
+/// The row of a key by its name on the wire; names are case sensitive.
+pub fn key_spec(name: &str) -> Option<&'static KeySpec> {
+    KEYS.iter().find(|spec| spec.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_whole() {
+        let mut bits = 0u64;
+        for spec in KEYS {
+            assert_eq!(bits & spec.bit(), 0, "{} stands twice", spec.name);
+            bits |= spec.bit();
+            assert_eq!(key_spec(spec.name), Some(spec));
+            assert!(spec.low <= spec.default && spec.default <= spec.high.max(spec.default));
+        }
+        assert_eq!(bits, (1 << KEYS.len()) - 1);
+        assert_eq!(key_spec("maxburstlength"), None);
+    }
+}

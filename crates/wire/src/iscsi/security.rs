@@ -1,0 +1,221 @@
+//! The target's part of the security stage: method, algorithm, response.
+//!
+//! ```text
+//!   Method --AuthMethod=None--------------------------------------------> Done
+//!     |  AuthMethod=CHAP            CHAP_A                 CHAP_N, CHAP_R   ^
+//!     +-----------------> Algorithm ------> Response ----------------------+
+//! ```
+//!
+//! Invariants
+//!  S1  Done is reached only with what the policy asks for.
+//!  S2  A key out of its turn ends the login; nothing is answered twice.
+//!  S3  A wrong secret and an unknown name take the same path to the same status.
+
+use super::chap::{self, Algorithm, Algorithms, Challenge, ChapUser};
+use super::keys::{Rule, key_spec};
+use super::number::encode_hex;
+use super::status::LoginStatus;
+use super::text::TextBuilder;
+use crate::error::WireError;
+
+/// What an initiator must show to use a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// Nothing.
+    None,
+    /// CHAP.
+    Chap {
+        /// Who may log in. Names should differ; the first that matches counts.
+        users: Vec<ChapUser>,
+        /// What this side answers when the initiator asks it to prove itself; None refuses that.
+        mutual: Option<ChapUser>,
+    },
+}
+
+/// Why a login ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub status: LoginStatus,
+    pub reason: &'static str,
+}
+
+impl Failure {
+    pub(crate) const fn new(status: LoginStatus, reason: &'static str) -> Failure {
+        Failure { status, reason }
+    }
+
+    pub(crate) const fn protocol(reason: &'static str) -> Failure {
+        Failure::new(LoginStatus::InitiatorError, reason)
+    }
+
+    const fn auth(reason: &'static str) -> Failure {
+        Failure::new(LoginStatus::AuthenticationFailure, reason)
+    }
+}
+
+impl From<WireError> for Failure {
+    fn from(error: WireError) -> Failure {
+        Failure::protocol(error.field)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Method,
+    Algorithm,
+    Response(Algorithm),
+    Done,
+}
+
+/// State of the security stage of one login.
+#[derive(Clone)]
+pub(crate) struct Security {
+    auth: Auth,
+    algorithms: Algorithms,
+    challenge: Challenge,
+    turn: Turn,
+    /// The name that proved itself; None until then, and without CHAP.
+    pub user: Option<String>,
+}
+
+impl Security {
+    pub(crate) fn new(auth: Auth, algorithms: Algorithms, challenge: Challenge) -> Security {
+        Security {
+            auth,
+            algorithms,
+            challenge,
+            turn: Turn::Method,
+            user: None,
+        }
+    }
+
+    /// Whether the operational stage may begin without a security stage.
+    pub(crate) fn optional(&self) -> bool {
+        self.auth == Auth::None
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.turn == Turn::Done
+    }
+
+    /// Takes the security keys of one whole text and writes the answers.
+    pub(crate) fn step(
+        &mut self,
+        pairs: &[(&str, &str)],
+        out: &mut TextBuilder,
+    ) -> Result<(), Failure> {
+        let expected: &[&str] = match self.turn {
+            Turn::Method => &["AuthMethod"],
+            Turn::Algorithm => &["CHAP_A"],
+            Turn::Response(_) => &["CHAP_N", "CHAP_R", "CHAP_I", "CHAP_C"],
+            Turn::Done => &[],
+        };
+        if pairs.iter().any(|(key, _)| !expected.contains(key)) {
+            return Err(Failure::protocol("security keys out of order"));
+        }
+        match self.turn {
+            Turn::Method => self.method(value_of(pairs, "AuthMethod"), out),
+            Turn::Algorithm => self.algorithm(value_of(pairs, "CHAP_A"), out),
+            Turn::Response(algorithm) => self.response(algorithm, pairs, out),
+            Turn::Done => Ok(()),
+        }
+    }
+
+    fn method(&mut self, offered: Option<&str>, out: &mut TextBuilder) -> Result<(), Failure> {
+        let Some(list) = offered else {
+            if !self.optional() {
+                return Err(Failure::auth(
+                    "the target asks for CHAP, AuthMethod is missing",
+                ));
+            }
+            self.turn = Turn::Done;
+            return Ok(());
+        };
+        let has = |name: &str| list.split(',').any(|item| item == name);
+        match self.auth {
+            Auth::None if has("None") => {
+                out.push("AuthMethod", "None")?;
+                self.turn = Turn::Done;
+                Ok(())
+            }
+            Auth::None => Err(Failure::auth("the target has no CHAP, None is not offered")),
+            Auth::Chap { .. } if has("CHAP") => {
+                out.push("AuthMethod", "CHAP")?;
+                self.turn = Turn::Algorithm;
+                Ok(())
+            }
+            Auth::Chap { .. } => Err(Failure::auth("the target asks for CHAP, it is not offered")),
+        }
+    }
+
+    fn algorithm(&mut self, list: Option<&str>, out: &mut TextBuilder) -> Result<(), Failure> {
+        let list = list.ok_or(Failure::protocol("CHAP_A is missing"))?;
+        let algorithm = self
+            .algorithms
+            .first_of(list)
+            .ok_or(Failure::auth("no CHAP algorithm in common"))?;
+        out.push_number("CHAP_A", u64::from(algorithm as u8))?;
+        out.push_number("CHAP_I", u64::from(self.challenge.id))?;
+        out.push("CHAP_C", &encode_hex(&self.challenge.bytes))?;
+        self.turn = Turn::Response(algorithm);
+        Ok(())
+    }
+
+    fn response(
+        &mut self,
+        algorithm: Algorithm,
+        pairs: &[(&str, &str)],
+        out: &mut TextBuilder,
+    ) -> Result<(), Failure> {
+        let Auth::Chap { users, mutual } = &self.auth else {
+            return Err(Failure::protocol("CHAP was not chosen"));
+        };
+        let name = value_of(pairs, "CHAP_N").ok_or(Failure::protocol("CHAP_N is missing"))?;
+        let proof = value_of(pairs, "CHAP_R").ok_or(Failure::protocol("CHAP_R is missing"))?;
+        let proof = chap::parse_response(proof, algorithm)?;
+        // S3: an unknown name is checked against a secret that nobody has.
+        let user = users.iter().find(|user| user.name == name);
+        let secret = user.map_or(&[][..], |user| &user.secret);
+        let Challenge { id, bytes } = self.challenge;
+        let wanted = chap::response(algorithm, id, secret, &bytes);
+        let agrees = chap::equal_constant_time(wanted.bytes(), &proof);
+        let Some(user) = user.filter(|_| agrees) else {
+            return Err(Failure::auth("unknown CHAP name or wrong secret"));
+        };
+        let asked = (value_of(pairs, "CHAP_I"), value_of(pairs, "CHAP_C"));
+        match asked {
+            (None, None) => {}
+            (Some(id), Some(challenge)) => {
+                let id = chap::parse_id(id)?;
+                let challenge = chap::parse_challenge(challenge)?;
+                let ours = mutual.as_ref().filter(|ours| ours.secret != user.secret);
+                let ours = ours.ok_or(Failure::auth("mutual CHAP is not configured here"))?;
+                if challenge == bytes {
+                    return Err(Failure::auth(
+                        "the initiator sent back the target's challenge",
+                    ));
+                }
+                let answer = chap::response(algorithm, id, &ours.secret, &challenge);
+                out.push("CHAP_N", &ours.name)?;
+                out.push("CHAP_R", &encode_hex(answer.bytes()))?;
+            }
+            _ => return Err(Failure::protocol("CHAP_I and CHAP_C come together")),
+        }
+        self.user = Some(user.name.clone());
+        self.turn = Turn::Done;
+        Ok(())
+    }
+}
+
+/// The value of a key in a text without duplicates.
+pub(crate) fn value_of<'a>(pairs: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
+    pairs
+        .iter()
+        .find(|(name, _)| *name == key)
+        .map(|(_, value)| *value)
+}
+
+/// Whether a key belongs to the security stage.
+pub(crate) fn is_security(name: &str) -> bool {
+    key_spec(name).is_some_and(|spec| spec.rule == Rule::Security)
+}

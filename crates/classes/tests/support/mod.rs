@@ -302,3 +302,52 @@ pub fn damage_file(path: &Path, offset: u64, len: usize, byte: u8) {
     file.write_all_at(&vec![byte; len], offset)
         .expect("write to the image");
 }
+
+/// A tool on an image of `sector_size`: through a loop device where it is not 512.
+pub fn run_on(path: &Path, sector_size: u32, tool: &str, args: &[&str], input: &str) -> String {
+    let device = (sector_size != 512).then(|| Loop::new(path, sector_size));
+    let file = path.display().to_string();
+    let target = device.as_ref().map_or(file.as_str(), Loop::name);
+    let args: Vec<&str> = args
+        .iter()
+        .map(|arg| if *arg == "@" { target } else { *arg })
+        .collect();
+    run_with(tool, &args, input)
+}
+
+/// A part of an image file as media of its own, for a table inside a partition.
+pub struct Window {
+    pub file: File,
+    pub offset: u64,
+    pub len: u64,
+}
+
+impl Window {
+    pub fn new(path: &Path, offset: u64, len: u64) -> Self {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .expect("image file");
+        Self { file, offset, len }
+    }
+
+    pub fn probe(&self, sector_size: u32, place: &Place) -> Result<Table, Why> {
+        let read = |offset, len: usize| {
+            let mut bytes = vec![0; len];
+            let at = self.offset + offset;
+            self.file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
+        };
+        Sectors::new(sector_size, self.len).drive(read, |s| part::step(s, place))
+    }
+
+    pub fn apply(&self, plan: &WritePlan) {
+        for step in plan.steps() {
+            if let WriteStep::Write { offset, bytes } = step {
+                self.file
+                    .write_all_at(bytes, self.offset + offset)
+                    .expect("write to the image");
+            }
+        }
+    }
+}

@@ -61,7 +61,7 @@ impl Image {
         cpio.file("init", 0o755, include_bytes!("init.sh"));
         cpio.file("rig/lib.sh", 0o644, include_bytes!("lib.sh"));
         cpio.file("bin/busybox", 0o755, &fs::read(proc::tool("busybox")?)?);
-        cpio.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n");
+        cpio.file("etc/passwd", 0o644, b"root::0:0:root:/:/bin/sh\n");
         cpio.file("etc/group", 0o644, b"root:x:0:\n");
         cpio.file("etc/iscsi/iscsid.conf", 0o600, b"node.startup = manual\n");
         add_modules(&kernel, &mut cpio)?;

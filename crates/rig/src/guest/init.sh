@@ -1,12 +1,12 @@
 #!/bin/busybox sh
 # First program of the guest: devices, modules, network, then the steps of /rig/steps in order.
-/bin/busybox mkdir -p /proc /sys /dev /tmp /run/lock /var/lib /mnt /root
+/bin/busybox mkdir -p /proc /sys /dev /tmp /run/lock /var/lib /mnt
 /bin/busybox mount -t proc proc /proc
 /bin/busybox --install -s /bin
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mount -t tmpfs tmpfs /tmp
-export PATH=/usr/sbin:/sbin:/bin HOME=/root
+export PATH=/usr/sbin:/sbin:/bin HOME=/tmp
 exec </dev/ttyS0 >/dev/ttyS0 2>&1
 stty -echo
 dmesg -n 1

@@ -60,6 +60,12 @@ impl Frames {
         self.slots.get(at as usize).copied()
     }
 
+    /// Puts back a frame that was just popped.
+    pub fn restore(&mut self, frame: Frame) {
+        let kept = self.push(frame);
+        debug_assert!(kept, "there was room for it a moment ago");
+    }
+
     /// The newest frame.
     #[inline]
     pub fn top_mut(&mut self) -> Option<&mut Frame> {

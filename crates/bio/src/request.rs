@@ -197,8 +197,6 @@ pub struct Bio {
     pub edge: u32,
     /// Children not ended yet.
     pub waits: u32,
-    /// The layer's word while children run.
-    pub fork_word: u64,
     id: BioId,
 }
 
@@ -219,7 +217,6 @@ impl Bio {
             frames: Frames::new(),
             edge: 0,
             waits: 0,
-            fork_word: 0,
             id,
         }
     }
@@ -239,7 +236,6 @@ impl Bio {
         self.frames.clear();
         self.edge = 0;
         self.waits = 0;
-        self.fork_word = 0;
         self.id = id;
     }
 

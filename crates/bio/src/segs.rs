@@ -160,6 +160,24 @@ impl Segs {
         self.len = 0;
     }
 
+    /// Lets go of what lies beyond the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        while self.len > len {
+            let over = self.len - len;
+            match self.list.last_mut() {
+                Some(last) if last.len() > over => {
+                    last.len -= over as u32;
+                    self.len = len;
+                }
+                Some(last) => {
+                    self.len -= last.len();
+                    self.list.pop();
+                }
+                None => self.len = 0,
+            }
+        }
+    }
+
     /// The segments in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Seg> {
         self.list.iter()
@@ -271,6 +289,21 @@ mod tests {
         let mut part = Segs::new();
         assert!(!all.slice_into(50, 51, &mut part) && part.is_empty());
         assert!(!all.slice_into(usize::MAX, 2, &mut part));
+    }
+
+    #[test]
+    fn truncation_keeps_the_head() {
+        let pool = pool();
+        for len in 0..20 {
+            let mut all = Segs::new();
+            for n in [3, 8, 9] {
+                all.push(pool.get(n).unwrap().seg(0, n).unwrap());
+            }
+            let bytes: Vec<u8> = (0..20).collect();
+            all.copy_from(0, &bytes);
+            all.truncate(len);
+            assert_eq!(all.to_vec(), bytes[..len]);
+        }
     }
 
     #[test]

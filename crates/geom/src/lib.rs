@@ -1,1 +1,31 @@
-//! geom
+//! The graph: classes, geoms, providers and consumers, and the path of a Bio through them.
+//!
+//! * [`Topology`] owns the objects and their rules: access counts, events, tasting, spoiling,
+//!   orphans, withering. It does no I/O.
+//! * [`Control`] drives it on the control thread and is the idle barrier.
+//! * [`Core`] walks Bios through an immutable snapshot of it, one core a thread.
+//! * [`Layer`], [`Class`] and [`Geom`] are what a transformation implements; none is in this room.
+
+mod class;
+mod control;
+mod core;
+mod error;
+mod layer;
+mod snapshot;
+mod stats;
+mod topology;
+
+pub use class::{Claim, Class, Create, Geom, Local, Taster, Verdict};
+pub use control::{
+    Control, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, SETTLE_DEADLINE, TASTE_DEADLINE_NS, Waiter,
+    deadline,
+};
+pub use core::{Core, Finished, Message, Notice, Report, report};
+pub use error::Error;
+pub use layer::{Back, Edge, Flow, Layer, Sink};
+pub use snapshot::Limits;
+pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
+pub use topology::{
+    Access, Action, ConsumerId, ConsumerView, Event, GeomId, GeomView, NewProvider, ProviderId,
+    ProviderView, TasteJob, Tasted, Topology,
+};

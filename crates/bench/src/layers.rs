@@ -1,0 +1,240 @@
+//! What a layer costs: Bios through pass-through layers over a leaf that answers at once.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Bio, End, Errno, Op, Pool, PoolConfig};
+use geom::{
+    Access, Back, Class, Control, Core, Create, Edge, Error, Flow, Geom, GeomId, Inbox, Layer,
+    Limits, NewProvider, ProviderId, Sink, Topology,
+};
+use reactor::{Config, Patience, PortChoice, Reactor};
+
+/// Bios a round: long enough that the two clock readings around it do not matter.
+const BIOS: u32 = 200_000;
+
+/// What one depth cost.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerRow {
+    /// Pass-through layers over the leaf.
+    pub layers: u32,
+    /// Median over the rounds, ns a Bio.
+    pub median_ns: f64,
+    /// Best round, ns a Bio.
+    pub best_ns: f64,
+}
+
+struct Leaf;
+
+impl Layer for Leaf {
+    fn start(&self, _: &mut Bio, _: &Core) -> Flow {
+        Flow::Done(Ok(()))
+    }
+}
+
+/// Moves the offset, as a partition does, and puts it back.
+struct Shift {
+    by: u64,
+    below: Edge,
+}
+
+impl Layer for Shift {
+    fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
+        let was = bio.offset;
+        bio.offset += self.by;
+        Flow::Down(self.below, was)
+    }
+
+    fn done(&self, bio: &mut Bio, was: u64, _: &Core) -> Back {
+        bio.offset = was;
+        Back::Up
+    }
+}
+
+struct Plain;
+
+impl Geom for Plain {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        t.access_all_below(me, delta)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+struct BenchClass;
+
+impl Class for BenchClass {
+    fn name(&self) -> &'static str {
+        "bench"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Layers that do nothing, to be measured."
+    }
+
+    fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let geom = t.new_geom("bench", request.name, "measured", Box::new(Plain))?;
+        let layer: Arc<dyn Layer> = match request.members.first() {
+            None => Arc::new(Leaf),
+            Some(p) => {
+                let c = t.attach_new(geom, *p).map_err(|e| Error::of(e, "attach"))?;
+                Arc::new(Shift {
+                    by: 4096,
+                    below: t.edge(c),
+                })
+            }
+        };
+        t.new_provider(
+            geom,
+            NewProvider {
+                name: request.name.into(),
+                layer,
+                limits: Limits {
+                    media_bytes: 1 << 40,
+                    sector_bytes: 512,
+                    io_max_bytes: 0,
+                    delete_max_bytes: 0,
+                },
+                stripe_bytes: 0,
+                stripe_offset: 0,
+                attrs: Vec::new(),
+            },
+        )?;
+        Ok(geom)
+    }
+}
+
+struct Count(Cell<u32>);
+
+impl Sink for Count {
+    fn done(&self, _: u64, bio: &mut Bio, _: &Core) {
+        if bio.status.is_ok() {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+}
+
+/// Runs `rounds` rounds over stacks of the given depths, interleaved. Statistics are on, as in
+/// the daemon; each Bio enters through `submit` and ends in a receiver.
+pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
+    let config = Config {
+        name: "bench".into(),
+        port: PortChoice::Auto,
+        ..Config::default()
+    };
+    let reactor = Reactor::start(config).map_err(|e| format!("reactor: {e}"))?;
+    let inbox = Arc::new(Inbox::default());
+    let (core, mailer) = Core::new(
+        0,
+        reactor.clone(),
+        Pool::new(PoolConfig::default()),
+        inbox.report(),
+    );
+    let turning = core.clone();
+    let clock = reactor.clone();
+    let mut control = Control::new(
+        vec![mailer],
+        inbox,
+        Box::new(move |_, _| turning.turn(Patience::Peek)),
+        Box::new(move || clock.fresh_now()),
+    );
+    let mut edges = Vec::new();
+    control
+        .topology
+        .load(Arc::new(BenchClass))
+        .map_err(|e| e.to_string())?;
+    for &depth in depths {
+        edges.push(stack(&mut control, depth).map_err(|e| e.to_string())?);
+    }
+    let count = Rc::new(Count(Cell::new(0)));
+    let sink = core.add_sink(count.clone());
+    let mut times = vec![Vec::new(); depths.len()];
+    for _ in 0..=rounds {
+        for (i, edge) in edges.iter().enumerate() {
+            core.turn(Patience::Peek);
+            count.0.set(0);
+            let start = reactor.fresh_now();
+            for n in 0..BIOS {
+                core.submit(
+                    *edge,
+                    End::Sink {
+                        sink,
+                        tag: u64::from(n),
+                    },
+                    |bio| {
+                        bio.op = Op::Delete;
+                        bio.offset = u64::from(n) * 4096;
+                        bio.length = 4096;
+                    },
+                );
+            }
+            let ns = reactor.fresh_now() - start;
+            if count.0.get() != BIOS {
+                return Err(format!("{} of {BIOS} Bios ended well", count.0.get()));
+            }
+            times[i].push(ns as f64 / f64::from(BIOS));
+        }
+    }
+    Ok(depths
+        .iter()
+        .zip(times)
+        .map(|(&layers, mut t)| {
+            t.remove(0);
+            t.sort_by(f64::total_cmp);
+            LayerRow {
+                layers,
+                median_ns: t[t.len() / 2],
+                best_ns: t[0],
+            }
+        })
+        .collect())
+}
+
+fn stack(control: &mut Control, depth: u32) -> Result<Edge, Error> {
+    let params = serde_json::Value::Null;
+    let make = |control: &mut Control, name: String, members: &[ProviderId]| {
+        control.call(|t| {
+            let class = t
+                .class("bench")
+                .ok_or_else(|| Error::of(Errno::NoEnt, "class"))?;
+            class.create(
+                t,
+                &Create {
+                    name: &name,
+                    members,
+                    params: &params,
+                },
+            )?;
+            t.find(&name)
+                .ok_or_else(|| Error::of(Errno::NoEnt, "provider"))
+        })
+    };
+    let mut top = make(control, format!("leaf{depth}"), &[])?;
+    for i in 0..depth {
+        top = make(control, format!("pass{depth}.{i}"), &[top])?;
+    }
+    control.call(|t| {
+        let user = t.new_geom(
+            "bench",
+            &format!("user{depth}"),
+            "measured",
+            Box::new(Plain),
+        )?;
+        let c = t
+            .attach_new(user, top)
+            .map_err(|e| Error::of(e, "attach"))?;
+        t.access(c, Access::WRITE)
+            .map_err(|e| Error::of(e, "open"))?;
+        Ok(t.edge(c))
+    })
+}

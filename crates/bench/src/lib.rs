@@ -1,0 +1,5 @@
+//! Measurements that anyone can repeat: `ashlar bench` and `make bench`.
+
+mod layers;
+
+pub use layers::{LayerRow, layers};

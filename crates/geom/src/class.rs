@@ -1,0 +1,240 @@
+//! Classes and geoms: what a transformation implements.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use bio::{Attr, Errno};
+
+use crate::control::Control;
+use crate::core::Core;
+use crate::error::Error;
+use crate::layer::Edge;
+use crate::topology::{Access, ConsumerId, GeomId, ProviderId, Topology};
+
+/// What a class found when it tasted a provider, to be committed in order.
+pub type Claim = Box<dyn Any + Send>;
+
+/// The outcome of one class tasting one provider.
+pub enum Verdict {
+    /// Not ours; why, in plain words.
+    No(String),
+    /// Ours; why, and what was found.
+    Yes(String, Claim),
+}
+
+/// A future of the core's executor.
+pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A provider being tasted: open for reading, on a core, off the topology.
+pub struct Taster {
+    pub(crate) core: Rc<Core>,
+    pub(crate) edge: Edge,
+    /// Name of the provider.
+    pub name: String,
+    /// Size of the medium, bytes.
+    pub media_bytes: u64,
+    /// Sector size, bytes.
+    pub sector_bytes: u32,
+    /// Attributes as the provider answers them (`PART::scheme` and so on).
+    pub attrs: Vec<(&'static str, Attr)>,
+}
+
+impl Taster {
+    /// Reads `len` bytes at `offset`, both multiples of the sector size. Fewer come back at the
+    /// end of the medium.
+    pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        self.core.read(self.edge, offset, len).await
+    }
+
+    /// The attribute as text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.attrs
+            .iter()
+            .find(|(n, _)| *n == name)
+            .and_then(|(_, v)| match v {
+                Attr::Text(t) => Some(t.as_str()),
+                Attr::Int(_) => None,
+            })
+    }
+
+    /// The attribute as a number.
+    pub fn int(&self, name: &str) -> Option<u64> {
+        self.attrs
+            .iter()
+            .find(|(n, _)| *n == name)
+            .and_then(|(_, v)| match v {
+                Attr::Int(i) => Some(*i),
+                Attr::Text(_) => None,
+            })
+    }
+}
+
+/// A request to make a geom by hand.
+pub struct Create<'a> {
+    /// Name of the geom and, for most classes, of its provider.
+    pub name: &'a str,
+    /// Providers below, in order.
+    pub members: &'a [ProviderId],
+    /// The class's own parameters, already checked against its schema.
+    pub params: &'a serde_json::Value,
+}
+
+/// A transformation. One value a class, registered once.
+pub trait Class: Send + Sync {
+    /// Name in lists, configuration and commands: lower case.
+    fn name(&self) -> &'static str;
+
+    /// One sentence.
+    fn doc(&self) -> &'static str;
+
+    /// JSON Schema of the parameters of `create`; `None` when it cannot be made by hand.
+    fn params(&self) -> Option<serde_json::Value> {
+        None
+    }
+
+    /// True when the class looks for its metadata on every new provider.
+    fn tastes(&self) -> bool {
+        false
+    }
+
+    /// True when it also wants to look at providers that are open for writing.
+    fn tastes_written(&self) -> bool {
+        false
+    }
+
+    /// Reads what it needs and says whether the provider is its own.
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        let _ = disk;
+        Box::pin(async { Verdict::No("the class does not taste".into()) })
+    }
+
+    /// Commits a claim: makes the geom. Runs on the topology; the provider was checked again.
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let _ = (topology, on, why, claim);
+        Err(Error::new(
+            Errno::NotSup,
+            format!("class {} makes nothing by tasting", self.name()),
+        ))
+    }
+
+    /// Makes a geom by hand.
+    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let _ = (topology, request);
+        Err(Error::new(
+            Errno::NotSup,
+            format!(
+                "class {} cannot be created by hand; it is found by tasting",
+                self.name()
+            ),
+        ))
+    }
+
+    /// Takes a geom apart. `force` orphans what is open.
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        if !force && topology.geom_is_open(geom) {
+            let name = topology.geom_name(geom);
+            return Err(Error::new(
+                Errno::Busy,
+                format!("{name} is open; close it or use force"),
+            ));
+        }
+        topology.wither_geom(geom, Errno::NxIo);
+        Ok(())
+    }
+
+    /// A verb of the class's own, such as `part add`. May run conversations on a core.
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &serde_json::Value,
+    ) -> Result<serde_json::Value, Error> {
+        let _ = (control, params);
+        Err(Error::new(
+            Errno::NotSup,
+            format!("class {} has no verb {verb} ({on})", self.name()),
+        ))
+    }
+}
+
+/// An instance of a class. Called on the topology's thread, never with itself on the stack.
+pub trait Geom: Send + Any {
+    /// An upper consumer changes its counts on `provider`; pass down what the class needs below.
+    /// A pure close never fails.
+    fn access(
+        &mut self,
+        topology: &mut Topology,
+        me: GeomId,
+        provider: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno>;
+
+    /// The provider under `consumer` is gone. The default leaves and withers.
+    fn orphan(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
+        topology.leave(consumer);
+        topology.wither_geom(me, error);
+    }
+
+    /// True when the geom must go when somebody else writes its provider.
+    fn spoils(&self) -> bool {
+        false
+    }
+
+    /// Somebody else opened the provider under `consumer` for writing. The default, for geoms
+    /// that spoil, leaves and withers.
+    fn spoiled(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        topology.leave(consumer);
+        topology.wither_geom(me, Errno::NxIo);
+    }
+
+    /// True when [`Geom::resized`] copes with a provider that shrank.
+    fn resizes(&self) -> bool {
+        false
+    }
+
+    /// The provider under `consumer` has a new size.
+    fn resized(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        let _ = (topology, me, consumer);
+    }
+
+    /// An attribute of the provider under `consumer` changed, or its medium (`GEOM::media`).
+    fn attr_changed(
+        &mut self,
+        topology: &mut Topology,
+        me: GeomId,
+        consumer: ConsumerId,
+        name: &str,
+    ) {
+        let _ = (topology, me, consumer, name);
+    }
+
+    /// Answers an attribute of `provider`. The default asks the first provider below.
+    fn attr(
+        &self,
+        topology: &Topology,
+        me: GeomId,
+        provider: ProviderId,
+        name: &str,
+    ) -> Option<Attr> {
+        let _ = provider;
+        topology.attr_below(me, name)
+    }
+
+    /// Lines for lists: state, counters, parameters.
+    fn show(&self, topology: &Topology, me: GeomId) -> Vec<(&'static str, String)> {
+        let _ = (topology, me);
+        Vec::new()
+    }
+
+    /// The geom's own type, for its class's verbs.
+    fn as_any(&mut self) -> &mut dyn Any;
+}

@@ -1,0 +1,456 @@
+//! The driver of a topology: carries its actions to the cores and their answers back.
+//!
+//! It runs on one control thread. Calls are straight-line code: where something has to happen on
+//! a core, the call pumps events until it has. What "waiting" means comes from outside: sleeping
+//! on a condition in the daemon, running the world in a simulation.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bio::Errno;
+use reactor::{Mailer, SendError};
+
+use crate::class::{Create, Local, Taster, Verdict};
+use crate::core::{Core, Message, Notice, Report};
+use crate::error::Error;
+use crate::topology::{Action, Event, GeomId, ProviderId, TasteJob, Tasted, Topology};
+
+/// Longest tasting of one provider; then every class that had not answered says so, ns.
+pub const TASTE_DEADLINE_NS: u64 = 5_000_000_000;
+/// Longest wait for a node to empty before a splice is rolled back.
+pub const GATE_DEADLINE: Duration = Duration::from_secs(10);
+/// Longest wait for a control call to settle; what is still going on then is said.
+pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
+/// Longest conversation of a verb with its disks, ns.
+pub const JOB_DEADLINE_NS: u64 = 60_000_000_000;
+/// Lines of the journal kept for lists; older ones go.
+pub const JOURNAL_MAX: usize = 1000;
+
+/// Something that cores or other threads tell the control thread.
+enum Incoming {
+    Event(Event),
+    Job(u64),
+}
+
+/// Where cores and other threads leave events for the control thread.
+#[derive(Default)]
+pub struct Inbox {
+    queue: Mutex<VecDeque<Incoming>>,
+    filled: Condvar,
+}
+
+impl Inbox {
+    fn put(&self, what: Incoming) {
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(what);
+        self.filled.notify_all();
+    }
+
+    fn take(&self) -> Option<Incoming> {
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front()
+    }
+
+    /// Leaves an event; callable from any thread.
+    pub fn post(&self, event: Event) {
+        self.put(Incoming::Event(event));
+    }
+
+    /// A [`Report`] for a core that leaves its notices here.
+    pub fn report(self: &Arc<Self>) -> Report {
+        let inbox = self.clone();
+        Arc::new(move |n| inbox.put(Incoming::Event(Event::Notice(n))))
+    }
+
+    /// Sleeps until something is there or `most` has passed.
+    pub fn sleep(&self, most: Duration) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.is_empty() {
+            drop(self.filled.wait_timeout(queue, most));
+        }
+    }
+}
+
+/// How the control thread waits: returns after something may have happened, at latest after the
+/// given time (of the world's clock).
+pub type Waiter = Box<dyn FnMut(&Inbox, Duration)>;
+
+/// The control thread's own.
+pub struct Control {
+    /// The graph.
+    pub topology: Topology,
+    inbox: Arc<Inbox>,
+    cores: Vec<Mailer<Message>>,
+    /// Messages that a core's mailbox had no room for, in order.
+    backlog: Vec<VecDeque<Message>>,
+    acked: Vec<u64>,
+    wait: Waiter,
+    journal: VecDeque<String>,
+    jobs: u64,
+    jobs_done: Vec<u64>,
+    gates_drained: Vec<(u32, u32)>,
+    clock: Box<dyn Fn() -> u64>,
+}
+
+impl Control {
+    /// Around cores that exist. `clock` reads the cores' clock, ns.
+    pub fn new(
+        cores: Vec<Mailer<Message>>,
+        inbox: Arc<Inbox>,
+        wait: Waiter,
+        clock: Box<dyn Fn() -> u64>,
+    ) -> Control {
+        Control {
+            topology: Topology::new(cores.len()),
+            inbox,
+            acked: vec![0; cores.len()],
+            backlog: cores.iter().map(|_| VecDeque::new()).collect(),
+            cores,
+            wait,
+            journal: VecDeque::new(),
+            jobs: 0,
+            jobs_done: Vec::new(),
+            gates_drained: Vec::new(),
+            clock,
+        }
+    }
+
+    /// Where other threads leave events.
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    /// The way to core `i`.
+    pub fn core(&self, i: usize) -> Option<&Mailer<Message>> {
+        self.cores.get(i)
+    }
+
+    /// The ways to all cores.
+    pub fn cores(&self) -> &[Mailer<Message>] {
+        &self.cores
+    }
+
+    /// Nanoseconds of the cores' clock.
+    pub fn now_ns(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// The last lines of the journal, oldest first.
+    pub fn journal(&self) -> impl Iterator<Item = &str> {
+        self.journal.iter().map(String::as_str)
+    }
+
+    /// Notes a line in the journal.
+    pub fn note(&mut self, line: impl Into<String>) {
+        if self.journal.len() == JOURNAL_MAX {
+            self.journal.pop_front();
+        }
+        self.journal.push_back(line.into());
+    }
+
+    /// Sends to one core, in order, whatever its mailbox holds. A core that is gone takes nothing.
+    pub fn send(&mut self, core: usize, message: Message) {
+        if let Some(line) = self.backlog.get_mut(core) {
+            line.push_back(message);
+            self.flush_backlog(core);
+        }
+    }
+
+    fn send_all(&mut self, message: impl Fn() -> Message) {
+        for core in 0..self.cores.len() {
+            self.send(core, message());
+        }
+    }
+
+    fn flush_backlog(&mut self, core: usize) {
+        let (Some(mailer), Some(line)) = (self.cores.get(core), self.backlog.get_mut(core)) else {
+            return;
+        };
+        while let Some(message) = line.pop_front() {
+            match mailer.send(message) {
+                Ok(()) | Err(SendError::Closed(_)) => {}
+                Err(SendError::Full(message)) => return line.push_front(message),
+            }
+        }
+    }
+
+    /// Processes all that has arrived; true when there was something.
+    pub fn pump(&mut self) -> bool {
+        let mut worked = false;
+        (0..self.cores.len()).for_each(|core| self.flush_backlog(core));
+        loop {
+            let mut progress = false;
+            while let Some(incoming) = self.inbox.take() {
+                progress = true;
+                self.receive(incoming);
+            }
+            while self.topology.step() {
+                progress = true;
+            }
+            for action in self.topology.take_actions() {
+                progress = true;
+                self.act(action);
+            }
+            if !progress {
+                return worked;
+            }
+            worked = true;
+        }
+    }
+
+    fn receive(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Job(n) => self.jobs_done.push(n),
+            Incoming::Event(Event::Notice(Notice::Published { core, generation })) => {
+                if let Some(a) = self.acked.get_mut(core as usize) {
+                    *a = generation.max(*a);
+                }
+            }
+            Incoming::Event(Event::Notice(Notice::GateDrained { core, node })) => {
+                self.gates_drained.push((core, node));
+            }
+            Incoming::Event(event) => self.topology.post(event),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Publish(snapshot) => {
+                self.send_all(|| Message::Publish(snapshot.clone()));
+            }
+            Action::Drain { edge, ticket } => {
+                self.send_all(|| Message::Drain { edge, ticket });
+            }
+            Action::Taste(job) => self.send_taste(job),
+        }
+    }
+
+    fn send_taste(&mut self, job: TasteJob) {
+        let inbox = self.inbox.clone();
+        self.send(
+            0,
+            Message::Call(Box::new(move |core: &Rc<Core>| {
+                let core = core.clone();
+                core.reactor().clone().spawn("taste", async move {
+                    let tasted = taste(core, job).await;
+                    inbox.post(Event::Tasted(Box::new(tasted)));
+                });
+            })),
+        );
+    }
+
+    /// True when nothing is going on: no event, no tasting, every core on the newest graph.
+    pub fn is_idle(&self) -> bool {
+        let newest = self.topology.generation();
+        self.topology.is_idle() && self.acked.iter().all(|a| *a == newest)
+    }
+
+    /// Pumps until `done`; false when `deadline` passed first.
+    pub fn wait_until(
+        &mut self,
+        deadline: Duration,
+        mut done: impl FnMut(&Control) -> bool,
+    ) -> bool {
+        let end = self.now_ns().saturating_add(deadline.as_nanos() as u64);
+        loop {
+            self.pump();
+            if done(self) {
+                return true;
+            }
+            let now = self.now_ns();
+            if now >= end {
+                return false;
+            }
+            (self.wait)(
+                &self.inbox,
+                Duration::from_nanos((end - now).min(100_000_000)),
+            );
+        }
+    }
+
+    /// The idle barrier: a control call returns when what it caused has been done (geom.md 1.3).
+    pub fn settle(&mut self) -> Result<(), Error> {
+        if self.wait_until(SETTLE_DEADLINE, Control::is_idle) {
+            return Ok(());
+        }
+        let what =
+            "the graph did not come to rest in 30 s; `ashlar doctor` names the disk that hangs";
+        Err(Error::new(Errno::TimedOut, what))
+    }
+
+    /// Runs `f` on the topology and waits for the barrier.
+    pub fn call<R>(
+        &mut self,
+        f: impl FnOnce(&mut Topology) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let out = f(&mut self.topology);
+        self.settle()?;
+        out
+    }
+
+    /// Runs a conversation on core 0 and waits for its end, pumping events meanwhile.
+    pub fn run_on_core<R: Send + 'static>(
+        &mut self,
+        what: &'static str,
+        job: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, R> + Send + 'static,
+    ) -> Result<R, Error> {
+        self.jobs += 1;
+        let (number, inbox) = (self.jobs, self.inbox.clone());
+        let place = Arc::new(Mutex::new(None));
+        let result = place.clone();
+        if self.cores.is_empty() {
+            return Err(Error::new(Errno::NoDev, "no core runs"));
+        }
+        self.send(
+            0,
+            Message::Call(Box::new(move |core: &Rc<Core>| {
+                let core = core.clone();
+                core.reactor().clone().spawn(what, async move {
+                    let out = deadline(&core, JOB_DEADLINE_NS, job(&core)).await;
+                    *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
+                    inbox.put(Incoming::Job(number));
+                });
+            })),
+        );
+        let most = Duration::from_nanos(JOB_DEADLINE_NS) + GATE_DEADLINE;
+        self.wait_until(most, |c| c.jobs_done.contains(&number));
+        self.jobs_done.retain(|n| *n != number);
+        match place
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .flatten()
+        {
+            Some(out) => Ok(out),
+            None => Err(Error::new(
+                Errno::TimedOut,
+                format!("{what}: a disk does not answer"),
+            )),
+        }
+    }
+
+    /// Closes a provider to new requests and waits until none is inside.
+    pub fn close_gate(&mut self, provider: ProviderId) -> Result<u32, Error> {
+        let Some(node) = self.topology.node(provider) else {
+            return Err(Error::new(Errno::NoEnt, "no such provider"));
+        };
+        self.gates_drained.retain(|(_, n)| *n != node);
+        self.send_all(|| Message::Gate { node, close: true });
+        let wanted = self.cores.len();
+        let drained =
+            move |c: &Control| c.gates_drained.iter().filter(|(_, n)| *n == node).count() == wanted;
+        if self.wait_until(GATE_DEADLINE, drained) {
+            return Ok(node);
+        }
+        self.open_gate(node);
+        let what = "requests did not end in 10 s; nothing was changed";
+        Err(Error::new(Errno::TimedOut, what))
+    }
+
+    /// Reopens a gate; what was parked goes on in order.
+    pub fn open_gate(&mut self, node: u32) {
+        self.send_all(|| Message::Gate { node, close: false });
+        self.gates_drained.retain(|(_, n)| *n != node);
+    }
+
+    /// Slips a new geom of `class` under everybody above `below`, while they work.
+    pub fn insert(
+        &mut self,
+        class: &str,
+        below: ProviderId,
+        request: &Create<'_>,
+    ) -> Result<GeomId, Error> {
+        let Some(class) = self.topology.class(class) else {
+            return Err(Error::new(Errno::NoEnt, format!("no class {class}")));
+        };
+        let request = Create {
+            members: &[below],
+            ..*request
+        };
+        let geom = self.call(|t| class.create(t, &request))?;
+        let node = match self.close_gate(below) {
+            Ok(node) => node,
+            Err(e) => return Err(self.give_up(geom, e)),
+        };
+        let spliced = self.topology.splice_in(geom, below);
+        self.pump();
+        self.open_gate(node);
+        self.settle()?;
+        match spliced {
+            Ok(()) => Ok(geom),
+            Err(e) => Err(self.give_up(geom, e)),
+        }
+    }
+
+    fn give_up(&mut self, geom: GeomId, error: Error) -> Error {
+        self.topology.wither_geom(geom, Errno::NxIo);
+        match self.settle() {
+            Ok(()) => error,
+            Err(e) => e,
+        }
+    }
+
+    /// Takes a transparent geom out from under everybody above it, while they work.
+    pub fn remove(&mut self, geom: GeomId) -> Result<(), Error> {
+        let (_, above) = self.topology.shim_parts(geom)?;
+        let node = self.close_gate(above)?;
+        let spliced = self.topology.splice_out(geom);
+        self.pump();
+        self.open_gate(node);
+        if spliced.is_ok() {
+            self.topology.wither_geom(geom, Errno::NxIo);
+        }
+        self.settle()?;
+        spliced
+    }
+}
+
+/// Runs `f` for at most `ns`; `None` when the time is up. What `f` had in flight goes on unheard.
+pub async fn deadline<T>(core: &Rc<Core>, ns: u64, f: impl Future<Output = T>) -> Option<T> {
+    let mut f = pin!(f);
+    let mut sleep = pin!(core.reactor().sleep(ns));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(out) = f.as_mut().poll(cx) {
+            return Poll::Ready(Some(out));
+        }
+        sleep.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
+
+async fn taste(core: Rc<Core>, job: TasteJob) -> Tasted {
+    let mut verdicts = Vec::new();
+    let taster = Taster {
+        core: core.clone(),
+        edge: job.edge,
+        name: job.name,
+        media_bytes: job.media_bytes,
+        sector_bytes: job.sector_bytes,
+        attrs: job.attrs,
+    };
+    let until = core.reactor().fresh_now().saturating_add(TASTE_DEADLINE_NS);
+    for (index, class) in job.classes {
+        let left = until.saturating_sub(core.reactor().fresh_now());
+        let verdict = match left {
+            0 => None,
+            ns => deadline(&core, ns, class.taste(&taster)).await,
+        };
+        let late = || Verdict::No("the disk did not answer in 5 s; retaste when it does".into());
+        verdicts.push((index, verdict.unwrap_or_else(late)));
+    }
+    Tasted {
+        provider: job.provider,
+        serial: job.serial,
+        verdicts,
+        consumer: job.consumer,
+    }
+}

@@ -1,0 +1,501 @@
+//! The loop that takes Bios through layers. Never recursion: depth costs no stack.
+//!
+//! ```text
+//!            enter(edge)                     Down(edge)
+//!   submit ------------> admit --> start ----------------> enter(edge) ...
+//!                          |         |  Wait: parked in the slab until resume
+//!                 refused, |         |  Fork: parked until the last child has ended
+//!                 empty    |         |  Done
+//!                          v         v
+//!                        return <- leave (frame off, meters)
+//!                          |
+//!                          +--> done() of the layer above: Up -> leave, Go(flow) -> act
+//!                          +--> no frame left: deliver to parent, task or sink
+//! ```
+//!
+//! Invariants
+//!  D1  A layer's `start` runs only after access, sticky error, range, gate and size were checked.
+//!  D2  Every `enter` of the meters is followed by one `leave` or `undo`.
+//!  D3  `NoMem` never reaches the originator: the request enters the same edge again later.
+//!  D4  A request at the end of the medium is cut, exactly at the end it is an empty success,
+//!      beyond it is `Io`; misaligned it is `Inval` (geom.md 1.7).
+
+use bio::{Bio, BioId, End, Errno, Frame, Op, Status};
+
+use super::table::{EdgeSlot, NodeSlot, Table};
+use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
+use crate::layer::{Back, Edge, Flow};
+use crate::snapshot::{MAY_READ, MAY_WRITE, ORPHAN};
+
+enum Admit<'t> {
+    In(&'t NodeSlot),
+    End(Status),
+    Park(u32),
+    Split,
+}
+
+/// What to do next with a Bio that is out of the slab.
+enum Next {
+    Enter(Edge),
+    Act(Flow),
+    Return,
+    /// It is parked, delivered or somebody else's now.
+    Gone,
+}
+
+impl Core {
+    /// Runs a Bio, then whatever became ready meanwhile. From inside itself it only queues.
+    pub(super) fn run_one(&self, bio: Box<Bio>, go: Go) {
+        if self.running.get() {
+            self.ready.borrow_mut().push_back(Work { bio, go });
+            return;
+        }
+        self.running.set(true);
+        {
+            let table = self.table.borrow();
+            self.walk(&table, bio, go);
+            self.walk_ready(&table);
+        }
+        self.running.set(false);
+    }
+
+    /// Runs until no Bio is ready. Does nothing when called from inside itself.
+    pub(super) fn run(&self) {
+        if self.ready.borrow().is_empty() || self.running.replace(true) {
+            return;
+        }
+        self.walk_ready(&self.table.borrow());
+        self.running.set(false);
+    }
+
+    fn walk_ready(&self, table: &Table) {
+        loop {
+            let next = self.ready.borrow_mut().pop_front();
+            let Some(Work { bio, go }) = next else { return };
+            self.walk(table, bio, go);
+        }
+    }
+
+    pub(super) fn operation_ended(&self, id: BioId, result: Result<u64, Errno>) {
+        let Some(mut bio) = self.slab.borrow_mut().take(id) else {
+            return;
+        };
+        let flow = {
+            let table = self.table.borrow();
+            let node = bio.frames.top_mut().and_then(|f| table.node(f.node));
+            match node {
+                Some(n) => n.layer.ready(&mut bio, result, self),
+                None => Flow::Done(Err(Errno::NxIo)),
+            }
+        };
+        self.run_one(bio, Go::Act(flow));
+    }
+
+    /// Takes one Bio as far as it goes.
+    fn walk(&self, table: &Table, bio: Box<Bio>, go: Go) {
+        let mut held = Some(bio);
+        let mut next = match go {
+            Go::Enter(edge) => Next::Enter(edge),
+            Go::Act(flow) => Next::Act(flow),
+        };
+        loop {
+            next = match next {
+                Next::Enter(edge) => self.descend(table, &mut held, edge),
+                Next::Act(flow) => self.act(table, &mut held, flow),
+                Next::Return => self.ascend(table, &mut held),
+                Next::Gone => return,
+            };
+        }
+    }
+
+    /// Down through layers for as long as they pass it on.
+    #[inline]
+    fn descend(&self, table: &Table, held: &mut Option<Box<Bio>>, mut edge: Edge) -> Next {
+        let Some(bio) = held.as_deref_mut() else {
+            return Next::Gone;
+        };
+        let now = self.now();
+        loop {
+            bio.edge = edge.0;
+            let Some(e) = table.edge(edge.0) else {
+                bio.status = Err(Errno::NxIo);
+                return Next::Return;
+            };
+            let node = match self.admit(table, bio, e) {
+                Admit::In(node) => node,
+                Admit::End(status) => {
+                    bio.status = status;
+                    return Next::Return;
+                }
+                Admit::Park(node) => {
+                    if let Some(bio) = held.take() {
+                        self.parked
+                            .borrow_mut()
+                            .entry(node)
+                            .or_default()
+                            .push_back(bio);
+                    }
+                    return Next::Gone;
+                }
+                Admit::Split => {
+                    let frame = Frame {
+                        edge: edge.0,
+                        node: SPLIT_NODE,
+                        word: 0,
+                        start_ns: 0,
+                    };
+                    if !bio.frames.push(frame) {
+                        bio.status = Err(Errno::DeadLk);
+                        return Next::Return;
+                    }
+                    return self.split_more(table, held);
+                }
+            };
+            e.meter.enter(now);
+            node.queue.enter(now);
+            let flow = node.layer.start(bio, self);
+            if let Flow::Done(status) = flow
+                && status != Err(Errno::NoMem)
+            {
+                ended(bio, status);
+                account(e, node, now, now, bio);
+                return Next::Return;
+            }
+            let word = if let Flow::Down(_, word) | Flow::Fork(word) = flow {
+                word
+            } else {
+                0
+            };
+            if !bio.frames.push(Frame {
+                edge: edge.0,
+                node: e.node,
+                word,
+                start_ns: now,
+            }) {
+                bio.status = Err(Errno::DeadLk);
+                account(e, node, now, now, bio);
+                return Next::Return;
+            }
+            match flow {
+                Flow::Down(below, _) => edge = below,
+                other => return Next::Act(other),
+            }
+        }
+    }
+
+    /// Carries out what a layer answered about a Bio whose frame is on the stack.
+    fn act(&self, table: &Table, held: &mut Option<Box<Bio>>, flow: Flow) -> Next {
+        let Some(bio) = held.as_deref_mut() else {
+            return Next::Gone;
+        };
+        match flow {
+            Flow::Down(edge, word) => {
+                if let Some(top) = bio.frames.top_mut() {
+                    top.word = word;
+                }
+                Next::Enter(edge)
+            }
+            Flow::Done(Err(Errno::NoMem)) => {
+                if let Some(bio) = held.take() {
+                    self.retry_later(table, bio);
+                }
+                Next::Gone
+            }
+            Flow::Done(status) => {
+                ended(bio, status);
+                leave(self, table, bio);
+                Next::Return
+            }
+            Flow::Fork(word) => {
+                if let Some(top) = bio.frames.top_mut() {
+                    top.word = word;
+                }
+                if bio.waits == 0 {
+                    Next::Return
+                } else {
+                    self.park(held)
+                }
+            }
+            Flow::Wait => self.park(held),
+        }
+    }
+
+    fn park(&self, held: &mut Option<Box<Bio>>) -> Next {
+        if let Some(bio) = held.take() {
+            self.slab.borrow_mut().park(bio);
+        }
+        Next::Gone
+    }
+
+    /// Up through layers for as long as they have nothing to add; then to whoever waits.
+    #[inline]
+    fn ascend(&self, table: &Table, held: &mut Option<Box<Bio>>) -> Next {
+        let Some(bio) = held.as_deref_mut() else {
+            return Next::Gone;
+        };
+        let now = self.now();
+        while let Some(frame) = bio.frames.pop() {
+            if frame.node == SPLIT_NODE {
+                bio.frames.restore(frame);
+                return self.split_more(table, held);
+            }
+            let Some(node) = table.node(frame.node) else { continue };
+            match node.layer.done(bio, frame.word, self) {
+                Back::Up => {
+                    if let Some(e) = table.edge(frame.edge) {
+                        account(e, node, now, frame.start_ns, bio);
+                    }
+                }
+                Back::Go(flow) => {
+                    bio.frames.restore(frame);
+                    bio.completed = 0;
+                    bio.status = Ok(());
+                    return Next::Act(flow);
+                }
+            }
+        }
+        self.deliver(table, held)
+    }
+
+    /// The checks between any two layers (D1, D4), in GEOM's order.
+    #[inline]
+    fn admit<'t>(&self, table: &'t Table, bio: &mut Bio, e: &'t EdgeSlot) -> Admit<'t> {
+        let flags = e.state.flags();
+        let need = if bio.op.needs_write() {
+            MAY_WRITE
+        } else {
+            MAY_READ
+        };
+        if flags & need == 0 {
+            return Admit::End(Err(if flags & ORPHAN != 0 {
+                Errno::NxIo
+            } else {
+                Errno::Perm
+            }));
+        }
+        let Some(node) = table.node(e.node) else {
+            return Admit::End(Err(Errno::NxIo));
+        };
+        if node.state.failed() {
+            return Admit::End(Err(node.state.error().unwrap_or(Errno::NxIo)));
+        }
+        if flags & ORPHAN != 0 {
+            return Admit::End(Err(Errno::NxIo));
+        }
+        if node.gate_closed.get() {
+            return Admit::Park(e.node);
+        }
+        if bio.op.has_range() {
+            check_range(node, bio)
+        } else {
+            if bio.op == Op::GetAttr
+                && let Some((_, value)) = node.attrs.iter().find(|(name, _)| *name == bio.attr)
+            {
+                bio.value = Some(value.clone());
+                return Admit::End(Ok(()));
+            }
+            Admit::In(node)
+        }
+    }
+
+    /// Sends the next pieces of a split request; ends it when none is left.
+    fn split_more(&self, table: &Table, held: &mut Option<Box<Bio>>) -> Next {
+        let Some(bio) = held.as_deref_mut() else {
+            return Next::Gone;
+        };
+        let Some(frame) = bio.frames.top_mut() else {
+            return Next::Return;
+        };
+        let (edge, mut sent) = (Edge(frame.edge), frame.word);
+        let max = table
+            .edge(edge.0)
+            .and_then(|e| table.node(e.node))
+            .and_then(|n| piece_max(n, bio.op))
+            .unwrap_or(bio.length)
+            .max(1);
+        let mut pieces = 0;
+        while sent < bio.length && pieces < SPLIT_WAVE && bio.status.is_ok() {
+            let n = max.min(bio.length - sent);
+            let offset = bio.offset + sent;
+            let mut data = bio::Segs::new();
+            if bio.op.has_data() && !bio.data.slice_into(sent as usize, n as usize, &mut data) {
+                bio.fail(Errno::Inval);
+                break;
+            }
+            self.fork(bio, edge, |child| {
+                child.offset = offset;
+                child.length = n;
+                child.data = data;
+            });
+            sent += n;
+            pieces += 1;
+        }
+        if let Some(frame) = bio.frames.top_mut() {
+            frame.word = sent;
+        }
+        if pieces == 0 {
+            bio.frames.pop();
+            return Next::Return;
+        }
+        self.park(held)
+    }
+
+    fn deliver(&self, table: &Table, held: &mut Option<Box<Bio>>) -> Next {
+        let Some(mut bio) = held.take() else {
+            return Next::Gone;
+        };
+        match bio.end {
+            End::Nobody => {}
+            End::Task(slot) => self.waiting.borrow_mut().end(slot, &mut bio),
+            End::Sink { sink, tag } => {
+                let receiver = self.sinks.borrow().get(sink as usize).cloned().flatten();
+                if let Some(receiver) = receiver {
+                    receiver.done(tag, &mut bio, self);
+                }
+            }
+            End::Parent(id) => return self.child_ended(table, bio, id, held),
+        }
+        self.slab.borrow_mut().free(bio);
+        Next::Gone
+    }
+
+    /// Tells the parent; goes on with it when this was its last child.
+    fn child_ended(
+        &self,
+        table: &Table,
+        mut child: Box<Bio>,
+        id: BioId,
+        held: &mut Option<Box<Bio>>,
+    ) -> Next {
+        let parent = self.slab.borrow_mut().take(id);
+        let Some(mut parent) = parent else {
+            self.slab.borrow_mut().free(child);
+            return Next::Gone;
+        };
+        let node = parent.frames.top_mut().and_then(|f| table.node(f.node));
+        match node {
+            Some(n) => n.layer.child_done(&mut parent, &mut child, self),
+            None => match child.status {
+                Ok(()) => parent.completed += child.completed,
+                Err(e) => parent.fail(e),
+            },
+        }
+        parent.waits = parent.waits.saturating_sub(1);
+        let mut slab = self.slab.borrow_mut();
+        slab.free(child);
+        if parent.waits == 0 {
+            *held = Some(parent);
+            return Next::Return;
+        }
+        slab.park(parent);
+        Next::Gone
+    }
+
+    /// D3: gives the frame back and enters the same edge again after a while.
+    fn retry_later(&self, table: &Table, mut bio: Box<Bio>) {
+        if let Some(frame) = bio.frames.pop() {
+            let now = self.now();
+            if let Some(e) = table.edge(frame.edge) {
+                e.meter.undo(now);
+            }
+            if let Some(n) = table.node(frame.node) {
+                n.queue.leave(now);
+            }
+            bio.edge = frame.edge;
+        }
+        bio.status = Ok(());
+        let id = bio.id();
+        self.slab.borrow_mut().park(bio);
+        self.delay(
+            NOMEM_RETRY_NS,
+            Delay {
+                id,
+                flow: Flow::Wait,
+                again: true,
+            },
+        );
+    }
+}
+
+/// Notes how a layer ended a Bio; all of it is done when it ended well.
+#[inline]
+fn ended(bio: &mut Bio, status: Status) {
+    bio.status = status;
+    if status.is_ok() && bio.completed == 0 && bio.op.has_range() {
+        bio.completed = bio.length;
+    }
+}
+
+#[inline]
+fn account(e: &EdgeSlot, node: &NodeSlot, now: u64, start: u64, bio: &Bio) {
+    e.meter
+        .leave(now, start, bio.op, bio.completed, bio.status.is_ok());
+    node.queue.leave(now);
+}
+
+fn leave(core: &Core, table: &Table, bio: &mut Bio) {
+    let Some(frame) = bio.frames.pop() else {
+        return;
+    };
+    let now = core.now();
+    if let Some(e) = table.edge(frame.edge) {
+        e.meter.leave(
+            now,
+            frame.start_ns,
+            bio.op,
+            bio.completed,
+            bio.status.is_ok(),
+        );
+    }
+    if let Some(n) = table.node(frame.node) {
+        n.queue.leave(now);
+    }
+}
+
+#[inline]
+fn check_range<'t>(node: &'t NodeSlot, bio: &mut Bio) -> Admit<'t> {
+    let media = node.limits.media_bytes;
+    if media == 0 {
+        return Admit::End(Err(Errno::NxIo));
+    }
+    let misaligned = if node.odd_sector {
+        let sector = u64::from(node.limits.sector_bytes).max(1);
+        !bio.offset.is_multiple_of(sector) || !bio.length.is_multiple_of(sector)
+    } else {
+        (bio.offset | bio.length) & node.mask != 0
+    };
+    if misaligned || (bio.op.has_data() && bio.length != bio.data.len() as u64) {
+        return Admit::End(Err(Errno::Inval));
+    }
+    if bio.offset > media {
+        return Admit::End(Err(Errno::Io));
+    }
+    let room = media - bio.offset;
+    if bio.length > room {
+        bio.length = room;
+        if bio.op.has_data() {
+            bio.data.truncate(room as usize);
+        }
+    }
+    if bio.length == 0 {
+        return Admit::End(Ok(()));
+    }
+    match piece_max(node, bio.op) {
+        Some(max) if bio.length > max => Admit::Split,
+        _ => Admit::In(node),
+    }
+}
+
+/// Largest piece the layer takes, a multiple of its sector; `None` when it takes any.
+#[inline]
+fn piece_max(node: &NodeSlot, op: Op) -> Option<u64> {
+    let max = match op {
+        Op::Read | Op::Write => u64::from(node.limits.io_max_bytes),
+        _ => node.limits.delete_max_bytes,
+    };
+    if max == 0 {
+        return None;
+    }
+    let sector = u64::from(node.limits.sector_bytes).max(1);
+    Some((max / sector * sector).max(sector))
+}

@@ -1,0 +1,87 @@
+//! The quiesce gate, and waiting until nothing is in flight.
+//!
+//! Invariants
+//!  G1  While a node's gate is closed no request enters its layer; arrivals are parked in order.
+//!  G2  Reopening replays the parked requests, through their edges, before any later arrival.
+//!  G3  A drain is reported only after the flags that stop new requests were seen by this core:
+//!      the message that asks for it was sent after they were set.
+
+use super::{Core, Go, Notice, Work};
+use crate::layer::Edge;
+
+#[derive(Clone, Copy)]
+pub(super) enum Subject {
+    Node(u32),
+    Edge(u32),
+}
+
+pub(super) struct Drain {
+    subject: Subject,
+    ticket: u64,
+}
+
+impl Core {
+    pub(super) fn gate(&self, node: u32, close: bool) {
+        if let Some(n) = self.table.borrow().node(node) {
+            n.gate_closed.set(close);
+        }
+        if close {
+            self.drain(Subject::Node(node), u64::from(node));
+            return;
+        }
+        let still = |d: &Drain| !matches!(d.subject, Subject::Node(n) if n == node);
+        self.drains.borrow_mut().retain(still);
+        let parked = self.parked.borrow_mut().remove(&node).unwrap_or_default();
+        let mut ready = self.ready.borrow_mut();
+        for bio in parked {
+            let edge = Edge(bio.edge);
+            ready.push_back(Work {
+                bio,
+                go: Go::Enter(edge),
+            });
+        }
+    }
+
+    pub(super) fn drain(&self, subject: Subject, ticket: u64) {
+        self.drains.borrow_mut().push(Drain { subject, ticket });
+    }
+
+    pub(super) fn check_drains(&self) {
+        if self.drains.borrow().is_empty() {
+            return;
+        }
+        let mut empty = Vec::new();
+        self.drains.borrow_mut().retain(|d| {
+            let left = self.in_flight(d.subject);
+            if left == 0 {
+                empty.push(match d.subject {
+                    Subject::Node(node) => Notice::GateDrained {
+                        core: self.id,
+                        node,
+                    },
+                    Subject::Edge(_) => Notice::Drained {
+                        core: self.id,
+                        ticket: d.ticket,
+                    },
+                });
+            }
+            left != 0
+        });
+        for notice in empty {
+            self.tell(notice);
+        }
+    }
+
+    fn in_flight(&self, subject: Subject) -> u64 {
+        let table = self.table.borrow();
+        match subject {
+            Subject::Node(n) => table.node(n).map_or(0, |n| n.queue.in_flight()),
+            Subject::Edge(e) => {
+                let inside = table.edge(e).map_or(0, |e| e.meter.in_flight());
+                let parked = self.parked.borrow();
+                let waiting = parked.values().flatten().filter(|b| b.edge == e).count();
+                inside + waiting as u64
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the topology tells a core, and what a core tells the topology.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Core;
+use crate::snapshot::Snapshot;
+
+/// From the topology to a core, in order.
+pub enum Message {
+    /// Walk this graph from now on.
+    Publish(Arc<Snapshot>),
+    /// Park requests that arrive at a node (`close`), and say when none is left in it; or reopen
+    /// it and replay the parked ones in order.
+    Gate {
+        /// Node slot.
+        node: u32,
+        /// Close or reopen.
+        close: bool,
+    },
+    /// Say when no request that came through this edge is left.
+    Drain {
+        /// Edge slot.
+        edge: u32,
+        /// Given back in the answer.
+        ticket: u64,
+    },
+    /// Run this on the core's thread.
+    Call(Box<dyn FnOnce(&Rc<Core>) + Send>),
+}
+
+/// From a core to the topology.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The core walks this generation now.
+    Published {
+        /// Core.
+        core: u32,
+        /// Generation of the snapshot.
+        generation: u64,
+    },
+    /// The core has nothing in flight in a node whose gate is closed.
+    GateDrained {
+        /// Core.
+        core: u32,
+        /// Node slot.
+        node: u32,
+    },
+    /// The core has nothing in flight through an edge.
+    Drained {
+        /// Core.
+        core: u32,
+        /// The ticket asked with.
+        ticket: u64,
+    },
+}
+
+/// How a core answers; callable from any thread.
+pub type Report = Arc<dyn Fn(Notice) + Send + Sync>;

@@ -1,0 +1,416 @@
+//! One core: its Bios, its view of the graph, its reactor.
+//!
+//! Everything here runs on one thread. Methods take `&self`; no borrow is held across a call into
+//! another room, except that of the table, which changes only between dispatches.
+
+mod dispatch;
+mod gates;
+mod message;
+mod table;
+mod waiting;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab};
+use reactor::{File, Mailbox, Mailer, Patience, Reactor, Token};
+
+use crate::layer::{Edge, Flow, Sink};
+pub use message::{Message, Notice, Report};
+use table::Table;
+pub use waiting::Finished;
+use waiting::Waiting;
+
+/// Tokens of file operations that carry a Bio's id.
+const TOKEN_BIO: u32 = 1;
+/// Tokens of timers that carry a slot of `delayed`.
+const TOKEN_DELAY: u32 = 2;
+
+/// How long a layer that had no memory waits before it is asked again, ns.
+const NOMEM_RETRY_NS: u64 = 1_000_000;
+
+/// Children of one split in flight at once; more wait for these. Bounds the slab.
+const SPLIT_WAVE: u64 = 64;
+
+/// Frame marker of a request that the dispatcher itself cut into pieces.
+const SPLIT_NODE: u32 = u32::MAX;
+
+/// Messages taken from the mailbox in one turn, so that control work cannot starve requests.
+const MESSAGES_A_TURN: usize = 64;
+
+enum Go {
+    Enter(Edge),
+    Act(Flow),
+}
+
+struct Work {
+    bio: Box<Bio>,
+    go: Go,
+}
+
+struct Delay {
+    id: BioId,
+    flow: Flow,
+    /// Set when the Bio is to enter its edge again rather than act.
+    again: bool,
+}
+
+/// One core.
+pub struct Core {
+    id: u32,
+    reactor: Reactor,
+    pool: Pool,
+    slab: RefCell<Slab>,
+    table: RefCell<Table>,
+    ready: RefCell<VecDeque<Work>>,
+    running: Cell<bool>,
+    sinks: RefCell<Vec<Option<Rc<dyn Sink>>>>,
+    waiting: RefCell<Waiting>,
+    delayed: RefCell<Vec<Option<Delay>>>,
+    delayed_free: RefCell<Vec<u32>>,
+    parked: RefCell<BTreeMap<u32, VecDeque<Box<Bio>>>>,
+    drains: RefCell<Vec<gates::Drain>>,
+    inbox: RefCell<Mailbox<Message>>,
+    report: Report,
+}
+
+impl Core {
+    /// A core around a reactor, on the reactor's thread. The mailer is how the topology reaches
+    /// it; `report` is how it answers.
+    pub fn new(
+        id: u32,
+        reactor: Reactor,
+        pool: Pool,
+        report: Report,
+    ) -> (Rc<Core>, Mailer<Message>) {
+        let (mailer, inbox) = reactor.mailbox();
+        let core = Rc::new(Core {
+            id,
+            reactor,
+            pool,
+            slab: RefCell::new(Slab::new()),
+            table: RefCell::new(Table::default()),
+            ready: RefCell::new(VecDeque::new()),
+            running: Cell::new(false),
+            sinks: RefCell::new(Vec::new()),
+            waiting: RefCell::new(Waiting::default()),
+            delayed: RefCell::new(Vec::new()),
+            delayed_free: RefCell::new(Vec::new()),
+            parked: RefCell::new(BTreeMap::new()),
+            drains: RefCell::new(Vec::new()),
+            inbox: RefCell::new(inbox),
+            report,
+        });
+        (core, mailer)
+    }
+
+    /// Number of the core, from zero.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its reactor: time, tasks, sockets.
+    pub fn reactor(&self) -> &Reactor {
+        &self.reactor
+    }
+
+    /// Its memory.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Nanoseconds of a monotonic clock, read once a turn.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.reactor.now()
+    }
+
+    /// Bios of this core that have not ended.
+    pub fn live(&self) -> usize {
+        self.slab.borrow().live()
+    }
+
+    /// One turn of the loop: completions, timers, tasks, messages, dispatch.
+    pub fn turn(self: &Rc<Self>, patience: Patience) {
+        self.reactor
+            .turn(patience, &mut |token, result| self.completed(token, result));
+        for _ in 0..MESSAGES_A_TURN {
+            let message = self.inbox.borrow_mut().try_recv();
+            match message {
+                Some(m) => self.receive(m),
+                None => break,
+            }
+        }
+        self.run();
+        self.check_drains();
+    }
+
+    /// Sends a new request down an edge. `fill` sets what to do; `end` says who is told.
+    pub fn submit(&self, edge: Edge, end: End, fill: impl FnOnce(&mut Bio)) -> BioId {
+        let mut bio = self.slab.borrow_mut().alloc();
+        fill(&mut bio);
+        bio.end = end;
+        let id = bio.id();
+        self.ready.borrow_mut().push_back(Work {
+            bio,
+            go: Go::Enter(edge),
+        });
+        self.run();
+        id
+    }
+
+    /// A child of `parent` for the layer that holds it; runs after the layer has answered
+    /// [`Flow::Fork`]. Inherits operation, flags and origin.
+    pub fn fork(&self, parent: &mut Bio, edge: Edge, fill: impl FnOnce(&mut Bio)) {
+        let mut bio = self.slab.borrow_mut().alloc();
+        bio.op = parent.op;
+        bio.flags = parent.flags;
+        bio.origin = parent.origin;
+        bio.attr = parent.attr;
+        fill(&mut bio);
+        bio.end = End::Parent(parent.id());
+        parent.waits += 1;
+        self.ready.borrow_mut().push_back(Work {
+            bio,
+            go: Go::Enter(edge),
+        });
+    }
+
+    /// Goes on with a Bio for which a layer answered [`Flow::Wait`], as if the layer had answered
+    /// `flow`. False when the Bio has ended or somebody has it out.
+    pub fn resume(&self, id: BioId, flow: Flow) -> bool {
+        let Some(bio) = self.slab.borrow_mut().take(id) else {
+            return false;
+        };
+        self.ready.borrow_mut().push_back(Work {
+            bio,
+            go: Go::Act(flow),
+        });
+        self.run();
+        true
+    }
+
+    /// [`Core::resume`] after `ns` nanoseconds.
+    pub fn after(&self, ns: u64, id: BioId, flow: Flow) {
+        self.delay(
+            ns,
+            Delay {
+                id,
+                flow,
+                again: false,
+            },
+        );
+    }
+
+    fn delay(&self, ns: u64, delay: Delay) {
+        let mut delayed = self.delayed.borrow_mut();
+        let slot = match self.delayed_free.borrow_mut().pop() {
+            Some(s) => s,
+            None => {
+                delayed.push(None);
+                delayed.len() as u32 - 1
+            }
+        };
+        delayed[slot as usize] = Some(delay);
+        self.reactor.after(
+            ns,
+            Token {
+                kind: TOKEN_DELAY,
+                word: u64::from(slot),
+            },
+        );
+    }
+
+    /// Registers a receiver; its number goes into [`End::Sink`].
+    pub fn add_sink(&self, sink: Rc<dyn Sink>) -> u32 {
+        let mut sinks = self.sinks.borrow_mut();
+        match sinks.iter().position(Option::is_none) {
+            Some(i) => {
+                sinks[i] = Some(sink);
+                i as u32
+            }
+            None => {
+                sinks.push(Some(sink));
+                sinks.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Forgets a receiver. Its Bios still in flight end unheard.
+    pub fn remove_sink(&self, number: u32) {
+        if let Some(slot) = self.sinks.borrow_mut().get_mut(number as usize) {
+            *slot = None;
+        }
+    }
+
+    /// Reads from a file into the Bio's data; [`crate::Layer::ready`] gets the result.
+    pub fn file_read(&self, bio: &Bio, file: &File, offset: u64) -> Flow {
+        self.reactor.read(token_of(bio), file, offset, &bio.data);
+        Flow::Wait
+    }
+
+    /// Writes the Bio's data to a file; `durable` asks for stable storage.
+    pub fn file_write(&self, bio: &Bio, file: &File, offset: u64, durable: bool) -> Flow {
+        self.reactor
+            .write(token_of(bio), file, offset, &bio.data, durable);
+        Flow::Wait
+    }
+
+    /// Makes everything written to a file durable.
+    pub fn file_sync(&self, bio: &Bio, file: &File) -> Flow {
+        self.reactor.sync(token_of(bio), file);
+        Flow::Wait
+    }
+
+    /// Deallocates a range of a file.
+    pub fn file_punch(&self, bio: &Bio, file: &File, offset: u64, len: u64) -> Flow {
+        self.reactor.punch(token_of(bio), file, offset, len);
+        Flow::Wait
+    }
+
+    /// Zeroes a range of a file; `keep_allocated` forbids holes.
+    pub fn file_zero(&self, bio: &Bio, file: &File, at: u64, len: u64, keep: bool) -> Flow {
+        self.reactor.zero(token_of(bio), file, at, len, keep);
+        Flow::Wait
+    }
+
+    /// A request awaited by a task of this core.
+    pub async fn io(self: &Rc<Self>, edge: Edge, fill: impl FnOnce(&mut Bio)) -> Finished {
+        waiting::Io::start(self.clone(), edge, fill).await
+    }
+
+    /// Reads `len` bytes at `offset` for a conversation: tasting, tables, tests.
+    pub async fn read(
+        self: &Rc<Self>,
+        edge: Edge,
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        let data = self.buffers(len).await?;
+        let done = self
+            .io(edge, |bio| {
+                bio.op = Op::Read;
+                bio.offset = offset;
+                bio.length = len as u64;
+                bio.data = data;
+            })
+            .await;
+        done.status?;
+        let mut bytes = done.data.to_vec();
+        bytes.truncate(done.completed as usize);
+        Ok(bytes)
+    }
+
+    /// Writes `bytes` at `offset` for a conversation.
+    pub async fn write(
+        self: &Rc<Self>,
+        edge: Edge,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let data = self.buffers(bytes.len()).await?;
+        data.copy_from(0, bytes);
+        let done = self
+            .io(edge, |bio| {
+                bio.op = Op::Write;
+                bio.offset = offset;
+                bio.length = bytes.len() as u64;
+                bio.data = data;
+            })
+            .await;
+        done.status?;
+        if done.completed == bytes.len() as u64 {
+            Ok(())
+        } else {
+            Err(Errno::Io)
+        }
+    }
+
+    /// Flushes for a conversation.
+    pub async fn flush(self: &Rc<Self>, edge: Edge) -> Result<(), Errno> {
+        self.io(edge, |bio| bio.op = Op::Flush).await.status
+    }
+
+    /// Buffers for a conversation; waits while the pool is exhausted.
+    pub async fn buffers(&self, len: usize) -> Result<Segs, Errno> {
+        if len > self.pool.usage().limit_bytes {
+            return Err(Errno::NoMem);
+        }
+        std::future::poll_fn(|cx| match Segs::alloc(&self.pool, len) {
+            Some(segs) => std::task::Poll::Ready(Ok(segs)),
+            None => {
+                self.pool.wake_on_free(cx.waker());
+                std::task::Poll::Pending
+            }
+        })
+        .await
+    }
+
+    fn completed(&self, token: Token, result: Result<u64, Errno>) {
+        match token.kind {
+            TOKEN_BIO => self.operation_ended(BioId::from_word(token.word), result),
+            TOKEN_DELAY => {
+                let slot = token.word as usize;
+                let delay = self
+                    .delayed
+                    .borrow_mut()
+                    .get_mut(slot)
+                    .and_then(Option::take);
+                let Some(delay) = delay else { return };
+                self.delayed_free.borrow_mut().push(slot as u32);
+                if delay.again {
+                    self.enter_again(delay.id);
+                } else {
+                    self.resume(delay.id, delay.flow);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn enter_again(&self, id: BioId) {
+        let Some(bio) = self.slab.borrow_mut().take(id) else {
+            return;
+        };
+        let edge = Edge(bio.edge);
+        self.ready.borrow_mut().push_back(Work {
+            bio,
+            go: Go::Enter(edge),
+        });
+        self.run();
+    }
+
+    fn receive(self: &Rc<Self>, message: Message) {
+        match message {
+            Message::Publish(snapshot) => {
+                let generation = snapshot.generation;
+                self.table.borrow_mut().refresh(&snapshot, self.id as usize);
+                self.tell(Notice::Published {
+                    core: self.id,
+                    generation,
+                });
+            }
+            Message::Gate { node, close } => self.gate(node, close),
+            Message::Drain { edge, ticket } => self.drain(gates::Subject::Edge(edge), ticket),
+            Message::Call(call) => call(self),
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        (self.report)(notice);
+    }
+}
+
+fn token_of(bio: &Bio) -> Token {
+    Token {
+        kind: TOKEN_BIO,
+        word: bio.id().to_word(),
+    }
+}
+
+/// Shares a closure as a [`Report`].
+pub fn report(f: impl Fn(Notice) + Send + Sync + 'static) -> Report {
+    Arc::new(f)
+}

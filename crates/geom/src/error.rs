@@ -1,0 +1,40 @@
+//! Refusals of the control path: a small kind for programs, a sentence for people.
+
+use std::fmt;
+
+use bio::Errno;
+
+/// Why a change of the topology was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// For control flow.
+    pub kind: Errno,
+    /// What, where, and what to do next.
+    pub what: String,
+}
+
+impl Error {
+    /// A refusal.
+    pub fn new(kind: Errno, what: impl Into<String>) -> Error {
+        Error {
+            kind,
+            what: what.into(),
+        }
+    }
+
+    /// A bare errno with the operation it ended.
+    pub fn of(kind: Errno, op: &str) -> Error {
+        Error {
+            kind,
+            what: format!("{op}: {}", kind.text()),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.what, self.kind.name())
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,72 @@
+//! What a class does to a Bio: the contract between the dispatcher and a layer.
+
+use bio::{Bio, Errno, Status};
+
+use crate::core::Core;
+
+/// A consumer's slot: the way from a layer (or an originator) down to a provider.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Edge(pub u32);
+
+/// What a layer says about a Bio it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// Continue below through this edge; hand the word back to [`Layer::done`].
+    Down(Edge, u64),
+    /// Children made with [`Core::fork`] run below; `done` is called once, with this word, when
+    /// the last one has ended.
+    Fork(u64),
+    /// It ends here.
+    Done(Status),
+    /// The layer keeps the id and calls [`Core::resume`], or an operation or timer does.
+    Wait,
+}
+
+/// What a layer says when what it sent down has come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Back {
+    /// Pass it up as it is.
+    Up,
+    /// Do something else first; the status is reset.
+    Go(Flow),
+}
+
+/// The data path of one provider.
+///
+/// `start` meets every request; whatever it changed in the Bio it puts back in `done`. No method
+/// may block, and none is called with a lock held.
+pub trait Layer: Send + Sync + 'static {
+    /// A Bio arrives. Access, error, range and size were checked by the dispatcher.
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow;
+
+    /// An operation of the core that carried the Bio's id ended (`result` is bytes moved).
+    fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
+        let _ = core;
+        Flow::Done(match result {
+            Ok(n) if bio.op.has_data() && n < bio.length => Err(Errno::Io),
+            Ok(_) => Ok(()),
+            Err(e) => Err(e),
+        })
+    }
+
+    /// What was sent down came back; `bio.status` says how.
+    fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        let _ = (bio, word, core);
+        Back::Up
+    }
+
+    /// One child ended. The default: the first error wins, bytes add up.
+    fn child_done(&self, parent: &mut Bio, child: &mut Bio, core: &Core) {
+        let _ = core;
+        match child.status {
+            Ok(()) => parent.completed += child.completed,
+            Err(e) => parent.fail(e),
+        }
+    }
+}
+
+/// A receiver of Bios that ended: [`bio::End::Sink`].
+pub trait Sink {
+    /// The Bio ended. Its buffers go back to the pool after the call unless they are taken out.
+    fn done(&self, tag: u64, bio: &mut Bio, core: &Core);
+}

@@ -1,0 +1,135 @@
+//! The graph as the data path sees it: immutable, replaced whole.
+//!
+//! Slots are stable: a provider keeps its node slot and a consumer its edge slot from creation to
+//! the moment when no core has a request in it. So a request that went down under one snapshot
+//! may come up under the next; frames never dangle.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bio::{Attr, Errno, Pinned};
+
+use crate::layer::Layer;
+use crate::stats::{Meter, Queue};
+
+/// What may change at any time about a provider, seen by every core at once.
+#[derive(Default)]
+pub struct NodeState {
+    /// Zero, or 1 + the index of the error in `Errno::ALL`.
+    error: AtomicU8,
+}
+
+impl NodeState {
+    /// Sticky error: new requests end with it.
+    pub fn error(&self) -> Option<Errno> {
+        let code = self.error.load(Ordering::Acquire);
+        Errno::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
+    /// True when an error is set: one load.
+    #[inline(always)]
+    pub(crate) fn failed(&self) -> bool {
+        self.error.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn set_error(&self, error: Option<Errno>) {
+        let code = error
+            .and_then(|e| Errno::ALL.iter().position(|x| *x == e))
+            .map_or(0, |i| i as u8 + 1);
+        self.error.store(code, Ordering::Release);
+    }
+}
+
+/// What may change at any time about a consumer, seen by every core at once.
+#[derive(Default)]
+pub struct EdgeState {
+    flags: AtomicU8,
+}
+
+pub(crate) const MAY_READ: u8 = 1;
+pub(crate) const MAY_WRITE: u8 = 2;
+pub(crate) const ORPHAN: u8 = 4;
+
+impl EdgeState {
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> u8 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, flags: u8) {
+        self.flags.store(flags, Ordering::Release);
+    }
+}
+
+/// Numbers of a provider that the dispatcher checks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Size of the medium, bytes; zero means no medium.
+    pub media_bytes: u64,
+    /// Smallest unit of I/O, bytes.
+    pub sector_bytes: u32,
+    /// Largest READ or WRITE that the layer takes; the dispatcher splits. Zero: any.
+    pub io_max_bytes: u32,
+    /// Largest DELETE or WRITE ZEROES; zero: any.
+    pub delete_max_bytes: u64,
+}
+
+/// One provider in a snapshot.
+#[derive(Clone)]
+pub struct Node {
+    /// Its data path.
+    pub layer: Pinned<dyn Layer>,
+    /// Its numbers.
+    pub limits: Limits,
+    /// Its sticky error.
+    pub state: Pinned<NodeState>,
+    /// What is inside, one queue a core.
+    pub queues: Arc<[Pinned<Queue>]>,
+    /// Attributes that the dispatcher answers by itself.
+    pub attrs: Arc<Vec<(&'static str, Attr)>>,
+}
+
+/// One attached consumer in a snapshot.
+#[derive(Clone)]
+pub struct EdgeTo {
+    /// Node slot of its provider.
+    pub node: u32,
+    /// Access and orphan flags.
+    pub state: Pinned<EdgeState>,
+    /// Statistics, one meter a core.
+    pub meters: Arc<[Pinned<Meter>]>,
+}
+
+/// The whole graph at one moment between two events.
+#[derive(Default)]
+pub struct Snapshot {
+    /// Grows with every snapshot.
+    pub generation: u64,
+    /// Providers by node slot.
+    pub nodes: Vec<Option<Node>>,
+    /// Consumers by edge slot.
+    pub edges: Vec<Option<EdgeTo>>,
+}
+
+pub(crate) fn one_a_core<T: Default>(cores: usize) -> Arc<[Pinned<T>]> {
+    (0..cores)
+        .map(|_| Pinned::new(Arc::new(T::default())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_errno_survives_the_shared_byte() {
+        let s = NodeState::default();
+        assert_eq!(s.error(), None);
+        for &e in Errno::ALL {
+            s.set_error(Some(e));
+            assert_eq!(s.error(), Some(e));
+        }
+        s.set_error(None);
+        assert!(!s.failed());
+    }
+}

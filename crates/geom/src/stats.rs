@@ -1,0 +1,282 @@
+//! Statistics of one provider or consumer on one core.
+//!
+//! Invariant M1: a meter has one writer, its core; readers elsewhere may see counters of slightly
+//! different moments, never a torn counter. So an update is a plain load and store.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use bio::Op;
+
+/// Buckets of a latency histogram: two to a power of two, from 1 ns to 18 minutes.
+pub const BUCKETS: usize = 80;
+
+/// Histograms kept: reads, and everything that writes.
+const KINDS: usize = 2;
+
+/// How many are inside, and for how long anybody was.
+#[derive(Default)]
+pub struct Queue {
+    in_flight: AtomicU64,
+    busy_since_ns: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+impl Queue {
+    /// A request came in.
+    #[inline]
+    pub(crate) fn enter(&self, now_ns: u64) {
+        let was = self.in_flight.load(Relaxed);
+        if was == 0 {
+            self.busy_since_ns.store(now_ns, Relaxed);
+        }
+        self.in_flight.store(was + 1, Relaxed);
+    }
+
+    /// A request went out.
+    #[inline]
+    pub(crate) fn leave(&self, now_ns: u64) {
+        let left = self.in_flight.load(Relaxed).wrapping_sub(1);
+        self.in_flight.store(left, Relaxed);
+        if left == 0 {
+            add(
+                &self.busy_ns,
+                now_ns.wrapping_sub(self.busy_since_ns.load(Relaxed)),
+            );
+        }
+    }
+
+    /// Requests in and not out.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// Time with at least one request inside, ns; `now_ns` closes an interval still open.
+    pub fn busy_ns(&self, now_ns: u64) -> u64 {
+        let open = match self.in_flight() {
+            0 => 0,
+            _ => now_ns.saturating_sub(self.busy_since_ns.load(Relaxed)),
+        };
+        self.busy_ns.load(Relaxed) + open
+    }
+}
+
+/// Counters that the dispatcher keeps for every consumer. A provider's are the sums of its
+/// consumers', so that a crossing pays for one meter only; its queue is its own.
+pub struct Meter {
+    queue: Queue,
+    errors: AtomicU64,
+    ops: [AtomicU64; Op::COUNT],
+    bytes: [AtomicU64; Op::COUNT],
+    latency: [[AtomicU32; BUCKETS]; KINDS],
+    latency_ns: [AtomicU64; KINDS],
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Meter {
+            queue: Queue::default(),
+            errors: AtomicU64::new(0),
+            ops: Default::default(),
+            bytes: Default::default(),
+            latency: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU32::new(0))),
+            latency_ns: Default::default(),
+        }
+    }
+}
+
+#[inline(always)]
+fn add(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+/// The bucket of a latency.
+#[inline]
+pub fn bucket_of(ns: u64) -> usize {
+    if ns < 2 {
+        return 0;
+    }
+    let power = 63 - ns.leading_zeros() as usize;
+    let half = (ns >> (power - 1)) as usize & 1;
+    (power * 2 + half).min(BUCKETS - 1)
+}
+
+/// The largest latency that falls into a bucket, in ns.
+pub fn bucket_top_ns(bucket: usize) -> u64 {
+    let (power, half) = (bucket / 2, (bucket & 1) as u64);
+    match power {
+        0 => 1,
+        _ => (1u64 << power) + (half + 1) * (1u64 << (power - 1)) - 1,
+    }
+}
+
+impl Meter {
+    /// A request came in.
+    #[inline]
+    pub(crate) fn enter(&self, now_ns: u64) {
+        self.queue.enter(now_ns);
+    }
+
+    /// A request that came in at `start_ns` went out.
+    #[inline]
+    pub(crate) fn leave(&self, now_ns: u64, start_ns: u64, op: Op, bytes: u64, ok: bool) {
+        self.queue.leave(now_ns);
+        let at = op as usize;
+        add(&self.ops[at], 1);
+        add(&self.bytes[at], bytes);
+        if !ok {
+            add(&self.errors, 1);
+        }
+        let kind = usize::from(op != Op::Read);
+        let ns = now_ns.wrapping_sub(start_ns);
+        add(&self.latency_ns[kind], ns);
+        let slot = &self.latency[kind][bucket_of(ns)];
+        slot.store(slot.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// A request went out that is to come in again: counts nothing but the queue.
+    pub(crate) fn undo(&self, now_ns: u64) {
+        self.queue.leave(now_ns);
+    }
+
+    /// Requests in and not out.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.queue.in_flight()
+    }
+}
+
+/// Meters of all cores read at one moment and added up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Requests in and not out.
+    pub in_flight: u64,
+    /// Time with at least one request in flight, in ns; the largest over the cores.
+    pub busy_ns: u64,
+    /// Requests that ended with an error.
+    pub errors: u64,
+    /// Requests ended, by `Op as usize`.
+    pub ops: [u64; Op::COUNT],
+    /// Bytes moved, by `Op as usize`.
+    pub bytes: [u64; Op::COUNT],
+    /// Latencies of reads, see [`bucket_top_ns`].
+    pub read_latency: [u64; BUCKETS],
+    /// Latencies of everything else.
+    pub write_latency: [u64; BUCKETS],
+    /// Sum of the latencies of reads, ns.
+    pub read_latency_ns: u64,
+    /// Sum of the latencies of everything else, ns.
+    pub write_latency_ns: u64,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Reading {
+            in_flight: 0,
+            busy_ns: 0,
+            errors: 0,
+            ops: [0; Op::COUNT],
+            bytes: [0; Op::COUNT],
+            read_latency: [0; BUCKETS],
+            write_latency: [0; BUCKETS],
+            read_latency_ns: 0,
+            write_latency_ns: 0,
+        }
+    }
+}
+
+impl Reading {
+    /// Adds one core's meter; `now_ns` closes a busy interval that is still open.
+    pub fn add(&mut self, m: &Meter, now_ns: u64) {
+        self.in_flight += m.in_flight();
+        self.busy_ns = self.busy_ns.max(m.queue.busy_ns(now_ns));
+        self.errors += m.errors.load(Relaxed);
+        for i in 0..Op::COUNT {
+            self.ops[i] += m.ops[i].load(Relaxed);
+            self.bytes[i] += m.bytes[i].load(Relaxed);
+        }
+        for i in 0..BUCKETS {
+            self.read_latency[i] += u64::from(m.latency[0][i].load(Relaxed));
+            self.write_latency[i] += u64::from(m.latency[1][i].load(Relaxed));
+        }
+        self.read_latency_ns += m.latency_ns[0].load(Relaxed);
+        self.write_latency_ns += m.latency_ns[1].load(Relaxed);
+    }
+
+    /// Adds the counters of another reading (not its queue or busy time).
+    pub fn add_counts(&mut self, other: &Reading) {
+        self.combine(other, u64::wrapping_add);
+    }
+
+    /// Takes the counters of an earlier reading away.
+    pub fn sub_counts(&mut self, earlier: &Reading) {
+        self.combine(earlier, u64::wrapping_sub);
+    }
+
+    fn combine(&mut self, other: &Reading, f: impl Fn(u64, u64) -> u64) {
+        let each = |a: &mut [u64], b: &[u64]| {
+            a.iter_mut().zip(b).for_each(|(x, y)| *x = f(*x, *y));
+        };
+        self.errors = f(self.errors, other.errors);
+        each(&mut self.ops, &other.ops);
+        each(&mut self.bytes, &other.bytes);
+        each(&mut self.read_latency, &other.read_latency);
+        each(&mut self.write_latency, &other.write_latency);
+        self.read_latency_ns = f(self.read_latency_ns, other.read_latency_ns);
+        self.write_latency_ns = f(self.write_latency_ns, other.write_latency_ns);
+    }
+}
+
+/// The latency below which `percent` of the requests in a histogram ended, ns; `None` when empty.
+pub fn percentile_ns(buckets: &[u64], percent: f64) -> Option<u64> {
+    let total: u64 = buckets.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let wanted = ((total as f64) * percent / 100.0).ceil().max(1.0) as u64;
+    let mut seen = 0;
+    for (i, n) in buckets.iter().enumerate() {
+        seen += n;
+        if seen >= wanted {
+            return Some(bucket_top_ns(i));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_latency_lies_at_or_below_the_top_of_its_bucket_and_above_the_one_before() {
+        for ns in (0..10_000u64).chain([1 << 30, (1 << 30) + 1, 3 << 29]) {
+            let b = bucket_of(ns);
+            assert!(ns <= bucket_top_ns(b), "{ns} in {b}");
+            if b > 0 && ns > 1 {
+                assert!(
+                    ns > bucket_top_ns(b - 1) || bucket_top_ns(b - 1) < 2,
+                    "{ns} in {b}"
+                );
+            }
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn busy_time_counts_overlap_once() {
+        let m = Meter::default();
+        m.enter(10);
+        m.enter(20);
+        m.leave(30, 10, Op::Read, 512, true);
+        m.leave(50, 20, Op::Write, 512, false);
+        let mut r = Reading::default();
+        r.add(&m, 60);
+        assert_eq!((r.busy_ns, r.in_flight, r.errors), (40, 0, 1));
+        assert_eq!(
+            (r.ops[Op::Read as usize], r.ops[Op::Write as usize]),
+            (1, 1)
+        );
+        assert_eq!(percentile_ns(&r.read_latency, 50.0), Some(23));
+    }
+}

@@ -1,0 +1,236 @@
+//! The ordered event queue (geom.md 1.3).
+
+use bio::{Attr, Errno};
+
+use super::{ConsumerId, GeomId, ProviderId, Tasted, Topology};
+use crate::core::Notice;
+
+/// Something that happens to the topology. References are generational: an event about an object
+/// that is gone does nothing, which is what cancelling means here.
+pub enum Event {
+    /// A provider appeared, or its last writer left: classes taste it.
+    NewProvider(ProviderId),
+    /// One class tastes one provider (a class was loaded, or a retaste was asked for).
+    TasteOne {
+        /// What to taste.
+        provider: ProviderId,
+        /// Index of the class.
+        class: usize,
+    },
+    /// A tasting ended.
+    Tasted(Box<Tasted>),
+    /// Tell the marked consumers of a provider that somebody else writes it.
+    Spoil(ProviderId),
+    /// A provider has a new size, bytes.
+    Resize(ProviderId, u64),
+    /// An attribute of a provider changed.
+    Attr(ProviderId, &'static str),
+    /// The medium was exchanged.
+    MediaChanged(ProviderId),
+    /// The medium was taken out.
+    MediaGone(ProviderId),
+    /// A core answered.
+    Notice(Notice),
+    /// A disk or class says that its provider is gone.
+    Lost(ProviderId, Errno),
+}
+
+impl Topology {
+    /// Queues an event.
+    pub fn post(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Runs one event; false when there is none. The doorstep comes first; the washer runs when
+    /// nothing else is left.
+    pub fn step(&mut self) -> bool {
+        if let Some(p) = self.doorstep.pop_front() {
+            self.orphan_event(p);
+            return true;
+        }
+        if let Some(event) = self.events.pop_front() {
+            self.run_event(event);
+            return true;
+        }
+        if std::mem::take(&mut self.wash) {
+            self.run_washer();
+            return true;
+        }
+        false
+    }
+
+    /// Runs events until none is left.
+    pub fn run(&mut self) {
+        while self.step() {}
+    }
+
+    fn run_event(&mut self, event: Event) {
+        let quiet = self.shut;
+        match event {
+            Event::NewProvider(_)
+            | Event::TasteOne { .. }
+            | Event::Resize(..)
+            | Event::Attr(..)
+            | Event::MediaChanged(_)
+                if quiet => {}
+            Event::NewProvider(p) => self.new_provider_event(p),
+            Event::TasteOne { provider, class } => self.start_taste(provider, Some(class)),
+            Event::Tasted(t) => self.tasted(*t),
+            Event::Spoil(p) => self.spoil_event(p),
+            Event::Resize(p, size) => self.resize_event(p, size),
+            Event::Attr(p, name) => self.tell_attr(p, name),
+            Event::MediaChanged(p) => self.media_event(p, true),
+            Event::MediaGone(p) => self.media_event(p, false),
+            Event::Notice(Notice::Drained { core, ticket }) => self.drained(core, ticket),
+            Event::Notice(_) => {}
+            Event::Lost(p, error) => {
+                if self.providers.contains_key(p) {
+                    self.wither_provider(p, error);
+                }
+            }
+        }
+    }
+
+    fn new_provider_event(&mut self, p: ProviderId) {
+        if self.providers.get(p).is_none_or(|x| x.wither || x.orphan) {
+            return;
+        }
+        self.tell_attr(p, "GEOM::media");
+        if !self.no_taste {
+            self.start_taste(p, None);
+        }
+    }
+
+    fn tell_attr(&mut self, p: ProviderId, name: &str) {
+        for (c, g) in self.consumers_above(p) {
+            self.with_geom(g, |ops, t| ops.attr_changed(t, g, c, name));
+        }
+    }
+
+    fn spoil_event(&mut self, p: ProviderId) {
+        for (c, g) in self.consumers_above(p) {
+            let marked = self
+                .consumers
+                .get_mut(c)
+                .is_some_and(|x| std::mem::take(&mut x.spoiled));
+            if marked && self.geom_spoils(g) {
+                self.with_geom(g, |ops, t| ops.spoiled(t, g, c));
+            }
+        }
+    }
+
+    fn resize_event(&mut self, p: ProviderId, size: u64) {
+        let Some(pp) = self.providers.get(p) else {
+            return;
+        };
+        let was = pp.limits.media_bytes;
+        if pp.wither || was == size {
+            return;
+        }
+        if size < was {
+            for (c, g) in self.consumers_above(p) {
+                let copes = self
+                    .geoms
+                    .get(g)
+                    .and_then(|g| g.ops.as_ref())
+                    .is_some_and(|o| o.resizes());
+                if !copes {
+                    self.orphan_consumer(c, g, Errno::NxIo);
+                }
+            }
+        }
+        if let Some(pp) = self.providers.get_mut(p) {
+            pp.limits.media_bytes = size;
+        }
+        self.dirty = true;
+        for (c, g) in self.consumers_above(p) {
+            if self.consumers.get(c).is_some_and(|x| !x.orphan) {
+                self.with_geom(g, |ops, t| ops.resized(t, g, c));
+            }
+        }
+        if !self.no_taste {
+            self.start_taste(p, None);
+        }
+    }
+
+    fn media_event(&mut self, p: ProviderId, present: bool) {
+        let Some(pp) = self.providers.get(p) else {
+            return;
+        };
+        let retaste = present && pp.counts.w == 0 && pp.state.error().is_none();
+        self.mark_spoiled(p, None);
+        if retaste {
+            self.post(Event::NewProvider(p));
+        }
+    }
+
+    fn orphan_event(&mut self, p: ProviderId) {
+        let Some(pp) = self.providers.get(p) else {
+            return;
+        };
+        let error = pp.state.error().unwrap_or(Errno::NxIo);
+        self.events.retain(|e| !about(e, p));
+        for (c, g) in self.consumers_above(p) {
+            self.orphan_consumer(c, g, error);
+        }
+        self.wash = true;
+    }
+
+    fn orphan_consumer(&mut self, c: ConsumerId, g: GeomId, error: Errno) {
+        match self.consumers.get_mut(c) {
+            Some(cp) if !cp.orphan => cp.orphan = true,
+            _ => return,
+        }
+        self.set_edge_flags(c);
+        self.with_geom(g, |ops, t| ops.orphan(t, g, c, error));
+        self.wash = true;
+    }
+
+    pub(super) fn consumers_above(&self, p: ProviderId) -> Vec<(ConsumerId, GeomId)> {
+        let Some(pp) = self.providers.get(p) else {
+            return Vec::new();
+        };
+        pp.consumers
+            .iter()
+            .filter_map(|c| Some((*c, self.consumers.get(*c)?.geom)))
+            .collect()
+    }
+
+    pub(super) fn geom_spoils(&self, g: GeomId) -> bool {
+        self.geoms
+            .get(g)
+            .and_then(|g| g.ops.as_ref())
+            .is_some_and(|o| o.spoils())
+    }
+
+    /// An attribute of a provider: its own table first, then its geom.
+    pub fn attr(&self, p: ProviderId, name: &str) -> Option<Attr> {
+        let pp = self.providers.get(p)?;
+        if let Some((_, v)) = pp.attrs.iter().find(|(n, _)| *n == name) {
+            return Some(v.clone());
+        }
+        let ops = self.geoms.get(pp.geom)?.ops.as_ref()?;
+        ops.attr(self, pp.geom, p, name)
+    }
+
+    /// The attribute as the first provider below `geom` answers it.
+    pub fn attr_below(&self, geom: GeomId, name: &str) -> Option<Attr> {
+        let c = self.geoms.get(geom)?.consumers.first()?;
+        self.attr(self.consumers.get(*c)?.provider?, name)
+    }
+}
+
+/// True for events that an orphaned provider cancels.
+fn about(event: &Event, p: ProviderId) -> bool {
+    match event {
+        Event::NewProvider(x)
+        | Event::TasteOne { provider: x, .. }
+        | Event::Spoil(x)
+        | Event::Resize(x, _)
+        | Event::Attr(x, _)
+        | Event::MediaChanged(x)
+        | Event::MediaGone(x)
+        | Event::Lost(x, _) => *x == p,
+        Event::Tasted(_) | Event::Notice(_) => false,
+    }
+}

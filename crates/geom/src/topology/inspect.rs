@@ -1,0 +1,290 @@
+//! Looking at the graph: for lists, for the plan, for tests.
+
+use super::{Access, ConsumerId, GeomId, ProviderId, Topology};
+use crate::snapshot::Limits;
+use crate::stats::Reading;
+use bio::Errno;
+
+/// A geom as lists show it.
+pub struct GeomView {
+    /// The geom.
+    pub id: GeomId,
+    /// Its class.
+    pub class: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Why it exists.
+    pub why: String,
+    /// Height above the disks, from 1.
+    pub rank: u32,
+    /// On its way out.
+    pub withering: bool,
+    /// Lines of its class.
+    pub show: Vec<(&'static str, String)>,
+    /// Its plugs downward.
+    pub consumers: Vec<ConsumerView>,
+    /// What it offers upward.
+    pub providers: Vec<ProviderView>,
+}
+
+/// A consumer as lists show it.
+pub struct ConsumerView {
+    /// The consumer.
+    pub id: ConsumerId,
+    /// Name of the provider it is attached to, if any.
+    pub provider: Option<String>,
+    /// Its counts.
+    pub counts: Access,
+    /// Statistics.
+    pub stats: Reading,
+}
+
+/// A provider as lists show it.
+pub struct ProviderView {
+    /// The provider.
+    pub id: ProviderId,
+    /// Its name.
+    pub name: String,
+    /// Sizes.
+    pub limits: Limits,
+    /// Stripe size, bytes.
+    pub stripe_bytes: u64,
+    /// Offset in the stripe, bytes.
+    pub stripe_offset: u64,
+    /// Sums of its consumers' counts.
+    pub counts: Access,
+    /// Sticky error.
+    pub error: Option<Errno>,
+    /// Statistics.
+    pub stats: Reading,
+    /// What each class said when it tasted.
+    pub verdicts: Vec<(&'static str, String)>,
+}
+
+impl Topology {
+    /// A provider by name.
+    pub fn find(&self, name: &str) -> Option<ProviderId> {
+        self.providers
+            .iter()
+            .find(|(_, p)| p.name == name && !p.wither)
+            .map(|(id, _)| id)
+    }
+
+    /// A geom by class and name.
+    pub fn find_geom(&self, class: &str, name: &str) -> Option<GeomId> {
+        self.geoms
+            .iter()
+            .find(|(_, g)| self.class_of(g.class) == class && g.name == name && !g.wither)
+            .map(|(id, _)| id)
+    }
+
+    fn class_of(&self, index: usize) -> &'static str {
+        self.classes.get(index).map_or("taste", |c| c.name())
+    }
+
+    /// Name of a geom; empty when it is gone.
+    pub fn geom_name(&self, g: GeomId) -> &str {
+        self.geoms.get(g).map_or("", |g| &g.name)
+    }
+
+    /// Name of a provider; empty when it is gone.
+    pub fn provider_name(&self, p: ProviderId) -> &str {
+        self.providers.get(p).map_or("", |p| &p.name)
+    }
+
+    /// Numbers of a provider.
+    pub fn limits(&self, p: ProviderId) -> Option<Limits> {
+        self.providers.get(p).map(|p| p.limits)
+    }
+
+    /// Stripe size and offset of a provider, bytes.
+    pub fn stripe(&self, p: ProviderId) -> (u64, u64) {
+        self.providers
+            .get(p)
+            .map_or((0, 0), |p| (p.stripe_bytes, p.stripe_offset))
+    }
+
+    /// Counts of a provider.
+    pub fn counts(&self, p: ProviderId) -> Access {
+        self.providers.get(p).map_or(Access::NONE, |p| p.counts)
+    }
+
+    /// Counts of a consumer.
+    pub fn consumer_counts(&self, c: ConsumerId) -> Access {
+        self.consumers.get(c).map_or(Access::NONE, |c| c.counts)
+    }
+
+    /// Geom that offers a provider.
+    pub fn geom_of(&self, p: ProviderId) -> Option<GeomId> {
+        self.providers.get(p).map(|p| p.geom)
+    }
+
+    /// Provider under a consumer.
+    pub fn below(&self, c: ConsumerId) -> Option<ProviderId> {
+        self.consumers.get(c)?.provider
+    }
+
+    /// Consumers of a geom, newest first.
+    pub fn consumers_of(&self, g: GeomId) -> &[ConsumerId] {
+        self.geoms.get(g).map_or(&[], |g| &g.consumers)
+    }
+
+    /// Providers of a geom, newest first.
+    pub fn providers_of(&self, g: GeomId) -> &[ProviderId] {
+        self.geoms.get(g).map_or(&[], |g| &g.providers)
+    }
+
+    /// Sticky error of a provider.
+    pub fn error_of(&self, p: ProviderId) -> Option<Errno> {
+        self.providers.get(p)?.state.error()
+    }
+
+    /// True when anything is open on one of a geom's providers.
+    pub fn geom_is_open(&self, g: GeomId) -> bool {
+        self.providers_of(g)
+            .iter()
+            .any(|p| self.counts(*p) != Access::NONE)
+    }
+
+    /// True when the geom exists and is not on its way out.
+    pub fn geom_is_live(&self, g: GeomId) -> bool {
+        self.geoms.get(g).is_some_and(|g| !g.wither)
+    }
+
+    /// True when the provider exists and takes I/O.
+    pub fn provider_is_live(&self, p: ProviderId) -> bool {
+        self.providers
+            .get(p)
+            .is_some_and(|p| !p.wither && !p.orphan)
+    }
+
+    pub(crate) fn node(&self, p: ProviderId) -> Option<u32> {
+        self.providers.get(p).map(|p| p.node)
+    }
+
+    /// The whole graph, disks first. Temporary geoms of tasting are left out. `now_ns` closes
+    /// busy intervals.
+    pub fn view(&self, now_ns: u64) -> Vec<GeomView> {
+        let mut all: Vec<GeomView> = self
+            .geoms
+            .iter()
+            .filter(|(_, g)| g.class < self.classes.len())
+            .map(|(id, g)| GeomView {
+                id,
+                class: self.class_of(g.class),
+                name: g.name.clone(),
+                why: g.why.clone(),
+                rank: g.rank,
+                withering: g.wither,
+                show: g.ops.as_ref().map(|o| o.show(self, id)).unwrap_or_default(),
+                consumers: g
+                    .consumers
+                    .iter()
+                    .filter_map(|c| self.see_cons(*c, now_ns))
+                    .collect(),
+                providers: g
+                    .providers
+                    .iter()
+                    .filter_map(|p| self.see_prov(*p, now_ns))
+                    .collect(),
+            })
+            .collect();
+        for g in &mut all {
+            g.providers.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        all.sort_by(|a, b| (a.rank, a.class, &a.name).cmp(&(b.rank, b.class, &b.name)));
+        all
+    }
+
+    fn see_cons(&self, c: ConsumerId, now_ns: u64) -> Option<ConsumerView> {
+        let cp = self.consumers.get(c)?;
+        Some(ConsumerView {
+            id: c,
+            provider: cp.provider.map(|p| self.provider_name(p).to_string()),
+            counts: cp.counts,
+            stats: self.read_meters(c, now_ns)?,
+        })
+    }
+
+    fn read_meters(&self, c: ConsumerId, now_ns: u64) -> Option<Reading> {
+        let mut stats = Reading::default();
+        self.consumers
+            .get(c)?
+            .meters
+            .iter()
+            .for_each(|m| stats.add(m, now_ns));
+        Some(stats)
+    }
+
+    /// A consumer is about to leave its provider: what it did there stays in the provider's sums.
+    pub(super) fn settle_counters(&mut self, c: ConsumerId) {
+        let Some(now) = self.read_meters(c, 0) else {
+            return;
+        };
+        let Some(cp) = self.consumers.get_mut(c) else {
+            return;
+        };
+        let before = std::mem::replace(&mut cp.before, now.clone());
+        if let Some(pp) = cp.provider.and_then(|p| self.providers.get_mut(p)) {
+            pp.past.add_counts(&now);
+            pp.past.sub_counts(&before);
+        }
+    }
+
+    fn read_provider(&self, pp: &super::ProviderObj, now_ns: u64) -> Reading {
+        let mut sum = pp.past.clone();
+        for c in &pp.consumers {
+            let (Some(now), Some(cp)) = (self.read_meters(*c, now_ns), self.consumers.get(*c))
+            else {
+                continue;
+            };
+            sum.add_counts(&now);
+            sum.sub_counts(&cp.before);
+        }
+        sum.in_flight = pp.queues.iter().map(|q| q.in_flight()).sum();
+        sum.busy_ns = pp
+            .queues
+            .iter()
+            .map(|q| q.busy_ns(now_ns))
+            .max()
+            .unwrap_or(0);
+        sum
+    }
+
+    fn see_prov(&self, p: ProviderId, now_ns: u64) -> Option<ProviderView> {
+        let pp = self.providers.get(p)?;
+        let stats = self.read_provider(pp, now_ns);
+        Some(ProviderView {
+            id: p,
+            name: pp.name.clone(),
+            limits: pp.limits,
+            stripe_bytes: pp.stripe_bytes,
+            stripe_offset: pp.stripe_offset,
+            counts: pp.counts,
+            error: pp.state.error(),
+            stats,
+            verdicts: pp.verdicts.clone(),
+        })
+    }
+
+    /// Checks T1 and that every attachment is known at both ends; for tests.
+    pub fn check(&self) {
+        for (id, p) in &self.providers {
+            let mut sum = Access::NONE;
+            for c in &p.consumers {
+                let cp = &self.consumers[*c];
+                assert_eq!(cp.provider, Some(id), "{}: both ends know it", p.name);
+                sum = sum.plus(cp.counts);
+            }
+            assert_eq!(sum, p.counts, "T1 {}", p.name);
+            assert_eq!(self.nodes[p.node as usize], Some(id));
+        }
+        for (id, c) in &self.consumers {
+            assert_eq!(self.edges[c.edge as usize], Some(id));
+            if let Some(p) = c.provider {
+                let lower = self.providers[p].geom;
+                assert!(self.geoms[c.geom].rank > self.geoms[lower].rank, "T3");
+            }
+        }
+    }
+}

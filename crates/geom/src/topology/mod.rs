@@ -1,0 +1,313 @@
+//! Classes, geoms, providers and consumers, owned by one thread.
+//!
+//! The topology does no I/O and starts nothing: it consumes events and leaves [`Action`]s for its
+//! driver, so the same code runs under the control thread and under simulation.
+//!
+//! Invariants
+//!  T1  A provider's counts are the sums of its consumers' counts.
+//!  T2  Events run one at a time, in order; orphans (the doorstep) before all others.
+//!  T3  `rank` of a geom is 1 + the largest rank below it; there is no cycle.
+//!  T4  A node or edge slot is reused only after every core said that nothing is in flight in it.
+//!  T5  A consumer marked ORPHAN starts no I/O; a provider with an error takes none.
+
+mod access;
+mod attach;
+mod events;
+mod inspect;
+mod lifetime;
+mod splice;
+mod taste;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bio::{Attr, Errno, Pinned};
+use slotmap::{SlotMap, new_key_type};
+
+use crate::class::{Class, Geom};
+use crate::error::Error;
+use crate::layer::Layer;
+use crate::snapshot::{EdgeState, Limits, NodeState, Snapshot};
+use crate::stats::{Meter, Queue, Reading};
+
+pub use access::Access;
+pub use events::Event;
+pub use inspect::{ConsumerView, GeomView, ProviderView};
+pub use taste::{TasteJob, Tasted};
+
+new_key_type! {
+    /// A geom.
+    pub struct GeomId;
+    /// A provider.
+    pub struct ProviderId;
+    /// A consumer.
+    pub struct ConsumerId;
+}
+
+/// Providers that may exist at once; a further one is refused with ENOSPC.
+pub const PROVIDERS_MAX: usize = 1 << 20;
+
+/// Longest name of a provider or geom, bytes; a longer one is refused.
+pub const NAME_MAX: usize = 255;
+
+/// What the driver of a topology has to do, in order.
+pub enum Action {
+    /// Give every core this graph.
+    Publish(Arc<Snapshot>),
+    /// Taste a provider on a core and post the [`Event::Tasted`].
+    Taste(TasteJob),
+    /// Ask every core to say when an edge is empty.
+    Drain {
+        /// Edge slot.
+        edge: u32,
+        /// For the answers.
+        ticket: u64,
+    },
+}
+
+pub(crate) struct GeomObj {
+    class: usize,
+    name: String,
+    why: String,
+    rank: u32,
+    wither: bool,
+    ops: Option<Box<dyn Geom>>,
+    consumers: Vec<ConsumerId>,
+    providers: Vec<ProviderId>,
+}
+
+pub(crate) struct ProviderObj {
+    geom: GeomId,
+    name: String,
+    consumers: Vec<ConsumerId>,
+    counts: Access,
+    limits: Limits,
+    stripe_bytes: u64,
+    stripe_offset: u64,
+    wither: bool,
+    orphan: bool,
+    node: u32,
+    layer: Pinned<dyn Layer>,
+    state: Pinned<NodeState>,
+    queues: Arc<[Pinned<Queue>]>,
+    /// Counters of consumers that were attached once.
+    past: Reading,
+    attrs: Arc<Vec<(&'static str, Attr)>>,
+    verdicts: Vec<(&'static str, String)>,
+    taste_serial: u64,
+}
+
+pub(crate) struct ConsumerObj {
+    geom: GeomId,
+    provider: Option<ProviderId>,
+    counts: Access,
+    spoiled: bool,
+    orphan: bool,
+    opened: bool,
+    /// Cores that have not said yet that the edge is empty; the detach waits for them.
+    draining: Option<(u64, Vec<u32>)>,
+    doomed: bool,
+    edge: u32,
+    state: Pinned<EdgeState>,
+    meters: Arc<[Pinned<Meter>]>,
+    /// Counters when it was attached where it is now.
+    before: Reading,
+}
+
+/// A new provider's properties.
+pub struct NewProvider {
+    /// Name, unique in the topology.
+    pub name: String,
+    /// Its data path.
+    pub layer: Arc<dyn Layer>,
+    /// Its numbers.
+    pub limits: Limits,
+    /// Stripe size, bytes; zero when there is none.
+    pub stripe_bytes: u64,
+    /// Offset of the first byte inside a stripe.
+    pub stripe_offset: u64,
+    /// Attributes answered without asking the layer.
+    pub attrs: Vec<(&'static str, Attr)>,
+}
+
+/// The graph of one daemon.
+pub struct Topology {
+    cores: usize,
+    classes: Vec<Arc<dyn Class>>,
+    geoms: SlotMap<GeomId, GeomObj>,
+    providers: SlotMap<ProviderId, ProviderObj>,
+    consumers: SlotMap<ConsumerId, ConsumerObj>,
+    nodes: Vec<Option<ProviderId>>,
+    edges: Vec<Option<ConsumerId>>,
+    doorstep: VecDeque<ProviderId>,
+    events: VecDeque<Event>,
+    actions: Vec<Action>,
+    wash: bool,
+    dirty: bool,
+    generation: u64,
+    tickets: u64,
+    tasting: usize,
+    shut: bool,
+    /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
+    pub foot_shooting: bool,
+    /// Suppresses tasting altogether (`kern.geom.notaste`).
+    pub no_taste: bool,
+}
+
+impl Topology {
+    /// Empty, for `cores` cores.
+    pub fn new(cores: usize) -> Topology {
+        Topology {
+            cores,
+            classes: Vec::new(),
+            geoms: SlotMap::with_key(),
+            providers: SlotMap::with_key(),
+            consumers: SlotMap::with_key(),
+            nodes: Vec::new(),
+            edges: Vec::new(),
+            doorstep: VecDeque::new(),
+            events: VecDeque::new(),
+            actions: Vec::new(),
+            wash: false,
+            dirty: false,
+            generation: 0,
+            tickets: 0,
+            tasting: 0,
+            shut: false,
+            foot_shooting: false,
+            no_taste: false,
+        }
+    }
+
+    /// Registers a class; it tastes every provider there is. A second one of the same name is
+    /// refused.
+    pub fn load(&mut self, class: Arc<dyn Class>) -> Result<(), Error> {
+        if self.class(class.name()).is_some() {
+            let what = format!("class {} is loaded already", class.name());
+            return Err(Error::new(Errno::Exist, what));
+        }
+        self.classes.push(class);
+        let index = self.classes.len() - 1;
+        if self.classes[index].tastes() {
+            let all: Vec<ProviderId> = self.providers.keys().collect();
+            for p in all {
+                self.post(Event::TasteOne {
+                    provider: p,
+                    class: index,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A loaded class by name.
+    pub fn class(&self, name: &str) -> Option<Arc<dyn Class>> {
+        self.classes.iter().find(|c| c.name() == name).cloned()
+    }
+
+    /// The loaded classes, oldest first.
+    pub fn classes(&self) -> &[Arc<dyn Class>] {
+        &self.classes
+    }
+
+    /// A new geom without consumers or providers. `why` is for lists.
+    pub fn new_geom(
+        &mut self,
+        class: &str,
+        name: &str,
+        why: &str,
+        ops: Box<dyn Geom>,
+    ) -> Result<GeomId, Error> {
+        let Some(index) = self.classes.iter().position(|c| c.name() == class) else {
+            return Err(Error::new(Errno::NoEnt, format!("no class {class}")));
+        };
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Error::new(
+                Errno::Inval,
+                format!("name {name:?} is empty or too long"),
+            ));
+        }
+        let taken = |g: &GeomObj| g.class == index && g.name == name && !g.wither;
+        if self.geoms.values().any(taken) {
+            return Err(Error::new(
+                Errno::Exist,
+                format!("{class} {name} exists already"),
+            ));
+        }
+        Ok(self.geoms.insert(GeomObj {
+            class: index,
+            name: name.into(),
+            why: why.into(),
+            rank: 1,
+            wither: false,
+            ops: Some(ops),
+            consumers: Vec::new(),
+            providers: Vec::new(),
+        }))
+    }
+
+    /// Takes what the driver has to do. The newest graph is published before anything that
+    /// needs it.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        self.publish_if_dirty();
+        std::mem::take(&mut self.actions)
+    }
+
+    pub(crate) fn publish_if_dirty(&mut self) {
+        if std::mem::take(&mut self.dirty) {
+            self.generation += 1;
+            let snapshot = Arc::new(self.snapshot());
+            self.actions.push(Action::Publish(snapshot));
+        }
+    }
+
+    /// Number of the newest graph.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// True when no event waits and no tasting runs. Callers also wait for the cores.
+    pub fn is_idle(&self) -> bool {
+        self.events.is_empty()
+            && self.doorstep.is_empty()
+            && !self.wash
+            && self.tasting == 0
+            && self.actions.is_empty()
+            && !self.dirty
+            && !self
+                .consumers
+                .values()
+                .any(|c| c.draining.is_some() && c.doomed && !c.orphan)
+    }
+
+    /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).
+    pub fn shut_down(&mut self) {
+        self.shut = true;
+    }
+
+    /// Runs `f` with a geom's own state and the topology. `None` when the geom is gone or is on
+    /// the stack already.
+    pub(crate) fn with_geom<R>(
+        &mut self,
+        geom: GeomId,
+        f: impl FnOnce(&mut dyn Geom, &mut Topology) -> R,
+    ) -> Option<R> {
+        let mut ops = self.geoms.get_mut(geom)?.ops.take()?;
+        let out = f(ops.as_mut(), self);
+        if let Some(g) = self.geoms.get_mut(geom) {
+            g.ops = Some(ops);
+        }
+        Some(out)
+    }
+
+    /// Runs `f` with a geom's state as its class's own type.
+    pub fn with<G: Geom, R>(
+        &mut self,
+        geom: GeomId,
+        f: impl FnOnce(&mut G, &mut Topology) -> R,
+    ) -> Option<R> {
+        self.with_geom(geom, |ops, t| {
+            ops.as_any().downcast_mut::<G>().map(|g| f(g, t))
+        })?
+    }
+}

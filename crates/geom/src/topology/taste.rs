@@ -1,0 +1,220 @@
+//! Tasting: reading happens on a core, with a deadline; results are committed here, in order
+//! (geom.md 1.4). A disk that hangs delays its own tasting and nobody else's.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bio::{Attr, Errno};
+
+use super::{Access, Action, ConsumerId, GeomId, ProviderId, Topology};
+use crate::class::{Class, Geom, Verdict};
+use crate::layer::Edge;
+
+/// Attributes a taster may ask for.
+const TASTE_ATTRS: [&str; 8] = [
+    "PART::isleaf",
+    "PART::depth",
+    "PART::scheme",
+    "PART::type",
+    "PART::label",
+    "PART::uuid",
+    "GEOM::ident",
+    "GEOM::rotation_rate",
+];
+
+/// Work for a core: taste one provider by some classes.
+pub struct TasteJob {
+    /// What.
+    pub provider: ProviderId,
+    /// Which tasting of it: an older one's result is dropped.
+    pub serial: u64,
+    /// The way to it, open for reading.
+    pub edge: Edge,
+    /// Its name.
+    pub name: String,
+    /// Its size, bytes.
+    pub media_bytes: u64,
+    /// Its sector size, bytes.
+    pub sector_bytes: u32,
+    /// Its attributes.
+    pub attrs: Vec<(&'static str, Attr)>,
+    /// Who, with the class's index, in the order of asking.
+    pub classes: Vec<(usize, Arc<dyn Class>)>,
+    pub(crate) consumer: ConsumerId,
+}
+
+/// What came of it.
+pub struct Tasted {
+    /// What.
+    pub provider: ProviderId,
+    /// Which tasting.
+    pub serial: u64,
+    /// Verdicts by index of the class, in the order of asking.
+    pub verdicts: Vec<(usize, Verdict)>,
+    pub(crate) consumer: ConsumerId,
+}
+
+/// The temporary geom that holds the taster's consumer.
+struct TasteGeom;
+
+impl Geom for TasteGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NotSup)
+    }
+
+    fn orphan(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, _: Errno) {
+        // The tasting ends by itself, with the error or at its deadline, and leaves then.
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Topology {
+    /// Asks for a new look at a provider by one class, or by all that have no geom on it.
+    pub fn retaste(&mut self, provider: ProviderId) {
+        self.post(super::Event::NewProvider(provider));
+    }
+
+    pub(super) fn start_taste(&mut self, p: ProviderId, only: Option<usize>) {
+        let Some(pp) = self.providers.get(p) else {
+            return;
+        };
+        if pp.wither || pp.orphan || pp.state.error().is_some() {
+            return;
+        }
+        let written = pp.counts.w > 0;
+        let own_class = self.geoms.get(pp.geom).map(|g| g.class);
+        let mut classes = Vec::new();
+        for i in (0..self.classes.len()).rev() {
+            let class = &self.classes[i];
+            let wanted = only.is_none_or(|o| o == i) && class.tastes();
+            if !wanted || self.class_sits_on(i, p) || (only.is_some() && own_class == Some(i)) {
+                continue;
+            }
+            if written && !class.tastes_written() {
+                self.set_verdict(p, i, "open for writing when tasted".into());
+                continue;
+            }
+            classes.push((i, self.classes[i].clone()));
+        }
+        if classes.is_empty() {
+            return;
+        }
+        match self.open_taster(p) {
+            Ok(consumer) => self.send_taste(p, consumer, classes),
+            Err(e) => {
+                for (i, _) in classes {
+                    self.set_verdict(p, i, format!("could not be opened to taste: {e}"));
+                }
+            }
+        }
+    }
+
+    fn open_taster(&mut self, p: ProviderId) -> Result<ConsumerId, Errno> {
+        let geom = self.insert_taste_geom(Box::new(TasteGeom));
+        let opened = self.attach_new(geom, p).and_then(|c| {
+            self.access(c, Access::READ).map(|()| c).inspect_err(|_| {
+                self.detach(c);
+            })
+        });
+        if opened.is_err() {
+            self.wither_geom(geom, Errno::NxIo);
+        }
+        opened
+    }
+
+    fn send_taste(
+        &mut self,
+        p: ProviderId,
+        consumer: ConsumerId,
+        classes: Vec<(usize, Arc<dyn Class>)>,
+    ) {
+        let edge = self.edge(consumer);
+        let attrs = TASTE_ATTRS
+            .iter()
+            .filter_map(|n| Some((*n, self.attr(p, n)?)))
+            .collect();
+        let Some(pp) = self.providers.get_mut(p) else {
+            return;
+        };
+        pp.taste_serial += 1;
+        let job = TasteJob {
+            provider: p,
+            serial: pp.taste_serial,
+            edge,
+            name: pp.name.clone(),
+            media_bytes: pp.limits.media_bytes,
+            sector_bytes: pp.limits.sector_bytes,
+            attrs,
+            classes,
+            consumer,
+        };
+        self.tasting += 1;
+        self.publish_if_dirty();
+        self.actions.push(Action::Taste(job));
+    }
+
+    /// Commits what a tasting found, after looking at the provider again.
+    pub(super) fn tasted(&mut self, t: Tasted) {
+        self.tasting -= 1;
+        let geom = self.consumers.get(t.consumer).map(|c| c.geom);
+        self.leave(t.consumer);
+        if let Some(g) = geom {
+            self.wither_geom(g, Errno::NxIo);
+        }
+        for (i, verdict) in t.verdicts {
+            let Some(pp) = self.providers.get(t.provider) else {
+                return;
+            };
+            let gone = pp.wither || pp.orphan || pp.state.error().is_some();
+            if gone || pp.taste_serial != t.serial && self.class_sits_on(i, t.provider) {
+                return;
+            }
+            let written = pp.counts.w > 0;
+            let class = self.classes[i].clone();
+            match verdict {
+                Verdict::No(why) => self.set_verdict(t.provider, i, why),
+                Verdict::Yes(_, _) if self.class_sits_on(i, t.provider) => {}
+                Verdict::Yes(_, _) if written && !class.tastes_written() => {
+                    self.set_verdict(t.provider, i, "opened for writing meanwhile".into());
+                }
+                Verdict::Yes(why, claim) => {
+                    let text = match class.claim(self, t.provider, &why, claim) {
+                        Ok(()) => format!("claimed: {why}"),
+                        Err(e) => format!("{why}, but refused: {e}"),
+                    };
+                    self.set_verdict(t.provider, i, text);
+                }
+            }
+        }
+    }
+
+    /// True when a class has a consumer on the provider that is not an orphan.
+    fn class_sits_on(&self, class: usize, p: ProviderId) -> bool {
+        self.consumers_above(p).iter().any(|(c, g)| {
+            self.geoms
+                .get(*g)
+                .is_some_and(|g| g.class == class && !g.wither)
+                && self.consumers.get(*c).is_some_and(|c| !c.orphan)
+        })
+    }
+
+    fn set_verdict(&mut self, p: ProviderId, class: usize, why: String) {
+        let name = self.classes[class].name();
+        let Some(pp) = self.providers.get_mut(p) else {
+            return;
+        };
+        match pp.verdicts.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, text)) => *text = why,
+            None => pp.verdicts.push((name, why)),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Every behaviour on every port of a real kernel.
+
+mod bench;
+mod files;
+mod loops;
+mod mail;
+mod sockets;

@@ -5,5 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fuzzing;
+pub mod label;
 pub mod part;
 pub mod probe;

@@ -131,8 +131,8 @@ impl Table {
                 out,
                 "{blank}{start:>first$}  {count:>second$}  {who:>third$}  {what}  "
             );
-            for attribute in &row.attributes {
-                let _ = write!(out, "[{attribute}] ");
+            if !row.attributes.is_empty() {
+                let _ = write!(out, "[{}]  ", row.attributes.join(","));
             }
             let _ = writeln!(out, "({})", human(row.bytes));
         }

@@ -1,0 +1,107 @@
+//! Entry points for fuzzing: any bytes as a disk. They must never panic, loop or ask for bytes
+//! outside the media; what is found must hold its own invariants.
+
+use crate::label;
+use crate::part::params::{Add, Amount, Resize};
+use crate::part::{self, Kind, Place, Scheme, Table};
+use crate::probe::{Sectors, Step};
+use std::collections::BTreeSet;
+
+/// Drive a probe over `data`; a range it asks for outside the media is a failure.
+fn drive<T>(data: &[u8], sector_size: u32, probe: impl FnMut(&Sectors) -> Step<T>) -> Option<T> {
+    let len = u64::try_from(data.len()).ok()?;
+    let mut sectors = Sectors::new(sector_size, len);
+    let read = |offset: u64, len: usize| {
+        let at = usize::try_from(offset).ok()?;
+        let range = data.get(at..at.checked_add(len)?);
+        assert!(range.is_some(), "a probe stays on the media");
+        range.map(<[u8]>::to_vec)
+    };
+    sectors.drive(read, probe).ok()
+}
+
+/// Look for partition tables of every kind on `data`, and edit, recover and show what is found.
+pub fn fuzz_part(data: &[u8]) {
+    let inside = |kind| Place {
+        scheme: Some(Scheme::Mbr),
+        kind: Some(Kind::Byte(kind)),
+        depth: 1,
+        ..Place::default()
+    };
+    let lenient = Place {
+        check_integrity: false,
+        ..Place::default()
+    };
+    for sector_size in [512, 4096] {
+        for place in [Place::default(), lenient, inside(0x05), inside(0x83)] {
+            if let Some(table) = drive(data, sector_size, |s| part::step(s, &place)) {
+                exercise(&table, place.check_integrity);
+            }
+        }
+    }
+}
+
+fn exercise(table: &Table, sound: bool) {
+    let shown = table.show("disk", part::Column::Label, true);
+    assert!(shown.starts_with("=>"), "a picture of the table");
+    if sound {
+        let mut end = None;
+        let mut entries: Vec<_> = table.entries().iter().collect();
+        entries.sort_by_key(|entry| entry.start);
+        for entry in entries {
+            assert!(
+                end.is_none_or(|end| end < entry.start),
+                "partitions do not overlap"
+            );
+            assert!(entry.end <= table.last() && entry.start >= table.first());
+            end = Some(entry.end);
+        }
+    }
+    let _ = part::destroy_plan(table).is_empty();
+    let Ok(whole) = table.recover() else { return };
+    let _ = part::plan(Some(table), &whole).map(|plan| plan.steps().len());
+    let kind = if table.scheme() == Scheme::Gpt {
+        "efi"
+    } else {
+        "linux-data"
+    };
+    let add = Add {
+        kind: kind.to_owned(),
+        ..Add::default()
+    };
+    let added = whole.add(&add, [7; 16]);
+    if let Ok((new, index)) = &added {
+        let _ = part::plan(Some(&whole), new).map(|plan| plan.steps().len());
+        let size = Some(Amount::Sectors(1));
+        let _ = new.resize(
+            &Resize {
+                index: *index,
+                size,
+                align: None,
+            },
+            &BTreeSet::new(),
+        );
+        let _ = part::committed(new);
+    }
+    if let Some(entry) = whole.entries().first() {
+        let _ = whole
+            .delete(entry.index, &BTreeSet::new())
+            .map(|new| new.rows().len());
+    }
+    let _ = whole
+        .media_resized(table.media().sectors.saturating_add(1000))
+        .is_ok();
+}
+
+/// Look for labels of every kind on `data`.
+pub fn fuzz_label(data: &[u8]) {
+    for sector_size in [512, 4096] {
+        for (_, found) in drive(data, sector_size, label::step_all).unwrap_or_default() {
+            let Ok(found) = found else { continue };
+            assert!(found.len <= u64::try_from(data.len()).unwrap_or(u64::MAX));
+            for name in found.providers() {
+                assert!(name.len() <= label::NAME_MAX && name.is_ascii() && !name.contains("/../"));
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Linux swap space: version 1 at byte 1024, UUID +1036, name +1052; the magic "SWAPSPACE2" ends
+//! the first page, whose size is the machine's that made it.
+
+use super::Volume;
+use crate::probe::{Reason, Sectors, Stop, le32, span};
+
+/// Page sizes that machines have.
+const PAGES: [u64; 5] = [4096, 8192, 16_384, 32_768, 65_536];
+/// What the first page ends with.
+const MAGIC: &[u8] = b"SWAPSPACE2";
+
+pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
+    const FIELD: &str = "swap signature (SWAPSPACE2)";
+    let mut found = false;
+    for page in PAGES {
+        // A page beyond the end of small media is no reason against the smaller ones.
+        if let Some(tail) = sectors.get(page - 10, MAGIC.len())? {
+            found |= tail == MAGIC;
+        }
+    }
+    if !found {
+        return Err(Stop::no(Reason::Signature, 4086, FIELD));
+    }
+    let head = sectors.need(1024, 512, "swap header")?;
+    if le32(head, 0) != 1 {
+        return Err(Stop::no(Reason::Value, 1024, "version of the swap space"));
+    }
+    Ok(Volume::whole(
+        sectors,
+        span(head, 28, 16),
+        super::uuid(span(head, 12, 16)),
+    ))
+}

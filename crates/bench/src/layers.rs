@@ -88,10 +88,7 @@ impl Class for BenchClass {
             None => Arc::new(Leaf),
             Some(p) => {
                 let c = t.attach_new(geom, *p).map_err(|e| Error::of(e, "attach"))?;
-                Arc::new(Shift {
-                    by: 4096,
-                    below: t.edge(c),
-                })
+                Arc::new(Shift { by: 4096, below: t.edge(c) })
             }
         };
         t.new_provider(
@@ -127,19 +124,11 @@ impl Sink for Count {
 /// Runs `rounds` rounds over stacks of the given depths, interleaved. Statistics are on, as in
 /// the daemon; each Bio enters through `submit` and ends in a receiver.
 pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
-    let config = Config {
-        name: "bench".into(),
-        port: PortChoice::Auto,
-        ..Config::default()
-    };
+    let config = Config { name: "bench".into(), port: PortChoice::Auto, ..Config::default() };
     let reactor = Reactor::start(config).map_err(|e| format!("reactor: {e}"))?;
     let inbox = Arc::new(Inbox::default());
-    let (core, mailer) = Core::new(
-        0,
-        reactor.clone(),
-        Pool::new(PoolConfig::default()),
-        inbox.report(),
-    );
+    let (core, mailer) =
+        Core::new(0, reactor.clone(), Pool::new(PoolConfig::default()), inbox.report());
     let turning = core.clone();
     let clock = reactor.clone();
     let mut control = Control::new(
@@ -149,10 +138,7 @@ pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
         Box::new(move || clock.fresh_now()),
     );
     let mut edges = Vec::new();
-    control
-        .topology
-        .load(Arc::new(BenchClass))
-        .map_err(|e| e.to_string())?;
+    control.topology.load(Arc::new(BenchClass)).map_err(|e| e.to_string())?;
     for &depth in depths {
         edges.push(stack(&mut control, depth).map_err(|e| e.to_string())?);
     }
@@ -165,18 +151,11 @@ pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
             count.0.set(0);
             let start = reactor.fresh_now();
             for n in 0..BIOS {
-                core.submit(
-                    *edge,
-                    End::Sink {
-                        sink,
-                        tag: u64::from(n),
-                    },
-                    |bio| {
-                        bio.op = Op::Delete;
-                        bio.offset = u64::from(n) * 4096;
-                        bio.length = 4096;
-                    },
-                );
+                core.submit(*edge, End::Sink { sink, tag: u64::from(n) }, |bio| {
+                    bio.op = Op::Delete;
+                    bio.offset = u64::from(n) * 4096;
+                    bio.length = 4096;
+                });
             }
             let ns = reactor.fresh_now() - start;
             if count.0.get() != BIOS {
@@ -191,11 +170,7 @@ pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
         .map(|(&layers, mut t)| {
             t.remove(0);
             t.sort_by(f64::total_cmp);
-            LayerRow {
-                layers,
-                median_ns: t[t.len() / 2],
-                best_ns: t[0],
-            }
+            LayerRow { layers, median_ns: t[t.len() / 2], best_ns: t[0] }
         })
         .collect())
 }
@@ -204,19 +179,9 @@ fn stack(control: &mut Control, depth: u32) -> Result<Edge, Error> {
     let params = serde_json::Value::Null;
     let make = |control: &mut Control, name: String, members: &[ProviderId]| {
         control.call(|t| {
-            let class = t
-                .class("bench")
-                .ok_or_else(|| Error::of(Errno::NoEnt, "class"))?;
-            class.create(
-                t,
-                &Create {
-                    name: &name,
-                    members,
-                    params: &params,
-                },
-            )?;
-            t.find(&name)
-                .ok_or_else(|| Error::of(Errno::NoEnt, "provider"))
+            let class = t.class("bench").ok_or_else(|| Error::of(Errno::NoEnt, "class"))?;
+            class.create(t, &Create { name: &name, members, params: &params })?;
+            t.find(&name).ok_or_else(|| Error::of(Errno::NoEnt, "provider"))
         })
     };
     let mut top = make(control, format!("leaf{depth}"), &[])?;
@@ -224,17 +189,9 @@ fn stack(control: &mut Control, depth: u32) -> Result<Edge, Error> {
         top = make(control, format!("pass{depth}.{i}"), &[top])?;
     }
     control.call(|t| {
-        let user = t.new_geom(
-            "bench",
-            &format!("user{depth}"),
-            "measured",
-            Box::new(Plain),
-        )?;
-        let c = t
-            .attach_new(user, top)
-            .map_err(|e| Error::of(e, "attach"))?;
-        t.access(c, Access::WRITE)
-            .map_err(|e| Error::of(e, "open"))?;
+        let user = t.new_geom("bench", &format!("user{depth}"), "measured", Box::new(Plain))?;
+        let c = t.attach_new(user, top).map_err(|e| Error::of(e, "attach"))?;
+        t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
         Ok(t.edge(c))
     })
 }

@@ -89,32 +89,19 @@ impl Buf {
     #[inline]
     pub(crate) fn look<R>(&self, start: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         let h = self.header();
-        assert!(
-            h.kernel_writes.get() == 0,
-            "B3: the kernel is writing this buffer"
-        );
+        assert!(h.kernel_writes.get() == 0, "B3: the kernel is writing this buffer");
         assert!(h.looking.get() >= 0, "B1: somebody is writing this buffer");
         let _guard = Looking::enter(&h.looking, 1);
         // SAFETY: `Seg` keeps start + len <= size; the bytes are initialised (zeroed at first);
         // no writer exists until the guard is dropped (B1, B3).
-        f(
-            unsafe {
-                std::slice::from_raw_parts(h.bytes.as_ptr().add(start as usize), len as usize)
-            },
-        )
+        f(unsafe { std::slice::from_raw_parts(h.bytes.as_ptr().add(start as usize), len as usize) })
     }
 
     #[inline]
     pub(crate) fn edit<R>(&self, start: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let h = self.header();
-        assert!(
-            h.kernel_writes.get() == 0,
-            "B3: the kernel is writing this buffer"
-        );
-        assert!(
-            h.looking.get() == 0,
-            "B1: somebody is looking at this buffer"
-        );
+        assert!(h.kernel_writes.get() == 0, "B3: the kernel is writing this buffer");
+        assert!(h.looking.get() == 0, "B1: somebody is looking at this buffer");
         let _guard = Looking::enter(&h.looking, -1);
         // SAFETY: as in `look`; nobody else looks until the guard is dropped (B1, B3).
         f(unsafe {

@@ -86,11 +86,7 @@ impl Errno {
             27 => Errno::NoSpc,
             122 => Errno::NoSpc,
             123 | 19 => Errno::NxIo,
-            _ => Errno::ALL
-                .iter()
-                .copied()
-                .find(|e| e.posix() == raw)
-                .unwrap_or(Errno::Io),
+            _ => Errno::ALL.iter().copied().find(|e| e.posix() == raw).unwrap_or(Errno::Io),
         }
     }
 }
@@ -126,11 +122,7 @@ mod tests {
     #[test]
     fn posix_numbers_come_back_as_the_nearest_meaning() {
         assert_eq!(Errno::from_posix(28), Errno::NoSpc);
-        assert_eq!(
-            Errno::from_posix(122),
-            Errno::NoSpc,
-            "quota is space to the user"
-        );
+        assert_eq!(Errno::from_posix(122), Errno::NoSpc, "quota is space to the user");
         assert_eq!(Errno::from_posix(9999), Errno::Io);
     }
 }

@@ -53,20 +53,14 @@ impl Extent {
     pub fn intersection(self, other: Extent) -> Option<Extent> {
         let start = self.start.max(other.start);
         let end = self.end().min(other.end());
-        (start < end).then(|| Extent {
-            start,
-            len: end - start,
-        })
+        (start < end).then(|| Extent { start, len: end - start })
     }
 
     /// The largest range inside `self` that starts and ends on a multiple of `unit` (not zero).
     pub fn aligned_inside(self, unit: u64) -> Option<Extent> {
         let start = self.start.checked_next_multiple_of(unit)?;
         let end = self.end() / unit * unit;
-        (start < end).then(|| Extent {
-            start,
-            len: end - start,
-        })
+        (start < end).then(|| Extent { start, len: end - start })
     }
 }
 

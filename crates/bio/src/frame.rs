@@ -26,16 +26,8 @@ pub struct Frames {
 impl Frames {
     /// No frames.
     pub const fn new() -> Frames {
-        const EMPTY: Frame = Frame {
-            edge: 0,
-            node: 0,
-            word: 0,
-            start_ns: 0,
-        };
-        Frames {
-            len: 0,
-            slots: [EMPTY; DEPTH_MAX],
-        }
+        const EMPTY: Frame = Frame { edge: 0, node: 0, word: 0, start_ns: 0 };
+        Frames { len: 0, slots: [EMPTY; DEPTH_MAX] }
     }
 
     /// False, and nothing changed, when the stack is full.
@@ -98,10 +90,7 @@ mod tests {
     fn a_full_stack_refuses_and_stays_whole() {
         let mut f = Frames::new();
         for i in 0..DEPTH_MAX as u64 {
-            assert!(f.push(Frame {
-                word: i,
-                ..Frame::default()
-            }));
+            assert!(f.push(Frame { word: i, ..Frame::default() }));
         }
         assert!(!f.push(Frame::default()));
         for i in (0..DEPTH_MAX as u64).rev() {

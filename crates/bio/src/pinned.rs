@@ -16,10 +16,7 @@ pub struct Pinned<T: ?Sized> {
 impl<T: ?Sized> Pinned<T> {
     /// Resolves the address and keeps the object alive.
     pub fn new(keep: Arc<T>) -> Pinned<T> {
-        Pinned {
-            at: NonNull::from(&*keep),
-            keep,
-        }
+        Pinned { at: NonNull::from(&*keep), keep }
     }
 
     /// The counted handle.
@@ -30,10 +27,7 @@ impl<T: ?Sized> Pinned<T> {
 
 impl<T: ?Sized> Clone for Pinned<T> {
     fn clone(&self) -> Self {
-        Pinned {
-            at: self.at,
-            keep: self.keep.clone(),
-        }
+        Pinned { at: self.at, keep: self.keep.clone() }
     }
 }
 

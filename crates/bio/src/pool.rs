@@ -35,9 +35,7 @@ pub struct PoolConfig {
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        PoolConfig {
-            limit_bytes: 64 << 20,
-        }
+        PoolConfig { limit_bytes: 64 << 20 }
     }
 }
 
@@ -88,15 +86,9 @@ impl Pool {
     /// A buffer of at least `len` bytes, or as large as there is when `len` is beyond
     /// [`Pool::largest`]. `None` when the pool is exhausted.
     pub fn get(&self, len: usize) -> Option<Buf> {
-        let class = CLASSES
-            .iter()
-            .position(|&c| c >= len)
-            .unwrap_or(CLASSES.len() - 1);
+        let class = CLASSES.iter().position(|&c| c >= len).unwrap_or(CLASSES.len() - 1);
         let recycled = self.0.free[class].borrow_mut().pop();
-        let header = match recycled
-            .or_else(|| self.grow(class))
-            .or_else(|| self.evict(class))
-        {
+        let header = match recycled.or_else(|| self.grow(class)).or_else(|| self.evict(class)) {
             Some(h) => h,
             None => {
                 self.0.refused.set(self.0.refused.get() + 1);
@@ -208,16 +200,12 @@ mod tests {
 
     #[test]
     fn p1_the_limit_holds_and_freed_memory_serves_any_size() {
-        let pool = Pool::new(PoolConfig {
-            limit_bytes: 128 * 1024,
-        });
+        let pool = Pool::new(PoolConfig { limit_bytes: 128 * 1024 });
         let small: Vec<Buf> = (0..32).map(|_| pool.get(1).unwrap()).collect();
         assert!(pool.get(1).is_none(), "exhausted");
         assert_eq!(pool.usage().refused, 1);
         drop(small);
-        let big = pool
-            .get(64 * 1024)
-            .expect("small buffers are given back for a large one");
+        let big = pool.get(64 * 1024).expect("small buffers are given back for a large one");
         assert!(pool.usage().reserved_bytes <= 128 * 1024);
         assert_eq!(big.capacity(), 64 * 1024);
     }

@@ -29,14 +29,8 @@ impl Op {
     /// Number of operations, for tables indexed by `op as usize`.
     pub const COUNT: usize = 6;
     /// Every operation, in the order of its number.
-    pub const ALL: [Op; Op::COUNT] = [
-        Op::Read,
-        Op::Write,
-        Op::Delete,
-        Op::Flush,
-        Op::GetAttr,
-        Op::WriteZeroes,
-    ];
+    pub const ALL: [Op; Op::COUNT] =
+        [Op::Read, Op::Write, Op::Delete, Op::Flush, Op::GetAttr, Op::WriteZeroes];
 
     /// Works on a range of bytes.
     pub const fn has_range(self) -> bool {
@@ -123,10 +117,7 @@ impl BioId {
 
     /// The inverse of [`BioId::to_word`].
     pub const fn from_word(word: u64) -> BioId {
-        BioId {
-            index: word as u32,
-            tenant: (word >> 32) as u32,
-        }
+        BioId { index: word as u32, tenant: (word >> 32) as u32 }
     }
 }
 

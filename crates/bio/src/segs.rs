@@ -103,10 +103,7 @@ pub struct Segs {
 impl Segs {
     /// Nothing.
     pub const fn new() -> Segs {
-        Segs {
-            list: Vec::new(),
-            len: 0,
-        }
+        Segs { list: Vec::new(), len: 0 }
     }
 
     /// Buffers for `len` bytes; `None`, and nothing taken, when the pool is exhausted.
@@ -221,9 +218,7 @@ impl Segs {
 
     /// Sets `len` bytes from `at` to `byte`; returns the bytes set.
     pub fn fill(&self, at: usize, len: usize, byte: u8) -> usize {
-        self.walk(at, len, |seg, s, n, _| {
-            seg.with_mut(|b| b[s..s + n].fill(byte))
-        })
+        self.walk(at, len, |seg, s, n, _| seg.with_mut(|b| b[s..s + n].fill(byte)))
     }
 
     /// All bytes in one vector: for control paths and tests.
@@ -308,9 +303,7 @@ mod tests {
 
     #[test]
     fn a_long_list_is_all_or_nothing() {
-        let pool = Pool::new(PoolConfig {
-            limit_bytes: 192 * 1024,
-        });
+        let pool = Pool::new(PoolConfig { limit_bytes: 192 * 1024 });
         assert!(Segs::alloc(&pool, 256 * 1024).is_none());
         assert_eq!(pool.usage().used_bytes, 0);
         let segs = Segs::alloc(&pool, 150 * 1024).unwrap();

@@ -33,20 +33,13 @@ impl Slab {
             Some(i) => i,
             None => {
                 let i = u32::try_from(self.places.len()).expect("fewer than 2^32 Bios");
-                self.places.push(Place {
-                    tenant: 0,
-                    parked: None,
-                    used: false,
-                });
+                self.places.push(Place { tenant: 0, parked: None, used: false });
                 i
             }
         };
         let place = &mut self.places[index as usize];
         place.used = true;
-        let id = BioId {
-            index,
-            tenant: place.tenant,
-        };
+        let id = BioId { index, tenant: place.tenant };
         match self.spare.pop() {
             Some(mut bio) => {
                 bio.renew(id);
@@ -60,10 +53,7 @@ impl Slab {
     #[inline]
     pub fn park(&mut self, bio: Box<Bio>) {
         let place = &mut self.places[bio.id().index as usize];
-        debug_assert!(
-            place.tenant == bio.id().tenant && place.parked.is_none(),
-            "S1"
-        );
+        debug_assert!(place.tenant == bio.id().tenant && place.parked.is_none(), "S1");
         place.parked = Some(bio);
     }
 
@@ -71,31 +61,19 @@ impl Slab {
     #[inline]
     pub fn take(&mut self, id: BioId) -> Option<Box<Bio>> {
         let place = self.places.get_mut(id.index as usize)?;
-        if place.tenant != id.tenant {
-            None
-        } else {
-            place.parked.take()
-        }
+        if place.tenant != id.tenant { None } else { place.parked.take() }
     }
 
     /// Looks at a parked Bio.
     pub fn peek(&self, id: BioId) -> Option<&Bio> {
         let place = self.places.get(id.index as usize)?;
-        if place.tenant != id.tenant {
-            None
-        } else {
-            place.parked.as_deref()
-        }
+        if place.tenant != id.tenant { None } else { place.parked.as_deref() }
     }
 
     /// Looks at a parked Bio to change it.
     pub fn peek_mut(&mut self, id: BioId) -> Option<&mut Bio> {
         let place = self.places.get_mut(id.index as usize)?;
-        if place.tenant != id.tenant {
-            None
-        } else {
-            place.parked.as_deref_mut()
-        }
+        if place.tenant != id.tenant { None } else { place.parked.as_deref_mut() }
     }
 
     /// Ends a Bio: its id is never valid again, its buffers go back.
@@ -103,10 +81,7 @@ impl Slab {
     pub fn free(&mut self, mut bio: Box<Bio>) {
         let index = bio.id().index;
         let place = &mut self.places[index as usize];
-        debug_assert!(
-            place.tenant == bio.id().tenant && place.parked.is_none(),
-            "S1"
-        );
+        debug_assert!(place.tenant == bio.id().tenant && place.parked.is_none(), "S1");
         place.tenant = place.tenant.wrapping_add(1);
         place.used = false;
         bio.data.clear();
@@ -121,10 +96,7 @@ impl Slab {
 
     /// Parked Bios, for pictures and for finding what waits.
     pub fn iter(&self) -> impl Iterator<Item = &Bio> {
-        self.places
-            .iter()
-            .filter(|p| p.used)
-            .filter_map(|p| p.parked.as_deref())
+        self.places.iter().filter(|p| p.used).filter_map(|p| p.parked.as_deref())
     }
 }
 

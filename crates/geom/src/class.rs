@@ -50,24 +50,18 @@ impl Taster {
 
     /// The attribute as text.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.attrs
-            .iter()
-            .find(|(n, _)| *n == name)
-            .and_then(|(_, v)| match v {
-                Attr::Text(t) => Some(t.as_str()),
-                Attr::Int(_) => None,
-            })
+        self.attrs.iter().find(|(n, _)| *n == name).and_then(|(_, v)| match v {
+            Attr::Text(t) => Some(t.as_str()),
+            Attr::Int(_) => None,
+        })
     }
 
     /// The attribute as a number.
     pub fn int(&self, name: &str) -> Option<u64> {
-        self.attrs
-            .iter()
-            .find(|(n, _)| *n == name)
-            .and_then(|(_, v)| match v {
-                Attr::Int(i) => Some(*i),
-                Attr::Text(_) => None,
-            })
+        self.attrs.iter().find(|(n, _)| *n == name).and_then(|(_, v)| match v {
+            Attr::Int(i) => Some(*i),
+            Attr::Text(_) => None,
+        })
     }
 }
 
@@ -119,10 +113,7 @@ pub trait Class: Send + Sync {
         claim: Claim,
     ) -> Result<(), Error> {
         let _ = (topology, on, why, claim);
-        Err(Error::new(
-            Errno::NotSup,
-            format!("class {} makes nothing by tasting", self.name()),
-        ))
+        Err(Error::new(Errno::NotSup, format!("class {} makes nothing by tasting", self.name())))
     }
 
     /// Makes a geom by hand.
@@ -130,10 +121,7 @@ pub trait Class: Send + Sync {
         let _ = (topology, request);
         Err(Error::new(
             Errno::NotSup,
-            format!(
-                "class {} cannot be created by hand; it is found by tasting",
-                self.name()
-            ),
+            format!("class {} cannot be created by hand; it is found by tasting", self.name()),
         ))
     }
 
@@ -141,10 +129,7 @@ pub trait Class: Send + Sync {
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
         if !force && topology.geom_is_open(geom) {
             let name = topology.geom_name(geom);
-            return Err(Error::new(
-                Errno::Busy,
-                format!("{name} is open; close it or use force"),
-            ));
+            return Err(Error::new(Errno::Busy, format!("{name} is open; close it or use force")));
         }
         topology.wither_geom(geom, Errno::NxIo);
         Ok(())
@@ -159,10 +144,7 @@ pub trait Class: Send + Sync {
         params: &serde_json::Value,
     ) -> Result<serde_json::Value, Error> {
         let _ = (control, params);
-        Err(Error::new(
-            Errno::NotSup,
-            format!("class {} has no verb {verb} ({on})", self.name()),
-        ))
+        Err(Error::new(Errno::NotSup, format!("class {} has no verb {verb} ({on})", self.name())))
     }
 }
 

@@ -46,18 +46,12 @@ pub struct Inbox {
 
 impl Inbox {
     fn put(&self, what: Incoming) {
-        self.queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(what);
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
         self.filled.notify_all();
     }
 
     fn take(&self) -> Option<Incoming> {
-        self.queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     /// Leaves an event; callable from any thread.
@@ -270,10 +264,7 @@ impl Control {
             if now >= end {
                 return false;
             }
-            (self.wait)(
-                &self.inbox,
-                Duration::from_nanos((end - now).min(100_000_000)),
-            );
+            (self.wait)(&self.inbox, Duration::from_nanos((end - now).min(100_000_000)));
         }
     }
 
@@ -324,17 +315,9 @@ impl Control {
         let most = Duration::from_nanos(JOB_DEADLINE_NS) + GATE_DEADLINE;
         self.wait_until(most, |c| c.jobs_done.contains(&number));
         self.jobs_done.retain(|n| *n != number);
-        match place
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-            .flatten()
-        {
+        match place.lock().unwrap_or_else(PoisonError::into_inner).take().flatten() {
             Some(out) => Ok(out),
-            None => Err(Error::new(
-                Errno::TimedOut,
-                format!("{what}: a disk does not answer"),
-            )),
+            None => Err(Error::new(Errno::TimedOut, format!("{what}: a disk does not answer"))),
         }
     }
 
@@ -372,10 +355,7 @@ impl Control {
         let Some(class) = self.topology.class(class) else {
             return Err(Error::new(Errno::NoEnt, format!("no class {class}")));
         };
-        let request = Create {
-            members: &[below],
-            ..*request
-        };
+        let request = Create { members: &[below], ..*request };
         let geom = self.call(|t| class.create(t, &request))?;
         let node = match self.close_gate(below) {
             Ok(node) => node,
@@ -447,10 +427,5 @@ async fn taste(core: Rc<Core>, job: TasteJob) -> Tasted {
         let late = || Verdict::No("the disk did not answer in 5 s; retaste when it does".into());
         verdicts.push((index, verdict.unwrap_or_else(late)));
     }
-    Tasted {
-        provider: job.provider,
-        serial: job.serial,
-        verdicts,
-        consumer: job.consumer,
-    }
+    Tasted { provider: job.provider, serial: job.serial, verdicts, consumer: job.consumer }
 }

@@ -16,18 +16,12 @@ pub struct Error {
 impl Error {
     /// A refusal.
     pub fn new(kind: Errno, what: impl Into<String>) -> Error {
-        Error {
-            kind,
-            what: what.into(),
-        }
+        Error { kind, what: what.into() }
     }
 
     /// A bare errno with the operation it ended.
     pub fn of(kind: Errno, op: &str) -> Error {
-        Error {
-            kind,
-            what: format!("{op}: {}", kind.text()),
-        }
+        Error { kind, what: format!("{op}: {}", kind.text()) }
     }
 }
 

@@ -26,16 +26,9 @@ impl NodeState {
         Errno::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// True when an error is set: one load.
-    #[inline(always)]
-    pub(crate) fn failed(&self) -> bool {
-        self.error.load(Ordering::Relaxed) != 0
-    }
-
     pub(crate) fn set_error(&self, error: Option<Errno>) {
-        let code = error
-            .and_then(|e| Errno::ALL.iter().position(|x| *x == e))
-            .map_or(0, |i| i as u8 + 1);
+        let code =
+            error.and_then(|e| Errno::ALL.iter().position(|x| *x == e)).map_or(0, |i| i as u8 + 1);
         self.error.store(code, Ordering::Release);
     }
 }
@@ -49,6 +42,8 @@ pub struct EdgeState {
 pub(crate) const MAY_READ: u8 = 1;
 pub(crate) const MAY_WRITE: u8 = 2;
 pub(crate) const ORPHAN: u8 = 4;
+/// The provider has a sticky error: kept here too, so that the data path looks in one place.
+pub(crate) const FAILED: u8 = 8;
 
 impl EdgeState {
     #[inline(always)]
@@ -112,9 +107,7 @@ pub struct Snapshot {
 }
 
 pub(crate) fn one_a_core<T: Default>(cores: usize) -> Arc<[Pinned<T>]> {
-    (0..cores)
-        .map(|_| Pinned::new(Arc::new(T::default())))
-        .collect()
+    (0..cores).map(|_| Pinned::new(Arc::new(T::default()))).collect()
 }
 
 #[cfg(test)]
@@ -130,6 +123,6 @@ mod tests {
             assert_eq!(s.error(), Some(e));
         }
         s.set_error(None);
-        assert!(!s.failed());
+        assert_eq!(s.error(), None);
     }
 }

@@ -38,10 +38,7 @@ impl Queue {
         let left = self.in_flight.load(Relaxed).wrapping_sub(1);
         self.in_flight.store(left, Relaxed);
         if left == 0 {
-            add(
-                &self.busy_ns,
-                now_ns.wrapping_sub(self.busy_since_ns.load(Relaxed)),
-            );
+            add(&self.busy_ns, now_ns.wrapping_sub(self.busy_since_ns.load(Relaxed)));
         }
     }
 
@@ -254,10 +251,7 @@ mod tests {
             let b = bucket_of(ns);
             assert!(ns <= bucket_top_ns(b), "{ns} in {b}");
             if b > 0 && ns > 1 {
-                assert!(
-                    ns > bucket_top_ns(b - 1) || bucket_top_ns(b - 1) < 2,
-                    "{ns} in {b}"
-                );
+                assert!(ns > bucket_top_ns(b - 1) || bucket_top_ns(b - 1) < 2, "{ns} in {b}");
             }
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
@@ -273,10 +267,7 @@ mod tests {
         let mut r = Reading::default();
         r.add(&m, 60);
         assert_eq!((r.busy_ns, r.in_flight, r.errors), (40, 0, 1));
-        assert_eq!(
-            (r.ops[Op::Read as usize], r.ops[Op::Write as usize]),
-            (1, 1)
-        );
+        assert_eq!((r.ops[Op::Read as usize], r.ops[Op::Write as usize]), (1, 1));
         assert_eq!(percentile_ns(&r.read_latency, 50.0), Some(23));
     }
 }

@@ -25,12 +25,12 @@ use bio::{Bio, BioId, End, Errno, Frame, Op, Status};
 use super::table::{EdgeSlot, NodeSlot, Table};
 use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
 use crate::layer::{Back, Edge, Flow};
-use crate::snapshot::{MAY_READ, MAY_WRITE, ORPHAN};
+use crate::snapshot::{FAILED, MAY_READ, MAY_WRITE, ORPHAN};
 
-enum Admit<'t> {
-    In(&'t NodeSlot),
+enum Admit {
+    In,
     End(Status),
-    Park(u32),
+    Park,
     Split,
 }
 
@@ -121,36 +121,28 @@ impl Core {
                 bio.status = Err(Errno::NxIo);
                 return Next::Return;
             };
-            let node = match self.admit(table, bio, e) {
-                Admit::In(node) => node,
+            let node = &*e.node;
+            match admit(e, bio) {
+                Admit::In => {}
                 Admit::End(status) => {
                     bio.status = status;
                     return Next::Return;
                 }
-                Admit::Park(node) => {
+                Admit::Park => {
                     if let Some(bio) = held.take() {
-                        self.parked
-                            .borrow_mut()
-                            .entry(node)
-                            .or_default()
-                            .push_back(bio);
+                        self.parked.borrow_mut().entry(node.index).or_default().push_back(bio);
                     }
                     return Next::Gone;
                 }
                 Admit::Split => {
-                    let frame = Frame {
-                        edge: edge.0,
-                        node: SPLIT_NODE,
-                        word: 0,
-                        start_ns: 0,
-                    };
+                    let frame = Frame { edge: edge.0, node: SPLIT_NODE, word: 0, start_ns: 0 };
                     if !bio.frames.push(frame) {
                         bio.status = Err(Errno::DeadLk);
                         return Next::Return;
                     }
                     return self.split_more(table, held);
                 }
-            };
+            }
             e.meter.enter(now);
             node.queue.enter(now);
             let flow = node.layer.start(bio, self);
@@ -158,22 +150,13 @@ impl Core {
                 && status != Err(Errno::NoMem)
             {
                 ended(bio, status);
-                account(e, node, now, now, bio);
+                account(e, now, now, bio);
                 return Next::Return;
             }
-            let word = if let Flow::Down(_, word) | Flow::Fork(word) = flow {
-                word
-            } else {
-                0
-            };
-            if !bio.frames.push(Frame {
-                edge: edge.0,
-                node: e.node,
-                word,
-                start_ns: now,
-            }) {
+            let word = if let Flow::Down(_, word) | Flow::Fork(word) = flow { word } else { 0 };
+            if !bio.frames.push(Frame { edge: edge.0, node: node.index, word, start_ns: now }) {
                 bio.status = Err(Errno::DeadLk);
-                account(e, node, now, now, bio);
+                account(e, now, now, bio);
                 return Next::Return;
             }
             match flow {
@@ -210,11 +193,7 @@ impl Core {
                 if let Some(top) = bio.frames.top_mut() {
                     top.word = word;
                 }
-                if bio.waits == 0 {
-                    Next::Return
-                } else {
-                    self.park(held)
-                }
+                if bio.waits == 0 { Next::Return } else { self.park(held) }
             }
             Flow::Wait => self.park(held),
         }
@@ -239,13 +218,11 @@ impl Core {
                 bio.frames.restore(frame);
                 return self.split_more(table, held);
             }
-            let Some(node) = table.node(frame.node) else { continue };
-            match node.layer.done(bio, frame.word, self) {
-                Back::Up => {
-                    if let Some(e) = table.edge(frame.edge) {
-                        account(e, node, now, frame.start_ns, bio);
-                    }
-                }
+            let Some(e) = table.edge(frame.edge) else {
+                continue;
+            };
+            match e.node.layer.done(bio, frame.word, self) {
+                Back::Up => account(e, now, frame.start_ns, bio),
                 Back::Go(flow) => {
                     bio.frames.restore(frame);
                     bio.completed = 0;
@@ -255,47 +232,6 @@ impl Core {
             }
         }
         self.deliver(table, held)
-    }
-
-    /// The checks between any two layers (D1, D4), in GEOM's order.
-    #[inline]
-    fn admit<'t>(&self, table: &'t Table, bio: &mut Bio, e: &'t EdgeSlot) -> Admit<'t> {
-        let flags = e.state.flags();
-        let need = if bio.op.needs_write() {
-            MAY_WRITE
-        } else {
-            MAY_READ
-        };
-        if flags & need == 0 {
-            return Admit::End(Err(if flags & ORPHAN != 0 {
-                Errno::NxIo
-            } else {
-                Errno::Perm
-            }));
-        }
-        let Some(node) = table.node(e.node) else {
-            return Admit::End(Err(Errno::NxIo));
-        };
-        if node.state.failed() {
-            return Admit::End(Err(node.state.error().unwrap_or(Errno::NxIo)));
-        }
-        if flags & ORPHAN != 0 {
-            return Admit::End(Err(Errno::NxIo));
-        }
-        if node.gate_closed.get() {
-            return Admit::Park(e.node);
-        }
-        if bio.op.has_range() {
-            check_range(node, bio)
-        } else {
-            if bio.op == Op::GetAttr
-                && let Some((_, value)) = node.attrs.iter().find(|(name, _)| *name == bio.attr)
-            {
-                bio.value = Some(value.clone());
-                return Admit::End(Ok(()));
-            }
-            Admit::In(node)
-        }
     }
 
     /// Sends the next pieces of a split request; ends it when none is left.
@@ -309,8 +245,7 @@ impl Core {
         let (edge, mut sent) = (Edge(frame.edge), frame.word);
         let max = table
             .edge(edge.0)
-            .and_then(|e| table.node(e.node))
-            .and_then(|n| piece_max(n, bio.op))
+            .and_then(|e| piece_max(&e.node, bio.op))
             .unwrap_or(bio.length)
             .max(1);
         let mut pieces = 0;
@@ -397,23 +332,14 @@ impl Core {
             let now = self.now();
             if let Some(e) = table.edge(frame.edge) {
                 e.meter.undo(now);
-            }
-            if let Some(n) = table.node(frame.node) {
-                n.queue.leave(now);
+                e.node.queue.leave(now);
             }
             bio.edge = frame.edge;
         }
         bio.status = Ok(());
         let id = bio.id();
         self.slab.borrow_mut().park(bio);
-        self.delay(
-            NOMEM_RETRY_NS,
-            Delay {
-                id,
-                flow: Flow::Wait,
-                again: true,
-            },
-        );
+        self.delay(NOMEM_RETRY_NS, Delay { id, flow: Flow::Wait, again: true });
     }
 }
 
@@ -427,33 +353,57 @@ fn ended(bio: &mut Bio, status: Status) {
 }
 
 #[inline]
-fn account(e: &EdgeSlot, node: &NodeSlot, now: u64, start: u64, bio: &Bio) {
-    e.meter
-        .leave(now, start, bio.op, bio.completed, bio.status.is_ok());
-    node.queue.leave(now);
+fn account(e: &EdgeSlot, now: u64, start: u64, bio: &Bio) {
+    e.meter.leave(now, start, bio.op, bio.completed, bio.status.is_ok());
+    e.node.queue.leave(now);
 }
 
 fn leave(core: &Core, table: &Table, bio: &mut Bio) {
     let Some(frame) = bio.frames.pop() else {
         return;
     };
-    let now = core.now();
     if let Some(e) = table.edge(frame.edge) {
-        e.meter.leave(
-            now,
-            frame.start_ns,
-            bio.op,
-            bio.completed,
-            bio.status.is_ok(),
-        );
+        account(e, core.now(), frame.start_ns, bio);
     }
-    if let Some(n) = table.node(frame.node) {
-        n.queue.leave(now);
+}
+
+/// The checks between any two layers (D1, D4), in GEOM's order.
+#[inline]
+fn admit(e: &EdgeSlot, bio: &mut Bio) -> Admit {
+    let flags = e.state.flags();
+    let need = if bio.op.needs_write() { MAY_WRITE } else { MAY_READ };
+    if flags & (need | ORPHAN | FAILED) != need {
+        return Admit::End(Err(refusal(e, flags, need)));
+    }
+    let node = &*e.node;
+    if node.gate_closed.get() {
+        return Admit::Park;
+    }
+    if bio.op.has_range() {
+        return check_range(node, bio);
+    }
+    if bio.op == Op::GetAttr
+        && let Some((_, value)) = node.attrs.iter().find(|(name, _)| *name == bio.attr)
+    {
+        bio.value = Some(value.clone());
+        return Admit::End(Ok(()));
+    }
+    Admit::In
+}
+
+#[cold]
+fn refusal(e: &EdgeSlot, flags: u8, need: u8) -> Errno {
+    if flags & need == 0 && flags & ORPHAN == 0 {
+        return Errno::Perm;
+    }
+    match e.node.state.error() {
+        Some(error) => error,
+        None => Errno::NxIo,
     }
 }
 
 #[inline]
-fn check_range<'t>(node: &'t NodeSlot, bio: &mut Bio) -> Admit<'t> {
+fn check_range(node: &NodeSlot, bio: &mut Bio) -> Admit {
     let media = node.limits.media_bytes;
     if media == 0 {
         return Admit::End(Err(Errno::NxIo));
@@ -482,7 +432,7 @@ fn check_range<'t>(node: &'t NodeSlot, bio: &mut Bio) -> Admit<'t> {
     }
     match piece_max(node, bio.op) {
         Some(max) if bio.length > max => Admit::Split,
-        _ => Admit::In(node),
+        _ => Admit::In,
     }
 }
 

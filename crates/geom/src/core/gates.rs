@@ -35,10 +35,7 @@ impl Core {
         let mut ready = self.ready.borrow_mut();
         for bio in parked {
             let edge = Edge(bio.edge);
-            ready.push_back(Work {
-                bio,
-                go: Go::Enter(edge),
-            });
+            ready.push_back(Work { bio, go: Go::Enter(edge) });
         }
     }
 
@@ -55,14 +52,8 @@ impl Core {
             let left = self.in_flight(d.subject);
             if left == 0 {
                 empty.push(match d.subject {
-                    Subject::Node(node) => Notice::GateDrained {
-                        core: self.id,
-                        node,
-                    },
-                    Subject::Edge(_) => Notice::Drained {
-                        core: self.id,
-                        ticket: d.ticket,
-                    },
+                    Subject::Node(node) => Notice::GateDrained { core: self.id, node },
+                    Subject::Edge(_) => Notice::Drained { core: self.id, ticket: d.ticket },
                 });
             }
             left != 0

@@ -134,8 +134,7 @@ impl Core {
 
     /// One turn of the loop: completions, timers, tasks, messages, dispatch.
     pub fn turn(self: &Rc<Self>, patience: Patience) {
-        self.reactor
-            .turn(patience, &mut |token, result| self.completed(token, result));
+        self.reactor.turn(patience, &mut |token, result| self.completed(token, result));
         for _ in 0..MESSAGES_A_TURN {
             let message = self.inbox.borrow_mut().try_recv();
             match message {
@@ -153,10 +152,7 @@ impl Core {
         fill(&mut bio);
         bio.end = end;
         let id = bio.id();
-        self.ready.borrow_mut().push_back(Work {
-            bio,
-            go: Go::Enter(edge),
-        });
+        self.ready.borrow_mut().push_back(Work { bio, go: Go::Enter(edge) });
         self.run();
         id
     }
@@ -172,10 +168,7 @@ impl Core {
         fill(&mut bio);
         bio.end = End::Parent(parent.id());
         parent.waits += 1;
-        self.ready.borrow_mut().push_back(Work {
-            bio,
-            go: Go::Enter(edge),
-        });
+        self.ready.borrow_mut().push_back(Work { bio, go: Go::Enter(edge) });
     }
 
     /// Goes on with a Bio for which a layer answered [`Flow::Wait`], as if the layer had answered
@@ -184,24 +177,14 @@ impl Core {
         let Some(bio) = self.slab.borrow_mut().take(id) else {
             return false;
         };
-        self.ready.borrow_mut().push_back(Work {
-            bio,
-            go: Go::Act(flow),
-        });
+        self.ready.borrow_mut().push_back(Work { bio, go: Go::Act(flow) });
         self.run();
         true
     }
 
     /// [`Core::resume`] after `ns` nanoseconds.
     pub fn after(&self, ns: u64, id: BioId, flow: Flow) {
-        self.delay(
-            ns,
-            Delay {
-                id,
-                flow,
-                again: false,
-            },
-        );
+        self.delay(ns, Delay { id, flow, again: false });
     }
 
     fn delay(&self, ns: u64, delay: Delay) {
@@ -214,13 +197,7 @@ impl Core {
             }
         };
         delayed[slot as usize] = Some(delay);
-        self.reactor.after(
-            ns,
-            Token {
-                kind: TOKEN_DELAY,
-                word: u64::from(slot),
-            },
-        );
+        self.reactor.after(ns, Token { kind: TOKEN_DELAY, word: u64::from(slot) });
     }
 
     /// Registers a receiver; its number goes into [`End::Sink`].
@@ -253,8 +230,7 @@ impl Core {
 
     /// Writes the Bio's data to a file; `durable` asks for stable storage.
     pub fn file_write(&self, bio: &Bio, file: &File, offset: u64, durable: bool) -> Flow {
-        self.reactor
-            .write(token_of(bio), file, offset, &bio.data, durable);
+        self.reactor.write(token_of(bio), file, offset, &bio.data, durable);
         Flow::Wait
     }
 
@@ -321,11 +297,7 @@ impl Core {
             })
             .await;
         done.status?;
-        if done.completed == bytes.len() as u64 {
-            Ok(())
-        } else {
-            Err(Errno::Io)
-        }
+        if done.completed == bytes.len() as u64 { Ok(()) } else { Err(Errno::Io) }
     }
 
     /// Flushes for a conversation.
@@ -353,11 +325,7 @@ impl Core {
             TOKEN_BIO => self.operation_ended(BioId::from_word(token.word), result),
             TOKEN_DELAY => {
                 let slot = token.word as usize;
-                let delay = self
-                    .delayed
-                    .borrow_mut()
-                    .get_mut(slot)
-                    .and_then(Option::take);
+                let delay = self.delayed.borrow_mut().get_mut(slot).and_then(Option::take);
                 let Some(delay) = delay else { return };
                 self.delayed_free.borrow_mut().push(slot as u32);
                 if delay.again {
@@ -375,10 +343,7 @@ impl Core {
             return;
         };
         let edge = Edge(bio.edge);
-        self.ready.borrow_mut().push_back(Work {
-            bio,
-            go: Go::Enter(edge),
-        });
+        self.ready.borrow_mut().push_back(Work { bio, go: Go::Enter(edge) });
         self.run();
     }
 
@@ -387,10 +352,7 @@ impl Core {
             Message::Publish(snapshot) => {
                 let generation = snapshot.generation;
                 self.table.borrow_mut().refresh(&snapshot, self.id as usize);
-                self.tell(Notice::Published {
-                    core: self.id,
-                    generation,
-                });
+                self.tell(Notice::Published { core: self.id, generation });
             }
             Message::Gate { node, close } => self.gate(node, close),
             Message::Drain { edge, ticket } => self.drain(gates::Subject::Edge(edge), ticket),
@@ -404,10 +366,7 @@ impl Core {
 }
 
 fn token_of(bio: &Bio) -> Token {
-    Token {
-        kind: TOKEN_BIO,
-        word: bio.id().to_word(),
-    }
+    Token { kind: TOKEN_BIO, word: bio.id().to_word() }
 }
 
 /// Shares a closure as a [`Report`].

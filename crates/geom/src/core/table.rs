@@ -1,41 +1,47 @@
 //! One core's resolved copy of the graph.
+//!
+//! A request in flight through an edge keeps that edge at its node: consumers are moved only when
+//! the node's gate is closed and empty. So the way up finds the node through the edge.
 
 use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use bio::{Attr, Pinned};
 
 use crate::layer::Layer;
-use crate::snapshot::{EdgeState, Limits, NodeState, Snapshot};
+use crate::snapshot::{EdgeState, Limits, Node, NodeState, Snapshot};
 use crate::stats::{Meter, Queue};
 
 pub(super) struct NodeSlot {
     pub layer: Pinned<dyn Layer>,
-    pub limits: Limits,
+    pub queue: Pinned<Queue>,
     /// `sector_bytes - 1` when that is a mask, else 0 and `odd_sector` is set.
     pub mask: u64,
+    pub limits: Limits,
     pub odd_sector: bool,
-    pub state: Pinned<NodeState>,
-    pub queue: Pinned<Queue>,
-    pub attrs: std::sync::Arc<Vec<(&'static str, Attr)>>,
     pub gate_closed: Cell<bool>,
+    pub index: u32,
+    pub state: Pinned<NodeState>,
+    pub attrs: Arc<Vec<(&'static str, Attr)>>,
 }
 
 pub(super) struct EdgeSlot {
-    pub node: u32,
+    pub node: Rc<NodeSlot>,
     pub state: Pinned<EdgeState>,
     pub meter: Pinned<Meter>,
 }
 
 #[derive(Default)]
 pub(super) struct Table {
-    nodes: Vec<Option<NodeSlot>>,
+    nodes: Vec<Option<Rc<NodeSlot>>>,
     edges: Vec<Option<EdgeSlot>>,
 }
 
 impl Table {
     #[inline(always)]
     pub fn node(&self, slot: u32) -> Option<&NodeSlot> {
-        self.nodes.get(slot as usize)?.as_ref()
+        self.nodes.get(slot as usize)?.as_deref()
     }
 
     #[inline(always)]
@@ -45,37 +51,35 @@ impl Table {
 
     /// Takes over a snapshot. Gates stay as they are: they are per core and not in the snapshot.
     pub fn refresh(&mut self, snapshot: &Snapshot, core: usize) {
-        let closed: Vec<bool> = self
-            .nodes
-            .iter()
-            .map(|n| n.as_ref().is_some_and(|n| n.gate_closed.get()))
-            .collect();
-        self.nodes.clear();
-        for (i, node) in snapshot.nodes.iter().enumerate() {
-            self.nodes.push(node.as_ref().and_then(|n| {
-                let sector = u64::from(n.limits.sector_bytes);
-                let odd_sector = !sector.is_power_of_two();
-                Some(NodeSlot {
-                    layer: n.layer.clone(),
-                    limits: n.limits,
-                    mask: if odd_sector { 0 } else { sector - 1 },
-                    odd_sector,
-                    state: n.state.clone(),
-                    queue: n.queues.get(core)?.clone(),
-                    attrs: n.attrs.clone(),
-                    gate_closed: Cell::new(closed.get(i).copied().unwrap_or(false)),
-                })
-            }));
-        }
-        self.edges.clear();
-        for edge in &snapshot.edges {
-            self.edges.push(edge.as_ref().and_then(|e| {
-                Some(EdgeSlot {
-                    node: e.node,
-                    state: e.state.clone(),
-                    meter: e.meters.get(core)?.clone(),
-                })
-            }));
-        }
+        let was = std::mem::take(&mut self.nodes);
+        let closed =
+            |i: usize| was.get(i).and_then(Option::as_ref).is_some_and(|n| n.gate_closed.get());
+        let resolve = |(i, n): (usize, &Option<Node>)| {
+            let n = n.as_ref()?;
+            let sector = u64::from(n.limits.sector_bytes);
+            let odd_sector = !sector.is_power_of_two();
+            Some(Rc::new(NodeSlot {
+                layer: n.layer.clone(),
+                queue: n.queues.get(core)?.clone(),
+                mask: if odd_sector { 0 } else { sector - 1 },
+                limits: n.limits,
+                odd_sector,
+                gate_closed: Cell::new(closed(i)),
+                index: i as u32,
+                state: n.state.clone(),
+                attrs: n.attrs.clone(),
+            }))
+        };
+        self.nodes = snapshot.nodes.iter().enumerate().map(resolve).collect();
+        let nodes = &self.nodes;
+        let edges = snapshot.edges.iter().map(|e| {
+            let e = e.as_ref()?;
+            Some(EdgeSlot {
+                node: nodes.get(e.node as usize)?.clone()?,
+                state: e.state.clone(),
+                meter: e.meters.get(core)?.clone(),
+            })
+        });
+        self.edges = edges.collect();
     }
 }

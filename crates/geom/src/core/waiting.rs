@@ -85,10 +85,7 @@ impl Io {
     pub fn start(core: Rc<Core>, edge: Edge, fill: impl FnOnce(&mut Bio)) -> Io {
         let slot = core.waiting.borrow_mut().open();
         core.submit(edge, End::Task(slot), fill);
-        Io {
-            core,
-            slot: Some(slot),
-        }
+        Io { core, slot: Some(slot) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use bio::Errno;
 
 use super::{ConsumerId, Event, GeomId, ProviderId, Topology};
-use crate::snapshot::{MAY_READ, MAY_WRITE, ORPHAN};
+use crate::snapshot::{FAILED, MAY_READ, MAY_WRITE, ORPHAN};
 
 /// Read, write and exclusive counts, or changes of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -30,20 +30,12 @@ impl Access {
 
     /// The change that undoes this one.
     pub fn inverse(self) -> Access {
-        Access {
-            r: -self.r,
-            w: -self.w,
-            e: -self.e,
-        }
+        Access { r: -self.r, w: -self.w, e: -self.e }
     }
 
     /// Both changes.
     pub fn plus(self, o: Access) -> Access {
-        Access {
-            r: self.r + o.r,
-            w: self.w + o.w,
-            e: self.e + o.e,
-        }
+        Access { r: self.r + o.r, w: self.w + o.w, e: self.e + o.e }
     }
 
     fn any_positive(self) -> bool {
@@ -128,11 +120,7 @@ impl Topology {
         }
         self.set_edge_flags(consumer);
         let upper = self.consumers.get(consumer).map(|c| c.geom);
-        if closed
-            && upper
-                .and_then(|g| self.geoms.get(g))
-                .is_some_and(|g| g.wither)
-        {
+        if closed && upper.and_then(|g| self.geoms.get(g)).is_some_and(|g| g.wither) {
             self.wash = true;
         }
     }
@@ -173,6 +161,9 @@ impl Topology {
         if cp.orphan {
             flags |= ORPHAN;
         }
+        if cp.provider.and_then(|p| self.error_of(p)).is_some() {
+            flags |= FAILED;
+        }
         cp.state.set(flags);
     }
 
@@ -182,11 +173,7 @@ impl Topology {
         if delta == Access::NONE {
             return Ok(());
         }
-        let consumers = self
-            .geoms
-            .get(geom)
-            .map(|g| g.consumers.clone())
-            .unwrap_or_default();
+        let consumers = self.geoms.get(geom).map(|g| g.consumers.clone()).unwrap_or_default();
         for (i, &c) in consumers.iter().enumerate() {
             if let Err(e) = self.access(c, delta) {
                 for &done in &consumers[..i] {

@@ -32,16 +32,10 @@ impl Topology {
     pub fn new_provider(&mut self, geom: GeomId, new: NewProvider) -> Result<ProviderId, Error> {
         let withering = self.geoms.get(geom).is_none_or(|g| g.wither);
         if withering {
-            return Err(Error::new(
-                Errno::NxIo,
-                format!("{}: its geom is going", new.name),
-            ));
+            return Err(Error::new(Errno::NxIo, format!("{}: its geom is going", new.name)));
         }
         if new.name.is_empty() || new.name.len() > NAME_MAX {
-            return Err(Error::new(
-                Errno::Inval,
-                "a provider's name is empty or too long",
-            ));
+            return Err(Error::new(Errno::Inval, "a provider's name is empty or too long"));
         }
         if self.find(&new.name).is_some() {
             let what = format!("a provider {} exists already", new.name);
@@ -51,10 +45,7 @@ impl Topology {
             return Err(Error::new(Errno::NoSpc, "too many providers"));
         }
         if new.limits.sector_bytes == 0 {
-            return Err(Error::new(
-                Errno::Inval,
-                format!("{}: sector size is zero", new.name),
-            ));
+            return Err(Error::new(Errno::Inval, format!("{}: sector size is zero", new.name)));
         }
         let slot = free_slot(&mut self.nodes);
         let id = self.providers.insert(ProviderObj {
@@ -123,11 +114,7 @@ impl Topology {
         if self.reaches_down(lower, upper) {
             return Err(Errno::Loop);
         }
-        if self
-            .ranks_with(upper, lower)
-            .iter()
-            .any(|&(_, rank)| rank > RANK_MAX)
-        {
+        if self.ranks_with(upper, lower).iter().any(|&(_, rank)| rank > RANK_MAX) {
             return Err(Errno::DeadLk);
         }
         self.consumers[consumer].provider = Some(provider);
@@ -165,10 +152,7 @@ impl Topology {
             let Some(geom) = self.geoms.get(g) else {
                 continue;
             };
-            let below = geom
-                .consumers
-                .iter()
-                .filter_map(|c| self.consumers.get(*c)?.provider);
+            let below = geom.consumers.iter().filter_map(|c| self.consumers.get(*c)?.provider);
             todo.extend(below.filter_map(|p| Some(self.providers.get(p)?.geom)));
         }
         false
@@ -199,10 +183,7 @@ impl Topology {
                 let Some(pp) = self.providers.get(*p) else {
                     continue;
                 };
-                let above = pp
-                    .consumers
-                    .iter()
-                    .filter_map(|c| Some(self.consumers.get(*c)?.geom));
+                let above = pp.consumers.iter().filter_map(|c| Some(self.consumers.get(*c)?.geom));
                 todo.extend(above.map(|a| (a, at_least + 1)));
             }
         }
@@ -271,11 +252,7 @@ impl Topology {
         let edge = |id: &Option<ConsumerId>| {
             let c = self.consumers.get((*id)?)?;
             let p = self.providers.get(c.provider?)?;
-            Some(EdgeTo {
-                node: p.node,
-                state: c.state.clone(),
-                meters: c.meters.clone(),
-            })
+            Some(EdgeTo { node: p.node, state: c.state.clone(), meters: c.meters.clone() })
         };
         Snapshot {
             generation: self.generation,

@@ -109,10 +109,7 @@ impl Topology {
 
     fn spoil_event(&mut self, p: ProviderId) {
         for (c, g) in self.consumers_above(p) {
-            let marked = self
-                .consumers
-                .get_mut(c)
-                .is_some_and(|x| std::mem::take(&mut x.spoiled));
+            let marked = self.consumers.get_mut(c).is_some_and(|x| std::mem::take(&mut x.spoiled));
             if marked && self.geom_spoils(g) {
                 self.with_geom(g, |ops, t| ops.spoiled(t, g, c));
             }
@@ -129,11 +126,8 @@ impl Topology {
         }
         if size < was {
             for (c, g) in self.consumers_above(p) {
-                let copes = self
-                    .geoms
-                    .get(g)
-                    .and_then(|g| g.ops.as_ref())
-                    .is_some_and(|o| o.resizes());
+                let copes =
+                    self.geoms.get(g).and_then(|g| g.ops.as_ref()).is_some_and(|o| o.resizes());
                 if !copes {
                     self.orphan_consumer(c, g, Errno::NxIo);
                 }
@@ -190,17 +184,11 @@ impl Topology {
         let Some(pp) = self.providers.get(p) else {
             return Vec::new();
         };
-        pp.consumers
-            .iter()
-            .filter_map(|c| Some((*c, self.consumers.get(*c)?.geom)))
-            .collect()
+        pp.consumers.iter().filter_map(|c| Some((*c, self.consumers.get(*c)?.geom))).collect()
     }
 
     pub(super) fn geom_spoils(&self, g: GeomId) -> bool {
-        self.geoms
-            .get(g)
-            .and_then(|g| g.ops.as_ref())
-            .is_some_and(|o| o.spoils())
+        self.geoms.get(g).and_then(|g| g.ops.as_ref()).is_some_and(|o| o.spoils())
     }
 
     /// An attribute of a provider: its own table first, then its geom.

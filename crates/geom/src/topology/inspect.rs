@@ -64,10 +64,7 @@ pub struct ProviderView {
 impl Topology {
     /// A provider by name.
     pub fn find(&self, name: &str) -> Option<ProviderId> {
-        self.providers
-            .iter()
-            .find(|(_, p)| p.name == name && !p.wither)
-            .map(|(id, _)| id)
+        self.providers.iter().find(|(_, p)| p.name == name && !p.wither).map(|(id, _)| id)
     }
 
     /// A geom by class and name.
@@ -99,9 +96,7 @@ impl Topology {
 
     /// Stripe size and offset of a provider, bytes.
     pub fn stripe(&self, p: ProviderId) -> (u64, u64) {
-        self.providers
-            .get(p)
-            .map_or((0, 0), |p| (p.stripe_bytes, p.stripe_offset))
+        self.providers.get(p).map_or((0, 0), |p| (p.stripe_bytes, p.stripe_offset))
     }
 
     /// Counts of a provider.
@@ -141,9 +136,7 @@ impl Topology {
 
     /// True when anything is open on one of a geom's providers.
     pub fn geom_is_open(&self, g: GeomId) -> bool {
-        self.providers_of(g)
-            .iter()
-            .any(|p| self.counts(*p) != Access::NONE)
+        self.providers_of(g).iter().any(|p| self.counts(*p) != Access::NONE)
     }
 
     /// True when the geom exists and is not on its way out.
@@ -153,9 +146,7 @@ impl Topology {
 
     /// True when the provider exists and takes I/O.
     pub fn provider_is_live(&self, p: ProviderId) -> bool {
-        self.providers
-            .get(p)
-            .is_some_and(|p| !p.wither && !p.orphan)
+        self.providers.get(p).is_some_and(|p| !p.wither && !p.orphan)
     }
 
     pub(crate) fn node(&self, p: ProviderId) -> Option<u32> {
@@ -177,16 +168,8 @@ impl Topology {
                 rank: g.rank,
                 withering: g.wither,
                 show: g.ops.as_ref().map(|o| o.show(self, id)).unwrap_or_default(),
-                consumers: g
-                    .consumers
-                    .iter()
-                    .filter_map(|c| self.see_cons(*c, now_ns))
-                    .collect(),
-                providers: g
-                    .providers
-                    .iter()
-                    .filter_map(|p| self.see_prov(*p, now_ns))
-                    .collect(),
+                consumers: g.consumers.iter().filter_map(|c| self.see_cons(*c, now_ns)).collect(),
+                providers: g.providers.iter().filter_map(|p| self.see_prov(*p, now_ns)).collect(),
             })
             .collect();
         for g in &mut all {
@@ -208,11 +191,7 @@ impl Topology {
 
     fn read_meters(&self, c: ConsumerId, now_ns: u64) -> Option<Reading> {
         let mut stats = Reading::default();
-        self.consumers
-            .get(c)?
-            .meters
-            .iter()
-            .for_each(|m| stats.add(m, now_ns));
+        self.consumers.get(c)?.meters.iter().for_each(|m| stats.add(m, now_ns));
         Some(stats)
     }
 
@@ -242,12 +221,7 @@ impl Topology {
             sum.sub_counts(&cp.before);
         }
         sum.in_flight = pp.queues.iter().map(|q| q.in_flight()).sum();
-        sum.busy_ns = pp
-            .queues
-            .iter()
-            .map(|q| q.busy_ns(now_ns))
-            .max()
-            .unwrap_or(0);
+        sum.busy_ns = pp.queues.iter().map(|q| q.busy_ns(now_ns)).max().unwrap_or(0);
         sum
     }
 

@@ -40,6 +40,9 @@ impl Topology {
         if !std::mem::replace(&mut pp.orphan, true) {
             self.doorstep.push_back(p);
         }
+        for (c, _) in self.consumers_above(p) {
+            self.set_edge_flags(c);
+        }
     }
 
     /// Orphans a provider and destroys it as soon as it has no consumers.
@@ -82,10 +85,7 @@ impl Topology {
         let Some(cp) = self.consumers.get_mut(c) else {
             return;
         };
-        debug_assert!(
-            cp.counts == Access::NONE,
-            "only a closed consumer is detached"
-        );
+        debug_assert!(cp.counts == Access::NONE, "only a closed consumer is detached");
         if std::mem::replace(&mut cp.doomed, true) {
             return;
         }
@@ -96,23 +96,17 @@ impl Topology {
         cp.draining = Some((self.tickets, (0..self.cores as u32).collect()));
         let edge = cp.edge;
         self.publish_if_dirty();
-        self.actions.push(Action::Drain {
-            edge,
-            ticket: self.tickets,
-        });
+        self.actions.push(Action::Drain { edge, ticket: self.tickets });
     }
 
     pub(super) fn drained(&mut self, core: u32, ticket: u64) {
-        let found = self
-            .consumers
-            .iter_mut()
-            .find_map(|(id, c)| match &mut c.draining {
-                Some((t, cores)) if *t == ticket => {
-                    cores.retain(|x| *x != core);
-                    Some((id, cores.is_empty()))
-                }
-                _ => None,
-            });
+        let found = self.consumers.iter_mut().find_map(|(id, c)| match &mut c.draining {
+            Some((t, cores)) if *t == ticket => {
+                cores.retain(|x| *x != core);
+                Some((id, cores.is_empty()))
+            }
+            _ => None,
+        });
         if let Some((id, true)) = found {
             self.drop_consumer(id);
         }
@@ -179,10 +173,7 @@ impl Topology {
         }
         let mut changed = false;
         for c in geom.consumers.clone() {
-            let idle = self
-                .consumers
-                .get(c)
-                .is_some_and(|x| x.counts == Access::NONE && !x.doomed);
+            let idle = self.consumers.get(c).is_some_and(|x| x.counts == Access::NONE && !x.doomed);
             if idle {
                 self.detach(c);
                 changed = true;

@@ -191,10 +191,7 @@ impl Topology {
         if self.classes[index].tastes() {
             let all: Vec<ProviderId> = self.providers.keys().collect();
             for p in all {
-                self.post(Event::TasteOne {
-                    provider: p,
-                    class: index,
-                });
+                self.post(Event::TasteOne { provider: p, class: index });
             }
         }
         Ok(())
@@ -222,17 +219,11 @@ impl Topology {
             return Err(Error::new(Errno::NoEnt, format!("no class {class}")));
         };
         if name.is_empty() || name.len() > NAME_MAX {
-            return Err(Error::new(
-                Errno::Inval,
-                format!("name {name:?} is empty or too long"),
-            ));
+            return Err(Error::new(Errno::Inval, format!("name {name:?} is empty or too long")));
         }
         let taken = |g: &GeomObj| g.class == index && g.name == name && !g.wither;
         if self.geoms.values().any(taken) {
-            return Err(Error::new(
-                Errno::Exist,
-                format!("{class} {name} exists already"),
-            ));
+            return Err(Error::new(Errno::Exist, format!("{class} {name} exists already")));
         }
         Ok(self.geoms.insert(GeomObj {
             class: index,
@@ -274,10 +265,7 @@ impl Topology {
             && self.tasting == 0
             && self.actions.is_empty()
             && !self.dirty
-            && !self
-                .consumers
-                .values()
-                .any(|c| c.draining.is_some() && c.doomed && !c.orphan)
+            && !self.consumers.values().any(|c| c.draining.is_some() && c.doomed && !c.orphan)
     }
 
     /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).
@@ -306,8 +294,6 @@ impl Topology {
         geom: GeomId,
         f: impl FnOnce(&mut G, &mut Topology) -> R,
     ) -> Option<R> {
-        self.with_geom(geom, |ops, t| {
-            ops.as_any().downcast_mut::<G>().map(|g| f(g, t))
-        })?
+        self.with_geom(geom, |ops, t| ops.as_any().downcast_mut::<G>().map(|g| f(g, t)))?
     }
 }

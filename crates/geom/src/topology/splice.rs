@@ -21,12 +21,8 @@ impl Topology {
         if self.consumers[own].counts != Access::NONE {
             return Err(Error::new(Errno::Busy, "the new layer is open already"));
         }
-        let movers: Vec<_> = self.providers[below]
-            .consumers
-            .iter()
-            .copied()
-            .filter(|c| *c != own)
-            .collect();
+        let movers: Vec<_> =
+            self.providers[below].consumers.iter().copied().filter(|c| *c != own).collect();
         self.check_depth(&movers)?;
         let total = self.providers[below].counts;
         for c in &movers {
@@ -34,6 +30,7 @@ impl Topology {
             self.consumers[*c].provider = Some(above);
         }
         self.providers[below].consumers = vec![own];
+        movers.iter().for_each(|c| self.set_edge_flags(*c));
         let earlier = std::mem::take(&mut self.providers[above].consumers);
         self.providers[above].consumers = movers.into_iter().chain(earlier).collect();
         self.providers[above].counts = self.providers[above].counts.plus(total);
@@ -56,6 +53,7 @@ impl Topology {
             self.settle_counters(*c);
             self.consumers[*c].provider = Some(below);
         }
+        movers.iter().for_each(|c| self.set_edge_flags(*c));
         let moved = std::mem::replace(&mut self.providers[above].counts, Access::NONE);
         let held = std::mem::replace(&mut self.consumers[own].counts, Access::NONE);
         let lower = self.providers[below].counts;
@@ -73,11 +71,7 @@ impl Topology {
         &self,
         geom: GeomId,
     ) -> Result<(super::ConsumerId, ProviderId), Error> {
-        match self
-            .geoms
-            .get(geom)
-            .map(|g| (g.consumers.as_slice(), g.providers.as_slice()))
-        {
+        match self.geoms.get(geom).map(|g| (g.consumers.as_slice(), g.providers.as_slice())) {
             Some(([c], [p])) => Ok((*c, *p)),
             Some(_) => Err(Error::new(
                 Errno::NotSup,

@@ -138,10 +138,7 @@ impl Topology {
         classes: Vec<(usize, Arc<dyn Class>)>,
     ) {
         let edge = self.edge(consumer);
-        let attrs = TASTE_ATTRS
-            .iter()
-            .filter_map(|n| Some((*n, self.attr(p, n)?)))
-            .collect();
+        let attrs = TASTE_ATTRS.iter().filter_map(|n| Some((*n, self.attr(p, n)?))).collect();
         let Some(pp) = self.providers.get_mut(p) else {
             return;
         };
@@ -200,9 +197,7 @@ impl Topology {
     /// True when a class has a consumer on the provider that is not an orphan.
     fn class_sits_on(&self, class: usize, p: ProviderId) -> bool {
         self.consumers_above(p).iter().any(|(c, g)| {
-            self.geoms
-                .get(*g)
-                .is_some_and(|g| g.class == class && !g.wither)
+            self.geoms.get(*g).is_some_and(|g| g.class == class && !g.wither)
                 && self.consumers.get(*c).is_some_and(|c| !c.orphan)
         })
     }

@@ -28,10 +28,7 @@ pub fn fuzz_part(data: &[u8]) {
         depth: 1,
         ..Place::default()
     };
-    let lenient = Place {
-        check_integrity: false,
-        ..Place::default()
-    };
+    let lenient = Place { check_integrity: false, ..Place::default() };
     for sector_size in [512, 4096] {
         for place in [Place::default(), lenient, inside(0x05), inside(0x83)] {
             if let Some(table) = drive(data, sector_size, |s| part::step(s, &place)) {
@@ -49,10 +46,7 @@ fn exercise(table: &Table, sound: bool) {
         let mut entries: Vec<_> = table.entries().iter().collect();
         entries.sort_by_key(|entry| entry.start);
         for entry in entries {
-            assert!(
-                end.is_none_or(|end| end < entry.start),
-                "partitions do not overlap"
-            );
+            assert!(end.is_none_or(|end| end < entry.start), "partitions do not overlap");
             assert!(entry.end <= table.last() && entry.start >= table.first());
             end = Some(entry.end);
         }
@@ -60,37 +54,19 @@ fn exercise(table: &Table, sound: bool) {
     let _ = part::destroy_plan(table).is_empty();
     let Ok(whole) = table.recover() else { return };
     let _ = part::plan(Some(table), &whole).map(|plan| plan.steps().len());
-    let kind = if table.scheme() == Scheme::Gpt {
-        "efi"
-    } else {
-        "linux-data"
-    };
-    let add = Add {
-        kind: kind.to_owned(),
-        ..Add::default()
-    };
+    let kind = if table.scheme() == Scheme::Gpt { "efi" } else { "linux-data" };
+    let add = Add { kind: kind.to_owned(), ..Add::default() };
     let added = whole.add(&add, [7; 16]);
     if let Ok((new, index)) = &added {
         let _ = part::plan(Some(&whole), new).map(|plan| plan.steps().len());
         let size = Some(Amount::Sectors(1));
-        let _ = new.resize(
-            &Resize {
-                index: *index,
-                size,
-                align: None,
-            },
-            &BTreeSet::new(),
-        );
+        let _ = new.resize(&Resize { index: *index, size, align: None }, &BTreeSet::new());
         let _ = part::committed(new);
     }
     if let Some(entry) = whole.entries().first() {
-        let _ = whole
-            .delete(entry.index, &BTreeSet::new())
-            .map(|new| new.rows().len());
+        let _ = whole.delete(entry.index, &BTreeSet::new()).map(|new| new.rows().len());
     }
-    let _ = whole
-        .media_resized(table.media().sectors.saturating_add(1000))
-        .is_ok();
+    let _ = whole.media_resized(table.media().sectors.saturating_add(1000)).is_ok();
 }
 
 /// Look for labels of every kind on `data`.

@@ -152,12 +152,7 @@ impl Sectors {
             0 => 0,
             size => media_len - media_len % size,
         };
-        Self {
-            sector_size,
-            media_len,
-            ranges: BTreeMap::new(),
-            bytes: 0,
-        }
+        Self { sector_size, media_len, ranges: BTreeMap::new(), bytes: 0 }
     }
 
     /// Bytes in a sector.
@@ -167,9 +162,7 @@ impl Sectors {
 
     /// Whole sectors on the media.
     pub fn media_sectors(&self) -> u64 {
-        self.media_len
-            .checked_div(u64::from(self.sector_size))
-            .unwrap_or(0)
+        self.media_len.checked_div(u64::from(self.sector_size)).unwrap_or(0)
     }
 
     /// Bytes on the media, whole sectors only.
@@ -193,10 +186,7 @@ impl Sectors {
     /// # Errors
     /// [`Stop::Read`] when they have not been read yet.
     pub fn get(&self, offset: u64, len: usize) -> Result<Option<&[u8]>, Stop> {
-        let Some(end) = u64::try_from(len)
-            .ok()
-            .and_then(|len| offset.checked_add(len))
-        else {
+        let Some(end) = u64::try_from(len).ok().and_then(|len| offset.checked_add(len)) else {
             return Ok(None);
         };
         if len == 0 || end > self.media_len {
@@ -231,11 +221,7 @@ impl Sectors {
             None => {
                 let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
                 let beyond = end > self.media_len;
-                let reason = if beyond {
-                    Reason::Beyond
-                } else {
-                    Reason::Unreadable
-                };
+                let reason = if beyond { Reason::Beyond } else { Reason::Unreadable };
                 Err(Stop::no(reason, offset, field))
             }
         }
@@ -305,16 +291,12 @@ pub(crate) fn byte(bytes: &[u8], at: usize) -> u8 {
 
 /// `len` bytes at `at`; empty where the slice is too short.
 pub(crate) fn span(bytes: &[u8], at: usize, len: usize) -> &[u8] {
-    at.checked_add(len)
-        .and_then(|to| bytes.get(at..to))
-        .unwrap_or(&[])
+    at.checked_add(len).and_then(|to| bytes.get(at..to)).unwrap_or(&[])
 }
 
 /// Copy `from` to `at`; nothing happens where it does not fit.
 pub(crate) fn put(bytes: &mut [u8], at: usize, from: &[u8]) {
-    let room = at
-        .checked_add(from.len())
-        .and_then(|to| bytes.get_mut(at..to));
+    let room = at.checked_add(from.len()).and_then(|to| bytes.get_mut(at..to));
     if let Some(room) = room {
         room.copy_from_slice(from);
     }
@@ -325,31 +307,17 @@ mod tests {
     use super::*;
 
     fn answer(sectors: &Sectors, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Stop> {
-        sectors
-            .get(offset, len)
-            .map(|bytes| bytes.map(<[u8]>::to_vec))
+        sectors.get(offset, len).map(|bytes| bytes.map(<[u8]>::to_vec))
     }
 
     #[test]
     fn asks_for_whole_sectors_and_answers_from_any_range() {
         let mut sectors = Sectors::new(512, 512 * 10 + 100);
         assert_eq!(sectors.media_sectors(), 10);
-        assert_eq!(
-            answer(&sectors, 700, 400),
-            Err(Stop::Read {
-                offset: 512,
-                len: 1024
-            })
-        );
+        assert_eq!(answer(&sectors, 700, 400), Err(Stop::Read { offset: 512, len: 1024 }));
         sectors.insert(512, vec![7; 1024]);
         assert_eq!(answer(&sectors, 700, 3), Ok(Some(vec![7; 3])));
-        assert_eq!(
-            answer(&sectors, 700, 1000),
-            Err(Stop::Read {
-                offset: 512,
-                len: 1536
-            })
-        );
+        assert_eq!(answer(&sectors, 700, 1000), Err(Stop::Read { offset: 512, len: 1536 }));
         sectors.insert(512, vec![8; 100]);
         sectors.fail(1024);
         assert_eq!(answer(&sectors, 1030, 2), Ok(None));
@@ -376,12 +344,6 @@ mod tests {
     fn a_probe_that_wants_too_much_is_stopped() {
         let sectors = Sectors::new(512, 1 << 40);
         let stop = answer(&sectors, 0, PROBE_BYTES_MAX + 1);
-        assert!(matches!(
-            stop,
-            Err(Stop::No(Why {
-                reason: Reason::TooMuch,
-                ..
-            }))
-        ));
+        assert!(matches!(stop, Err(Stop::No(Why { reason: Reason::TooMuch, .. }))));
     }
 }

@@ -22,15 +22,7 @@ fn mutate(data: &mut Vec<u8>, chance: &mut Seed, hot: &[usize]) {
             0 => data[at] ^= 1 << chance.below(8),
             1 => data[at] = chance.next() as u8,
             2 => {
-                let odd = [
-                    0,
-                    1,
-                    2,
-                    0x7fff_ffff,
-                    0x8000_0000,
-                    u64::from(u32::MAX),
-                    u64::MAX,
-                ];
+                let odd = [0, 1, 2, 0x7fff_ffff, 0x8000_0000, u64::from(u32::MAX), u64::MAX];
                 let value = odd[chance.below(7) as usize].to_le_bytes();
                 let width = [2, 4, 8][chance.below(3) as usize];
                 let end = (at + width).min(len);
@@ -55,25 +47,14 @@ fn tables() -> Vec<Vec<u8>> {
         for scheme in [Scheme::Gpt, Scheme::Mbr, Scheme::Ebr] {
             let sectors = 1200;
             let mut image = Image::new(sectors, size);
-            let create = Create {
-                scheme,
-                entries: None,
-            };
+            let create = Create { scheme, entries: None };
             let mut table =
                 Table::create(Media::plain(sectors, size), &create, [4; 16]).expect("create");
             image.apply(&part::plan(None, &table).expect("plan"));
             for _ in 0..3 {
-                let kind = if scheme == Scheme::Gpt {
-                    "efi"
-                } else {
-                    "linux-data"
-                };
+                let kind = if scheme == Scheme::Gpt { "efi" } else { "linux-data" };
                 let size = Some(Amount::Sectors(100));
-                let add = Add {
-                    kind: kind.into(),
-                    size,
-                    ..Add::default()
-                };
+                let add = Add { kind: kind.into(), size, ..Add::default() };
                 let (new, _) = table.add(&add, [5; 16]).expect("add");
                 image.apply(&part::plan(Some(&table), &new).expect("plan"));
                 table = part::committed(&new).expect("committed");
@@ -86,19 +67,7 @@ fn tables() -> Vec<Vec<u8>> {
 
 #[test]
 fn tables_with_seeded_damage() {
-    let hot = [
-        0,
-        446,
-        512,
-        1024,
-        2048,
-        4096,
-        4608,
-        8192,
-        63 * 512,
-        163 * 512,
-        1199 * 512,
-    ];
+    let hot = [0, 446, 512, 1024, 2048, 4096, 4608, 8192, 63 * 512, 163 * 512, 1199 * 512];
     for (which, base) in tables().iter().enumerate() {
         fuzz_part(base);
         for seed in 0..300 {
@@ -123,22 +92,7 @@ fn headers_with_seeded_values_and_right_checksums() {
         for at in [512, 1199 * 512] {
             for _ in 0..1 + chance.below(3) {
                 let field = [12, 24, 32, 40, 48, 72, 80, 84][chance.below(8) as usize];
-                let odd = [
-                    0,
-                    1,
-                    2,
-                    3,
-                    34,
-                    92,
-                    128,
-                    136,
-                    512,
-                    1165,
-                    1199,
-                    1200,
-                    1 << 31,
-                    u64::MAX,
-                ];
+                let odd = [0, 1, 2, 3, 34, 92, 128, 136, 512, 1165, 1199, 1200, 1 << 31, u64::MAX];
                 let width = if matches!(field, 12 | 80 | 84) { 4 } else { 8 };
                 let value = odd[chance.below(14) as usize].to_le_bytes();
                 data[at + field..at + field + width].copy_from_slice(&value[..width]);
@@ -156,15 +110,9 @@ fn headers_with_seeded_values_and_right_checksums() {
 
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| {
-        if crc & 1 != 0 {
-            crc >> 1 ^ 0xedb8_8320
-        } else {
-            crc >> 1
-        }
+        if crc & 1 != 0 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
     };
-    !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), step)
-    })
+    !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 /// The first MiB of volumes that tools made, and our own label.
@@ -195,10 +143,7 @@ fn volumes(scratch: &Scratch) -> Vec<Vec<u8>> {
     let tree = scratch.path().join("tree");
     std::fs::create_dir(&tree).expect("a tree");
     let iso = scratch.path().join("iso").display().to_string();
-    run(
-        "genisoimage",
-        &["-quiet", "-V", "A", "-o", &iso, &tree.display().to_string()],
-    );
+    run("genisoimage", &["-quiet", "-V", "A", "-o", &iso, &tree.display().to_string()]);
     all.push(head(PathBuf::from(iso)));
     let (offset, sector) = label::generic::label("a", 512, 8192).expect("a label");
     let mut generic = vec![0; offset as usize];
@@ -210,19 +155,7 @@ fn volumes(scratch: &Scratch) -> Vec<Vec<u8>> {
 #[test]
 fn labels_with_seeded_damage() {
     let scratch = Scratch::new("fuzz-label");
-    let hot = [
-        0,
-        0,
-        512,
-        1024,
-        1536,
-        3584,
-        16_384,
-        16_384 + 3072,
-        32_768,
-        65_536,
-        7680,
-    ];
+    let hot = [0, 0, 512, 1024, 1536, 3584, 16_384, 16_384 + 3072, 32_768, 65_536, 7680];
     for (which, base) in volumes(&scratch).iter().enumerate() {
         fuzz_label(base);
         fuzz_part(base);

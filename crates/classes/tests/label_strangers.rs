@@ -13,10 +13,7 @@ const MIB: u64 = 1 << 20;
 
 /// What the kind of that prefix makes of an image.
 fn look(path: &Path, sector_size: u32, prefix: &str) -> Result<Found, Why> {
-    let kind = KINDS
-        .iter()
-        .find(|kind| kind.prefix == prefix)
-        .expect("a kind");
+    let kind = KINDS.iter().find(|kind| kind.prefix == prefix).expect("a kind");
     probe_file(path, sector_size, |sectors| label::step(kind, sectors))
 }
 
@@ -24,9 +21,7 @@ fn look(path: &Path, sector_size: u32, prefix: &str) -> Result<Found, Why> {
 fn blkid(path: &Path, key: &str) -> Option<String> {
     let file = path.display().to_string();
     let (_, text) = try_run("blkid", &["-p", "-o", "export", &file], "");
-    let found = text
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let found = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     // Its shell quoting is undone.
     found.map(|value| value.replace('\\', ""))
 }
@@ -35,10 +30,7 @@ fn blkid(path: &Path, key: &str) -> Option<String> {
 fn check(path: &Path, sector_size: u32, prefix: &str, name: &str) {
     let found = look(path, sector_size, prefix);
     let found = found.unwrap_or_else(|why| panic!("{prefix} on {sector_size}: {why}"));
-    assert_eq!(
-        found.by_name.as_deref(),
-        Some(format!("{prefix}/{name}").as_str())
-    );
+    assert_eq!(found.by_name.as_deref(), Some(format!("{prefix}/{name}").as_str()));
     let id = blkid(path, "UUID").expect("blkid knows the id");
     assert_eq!(found.by_id, Some(format!("{prefix}id/{id}")));
     // blkid shows what is not ASCII in a form of its own.
@@ -50,12 +42,7 @@ fn check(path: &Path, sector_size: u32, prefix: &str, name: &str) {
     assert_eq!(found.len, std::fs::metadata(path).expect("image").len());
     let all = probe_file(path, sector_size, label::step_all).expect("every kind");
     for (kind, other) in all {
-        assert_eq!(
-            other.is_ok(),
-            kind.prefix == prefix,
-            "{} on {prefix}",
-            kind.prefix
-        );
+        assert_eq!(other.is_ok(), kind.prefix == prefix, "{} on {prefix}", kind.prefix);
     }
 }
 
@@ -73,10 +60,7 @@ fn volume(prefix: &str, mib: u64, tool: &str, args: &[&str], named: &[&str], nam
         let found = look(&path, size, prefix).expect("found by its id");
         assert_eq!(found.by_name, None, "no name is made up");
         assert_eq!(found.unnamed.map(|why| why.reason), Some(Reason::Unnamed));
-        assert_eq!(
-            found.by_id,
-            blkid(&path, "UUID").map(|id| format!("{prefix}id/{id}"))
-        );
+        assert_eq!(found.by_id, blkid(&path, "UUID").map(|id| format!("{prefix}id/{id}")));
     }
 }
 
@@ -84,110 +68,40 @@ fn volume(prefix: &str, mib: u64, tool: &str, args: &[&str], named: &[&str], nam
 fn ext2_ext3_ext4() {
     for kind in ["ext2", "ext3", "ext4"] {
         let tool = format!("mkfs.{kind}");
-        volume(
-            "ext2fs",
-            16,
-            &tool,
-            &["-q", "-F"],
-            &["-L", "my home"],
-            "my%20home",
-        );
+        volume("ext2fs", 16, &tool, &["-q", "-F"], &["-L", "my home"], "my%20home");
     }
-    volume(
-        "ext2fs",
-        16,
-        "mkfs.ext4",
-        &["-q", "-F", "-b", "4096"],
-        &["-L", "/var"],
-        "var",
-    );
+    volume("ext2fs", 16, "mkfs.ext4", &["-q", "-F", "-b", "4096"], &["-L", "/var"], "var");
 }
 
 #[test]
 fn xfs() {
-    volume(
-        "xfs",
-        320,
-        "mkfs.xfs",
-        &["-q", "-f"],
-        &["-L", "root-vol"],
-        "root-vol",
-    );
+    volume("xfs", 320, "mkfs.xfs", &["-q", "-f"], &["-L", "root-vol"], "root-vol");
 }
 
 #[test]
 fn btrfs() {
-    volume(
-        "btrfs",
-        128,
-        "mkfs.btrfs",
-        &["-q", "-f"],
-        &["-L", "pool 100%"],
-        "pool%20100%25",
-    );
+    volume("btrfs", 128, "mkfs.btrfs", &["-q", "-f"], &["-L", "pool 100%"], "pool%20100%25");
 }
 
 #[test]
 fn ntfs() {
     let args = ["-q", "-F", "-f"];
-    volume(
-        "ntfs",
-        16,
-        "mkntfs",
-        &args,
-        &["-L", "Daten ü"],
-        "Daten%20%C3%BC",
-    );
+    volume("ntfs", 16, "mkntfs", &args, &["-L", "Daten ü"], "Daten%20%C3%BC");
 }
 
 #[test]
 fn swap() {
-    volume(
-        "swaplinux",
-        16,
-        "mkswap",
-        &["-q"],
-        &["-L", "swap0"],
-        "swap0",
-    );
+    volume("swaplinux", 16, "mkswap", &["-q"], &["-L", "swap0"], "swap0");
     // Made by a machine with larger pages.
     let args = ["-q", "--pagesize", "65536"];
-    volume(
-        "swaplinux",
-        16,
-        "mkswap",
-        &args,
-        &["-L", "swap64"],
-        "swap64",
-    );
+    volume("swaplinux", 16, "mkswap", &args, &["-L", "swap64"], "swap64");
 }
 
 #[test]
 fn fat() {
-    volume(
-        "msdosfs",
-        4,
-        "mkfs.vfat",
-        &["-I", "-F", "12"],
-        &["-n", "FLOPPY"],
-        "FLOPPY",
-    );
-    volume(
-        "msdosfs",
-        64,
-        "mkfs.vfat",
-        &["-I", "-F", "16"],
-        &["-n", "STICK 1"],
-        "STICK%201",
-    );
-    volume(
-        "msdosfs",
-        320,
-        "mkfs.vfat",
-        &["-I", "-F", "32"],
-        &["-n", "EFI"],
-        "EFI",
-    );
+    volume("msdosfs", 4, "mkfs.vfat", &["-I", "-F", "12"], &["-n", "FLOPPY"], "FLOPPY");
+    volume("msdosfs", 64, "mkfs.vfat", &["-I", "-F", "16"], &["-n", "STICK 1"], "STICK%201");
+    volume("msdosfs", 320, "mkfs.vfat", &["-I", "-F", "32"], &["-n", "EFI"], "EFI");
 }
 
 #[test]
@@ -209,27 +123,13 @@ fn fat_name_in_the_root_directory_only() {
 fn iso9660() {
     let scratch = Scratch::new("label-iso");
     let tree = scratch.path().join("tree");
-    std::fs::create_dir(&tree)
-        .and_then(|()| std::fs::write(tree.join("a"), "a"))
-        .expect("a tree");
+    std::fs::create_dir(&tree).and_then(|()| std::fs::write(tree.join("a"), "a")).expect("a tree");
     let image = scratch.path().join("image");
     let (tree, out) = (tree.display().to_string(), image.display().to_string());
-    run(
-        "genisoimage",
-        &["-quiet", "-V", "CD ONE", "-o", &out, &tree],
-    );
+    run("genisoimage", &["-quiet", "-V", "CD ONE", "-o", &out, &tree]);
     check(&image, 512, "iso9660", "CD%20ONE");
     check(&image, 2048, "iso9660", "CD%20ONE");
-    let args = [
-        "-as",
-        "mkisofs",
-        "-quiet",
-        "-V",
-        "XORRISO_DISC",
-        "-o",
-        &out,
-        &tree,
-    ];
+    let args = ["-as", "mkisofs", "-quiet", "-V", "XORRISO_DISC", "-o", &out, &tree];
     run("xorriso", &args);
     check(&image, 2048, "iso9660", "XORRISO_DISC");
 }
@@ -252,10 +152,7 @@ fn generic_written_by_us_beside_a_file_system() {
 
 fn write(path: &Path, offset: u64, bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
-    let file = std::fs::File::options()
-        .write(true)
-        .open(path)
-        .expect("image");
+    let file = std::fs::File::options().write(true).open(path).expect("image");
     file.write_all_at(bytes, offset).expect("written");
 }
 
@@ -265,19 +162,10 @@ fn names_of_a_gpt_come_from_its_entries() {
     use classes::part::{Media, Scheme, Table, plan};
     let scratch = Scratch::new("label-gpt");
     let path = scratch.image("image", 16 * MIB);
-    let create = Create {
-        scheme: Scheme::Gpt,
-        entries: None,
-    };
+    let create = Create { scheme: Scheme::Gpt, entries: None };
     let table = Table::create(Media::plain(16 * MIB / 512, 512), &create, [1; 16]);
-    let add = Add {
-        kind: "efi".into(),
-        label: Some("EFI one".into()),
-        ..Add::default()
-    };
-    let (table, _) = table
-        .and_then(|table| table.add(&add, [2; 16]))
-        .expect("a partition");
+    let add = Add { kind: "efi".into(), label: Some("EFI one".into()), ..Add::default() };
+    let (table, _) = table.and_then(|table| table.add(&add, [2; 16])).expect("a partition");
     apply_to(&path, &plan(None, &table).expect("a plan"));
     let read = support::table_of(&path, 512).expect("a table");
     let entry = &read.entries()[0];
@@ -285,8 +173,5 @@ fn names_of_a_gpt_come_from_its_entries() {
     let file = path.display().to_string();
     let uuid = run("sfdisk", &["--part-uuid", &file, "1"]);
     let theirs = format!("gptid/{}", uuid.trim().to_lowercase());
-    assert_eq!(
-        names.providers().collect::<Vec<_>>(),
-        ["gpt/EFI%20one", theirs.as_str()]
-    );
+    assert_eq!(names.providers().collect::<Vec<_>>(), ["gpt/EFI%20one", theirs.as_str()]);
 }

@@ -15,18 +15,10 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
         return Err(Stop::no(Reason::Value, AT, "ext2 superblock"));
     }
     if le32(block, 76) == 0 {
-        return Err(Stop::no(
-            Reason::Unnamed,
-            AT + 76,
-            "ext2 superblock of revision 0",
-        ));
+        return Err(Stop::no(Reason::Unnamed, AT + 76, "ext2 superblock of revision 0"));
     }
     let label = span(block, 120, 16);
     // Some give the mount point as name.
     let label = label.strip_prefix(b"/").unwrap_or(label);
-    Ok(Volume::whole(
-        sectors,
-        label,
-        super::uuid(span(block, 104, 16)),
-    ))
+    Ok(Volume::whole(sectors, label, super::uuid(span(block, 104, 16))))
 }

@@ -54,11 +54,7 @@ impl Layout {
         if !sane {
             return None;
         }
-        let table = if wide {
-            u64::from(le32(boot, 36))
-        } else {
-            u64::from(le16(boot, 22))
-        };
+        let table = if wide { u64::from(le32(boot, 36)) } else { u64::from(le16(boot, 22)) };
         let data = reserved.checked_add(fats.checked_mul(table)?)?;
         let (skip, len) = if wide {
             let first = u64::from(le32(boot, 44)).checked_sub(2)?;
@@ -67,10 +63,7 @@ impl Layout {
             (0, u64::from(le16(boot, 17)) * ENTRY as u64)
         };
         let root = data.checked_add(skip)?.checked_mul(sector)?;
-        Some(Layout {
-            root,
-            len: len.min(ROOT_BYTES_MAX),
-        })
+        Some(Layout { root, len: len.min(ROOT_BYTES_MAX) })
     }
 
     /// The name of the volume entry; empty when there is none, or it cannot be read.

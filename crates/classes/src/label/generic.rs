@@ -60,11 +60,7 @@ pub fn label(name: &str, sector_size: u32, media_len: u64) -> Result<(u64, Vec<u
     put(&mut sector, 0, MAGIC);
     put(&mut sector, 16, &VERSION.to_le_bytes());
     put(&mut sector, 20, bytes);
-    put(
-        &mut sector,
-        36,
-        &(media_len - media_len % size).to_le_bytes(),
-    );
+    put(&mut sector, 36, &(media_len - media_len % size).to_le_bytes());
     Ok((offset, sector))
 }
 
@@ -86,26 +82,14 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
     let sector = super::magic(sectors, offset, size as usize, (0, MAGIC), FIELD)?;
     let version = le32(sector, 16);
     if version == 0 || version > VERSION {
-        return Err(Stop::no(
-            Reason::Value,
-            offset + 16,
-            "version of the GEOM label",
-        ));
+        return Err(Stop::no(Reason::Value, offset + 16, "version of the GEOM label"));
     }
     let recorded = if version >= 2 { le64(sector, 36) } else { 0 };
     if recorded != 0 && recorded != sectors.media_len() {
-        return Err(Stop::no(
-            Reason::Foreign,
-            offset + 36,
-            "GEOM label of media of another size",
-        ));
+        return Err(Stop::no(Reason::Foreign, offset + 36, "GEOM label of media of another size"));
     }
     let name = super::until_nul(span(sector, 20, NAME));
-    Ok(Volume {
-        label: name.to_vec(),
-        uuid: None,
-        len: offset,
-    })
+    Ok(Volume { label: name.to_vec(), uuid: None, len: offset })
 }
 
 #[cfg(test)]
@@ -137,18 +121,11 @@ mod tests {
         let mut sectors = Sectors::new(512, 1 << 20);
         assert_eq!(step(kind, &sectors), Step::Read { offset, len: 512 });
         sectors.insert(offset, sector.clone());
-        let Step::Done(found) = step(kind, &sectors) else {
-            panic!("a label")
-        };
-        assert_eq!(
-            (found.by_name.as_deref(), found.len),
-            (Some("label/usb"), (1 << 20) - 512)
-        );
+        let Step::Done(found) = step(kind, &sectors) else { panic!("a label") };
+        assert_eq!((found.by_name.as_deref(), found.len), (Some("label/usb"), (1 << 20) - 512));
         let mut tail = Sectors::new(512, 1 << 19);
         tail.insert((1 << 19) - 512, sector);
-        let Step::No(why) = step(kind, &tail) else {
-            panic!("another's label")
-        };
+        let Step::No(why) = step(kind, &tail) else { panic!("another's label") };
         assert_eq!(why.reason, Reason::Foreign);
     }
 

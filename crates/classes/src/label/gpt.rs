@@ -21,13 +21,7 @@ mod tests {
         let id = "0c5e0c5e-0001-4002-8003-000000000001";
         let found = gpt_names("EFI system", id, 512).expect("named");
         let names: Vec<&str> = found.providers().collect();
-        assert_eq!(
-            names,
-            [
-                "gpt/EFI%20system",
-                "gptid/0c5e0c5e-0001-4002-8003-000000000001"
-            ]
-        );
+        assert_eq!(names, ["gpt/EFI%20system", "gptid/0c5e0c5e-0001-4002-8003-000000000001"]);
         let found = gpt_names("", id, 512).expect("an id");
         assert_eq!(found.providers().count(), 1);
         assert!(gpt_names("", "00000000-0000-0000-0000-000000000000", 512).is_err());

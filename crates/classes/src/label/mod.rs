@@ -36,11 +36,7 @@ pub(crate) struct Volume {
 impl Volume {
     /// A volume that covers the whole media.
     pub(crate) fn whole(sectors: &Sectors, label: &[u8], uuid: Option<String>) -> Volume {
-        Volume {
-            label: until_nul(label).to_vec(),
-            uuid,
-            len: sectors.media_len(),
-        }
+        Volume { label: until_nul(label).to_vec(), uuid, len: sectors.media_len() }
     }
 }
 
@@ -63,48 +59,18 @@ pub const KINDS: &[Kind] = &[
         what: "ISO 9660 volume",
         probe: iso9660::probe,
     },
-    Kind {
-        prefix: "msdosfs",
-        id_prefix: "msdosfsid",
-        what: "FAT volume",
-        probe: fat::probe,
-    },
-    Kind {
-        prefix: "ext2fs",
-        id_prefix: "ext2fsid",
-        what: "ext2, ext3, ext4",
-        probe: ext::probe,
-    },
-    Kind {
-        prefix: "xfs",
-        id_prefix: "xfsid",
-        what: "XFS",
-        probe: xfs::probe,
-    },
-    Kind {
-        prefix: "btrfs",
-        id_prefix: "btrfsid",
-        what: "Btrfs",
-        probe: btrfs::probe,
-    },
-    Kind {
-        prefix: "ntfs",
-        id_prefix: "ntfsid",
-        what: "NTFS",
-        probe: ntfs::probe,
-    },
+    Kind { prefix: "msdosfs", id_prefix: "msdosfsid", what: "FAT volume", probe: fat::probe },
+    Kind { prefix: "ext2fs", id_prefix: "ext2fsid", what: "ext2, ext3, ext4", probe: ext::probe },
+    Kind { prefix: "xfs", id_prefix: "xfsid", what: "XFS", probe: xfs::probe },
+    Kind { prefix: "btrfs", id_prefix: "btrfsid", what: "Btrfs", probe: btrfs::probe },
+    Kind { prefix: "ntfs", id_prefix: "ntfsid", what: "NTFS", probe: ntfs::probe },
     Kind {
         prefix: "swaplinux",
         id_prefix: "swaplinuxid",
         what: "Linux swap space",
         probe: swap::probe,
     },
-    Kind {
-        prefix: "label",
-        id_prefix: "",
-        what: "GEOM label",
-        probe: generic::probe,
-    },
+    Kind { prefix: "label", id_prefix: "", what: "GEOM label", probe: generic::probe },
 ];
 
 /// What one kind of label makes of the media.
@@ -134,20 +100,8 @@ impl Found {
         let by_id = by_id.and_then(|uuid| clean(id_prefix, uuid.as_bytes()).ok());
         match named {
             Err(why) if by_id.is_none() => Err(why),
-            Ok(name) => Ok(Found {
-                what,
-                by_name: Some(name),
-                by_id,
-                len,
-                unnamed: None,
-            }),
-            Err(why) => Ok(Found {
-                what,
-                by_name: None,
-                by_id,
-                len,
-                unnamed: Some(why),
-            }),
+            Ok(name) => Ok(Found { what, by_name: Some(name), by_id, len, unnamed: None }),
+            Err(why) => Ok(Found { what, by_name: None, by_id, len, unnamed: Some(why) }),
         }
     }
 

@@ -26,9 +26,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
     let id = (serial != 0).then(|| format!("{serial:016X}"));
     // A volume whose record cannot be read still has its serial number.
     let record = sectors.get(at, len)?.map(<[u8]>::to_vec);
-    let label = record
-        .and_then(|record| name(fixed(record)?))
-        .unwrap_or_default();
+    let label = record.and_then(|record| name(fixed(record)?)).unwrap_or_default();
     Ok(Volume::whole(sectors, label.as_bytes(), id))
 }
 
@@ -76,10 +74,7 @@ fn name(record: Vec<u8>) -> Option<String> {
     let mut at = usize::from(le16(&record, 20));
     for _ in 0..ATTRIBUTES_MAX {
         let attribute = record.get(at..)?;
-        let (kind, len) = (
-            le32(attribute, 0),
-            usize::try_from(le32(attribute, 4)).ok()?,
-        );
+        let (kind, len) = (le32(attribute, 0), usize::try_from(le32(attribute, 4)).ok()?);
         if kind == u32::MAX || len < 24 {
             return None;
         }

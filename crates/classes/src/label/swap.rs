@@ -25,9 +25,5 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
     if le32(head, 0) != 1 {
         return Err(Stop::no(Reason::Value, 1024, "version of the swap space"));
     }
-    Ok(Volume::whole(
-        sectors,
-        span(head, 28, 16),
-        super::uuid(span(head, 12, 16)),
-    ))
+    Ok(Volume::whole(sectors, span(head, 28, 16), super::uuid(span(head, 12, 16))))
 }

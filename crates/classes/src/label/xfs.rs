@@ -9,9 +9,5 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
     if !size.is_power_of_two() || !(512..=65_536).contains(&size) {
         return Err(Stop::no(Reason::Value, 4, "block size of XFS"));
     }
-    Ok(Volume::whole(
-        sectors,
-        span(block, 108, 12),
-        super::uuid(span(block, 32, 16)),
-    ))
+    Ok(Volume::whole(sectors, span(block, 108, 12), super::uuid(span(block, 32, 16))))
 }

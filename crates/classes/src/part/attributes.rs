@@ -13,49 +13,19 @@ pub(crate) struct Bit {
 
 /// Bits of a GPT entry (UEFI 5.3.3; 57 to 59 are FreeBSD's, 60 to 63 of basic data partitions).
 const GPT_BITS: &[Bit] = &[
-    Bit {
-        name: "required",
-        bit: 0,
-    },
-    Bit {
-        name: "no-block-io",
-        bit: 1,
-    },
-    Bit {
-        name: "legacy-boot",
-        bit: 2,
-    },
-    Bit {
-        name: "bootme",
-        bit: 59,
-    },
-    Bit {
-        name: "bootonce",
-        bit: 58,
-    },
-    Bit {
-        name: "bootfailed",
-        bit: 57,
-    },
-    Bit {
-        name: "read-only",
-        bit: 60,
-    },
-    Bit {
-        name: "hidden",
-        bit: 62,
-    },
-    Bit {
-        name: "no-automount",
-        bit: 63,
-    },
+    Bit { name: "required", bit: 0 },
+    Bit { name: "no-block-io", bit: 1 },
+    Bit { name: "legacy-boot", bit: 2 },
+    Bit { name: "bootme", bit: 59 },
+    Bit { name: "bootonce", bit: 58 },
+    Bit { name: "bootfailed", bit: 57 },
+    Bit { name: "read-only", bit: 60 },
+    Bit { name: "hidden", bit: 62 },
+    Bit { name: "no-automount", bit: 63 },
 ];
 
 /// The flag byte of an MBR entry.
-const MBR_BITS: &[Bit] = &[Bit {
-    name: "active",
-    bit: 7,
-}];
+const MBR_BITS: &[Bit] = &[Bit { name: "active", bit: 7 }];
 
 pub(crate) fn bits_of(kind: Kind) -> &'static [Bit] {
     match kind {
@@ -90,17 +60,11 @@ impl Table {
             return Err(PartError::new(PartErrorKind::NoSuchIndex, op, at));
         };
         for (place, entry) in table.entries.iter_mut().enumerate() {
-            let bit = bits_of(entry.kind)
-                .iter()
-                .find(|bit| bit.name == name)
-                .ok_or_else(bad)?;
+            let bit = bits_of(entry.kind).iter().find(|bit| bit.name == name).ok_or_else(bad)?;
             let mask = 1_u64 << bit.bit;
             if place == position {
-                entry.attributes = if on {
-                    entry.attributes | mask
-                } else {
-                    entry.attributes & !mask
-                };
+                entry.attributes =
+                    if on { entry.attributes | mask } else { entry.attributes & !mask };
                 // To be booted once is to be bootable.
                 if on && name == "bootonce" {
                     entry.attributes |= 1 << 59;

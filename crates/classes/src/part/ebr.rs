@@ -16,7 +16,7 @@
 //!      depends on them.
 
 use super::error::{PartError, PartErrorKind};
-use super::mbr::{self, RECORD, Slot, TRACK};
+use super::mbr::{self, Slot, TRACK};
 use super::plan::WritePlan;
 use super::table::{Body, Damage, Entry, Media, Scheme, Table};
 use super::types::{Guid, Kind};
@@ -35,9 +35,7 @@ pub(crate) struct EbrBody {
 
 /// Sectors between record and data for partitions aligned to `align` sectors.
 pub(crate) fn lead(align: u64) -> u64 {
-    TRACK
-        .checked_next_multiple_of(align.max(1))
-        .unwrap_or(u64::MAX)
+    TRACK.checked_next_multiple_of(align.max(1)).unwrap_or(u64::MAX)
 }
 
 /// The index of a record at sector `at`: its track, counted from 1; the next free one where
@@ -58,19 +56,10 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
         return Err(Stop::no(Reason::Media, 0, "extended boot record"));
     }
     let media = Media::plain(sectors.media_sectors(), size);
-    let mut walk = Walk {
-        media,
-        entries: Vec::new(),
-        records: Vec::new(),
-        damage: Vec::new(),
-    };
+    let mut walk = Walk { media, entries: Vec::new(), records: Vec::new(), damage: Vec::new() };
     let head = sectors.need(0, size as usize, "extended boot record")?;
     if !mbr::signed(head) {
-        return Err(Stop::no(
-            Reason::Signature,
-            510,
-            "extended boot record (55 AA)",
-        ));
+        return Err(Stop::no(Reason::Signature, 510, "extended boot record (55 AA)"));
     }
     let mut at = 0;
     while let Some(next) = walk.record(sectors, at)? {
@@ -92,9 +81,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
         entries: walk.entries,
         capacity: LOGICALS_MAX,
         damage: walk.damage,
-        body: Body::Ebr(EbrBody {
-            records: walk.records,
-        }),
+        body: Body::Ebr(EbrBody { records: walk.records }),
     })
 }
 
@@ -133,9 +120,7 @@ impl Walk {
             self.entries.push(Entry {
                 index,
                 start: at,
-                end: start
-                    .saturating_add(u64::from(data.sectors))
-                    .saturating_sub(1),
+                end: start.saturating_add(u64::from(data.sectors)).saturating_sub(1),
                 data: start,
                 kind: Kind::Byte(data.kind),
                 guid: Guid::ZERO,
@@ -167,9 +152,7 @@ pub(crate) fn create(media: Media) -> Result<Table, PartError> {
         entries: Vec::new(),
         capacity: LOGICALS_MAX,
         damage: Vec::new(),
-        body: Body::Ebr(EbrBody {
-            records: vec![(0, sector)],
-        }),
+        body: Body::Ebr(EbrBody { records: vec![(0, sector)] }),
     })
 }
 
@@ -185,11 +168,8 @@ pub(crate) fn chain(body: &EbrBody, entries: &[Entry]) -> Vec<u64> {
     if order.first() != Some(&0) {
         order.insert(0, 0);
     }
-    let mut fresh: Vec<u64> = entries
-        .iter()
-        .map(|entry| entry.start)
-        .filter(|at| !order.contains(at))
-        .collect();
+    let mut fresh: Vec<u64> =
+        entries.iter().map(|entry| entry.start).filter(|at| !order.contains(at)).collect();
     fresh.sort_unstable();
     for at in fresh {
         let before = order.iter().rposition(|other| *other < at).unwrap_or(0);
@@ -209,11 +189,7 @@ pub(crate) fn encode(table: &Table, body: &EbrBody) -> Result<Vec<(u64, Vec<u8>)
         let mut sector = old.map_or_else(|| vec![0; size], |(_, bytes)| bytes.clone());
         sector.resize(size, 0);
         let far = || {
-            PartError::new(
-                PartErrorKind::OutOfRange,
-                "commit",
-                format!("record at sector {at}"),
-            )
+            PartError::new(PartErrorKind::OutOfRange, "commit", format!("record at sector {at}"))
         };
         let entry = table.entries.iter().find(|entry| entry.start == at);
         match entry {
@@ -254,11 +230,7 @@ pub(crate) fn plan(
     body: &EbrBody,
 ) -> Result<WritePlan, PartError> {
     let mut held = BTreeMap::new();
-    if let Some(Table {
-        body: Body::Ebr(old),
-        ..
-    }) = before
-    {
+    if let Some(Table { body: Body::Ebr(old), .. }) = before {
         held.extend(old.records.iter().map(|(at, bytes)| (*at, bytes)));
     }
     let wanted = encode(after, body)?;
@@ -293,7 +265,6 @@ pub(crate) fn plan(
 
 /// Do two records say the same about their data and about where the chain goes on?
 fn same_meaning(old: &[u8], new: &[u8]) -> bool {
-    debug_assert!(old.len() >= RECORD && new.len() >= RECORD);
     let (a, b) = (Slot::read(old, 1), Slot::read(new, 1));
     Slot::read(old, 0) == Slot::read(new, 0)
         && (a.start, a.kind) == (b.start, b.kind)

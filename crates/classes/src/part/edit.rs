@@ -38,19 +38,10 @@ impl Table {
         let name = self.encode_label(spec.label.as_deref().unwrap_or(""), OP)?;
         self.one_extended(kind, None, OP)?;
         let place = self.place(spec)?;
-        let lead = self.lead(
-            spec.align
-                .as_ref()
-                .map(|a| self.sectors(a, OP))
-                .transpose()?,
-        );
+        let lead = self.lead(spec.align.as_ref().map(|a| self.sectors(a, OP)).transpose()?);
         let data = place.start.saturating_add(lead);
         if data > place.end {
-            return Err(PartError::new(
-                K::NoSpace,
-                OP,
-                "a logical partition needs two tracks",
-            ));
+            return Err(PartError::new(K::NoSpace, OP, "a logical partition needs two tracks"));
         }
         let index = self.free_index(spec.index, place.start)?;
         let guid = match kind {
@@ -62,17 +53,7 @@ impl Table {
             Body::Mbr(_) | Body::Ebr(_) => Vec::new(),
         };
         let (start, end) = (place.start, place.end);
-        let entry = Entry {
-            index,
-            start,
-            end,
-            data,
-            kind,
-            guid,
-            attributes: 0,
-            name,
-            tail,
-        };
+        let entry = Entry { index, start, end, data, kind, guid, attributes: 0, name, tail };
         let mut table = self.clone();
         table.entries.push(entry);
         table.entries.sort_unstable_by_key(|entry| entry.index);
@@ -104,11 +85,7 @@ impl Table {
         self.editable(OP)?;
         let old = self.find(spec.index, OP)?.clone();
         if spec.kind.is_none() && spec.label.is_none() {
-            return Err(PartError::new(
-                K::BadValue,
-                OP,
-                "neither a type nor a label is given",
-            ));
+            return Err(PartError::new(K::BadValue, OP, "neither a type nor a label is given"));
         }
         let mut new = old;
         if let Some(kind) = &spec.kind {
@@ -129,56 +106,30 @@ impl Table {
         const OP: &str = "resize";
         self.editable(OP)?;
         let old = self.find(spec.index, OP)?;
-        let given = spec
-            .align
-            .as_ref()
-            .map(|align| self.sectors(align, OP))
-            .transpose()?;
+        let given = spec.align.as_ref().map(|align| self.sectors(align, OP)).transpose()?;
         let align = match given {
             Some(sectors) => Alignment::of(&self.media, sectors),
             None => Alignment::stripe(&self.media),
         };
-        let size = spec
-            .size
-            .as_ref()
-            .map(|size| self.sectors(size, OP))
-            .transpose()?;
+        let size = spec.size.as_ref().map(|size| self.sectors(size, OP)).transpose()?;
         let size = size.map(|size| match given {
             Some(_) => size - size % align.sectors,
             None => size,
         });
         // A logical partition's own size is meant, not the record in front of it.
         let lead = old.data - old.start;
-        let size = size.map(|size| {
-            if size == 0 {
-                0
-            } else {
-                size.saturating_add(lead)
-            }
-        });
+        let size = size.map(|size| if size == 0 { 0 } else { size.saturating_add(lead) });
         let free = space::gaps(self, Some(old.index));
-        let wish = Wish {
-            start: Some(old.start),
-            size,
-            align,
-            strict: false,
-        };
+        let wish = Wish { start: Some(old.start), size, align, strict: false };
         let at = || format!("index {} to {:?} sectors", old.index, size);
         let place = space::fit(&free, wish).ok_or_else(|| PartError::new(K::NoSpace, OP, at()))?;
         if place.end < old.data {
             return Err(PartError::new(K::BadValue, OP, at()));
         }
         if place.end < old.end && open.contains(&old.index) {
-            return Err(PartError::new(
-                K::Busy,
-                OP,
-                format!("shrinking index {}", old.index),
-            ));
+            return Err(PartError::new(K::Busy, OP, format!("shrinking index {}", old.index)));
         }
-        Ok(self.replaced(Entry {
-            end: place.end,
-            ..old.clone()
-        }))
+        Ok(self.replaced(Entry { end: place.end, ..old.clone() }))
     }
 
     /// The table as it will be when both copies are written anew where they belong. Answers the
@@ -225,11 +176,7 @@ impl Table {
     /// `NotEmpty`, `Busy`.
     pub fn may_destroy(&self, force: bool, open: &BTreeSet<u32>) -> Result<(), PartError> {
         const OP: &str = "destroy";
-        if let Some(busy) = self
-            .entries
-            .iter()
-            .find(|entry| open.contains(&entry.index))
-        {
+        if let Some(busy) = self.entries.iter().find(|entry| open.contains(&entry.index)) {
             return Err(PartError::new(K::Busy, OP, format!("index {}", busy.index)));
         }
         if !force && !self.entries.is_empty() {
@@ -266,10 +213,7 @@ impl Table {
         op: &'static str,
     ) -> Result<(), PartError> {
         let extended = |kind| matches!(kind, Kind::Byte(byte) if EBR_TYPES.contains(&byte));
-        let other = self
-            .entries
-            .iter()
-            .find(|e| extended(e.kind) && Some(e.index) != but);
+        let other = self.entries.iter().find(|e| extended(e.kind) && Some(e.index) != but);
         match other {
             Some(other) if extended(kind) => {
                 let at = format!("second extended partition beside index {}", other.index);
@@ -291,11 +235,8 @@ impl Table {
     fn place(&self, spec: &Add) -> Result<Gap, PartError> {
         const OP: &str = "add";
         let convert = |a: &Option<_>| a.as_ref().map(|a| self.sectors(a, OP)).transpose();
-        let (given, start, size) = (
-            convert(&spec.align)?,
-            convert(&spec.start)?,
-            convert(&spec.size)?,
-        );
+        let (given, start, size) =
+            (convert(&spec.align)?, convert(&spec.start)?, convert(&spec.size)?);
         if given == Some(0) || size == Some(0) {
             return Err(PartError::new(K::BadValue, OP, "an amount of 0 sectors"));
         }
@@ -310,48 +251,24 @@ impl Table {
             Some(_) => size - size % align.sectors,
             None => size,
         });
-        let size = size.map(|size| {
-            if size == 0 {
-                0
-            } else {
-                size.saturating_add(lead)
-            }
-        });
-        let wish = Wish {
-            start,
-            size,
-            align,
-            strict: given.is_some(),
-        };
+        let size = size.map(|size| if size == 0 { 0 } else { size.saturating_add(lead) });
+        let wish = Wish { start, size, align, strict: given.is_some() };
         let free = space::gaps(self, None);
         if let Some(place) = space::fit(&free, wish) {
             return Ok(place);
         }
-        let at = format!(
-            "{} sectors",
-            size.map_or("any".to_owned(), |size| size.to_string())
-        );
+        let at = format!("{} sectors", size.map_or("any".to_owned(), |size| size.to_string()));
         let Some(start) = start else {
             return Err(PartError::new(K::NoSpace, OP, at));
         };
         let inside = (self.first..=self.last).contains(&start);
         let end = start.saturating_add(size.unwrap_or(1)).saturating_sub(1);
         let kind = match inside && end <= self.last {
-            true if self
-                .entries
-                .iter()
-                .any(|e| start <= e.end && e.start <= end) =>
-            {
-                K::Overlap
-            }
+            true if self.entries.iter().any(|e| start <= e.end && e.start <= end) => K::Overlap,
             true => K::NoSpace,
             false => K::OutOfRange,
         };
-        Err(PartError::new(
-            kind,
-            OP,
-            format!("sectors {start} to {end}"),
-        ))
+        Err(PartError::new(kind, OP, format!("sectors {start} to {end}")))
     }
 
     fn free_index(&self, wanted: Option<u32>, start: u64) -> Result<u32, PartError> {
@@ -365,11 +282,9 @@ impl Table {
             // The place decides the index.
             let index = ebr::index_at(start, &self.entries);
             return match wanted {
-                Some(wanted) if wanted != index => Err(PartError::new(
-                    K::BadValue,
-                    OP,
-                    format!("index {wanted}, not {index}"),
-                )),
+                Some(wanted) if wanted != index => {
+                    Err(PartError::new(K::BadValue, OP, format!("index {wanted}, not {index}")))
+                }
                 _ => Ok(index),
             };
         }
@@ -382,19 +297,13 @@ impl Table {
                 Err(PartError::new(K::IndexTaken, OP, format!("index {index}")))
             }
             Some(index) => Ok(index),
-            None => (1..=self.capacity)
-                .find(|index| !taken(index))
-                .ok_or_else(full),
+            None => (1..=self.capacity).find(|index| !taken(index)).ok_or_else(full),
         }
     }
 
     fn encode_label(&self, label: &str, op: &'static str) -> Result<Vec<u16>, PartError> {
         let units: Vec<u16> = label.encode_utf16().collect();
-        let limit = if self.scheme() == Scheme::Gpt {
-            gpt::NAME_UNITS
-        } else {
-            0
-        };
+        let limit = if self.scheme() == Scheme::Gpt { gpt::NAME_UNITS } else { 0 };
         if units.len() > limit || units.contains(&0) {
             let at = format!("label {label:?}: at most {limit} UTF-16 units");
             return Err(PartError::new(K::BadLabel, op, at));

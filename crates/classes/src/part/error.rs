@@ -51,11 +51,7 @@ pub struct PartError {
 impl PartError {
     /// An error of `kind` in `op` about `at`.
     pub fn new(kind: PartErrorKind, op: &'static str, at: impl Into<String>) -> Self {
-        Self {
-            kind,
-            op,
-            at: at.into(),
-        }
+        Self { kind, op, at: at.into() }
     }
 }
 
@@ -65,19 +61,13 @@ impl fmt::Display for PartError {
         let (what, next) = match self.kind {
             K::NoSpace => ("no free space", "see `part show` for the free ranges"),
             K::Overlap => ("the range overlaps a partition", "choose a free range"),
-            K::OutOfRange => (
-                "the range is outside the usable sectors",
-                "choose a free range",
-            ),
+            K::OutOfRange => ("the range is outside the usable sectors", "choose a free range"),
             K::NoSuchIndex => ("no such partition", "see `part show` for the indexes"),
             K::IndexTaken => ("the index is in use", "choose another or leave it out"),
             K::TableFull => ("the table has no free entry", "delete a partition first"),
             K::Busy => ("the partition is in use", "close what uses it first"),
             K::Corrupt => ("the table is damaged", "run `part recover` first"),
-            K::NotEmpty => (
-                "the table still has partitions",
-                "delete them, or use force",
-            ),
+            K::NotEmpty => ("the table still has partitions", "delete them, or use force"),
             K::BadType => ("unknown partition type", "use an alias, !number or !uuid"),
             K::BadAttribute => ("unknown attribute", "the scheme does not have it"),
             K::BadLabel => ("the label cannot be stored", "shorten it"),

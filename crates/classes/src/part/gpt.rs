@@ -23,7 +23,7 @@ use super::table::{Body, Damage, Entry, Health, Media, Table};
 use super::types::{Guid, Kind};
 use crate::probe::{Reason, Sectors, Stop, Why, array, le16, le32, le64, span};
 
-pub(crate) use super::gpt_write::{create, destroy, plan, settle};
+pub(crate) use super::gpt_write::{create, destroy, plan, sector_zero, settle};
 
 /// UTF-16 units that a name may have.
 pub(crate) const NAME_UNITS: usize = 36;
@@ -85,16 +85,7 @@ impl Header {
     }
 
     fn agrees(&self, other: &Header) -> bool {
-        let key = |h: &Header| {
-            (
-                h.first,
-                h.last,
-                h.disk_guid,
-                h.count,
-                h.entry_size,
-                h.table_crc,
-            )
-        };
+        let key = |h: &Header| (h.first, h.last, h.disk_guid, h.count, h.entry_size, h.table_crc);
         key(self) == key(other) && self.alternate == other.own && self.own == other.alternate
     }
 }
@@ -128,9 +119,7 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
         return Err(Stop::no(Reason::Media, 0, "GPT"));
     }
     let end = media.sectors - 1;
-    let pmbr = sectors
-        .get(0, size)?
-        .map_or_else(|| vec![0; size], <[u8]>::to_vec);
+    let pmbr = sectors.get(0, size)?.map_or_else(|| vec![0; size], <[u8]>::to_vec);
     let primary = copy_at(sectors, &media, 1)?;
     let other = primary.header.map_or(end, |header| header.alternate);
     let mut secondary = copy_at(sectors, &media, other)?;
@@ -150,10 +139,7 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
     let mut present = vec![1, backup_at];
     present.retain(|at| *at != 1 || primary.header != Err(Health::Missing));
     present.retain(|at| *at == 1 || secondary.header != Err(Health::Missing));
-    let table_at = match (primary.header, source) {
-        (Ok(header), _) => header.table,
-        (Err(_), _) => 2,
-    };
+    let table_at = primary.header.map_or(2, |header| header.table);
     let mut table = Table {
         media,
         first: header.first,
@@ -193,11 +179,7 @@ fn neither(media: &Media, primary: &Found, secondary: &Found) -> Why {
     let at = media.offset(1);
     let missing = |found: &Found| found.header == Err(Health::Missing);
     if missing(primary) && missing(secondary) {
-        return Why::new(
-            Reason::Signature,
-            at,
-            "GPT header (EFI PART), primary or backup,",
-        );
+        return Why::new(Reason::Signature, at, "GPT header (EFI PART), primary or backup,");
     }
     match (&primary.header, &primary.table) {
         (Err(Health::Invalid), _) => Why::new(Reason::Value, at, "GPT header (backup no better)"),
@@ -268,11 +250,7 @@ fn header_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Result<Header,
         entry_size: le32(sector, 84),
         table_crc: le32(sector, 88),
     };
-    Ok(if plausible(&header, media, at) {
-        Ok(header)
-    } else {
-        Err(Health::Invalid)
-    })
+    Ok(if plausible(&header, media, at) { Ok(header) } else { Err(Health::Invalid) })
 }
 
 fn plausible(header: &Header, media: &Media, at: u64) -> bool {
@@ -311,28 +289,16 @@ fn table_of(
         return Ok(Err(Health::Missing));
     };
     let good = crc32(&[table]) == header.table_crc;
-    Ok(if good {
-        Ok(table.to_vec())
-    } else {
-        Err(Health::Corrupt)
-    })
+    Ok(if good { Ok(table.to_vec()) } else { Err(Health::Corrupt) })
 }
 
 fn decode(header: &Header, bytes: &[u8]) -> Vec<Entry> {
     let slots = bytes.chunks_exact((header.entry_size as usize).max(ENTRY));
-    let used = (1..)
-        .zip(slots)
-        .filter_map(|(index, slot)| Some((index, slot, kind(slot)?)));
+    let used = (1..).zip(slots).filter_map(|(index, slot)| Some((index, slot, kind(slot)?)));
     used.map(|(index, slot, kind)| {
         let start = le64(slot, 32);
-        let mut name: Vec<u16> = (0..NAME_UNITS)
-            .map(|unit| le16(slot, 56 + unit * 2))
-            .collect();
-        name.truncate(
-            name.iter()
-                .position(|unit| *unit == 0)
-                .unwrap_or(NAME_UNITS),
-        );
+        let mut name: Vec<u16> = (0..NAME_UNITS).map(|unit| le16(slot, 56 + unit * 2)).collect();
+        name.truncate(name.iter().position(|unit| *unit == 0).unwrap_or(NAME_UNITS));
         Entry {
             index,
             start,

@@ -28,6 +28,9 @@ const ENTRIES_MAX: u32 = 4096;
 /// The usable range of a table made here starts and ends at multiples of this many bytes.
 const ROUND: u64 = 4096;
 
+/// MBR type of the second entry that makes a hybrid.
+const APPLE_HFS: u8 = 0xaf;
+
 /// Sectors that a table of `count` entries takes.
 fn table_sectors(media: &Media, count: u32, entry_size: u32) -> u64 {
     let bytes = u64::from(count).saturating_mul(u64::from(entry_size));
@@ -82,12 +85,7 @@ pub(crate) fn create(
 /// A fresh protective MBR.
 fn protective(media: &Media) -> Vec<u8> {
     let mut sector = vec![0; media.sector_size as usize];
-    let slot = Slot {
-        flag: 0,
-        kind: mbr::PROTECTIVE,
-        start: 1,
-        sectors: covered(media),
-    };
+    let slot = Slot { flag: 0, kind: mbr::PROTECTIVE, start: 1, sectors: covered(media) };
     slot.write(&mut sector, 0, 0);
     // By the specification from 0/0/2 on, to the end of what can be named.
     put(&mut sector, 447, &[0, 2, 0]);
@@ -116,12 +114,7 @@ pub(crate) fn settle(table: &mut Table, op: &'static str) -> Result<(), PartErro
     let limit = end.checked_sub(length).ok_or_else(too_small)?;
     if body.backup_at != end {
         let round = (ROUND / u64::from(media.sector_size).max(1)).max(1);
-        let used = table
-            .entries
-            .iter()
-            .map(|entry| entry.end)
-            .max()
-            .unwrap_or(0);
+        let used = table.entries.iter().map(|entry| entry.end).max().unwrap_or(0);
         table.last = (limit - limit % round).saturating_sub(1).max(used);
     }
     body.backup_at = end;
@@ -146,27 +139,47 @@ fn cover_media(pmbr: &mut Vec<u8>, media: &Media) {
     }
     let slots: Vec<Slot> = (0..mbr::SLOTS).map(|slot| Slot::read(pmbr, slot)).collect();
     let alone = !slots.iter().any(Slot::used);
-    let place = slots
-        .iter()
-        .position(|slot| slot.kind == mbr::PROTECTIVE && slot.start == 1);
-    if let (true, Some(place)) = (alone, place)
-        && let Some(slot) = slots.get(place)
-        && mbr::signed(pmbr)
-    {
+    let place = slots.iter().position(|slot| slot.kind == mbr::PROTECTIVE && slot.start == 1);
+    if let (true, true, Some(place)) = (alone, mbr::signed(pmbr), place) {
         // The CHS end stays: it says "beyond what can be named" whatever the size.
-        let at = 446 + place * 16 + 12;
-        debug_assert_eq!(slot.kind, mbr::PROTECTIVE);
-        put(pmbr, at, &covered(media).to_le_bytes());
+        put(pmbr, 446 + place * 16 + 12, &covered(media).to_le_bytes());
     }
+}
+
+/// Sector 0 as it must be beside these entries. Where it is the hybrid that Boot Camp makes (a
+/// protective entry from sector 1, then an Apple one), its entries follow those of the table
+/// that have the same number; any other sector 0 is kept as it is.
+pub(crate) fn sector_zero(table: &Table, body: &GptBody) -> Vec<u8> {
+    let mut sector = body.pmbr.clone();
+    let (guard, apple) = (Slot::read(&sector, 0), Slot::read(&sector, 1));
+    let hybrid = guard.kind == mbr::PROTECTIVE && guard.start == 1 && apple.kind == APPLE_HFS;
+    if !hybrid || !mbr::signed(&sector) {
+        return sector;
+    }
+    for slot in 0..mbr::SLOTS {
+        let old = Slot::read(&sector, slot);
+        let entry = table.entries.iter().find(|entry| entry.index as usize == slot + 1);
+        let place = entry.and_then(|entry| {
+            // The protective entry covers all up to the end of the first partition.
+            let start = if slot == 0 { 1 } else { entry.start };
+            let sectors = entry.end.checked_sub(start)?.checked_add(1)?;
+            Some((u32::try_from(start).ok()?, u32::try_from(sectors).ok()?))
+        });
+        match place {
+            _ if old.kind == 0 => {}
+            Some((start, sectors)) => Slot { start, sectors, ..old }.write(&mut sector, slot, 0),
+            None if slot == 0 => {}
+            None => Slot::clear(&mut sector, slot),
+        }
+    }
+    sector
 }
 
 impl GptBody {
     /// Attributes of the protective MBR that are set.
     pub(crate) fn pmbr_attributes(&self) -> Vec<&'static str> {
         let slots = (0..mbr::SLOTS).map(|slot| (slot, Slot::read(&self.pmbr, slot)));
-        let guard = slots
-            .into_iter()
-            .find(|(_, slot)| slot.kind == mbr::PROTECTIVE);
+        let guard = slots.into_iter().find(|(_, slot)| slot.kind == mbr::PROTECTIVE);
         match guard {
             Some((place, slot)) => {
                 let active = (slot.flag & mbr::ACTIVE != 0).then_some("active");
@@ -180,9 +193,7 @@ impl GptBody {
     /// `active` sets the flag of the protective entry, `lenovofix` puts it in the second slot.
     /// False when there is no such attribute, or the sector is not a plain protective MBR.
     pub(crate) fn set_pmbr_attribute(&mut self, name: &str, on: bool) -> bool {
-        let slots: Vec<Slot> = (0..mbr::SLOTS)
-            .map(|slot| Slot::read(&self.pmbr, slot))
-            .collect();
+        let slots: Vec<Slot> = (0..mbr::SLOTS).map(|slot| Slot::read(&self.pmbr, slot)).collect();
         let place = slots.iter().position(|slot| slot.kind == mbr::PROTECTIVE);
         let Some(place) = place.filter(|_| mbr::signed(&self.pmbr)) else {
             return false;
@@ -224,28 +235,17 @@ fn encode(table: &Table, body: &GptBody) -> Result<Vec<u8>, PartError> {
     let bytes = size.saturating_mul(table.capacity as usize);
     let refuse = |kind, at: String| PartError::new(kind, "commit", at);
     if bytes > TABLE_BYTES_MAX {
-        return Err(refuse(
-            PartErrorKind::BadValue,
-            format!("a table of {bytes} bytes"),
-        ));
+        return Err(refuse(PartErrorKind::BadValue, format!("a table of {bytes} bytes")));
     }
     let mut out = vec![0; bytes];
     for entry in &table.entries {
         let Kind::Guid(kind) = entry.kind else {
-            return Err(refuse(
-                PartErrorKind::BadType,
-                format!("index {}", entry.index),
-            ));
+            return Err(refuse(PartErrorKind::BadType, format!("index {}", entry.index)));
         };
-        let place = (entry.index as usize)
-            .checked_sub(1)
-            .and_then(|place| place.checked_mul(size));
+        let place = (entry.index as usize).checked_sub(1).and_then(|place| place.checked_mul(size));
         let slot = place.and_then(|at| out.get_mut(at..at.checked_add(size)?));
         let Some(slot) = slot else {
-            return Err(refuse(
-                PartErrorKind::TableFull,
-                format!("index {}", entry.index),
-            ));
+            return Err(refuse(PartErrorKind::TableFull, format!("index {}", entry.index)));
         };
         put(slot, 0, &kind.to_disk());
         put(slot, 16, &entry.guid.to_disk());
@@ -309,11 +309,7 @@ pub(crate) fn plan(
     {
         // W2: the only good copy is about to be rewritten, perhaps elsewhere. Make the primary
         // its twin first, pointing at where it is now.
-        let at = Place {
-            header: 1,
-            alternate: old.backup_at,
-            table: body.table_at,
-        };
+        let at = Place { header: 1, alternate: old.backup_at, table: body.table_at };
         write_copy(&mut plan, table, old, &at)?;
     }
     let end = after.media.sectors.saturating_sub(1);
@@ -323,24 +319,12 @@ pub(crate) fn plan(
         let at = format!("backup behind sector {}", after.last);
         return Err(PartError::new(PartErrorKind::OutOfRange, "commit", at));
     };
-    write_copy(
-        &mut plan,
-        after,
-        body,
-        &Place {
-            header: end,
-            alternate: 1,
-            table: backup,
-        },
-    )?;
-    let primary = Place {
-        header: 1,
-        alternate: end,
-        table: body.table_at,
-    };
+    write_copy(&mut plan, after, body, &Place { header: end, alternate: 1, table: backup })?;
+    let primary = Place { header: 1, alternate: end, table: body.table_at };
     write_copy(&mut plan, after, body, &primary)?;
-    if old.is_none_or(|(_, old)| old.pmbr != body.pmbr) {
-        plan.write(0, body.pmbr.clone());
+    let sector = sector_zero(after, body);
+    if old.is_none_or(|(_, old)| old.pmbr != sector) {
+        plan.write(0, sector);
         plan.flush();
     }
     Ok(plan)

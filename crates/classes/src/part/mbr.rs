@@ -13,8 +13,6 @@ use super::table::{Body, Entry, Media, Scheme, Table};
 use super::types::{EBR_TYPES, Guid, Kind};
 use crate::probe::{Reason, Sectors, Stop, array, byte, le16, le32, put, span};
 
-/// Bytes of a sector that the format defines; what follows in a larger sector is kept.
-pub(crate) const RECORD: usize = 512;
 /// Where the serial number stands.
 const SERIAL_AT: usize = 440;
 /// Where the entries start.
@@ -76,9 +74,7 @@ impl Slot {
 
     /// Nothing at all.
     pub(crate) fn is_blank(record: &[u8], slot: usize) -> bool {
-        span(record, ENTRIES_AT + slot * ENTRY, ENTRY)
-            .iter()
-            .all(|&byte| byte == 0)
+        span(record, ENTRIES_AT + slot * ENTRY, ENTRY).iter().all(|&byte| byte == 0)
     }
 
     /// Store it, `base` being added to the start for the CHS fields. CHS bytes of an entry
@@ -88,9 +84,7 @@ impl Slot {
         let old = Slot::read(record, slot);
         if old.start != self.start || old.sectors != self.sectors {
             let start = base.saturating_add(u64::from(self.start));
-            let end = start
-                .saturating_add(u64::from(self.sectors))
-                .saturating_sub(1);
+            let end = start.saturating_add(u64::from(self.sectors)).saturating_sub(1);
             put(record, at + 1, &chs(start));
             put(record, at + 5, &chs(end));
         }
@@ -115,11 +109,7 @@ pub(crate) fn chs(sector: u64) -> [u8; 3] {
     let within = sector % TRACK + 1;
     // All three are below 1024, 255 and 64 by construction.
     let high = (cylinder >> 8) << 6;
-    [
-        head.to_le_bytes()[0],
-        (within | high).to_le_bytes()[0],
-        cylinder.to_le_bytes()[0],
-    ]
+    [head.to_le_bytes()[0], (within | high).to_le_bytes()[0], cylinder.to_le_bytes()[0]]
 }
 
 /// Is `55 AA` where it must be?
@@ -159,39 +149,24 @@ pub(crate) fn probe(sectors: &Sectors, parent: Option<Scheme>) -> Result<Table, 
     }
     let sector = sectors.need(0, size as usize, FIELD)?;
     if !signed(sector) {
-        return Err(Stop::no(
-            Reason::Signature,
-            510,
-            "master boot record (55 AA)",
-        ));
+        return Err(Stop::no(Reason::Signature, 510, "master boot record (55 AA)"));
     }
     let slots: Vec<Slot> = (0..SLOTS).map(|slot| Slot::read(sector, slot)).collect();
-    if slots
-        .iter()
-        .any(|slot| slot.flag != 0 && slot.flag != ACTIVE)
-    {
+    if slots.iter().any(|slot| slot.flag != 0 && slot.flag != ACTIVE) {
         return Err(Stop::no(Reason::Value, 446, "flag of an MBR entry"));
     }
     if boot_sector(sector) {
         return Err(Stop::no(Reason::Foreign, 0, "boot sector of a file system"));
     }
     if slots.iter().any(|slot| slot.kind == PROTECTIVE) && !slots.iter().any(Slot::used) {
-        return Err(Stop::no(
-            Reason::Foreign,
-            446,
-            "protective MBR of a GPT that is not there",
-        ));
+        return Err(Stop::no(Reason::Foreign, 446, "protective MBR of a GPT that is not there"));
     }
     let entries: Vec<Entry> = (1..)
         .zip(&slots)
         .filter(|(_, slot)| slot.used())
         .map(|(index, slot)| entry(index, *slot))
         .collect();
-    let lowest = entries
-        .iter()
-        .map(|entry| entry.start)
-        .min()
-        .unwrap_or(TRACK);
+    let lowest = entries.iter().map(|entry| entry.start).min().unwrap_or(TRACK);
     let media = Media::plain(sectors.media_sectors(), size);
     Ok(Table {
         media,
@@ -200,9 +175,7 @@ pub(crate) fn probe(sectors: &Sectors, parent: Option<Scheme>) -> Result<Table, 
         entries,
         capacity: 4,
         damage: Vec::new(),
-        body: Body::Mbr(MbrBody {
-            sector: sector.to_vec(),
-        }),
+        body: Body::Mbr(MbrBody { sector: sector.to_vec() }),
     })
 }
 
@@ -211,9 +184,7 @@ fn entry(index: u32, slot: Slot) -> Entry {
     Entry {
         index,
         start,
-        end: start
-            .saturating_add(u64::from(slot.sectors))
-            .saturating_sub(1),
+        end: start.saturating_add(u64::from(slot.sectors)).saturating_sub(1),
         data: start,
         kind: Kind::Byte(slot.kind),
         guid: Guid::ZERO,
@@ -252,11 +223,7 @@ pub(crate) fn slot_of(entry: &Entry, base: u64) -> Option<Slot> {
     };
     let sectors = entry.end.checked_sub(entry.data)?.checked_add(1)?;
     Some(Slot {
-        flag: if entry.attributes & u64::from(ACTIVE) != 0 {
-            ACTIVE
-        } else {
-            0
-        },
+        flag: if entry.attributes & u64::from(ACTIVE) != 0 { ACTIVE } else { 0 },
         kind,
         start: u32::try_from(entry.data.checked_sub(base)?).ok()?,
         sectors: u32::try_from(sectors).ok()?,
@@ -268,19 +235,14 @@ pub(crate) fn encode(table: &Table, body: &MbrBody) -> Result<Vec<u8>, PartError
     let mut sector = body.sector.clone();
     sector.resize(table.media.sector_size as usize, 0);
     for slot in 0..SLOTS {
-        let entry = table
-            .entries
-            .iter()
-            .find(|entry| entry.index as usize == slot + 1);
+        let entry = table.entries.iter().find(|entry| entry.index as usize == slot + 1);
         match entry {
             Some(entry) => {
                 let too_far = || {
                     let at = format!("index {}", entry.index);
                     PartError::new(PartErrorKind::OutOfRange, "commit", at)
                 };
-                slot_of(entry, 0)
-                    .ok_or_else(too_far)?
-                    .write(&mut sector, slot, 0);
+                slot_of(entry, 0).ok_or_else(too_far)?.write(&mut sector, slot, 0);
             }
             None if Slot::read(&sector, slot).used() => Slot::clear(&mut sector, slot),
             None => {}

@@ -55,12 +55,7 @@ pub struct Place {
 
 impl Default for Place {
     fn default() -> Self {
-        Self {
-            scheme: None,
-            kind: None,
-            depth: 0,
-            check_integrity: true,
-        }
+        Self { scheme: None, kind: None, depth: 0, check_integrity: true }
     }
 }
 
@@ -141,6 +136,7 @@ pub fn committed(after: &Table) -> Result<Table, PartError> {
     table.damage.clear();
     match &mut table.body {
         Body::Gpt(body) => {
+            body.pmbr = gpt::sector_zero(after, body);
             body.source = gpt::Source::Primary;
             body.backup_at = after.media.sectors.saturating_sub(1);
             body.present = vec![1, body.backup_at];

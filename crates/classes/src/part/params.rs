@@ -125,24 +125,14 @@ mod tests {
     #[test]
     fn amounts() {
         let sectors = |text: &str, size| {
-            Amount::Text(text.to_owned())
-                .sectors(size, "add")
-                .map_err(|error| error.kind)
+            Amount::Text(text.to_owned()).sectors(size, "add").map_err(|error| error.kind)
         };
         assert_eq!(sectors("2048", 512), Ok(2048));
         assert_eq!(sectors("1m", 512), Ok(2048));
         assert_eq!(sectors("1M", 4096), Ok(256));
         assert_eq!(sectors("1b", 4096), Ok(1));
         assert_eq!(sectors("2GiB", 4096), Ok(524_288));
-        for text in [
-            "",
-            "m",
-            "-1",
-            "1x",
-            "99999999999999999999",
-            "99999999999t",
-            "1.5g",
-        ] {
+        for text in ["", "m", "-1", "1x", "99999999999999999999", "99999999999t", "1.5g"] {
             assert_eq!(sectors(text, 512), Err(PartErrorKind::BadValue), "{text}");
         }
     }

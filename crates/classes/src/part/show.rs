@@ -58,12 +58,8 @@ impl Table {
             suffix: None,
             attributes: Vec::new(),
         });
-        let mut rows: Vec<Row> = self
-            .entries
-            .iter()
-            .map(|entry| self.row(entry))
-            .chain(free)
-            .collect();
+        let mut rows: Vec<Row> =
+            self.entries.iter().map(|entry| self.row(entry)).chain(free).collect();
         rows.sort_by_key(|row| row.start);
         rows
     }
@@ -102,15 +98,9 @@ impl Table {
             (Some(index), _) => index.to_string(),
             _ => String::new(),
         };
-        let third = widest(&mut rows.iter().map(who))
-            .unwrap_or(0)
-            .max(name.len());
+        let third = widest(&mut rows.iter().map(who)).unwrap_or(0).max(name.len());
         let mut out = String::new();
-        let size = human(
-            self.media
-                .sectors
-                .saturating_mul(u64::from(self.media.sector_size)),
-        );
+        let size = human(self.media.sectors.saturating_mul(u64::from(self.media.sector_size)));
         let state = if self.is_corrupt() { " [CORRUPT]" } else { "" };
         let scheme = self.scheme().name();
         let (from, blank) = (self.first, "  ");
@@ -127,10 +117,8 @@ impl Table {
                 (Column::Raw, _) => row.raw.as_deref().unwrap_or(""),
                 (Column::Label, _) => row.label.as_deref().unwrap_or("(null)"),
             };
-            let _ = write!(
-                out,
-                "{blank}{start:>first$}  {count:>second$}  {who:>third$}  {what}  "
-            );
+            let _ =
+                write!(out, "{blank}{start:>first$}  {count:>second$}  {who:>third$}  {what}  ");
             if !row.attributes.is_empty() {
                 let _ = write!(out, "[{}]  ", row.attributes.join(","));
             }

@@ -23,36 +23,21 @@ pub struct Alignment {
 impl Alignment {
     /// Multiples of `sectors` as seen from the whole disk.
     pub fn of(media: &Media, sectors: u64) -> Self {
-        let offset = media
-            .stripe_offset
-            .checked_div(u64::from(media.sector_size))
-            .unwrap_or(0);
-        Self {
-            sectors: sectors.max(1),
-            offset,
-        }
+        let offset = media.stripe_offset.checked_div(u64::from(media.sector_size)).unwrap_or(0);
+        Self { sectors: sectors.max(1), offset }
     }
 
     /// The provider's stripe size if it is known and a multiple of the sector, else 1 sector.
     pub fn stripe(media: &Media) -> Self {
         let size = u64::from(media.sector_size).max(1);
         let stripe = media.stripe_size;
-        Self::of(
-            media,
-            if stripe.is_multiple_of(size) {
-                stripe / size
-            } else {
-                1
-            },
-        )
+        Self::of(media, if stripe.is_multiple_of(size) { stripe / size } else { 1 })
     }
 
     /// The first aligned sector at or after `sector`; `None` beyond 2^64.
     pub fn up(self, sector: u64) -> Option<u64> {
         let shifted = sector.checked_add(self.offset)?;
-        shifted
-            .checked_next_multiple_of(self.sectors)?
-            .checked_sub(self.offset)
+        shifted.checked_next_multiple_of(self.sectors)?.checked_sub(self.offset)
     }
 
     /// The last aligned sector at or before `sector`; `None` below 0.
@@ -76,18 +61,12 @@ pub fn gaps(table: &Table, skip: Option<u32>) -> Vec<Gap> {
     let mut next = table.first;
     for (start, end) in used {
         if start > next {
-            free.push(Gap {
-                start: next,
-                end: start - 1,
-            });
+            free.push(Gap { start: next, end: start - 1 });
         }
         next = next.max(end.saturating_add(1));
     }
     if next <= table.last {
-        free.push(Gap {
-            start: next,
-            end: table.last,
-        });
+        free.push(Gap { start: next, end: table.last });
     }
     free
 }
@@ -135,13 +114,7 @@ fn fit_gap(gap: Gap, wish: Wish) -> Option<Gap> {
 mod tests {
     use super::*;
 
-    const FREE: [Gap; 2] = [
-        Gap { start: 34, end: 40 },
-        Gap {
-            start: 100,
-            end: 4999,
-        },
-    ];
+    const FREE: [Gap; 2] = [Gap { start: 34, end: 40 }, Gap { start: 100, end: 4999 }];
 
     fn check(
         start: Option<u64>,
@@ -150,20 +123,8 @@ mod tests {
         strict: bool,
         want: Option<(u64, u64)>,
     ) {
-        let align = Alignment {
-            sectors: align,
-            offset: 0,
-        };
-        let got = fit(
-            &FREE,
-            Wish {
-                start,
-                size,
-                align,
-                strict,
-            },
-        )
-        .map(|gap| (gap.start, gap.end));
+        let align = Alignment { sectors: align, offset: 0 };
+        let got = fit(&FREE, Wish { start, size, align, strict }).map(|gap| (gap.start, gap.end));
         assert_eq!(got, want, "{start:?} {size:?} {align:?}");
     }
 
@@ -190,22 +151,12 @@ mod tests {
 
     #[test]
     fn alignment_sees_the_offset_of_the_provider() {
-        let media = Media {
-            sectors: 1000,
-            sector_size: 512,
-            stripe_size: 4096,
-            stripe_offset: 512,
-        };
+        let media =
+            Media { sectors: 1000, sector_size: 512, stripe_size: 4096, stripe_offset: 512 };
         let align = Alignment::stripe(&media);
-        assert_eq!(
-            (align.up(0), align.up(7), align.up(8)),
-            (Some(7), Some(7), Some(15))
-        );
+        assert_eq!((align.up(0), align.up(7), align.up(8)), (Some(7), Some(7), Some(15)));
         assert_eq!((align.down(0), align.down(14)), (None, Some(7)));
-        let odd = Media {
-            stripe_size: 1000,
-            ..media
-        };
+        let odd = Media { stripe_size: 1000, ..media };
         assert_eq!(Alignment::stripe(&odd).sectors, 1);
     }
 }

@@ -56,12 +56,7 @@ pub struct Media {
 impl Media {
     /// Media without a known stripe.
     pub fn plain(sectors: u64, sector_size: u32) -> Self {
-        Self {
-            sectors,
-            sector_size,
-            stripe_size: 0,
-            stripe_offset: 0,
-        }
+        Self { sectors, sector_size, stripe_size: 0, stripe_offset: 0 }
     }
 
     /// Byte offset of a sector; saturates, and such an offset is beyond every media.
@@ -126,10 +121,7 @@ impl fmt::Display for Damage {
             Damage::SecondaryTable(health) => write!(f, "backup table {}", word(health)),
             Damage::CopiesDisagree => f.write_str("the two copies differ; the primary counts"),
             Damage::BackupNotLast { at } => {
-                write!(
-                    f,
-                    "moved: the backup is in sector {at}, not in the last one"
-                )
+                write!(f, "moved: the backup is in sector {at}, not in the last one")
             }
             Damage::Integrity => f.write_str("partitions overlap or leave the media"),
             Damage::ChainLoop(at) => write!(f, "the chain comes back to sector {at}"),
@@ -176,10 +168,7 @@ impl Entry {
     /// Names of the attributes that are set.
     pub fn attribute_names(&self) -> Vec<&'static str> {
         let bits = super::attributes::bits_of(self.kind);
-        bits.iter()
-            .filter(|bit| self.attributes >> bit.bit & 1 != 0)
-            .map(|bit| bit.name)
-            .collect()
+        bits.iter().filter(|bit| self.attributes >> bit.bit & 1 != 0).map(|bit| bit.name).collect()
     }
 }
 
@@ -304,10 +293,7 @@ impl Table {
         };
         let chain = super::ebr::chain(ebr, &self.entries);
         let holds = |at: &u64| self.entries.iter().any(|entry| entry.start == *at);
-        let place = chain
-            .iter()
-            .filter(|at| holds(at))
-            .position(|at| *at == entry.start)?;
+        let place = chain.iter().filter(|at| holds(at)).position(|at| *at == entry.start)?;
         u32::try_from(place).ok()?.checked_add(5)
     }
 
@@ -332,11 +318,7 @@ impl Table {
 
     pub(crate) fn editable(&self, op: &'static str) -> Result<(), PartError> {
         if let Some(damage) = self.damage.first() {
-            return Err(PartError::new(
-                PartErrorKind::Corrupt,
-                op,
-                damage.to_string(),
-            ));
+            return Err(PartError::new(PartErrorKind::Corrupt, op, damage.to_string()));
         }
         Ok(())
     }

@@ -147,18 +147,10 @@ pub const ALIASES: &[Alias] = &[
     alias("apple-ufs", "55465300-0000-11aa-aa11-00306543ecac", 0xa8),
     alias("apple-apfs", "7c3457ef-0000-11aa-aa11-00306543ecac", 0),
     alias("apple-boot", "426f6f74-0000-11aa-aa11-00306543ecac", 0xab),
-    alias(
-        "apple-core-storage",
-        "53746f72-6167-11aa-aa11-00306543ecac",
-        0,
-    ),
+    alias("apple-core-storage", "53746f72-6167-11aa-aa11-00306543ecac", 0),
     alias("prep-boot", "9e1a2d38-c612-4316-aa26-8b49521e5a8b", 0x41),
     alias("vmware-vmfs", "aa31e02a-400f-11db-9590-000c2911d1b8", 0xfb),
-    alias(
-        "vmware-vmkdiag",
-        "9d275380-40ad-11db-bf97-000c2911d1b8",
-        0xfc,
-    ),
+    alias("vmware-vmkdiag", "9d275380-40ad-11db-bf97-000c2911d1b8", 0xfc),
     alias("vmware-reserved", "9198effc-31c0-11db-8f78-000c2911d1b8", 0),
     alias("netbsd-ffs", "49f48d5a-b10e-11dc-b99b-0019d1879648", 0),
     alias("netbsd-swap", "49f48d32-b10e-11dc-b99b-0019d1879648", 0),
@@ -190,10 +182,7 @@ impl Kind {
             }
             (_, None) => {
                 let name = text.to_ascii_lowercase();
-                let known = ALIASES
-                    .iter()
-                    .find(|alias| alias.name == name)
-                    .ok_or_else(bad)?;
+                let known = ALIASES.iter().find(|alias| alias.name == name).ok_or_else(bad)?;
                 match scheme {
                     Scheme::Gpt => Kind::Guid(known.guid.ok_or_else(bad)?),
                     Scheme::Mbr | Scheme::Ebr => Kind::Byte(known.byte.ok_or_else(bad)?),
@@ -245,11 +234,7 @@ mod tests {
     #[test]
     fn every_alias_has_a_value_and_comes_back() {
         for known in ALIASES {
-            assert!(
-                known.guid.is_some() || known.byte.is_some(),
-                "{}",
-                known.name
-            );
+            assert!(known.guid.is_some() || known.byte.is_some(), "{}", known.name);
             if let Some(guid) = known.guid {
                 assert_eq!(Guid::parse(&guid.to_string()), Some(guid));
                 let kind = Kind::parse(Scheme::Gpt, known.name, "add").map(|k| k.to_string());
@@ -279,14 +264,8 @@ mod tests {
 
     #[test]
     fn raw_types_and_refusals() {
-        assert_eq!(
-            Kind::parse(Scheme::Mbr, "!131", "add"),
-            Ok(Kind::Byte(0x83))
-        );
-        assert_eq!(
-            Kind::parse(Scheme::Mbr, "!0x9f", "add"),
-            Ok(Kind::Byte(0x9f))
-        );
+        assert_eq!(Kind::parse(Scheme::Mbr, "!131", "add"), Ok(Kind::Byte(0x83)));
+        assert_eq!(Kind::parse(Scheme::Mbr, "!0x9f", "add"), Ok(Kind::Byte(0x9f)));
         assert_eq!(Kind::Byte(0x9f).to_string(), "!159");
         for (scheme, text) in [
             (Scheme::Mbr, "!256"),

@@ -45,21 +45,13 @@ pub struct Image {
 
 impl Image {
     pub fn new(sectors: u64, sector_size: u32) -> Self {
-        Self {
-            sector_size,
-            sectors,
-            held: BTreeMap::new(),
-        }
+        Self { sector_size, sectors, held: BTreeMap::new() }
     }
 
     pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let size = self.sector_size as usize;
         let first = offset / size as u64;
-        assert_eq!(
-            (offset % size as u64, len % size),
-            (0, 0),
-            "a probe reads whole sectors"
-        );
+        assert_eq!((offset % size as u64, len % size), (0, 0), "a probe reads whole sectors");
         let mut out = Vec::with_capacity(len);
         for sector in first..first + (len / size) as u64 {
             assert!(sector < self.sectors, "a probe stays on the media");
@@ -78,10 +70,7 @@ impl Image {
 
     pub fn probe(&self, place: &Place) -> Result<Table, Why> {
         let mut sectors = Sectors::new(self.sector_size, self.sectors * self.sector_size as u64);
-        sectors.drive(
-            |offset, len| Some(self.read(offset, len)),
-            |s| part::step(s, place),
-        )
+        sectors.drive(|offset, len| Some(self.read(offset, len)), |s| part::step(s, place))
     }
 
     /// The sector writes of a step.
@@ -90,16 +79,9 @@ impl Image {
             return Vec::new();
         };
         let size = self.sector_size as usize;
-        assert_eq!(
-            (offset % size as u64, bytes.len() % size),
-            (0, 0),
-            "whole sectors"
-        );
+        assert_eq!((offset % size as u64, bytes.len() % size), (0, 0), "whole sectors");
         let first = offset / size as u64;
-        (first..)
-            .zip(bytes.chunks(size))
-            .map(|(at, bytes)| (at, bytes.to_vec()))
-            .collect()
+        (first..).zip(bytes.chunks(size)).map(|(at, bytes)| (at, bytes.to_vec())).collect()
     }
 
     pub fn apply(&mut self, plan: &WritePlan) {
@@ -158,9 +140,7 @@ pub fn power_cuts(
             for _ in 0..SAMPLES {
                 let (low, high) = (chance.next(), chance.next());
                 let word = |place: usize| if place < 64 { low } else { high };
-                cut(&durable, &pending, &|place| {
-                    word(place) >> (place % 64) & 1 != 0
-                });
+                cut(&durable, &pending, &|place| word(place) >> (place % 64) & 1 != 0);
             }
         }
         for (at, bytes) in pending.drain(..) {
@@ -184,9 +164,7 @@ impl Scratch {
 
     pub fn image(&self, name: &str, bytes: u64) -> PathBuf {
         let path = self.0.join(name);
-        File::create(&path)
-            .and_then(|file| file.set_len(bytes))
-            .expect("image file");
+        File::create(&path).and_then(|file| file.set_len(bytes)).expect("image file");
         path
     }
 
@@ -254,10 +232,7 @@ pub fn try_run(tool: &str, args: &[&str], input: &str) -> (bool, String) {
         Err(error) => panic!("{tool} is missing ({error}): install ci/packages/classes.txt"),
     };
     // Small inputs fit in the pipe; a tool that does not read is not an error.
-    let _ = child
-        .stdin
-        .take()
-        .map(|mut stdin| stdin.write_all(input.as_bytes()));
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
     let done = child.wait_with_output().expect("output of a tool");
     let mut text = String::from_utf8_lossy(&done.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&done.stderr));
@@ -289,8 +264,7 @@ pub fn apply_to(path: &Path, plan: &WritePlan) {
     let file = File::options().write(true).open(path).expect("image file");
     for step in plan.steps() {
         if let WriteStep::Write { offset, bytes } = step {
-            file.write_all_at(bytes, *offset)
-                .expect("write to the image");
+            file.write_all_at(bytes, *offset).expect("write to the image");
         }
     }
     file.sync_data().expect("sync of the image");
@@ -299,8 +273,7 @@ pub fn apply_to(path: &Path, plan: &WritePlan) {
 /// Overwrite a range of an image file with one byte.
 pub fn damage_file(path: &Path, offset: u64, len: usize, byte: u8) {
     let file = File::options().write(true).open(path).expect("image file");
-    file.write_all_at(&vec![byte; len], offset)
-        .expect("write to the image");
+    file.write_all_at(&vec![byte; len], offset).expect("write to the image");
 }
 
 /// A tool on an image of `sector_size`: through a loop device where it is not 512.
@@ -308,10 +281,7 @@ pub fn run_on(path: &Path, sector_size: u32, tool: &str, args: &[&str], input: &
     let device = (sector_size != 512).then(|| Loop::new(path, sector_size));
     let file = path.display().to_string();
     let target = device.as_ref().map_or(file.as_str(), Loop::name);
-    let args: Vec<&str> = args
-        .iter()
-        .map(|arg| if *arg == "@" { target } else { *arg })
-        .collect();
+    let args: Vec<&str> = args.iter().map(|arg| if *arg == "@" { target } else { *arg }).collect();
     run_with(tool, &args, input)
 }
 
@@ -324,11 +294,7 @@ pub struct Window {
 
 impl Window {
     pub fn new(path: &Path, offset: u64, len: u64) -> Self {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .expect("image file");
+        let file = File::options().read(true).write(true).open(path).expect("image file");
         Self { file, offset, len }
     }
 
@@ -344,9 +310,7 @@ impl Window {
     pub fn apply(&self, plan: &WritePlan) {
         for step in plan.steps() {
             if let WriteStep::Write { offset, bytes } = step {
-                self.file
-                    .write_all_at(bytes, self.offset + offset)
-                    .expect("write to the image");
+                self.file.write_all_at(bytes, self.offset + offset).expect("write to the image");
             }
         }
     }

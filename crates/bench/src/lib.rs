@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Measurements that anyone can repeat: `ashlar bench` and `make bench`.
 
 mod layers;

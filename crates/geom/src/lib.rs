@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! The graph: classes, geoms, providers and consumers, and the path of a Bio through them.
 //!
 //! * [`Topology`] owns the objects and their rules: access counts, events, tasting, spoiling,

@@ -1,1 +1,11 @@
-//! tidy
+#![forbid(unsafe_code)]
+//! The rules of the house, as a test.
+//!
+//! [`check`] reads the source tree as text and returns every breach as `file:line: rule`. The rules
+//! stand in `rules.rs`; each has a test of its own in `tests/` that shows it failing.
+
+mod rules;
+mod source;
+
+pub use rules::{FLOORS, check};
+pub use source::{Source, Tree};

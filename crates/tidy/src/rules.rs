@@ -1,0 +1,216 @@
+//! The rules.
+
+use crate::source::{Source, Tree, indent_of};
+
+/// Rooms and their floors: a room imports only from floors below its own.
+pub const FLOORS: &[(&str, u32)] = &[
+    ("bio", 0),
+    ("wire", 0),
+    ("reactor", 1),
+    ("geom", 2),
+    ("classes", 3),
+    ("disks", 3),
+    ("target", 3),
+    ("drivers", 4),
+    ("bench", 5),
+    ("control", 5),
+    ("daemon", 6),
+    ("ashlar", 7),
+];
+
+/// Rooms that are tools, not part of the daemon: they may import anything and nothing imports them.
+const TOOLS: &[&str] = &["tidy", "rig"];
+
+/// Where `unsafe` may stand, with the reason in each block.
+const UNSAFE: &[&str] = &[
+    "crates/bio/src/buf.rs",
+    "crates/bio/src/pinned.rs",
+    "crates/bio/src/pool.rs",
+    "crates/reactor/src/port/",
+];
+
+/// Rooms that bytes of a peer or a disk reach, where nothing may panic.
+const NO_PANIC: &[&str] = &["wire", "classes", "target", "drivers"];
+
+/// Rooms that ask the core for time and chance.
+const NO_CLOCK: &[&str] = &["bio", "wire", "geom", "classes", "disks", "target", "drivers"];
+
+const PANICS: &[(&str, &str)] = &[
+    (".unwrap()", "return an error that names the field"),
+    (".expect(", "return an error that names the field"),
+    ("panic!(", "return an error that names the field"),
+    ("unreachable!(", "make the state impossible, or return an error"),
+];
+
+const CLOCKS: &[(&str, &str)] = &[
+    ("SystemTime::now", "ask the core: core.now()"),
+    ("Instant::now", "ask the core: core.now()"),
+    ("thread_rng", "ask the core: core.reactor().random()"),
+    ("getrandom", "ask the core: core.reactor().fill_random()"),
+    ("thread::sleep", "ask the core: core.reactor().sleep()"),
+];
+
+const UNFINISHED: &[&str] =
+    &["todo!(", "unimplemented!(", "#[ignore", "TODO", "FIXME", "XXX", "HACK"];
+
+/// Lines of a file above which it is refused.
+const FILE_LINES_MAX: usize = 900;
+/// Lines of a function above which it is refused.
+const FUNCTION_LINES_MAX: usize = 90;
+/// Columns of a line above which it is refused.
+const COLUMNS_MAX: usize = 100;
+
+/// Files that may be longer, each with its reason.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+/// Every breach of a rule, as `file:line: what, and what to do instead`.
+pub fn check(tree: &Tree) -> Vec<String> {
+    let mut out = Vec::new();
+    for (room, manifest) in &tree.manifests {
+        edges(room, manifest, &mut out);
+    }
+    for s in &tree.sources {
+        if s.room() == "tidy" {
+            continue;
+        }
+        unsafe_code(s, &mut out);
+        banned(s, &mut out);
+        sizes(s, &mut out);
+        reachable(s, tree, &mut out);
+    }
+    out
+}
+
+fn floor(room: &str) -> Option<u32> {
+    FLOORS.iter().find(|(n, _)| *n == room).map(|(_, f)| *f)
+}
+
+fn edges(room: &str, manifest: &str, out: &mut Vec<String>) {
+    if TOOLS.contains(&room) {
+        return;
+    }
+    let Some(own) = floor(room) else {
+        out.push(format!("crates/{room}/Cargo.toml:1: room {room} has no floor in FLOORS"));
+        return;
+    };
+    let mut section = "";
+    for (i, line) in manifest.lines().enumerate() {
+        if line.starts_with('[') {
+            section = line;
+        }
+        if section != "[dependencies]" {
+            continue;
+        }
+        let name = line.split(['.', ' ', '=']).next().unwrap_or("");
+        let name = name.strip_prefix("ashlar-").unwrap_or(name);
+        let at = format!("crates/{room}/Cargo.toml:{}", i + 1);
+        if TOOLS.contains(&name) {
+            out.push(format!("{at}: {name} is a tool; only dev-dependencies may name it"));
+        }
+        if floor(name).is_some_and(|f| f >= own) {
+            out.push(format!("{at}: {room} (floor {own}) imports {name}, which is not below it"));
+        }
+    }
+}
+
+fn unsafe_code(s: &Source, out: &mut Vec<String>) {
+    let root = s.path.ends_with("/src/lib.rs") || s.path.ends_with("/src/main.rs");
+    let exempt = matches!(s.room(), "bio" | "reactor");
+    if root && !exempt && !s.text.contains("#![forbid(unsafe_code)]") {
+        out.push(format!("{}:1: the crate's root lacks #![forbid(unsafe_code)]", s.path));
+    }
+    if !exempt || UNSAFE.iter().any(|u| s.path.starts_with(u)) {
+        return;
+    }
+    for (n, line) in s.product_lines() {
+        if line.contains("unsafe {") || line.contains("unsafe fn") || line.contains("unsafe impl") {
+            out.push(format!("{}:{n}: unsafe outside of the files listed in tidy", s.path));
+        }
+    }
+}
+
+fn banned(s: &Source, out: &mut Vec<String>) {
+    if s.is_test() {
+        return;
+    }
+    for (n, line) in s.product_lines() {
+        let mut ban = |list: &[(&str, &str)]| {
+            for (word, instead) in list {
+                if line.contains(word) {
+                    out.push(format!("{}:{n}: `{word}` is banned here: {instead}", s.path));
+                }
+            }
+        };
+        if NO_PANIC.contains(&s.room()) {
+            ban(PANICS);
+        }
+        if NO_CLOCK.contains(&s.room()) {
+            ban(CLOCKS);
+        }
+    }
+    for (i, line) in s.text.lines().enumerate() {
+        for word in UNFINISHED {
+            if line.contains(word) {
+                out.push(format!("{}:{}: unfinished work: {word}", s.path, i + 1));
+            }
+        }
+    }
+}
+
+fn sizes(s: &Source, out: &mut Vec<String>) {
+    let lines: Vec<&str> = s.text.lines().collect();
+    let excused = LONG_FILES.iter().any(|(p, _)| *p == s.path);
+    if lines.len() > FILE_LINES_MAX && !excused {
+        out.push(format!("{}:1: {} lines; split it by role", s.path, lines.len()));
+    }
+    for (i, line) in lines.iter().enumerate() {
+        if line.chars().count() > COLUMNS_MAX && !line.contains("http") {
+            out.push(format!("{}:{}: more than {COLUMNS_MAX} columns", s.path, i + 1));
+        }
+        if !s.is_test() && starts_function(line) {
+            let close = format!("{}}}", " ".repeat(indent_of(line)));
+            let end = lines[i..].iter().position(|l| *l == close).unwrap_or(0);
+            if end > FUNCTION_LINES_MAX {
+                out.push(format!("{}:{}: a function of {end} lines; cut it", s.path, i + 1));
+            }
+        }
+    }
+}
+
+fn starts_function(line: &str) -> bool {
+    let t = line.trim_start();
+    let t = t.strip_prefix("pub ").unwrap_or(t);
+    let t = match t.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ").map_or(t, |(_, r)| r),
+        None => t,
+    };
+    ["fn ", "async fn ", "const fn ", "unsafe fn "].iter().any(|p| t.starts_with(p))
+}
+
+/// A file that no `mod` line names is dead.
+fn reachable(s: &Source, tree: &Tree, out: &mut Vec<String>) {
+    let Some((dir, file)) = s.path.rsplit_once('/') else { return };
+    let in_src = s.path.contains("/src/");
+    if !in_src || matches!(file, "lib.rs" | "main.rs") || s.path.contains("/src/bin/") {
+        return;
+    }
+    let (parent_dir, module) = match file {
+        "mod.rs" => dir.rsplit_once('/').unwrap_or((dir, "")),
+        _ => (dir, file.trim_end_matches(".rs")),
+    };
+    let mut parents = vec![
+        format!("{parent_dir}/mod.rs"),
+        format!("{parent_dir}/lib.rs"),
+        format!("{parent_dir}/main.rs"),
+        format!("{parent_dir}.rs"),
+    ];
+    parents.retain(|p| *p != s.path);
+    let by_mod = tree.sources.iter().filter(|x| parents.contains(&x.path));
+    let declared = by_mod.into_iter().any(|x| x.text.contains(&format!("mod {module};")));
+    let siblings = tree.sources.iter().filter(|x| x.path.starts_with(dir));
+    let by_path = siblings.into_iter().any(|x| x.text.contains(&format!("path = \"{file}\"")));
+    let named = declared || by_path;
+    if !named {
+        out.push(format!("{}:1: no `mod {module};` names this file", s.path));
+    }
+}

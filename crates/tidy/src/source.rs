@@ -1,0 +1,103 @@
+//! The tree as the rules see it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One Rust file.
+pub struct Source {
+    /// Path from the root of the checkout, with `/`.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Source {
+    /// The crate it belongs to: `crates/NAME/...`.
+    pub fn room(&self) -> &str {
+        self.path.strip_prefix("crates/").and_then(|p| p.split('/').next()).unwrap_or("")
+    }
+
+    /// True for files that only tests compile.
+    pub fn is_test(&self) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or("");
+        let folders = ["/tests/", "/benches/", "/examples/"];
+        folders.iter().any(|f| self.path.contains(f))
+            || name == "tests.rs"
+            || name.ends_with("_tests.rs")
+            || name == "fuzzing.rs"
+            || self.path.contains("/fuzzing/")
+    }
+
+    /// Numbered lines outside of `#[cfg(test)] mod`; comments are blanked.
+    pub fn product_lines(&self) -> Vec<(usize, String)> {
+        let mut out = Vec::new();
+        let mut lines = self.text.lines().enumerate().peekable();
+        while let Some((i, line)) = lines.next() {
+            if line.trim() == "#[cfg(test)]" {
+                let opens_module = lines.peek().is_some_and(|(_, l)| {
+                    l.trim_start().starts_with("mod ") && l.trim_end().ends_with('{')
+                });
+                if opens_module {
+                    let indent = indent_of(line);
+                    for (_, inner) in lines.by_ref() {
+                        if inner.trim_end() == format!("{}}}", " ".repeat(indent)) {
+                            break;
+                        }
+                    }
+                } else {
+                    lines.next();
+                }
+                continue;
+            }
+            out.push((i + 1, without_comment(line)));
+        }
+        out
+    }
+}
+
+/// Spaces at the start of a line.
+pub fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn without_comment(line: &str) -> String {
+    match line.find("//") {
+        Some(at) if !line[..at].contains('"') => line[..at].to_string(),
+        _ => line.to_string(),
+    }
+}
+
+/// Everything the rules look at.
+pub struct Tree {
+    /// Rust files.
+    pub sources: Vec<Source>,
+    /// `(room, text)` of every crate's manifest.
+    pub manifests: Vec<(String, String)>,
+}
+
+impl Tree {
+    /// Reads `crates/` below `root`.
+    pub fn read(root: &Path) -> io::Result<Tree> {
+        let mut tree = Tree { sources: Vec::new(), manifests: Vec::new() };
+        let mut todo = vec![root.join("crates")];
+        while let Some(dir) = todo.pop() {
+            let mut entries: Vec<PathBuf> =
+                fs::read_dir(&dir)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;
+            entries.sort();
+            for path in entries {
+                let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().to_string();
+                if path.is_dir() {
+                    todo.push(path);
+                } else if name.ends_with(".rs") {
+                    tree.sources.push(Source { text: fs::read_to_string(&path)?, path: name });
+                } else if name.ends_with("/Cargo.toml") {
+                    let room = name.split('/').nth(1).unwrap_or("").to_string();
+                    tree.manifests.push((room, fs::read_to_string(&path)?));
+                }
+            }
+        }
+        tree.sources.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(tree)
+    }
+}

@@ -1,0 +1,74 @@
+//! The tree keeps the rules, and each rule can fail.
+
+use std::path::Path;
+
+use tidy::{Source, Tree, check};
+
+#[test]
+fn the_tree_keeps_the_rules() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let breaches = check(&Tree::read(&root).expect("the checkout is readable"));
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+}
+
+fn breaches(path: &str, text: &str) -> Vec<String> {
+    let dir = path.rsplit_once('/').map_or("", |(d, _)| d);
+    let name = path.rsplit('/').next().unwrap_or("").trim_end_matches(".rs");
+    let root = format!("#![forbid(unsafe_code)]\nmod {name};\n");
+    check(&Tree {
+        sources: vec![
+            Source { path: path.into(), text: text.into() },
+            Source { path: format!("{dir}/lib.rs"), text: root },
+        ],
+        manifests: Vec::new(),
+    })
+}
+
+#[track_caller]
+fn refuses(path: &str, text: &str, word: &str) {
+    let found = breaches(path, text);
+    assert!(found.iter().any(|b| b.contains(word)), "{word} not in {found:?}");
+}
+
+#[test]
+fn a_panic_where_peers_bytes_arrive_is_refused_outside_tests() {
+    refuses("crates/wire/src/a.rs", "fn f() { x.unwrap(); }\n", "banned");
+    let tested = "#[cfg(test)]\nmod tests {\n    fn f() { x.unwrap(); }\n}\n";
+    assert_eq!(breaches("crates/wire/src/a.rs", tested), Vec::<String>::new());
+    assert_eq!(breaches("crates/control/src/a.rs", "fn f() { x.unwrap(); }\n").len(), 0);
+}
+
+#[test]
+fn clocks_unfinished_work_and_length_are_refused() {
+    refuses("crates/geom/src/a.rs", "let t = Instant::now();\n", "banned");
+    refuses("crates/control/src/a.rs", "// TODO later\n", "unfinished");
+    refuses("crates/control/src/a.rs", &"\n".repeat(901), "lines");
+    refuses("crates/control/src/a.rs", &format!("//{}\n", "x".repeat(99)), "columns");
+    let long = format!("fn f() {{\n{}}}\n", "    x();\n".repeat(95));
+    refuses("crates/control/src/a.rs", &long, "a function");
+}
+
+#[test]
+fn unsafe_stands_only_where_it_is_listed() {
+    refuses("crates/bio/src/a.rs", "fn f() { unsafe { g() } }\n", "unsafe");
+    assert_eq!(breaches("crates/bio/src/pool.rs", "fn f() { unsafe { g() } }\n").len(), 0);
+    let bare = Source { path: "crates/geom/src/lib.rs".into(), text: "//! x\n".into() };
+    let found = check(&Tree { sources: vec![bare], manifests: Vec::new() });
+    assert!(found[0].contains("forbid"), "{found:?}");
+}
+
+#[test]
+fn imports_go_down_only() {
+    let up = "[dependencies]\ngeom.workspace = true\n";
+    let manifests = vec![("reactor".into(), up.into()), ("new".into(), String::new())];
+    let found = check(&Tree { sources: Vec::new(), manifests });
+    assert!(found[0].contains("not below"), "{found:?}");
+    assert!(found[1].contains("no floor"), "{found:?}");
+}
+
+#[test]
+fn a_file_that_no_mod_names_is_dead() {
+    let lone = Source { path: "crates/geom/src/dead.rs".into(), text: String::new() };
+    let found = check(&Tree { sources: vec![lone], manifests: Vec::new() });
+    assert!(found[0].contains("mod dead"), "{found:?}");
+}

@@ -234,6 +234,31 @@ impl Core {
         Flow::Wait
     }
 
+    /// As [`Core::file_read`], into buffers that are not the Bio's: aligned ones, for example.
+    pub fn file_read_into(&self, bio: &Bio, file: &File, offset: u64, into: &Segs) -> Flow {
+        self.reactor.read(token_of(bio), file, offset, into);
+        Flow::Wait
+    }
+
+    /// As [`Core::file_write`], from buffers that are not the Bio's.
+    pub fn file_write_from(
+        &self,
+        bio: &Bio,
+        file: &File,
+        offset: u64,
+        from: &Segs,
+        durable: bool,
+    ) -> Flow {
+        self.reactor.write(token_of(bio), file, offset, from, durable);
+        Flow::Wait
+    }
+
+    /// Calls [`crate::Layer::ready`] with `Ok(0)` in `ns` nanoseconds, for a Bio whose layer
+    /// answered [`Flow::Wait`].
+    pub fn wake(&self, id: BioId, ns: u64) {
+        self.reactor.after(ns, Token { kind: TOKEN_BIO, word: id.to_word() });
+    }
+
     /// Makes everything written to a file durable.
     pub fn file_sync(&self, bio: &Bio, file: &File) -> Flow {
         self.reactor.sync(token_of(bio), file);

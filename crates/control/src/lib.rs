@@ -10,6 +10,8 @@
 
 pub mod api;
 pub mod config;
+#[cfg(test)]
+mod fake;
 pub mod plan;
 mod plant;
 

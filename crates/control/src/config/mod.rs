@@ -1,8 +1,29 @@
-//! `ashlar.toml`: flat tables, references by name.
+//! `ashlar.toml`: flat tables, references by name, unknown keys refused with line and suggestion.
+//!
+//! * [`types`](self): the document as values ([`Config`] and its sections).
+//! * [`Catalog`]: what may stand in it: the disk kinds, classes and drivers of the registries
+//!   with their schemas.
+//! * [`read`]: text to [`Config`], through the schemas; [`check`]: what the schemas cannot say.
+//! * [`glob`]: patterns of initiator names; [`units`]: sizes and durations; [`secret`].
 
+mod catalog;
+mod check;
+pub mod glob;
+mod read;
+pub mod schema;
+pub mod secret;
+mod suggest;
+mod tree;
 mod types;
+pub mod units;
+mod write;
 
+pub use catalog::{Catalog, Entry};
+pub use check::{LUN_MAX, check};
+pub use read::{CONFIG_BYTES_MAX, read};
+pub use suggest::suggest;
 pub use types::{
     AccessConfig, Chap, Config, DaemonConfig, DigestPolicy, DiskConfig, GeomConfig, LunConfig,
     LunMode, Port, TargetConfig,
 };
+pub use write::write;

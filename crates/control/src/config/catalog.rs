@@ -1,0 +1,81 @@
+//! What may stand in a configuration besides the keys of this room: every disk kind, class and
+//! driver with the schema of its parameters. The binary fills it from the registries.
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+/// One disk kind, class or driver.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The word written in `kind`, `class` or `driver`.
+    pub name: String,
+    /// One sentence.
+    pub doc: String,
+    /// Schema of its parameters: an object. Keys of the section itself are not in it.
+    pub schema: Value,
+    /// What it holds is lost when it is removed (memory, modelled disks).
+    pub volatile: bool,
+    /// It may stand in `[[geom]]`; otherwise only tasting makes it.
+    pub configurable: bool,
+    /// A section that can be pasted into `ashlar.toml`; empty when there is none.
+    pub example: String,
+}
+
+impl Entry {
+    /// An entry whose parameters are the fields of `P`.
+    pub fn of<P: JsonSchema>(name: &str, doc: &str) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            doc: doc.to_owned(),
+            schema: schemars::schema_for!(P).to_value(),
+            volatile: false,
+            configurable: true,
+            example: String::new(),
+        }
+    }
+
+    /// The same, with contents that are lost when it is removed.
+    pub fn volatile(mut self) -> Entry {
+        self.volatile = true;
+        self
+    }
+
+    /// The same, made by tasting alone.
+    pub fn tasted_only(mut self) -> Entry {
+        self.configurable = false;
+        self
+    }
+
+    /// The same, with an example.
+    pub fn example(mut self, example: &str) -> Entry {
+        self.example = example.to_owned();
+        self
+    }
+}
+
+/// Everything that a configuration may name.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Kinds of `[[disk]]`.
+    pub disks: Vec<Entry>,
+    /// Classes, those of `[[geom]]` and those that only tasting makes.
+    pub classes: Vec<Entry>,
+    /// Drivers of `[[target]]`.
+    pub drivers: Vec<Entry>,
+}
+
+impl Catalog {
+    /// Whether removing a disk of that kind loses what is on it.
+    pub fn volatile(&self, kind: &str) -> bool {
+        self.disks.iter().any(|e| e.name == kind && e.volatile)
+    }
+
+    /// All entries with the word of the section they stand in.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &Entry)> {
+        let disks = self.disks.iter().map(|e| ("disk", e));
+        let classes = self.classes.iter().map(|e| ("geom", e));
+        disks
+            .chain(classes)
+            .chain(self.drivers.iter().map(|e| ("target", e)))
+    }
+}

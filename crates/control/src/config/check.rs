@@ -1,0 +1,273 @@
+//! What no schema can say about a configuration: names that stand twice or point nowhere, groups
+//! that claim the same initiator.
+
+use super::glob;
+use super::suggest::suggest;
+use super::types::Config;
+use crate::api::Kind;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+
+/// Greatest LUN number: 14 bits, flat space addressing (SAM-5 4.7.7.4). Greater ones are refused.
+pub const LUN_MAX: u64 = 16_383;
+
+/// A fault that concerns one key of one section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// `disk`, `geom`, `target`, `access`, `daemon`.
+    pub section: &'static str,
+    /// Which section of that kind, from 0.
+    pub index: usize,
+    /// Which key of it.
+    pub key: &'static str,
+    /// Which element of the key's list, from 0.
+    pub element: Option<usize>,
+    /// For control flow.
+    pub kind: Kind,
+    /// What, one line.
+    pub text: String,
+}
+
+/// Everything that is wrong with a configuration on its own. Whether the providers it names exist
+/// is known only when it is carried out: tasting may bring them.
+pub fn check(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    names(config, &mut problems);
+    daemon(config, &mut problems);
+    geoms(config, &mut problems);
+    cycles(config, &mut problems);
+    targets(config, &mut problems);
+    groups(config, &mut problems);
+    overlaps(config, &mut problems);
+    problems
+}
+
+fn problem(
+    section: &'static str,
+    index: usize,
+    key: &'static str,
+    kind: Kind,
+    text: String,
+) -> Problem {
+    Problem {
+        section,
+        index,
+        key,
+        element: None,
+        kind,
+        text,
+    }
+}
+
+fn bad_name(name: &str) -> bool {
+    name.chars()
+        .any(|c| c.is_whitespace() || c.is_control() || "\"'`\\".contains(c))
+}
+
+/// Disks and geoms share one name space: both become providers. Target names and groups are their
+/// own.
+fn names(config: &Config, out: &mut Vec<Problem>) {
+    let mut seen: HashMap<&str, &'static str> = HashMap::new();
+    let disks = config
+        .disk
+        .iter()
+        .enumerate()
+        .map(|(i, d)| ("disk", i, d.name.as_str()));
+    let geoms = config
+        .geom
+        .iter()
+        .enumerate()
+        .map(|(i, g)| ("geom", i, g.name.as_str()));
+    for (section, i, name) in disks.chain(geoms) {
+        if bad_name(name) {
+            let text = "a name has no spaces, quotes or control characters".to_owned();
+            out.push(problem(section, i, "name", Kind::ConfigValue, text));
+        }
+        if let Some(first) = seen.insert(name, section) {
+            let text = format!("a {first} is already named `{name}`");
+            out.push(problem(section, i, "name", Kind::ConfigName, text));
+        }
+    }
+    let mut seen = HashSet::new();
+    for (i, target) in config.target.iter().enumerate() {
+        if bad_name(&target.name) {
+            let text = "a name has no spaces, quotes or control characters".to_owned();
+            out.push(problem("target", i, "name", Kind::ConfigValue, text));
+        }
+        if !seen.insert(target.name.to_ascii_lowercase()) {
+            let text = format!("a target is already named `{}`", target.name);
+            out.push(problem("target", i, "name", Kind::ConfigName, text));
+        }
+    }
+    let mut seen = HashSet::new();
+    for (i, access) in config.access.iter().enumerate() {
+        if !seen.insert((&access.target, &access.group)) {
+            let text = format!("{} already has a group `{}`", access.target, access.group);
+            out.push(problem("access", i, "group", Kind::ConfigName, text));
+        }
+    }
+}
+
+fn daemon(config: &Config, out: &mut Vec<Problem>) {
+    use tracing_subscriber::filter::Targets;
+    if config.daemon.log.parse::<Targets>().is_err() {
+        let text = "a level (`info`) or a list (`info,geom=debug`) is wanted here".to_owned();
+        out.push(problem("daemon", 0, "log", Kind::ConfigValue, text));
+    }
+}
+
+fn geoms(config: &Config, out: &mut Vec<Problem>) {
+    for (i, geom) in config.geom.iter().enumerate() {
+        let text = match (&geom.provider, geom.members.is_empty()) {
+            (Some(_), false) => "either `provider` or `members`, not both",
+            (None, true) => "it stands on nothing: `provider` or `members` is missing",
+            _ => continue,
+        };
+        out.push(problem(
+            "geom",
+            i,
+            "provider",
+            Kind::ConfigKey,
+            text.to_owned(),
+        ));
+    }
+    for (i, geom) in config.geom.iter().enumerate() {
+        let mut seen = HashSet::new();
+        for (k, member) in geom.members.iter().enumerate() {
+            if !seen.insert(member) {
+                let text = format!("`{member}` stands twice among the members");
+                let p = problem("geom", i, "members", Kind::ConfigName, text);
+                out.push(Problem {
+                    element: Some(k),
+                    ..p
+                });
+            }
+        }
+    }
+}
+
+/// A geom that stands, through others, on itself.
+fn cycles(config: &Config, out: &mut Vec<Problem>) {
+    let index: HashMap<&str, usize> = config
+        .geom
+        .iter()
+        .enumerate()
+        .map(|(i, g)| (g.name.as_str(), i))
+        .collect();
+    // Peel off geoms whose foundations are all peeled; what is left stands in or on a cycle.
+    let mut left: HashSet<usize> = (0..config.geom.len()).collect();
+    loop {
+        let free: Vec<usize> = left
+            .iter()
+            .copied()
+            .filter(|&i| {
+                let below = config.geom.get(i).into_iter().flat_map(|g| g.below());
+                below
+                    .filter_map(|b| index.get(b))
+                    .all(|b| !left.contains(b))
+            })
+            .collect();
+        if free.is_empty() {
+            break;
+        }
+        left.retain(|i| !free.contains(i));
+    }
+    let mut left: Vec<usize> = left.into_iter().collect();
+    left.sort_unstable();
+    for i in left {
+        let text = "it stands on itself, through the geoms below it".to_owned();
+        out.push(problem("geom", i, "name", Kind::ConfigName, text));
+    }
+}
+
+fn targets(config: &Config, out: &mut Vec<Problem>) {
+    for (i, target) in config.target.iter().enumerate() {
+        for (k, address) in target.listen.iter().enumerate() {
+            if address.parse::<SocketAddr>().is_err() {
+                let text = format!("`{address}` is not an address with a port (127.0.0.1:3260)");
+                let p = problem("target", i, "listen", Kind::ConfigValue, text);
+                out.push(Problem {
+                    element: Some(k),
+                    ..p
+                });
+            }
+        }
+        if let (Some(chap), Some(mutual)) = (&target.chap, &target.mutual_chap)
+            && chap.secret == mutual.secret
+        {
+            let text = "both directions use the same secret (RFC 7143 9.2.1 forbids it)";
+            out.push(problem(
+                "target",
+                i,
+                "mutual_chap",
+                Kind::ConfigValue,
+                text.to_owned(),
+            ));
+        }
+        if target.mutual_chap.is_some() && target.chap.is_none() {
+            let text = "`mutual_chap` needs `chap`: the initiator proves itself first";
+            out.push(problem(
+                "target",
+                i,
+                "mutual_chap",
+                Kind::ConfigKey,
+                text.to_owned(),
+            ));
+        }
+    }
+}
+
+fn groups(config: &Config, out: &mut Vec<Problem>) {
+    for (i, access) in config.access.iter().enumerate() {
+        if config.target(&access.target).is_none() {
+            let names = config.target.iter().map(|t| t.name.as_str());
+            let meant = suggest(&access.target, names).map(|m| format!("; did you mean `{m}`?"));
+            let text = format!("no target `{}`{}", access.target, meant.unwrap_or_default());
+            out.push(problem("access", i, "target", Kind::ConfigName, text));
+        }
+        for (k, pattern) in access.initiators.iter().enumerate() {
+            if pattern.is_empty() || pattern.len() > glob::NAME_BYTES_MAX || bad_name(pattern) {
+                let text = format!("not a pattern of up to {} bytes", glob::NAME_BYTES_MAX);
+                let p = problem("access", i, "initiators", Kind::ConfigValue, text);
+                out.push(Problem {
+                    element: Some(k),
+                    ..p
+                });
+            }
+        }
+        if let Some(lun) = access.luns.keys().find(|&&lun| lun > LUN_MAX) {
+            let text = format!("LUN {lun} is too much: at most {LUN_MAX}");
+            out.push(problem("access", i, "luns", Kind::ConfigValue, text));
+        }
+    }
+}
+
+fn overlaps(config: &Config, out: &mut Vec<Problem>) {
+    for (i, later) in config.access.iter().enumerate() {
+        for earlier in config
+            .access
+            .iter()
+            .take(i)
+            .filter(|a| a.target == later.target)
+        {
+            if earlier.group == later.group {
+                continue;
+            }
+            let pairs = later.initiators.iter().enumerate();
+            let clash = pairs
+                .flat_map(|(k, x)| earlier.initiators.iter().map(move |y| (k, x, y)))
+                .find_map(|(k, x, y)| glob::common(x, y).map(|name| (k, x, y, name)));
+            if let Some((k, x, y, name)) = clash {
+                let text = format!(
+                    "`{x}` and `{y}` of group `{}` both match an initiator named `{name}`",
+                    earlier.group
+                );
+                let p = problem("access", i, "initiators", Kind::AccessOverlap, text);
+                out.push(Problem {
+                    element: Some(k),
+                    ..p
+                });
+            }
+        }
+    }
+}

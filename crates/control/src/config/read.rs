@@ -1,0 +1,288 @@
+//! Text to [`Config`], through the schemas of this room and of the catalog. All faults are found
+//! in one pass, each with its line.
+
+use super::catalog::{Catalog, Entry};
+use super::check::{Problem, check};
+use super::schema::{Checker, Fault, unknown};
+use super::suggest::suggest;
+use super::tree::{Field, Node, Span, Tree, caret, parse, place};
+use super::types::{AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig};
+use crate::api::{Error, Kind, Result};
+use serde_json::{Map, Value};
+
+/// Longest document, in bytes. Longer ones are refused unread.
+pub const CONFIG_BYTES_MAX: usize = 4 << 20;
+
+/// How many sections of one kind a document may have. More are refused.
+const SECTIONS_MAX: usize = 4096;
+
+/// How many faults one message shows; the rest are counted.
+const FAULTS_SHOWN: usize = 20;
+
+const SECTIONS: [&str; 5] = ["daemon", "disk", "geom", "target", "access"];
+
+/// Reads a document; `file` names it in messages.
+///
+/// # Errors
+/// [`Kind::ConfigSyntax`], [`Kind::ConfigKey`], [`Kind::ConfigValue`], [`Kind::ConfigName`],
+/// [`Kind::AccessOverlap`]: the kind of the first fault; the text shows all of them.
+pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
+    let op = "read configuration";
+    if text.len() > CONFIG_BYTES_MAX {
+        let why = format!("longer than {CONFIG_BYTES_MAX} bytes");
+        return Err(Error::new(Kind::Limit, op, why).at(file));
+    }
+    let root = parse(text).map_err(|(span, message)| {
+        let fault = Fault {
+            span,
+            kind: Kind::ConfigSyntax,
+            text: message,
+        };
+        report(text, file, vec![fault])
+    })?;
+    let (document, mut faults) = sections(&root, catalog);
+    if !faults.is_empty() {
+        return Err(report(text, file, faults));
+    }
+    let config: Config = serde_json::from_value(document).map_err(|e| {
+        Error::new(
+            Kind::Internal,
+            op,
+            format!("accepted by its schema, but {e}"),
+        )
+        .at(file)
+    })?;
+    faults.extend(check(&config).into_iter().map(|p| locate(&root, p)));
+    if faults.is_empty() {
+        Ok(config)
+    } else {
+        Err(report(text, file, faults))
+    }
+}
+
+fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
+    let mut faults = Vec::new();
+    let mut out = Map::new();
+    let Tree::Table(fields) = &root.value else {
+        return (Value::Object(out), faults);
+    };
+    for field in fields {
+        let value = match field.key.as_str() {
+            "daemon" => daemon(field, &mut faults),
+            "disk" => {
+                let core = schemars::schema_for!(DiskConfig).to_value();
+                let of = Of {
+                    core: &core,
+                    word: "kind",
+                    entries: &catalog.disks,
+                };
+                list(field, &mut faults, |n, f| of.section(n, f))
+            }
+            "geom" => {
+                let core = schemars::schema_for!(GeomConfig).to_value();
+                let of = Of {
+                    core: &core,
+                    word: "class",
+                    entries: &catalog.classes,
+                };
+                list(field, &mut faults, |n, f| of.section(n, f))
+            }
+            "target" => {
+                let core = schemars::schema_for!(TargetConfig).to_value();
+                let of = Of {
+                    core: &core,
+                    word: "driver",
+                    entries: &catalog.drivers,
+                };
+                list(field, &mut faults, |n, f| of.section(n, f))
+            }
+            "access" => {
+                let core = schemars::schema_for!(AccessConfig).to_value();
+                list(field, &mut faults, |n, f| strict(&core, n, f))
+            }
+            other => {
+                let text = unknown(other, SECTIONS.into_iter());
+                faults.push(Fault {
+                    span: field.key_span.clone(),
+                    kind: Kind::ConfigKey,
+                    text,
+                });
+                Value::Null
+            }
+        };
+        out.insert(field.key.clone(), value);
+    }
+    (Value::Object(out), faults)
+}
+
+fn daemon(field: &Field, faults: &mut Vec<Fault>) -> Value {
+    let schema = schemars::schema_for!(DaemonConfig).to_value();
+    strict(&schema, &field.node, faults)
+}
+
+/// A table that has the keys of one schema and no others.
+fn strict(schema: &Value, node: &Node, faults: &mut Vec<Fault>) -> Value {
+    let mut checker = Checker::new(schema);
+    let value = match &node.value {
+        Tree::Table(fields) => checker.table(&node.span, fields, &[]),
+        _ => {
+            faults.push(not_a_table(node));
+            Value::Null
+        }
+    };
+    faults.append(&mut checker.faults);
+    value
+}
+
+fn not_a_table(node: &Node) -> Fault {
+    let text = format!("a table is wanted here, this is {}", node.value.noun());
+    Fault {
+        span: node.span.clone(),
+        kind: Kind::ConfigValue,
+        text,
+    }
+}
+
+/// Every section of one kind, through `one`.
+fn list(
+    field: &Field,
+    faults: &mut Vec<Fault>,
+    one: impl Fn(&Node, &mut Vec<Fault>) -> Value,
+) -> Value {
+    let Tree::Array(nodes) = &field.node.value else {
+        let text = format!("write [[{0}]]: there may be several of `{0}`", field.key);
+        faults.push(Fault {
+            span: field.key_span.clone(),
+            kind: Kind::ConfigValue,
+            text,
+        });
+        return Value::Null;
+    };
+    if nodes.len() > SECTIONS_MAX {
+        let text = format!("more than {SECTIONS_MAX} sections of `{}`", field.key);
+        faults.push(Fault {
+            span: field.key_span.clone(),
+            kind: Kind::Limit,
+            text,
+        });
+        return Value::Null;
+    }
+    Value::Array(nodes.iter().map(|n| one(n, faults)).collect())
+}
+
+/// A section whose keys come from two schemas: this room's and that of the entry it names.
+struct Of<'a> {
+    core: &'a Value,
+    word: &'a str,
+    entries: &'a [Entry],
+}
+
+impl Of<'_> {
+    fn section(&self, node: &Node, faults: &mut Vec<Fault>) -> Value {
+        let Tree::Table(fields) = &node.value else {
+            faults.push(not_a_table(node));
+            return Value::Null;
+        };
+        let properties = self.core.get("properties").and_then(Value::as_object);
+        let core_keys: Vec<&str> = properties
+            .into_iter()
+            .flat_map(|p| p.keys())
+            .map(String::as_str)
+            .collect();
+        let (ours, theirs): (Vec<Field>, Vec<Field>) = fields
+            .iter()
+            .cloned()
+            .partition(|f| core_keys.contains(&f.key.as_str()));
+        let mut checker = Checker::new(self.core);
+        let mut value = checker.table(&node.span, &ours, &[]);
+        faults.append(&mut checker.faults);
+        let Some(entry) = self.entry(node, faults) else {
+            return value;
+        };
+        let mut checker = Checker::new(&entry.schema);
+        // Theirs are checked with our keys known, so that a typo of `name` is recognised as one.
+        let params = checker.table(&node.span, &theirs, &core_keys);
+        faults.append(&mut checker.faults);
+        if let (Value::Object(value), Value::Object(params)) = (&mut value, params) {
+            value.extend(params);
+        }
+        value
+    }
+
+    /// The entry that the section names.
+    fn entry(&self, node: &Node, faults: &mut Vec<Fault>) -> Option<&Entry> {
+        let field = node.get(self.word)?;
+        let name = field.node.text()?;
+        let usable = |e: &&Entry| e.configurable;
+        let names = || self.entries.iter().filter(usable).map(|e| e.name.as_str());
+        let text = match self.entries.iter().find(|e| e.name == name) {
+            Some(entry) if entry.configurable => return Some(entry),
+            Some(_) => format!("`{name}` is found by tasting and not configured"),
+            None => match suggest(name, names()) {
+                Some(meant) => {
+                    format!("unknown {} `{name}`; did you mean `{meant}`?", self.word)
+                }
+                None => {
+                    let known = names().collect::<Vec<_>>().join(", ");
+                    format!("unknown {} `{name}`; known: {known}", self.word)
+                }
+            },
+        };
+        faults.push(Fault {
+            span: field.node.span.clone(),
+            kind: Kind::ConfigValue,
+            text,
+        });
+        None
+    }
+}
+
+/// Where in the document a problem of the whole lies.
+fn locate(root: &Node, problem: Problem) -> Fault {
+    let section = root
+        .get(problem.section)
+        .and_then(|f| f.node.element(problem.index));
+    let span: Span = match section {
+        None => 0..0,
+        Some(section) => match section.get(problem.key) {
+            None => section.span.clone(),
+            Some(field) => match problem.element.and_then(|i| field.node.element(i)) {
+                None => field.node.span.clone(),
+                Some(element) => element.span.clone(),
+            },
+        },
+    };
+    Fault {
+        span,
+        kind: problem.kind,
+        text: problem.text,
+    }
+}
+
+/// One error out of all faults, each with its line and a caret.
+fn report(text: &str, file: &str, mut faults: Vec<Fault>) -> Error {
+    faults.sort_by_key(|f| f.span.start);
+    let first = faults.first().cloned().unwrap_or(Fault {
+        span: 0..0,
+        kind: Kind::Internal,
+        text: "no fault to report".to_owned(),
+    });
+    let (line, column) = place(text, first.span.start);
+    let mut source = String::new();
+    for (i, fault) in faults.iter().take(FAULTS_SHOWN).enumerate() {
+        if i > 0 {
+            let (line, column) = place(text, fault.span.start);
+            source.push_str(&format!("{file}:{line}:{column}: "));
+        }
+        source.push_str(&format!("{}\n{}\n", fault.text, caret(text, &fault.span)));
+    }
+    if faults.len() > FAULTS_SHOWN {
+        source.push_str(&format!("... and {} more\n", faults.len() - FAULTS_SHOWN));
+    }
+    Error::new(first.kind, "read configuration", source.trim_end())
+        .at(format!("{file}:{line}:{column}"))
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

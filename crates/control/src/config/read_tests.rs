@@ -1,0 +1,354 @@
+//! Documents, good and bad, with the whole message that the user sees.
+
+use super::*;
+use crate::config::{DigestPolicy, LunMode, write};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code)]
+struct FileParams {
+    /// Image file.
+    path: String,
+    /// Size of a new file.
+    size_bytes: Option<u64>,
+    /// Past the page cache.
+    #[serde(default)]
+    direct: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code)]
+#[serde(rename_all = "snake_case")]
+enum Mood {
+    /// Good.
+    Good,
+    /// Bad.
+    Bad,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code)]
+struct NopParams {
+    /// Wait so long.
+    #[serde(default)]
+    delay_us: u32,
+    /// Permille of requests that fail.
+    #[schemars(range(max = 1000))]
+    #[serde(default)]
+    fail_permille: u16,
+    /// A word.
+    mood: Option<Mood>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NoParams {}
+
+pub fn catalog() -> Catalog {
+    Catalog {
+        disks: vec![
+            Entry::of::<FileParams>("file", "An image file."),
+            Entry::of::<NoParams>("null", "Nothing."),
+        ],
+        classes: vec![
+            Entry::of::<NopParams>("nop", "Faults."),
+            Entry::of::<NoParams>("part", "Partitions.").tasted_only(),
+        ],
+        drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.")],
+    }
+}
+
+const GOOD: &str = r#"
+[daemon]
+memory = "64MiB"
+cores = 2
+
+[[disk]]
+name = "d0"
+kind = "file"
+path = "/srv/d0.img"
+size_bytes = "1G"
+
+[[geom]]
+class = "nop"
+name = "slow"
+provider = "d0"
+delay_us = "10ms"
+mood = "bad"
+
+[[target]]
+driver = "iscsi"
+name = "iqn.2026-11.example:store"
+listen = ["127.0.0.1:3260"]
+data_digest = "require"
+chap = { user = "u", secret = "file:/etc/u" }
+
+[[access]]
+target = "iqn.2026-11.example:store"
+group = "vmhosts"
+initiators = ["iqn.1998-01.com.vmware:*"]
+luns = { 0 = "slow", 7 = { provider = "d0p1", mode = "ro" } }
+"#;
+
+#[test]
+fn a_good_document() {
+    let config = read(GOOD, "ashlar.toml", &catalog()).expect("good");
+    assert_eq!(config.daemon.memory, Some(64 << 20));
+    assert_eq!(
+        config.disk("d0").expect("d0").params["size_bytes"],
+        1u64 << 30
+    );
+    assert_eq!(
+        config.geom("slow").expect("slow").params["delay_us"],
+        10_000
+    );
+    let target = config.target("iqn.2026-11.example:store").expect("target");
+    assert_eq!(
+        (target.header_digest, target.data_digest),
+        (DigestPolicy::Allow, DigestPolicy::Require)
+    );
+    let luns = &config.access.first().expect("a group").luns;
+    assert_eq!(luns[&0].mode, LunMode::Rw);
+    assert_eq!(
+        (luns[&7].provider.as_str(), luns[&7].mode),
+        ("d0p1", LunMode::Ro)
+    );
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let config = read(GOOD, "ashlar.toml", &catalog()).expect("good");
+    let text = write(&config);
+    let again = read(&text, "export", &catalog()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(again, config, "{text}");
+    assert!(text.contains("0 = \"slow\""), "{text}");
+}
+
+/// `text` is refused with `kind`, and the message has every one of `parts`.
+fn refused(text: &str, kind: Kind, parts: &[&str]) {
+    let error = read(text, "a.toml", &catalog()).expect_err(text);
+    let message = error.to_string();
+    assert_eq!(error.kind, kind, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "no {part:?} in\n{message}");
+    }
+}
+
+#[test]
+fn the_whole_message() {
+    let text = "[[disk]]\nname = \"d0\"\nkind = \"file\"\npaht = \"/x\"\n";
+    let error = read(text, "a.toml", &catalog()).expect_err("two faults");
+    assert_eq!(
+        error.to_string(),
+        "error[ASH-0011]: read configuration: a.toml:1:1: `path` is missing\n  \
+         |\n1 | [[disk]]\n  | ^^^^^^^^\n\
+         a.toml:4:1: unknown key `paht`; did you mean `path`?\n  \
+         |\n4 | paht = \"/x\"\n  | ^^^^\n  \
+         next: Run `ashlar schema NAME` to see the keys that may stand there; nothing was \
+         changed.\n  more: ashlar explain ASH-0011"
+    );
+}
+
+#[test]
+fn unknown_keys_sections_and_words() {
+    refused(
+        "[[dsik]]\n",
+        Kind::ConfigKey,
+        &["a.toml:1:3", "did you mean `disk`?"],
+    );
+    refused(
+        "[daemon]\nsockte = 'x'\n",
+        Kind::ConfigKey,
+        &["a.toml:2:1", "`socket`"],
+    );
+    refused(
+        "[[disk]]\nname='a'\nkind='nul'\n",
+        Kind::ConfigValue,
+        &["did you mean `null`?"],
+    );
+    refused(
+        "[[disk]]\nnam='a'\nkind='null'\n",
+        Kind::ConfigKey,
+        &["did you mean `name`?"],
+    );
+    let part = "[[geom]]\nclass='part'\nname='x'\nprovider='y'\n";
+    refused(part, Kind::ConfigValue, &["found by tasting"]);
+    let mood = "[[geom]]\nclass='nop'\nname='x'\nprovider='y'\nmood='god'\n";
+    refused(
+        mood,
+        Kind::ConfigValue,
+        &["a.toml:5:6", "`good`, `bad`; did you mean `good`?"],
+    );
+    refused("[disk]\nname='a'\n", Kind::ConfigValue, &["write [[disk]]"]);
+    refused("disk = 3\n", Kind::ConfigValue, &["write [[disk]]"]);
+    refused(
+        "disk = [3]\n",
+        Kind::ConfigValue,
+        &["a table is wanted here, this is a number"],
+    );
+    refused(
+        "daemon = 3\n",
+        Kind::ConfigValue,
+        &["a table is wanted here"],
+    );
+}
+
+#[test]
+fn types_ranges_and_units() {
+    let nop = |line: &str| format!("[[geom]]\nclass='nop'\nname='x'\nprovider='y'\n{line}\n");
+    refused(
+        &nop("fail_permille = 1001"),
+        Kind::ConfigValue,
+        &["1001 is too much: at most 1000"],
+    );
+    refused(
+        &nop("fail_permille = -1"),
+        Kind::ConfigValue,
+        &["a.toml:5:17"],
+    );
+    refused(
+        &nop("delay_us = 4294967296"),
+        Kind::ConfigValue,
+        &["out of range"],
+    );
+    refused(
+        &nop("delay_us = '10'"),
+        Kind::ConfigValue,
+        &["\"10ms\"", "unknown unit"],
+    );
+    refused(
+        &nop("delay_us = '1ns'"),
+        Kind::ConfigValue,
+        &["whole number"],
+    );
+    refused(
+        &nop("delay_us = 1.5"),
+        Kind::ConfigValue,
+        &["a whole number is wanted here"],
+    );
+    refused(
+        &nop("delay_us = 1979-05-27"),
+        Kind::ConfigValue,
+        &["this is a date"],
+    );
+    refused("[daemon]\ncores = 0\n", Kind::ConfigValue, &["at least 1"]);
+    refused(
+        "[daemon]\nmemory = '1X'\n",
+        Kind::ConfigValue,
+        &["64MiB", "unknown unit"],
+    );
+    refused(
+        "[daemon]\nlog = 'a=b=c'\n",
+        Kind::ConfigValue,
+        &["info,geom=debug"],
+    );
+    refused("a = \n", Kind::ConfigSyntax, &["a.toml:1:"]);
+    refused("a = 1\na = 2\n", Kind::ConfigSyntax, &["a.toml:2:1"]);
+    refused(
+        &" ".repeat(CONFIG_BYTES_MAX + 1),
+        Kind::Limit,
+        &["longer than"],
+    );
+}
+
+#[test]
+fn names_that_clash_or_point_nowhere() {
+    let two = "[[disk]]\nname='a'\nkind='null'\n[[disk]]\nname='a'\nkind='null'\n";
+    refused(
+        two,
+        Kind::ConfigName,
+        &["a.toml:5:6", "a disk is already named `a`"],
+    );
+    let target = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:1']\n";
+    let access = |target: &str, group: &str, pattern: &str| {
+        format!("[[access]]\ntarget='{target}'\ngroup='{group}'\ninitiators=['{pattern}']\n")
+    };
+    let lost = format!("{target}{}", access("iqn.a:x", "g", "*"));
+    refused(
+        &lost,
+        Kind::ConfigName,
+        &["no target `iqn.a:x`", "did you mean `iqn.a:t`?"],
+    );
+    let a = access("iqn.a:t", "g", "iqn.h:*");
+    let both = format!("{target}{a}{}", access("iqn.a:t", "h", "*:b?"));
+    refused(
+        &both,
+        Kind::AccessOverlap,
+        &["a.toml:12:13", "initiator named `iqn.h:bx`"],
+    );
+    let apart = format!("{target}{a}{}", access("iqn.a:t", "h", "iqn.i:*"));
+    assert!(read(&apart, "a.toml", &catalog()).is_ok());
+    let far = format!("{target}{a}luns={{ 16384 = 'a' }}\n");
+    refused(&far, Kind::ConfigValue, &["at most 16383"]);
+    let word = format!("{target}{a}luns={{ zero = 'a' }}\n");
+    refused(&word, Kind::ConfigKey, &["`zero` is not a number"]);
+    let typo = format!("{target}{a}luns={{ 0 = {{ provider='a', mod='ro' }} }}\n");
+    refused(&typo, Kind::ConfigKey, &["did you mean `mode`?"]);
+}
+
+#[test]
+fn geoms_that_cannot_stand() {
+    let geom = |name: &str, rest: &str| format!("[[geom]]\nclass='nop'\nname='{name}'\n{rest}\n");
+    refused(&geom("a", ""), Kind::ConfigKey, &["stands on nothing"]);
+    refused(
+        &geom("a", "provider='b'\nmembers=['c']"),
+        Kind::ConfigKey,
+        &["not both"],
+    );
+    refused(
+        &geom("a", "members=['c','c']"),
+        Kind::ConfigName,
+        &["twice"],
+    );
+    let ring = geom("a", "provider='b'") + &geom("b", "provider='a'");
+    refused(&ring, Kind::ConfigName, &["stands on itself"]);
+    refused(
+        &geom("a b", "provider='c'"),
+        Kind::ConfigValue,
+        &["no spaces"],
+    );
+}
+
+#[test]
+fn secrets_of_a_target() {
+    let target = |rest: &str| {
+        format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n{rest}\n")
+    };
+    let same = "chap={user='a',secret='file:/x'}\nmutual_chap={user='b',secret='file:/x'}";
+    refused(&target(same), Kind::ConfigValue, &["same secret"]);
+    let alone = "mutual_chap={user='b',secret='file:/x'}";
+    refused(&target(alone), Kind::ConfigKey, &["needs `chap`"]);
+    assert!(read(&target(""), "a.toml", &catalog()).is_ok());
+}
+
+/// Random damage to a good document: an error or a configuration, never a panic.
+#[test]
+fn damage_never_panics() {
+    let catalog = catalog();
+    let mut seed = 7u64;
+    let mut next = |below: usize| {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        usize::try_from(seed >> 33).unwrap_or(0) % below.max(1)
+    };
+    let mut refused = 0;
+    for _ in 0..2000 {
+        let mut text: Vec<char> = GOOD.chars().collect();
+        for _ in 0..=next(4) {
+            if text.is_empty() {
+                break;
+            }
+            let at = next(text.len());
+            match next(4) {
+                0 => drop(text.remove(at)),
+                1 => text.insert(at, ['"', '[', ']', '=', '{', '\n', 'ü', '9'][next(8)]),
+                2 => text.truncate(at),
+                _ => text.swap(at, 0),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        refused += usize::from(read(&text, "a.toml", &catalog).is_err());
+    }
+    assert!(refused > 100, "{refused}");
+}

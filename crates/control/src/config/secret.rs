@@ -1,0 +1,112 @@
+//! Where secrets are: `file:PATH`, `credential:NAME` (systemd), or, discouraged, the text itself.
+
+use crate::api::{Error, Kind, Result};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Longest secret, in bytes. Longer files are refused: they are not secrets.
+pub const SECRET_BYTES_MAX: usize = 1024;
+
+/// Shortest CHAP secret, in bytes (RFC 7143 9.2.1: 96 bits). Shorter ones are refused.
+pub const CHAP_BYTES_MIN: usize = 12;
+
+/// Whether the secret itself stands in the configuration.
+pub fn is_literal(reference: &str) -> bool {
+    !reference.starts_with("file:") && !reference.starts_with("credential:")
+}
+
+/// The file a reference names; `None` for a literal.
+///
+/// # Errors
+/// [`Kind::Secret`] when a credential is named and systemd passed none.
+pub fn path(reference: &str) -> Result<Option<PathBuf>> {
+    if let Some(path) = reference.strip_prefix("file:") {
+        return Ok(Some(PathBuf::from(path)));
+    }
+    let Some(name) = reference.strip_prefix("credential:") else {
+        return Ok(None);
+    };
+    let refuse = |why: &str| Err(Error::new(Kind::Secret, "read secret", why).at(reference));
+    if name.is_empty() || name.contains('/') || name == ".." {
+        return refuse("a credential is named without slashes");
+    }
+    match std::env::var_os("CREDENTIALS_DIRECTORY") {
+        Some(folder) => Ok(Some(Path::new(&folder).join(name))),
+        None => refuse("systemd passed no credentials ($CREDENTIALS_DIRECTORY is not set)"),
+    }
+}
+
+/// The secret behind a reference. A line end at the end of a file is not part of it.
+///
+/// # Errors
+/// [`Kind::Secret`] when it cannot be read, is empty or longer than [`SECRET_BYTES_MAX`], or when
+/// its file may be read by anyone but its owner.
+pub fn resolve(reference: &str) -> Result<Vec<u8>> {
+    let Some(path) = path(reference)? else {
+        return Ok(reference.as_bytes().to_vec());
+    };
+    let refuse = |why: String| Error::new(Kind::Secret, "read secret", why).at(reference);
+    let file = std::fs::File::open(&path).map_err(|e| refuse(e.to_string()))?;
+    let about = file.metadata().map_err(|e| refuse(e.to_string()))?;
+    if about.mode() & 0o077 != 0 {
+        let fix = format!("chmod 600 {}", path.display());
+        let why = format!(
+            "its mode is {:04o}: others can read it",
+            about.mode() & 0o7777
+        );
+        return Err(refuse(why).next(format!("Run `{fix}`.")));
+    }
+    let mut secret = Vec::new();
+    let limit = u64::try_from(SECRET_BYTES_MAX + 2).unwrap_or(u64::MAX);
+    file.take(limit)
+        .read_to_end(&mut secret)
+        .map_err(|e| refuse(e.to_string()))?;
+    while secret.last().is_some_and(|&b| b == b'\n' || b == b'\r') {
+        secret.pop();
+    }
+    match secret.len() {
+        0 => Err(refuse("it is empty".to_owned())),
+        n if n > SECRET_BYTES_MAX => Err(refuse(format!(
+            "it is longer than {SECRET_BYTES_MAX} bytes"
+        ))),
+        _ => Ok(secret),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn files_must_be_private() {
+        let path = std::env::temp_dir().join(format!("ashlar-secret-{}", std::process::id()));
+        std::fs::write(&path, "0123456789ab\n").expect("scratch file");
+        let reference = format!("file:{}", path.display());
+        let mode = |m| std::fs::set_permissions(&path, PermissionsExt::from_mode(m)).expect("mode");
+        mode(0o644);
+        let error = resolve(&reference).expect_err("others can read it");
+        assert_eq!(error.kind, Kind::Secret);
+        assert!(error.advice().contains("chmod 600"), "{error}");
+        mode(0o600);
+        assert_eq!(resolve(&reference), Ok(b"0123456789ab".to_vec()));
+        std::fs::write(&path, vec![b'x'; 4096]).expect("scratch file");
+        assert_eq!(
+            resolve(&reference).expect_err("too long").kind,
+            Kind::Secret
+        );
+        std::fs::remove_file(&path).expect("scratch file");
+        assert_eq!(resolve(&reference).expect_err("gone").kind, Kind::Secret);
+    }
+
+    #[test]
+    fn literals_and_credentials() {
+        assert!(is_literal("swordfish") && !is_literal("file:/x") && !is_literal("credential:a"));
+        assert_eq!(resolve("swordfish"), Ok(b"swordfish".to_vec()));
+        assert_eq!(
+            resolve("credential:../x").expect_err("slash").kind,
+            Kind::Secret
+        );
+    }
+}

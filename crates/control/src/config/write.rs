@@ -1,0 +1,95 @@
+//! [`Config`] to text that [`read`](super::read) takes back to the same value.
+
+use super::types::Config;
+use serde::Serialize;
+use serde_json::Value;
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value as Toml};
+
+/// The document, with the sections in the order of the struct. Settings of the daemon that are as
+/// they would be anyway are left out.
+pub fn write(config: &Config) -> String {
+    let mut document = DocumentMut::new();
+    let default = json(&super::types::DaemonConfig::default());
+    let mut daemon = Table::new();
+    for (key, value) in json(&config.daemon).as_object().into_iter().flatten() {
+        if default.get(key) != Some(value) {
+            put(&mut daemon, key, value);
+        }
+    }
+    if !daemon.is_empty() {
+        document.insert("daemon", Item::Table(daemon));
+    }
+    for (name, sections) in [
+        ("disk", json(&config.disk)),
+        ("geom", json(&config.geom)),
+        ("target", json(&config.target)),
+        ("access", json(&config.access)),
+    ] {
+        let mut list = ArrayOfTables::new();
+        for section in sections.as_array().into_iter().flatten() {
+            let mut table = Table::new();
+            for (key, value) in section.as_object().into_iter().flatten() {
+                put(&mut table, key, &brief(key, value));
+            }
+            list.push(table);
+        }
+        if !list.is_empty() {
+            document.insert(name, Item::ArrayOfTables(list));
+        }
+    }
+    document.to_string()
+}
+
+fn json<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+fn put(table: &mut Table, key: &str, value: &Value) {
+    if let Some(value) = toml(value) {
+        table.insert(key, Item::Value(value));
+    }
+}
+
+/// A LUN that says nothing but its provider is written as that.
+fn brief(key: &str, value: &Value) -> Value {
+    let (true, Some(luns)) = (key == "luns", value.as_object()) else {
+        return value.clone();
+    };
+    let short = |lun: &Value| {
+        let plain = lun.get("mode").and_then(Value::as_str) == Some("rw");
+        let plain = plain && lun.get("serial").is_none();
+        lun.get("provider")
+            .filter(|_| plain)
+            .cloned()
+            .unwrap_or_else(|| lun.clone())
+    };
+    Value::Object(
+        luns.iter()
+            .map(|(n, lun)| (n.clone(), short(lun)))
+            .collect(),
+    )
+}
+
+fn toml(value: &Value) -> Option<Toml> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(b) => Toml::from(*b),
+        Value::String(text) => Toml::from(text.as_str()),
+        Value::Number(n) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
+            (Some(n), _, _) => Toml::from(n),
+            // TOML has no whole numbers above 2^63: as a text it is understood again.
+            (_, Some(n), _) => Toml::from(n.to_string()),
+            (_, _, x) => Toml::from(x?),
+        },
+        Value::Array(list) => Toml::Array(list.iter().filter_map(toml).collect::<Array>()),
+        Value::Object(fields) => {
+            let mut table = InlineTable::new();
+            for (key, value) in fields {
+                if let Some(value) = toml(value) {
+                    table.insert(key, value);
+                }
+            }
+            Toml::InlineTable(table)
+        }
+    })
+}

@@ -1,0 +1,380 @@
+//! A daemon without disks: it keeps the configuration it was brought to and refuses whatever the
+//! real one must refuse, so that tests of the control path can fail.
+
+use crate::api::*;
+use crate::config::{Catalog, Config, Entry, LunMode};
+use crate::plan::{Action, Step, rests_on};
+use crate::plant::{Outcome, Plant, Progress};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Mutex;
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct FileParams {
+    /// Image file.
+    path: String,
+    /// Size of a new file, in bytes.
+    size_bytes: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct SizeParams {
+    /// Size, in bytes.
+    size_bytes: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct NopParams {
+    /// How long every request waits, in microseconds.
+    #[serde(default)]
+    delay_us: u32,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct NoParams {}
+
+/// What the fake understands.
+pub fn catalog() -> Catalog {
+    let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
+    Catalog {
+        disks: vec![
+            Entry::of::<FileParams>("file", "An image file."),
+            Entry::of::<SizeParams>("memory", "Memory.")
+                .volatile()
+                .example(example),
+            Entry::of::<SizeParams>("null", "Nothing."),
+        ],
+        classes: vec![
+            Entry::of::<NopParams>("nop", "Faults and delays."),
+            Entry::of::<NoParams>("part", "Partition tables.").tasted_only(),
+        ],
+        drivers: vec![
+            Entry::of::<NoParams>("iscsi", "iSCSI."),
+            Entry::of::<NoParams>("other", "Another."),
+        ],
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    config: Config,
+    /// Calls of `carry_out`.
+    calls: usize,
+    /// From which call on how many calls fail.
+    fail: Option<(usize, usize)>,
+    refuse: Option<Error>,
+    /// What `state` adds to what follows from the configuration.
+    extra: State,
+    tables: Vec<PartTable>,
+    stopped: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct FakePlant(Mutex<Inner>);
+
+impl FakePlant {
+    pub fn new() -> FakePlant {
+        FakePlant::default()
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
+        f(&mut self.0.lock().expect("no test panics while holding it"))
+    }
+
+    pub fn config(&self) -> Config {
+        self.with(|i| i.config.clone())
+    }
+
+    pub fn calls(&self) -> usize {
+        self.with(|i| i.calls)
+    }
+
+    /// Lets `skip` calls of `carry_out` pass, then fails `times` of them.
+    pub fn fail_after(&self, skip: usize, times: usize) {
+        self.with(|i| i.fail = Some((i.calls + skip, times)));
+    }
+
+    /// Makes every `check` answer so.
+    pub fn refuse(&self, error: Error) {
+        self.with(|i| i.refuse = Some(error));
+    }
+
+    /// Sessions, denials, geoms and daemon facts that `state` shows.
+    pub fn show(&self, extra: State) {
+        self.with(|i| i.extra = extra);
+    }
+
+    pub fn tables(&self, tables: Vec<PartTable>) {
+        self.with(|i| i.tables = tables);
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.with(|i| i.stopped)
+    }
+}
+
+fn refuse(kind: Kind, why: impl Into<String>) -> Result<Outcome> {
+    Err(Error::new(kind, "fake", why.into()))
+}
+
+/// Whether a provider of that name would exist: something configured carries it.
+fn exists(config: &Config, reference: &str) -> bool {
+    let disks = config.disk.iter().map(|d| &d.name);
+    disks
+        .chain(config.geom.iter().map(|g| &g.name))
+        .any(|owner| rests_on(reference, owner))
+}
+
+/// What still stands on the disk or geom `owner`.
+fn user(config: &Config, owner: &str) -> Option<String> {
+    let geom = config
+        .geom
+        .iter()
+        .find(|g| g.below().any(|b| rests_on(b, owner)));
+    let lun =
+        |a: &&crate::config::AccessConfig| a.luns.values().any(|l| rests_on(&l.provider, owner));
+    let access = config.access.iter().find(lun);
+    geom.map(|g| g.name.clone())
+        .or(access.map(|a| a.group.clone()))
+}
+
+impl Inner {
+    fn carry_out(&mut self, action: &Action) -> Result<Outcome> {
+        let config = &self.config;
+        match action {
+            Action::CreateDisk { disk } if exists_exactly(config, &disk.name) => {
+                return refuse(Kind::Exists, "a disk of that name");
+            }
+            Action::RemoveDisk { disk } => {
+                if let Some(by) = user(config, &disk.name) {
+                    return refuse(Kind::Busy, format!("used by {by}"));
+                }
+            }
+            Action::CreateGeom { geom } => {
+                if let Some(lost) = geom.below().find(|b| !exists(config, b)) {
+                    return refuse(Kind::NotFound, format!("no provider {lost}"));
+                }
+            }
+            Action::RemoveGeom { geom } => {
+                if let Some(by) = user(config, &geom.name) {
+                    return refuse(Kind::Busy, format!("used by {by}"));
+                }
+            }
+            Action::RemoveTarget { target }
+                if config.access.iter().any(|a| a.target == target.name) =>
+            {
+                return refuse(Kind::Busy, "it has groups");
+            }
+            Action::CreateAccess { access } | Action::ModifyAccess { to: access, .. } => {
+                if config.target(&access.target).is_none() {
+                    return refuse(Kind::NotFound, "no such target");
+                }
+                if let Some(lun) = access.luns.values().find(|l| !exists(config, &l.provider)) {
+                    return refuse(Kind::NotFound, format!("no provider {}", lun.provider));
+                }
+            }
+            _ => {}
+        }
+        let mut after = config.clone();
+        action.apply_to(&mut after);
+        if after.same(config) {
+            return refuse(Kind::NotFound, "there is nothing of that name");
+        }
+        if let Some(problem) = crate::config::check(&after).into_iter().next() {
+            return refuse(problem.kind, problem.text);
+        }
+        self.config = after;
+        let restart = matches!(action, Action::Daemon { .. });
+        let notes = if restart {
+            vec!["takes effect at the next start".to_owned()]
+        } else {
+            vec![]
+        };
+        Ok(Outcome { notes })
+    }
+
+    fn state(&self) -> State {
+        let config = &self.config;
+        let mut state = self.extra.clone();
+        state.schema_version = SCHEMA_VERSION;
+        state.generation = u64::try_from(self.calls).unwrap_or(0);
+        state.daemon.version = env!("CARGO_PKG_VERSION").to_owned();
+        let known: Vec<String> = state.geoms.iter().map(|g| g.name.clone()).collect();
+        let shown: Vec<String> = state.disks.iter().map(|d| d.name.clone()).collect();
+        for disk in config.disk.iter().filter(|d| !shown.contains(&d.name)) {
+            state.disks.push(DiskState {
+                name: disk.name.clone(),
+                kind: disk.kind.clone(),
+                size_bytes: 64 << 20,
+                sector_bytes: 512,
+                serial: format!("S-{}", disk.name),
+                ..DiskState::default()
+            });
+        }
+        for disk in config.disk.iter().filter(|d| !known.contains(&d.name)) {
+            state
+                .geoms
+                .push(geom_state("disk", &disk.name, 1, &[], &disk.name));
+        }
+        for geom in config.geom.iter().filter(|g| !known.contains(&g.name)) {
+            let below: Vec<&str> = geom.below().collect();
+            state
+                .geoms
+                .push(geom_state(&geom.class, &geom.name, 2, &below, &geom.name));
+        }
+        for target in &config.target {
+            let mut shown = state.targets.iter().position(|t| t.name == target.name);
+            if shown.is_none() {
+                state.targets.push(TargetState {
+                    driver: target.driver.clone(),
+                    name: target.name.clone(),
+                    portals: target.listen.clone(),
+                    ..TargetState::default()
+                });
+                shown = state.targets.len().checked_sub(1);
+            }
+            let Some(place) = shown.and_then(|i| state.targets.get_mut(i)) else {
+                continue;
+            };
+            let of = config.access.iter().filter(|a| a.target == target.name);
+            place.groups = of.map(group_state).collect();
+        }
+        state.targets.retain(|t| config.target(&t.name).is_some());
+        state.health = state.worst();
+        state
+    }
+}
+
+fn exists_exactly(config: &Config, name: &str) -> bool {
+    config.disk(name).is_some() || config.geom(name).is_some()
+}
+
+fn group_state(access: &crate::config::AccessConfig) -> GroupState {
+    let lun = |(&lun, of): (&u64, &crate::config::LunConfig)| LunState {
+        lun,
+        provider: of.provider.clone(),
+        read_only: of.mode == LunMode::Ro,
+        serial: format!("{}-{lun}", of.provider),
+        naa: String::new(),
+    };
+    GroupState {
+        name: access.group.clone(),
+        initiators: access.initiators.clone(),
+        luns: access.luns.iter().map(lun).collect(),
+    }
+}
+
+/// A geom with one provider.
+pub fn geom_state(class: &str, name: &str, rank: u32, below: &[&str], provider: &str) -> GeomState {
+    let consumer = |b: &&str| ConsumerState {
+        provider: Some((*b).to_owned()),
+        ..ConsumerState::default()
+    };
+    GeomState {
+        class: class.to_owned(),
+        name: name.to_owned(),
+        rank,
+        why: "configured".to_owned(),
+        configured: true,
+        consumers: below.iter().map(consumer).collect(),
+        providers: vec![ProviderState {
+            name: provider.to_owned(),
+            size_bytes: 64 << 20,
+            sector_bytes: 512,
+            ..ProviderState::default()
+        }],
+        ..GeomState::default()
+    }
+}
+
+impl Plant for FakePlant {
+    fn state(&self) -> State {
+        self.with(|i| i.state())
+    }
+
+    fn check(&self, _step: &Step, _before: &[Step]) -> Result<()> {
+        self.with(|i| i.refuse.clone().map_or(Ok(()), Err))
+    }
+
+    fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
+        progress(ProgressLine {
+            what: action.what(),
+            ..ProgressLine::default()
+        });
+        self.with(|i| {
+            let call = i.calls;
+            i.calls += 1;
+            match i.fail {
+                Some((from, times)) if call >= from && call < from + times => {
+                    refuse(Kind::Device, "it was told to fail")
+                }
+                _ => i.carry_out(action),
+            }
+        })
+    }
+
+    fn part(&self, request: &PartRequest) -> Result<PartAnswer> {
+        self.with(|i| match request {
+            PartRequest::Show { geoms } => {
+                let wanted = |t: &&PartTable| geoms.is_empty() || geoms.contains(&t.geom);
+                let tables: Vec<_> = i.tables.iter().filter(wanted).cloned().collect();
+                match geoms.iter().find(|g| !tables.iter().any(|t| t.geom == **g)) {
+                    Some(lost) => {
+                        Err(Error::new(Kind::NotFound, "part show", "no table").at(lost.clone()))
+                    }
+                    None => Ok(PartAnswer {
+                        tables,
+                        ..PartAnswer::default()
+                    }),
+                }
+            }
+            PartRequest::Delete { geom, index } => {
+                let table = i.tables.iter_mut().find(|t| t.geom == *geom);
+                let Some(table) = table else {
+                    let e = Error::new(Kind::NotFound, "part delete", "no table");
+                    return Err(e.at(geom.clone()));
+                };
+                table.entries.retain(|e| e.index != *index);
+                let message = format!("{geom}p{index} deleted");
+                Ok(PartAnswer {
+                    message,
+                    tables: vec![table.clone()],
+                    warnings: vec![],
+                })
+            }
+            other => {
+                let message = serde_json::to_string(other).unwrap_or_default();
+                Ok(PartAnswer {
+                    message,
+                    ..PartAnswer::default()
+                })
+            }
+        })
+    }
+
+    fn verb(
+        &self,
+        class: &str,
+        verb: &str,
+        params: &Value,
+        _progress: &mut Progress<'_>,
+    ) -> Result<Value> {
+        Ok(serde_json::json!({ "class": class, "verb": verb, "params": params }))
+    }
+
+    fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
+        let all = (1..=3).map(|id| Event {
+            id,
+            at_ns: id * 1_000_000_000,
+            text: format!("event {id}"),
+            ..Event::default()
+        });
+        all.filter(|e| e.id > after).take(limit).collect()
+    }
+
+    fn stop(&self) {
+        self.with(|i| i.stopped = true);
+    }
+}

@@ -1,0 +1,128 @@
+//! What stands on what, as far as names and the running graph tell.
+//!
+//! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`), so
+//! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
+
+use crate::api::State;
+use crate::config::{Config, GeomConfig};
+use std::collections::{HashMap, HashSet};
+
+/// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
+/// the same name, `owner` behind a class and a slash, or `owner` with `p1`, `s1`, `.suffix` or
+/// `/suffix` appended.
+pub fn rests_on(reference: &str, owner: &str) -> bool {
+    let bare = match reference.split_once('/') {
+        Some((_, tail)) if tail.starts_with(owner) => tail,
+        _ => reference,
+    };
+    let Some(rest) = bare.strip_prefix(owner) else {
+        return false;
+    };
+    let mut letters = rest.chars();
+    match letters.next() {
+        None => true,
+        Some('.' | '/') => true,
+        Some('p' | 's') => letters.next().is_some_and(|c| c.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+/// Which disks and geoms every provider of the running graph stands on, through any number of
+/// layers.
+pub struct Ground {
+    below: HashMap<String, HashSet<String>>,
+}
+
+impl Ground {
+    /// From a snapshot.
+    pub fn new(state: &State) -> Ground {
+        let mut below: HashMap<String, HashSet<String>> = HashMap::new();
+        let mut geoms: Vec<_> = state.geoms.iter().collect();
+        geoms.sort_by_key(|g| g.rank);
+        for geom in geoms {
+            let mut all = HashSet::from([geom.name.clone()]);
+            for provider in geom.consumers.iter().filter_map(|c| c.provider.as_ref()) {
+                all.extend(below.get(provider).into_iter().flatten().cloned());
+            }
+            for provider in &geom.providers {
+                below
+                    .entry(provider.name.clone())
+                    .or_default()
+                    .extend(all.iter().cloned());
+            }
+        }
+        for disk in &state.disks {
+            below
+                .entry(disk.name.clone())
+                .or_default()
+                .insert(disk.name.clone());
+        }
+        Ground { below }
+    }
+
+    /// Whether the provider `reference` stands on the disk or geom `owner`.
+    pub fn rests(&self, reference: &str, owner: &str) -> bool {
+        rests_on(reference, owner)
+            || self
+                .below
+                .get(reference)
+                .is_some_and(|names| names.contains(owner))
+    }
+}
+
+/// The geoms of `config`, those below first. Where names do not tell, the order of the document
+/// stays.
+pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig> {
+    let mut left: Vec<&GeomConfig> = config.geom.iter().collect();
+    let mut out = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let free = left.iter().position(|geom| {
+            let others = left.iter().filter(|o| o.name != geom.name);
+            let mut below = others.flat_map(|o| geom.below().map(move |b| (b, o.name.as_str())));
+            !below.any(|(reference, owner)| ground.rests(reference, owner))
+        });
+        // Names that seem to form a ring: the document's order is as good as any.
+        out.push(left.remove(free.unwrap_or(0)));
+    }
+    out
+}
+
+/// What of `config`, the configuration carried out last, is still there: a disk, geom or target
+/// that went away on its own is left out, so that a plan brings it back.
+pub fn running(config: &Config, state: &State) -> Config {
+    let mut left = config.clone();
+    left.disk
+        .retain(|d| state.disks.iter().any(|s| s.name == d.name));
+    left.geom
+        .retain(|g| state.geoms.iter().any(|s| s.name == g.name && !s.withering));
+    left.target
+        .retain(|t| state.targets.iter().any(|s| s.name == t.name));
+    left.access.retain(|a| {
+        let target = state.targets.iter().find(|s| s.name == a.target);
+        target.is_some_and(|t| t.groups.iter().any(|g| g.name == a.group))
+    });
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_their_owner() {
+        for (reference, owner, rests) in [
+            ("d0", "d0", true),
+            ("d0p1", "d0", true),
+            ("d0s2", "d0", true),
+            ("d0.nop", "d0", true),
+            ("mirror/m0", "m0", true),
+            ("mirror/m0p2", "m0", true),
+            ("d01", "d0", false),
+            ("d0pool", "d0", false),
+            ("gpt/root", "d0", false),
+            ("d", "d0", false),
+        ] {
+            assert_eq!(rests_on(reference, owner), rests, "{reference} on {owner}");
+        }
+    }
+}

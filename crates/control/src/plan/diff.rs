@@ -1,0 +1,319 @@
+//! Two configurations to the steps between them, in an order in which each step can be taken:
+//! LUNs are withdrawn, targets and geoms removed from the top down; then disks, geoms, targets and
+//! LUNs are brought from the bottom up.
+
+use super::action::{Action, Step};
+use super::depend::{Ground, bottom_up};
+use super::risk::risk;
+use crate::api::State;
+use crate::config::{AccessConfig, Catalog, Config};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The steps from `running` to `desired`. Both must have passed `config::check`.
+pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
+    let ground = Ground::new(state);
+    let gone = gone(running, desired, &ground);
+    let mut planner = Planner {
+        now: running.clone(),
+        steps: Vec::new(),
+        state,
+        catalog,
+    };
+    planner.withdraw(running, desired, &gone, &ground);
+    planner.remove(running, desired, &gone, &ground);
+    if running.daemon != desired.daemon {
+        let why = changes(&running.daemon, &desired.daemon);
+        let (from, to) = (running.daemon.clone(), desired.daemon.clone());
+        planner.step(Action::Daemon { from, to }, why);
+    }
+    planner.bring(running, desired, &gone, &ground);
+    planner.grant(desired);
+    planner.steps
+}
+
+/// Disks and geoms that have to go, with the reason.
+fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String, String> {
+    let absent = "no longer in the configuration".to_owned();
+    let mut gone = BTreeMap::new();
+    for disk in &running.disk {
+        match desired.disk(&disk.name) {
+            None => gone.insert(disk.name.clone(), absent.clone()),
+            Some(to) if to != disk => gone.insert(disk.name.clone(), changes(disk, to)),
+            Some(_) => None,
+        };
+    }
+    for geom in bottom_up(running, ground) {
+        let why = match desired.geom(&geom.name) {
+            None => Some(absent.clone()),
+            Some(to) if to != geom => Some(changes(geom, to)),
+            Some(_) => {
+                let rests = |o: &&String| geom.below().any(|b| ground.rests(b, o));
+                gone.keys()
+                    .find(rests)
+                    .map(|below| format!("{below} below it changes"))
+            }
+        };
+        if let Some(why) = why {
+            gone.insert(geom.name.clone(), why);
+        }
+    }
+    gone
+}
+
+struct Planner<'a> {
+    /// What will run after the steps so far.
+    now: Config,
+    steps: Vec<Step>,
+    state: &'a State,
+    catalog: &'a Catalog,
+}
+
+impl Planner<'_> {
+    fn step(&mut self, action: Action, why: impl Into<String>) {
+        action.apply_to(&mut self.now);
+        let risk = risk(&action, self.state, self.catalog);
+        self.steps.push(Step::new(action, why, risk));
+    }
+
+    /// Groups give up what they may not keep: LUNs whose foundation goes, patterns that are
+    /// dropped (another group may take them over before this one is complete again).
+    fn withdraw(
+        &mut self,
+        running: &Config,
+        desired: &Config,
+        gone: &BTreeMap<String, String>,
+        ground: &Ground,
+    ) {
+        for access in &running.access {
+            let target = running.target(&access.target);
+            let kept = desired.target(&access.target);
+            let target_stays = match (target, kept) {
+                (Some(a), Some(b)) => a.driver == b.driver,
+                _ => false,
+            };
+            let to = desired
+                .access(&access.target, &access.group)
+                .filter(|_| target_stays);
+            let Some(to) = to else {
+                let why = if target_stays {
+                    "no longer in the configuration"
+                } else {
+                    "its target goes"
+                };
+                self.step(
+                    Action::RemoveAccess {
+                        access: access.clone(),
+                    },
+                    why,
+                );
+                continue;
+            };
+            let mut less = access.clone();
+            less.initiators.retain(|p| to.initiators.contains(p));
+            less.luns
+                .retain(|_, lun| !gone.keys().any(|o| ground.rests(&lun.provider, o)));
+            if less.initiators.is_empty() {
+                let why = "all its patterns change";
+                self.step(
+                    Action::RemoveAccess {
+                        access: access.clone(),
+                    },
+                    why,
+                );
+            } else if less != *access {
+                let why = if less.luns == access.luns {
+                    "it gives up patterns"
+                } else {
+                    "what stands behind a LUN changes"
+                };
+                self.step(
+                    Action::ModifyAccess {
+                        from: access.clone(),
+                        to: less,
+                    },
+                    why,
+                );
+            }
+        }
+    }
+
+    fn remove(
+        &mut self,
+        running: &Config,
+        desired: &Config,
+        gone: &BTreeMap<String, String>,
+        ground: &Ground,
+    ) {
+        for target in &running.target {
+            let why = match desired.target(&target.name) {
+                None => "no longer in the configuration",
+                Some(to) if to.driver != target.driver => "its driver changes",
+                Some(_) => continue,
+            };
+            self.step(
+                Action::RemoveTarget {
+                    target: target.clone(),
+                },
+                why,
+            );
+        }
+        for geom in bottom_up(running, ground).into_iter().rev() {
+            if let Some(why) = gone.get(&geom.name) {
+                self.step(Action::RemoveGeom { geom: geom.clone() }, why);
+            }
+        }
+        for disk in running.disk.iter().rev() {
+            if let Some(why) = gone.get(&disk.name) {
+                self.step(Action::RemoveDisk { disk: disk.clone() }, why);
+            }
+        }
+    }
+
+    fn bring(
+        &mut self,
+        running: &Config,
+        desired: &Config,
+        gone: &BTreeMap<String, String>,
+        ground: &Ground,
+    ) {
+        let new = "in the configuration, not running".to_owned();
+        for disk in &desired.disk {
+            if self.now.disk(&disk.name).is_none() {
+                let why = gone.get(&disk.name).unwrap_or(&new).clone();
+                self.step(Action::CreateDisk { disk: disk.clone() }, why);
+            }
+        }
+        for geom in bottom_up(desired, ground) {
+            if self.now.geom(&geom.name).is_none() {
+                let why = gone.get(&geom.name).unwrap_or(&new).clone();
+                self.step(Action::CreateGeom { geom: geom.clone() }, why);
+            }
+        }
+        for target in &desired.target {
+            if let Some(from) = self
+                .now
+                .target(&target.name)
+                .filter(|t| *t != target)
+                .cloned()
+            {
+                let why = changes(&from, target);
+                let (from, to) = (Box::new(from), Box::new(target.clone()));
+                self.step(Action::ModifyTarget { from, to }, why);
+            }
+        }
+        for target in &desired.target {
+            if self.now.target(&target.name).is_none() {
+                let known = running.target(&target.name).is_some();
+                let why = if known {
+                    "its driver changes"
+                } else {
+                    new.as_str()
+                };
+                self.step(
+                    Action::CreateTarget {
+                        target: target.clone(),
+                    },
+                    why,
+                );
+            }
+        }
+    }
+
+    fn grant(&mut self, desired: &Config) {
+        for access in &desired.access {
+            match self.now.access(&access.target, &access.group).cloned() {
+                None => {
+                    let why = "in the configuration, not running";
+                    self.step(
+                        Action::CreateAccess {
+                            access: access.clone(),
+                        },
+                        why,
+                    );
+                }
+                Some(from) if from != *access => {
+                    let why = grants(&from, access);
+                    self.step(
+                        Action::ModifyAccess {
+                            from,
+                            to: access.clone(),
+                        },
+                        why,
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// How two groups differ, in a few words.
+fn grants(from: &AccessConfig, to: &AccessConfig) -> String {
+    let mut words = Vec::new();
+    let new = to
+        .initiators
+        .iter()
+        .filter(|p| !from.initiators.contains(p));
+    words.extend(new.map(|p| format!("+{p}")));
+    let old = from
+        .initiators
+        .iter()
+        .filter(|p| !to.initiators.contains(p));
+    words.extend(old.map(|p| format!("-{p}")));
+    for (lun, is) in &to.luns {
+        match from.luns.get(lun) {
+            None => words.push(format!("+LUN {lun} ({})", is.provider)),
+            Some(was) if was != is => words.push(format!("LUN {lun}: {}", changes(was, is))),
+            Some(_) => {}
+        }
+    }
+    let lost = from
+        .luns
+        .iter()
+        .filter(|(lun, _)| !to.luns.contains_key(lun));
+    words.extend(lost.map(|(lun, was)| format!("-LUN {lun} ({})", was.provider)));
+    if words.is_empty() {
+        "the order of its patterns changes".to_owned()
+    } else {
+        words.join(", ")
+    }
+}
+
+/// Longest value shown in a reason, in characters.
+const SHOWN_CHARS_MAX: usize = 40;
+
+/// How two values of one struct differ: `size_bytes 1 -> 2, path "a" -> "b"`. Secrets are not
+/// shown.
+fn changes<T: Serialize>(from: &T, to: &T) -> String {
+    let json = |v: &T| serde_json::to_value(v).unwrap_or(Value::Null);
+    let (from, to) = (json(from), json(to));
+    let (Some(from), Some(to)) = (from.as_object(), to.as_object()) else {
+        return "it changes".to_owned();
+    };
+    let show = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => "default".to_owned(),
+        Some(value) => {
+            let text = value.to_string();
+            match text.char_indices().nth(SHOWN_CHARS_MAX) {
+                Some((end, _)) => format!("{}...", text.get(..end).unwrap_or("")),
+                None => text,
+            }
+        }
+    };
+    let mut words = Vec::new();
+    let keys: std::collections::BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    for key in keys {
+        let (was, is) = (from.get(key), to.get(key));
+        if was == is {
+            continue;
+        }
+        if key.contains("chap") || key.contains("secret") {
+            words.push(format!("{key} changes"));
+        } else {
+            words.push(format!("{key} {} -> {}", show(was), show(is)));
+        }
+    }
+    words.join(", ")
+}

@@ -1,0 +1,69 @@
+//! How dangerous a change is for those connected now.
+
+use super::action::{Action, Risk};
+use crate::api::{SessionState, State};
+use crate::config::{AccessConfig, Catalog, glob};
+
+/// The risk of one change, given what runs.
+pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
+    let disruptive = |yes: bool| if yes { Risk::Disruptive } else { Risk::Safe };
+    match action {
+        Action::Daemon { .. }
+        | Action::CreateDisk { .. }
+        | Action::CreateGeom { .. }
+        | Action::CreateTarget { .. }
+        | Action::CreateAccess { .. } => Risk::Safe,
+        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => Risk::Destroys,
+        Action::RemoveDisk { disk } => disruptive(open(state, &disk.name)),
+        Action::RemoveGeom { geom } => disruptive(open(state, &geom.name)),
+        Action::RemoveTarget { target } => disruptive(sessions(state, &target.name) > 0),
+        Action::ModifyTarget { from, to } => {
+            disruptive(from.listen != to.listen && sessions(state, &to.name) > 0)
+        }
+        Action::RemoveAccess { access } => disruptive(members(state, access).next().is_some()),
+        Action::ModifyAccess { from, to } => {
+            disruptive(members(state, from).any(|session| suffers(session, from, to)))
+        }
+    }
+}
+
+/// Whether anything that the geom offers is open.
+fn open(state: &State, geom: &str) -> bool {
+    let mut providers = state
+        .geoms
+        .iter()
+        .filter(|g| g.name == geom)
+        .flat_map(|g| &g.providers);
+    providers.any(|p| p.r > 0 || p.w > 0 || p.e > 0)
+}
+
+fn sessions(state: &State, target: &str) -> usize {
+    state
+        .targets
+        .iter()
+        .filter(|t| t.name == target)
+        .map(|t| t.sessions.len())
+        .sum()
+}
+
+fn members<'s>(
+    state: &'s State,
+    access: &'s AccessConfig,
+) -> impl Iterator<Item = &'s SessionState> {
+    let here = state.targets.iter().filter(|t| t.name == access.target);
+    here.flat_map(|t| &t.sessions)
+        .filter(|s| s.group.as_ref() == Some(&access.group))
+}
+
+/// Whether a session loses something: its group, or one of its LUNs, or the way a LUN was.
+fn suffers(session: &SessionState, from: &AccessConfig, to: &AccessConfig) -> bool {
+    let belongs = to
+        .initiators
+        .iter()
+        .any(|p| glob::matches(p, &session.initiator));
+    !belongs
+        || from
+            .luns
+            .iter()
+            .any(|(lun, was)| to.luns.get(lun) != Some(was))
+}

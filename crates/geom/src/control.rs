@@ -35,6 +35,8 @@ pub const JOURNAL_MAX: usize = 1000;
 enum Incoming {
     Event(Event),
     Job(u64),
+    /// Nothing: whoever sleeps shall look around.
+    Nudge,
 }
 
 /// Where cores and other threads leave events for the control thread.
@@ -59,6 +61,11 @@ impl Inbox {
         self.put(Incoming::Event(event));
     }
 
+    /// Wakes the control thread to look at what is not in this inbox.
+    pub fn nudge(&self) {
+        self.put(Incoming::Nudge);
+    }
+
     /// A [`Report`] for a core that leaves its notices here.
     pub fn report(self: &Arc<Self>) -> Report {
         let inbox = self.clone();
@@ -78,6 +85,9 @@ impl Inbox {
 /// given time (of the world's clock).
 pub type Waiter = Box<dyn FnMut(&Inbox, Duration)>;
 
+/// Looks at the graph between events, also while a call waits: answers questions.
+pub type Watch = Box<dyn FnMut(&Topology, u64)>;
+
 /// The control thread's own.
 pub struct Control {
     /// The graph.
@@ -88,6 +98,7 @@ pub struct Control {
     backlog: Vec<VecDeque<Message>>,
     acked: Vec<u64>,
     wait: Waiter,
+    watch: Option<Watch>,
     journal: VecDeque<String>,
     jobs: u64,
     jobs_done: Vec<u64>,
@@ -110,11 +121,25 @@ impl Control {
             backlog: cores.iter().map(|_| VecDeque::new()).collect(),
             cores,
             wait,
+            watch: None,
             journal: VecDeque::new(),
             jobs: 0,
             jobs_done: Vec::new(),
             gates_drained: Vec::new(),
             clock,
+        }
+    }
+
+    /// From now on `watch` is called with the graph and the time, ns, whenever a call waits.
+    pub fn set_watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
+    /// Lets the watch look now.
+    pub fn look_around(&mut self) {
+        let now = self.now_ns();
+        if let Some(watch) = &mut self.watch {
+            watch(&self.topology, now);
         }
     }
 
@@ -203,6 +228,7 @@ impl Control {
 
     fn receive(&mut self, incoming: Incoming) {
         match incoming {
+            Incoming::Nudge => {}
             Incoming::Job(n) => self.jobs_done.push(n),
             Incoming::Event(Event::Notice(Notice::Published { core, generation })) => {
                 if let Some(a) = self.acked.get_mut(core as usize) {
@@ -260,6 +286,7 @@ impl Control {
             if done(self) {
                 return true;
             }
+            self.look_around();
             let now = self.now_ns();
             if now >= end {
                 return false;

@@ -74,14 +74,8 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn take(&mut self, n: usize, field: &'static str) -> Result<&'a [u8], WireError> {
-        let end = self
-            .at
-            .checked_add(n)
-            .ok_or(WireError::long(field, self.at()))?;
-        let out = self
-            .bytes
-            .get(self.at..end)
-            .ok_or(WireError::short(field, self.at()))?;
+        let end = self.at.checked_add(n).ok_or(WireError::long(field, self.at()))?;
+        let out = self.bytes.get(self.at..end).ok_or(WireError::short(field, self.at()))?;
         self.at = end;
         Ok(out)
     }
@@ -91,9 +85,7 @@ impl<'a> Reader<'a> {
         field: &'static str,
     ) -> Result<[u8; N], WireError> {
         let at = self.at();
-        self.take(N, field)?
-            .try_into()
-            .map_err(|_| WireError::short(field, at))
+        self.take(N, field)?.try_into().map_err(|_| WireError::short(field, at))
     }
 
     pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, WireError> {

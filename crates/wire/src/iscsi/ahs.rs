@@ -52,9 +52,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Ahs<'_>, WireError> {
                 return Err(WireError::new(Kind::Duplicate, "read length AHS", at));
             }
             TYPE_READ_LENGTH => {
-                let body: [u8; 4] = body
-                    .try_into()
-                    .map_err(|_| WireError::bad("read length AHS", at))?;
+                let body: [u8; 4] =
+                    body.try_into().map_err(|_| WireError::bad("read length AHS", at))?;
                 out.read_len = Some(u32::from_be_bytes(body));
             }
             _ => return Err(WireError::bad("AHSType", at + 2)),
@@ -86,16 +85,10 @@ pub fn encode_ahs(
 
 fn segment(kind: u8, body: &[u8], out: &mut [u8], at: usize) -> Result<usize, WireError> {
     let total = (4 + body.len()).next_multiple_of(4);
-    let room = out
-        .get_mut(at..at + total)
-        .ok_or(WireError::short("AHS", 0))?;
+    let room = out.get_mut(at..at + total).ok_or(WireError::short("AHS", 0))?;
     room.fill(0);
     let len = u16::try_from(body.len() + 1).map_err(|_| WireError::long("AHS", 0))?;
-    let parts = len
-        .to_be_bytes()
-        .into_iter()
-        .chain([kind, 0])
-        .chain(body.iter().copied());
+    let parts = len.to_be_bytes().into_iter().chain([kind, 0]).chain(body.iter().copied());
     for (to, from) in room.iter_mut().zip(parts) {
         *to = from;
     }
@@ -130,16 +123,10 @@ mod tests {
         // Length zero, length beyond the end, unknown type, same type twice, wrong read length.
         assert_eq!(decode(&[0, 0, 1, 0]).unwrap_err().field, "AHSLength");
         assert_eq!(decode(&[0xff, 0xff, 1, 0]).unwrap_err().field, "AHS");
-        assert_eq!(
-            decode(&[0, 5, 3, 0, 1, 2, 3, 4]).unwrap_err().field,
-            "AHSType"
-        );
+        assert_eq!(decode(&[0, 5, 3, 0, 1, 2, 3, 4]).unwrap_err().field, "AHSType");
         let twice = [0, 5, 2, 0, 0, 0, 0, 1, 0, 5, 2, 0, 0, 0, 0, 1];
         assert_eq!(decode(&twice).unwrap_err().kind, Kind::Duplicate);
-        assert_eq!(
-            decode(&[0, 4, 2, 0, 0, 0, 1, 0]).unwrap_err().field,
-            "read length AHS"
-        );
+        assert_eq!(decode(&[0, 4, 2, 0, 0, 0, 1, 0]).unwrap_err().field, "read length AHS");
         assert!(encode_ahs(&[0; 245], None, &mut [0; 300]).is_err());
         assert!(encode_ahs(&[0; 20], None, &mut [0; 8]).is_err());
     }

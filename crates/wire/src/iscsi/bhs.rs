@@ -146,37 +146,21 @@ pub(crate) fn op_byte(op: u8, immediate: bool) -> u8 {
 }
 
 pub(crate) fn expect_opcode(bhs: &Bhs, op: u8) -> Result<(), WireError> {
-    if opcode_of(bhs) == op {
-        Ok(())
-    } else {
-        Err(WireError::bad("Opcode", 0))
-    }
+    if opcode_of(bhs) == op { Ok(()) } else { Err(WireError::bad("Opcode", 0)) }
 }
 
 /// A bit that the standard wants set in byte 1.
 pub(crate) fn expect_final(bhs: &Bhs) -> Result<(), WireError> {
-    if bhs[1] & FINAL != 0 {
-        Ok(())
-    } else {
-        Err(WireError::bad("F", 1))
-    }
+    if bhs[1] & FINAL != 0 { Ok(()) } else { Err(WireError::bad("F", 1)) }
 }
 
 /// A PDU that carries neither additional headers nor data.
 pub(crate) fn expect_bare(bhs: &Bhs) -> Result<(), WireError> {
     expect_no_ahs(bhs)?;
-    if data_len_of(bhs) == 0 {
-        Ok(())
-    } else {
-        Err(WireError::long("DataSegmentLength", 5))
-    }
+    if data_len_of(bhs) == 0 { Ok(()) } else { Err(WireError::long("DataSegmentLength", 5)) }
 }
 
 /// Only a SCSI Command may have additional headers.
 pub(crate) fn expect_no_ahs(bhs: &Bhs) -> Result<(), WireError> {
-    if bhs[4] == 0 {
-        Ok(())
-    } else {
-        Err(WireError::bad("TotalAHSLength", 4))
-    }
+    if bhs[4] == 0 { Ok(()) } else { Err(WireError::bad("TotalAHSLength", 4)) }
 }

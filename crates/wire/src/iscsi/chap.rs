@@ -38,12 +38,8 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All algorithms, strongest first: the order an initiator offers them in.
-    pub const ALL: [Algorithm; 4] = [
-        Algorithm::Sha3,
-        Algorithm::Sha256,
-        Algorithm::Sha1,
-        Algorithm::Md5,
-    ];
+    pub const ALL: [Algorithm; 4] =
+        [Algorithm::Sha3, Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5];
 
     /// Bytes of a response.
     pub fn response_len(self) -> usize {
@@ -70,23 +66,13 @@ pub struct Algorithms {
 
 impl Default for Algorithms {
     fn default() -> Algorithms {
-        Algorithms {
-            md5: false,
-            sha1: true,
-            sha256: true,
-            sha3: true,
-        }
+        Algorithms { md5: false, sha1: true, sha256: true, sha3: true }
     }
 }
 
 impl Algorithms {
     /// Every algorithm, MD5 included.
-    pub const ANY: Algorithms = Algorithms {
-        md5: true,
-        sha1: true,
-        sha256: true,
-        sha3: true,
-    };
+    pub const ANY: Algorithms = Algorithms { md5: true, sha1: true, sha256: true, sha3: true };
 
     /// Whether `algorithm` is in the set.
     pub fn contains(self, algorithm: Algorithm) -> bool {
@@ -102,9 +88,7 @@ impl Algorithms {
     pub(crate) fn first_of(self, list: &str) -> Option<Algorithm> {
         list.split(',').find_map(|item| {
             let number = super::number::parse_number(item)?;
-            Algorithm::ALL
-                .into_iter()
-                .find(|a| u64::from(*a as u8) == number && self.contains(*a))
+            Algorithm::ALL.into_iter().find(|a| u64::from(*a as u8) == number && self.contains(*a))
         })
     }
 
@@ -140,9 +124,7 @@ pub struct ChapUser {
 impl std::fmt::Debug for ChapUser {
     /// The secret is not shown.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChapUser")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("ChapUser").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -163,15 +145,9 @@ impl ChapResponse {
 /// The response of `secret` to a challenge.
 pub fn response(algorithm: Algorithm, id: u8, secret: &[u8], challenge: &[u8]) -> ChapResponse {
     fn run<D: Digest>(id: u8, secret: &[u8], challenge: &[u8]) -> ChapResponse {
-        let digest = D::new()
-            .chain_update([id])
-            .chain_update(secret)
-            .chain_update(challenge)
-            .finalize();
-        let mut out = ChapResponse {
-            bytes: [0; RESPONSE_LEN_MAX],
-            len: 0,
-        };
+        let digest =
+            D::new().chain_update([id]).chain_update(secret).chain_update(challenge).finalize();
+        let mut out = ChapResponse { bytes: [0; RESPONSE_LEN_MAX], len: 0 };
         for (to, from) in out.bytes.iter_mut().zip(digest.iter()) {
             *to = *from;
             out.len += 1;
@@ -189,20 +165,14 @@ pub fn response(algorithm: Algorithm, id: u8, secret: &[u8], challenge: &[u8]) -
 /// Compares without telling by its duration where the first difference is. Different lengths are
 /// told at once; the length of a response is no secret.
 pub fn equal_constant_time(a: &[u8], b: &[u8]) -> bool {
-    let differs = a
-        .iter()
-        .zip(b)
-        .fold(0u8, |sum, (x, y)| std::hint::black_box(sum | (x ^ y)));
+    let differs = a.iter().zip(b).fold(0u8, |sum, (x, y)| std::hint::black_box(sum | (x ^ y)));
     a.len() == b.len() && differs == 0
 }
 
 /// Reads CHAP_R: exactly the algorithm's length, hexadecimal or base64.
 pub(crate) fn parse_response(text: &str, algorithm: Algorithm) -> Result<Vec<u8>, WireError> {
     let mut room = [0; RESPONSE_LEN_MAX];
-    let named = |e: WireError| WireError {
-        field: "CHAP_R",
-        ..e
-    };
+    let named = |e: WireError| WireError { field: "CHAP_R", ..e };
     let bytes = decode_binary(text, &mut room).map_err(named)?;
     if bytes.len() != algorithm.response_len() {
         return Err(WireError::bad("CHAP_R", 0));
@@ -219,10 +189,7 @@ pub(crate) fn parse_id(text: &str) -> Result<u8, WireError> {
 /// Reads CHAP_C, 1 to [`CHALLENGE_LEN_MAX`] bytes.
 pub(crate) fn parse_challenge(text: &str) -> Result<Vec<u8>, WireError> {
     let mut room = [0; CHALLENGE_LEN_MAX];
-    let named = |e: WireError| WireError {
-        field: "CHAP_C",
-        ..e
-    };
+    let named = |e: WireError| WireError { field: "CHAP_C", ..e };
     Ok(decode_binary(text, &mut room).map_err(named)?.to_vec())
 }
 
@@ -236,18 +203,12 @@ mod tests {
         // Computed apart: printf 'abc' through md5sum, sha1sum, sha256sum and openssl sha3-256.
         let cases = [
             (Algorithm::Md5, "0x900150983cd24fb0d6963f7d28e17f72"),
-            (
-                Algorithm::Sha1,
-                "0xa9993e364706816aba3e25717850c26c9cd0d89d",
-            ),
+            (Algorithm::Sha1, "0xa9993e364706816aba3e25717850c26c9cd0d89d"),
             (
                 Algorithm::Sha256,
                 "0xba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
             ),
-            (
-                Algorithm::Sha3,
-                "0x3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532",
-            ),
+            (Algorithm::Sha3, "0x3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532"),
         ];
         for (algorithm, want) in cases {
             let got = response(algorithm, b'a', b"b", b"c");
@@ -278,10 +239,7 @@ mod tests {
     fn algorithms_by_number() {
         assert_eq!(Algorithms::ANY.list(), "8,7,6,5");
         assert_eq!(Algorithms::default().list(), "8,7,6");
-        assert_eq!(
-            Algorithms::default().first_of("5,7"),
-            Some(Algorithm::Sha256)
-        );
+        assert_eq!(Algorithms::default().first_of("5,7"), Some(Algorithm::Sha256));
         assert_eq!(Algorithms::default().first_of("5"), None);
         assert_eq!(Algorithms::ANY.first_of("5,7"), Some(Algorithm::Md5));
         assert_eq!(Algorithms::ANY.first_of("x,9,,6"), Some(Algorithm::Sha1));

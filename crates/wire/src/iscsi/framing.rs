@@ -71,12 +71,8 @@ pub struct Framer {
 }
 
 /// Before login is over: no digests, no additional headers, 8192 bytes of text.
-pub const PRE_LOGIN: Framer = Framer {
-    header_digest: false,
-    data_digest: false,
-    data_len_max: 8192,
-    ahs_len_max: 0,
-};
+pub const PRE_LOGIN: Framer =
+    Framer { header_digest: false, data_digest: false, data_len_max: 8192, ahs_len_max: 0 };
 
 /// What the next step needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,11 +148,7 @@ impl Framer {
             // At most 24 bits.
             data_len: usize::try_from(data_len).unwrap_or(usize::MAX),
             pad_len: pad_len(data_len),
-            digest_len: if self.data_digest && data_len > 0 {
-                4
-            } else {
-                0
-            },
+            digest_len: if self.data_digest && data_len > 0 { 4 } else { 0 },
         })
     }
 
@@ -164,22 +156,12 @@ impl Framer {
     /// Without a digest only the length is checked.
     pub fn data<'a>(&self, frame: &Frame, tail: &'a [u8]) -> Result<&'a [u8], WireError> {
         let padded_len = frame.data_len + frame.pad_len;
-        let padded = tail
-            .get(..padded_len)
-            .ok_or(WireError::short("data segment", 0))?;
+        let padded = tail.get(..padded_len).ok_or(WireError::short("data segment", 0))?;
         if frame.digest_len > 0 {
-            let digest = tail
-                .get(padded_len..)
-                .and_then(|rest| rest.first_chunk::<4>());
-            check(
-                padded,
-                *digest.ok_or(WireError::short("DataDigest", 0))?,
-                "DataDigest",
-            )?;
+            let digest = tail.get(padded_len..).and_then(|rest| rest.first_chunk::<4>());
+            check(padded, *digest.ok_or(WireError::short("DataDigest", 0))?, "DataDigest")?;
         }
-        padded
-            .get(..frame.data_len)
-            .ok_or(WireError::short("data segment", 0))
+        padded.get(..frame.data_len).ok_or(WireError::short("data segment", 0))
     }
 
     /// Verifies a data digest that was computed piece by piece.
@@ -196,11 +178,7 @@ fn check(bytes: &[u8], digest: [u8; 4], field: &'static str) -> Result<(), WireE
     if crc32c(bytes).to_le_bytes() == digest {
         Ok(())
     } else {
-        Err(WireError::new(
-            Kind::Digest,
-            field,
-            u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        ))
+        Err(WireError::new(Kind::Digest, field, u32::try_from(bytes.len()).unwrap_or(u32::MAX)))
     }
 }
 

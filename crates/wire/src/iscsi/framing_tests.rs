@@ -92,12 +92,8 @@ fn every_combination_and_every_prefix() {
 
 #[test]
 fn a_wrong_header_digest_is_seen_before_any_length_is_used() {
-    let framer = Framer {
-        header_digest: true,
-        data_digest: true,
-        data_len_max: 16,
-        ahs_len_max: 0,
-    };
+    let framer =
+        Framer { header_digest: true, data_digest: true, data_len_max: 16, ahs_len_max: 0 };
     let good = pdu(&framer, &[], &[1, 2, 3]);
     for bit in 0..(BHS_LEN + 4) * 8 {
         let mut bad = good.clone();
@@ -105,15 +101,9 @@ fn a_wrong_header_digest_is_seen_before_any_length_is_used() {
         // A damaged TotalAHSLength asks for more bytes (at most 1020) and then fails.
         bad.resize(2048, 0);
         let error = framer.header(&bad).unwrap_err();
-        assert_eq!(
-            (error.kind, error.field),
-            (Kind::Digest, "HeaderDigest"),
-            "bit {bit}"
-        );
+        assert_eq!((error.kind, error.field), (Kind::Digest, "HeaderDigest"), "bit {bit}");
     }
-    let Ok(Need::Header(frame)) = framer.header(&good) else {
-        panic!("no header")
-    };
+    let Ok(Need::Header(frame)) = framer.header(&good) else { panic!("no header") };
     let tail = &good[frame.header_len..];
     for bit in 0..tail.len() * 8 {
         let mut bad = tail.to_vec();
@@ -127,18 +117,12 @@ fn a_wrong_header_digest_is_seen_before_any_length_is_used() {
 fn limits_are_kept() {
     let mut bhs = [0u8; BHS_LEN];
     bhs[5..8].fill(0xff);
-    assert_eq!(
-        PRE_LOGIN.header(&bhs).unwrap_err().field,
-        "DataSegmentLength"
-    );
+    assert_eq!(PRE_LOGIN.header(&bhs).unwrap_err().field, "DataSegmentLength");
     bhs[4] = 1;
     assert_eq!(PRE_LOGIN.header(&bhs).unwrap_err().field, "TotalAHSLength");
     let exact = pdu(&PRE_LOGIN, &[], &[0; 8192]);
     assert!(matches!(PRE_LOGIN.header(&exact), Ok(Need::Header(_))));
-    let framer = Framer {
-        header_digest: true,
-        ..PRE_LOGIN
-    };
+    let framer = Framer { header_digest: true, ..PRE_LOGIN };
     let signed = pdu(&framer, &[0; 4], &[]);
     assert_eq!(framer.header(&signed).unwrap_err().field, "TotalAHSLength");
 }

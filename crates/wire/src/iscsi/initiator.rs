@@ -122,12 +122,7 @@ impl std::fmt::Display for ClientError {
         match self {
             ClientError::Wire(error) => write!(f, "login: {error}"),
             ClientError::Refused(status, None) => {
-                write!(
-                    f,
-                    "login refused: {} ({:04x})",
-                    status.reason(),
-                    status.code()
-                )
+                write!(f, "login refused: {} ({:04x})", status.reason(), status.code())
             }
             ClientError::Refused(status, Some(address)) => {
                 write!(f, "login refused: {}: {address}", status.reason())
@@ -166,11 +161,7 @@ impl ClientLogin {
     /// Starts a login; answers the first request.
     pub fn start(config: ClientConfig) -> Result<(ClientLogin, ClientRequest), ClientError> {
         let discovery = config.target.is_none();
-        let turn = if config.chap.is_some() {
-            Turn::Method
-        } else {
-            Turn::Operational
-        };
+        let turn = if config.chap.is_some() { Turn::Method } else { Turn::Operational };
         let mut login = ClientLogin {
             negotiation: Negotiation::login(Side::Initiator, discovery, config.offer),
             config,
@@ -260,11 +251,7 @@ impl ClientLogin {
     }
 
     fn method(&mut self, pairs: &[(&str, &str)]) -> Result<ClientStep, ClientError> {
-        let chap = self
-            .config
-            .chap
-            .as_ref()
-            .ok_or(ClientError::Protocol("no CHAP"))?;
+        let chap = self.config.chap.as_ref().ok_or(ClientError::Protocol("no CHAP"))?;
         if value_of(pairs, "AuthMethod") != Some("CHAP") {
             return Err(ClientError::Protocol("the target did not choose CHAP"));
         }
@@ -275,19 +262,13 @@ impl ClientLogin {
     }
 
     fn algorithm(&mut self, pairs: &[(&str, &str)]) -> Result<ClientStep, ClientError> {
-        let chap = self
-            .config
-            .chap
-            .as_ref()
-            .ok_or(ClientError::Protocol("no CHAP"))?;
+        let chap = self.config.chap.as_ref().ok_or(ClientError::Protocol("no CHAP"))?;
         let get = |key, words| value_of(pairs, key).ok_or(ClientError::Protocol(words));
         let chosen = get("CHAP_A", "CHAP_A is missing")?;
         let algorithm = (!chosen.contains(','))
             .then(|| chap.algorithms.first_of(chosen))
             .flatten()
-            .ok_or(ClientError::Protocol(
-                "the target chose an algorithm not offered",
-            ))?;
+            .ok_or(ClientError::Protocol("the target chose an algorithm not offered"))?;
         let id = chap::parse_id(get("CHAP_I", "CHAP_I is missing")?)?;
         let challenge = chap::parse_challenge(get("CHAP_C", "CHAP_C is missing")?)?;
         let proof = chap::response(algorithm, id, &chap.user.secret, &challenge);
@@ -300,12 +281,7 @@ impl ClientLogin {
             }
             out.push_number("CHAP_I", u64::from(ours.id))?;
             out.push("CHAP_C", &encode_hex(&ours.bytes))?;
-            self.wanted = Some(chap::response(
-                algorithm,
-                ours.id,
-                &target.secret,
-                &ours.bytes,
-            ));
+            self.wanted = Some(chap::response(algorithm, ours.id, &target.secret, &ours.bytes));
         }
         self.turn = Turn::Response;
         Ok(ClientStep::Send(self.send(out)))
@@ -316,11 +292,7 @@ impl ClientLogin {
         pairs: &[(&str, &str)],
         head: &LoginResponse,
     ) -> Result<ClientStep, ClientError> {
-        let mutual = self
-            .config
-            .chap
-            .as_ref()
-            .and_then(|chap| chap.mutual.as_ref());
+        let mutual = self.config.chap.as_ref().and_then(|chap| chap.mutual.as_ref());
         if let (Some(wanted), Some((target, _))) = (&self.wanted, mutual) {
             let mut room = [0; 64];
             let proof = value_of(pairs, "CHAP_R").ok_or(ClientError::TargetNotProven)?;
@@ -331,9 +303,7 @@ impl ClientLogin {
             }
         }
         if !head.transit || head.next_stage != 1 {
-            return Err(ClientError::Protocol(
-                "the target stays in the security stage",
-            ));
+            return Err(ClientError::Protocol("the target stays in the security stage"));
         }
         self.turn = Turn::Operational;
         let mut out = TextBuilder::new();
@@ -354,9 +324,7 @@ impl ClientLogin {
             return Ok(ClientStep::Send(self.send(out)));
         }
         if head.next_stage != 3 || !out.is_empty() || self.negotiation.waiting() {
-            return Err(ClientError::Protocol(
-                "the target left the operational stage early",
-            ));
+            return Err(ClientError::Protocol("the target left the operational stage early"));
         }
         Ok(ClientStep::Done(Connected {
             params: self.negotiation.finish()?,

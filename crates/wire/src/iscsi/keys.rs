@@ -159,32 +159,12 @@ impl KeySpec {
     ) -> KeySpec {
         let (low, high, default) = range;
         let (phase, sender) = (Phase::Leading, Sender::Both);
-        KeySpec {
-            key,
-            name,
-            rule,
-            low,
-            high,
-            default,
-            phase,
-            sender,
-            discovery,
-        }
+        KeySpec { key, name, rule, low, high, default, phase, sender, discovery }
     }
 
     const fn other(key: Key, name: &'static str, rule: Rule, phase: Phase, by: Sender) -> KeySpec {
         let (low, high, default) = (0, 0, 0);
-        KeySpec {
-            key,
-            name,
-            rule,
-            low,
-            high,
-            default,
-            phase,
-            sender: by,
-            discovery: true,
-        }
+        KeySpec { key, name, rule, low, high, default, phase, sender: by, discovery: true }
     }
 
     /// The bit that stands for this key in a set of keys.
@@ -197,35 +177,11 @@ const SEGMENT_MAX: u32 = 16_777_215;
 
 /// Every key the RFCs name, in the order of RFC 7143 section 13.
 pub const KEYS: &[KeySpec] = &[
-    KeySpec::other(
-        Key::HeaderDigest,
-        "HeaderDigest",
-        Rule::List,
-        Phase::Login,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::DataDigest,
-        "DataDigest",
-        Rule::List,
-        Phase::Login,
-        Sender::Both,
-    ),
-    KeySpec::number(
-        Key::MaxConnections,
-        "MaxConnections",
-        Rule::Min,
-        (1, 65535, 1),
-        false,
-    ),
+    KeySpec::other(Key::HeaderDigest, "HeaderDigest", Rule::List, Phase::Login, Sender::Both),
+    KeySpec::other(Key::DataDigest, "DataDigest", Rule::List, Phase::Login, Sender::Both),
+    KeySpec::number(Key::MaxConnections, "MaxConnections", Rule::Min, (1, 65535, 1), false),
     KeySpec::number(Key::InitialR2t, "InitialR2T", Rule::Or, (0, 1, 1), false),
-    KeySpec::number(
-        Key::ImmediateData,
-        "ImmediateData",
-        Rule::And,
-        (0, 1, 1),
-        false,
-    ),
+    KeySpec::number(Key::ImmediateData, "ImmediateData", Rule::And, (0, 1, 1), false),
     KeySpec {
         phase: Phase::Any,
         ..KeySpec::number(
@@ -250,55 +206,13 @@ pub const KEYS: &[KeySpec] = &[
         (512, SEGMENT_MAX, 65_536),
         false,
     ),
-    KeySpec::number(
-        Key::DefaultTime2Wait,
-        "DefaultTime2Wait",
-        Rule::Max,
-        (0, 3600, 2),
-        true,
-    ),
-    KeySpec::number(
-        Key::DefaultTime2Retain,
-        "DefaultTime2Retain",
-        Rule::Min,
-        (0, 3600, 20),
-        true,
-    ),
-    KeySpec::number(
-        Key::MaxOutstandingR2t,
-        "MaxOutstandingR2T",
-        Rule::Min,
-        (1, 65535, 1),
-        false,
-    ),
-    KeySpec::number(
-        Key::DataPduInOrder,
-        "DataPDUInOrder",
-        Rule::Or,
-        (0, 1, 1),
-        false,
-    ),
-    KeySpec::number(
-        Key::DataSequenceInOrder,
-        "DataSequenceInOrder",
-        Rule::Or,
-        (0, 1, 1),
-        false,
-    ),
-    KeySpec::number(
-        Key::ErrorRecoveryLevel,
-        "ErrorRecoveryLevel",
-        Rule::Min,
-        (0, 2, 0),
-        true,
-    ),
-    KeySpec::number(
-        Key::ProtocolLevel,
-        "iSCSIProtocolLevel",
-        Rule::Min,
-        (0, 31, 1),
-        false,
-    ),
+    KeySpec::number(Key::DefaultTime2Wait, "DefaultTime2Wait", Rule::Max, (0, 3600, 2), true),
+    KeySpec::number(Key::DefaultTime2Retain, "DefaultTime2Retain", Rule::Min, (0, 3600, 20), true),
+    KeySpec::number(Key::MaxOutstandingR2t, "MaxOutstandingR2T", Rule::Min, (1, 65535, 1), false),
+    KeySpec::number(Key::DataPduInOrder, "DataPDUInOrder", Rule::Or, (0, 1, 1), false),
+    KeySpec::number(Key::DataSequenceInOrder, "DataSequenceInOrder", Rule::Or, (0, 1, 1), false),
+    KeySpec::number(Key::ErrorRecoveryLevel, "ErrorRecoveryLevel", Rule::Min, (0, 2, 0), true),
+    KeySpec::number(Key::ProtocolLevel, "iSCSIProtocolLevel", Rule::Min, (0, 31, 1), false),
     KeySpec {
         discovery: false,
         ..KeySpec::other(
@@ -309,34 +223,10 @@ pub const KEYS: &[KeySpec] = &[
             Sender::Both,
         )
     },
-    KeySpec::other(
-        Key::OfMarker,
-        "OFMarker",
-        Rule::ObsoleteBool,
-        Phase::Login,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::IfMarker,
-        "IFMarker",
-        Rule::ObsoleteBool,
-        Phase::Login,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::OfMarkInt,
-        "OFMarkInt",
-        Rule::ObsoleteRange,
-        Phase::Login,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::IfMarkInt,
-        "IFMarkInt",
-        Rule::ObsoleteRange,
-        Phase::Login,
-        Sender::Both,
-    ),
+    KeySpec::other(Key::OfMarker, "OFMarker", Rule::ObsoleteBool, Phase::Login, Sender::Both),
+    KeySpec::other(Key::IfMarker, "IFMarker", Rule::ObsoleteBool, Phase::Login, Sender::Both),
+    KeySpec::other(Key::OfMarkInt, "OFMarkInt", Rule::ObsoleteRange, Phase::Login, Sender::Both),
+    KeySpec::other(Key::IfMarkInt, "IFMarkInt", Rule::ObsoleteRange, Phase::Login, Sender::Both),
     KeySpec::other(
         Key::InitiatorName,
         "InitiatorName",
@@ -351,27 +241,9 @@ pub const KEYS: &[KeySpec] = &[
         Phase::Any,
         Sender::Initiator,
     ),
-    KeySpec::other(
-        Key::TargetName,
-        "TargetName",
-        Rule::Text,
-        Phase::Any,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::TargetAlias,
-        "TargetAlias",
-        Rule::Text,
-        Phase::Any,
-        Sender::Target,
-    ),
-    KeySpec::other(
-        Key::TargetAddress,
-        "TargetAddress",
-        Rule::Text,
-        Phase::Any,
-        Sender::Target,
-    ),
+    KeySpec::other(Key::TargetName, "TargetName", Rule::Text, Phase::Any, Sender::Both),
+    KeySpec::other(Key::TargetAlias, "TargetAlias", Rule::Text, Phase::Any, Sender::Target),
+    KeySpec::other(Key::TargetAddress, "TargetAddress", Rule::Text, Phase::Any, Sender::Target),
     KeySpec::other(
         Key::TargetPortalGroupTag,
         "TargetPortalGroupTag",
@@ -379,13 +251,7 @@ pub const KEYS: &[KeySpec] = &[
         Phase::Login,
         Sender::Target,
     ),
-    KeySpec::other(
-        Key::SessionType,
-        "SessionType",
-        Rule::Text,
-        Phase::Login,
-        Sender::Initiator,
-    ),
+    KeySpec::other(Key::SessionType, "SessionType", Rule::Text, Phase::Login, Sender::Initiator),
     KeySpec::other(
         Key::SendTargets,
         "SendTargets",
@@ -393,48 +259,12 @@ pub const KEYS: &[KeySpec] = &[
         Phase::FullFeature,
         Sender::Initiator,
     ),
-    KeySpec::other(
-        Key::AuthMethod,
-        "AuthMethod",
-        Rule::Security,
-        Phase::Security,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::ChapA,
-        "CHAP_A",
-        Rule::Security,
-        Phase::Security,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::ChapI,
-        "CHAP_I",
-        Rule::Security,
-        Phase::Security,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::ChapC,
-        "CHAP_C",
-        Rule::Security,
-        Phase::Security,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::ChapN,
-        "CHAP_N",
-        Rule::Security,
-        Phase::Security,
-        Sender::Both,
-    ),
-    KeySpec::other(
-        Key::ChapR,
-        "CHAP_R",
-        Rule::Security,
-        Phase::Security,
-        Sender::Both,
-    ),
+    KeySpec::other(Key::AuthMethod, "AuthMethod", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::other(Key::ChapA, "CHAP_A", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::other(Key::ChapI, "CHAP_I", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::other(Key::ChapC, "CHAP_C", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::other(Key::ChapN, "CHAP_N", Rule::Security, Phase::Security, Sender::Both),
+    KeySpec::other(Key::ChapR, "CHAP_R", Rule::Security, Phase::Security, Sender::Both),
 ];
 
 /// The row of a key by its name on the wire; names are case sensitive.

@@ -251,9 +251,7 @@ impl Login {
             Ok(request) => request,
             Err(error) => return self.close(error),
         };
-        let step = self
-            .check(&request)
-            .and_then(|()| self.take(&request, data));
+        let step = self.check(&request).and_then(|()| self.take(&request, data));
         step.unwrap_or_else(|failure| self.refuse(failure, &[]))
     }
 
@@ -277,11 +275,7 @@ impl Login {
                 self.refuse(Failure::new(status, status.reason()), out.bytes())
             }
             Access::Allow(grant) => {
-                let LoginConfig {
-                    algorithms,
-                    challenge,
-                    ..
-                } = self.config;
+                let LoginConfig { algorithms, challenge, .. } = self.config;
                 self.security = Some(Security::new(grant.auth.clone(), algorithms, challenge));
                 self.grant = Some(grant);
                 let text = std::mem::take(&mut self.held);
@@ -297,19 +291,8 @@ impl Login {
         if self.requests > REQUESTS_MAX {
             return Err(Failure::protocol("too many login requests"));
         }
-        let LoginRequest {
-            task_tag,
-            isid,
-            tsih,
-            cid,
-            ..
-        } = *request;
-        let fixed = Fixed {
-            task_tag,
-            isid,
-            tsih,
-            cid,
-        };
+        let LoginRequest { task_tag, isid, tsih, cid, .. } = *request;
+        let fixed = Fixed { task_tag, isid, tsih, cid };
         let first = self.fixed.is_none();
         if *self.fixed.get_or_insert(fixed) != fixed {
             let reason = "tag, ISID, TSIH or CID changed during login";
@@ -407,19 +390,12 @@ impl Login {
             "InitiatorAlias" => true,
             _ => return Ok(false),
         };
-        if same {
-            Ok(true)
-        } else {
-            Err(Failure::protocol("identity changed during login"))
-        }
+        if same { Ok(true) } else { Err(Failure::protocol("identity changed during login")) }
     }
 
     /// What the first response says (RFC 7143 section 13.9).
     fn greet(&mut self, out: &mut TextBuilder) -> Result<(), WireError> {
-        let normal = self
-            .query
-            .as_ref()
-            .is_some_and(|q| q.session == SessionType::Normal);
+        let normal = self.query.as_ref().is_some_and(|q| q.session == SessionType::Normal);
         if let (false, true, Some(grant)) = (self.greeted, normal, &self.grant) {
             out.push_number("TargetPortalGroupTag", u64::from(grant.portal_group))?;
             if let Some(alias) = &grant.alias {
@@ -436,18 +412,13 @@ impl Login {
         pairs: &[(&str, &str)],
         out: &mut TextBuilder,
     ) -> Result<bool, Failure> {
-        let (security, other): (Vec<_>, Vec<_>) = pairs
-            .iter()
-            .copied()
-            .partition(|(name, _)| is_security(name));
+        let (security, other): (Vec<_>, Vec<_>) =
+            pairs.iter().copied().partition(|(name, _)| is_security(name));
         let early = |name: &str| key_spec(name).is_some_and(|spec| spec.phase != Phase::Any);
         if other.iter().any(|(name, _)| early(name)) {
             return Err(Failure::protocol("operational key in the security stage"));
         }
-        let state = self
-            .security
-            .as_mut()
-            .ok_or(Failure::protocol("no decision"))?;
+        let state = self.security.as_mut().ok_or(Failure::protocol("no decision"))?;
         state.step(&security, out)?;
         let done = state.is_done();
         self.negotiation.receive(&other, out)?;
@@ -459,10 +430,7 @@ impl Login {
         pairs: &[(&str, &str)],
         out: &mut TextBuilder,
     ) -> Result<bool, Failure> {
-        let secure = self
-            .security
-            .as_ref()
-            .is_some_and(|s| s.optional() || s.is_done());
+        let secure = self.security.as_ref().is_some_and(|s| s.optional() || s.is_done());
         if !secure {
             let reason = "the target asks for CHAP, the security stage was left out";
             return Err(Failure::new(LoginStatus::AuthenticationFailure, reason));
@@ -492,11 +460,7 @@ impl Login {
         }
         self.stage = goes.unwrap_or(self.stage);
         let reply = seal(header, text);
-        if last {
-            self.established(reply)
-        } else {
-            Step::Reply(reply)
-        }
+        if last { self.established(reply) } else { Step::Reply(reply) }
     }
 
     fn established(&mut self, reply: LoginReply) -> Step {
@@ -516,11 +480,7 @@ impl Login {
         self.life = Life::Over;
         let header = self.header(failure.status);
         let reply = seal(header, text.to_vec());
-        Step::Refuse {
-            reply,
-            status: failure.status,
-            reason: failure.reason,
-        }
+        Step::Refuse { reply, status: failure.status, reason: failure.reason }
     }
 
     fn close(&mut self, error: WireError) -> Step {
@@ -532,12 +492,7 @@ impl Login {
     fn header(&mut self, status: LoginStatus) -> LoginResponse {
         let stat_sn = self.stat_sn;
         self.stat_sn = stat_sn.wrapping_add(1);
-        let none = Fixed {
-            task_tag: 0,
-            isid: [0; 6],
-            tsih: 0,
-            cid: 0,
-        };
+        let none = Fixed { task_tag: 0, isid: [0; 6], tsih: 0, cid: 0 };
         let fixed = self.fixed.unwrap_or(none);
         let window = self.config.command_window.wrapping_sub(1);
         LoginResponse {

@@ -10,32 +10,21 @@ const NAME: &str = "iqn.2001-04.com.example:me";
 const DISK: &str = "iqn.2001-04.com.example:disk";
 
 fn user(name: &str, secret: &str) -> ChapUser {
-    ChapUser {
-        name: name.to_owned(),
-        secret: secret.as_bytes().to_vec(),
-    }
+    ChapUser { name: name.to_owned(), secret: secret.as_bytes().to_vec() }
 }
 
 fn config() -> LoginConfig {
     LoginConfig {
         offer: Offer::default(),
         algorithms: Algorithms::default(),
-        challenge: Challenge {
-            id: 7,
-            bytes: [0x5a; 32],
-        },
+        challenge: Challenge { id: 7, bytes: [0x5a; 32] },
         stat_sn: 100,
         command_window: 32,
     }
 }
 
 fn grant(auth: Auth) -> Access {
-    Access::Allow(Grant {
-        auth,
-        tsih: 9,
-        portal_group: 1,
-        alias: Some("disk".to_owned()),
-    })
+    Access::Allow(Grant { auth, tsih: 9, portal_group: 1, alias: Some("disk".to_owned()) })
 }
 
 fn chap_grant() -> Auth {
@@ -58,22 +47,9 @@ fn client() -> ClientConfig {
 }
 
 fn chap_client(name: &str, secret: &str) -> ClientConfig {
-    let mutual = Some((
-        user("target", "secret of target"),
-        Challenge {
-            id: 1,
-            bytes: [3; 32],
-        },
-    ));
-    let chap = ClientChap {
-        user: user(name, secret),
-        algorithms: Algorithms::ANY,
-        mutual,
-    };
-    ClientConfig {
-        chap: Some(chap),
-        ..client()
-    }
+    let mutual = Some((user("target", "secret of target"), Challenge { id: 1, bytes: [3; 32] }));
+    let chap = ClientChap { user: user(name, secret), algorithms: Algorithms::ANY, mutual };
+    ClientConfig { chap: Some(chap), ..client() }
 }
 
 /// What came of a login.
@@ -99,10 +75,7 @@ fn run(target: LoginConfig, client: ClientConfig, access: Access) -> Outcome {
         };
         let bytes = reply.to_bytes();
         let bhs = *bytes.first_chunk::<48>().unwrap();
-        match (
-            initiator.response(&bhs, &bytes[48..48 + reply.text.len()]),
-            end,
-        ) {
+        match (initiator.response(&bhs, &bytes[48..48 + reply.text.len()]), end) {
             (Ok(ClientStep::Send(next)), None) => request = next,
             (Ok(ClientStep::Done(connected)), Some(Ok(done))) => return Ok((done, connected)),
             (Err(error), Some(Err(status))) => return Err((status, error)),
@@ -128,10 +101,7 @@ fn a_login_without_proof() {
 
 #[test]
 fn a_discovery_login() {
-    let asks = ClientConfig {
-        target: None,
-        ..client()
-    };
+    let asks = ClientConfig { target: None, ..client() };
     let (done, connected) = run(config(), asks, grant(Auth::None)).unwrap();
     assert_eq!(done.query.session, SessionType::Discovery);
     assert_eq!((done.query.target, connected.portal_group), (None, None));
@@ -146,10 +116,7 @@ fn mutual_chap_with_every_algorithm() {
             sha256: bits & 4 != 0,
             sha3: bits & 8 != 0,
         };
-        let target = LoginConfig {
-            algorithms,
-            ..config()
-        };
+        let target = LoginConfig { algorithms, ..config() };
         let asks = chap_client("alice", "secret of alice");
         let (done, _) = run(target, asks, grant(chap_grant())).unwrap();
         assert_eq!(done.user.as_deref(), Some("alice"));
@@ -158,18 +125,11 @@ fn mutual_chap_with_every_algorithm() {
 
 #[test]
 fn chap_failures_have_one_face() {
-    for (name, secret) in [
-        ("alice", "wrong secret"),
-        ("bob", "secret of alice"),
-        ("", ""),
-    ] {
+    for (name, secret) in [("alice", "wrong secret"), ("bob", "secret of alice"), ("", "")] {
         let (status, error) =
             run(config(), chap_client(name, secret), grant(chap_grant())).unwrap_err();
         assert_eq!(status, LoginStatus::AuthenticationFailure);
-        assert_eq!(
-            error,
-            ClientError::Refused(LoginStatus::AuthenticationFailure, None)
-        );
+        assert_eq!(error, ClientError::Refused(LoginStatus::AuthenticationFailure, None));
     }
     // CHAP asked for and skipped, by both routes.
     let (status, _) = run(config(), client(), grant(chap_grant())).unwrap_err();
@@ -180,12 +140,7 @@ fn chap_failures_have_one_face() {
     assert_eq!(status, LoginStatus::AuthenticationFailure);
     // MD5 alone against a target that does not allow it.
     let mut asks = chap_client("alice", "secret of alice");
-    let only_md5 = Algorithms {
-        md5: true,
-        sha1: false,
-        sha256: false,
-        sha3: false,
-    };
+    let only_md5 = Algorithms { md5: true, sha1: false, sha256: false, sha3: false };
     asks.chap.as_mut().unwrap().algorithms = only_md5;
     let (status, _) = run(config(), asks, grant(chap_grant())).unwrap_err();
     assert_eq!(status, LoginStatus::AuthenticationFailure);
@@ -204,16 +159,10 @@ fn a_target_that_does_not_prove_itself_is_left() {
 
 #[test]
 fn decisions() {
-    let redirect = Access::Redirect {
-        address: "10.0.0.1:3260,2".to_owned(),
-        permanent: true,
-    };
+    let redirect = Access::Redirect { address: "10.0.0.1:3260,2".to_owned(), permanent: true };
     let (status, error) = run(config(), client(), redirect).unwrap_err();
     assert_eq!(status, LoginStatus::TargetMovedPermanently);
-    assert_eq!(
-        error,
-        ClientError::Refused(status, Some("10.0.0.1:3260,2".to_owned()))
-    );
+    assert_eq!(error, ClientError::Refused(status, Some("10.0.0.1:3260,2".to_owned())));
     let denied = Access::Deny(LoginStatus::NotFound);
     let (status, _) = run(config(), client(), denied).unwrap_err();
     assert_eq!(status, LoginStatus::NotFound);
@@ -223,10 +172,7 @@ fn decisions() {
 fn digests_and_a_strict_target() {
     let offer = Offer {
         header_digest: DigestPolicy::Require,
-        params: Params {
-            max_burst: 4096,
-            ..Params::default()
-        },
+        params: Params { max_burst: 4096, ..Params::default() },
         ..Offer::default()
     };
     let mut wants = client();
@@ -235,27 +181,16 @@ fn digests_and_a_strict_target() {
     assert!(run(target.clone(), wants, grant(Auth::None)).is_err());
     let (done, connected) = run(target, client(), grant(Auth::None)).unwrap();
     assert!(done.params.header_digest && connected.params.header_digest);
-    assert_eq!(
-        (connected.params.max_burst, connected.params.first_burst),
-        (4096, 4096)
-    );
+    assert_eq!((connected.params.max_burst, connected.params.first_burst), (4096, 4096));
 }
 
 /// A request made by hand: flags byte and text with spaces for NULs.
 fn send(login: &mut Login, flags: u8, text: &str) -> Step {
-    let text = if text.is_empty() {
-        String::new()
-    } else {
-        format!("{text} ")
-    };
+    let text = if text.is_empty() { String::new() } else { format!("{text} ") };
     let text = text.replace(' ', "\0");
     let mut bhs = [0; 48];
-    LoginRequest {
-        isid: [1; 6],
-        data_len: text.len() as u32,
-        ..Default::default()
-    }
-    .encode(&mut bhs);
+    LoginRequest { isid: [1; 6], data_len: text.len() as u32, ..Default::default() }
+        .encode(&mut bhs);
     bhs[1] = flags;
     login.request(&bhs, text.as_bytes())
 }
@@ -282,17 +217,9 @@ fn first_requests_that_are_refused() {
     for (flags, text, want) in [
         (0x87, "TargetName=iqn.b", MissingParameter),
         (0x87, "InitiatorName=iqn.a", MissingParameter),
-        (
-            0x87,
-            "InitiatorName=iqn.a SessionType=Other",
-            SessionTypeNotSupported,
-        ),
+        (0x87, "InitiatorName=iqn.a SessionType=Other", SessionTypeNotSupported),
         (0x87, "InitiatorName=me TargetName=iqn.b", InitiatorError),
-        (
-            0x87,
-            "InitiatorName=iqn.a InitiatorName=iqn.a TargetName=iqn.b",
-            InitiatorError,
-        ),
+        (0x87, "InitiatorName=iqn.a InitiatorName=iqn.a TargetName=iqn.b", InitiatorError),
         (0x87, "InitiatorName", InitiatorError),
         (0x08, WHO, InitiatorError),
         (0x0c, WHO, InitiatorError),
@@ -302,29 +229,15 @@ fn first_requests_that_are_refused() {
         (0x80, WHO, InitiatorError),
     ] {
         let mut login = Login::new(config());
-        assert_eq!(
-            status_of(send(&mut login, flags, text)),
-            want,
-            "{flags:#x} {text}"
-        );
+        assert_eq!(status_of(send(&mut login, flags, text)), want, "{flags:#x} {text}");
         assert!(matches!(send(&mut login, 0x87, WHO), Step::Close(_)));
     }
     let mut bhs = [0; 48];
-    LoginRequest {
-        version_min: 1,
-        ..Default::default()
-    }
-    .encode(&mut bhs);
+    LoginRequest { version_min: 1, ..Default::default() }.encode(&mut bhs);
     let step = Login::new(config()).request(&bhs, &[]);
     assert_eq!(status_of(step), UnsupportedVersion);
-    assert!(matches!(
-        Login::new(config()).request(&[0; 48], &[]),
-        Step::Close(_)
-    ));
-    assert!(matches!(
-        Login::new(config()).decide(grant(Auth::None)),
-        Step::Close(_)
-    ));
+    assert!(matches!(Login::new(config()).request(&[0; 48], &[]), Step::Close(_)));
+    assert!(matches!(Login::new(config()).decide(grant(Auth::None)), Step::Close(_)));
 }
 
 fn begun(auth: Auth, flags: u8, text: &str) -> (Login, Step) {
@@ -338,29 +251,16 @@ fn begun(auth: Auth, flags: u8, text: &str) -> (Login, Step) {
 fn the_security_stage_by_hand() {
     let method = format!("{WHO} AuthMethod=KRB5,CHAP,None");
     let (login, step) = begun(chap_grant(), 0x00, &method);
-    assert_eq!(
-        text_of(step),
-        "TargetPortalGroupTag=1 TargetAlias=disk AuthMethod=CHAP "
-    );
+    assert_eq!(text_of(step), "TargetPortalGroupTag=1 TargetAlias=disk AuthMethod=CHAP ");
     let mut after = login.clone();
     let step = send(&mut after, 0x00, "CHAP_A=5,7,8");
     let challenge = encode_hex(&[0x5a; 32]);
-    assert_eq!(
-        text_of(step),
-        format!("CHAP_A=7 CHAP_I=7 CHAP_C={challenge} ")
-    );
-    let proof = chap_response(
-        crate::iscsi::Algorithm::Sha256,
-        7,
-        b"secret of alice",
-        &[0x5a; 32],
-    );
+    assert_eq!(text_of(step), format!("CHAP_A=7 CHAP_I=7 CHAP_C={challenge} "));
+    let proof = chap_response(crate::iscsi::Algorithm::Sha256, 7, b"secret of alice", &[0x5a; 32]);
     let proof = encode_hex(proof.bytes());
     let good = format!("CHAP_N=alice CHAP_R={proof}");
     // Good without mutual; the stage goes on.
-    let Step::Reply(reply) = send(&mut after.clone(), 0x81, &good) else {
-        panic!()
-    };
+    let Step::Reply(reply) = send(&mut after.clone(), 0x81, &good) else { panic!() };
     assert!(reply.header.transit && reply.header.next_stage == 1);
     // Reflection of the target's own challenge.
     let reflected = format!("{good} CHAP_I=7 CHAP_C={challenge}");
@@ -368,44 +268,20 @@ fn the_security_stage_by_hand() {
     assert_eq!(refused, LoginStatus::AuthenticationFailure);
     for (text, want) in [
         (format!("{good} CHAP_I=7"), LoginStatus::InitiatorError),
-        (
-            format!("{good} CHAP_I=256 CHAP_C=0x01"),
-            LoginStatus::InitiatorError,
-        ),
-        (
-            format!("{good} CHAP_I=1 CHAP_C=0x{}", "00".repeat(1025)),
-            LoginStatus::InitiatorError,
-        ),
-        (
-            "CHAP_N=alice CHAP_R=0x00".to_owned(),
-            LoginStatus::InitiatorError,
-        ),
-        (
-            format!("CHAP_N=alice CHAP_R=0b{}", "A".repeat(1024)),
-            LoginStatus::InitiatorError,
-        ),
+        (format!("{good} CHAP_I=256 CHAP_C=0x01"), LoginStatus::InitiatorError),
+        (format!("{good} CHAP_I=1 CHAP_C=0x{}", "00".repeat(1025)), LoginStatus::InitiatorError),
+        ("CHAP_N=alice CHAP_R=0x00".to_owned(), LoginStatus::InitiatorError),
+        (format!("CHAP_N=alice CHAP_R=0b{}", "A".repeat(1024)), LoginStatus::InitiatorError),
         ("CHAP_A=7".to_owned(), LoginStatus::InitiatorError),
         (String::new(), LoginStatus::InitiatorError),
-        (
-            format!("CHAP_N=alice CHAP_R=0x{}", "00".repeat(32)),
-            LoginStatus::AuthenticationFailure,
-        ),
+        (format!("CHAP_N=alice CHAP_R=0x{}", "00".repeat(32)), LoginStatus::AuthenticationFailure),
     ] {
-        assert_eq!(
-            status_of(send(&mut after.clone(), 0x81, &text)),
-            want,
-            "{text}"
-        );
+        assert_eq!(status_of(send(&mut after.clone(), 0x81, &text)), want, "{text}");
     }
     // Leaving the security stage before it is complete: T is not confirmed, then CSG is wrong.
-    let Step::Reply(early) = send(&mut login.clone(), 0x81, "CHAP_A=7") else {
-        panic!()
-    };
+    let Step::Reply(early) = send(&mut login.clone(), 0x81, "CHAP_A=7") else { panic!() };
     assert!(!early.header.transit);
-    assert_eq!(
-        status_of(send(&mut login.clone(), 0x87, "")),
-        LoginStatus::InitiatorError
-    );
+    assert_eq!(status_of(send(&mut login.clone(), 0x87, "")), LoginStatus::InitiatorError);
     let late = send(&mut login.clone(), 0x00, "CHAP_N=alice CHAP_R=0x00");
     assert_eq!(status_of(late), LoginStatus::InitiatorError);
 }
@@ -413,9 +289,7 @@ fn the_security_stage_by_hand() {
 #[test]
 fn security_that_is_not_asked_for() {
     let (_, step) = begun(Auth::None, 0x83, &format!("{WHO} AuthMethod=CHAP,None"));
-    let Step::FullFeature(done) = step else {
-        panic!("{step:?}")
-    };
+    let Step::FullFeature(done) = step else { panic!("{step:?}") };
     let text = String::from_utf8(done.reply.text.clone()).unwrap();
     assert!(text.contains("AuthMethod=None\0") && text.contains("MaxRecvDataSegmentLength="));
     let (_, step) = begun(Auth::None, 0x81, WHO);
@@ -429,30 +303,16 @@ fn what_must_not_change() {
     let (login, _) = begun(Auth::None, 0x04, WHO);
     for (at, byte) in [(8, 2), (15, 1), (19, 1), (21, 1)] {
         let mut bhs = [0; 48];
-        LoginRequest {
-            isid: [1; 6],
-            ..Default::default()
-        }
-        .encode(&mut bhs);
+        LoginRequest { isid: [1; 6], ..Default::default() }.encode(&mut bhs);
         bhs[1] = 0x87;
         bhs[at] = byte;
         let status = status_of(login.clone().request(&bhs, &[]));
         assert_eq!(status, LoginStatus::InvalidDuringLogin);
     }
     let same = "InitiatorName=IQN.A TargetName=iqn.b SessionType=Normal";
-    assert!(matches!(
-        send(&mut login.clone(), 0x87, same),
-        Step::FullFeature(_)
-    ));
-    for other in [
-        "InitiatorName=iqn.c",
-        "TargetName=iqn.c",
-        "SessionType=Discovery",
-    ] {
-        assert_eq!(
-            status_of(send(&mut login.clone(), 0x87, other)),
-            LoginStatus::InitiatorError
-        );
+    assert!(matches!(send(&mut login.clone(), 0x87, same), Step::FullFeature(_)));
+    for other in ["InitiatorName=iqn.c", "TargetName=iqn.c", "SessionType=Discovery"] {
+        assert_eq!(status_of(send(&mut login.clone(), 0x87, other)), LoginStatus::InitiatorError);
     }
 }
 
@@ -463,16 +323,8 @@ fn continued_text_both_ways() {
     let bytes = format!("{text} ").replace(' ', "\0");
     let mut bhs = [0; 48];
     for (i, piece) in bytes.as_bytes().chunks(10).enumerate() {
-        LoginRequest {
-            isid: [1; 6],
-            stage: 1,
-            more: true,
-            ..Default::default()
-        }
-        .encode(&mut bhs);
-        let Step::Reply(reply) = login.request(&bhs, piece) else {
-            panic!("piece {i}")
-        };
+        LoginRequest { isid: [1; 6], stage: 1, more: true, ..Default::default() }.encode(&mut bhs);
+        let Step::Reply(reply) = login.request(&bhs, piece) else { panic!("piece {i}") };
         assert!(reply.text.is_empty() && !reply.header.transit && !reply.header.more);
     }
     assert!(matches!(send(&mut login, 0x87, ""), Step::NeedTarget(_)));
@@ -507,13 +359,7 @@ fn continued_text_both_ways() {
     };
     whole.extend(done.reply.text);
     let answers = read_pairs(&whole).unwrap();
-    assert_eq!(
-        answers
-            .iter()
-            .filter(|(_, v)| *v == "NotUnderstood")
-            .count(),
-        60
-    );
+    assert_eq!(answers.iter().filter(|(_, v)| *v == "NotUnderstood").count(), 60);
     assert_eq!(done.params.send_data_len_max, 512);
 }
 
@@ -527,12 +373,7 @@ fn endless_logins_end() {
     assert_eq!(end, Some(LoginStatus::InitiatorError));
     let mut login = Login::new(config());
     let mut bhs = [0; 48];
-    LoginRequest {
-        stage: 1,
-        more: true,
-        ..Default::default()
-    }
-    .encode(&mut bhs);
+    LoginRequest { stage: 1, more: true, ..Default::default() }.encode(&mut bhs);
     let end = (0..10).find_map(|_| match login.request(&bhs, &[b'a'; 8192]) {
         Step::Reply(_) => None,
         other => Some(status_of(other)),

@@ -23,11 +23,7 @@ pub fn normalise_name(name: &str) -> Result<String, WireError> {
     } else {
         false
     };
-    if good {
-        Ok(lower)
-    } else {
-        Err(WireError::bad("iSCSI name", 0))
-    }
+    if good { Ok(lower) } else { Err(WireError::bad("iSCSI name", 0)) }
 }
 
 fn allowed(c: char) -> bool {
@@ -45,10 +41,7 @@ mod tests {
     #[test]
     fn good_and_bad_names() {
         let good = "iqn.2001-04.com.Example:Disk_1";
-        assert_eq!(
-            normalise_name(good).unwrap(),
-            "iqn.2001-04.com.example:disk_1"
-        );
+        assert_eq!(normalise_name(good).unwrap(), "iqn.2001-04.com.example:disk_1");
         assert!(normalise_name("eui.02004567A425678D").is_ok());
         assert!(normalise_name("naa.52004567BA64678D").is_ok());
         assert!(normalise_name("naa.62004567BA64678D0123456789ABCDEF").is_ok());

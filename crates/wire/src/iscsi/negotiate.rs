@@ -228,12 +228,7 @@ impl Negotiation {
     /// not for here: the caller takes it out first.
     pub fn full_feature(side: Side, discovery: bool, offer: Offer, params: Params) -> Negotiation {
         let login = Negotiation::login(side, discovery, offer);
-        Negotiation {
-            full_feature: true,
-            params,
-            declared: true,
-            ..login
-        }
+        Negotiation { full_feature: true, params, declared: true, ..login }
     }
 
     /// Declares this side's MaxRecvDataSegmentLength, once.
@@ -317,11 +312,7 @@ impl Negotiation {
     ) -> Result<(), WireError> {
         let reserved = matches!(value, "Reject" | "NotUnderstood" | "Irrelevant");
         let Some(spec) = key_spec(name) else {
-            return if reserved {
-                Ok(())
-            } else {
-                out.push(name, "NotUnderstood")
-            };
+            return if reserved { Ok(()) } else { out.push(name, "NotUnderstood") };
         };
         if self.received & spec.bit() != 0 {
             return Err(WireError::new(Kind::Duplicate, spec.name, 0));
@@ -390,11 +381,7 @@ impl Negotiation {
     /// Our part of a rule; FirstBurstLength does not exceed MaxBurstLength.
     fn our_value(&self, spec: &KeySpec) -> Option<u32> {
         let ours = self.offer.params.get(spec.key)?;
-        Some(if spec.key == Key::FirstBurstLength {
-            ours.min(self.params.max_burst)
-        } else {
-            ours
-        })
+        Some(if spec.key == Key::FirstBurstLength { ours.min(self.params.max_burst) } else { ours })
     }
 
     fn is_irrelevant(&self, key: Key) -> bool {
@@ -408,20 +395,12 @@ impl Negotiation {
         match spec.rule {
             Rule::List if reserved => {
                 let policy = self.policy(spec.key);
-                if policy.is_none_or(|p| p.accepts(false)) {
-                    Ok(())
-                } else {
-                    Err(refused)
-                }
+                if policy.is_none_or(|p| p.accepts(false)) { Ok(()) } else { Err(refused) }
             }
             Rule::List => {
                 let single = !value.contains(',');
                 let chosen = self.choose(spec.key, value);
-                if single && chosen.is_some() {
-                    Ok(())
-                } else {
-                    Err(refused)
-                }
+                if single && chosen.is_some() { Ok(()) } else { Err(refused) }
             }
             Rule::Min | Rule::Max | Rule::And | Rule::Or => {
                 let ours = self.offer.params.get(spec.key).ok_or(refused)?;
@@ -527,11 +506,7 @@ pub(crate) fn no_duplicates(pairs: &[(&str, &str)]) -> Result<(), WireError> {
         None => Ok(()),
         Some(two) => {
             let known = two.first().and_then(|name| key_spec(name));
-            Err(WireError::new(
-                Kind::Duplicate,
-                known.map_or("key", |spec| spec.name),
-                0,
-            ))
+            Err(WireError::new(Kind::Duplicate, known.map_or("key", |spec| spec.name), 0))
         }
     }
 }

@@ -12,10 +12,7 @@ fn answers(offer: Offer, discovery: bool, text: &str) -> Result<(String, Params)
     let pairs = pairs(bytes.as_bytes()).unwrap();
     target.receive(&pairs, &mut out).map_err(|e| e.field)?;
     let text = String::from_utf8(out.into_bytes()).unwrap();
-    Ok((
-        text.trim_end_matches('\0').replace('\0', " "),
-        *target.params(),
-    ))
+    Ok((text.trim_end_matches('\0').replace('\0', " "), *target.params()))
 }
 
 fn generous() -> Offer {
@@ -32,10 +29,7 @@ fn generous() -> Offer {
         recv_data_len_max: 1 << 18,
         ..Params::default()
     };
-    Offer {
-        params,
-        ..Offer::default()
-    }
+    Offer { params, ..Offer::default() }
 }
 
 #[test]
@@ -132,28 +126,19 @@ fn broken_rules_are_errors() {
         ("MaxBurstLength=Reject", "MaxBurstLength"),
         ("MaxBurstLength=Irrelevant", "MaxBurstLength"),
     ] {
-        assert_eq!(
-            answers(generous(), false, text).unwrap_err(),
-            field,
-            "{text}"
-        );
+        assert_eq!(answers(generous(), false, text).unwrap_err(), field, "{text}");
     }
     // The same key in a second text of the same negotiation.
     let mut target = Negotiation::login(Side::Target, false, generous());
     let mut out = TextBuilder::new();
     target.receive(&[("InitialR2T", "No")], &mut out).unwrap();
-    let again = target
-        .receive(&[("InitialR2T", "No")], &mut out)
-        .unwrap_err();
+    let again = target.receive(&[("InitialR2T", "No")], &mut out).unwrap_err();
     assert_eq!((again.kind, again.field), (Kind::Duplicate, "InitialR2T"));
 }
 
 #[test]
 fn full_feature_phase_changes_only_the_segment_length() {
-    let params = Params {
-        first_burst: 4096,
-        ..Params::default()
-    };
+    let params = Params { first_burst: 4096, ..Params::default() };
     let mut text = Negotiation::full_feature(Side::Target, false, generous(), params);
     let mut out = TextBuilder::new();
     let pairs = [
@@ -164,49 +149,28 @@ fn full_feature_phase_changes_only_the_segment_length() {
     ];
     text.receive(&pairs, &mut out).unwrap();
     assert_eq!(out.bytes(), b"MaxBurstLength=Reject\0HeaderDigest=Reject\0");
-    assert_eq!(
-        text.finish().unwrap(),
-        Params {
-            send_data_len_max: 1024,
-            ..params
-        }
-    );
+    assert_eq!(text.finish().unwrap(), Params { send_data_len_max: 1024, ..params });
 }
 
 #[test]
 fn a_strict_target_proposes_and_holds_to_it() {
     let strict = Offer {
         data_digest: DigestPolicy::Require,
-        params: Params {
-            max_burst: 65_536,
-            immediate_data: false,
-            ..Params::default()
-        },
+        params: Params { max_burst: 65_536, immediate_data: false, ..Params::default() },
         ..Offer::default()
     };
     let mut target = Negotiation::login(Side::Target, false, strict);
     let mut out = TextBuilder::new();
     assert!(target.propose(&mut out).unwrap());
-    assert_eq!(
-        out.bytes(),
-        b"DataDigest=CRC32C\0ImmediateData=No\0MaxBurstLength=65536\0"
-    );
+    assert_eq!(out.bytes(), b"DataDigest=CRC32C\0ImmediateData=No\0MaxBurstLength=65536\0");
     assert!(target.finish().is_err());
     let mut silent = TextBuilder::new();
     assert!(target.propose(&mut silent).unwrap() && silent.is_empty());
-    let beyond = target
-        .clone()
-        .receive(&[("MaxBurstLength", "131072")], &mut silent);
+    let beyond = target.clone().receive(&[("MaxBurstLength", "131072")], &mut silent);
     assert_eq!(beyond.unwrap_err().kind, Kind::Unsupported);
-    let refused = target
-        .clone()
-        .receive(&[("DataDigest", "NotUnderstood")], &mut silent);
+    let refused = target.clone().receive(&[("DataDigest", "NotUnderstood")], &mut silent);
     assert_eq!(refused.unwrap_err().kind, Kind::Unsupported);
-    let pairs = [
-        ("MaxBurstLength", "4096"),
-        ("DataDigest", "CRC32C"),
-        ("ImmediateData", "No"),
-    ];
+    let pairs = [("MaxBurstLength", "4096"), ("DataDigest", "CRC32C"), ("ImmediateData", "No")];
     target.receive(&pairs, &mut silent).unwrap();
     assert!(silent.is_empty() && !target.waiting());
     let params = target.finish().unwrap();
@@ -241,15 +205,11 @@ fn two_sides_agree() {
         for round in 0.. {
             assert!(round < 4);
             let mut answer = TextBuilder::new();
-            target
-                .receive(&pairs(text.bytes()).unwrap(), &mut answer)
-                .unwrap();
+            target.receive(&pairs(text.bytes()).unwrap(), &mut answer).unwrap();
             target.declare(&mut answer).unwrap();
             target.propose(&mut answer).unwrap();
             text = TextBuilder::new();
-            initiator
-                .receive(&pairs(answer.bytes()).unwrap(), &mut text)
-                .unwrap();
+            initiator.receive(&pairs(answer.bytes()).unwrap(), &mut text).unwrap();
             if !target.waiting() && !initiator.waiting() && text.is_empty() {
                 break;
             }

@@ -65,11 +65,7 @@ impl Pdu for TaskResponse {
             255 => TaskAnswer::Rejected,
             _ => return Err(WireError::bad("Response", 2)),
         };
-        Ok(TaskResponse {
-            answer,
-            task_tag: task_tag_of(bhs),
-            sn: Numbers::read(bhs),
-        })
+        Ok(TaskResponse { answer, task_tag: task_tag_of(bhs), sn: Numbers::read(bhs) })
     }
 }
 
@@ -204,12 +200,7 @@ impl Pdu for Reject {
             _ => return Err(WireError::bad("Reason", 2)),
         };
         let sn = Numbers::read(bhs);
-        Ok(Reject {
-            reason,
-            sn,
-            data_sn: be32::<36>(bhs),
-            data_len: data_len_of(bhs),
-        })
+        Ok(Reject { reason, sn, data_sn: be32::<36>(bhs), data_len: data_len_of(bhs) })
     }
 }
 
@@ -352,10 +343,7 @@ pub fn sense_segment(sense: &[u8], out: &mut [u8]) -> usize {
         return 0;
     }
     let prefix = u16::try_from(len).unwrap_or(0).to_be_bytes();
-    for (to, from) in out
-        .iter_mut()
-        .zip(prefix.iter().chain(sense.iter().take(len)))
-    {
+    for (to, from) in out.iter_mut().zip(prefix.iter().chain(sense.iter().take(len))) {
         *to = *from;
     }
     len + 2

@@ -33,9 +33,7 @@ fn fold(digits: &[u8], base: u64, value: impl Fn(u8) -> Option<u64>) -> Option<u
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0u64, |sum, digit| {
-        sum.checked_mul(base)?.checked_add(value(*digit)?)
-    })
+    digits.iter().try_fold(0u64, |sum, digit| sum.checked_mul(base)?.checked_add(value(*digit)?))
 }
 
 fn hex_digit(b: u8) -> Option<u64> {
@@ -99,11 +97,7 @@ fn decode_base64(digits: &[u8], out: &mut [u8]) -> Result<usize, WireError> {
         }
         let mut bits = 0u32;
         for (k, digit) in group.iter().enumerate() {
-            let value = if k >= 4 - pads {
-                0
-            } else {
-                base64_digit(*digit).ok_or(bad)?
-            };
+            let value = if k >= 4 - pads { 0 } else { base64_digit(*digit).ok_or(bad)? };
             bits = bits << 6 | value;
         }
         let [_, bytes @ ..] = bits.to_be_bytes();
@@ -142,11 +136,7 @@ pub fn encode_base64(bytes: &[u8]) -> String {
             let digit = (bits >> (18 - 6 * k)) & 63;
             let spare = usize::try_from(k).is_ok_and(|k| k > group.len());
             let symbol = usize::try_from(digit).ok().and_then(|d| BASE64.get(d));
-            out.push(if spare {
-                '='
-            } else {
-                symbol.map_or('=', |s| char::from(*s))
-            });
+            out.push(if spare { '=' } else { symbol.map_or('=', |s| char::from(*s)) });
         }
     }
     out
@@ -188,29 +178,13 @@ mod tests {
 
     #[test]
     fn base64_of_rfc_4648() {
-        let cases = [
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foobar", "Zm9vYmFy"),
-        ];
+        let cases = [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
         for (plain, coded) in cases {
             let text = format!("0b{coded}");
             assert_eq!(encode_base64(plain.as_bytes()), text);
-            assert_eq!(
-                decode_binary(&text, &mut [0; 16]).unwrap(),
-                plain.as_bytes()
-            );
+            assert_eq!(decode_binary(&text, &mut [0; 16]).unwrap(), plain.as_bytes());
         }
-        for bad in [
-            "0bZg=",
-            "0bZg==Zg==",
-            "0bZ===",
-            "0b====",
-            "0bZh==",
-            "0b Zg=",
-            "Zg==",
-        ] {
+        for bad in ["0bZg=", "0bZg==Zg==", "0bZ===", "0b====", "0bZh==", "0b Zg=", "Zg=="] {
             assert!(decode_binary(bad, &mut [0; 16]).is_err(), "{bad}");
         }
     }

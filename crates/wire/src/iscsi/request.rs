@@ -76,13 +76,7 @@ impl Pdu for ScsiCommand {
         for (on, bit) in [(self.last, 0x80), (self.read, 0x40), (self.write, 0x20)] {
             flags |= if on { bit } else { 0 };
         }
-        start(
-            out,
-            op_byte(Self::OPCODE, self.immediate),
-            flags,
-            self.data_len,
-            self.task_tag,
-        );
+        start(out, op_byte(Self::OPCODE, self.immediate), flags, self.data_len, self.task_tag);
         out[4] = u8::try_from(self.ahs_len / 4).unwrap_or(u8::MAX);
         set_lun(out, self.lun);
         set32::<20>(out, self.transfer_len);
@@ -111,11 +105,7 @@ impl Pdu for ScsiCommand {
         if !command.write && !command.last {
             return Err(WireError::bad("F", 1));
         }
-        let data_max = if command.write {
-            command.transfer_len
-        } else {
-            0
-        };
+        let data_max = if command.write { command.transfer_len } else { 0 };
         if command.data_len > data_max {
             return Err(WireError::bad("DataSegmentLength", 5));
         }
@@ -141,16 +131,8 @@ impl<'a> CommandPdu<'a> {
         if usize::from(header.ahs_len) != ahs.len() {
             return Err(WireError::bad("TotalAHSLength", 4));
         }
-        let found = if ahs.is_empty() {
-            ahs::Ahs::default()
-        } else {
-            ahs::decode(ahs)?
-        };
-        Ok(CommandPdu {
-            header,
-            cdb_rest: found.cdb_rest,
-            read_len: found.read_len,
-        })
+        let found = if ahs.is_empty() { ahs::Ahs::default() } else { ahs::decode(ahs)? };
+        Ok(CommandPdu { header, cdb_rest: found.cdb_rest, read_len: found.read_len })
     }
 
     /// Bytes the target may return: EDTL of a read, the AHS of a bidirectional command.
@@ -164,11 +146,7 @@ impl<'a> CommandPdu<'a> {
 
     /// Bytes the initiator offers to send.
     pub fn write_limit(&self) -> u32 {
-        if self.header.write {
-            self.header.transfer_len
-        } else {
-            0
-        }
+        if self.header.write { self.header.transfer_len } else { 0 }
     }
 }
 
@@ -228,13 +206,7 @@ impl Pdu for TaskRequest {
 
     fn encode(&self, out: &mut Bhs) {
         let flags = FINAL | (self.function & 0x7f);
-        start(
-            out,
-            op_byte(Self::OPCODE, self.immediate),
-            flags,
-            0,
-            self.task_tag,
-        );
+        start(out, op_byte(Self::OPCODE, self.immediate), flags, 0, self.task_tag);
         set_lun(out, self.lun);
         set32::<20>(out, self.referenced_tag);
         set32::<24>(out, self.cmd_sn);
@@ -338,13 +310,7 @@ impl Pdu for NopOut {
     const OPCODE: u8 = opcode::NOP_OUT;
 
     fn encode(&self, out: &mut Bhs) {
-        start(
-            out,
-            op_byte(Self::OPCODE, self.immediate),
-            FINAL,
-            self.data_len,
-            self.task_tag,
-        );
+        start(out, op_byte(Self::OPCODE, self.immediate), FINAL, self.data_len, self.task_tag);
         set_lun(out, self.lun);
         set32::<20>(out, self.target_tag);
         set32::<24>(out, self.cmd_sn);
@@ -407,13 +373,7 @@ impl Pdu for LoginRequest {
 
     fn encode(&self, out: &mut Bhs) {
         let flags = login_flags(self.transit, self.more, self.stage, self.next_stage);
-        start(
-            out,
-            op_byte(Self::OPCODE, true),
-            flags,
-            self.data_len,
-            self.task_tag,
-        );
+        start(out, op_byte(Self::OPCODE, true), flags, self.data_len, self.task_tag);
         out[2] = self.version_max;
         out[3] = self.version_min;
         put::<8, 6, BHS_LEN>(out, self.isid);
@@ -478,13 +438,7 @@ impl Pdu for TextRequest {
 
     fn encode(&self, out: &mut Bhs) {
         let flags = login_flags(self.last, self.more, 0, 0);
-        start(
-            out,
-            op_byte(Self::OPCODE, self.immediate),
-            flags,
-            self.data_len,
-            self.task_tag,
-        );
+        start(out, op_byte(Self::OPCODE, self.immediate), flags, self.data_len, self.task_tag);
         set_lun(out, self.lun);
         set32::<20>(out, self.target_tag);
         set32::<24>(out, self.cmd_sn);
@@ -505,11 +459,7 @@ impl Pdu for TextRequest {
             exp_stat_sn: be32::<28>(bhs),
             data_len: data_len_of(bhs),
         };
-        if text.last && text.more {
-            Err(WireError::bad("C", 1))
-        } else {
-            Ok(text)
-        }
+        if text.last && text.more { Err(WireError::bad("C", 1)) } else { Ok(text) }
     }
 }
 
@@ -547,13 +497,7 @@ impl Pdu for LogoutRequest {
 
     fn encode(&self, out: &mut Bhs) {
         let flags = FINAL | self.reason as u8;
-        start(
-            out,
-            op_byte(Self::OPCODE, self.immediate),
-            flags,
-            0,
-            self.task_tag,
-        );
+        start(out, op_byte(Self::OPCODE, self.immediate), flags, 0, self.task_tag);
         set16::<20>(out, self.cid);
         set32::<24>(out, self.cmd_sn);
         set32::<28>(out, self.exp_stat_sn);
@@ -602,13 +546,7 @@ impl Pdu for Snack {
     const OPCODE: u8 = opcode::SNACK;
 
     fn encode(&self, out: &mut Bhs) {
-        start(
-            out,
-            Self::OPCODE,
-            FINAL | (self.kind & 0x0f),
-            0,
-            self.task_tag,
-        );
+        start(out, Self::OPCODE, FINAL | (self.kind & 0x0f), 0, self.task_tag);
         set_lun(out, self.lun);
         set32::<20>(out, self.target_tag);
         set32::<28>(out, self.exp_stat_sn);
@@ -677,10 +615,7 @@ impl<'a> Request<'a> {
             opcode::TEXT_REQUEST => Request::Text(TextRequest::decode(bhs)?),
             opcode::LOGOUT_REQUEST => Request::Logout(LogoutRequest::decode(bhs)?),
             opcode::SNACK => Request::Snack(Snack::decode(bhs)?),
-            opcode => Request::Unknown {
-                opcode,
-                task_tag: task_tag_of(bhs),
-            },
+            opcode => Request::Unknown { opcode, task_tag: task_tag_of(bhs) },
         })
     }
 }

@@ -31,15 +31,7 @@ fn a_read_command_by_hand() {
     let head = command.header;
     assert!(head.read && head.last && !head.write && !head.immediate);
     assert_eq!(head.attribute, Attribute::Simple);
-    assert_eq!(
-        (
-            head.task_tag,
-            head.transfer_len,
-            head.cmd_sn,
-            head.exp_stat_sn
-        ),
-        (9, 512, 5, 7)
-    );
+    assert_eq!((head.task_tag, head.transfer_len, head.cmd_sn, head.exp_stat_sn), (9, 512, 5, 7));
     assert_eq!(head.lun, [0, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(head.cdb[..10], cdb);
     assert_eq!((command.read_limit(), command.write_limit()), (512, 0));
@@ -84,31 +76,16 @@ fn each_broken_rule_names_its_field() {
         (header(&[(0, &[0x01, 0x80]), none]), "InitiatorTaskTag"),
         (header(&[(0, &[0x01, 0x40]), tag]), "F"),
         // Immediate data without W, and more of it than EDTL.
-        (
-            header(&[(0, &[0x01, 0xc0]), (7, &[4]), tag, (20, &[1])]),
-            "DataSegmentLength",
-        ),
-        (
-            header(&[(0, &[0x01, 0xa0]), (7, &[4]), tag, (23, &[3])]),
-            "DataSegmentLength",
-        ),
+        (header(&[(0, &[0x01, 0xc0]), (7, &[4]), tag, (20, &[1])]), "DataSegmentLength"),
+        (header(&[(0, &[0x01, 0xa0]), (7, &[4]), tag, (23, &[3])]), "DataSegmentLength"),
         (header(&[(0, &[0x02, 0x01]), tag]), "F"),
-        (
-            header(&[(0, &[0x02, 0x81]), (7, &[1]), tag]),
-            "DataSegmentLength",
-        ),
+        (header(&[(0, &[0x02, 0x81]), (7, &[1]), tag]), "DataSegmentLength"),
         (header(&[(0, &[0x02, 0x81]), none]), "InitiatorTaskTag"),
         (header(&[(0, &[0x43, 0x87, 0, 0, 1])]), "TotalAHSLength"),
         (header(&[(0, &[0x04, 0xc0]), tag]), "C"),
         (header(&[(0, &[0x04, 0x80]), none]), "InitiatorTaskTag"),
-        (
-            header(&[(0, &[0x05, 0x80]), (7, &[2]), tag, (40, &[0xff; 4])]),
-            "BufferOffset",
-        ),
-        (
-            header(&[(0, &[0x05, 0x80, 0, 0, 1]), tag]),
-            "TotalAHSLength",
-        ),
+        (header(&[(0, &[0x05, 0x80]), (7, &[2]), tag, (40, &[0xff; 4])]), "BufferOffset"),
+        (header(&[(0, &[0x05, 0x80, 0, 0, 1]), tag]), "TotalAHSLength"),
         (header(&[(0, &[0x06, 0x83]), tag]), "ReasonCode"),
         (header(&[(0, &[0x06, 0x00]), tag]), "F"),
         (header(&[(0, &[0x10, 0x84]), tag]), "Type"),
@@ -116,12 +93,7 @@ fn each_broken_rule_names_its_field() {
         (header(&[(0, &[0x00, 0x00]), tag]), "F"),
     ];
     for (bhs, field) in cases {
-        assert_eq!(
-            Request::decode(bhs, &[]).unwrap_err().field,
-            *field,
-            "{:02x?}",
-            &bhs[..8]
-        );
+        assert_eq!(Request::decode(bhs, &[]).unwrap_err().field, *field, "{:02x?}", &bhs[..8]);
     }
 }
 
@@ -129,10 +101,7 @@ fn each_broken_rule_names_its_field() {
 fn targets_opcodes_and_unknown_ones_are_unknown() {
     for op in (0x07..=0x3f).filter(|op| *op != opcode::SNACK) {
         let bhs = header(&[(0, &[op, 0x80]), (16, &[0, 0, 0, 3])]);
-        let want = Request::Unknown {
-            opcode: op,
-            task_tag: 3,
-        };
+        let want = Request::Unknown { opcode: op, task_tag: 3 };
         assert_eq!(Request::decode(&bhs, &[]).unwrap(), want);
     }
 }

@@ -174,11 +174,7 @@ impl Pdu for DataIn {
     const OPCODE: u8 = opcode::DATA_IN;
 
     fn encode(&self, out: &mut Bhs) {
-        let mut flags = if self.last || self.status.is_some() {
-            FINAL
-        } else {
-            0
-        };
+        let mut flags = if self.last || self.status.is_some() { FINAL } else { 0 };
         flags |= if self.acknowledge { 0x40 } else { 0 };
         if let Some((_, residual)) = self.status {
             flags |= 0x01 | residual.bits(0x04, 0x02);
@@ -378,11 +374,7 @@ impl Pdu for LoginResponse {
             status: LoginStatus::from_code(be16::<36>(bhs)),
             data_len: data_len_of(bhs),
         };
-        if response.transit && response.more {
-            Err(WireError::bad("C", 1))
-        } else {
-            Ok(response)
-        }
+        if response.transit && response.more { Err(WireError::bad("C", 1)) } else { Ok(response) }
     }
 }
 
@@ -428,11 +420,7 @@ impl Pdu for TextResponse {
             sn: Numbers::read(bhs),
             data_len: data_len_of(bhs),
         };
-        if text.last && text.more {
-            Err(WireError::bad("C", 1))
-        } else {
-            Ok(text)
-        }
+        if text.last && text.more { Err(WireError::bad("C", 1)) } else { Ok(text) }
     }
 }
 

@@ -7,11 +7,7 @@ use crate::iscsi::{
     TaskAnswer, TaskResponse, sense_of_segment, sense_segment,
 };
 
-const SN: Numbers = Numbers {
-    stat_sn: 0x11,
-    exp_cmd_sn: 0x22,
-    max_cmd_sn: 0x33,
-};
+const SN: Numbers = Numbers { stat_sn: 0x11, exp_cmd_sn: 0x22, max_cmd_sn: 0x33 };
 
 fn bytes(pdu: impl Pdu) -> Bhs {
     let mut out = [0xff; BHS_LEN];
@@ -42,19 +38,10 @@ fn a_data_in_with_status_by_hand() {
     want[46] = 2;
     assert_eq!(bytes(data), want);
     // Encoding sets F with S.
-    assert_eq!(
-        DataIn::decode(&want).unwrap(),
-        DataIn { last: true, ..data }
-    );
+    assert_eq!(DataIn::decode(&want).unwrap(), DataIn { last: true, ..data });
     // Without status there is no StatSN.
-    let plain = bytes(DataIn {
-        status: None,
-        ..data
-    });
-    assert_eq!(
-        (plain[1], &plain[24..28], &plain[44..48]),
-        (0, &[0; 4][..], &[0; 4][..])
-    );
+    let plain = bytes(DataIn { status: None, ..data });
+    assert_eq!((plain[1], &plain[24..28], &plain[44..48]), (0, &[0; 4][..], &[0; 4][..]));
 }
 
 #[test]
@@ -74,10 +61,7 @@ fn a_scsi_response_by_hand() {
     assert_eq!(ScsiResponse::decode(&out).unwrap(), response);
     let mut both = out;
     both[1] |= 0x02;
-    assert_eq!(
-        ScsiResponse::decode(&both).unwrap_err().field,
-        "residual flags"
-    );
+    assert_eq!(ScsiResponse::decode(&both).unwrap_err().field, "residual flags");
 }
 
 #[test]
@@ -85,21 +69,10 @@ fn every_response_comes_back() {
     let all: Vec<(Bhs, Response)> = {
         let mut out = Vec::new();
         let mut add = |bhs, response| out.push((bhs, response));
-        let r2t = R2t {
-            task_tag: 1,
-            target_tag: 2,
-            sn: SN,
-            offset: 3,
-            desired_len: 4,
-            ..R2t::default()
-        };
+        let r2t =
+            R2t { task_tag: 1, target_tag: 2, sn: SN, offset: 3, desired_len: 4, ..R2t::default() };
         add(bytes(r2t), Response::R2t(r2t));
-        let nop = NopIn {
-            task_tag: TAG_NONE,
-            target_tag: 8,
-            sn: SN,
-            ..NopIn::default()
-        };
+        let nop = NopIn { task_tag: TAG_NONE, target_tag: 8, sn: SN, ..NopIn::default() };
         add(bytes(nop), Response::NopIn(nop));
         let login = LoginResponse {
             transit: true,
@@ -113,18 +86,9 @@ fn every_response_comes_back() {
             ..LoginResponse::default()
         };
         add(bytes(login), Response::Login(login));
-        let text = TextResponse {
-            more: true,
-            task_tag: 5,
-            sn: SN,
-            ..TextResponse::default()
-        };
+        let text = TextResponse { more: true, task_tag: 5, sn: SN, ..TextResponse::default() };
         add(bytes(text), Response::Text(text));
-        let task = TaskResponse {
-            answer: TaskAnswer::Rejected,
-            task_tag: 5,
-            sn: SN,
-        };
+        let task = TaskResponse { answer: TaskAnswer::Rejected, task_tag: 5, sn: SN };
         add(bytes(task), Response::Task(task));
         let logout = LogoutResponse {
             answer: LogoutAnswer::NoConnection,
@@ -134,24 +98,11 @@ fn every_response_comes_back() {
             time2retain_s: 20,
         };
         add(bytes(logout), Response::Logout(logout));
-        let reject = Reject {
-            reason: RejectReason::Snack,
-            sn: SN,
-            data_sn: 4,
-            data_len: 48,
-        };
+        let reject = Reject { reason: RejectReason::Snack, sn: SN, data_sn: 4, data_len: 48 };
         add(bytes(reject), Response::Reject(reject));
-        for event in [
-            AsyncEvent::SessionDropped,
-            AsyncEvent::Vendor(9),
-            AsyncEvent::TasksEnded,
-        ] {
-            let message = AsyncMessage {
-                event,
-                parameters: [1, 2, 3],
-                sn: SN,
-                ..Default::default()
-            };
+        for event in [AsyncEvent::SessionDropped, AsyncEvent::Vendor(9), AsyncEvent::TasksEnded] {
+            let message =
+                AsyncMessage { event, parameters: [1, 2, 3], sn: SN, ..Default::default() };
             add(bytes(message), Response::Async(message));
         }
         out
@@ -172,10 +123,7 @@ fn random_headers_do_no_harm() {
         bhs[4] &= 0x80;
         if let Ok(Response::DataIn(data)) = Response::decode(&bhs) {
             good += 1;
-            assert_eq!(
-                DataIn::decode(&bytes(data)).map(|d| d.data_sn),
-                Ok(data.data_sn)
-            );
+            assert_eq!(DataIn::decode(&bytes(data)).map(|d| d.data_sn), Ok(data.data_sn));
         }
     }
     assert!(good > 100);

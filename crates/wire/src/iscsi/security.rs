@@ -80,13 +80,7 @@ pub(crate) struct Security {
 
 impl Security {
     pub(crate) fn new(auth: Auth, algorithms: Algorithms, challenge: Challenge) -> Security {
-        Security {
-            auth,
-            algorithms,
-            challenge,
-            turn: Turn::Method,
-            user: None,
-        }
+        Security { auth, algorithms, challenge, turn: Turn::Method, user: None }
     }
 
     /// Whether the operational stage may begin without a security stage.
@@ -124,9 +118,7 @@ impl Security {
     fn method(&mut self, offered: Option<&str>, out: &mut TextBuilder) -> Result<(), Failure> {
         let Some(list) = offered else {
             if !self.optional() {
-                return Err(Failure::auth(
-                    "the target asks for CHAP, AuthMethod is missing",
-                ));
+                return Err(Failure::auth("the target asks for CHAP, AuthMethod is missing"));
             }
             self.turn = Turn::Done;
             return Ok(());
@@ -150,10 +142,8 @@ impl Security {
 
     fn algorithm(&mut self, list: Option<&str>, out: &mut TextBuilder) -> Result<(), Failure> {
         let list = list.ok_or(Failure::protocol("CHAP_A is missing"))?;
-        let algorithm = self
-            .algorithms
-            .first_of(list)
-            .ok_or(Failure::auth("no CHAP algorithm in common"))?;
+        let algorithm =
+            self.algorithms.first_of(list).ok_or(Failure::auth("no CHAP algorithm in common"))?;
         out.push_number("CHAP_A", u64::from(algorithm as u8))?;
         out.push_number("CHAP_I", u64::from(self.challenge.id))?;
         out.push("CHAP_C", &encode_hex(&self.challenge.bytes))?;
@@ -191,9 +181,7 @@ impl Security {
                 let ours = mutual.as_ref().filter(|ours| ours.secret != user.secret);
                 let ours = ours.ok_or(Failure::auth("mutual CHAP is not configured here"))?;
                 if challenge == bytes {
-                    return Err(Failure::auth(
-                        "the initiator sent back the target's challenge",
-                    ));
+                    return Err(Failure::auth("the initiator sent back the target's challenge"));
                 }
                 let answer = chap::response(algorithm, id, &ours.secret, &challenge);
                 out.push("CHAP_N", &ours.name)?;
@@ -209,10 +197,7 @@ impl Security {
 
 /// The value of a key in a text without duplicates.
 pub(crate) fn value_of<'a>(pairs: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
-    pairs
-        .iter()
-        .find(|(name, _)| *name == key)
-        .map(|(_, value)| *value)
+    pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
 }
 
 /// Whether a key belongs to the security stage.

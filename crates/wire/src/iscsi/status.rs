@@ -47,79 +47,23 @@ pub enum LoginStatus {
 /// The table: status, code, plain words.
 const TABLE: &[(LoginStatus, u16, &str)] = &[
     (LoginStatus::Success, 0x0000, "login goes on"),
-    (
-        LoginStatus::TargetMovedTemporarily,
-        0x0101,
-        "the target has moved for now",
-    ),
-    (
-        LoginStatus::TargetMovedPermanently,
-        0x0102,
-        "the target has moved for good",
-    ),
-    (
-        LoginStatus::InitiatorError,
-        0x0200,
-        "the initiator broke the login protocol",
-    ),
-    (
-        LoginStatus::AuthenticationFailure,
-        0x0201,
-        "the initiator did not prove who it is",
-    ),
-    (
-        LoginStatus::AuthorizationFailure,
-        0x0202,
-        "the initiator may not use this target",
-    ),
+    (LoginStatus::TargetMovedTemporarily, 0x0101, "the target has moved for now"),
+    (LoginStatus::TargetMovedPermanently, 0x0102, "the target has moved for good"),
+    (LoginStatus::InitiatorError, 0x0200, "the initiator broke the login protocol"),
+    (LoginStatus::AuthenticationFailure, 0x0201, "the initiator did not prove who it is"),
+    (LoginStatus::AuthorizationFailure, 0x0202, "the initiator may not use this target"),
     (LoginStatus::NotFound, 0x0203, "there is no such target"),
     (LoginStatus::TargetRemoved, 0x0204, "the target was removed"),
-    (
-        LoginStatus::UnsupportedVersion,
-        0x0205,
-        "the protocol version is not supported",
-    ),
-    (
-        LoginStatus::TooManyConnections,
-        0x0206,
-        "the session has too many connections",
-    ),
-    (
-        LoginStatus::MissingParameter,
-        0x0207,
-        "a required parameter is missing",
-    ),
-    (
-        LoginStatus::CannotIncludeInSession,
-        0x0208,
-        "the connection cannot join the session",
-    ),
-    (
-        LoginStatus::SessionTypeNotSupported,
-        0x0209,
-        "the session type is not supported",
-    ),
-    (
-        LoginStatus::SessionDoesNotExist,
-        0x020a,
-        "the session does not exist",
-    ),
-    (
-        LoginStatus::InvalidDuringLogin,
-        0x020b,
-        "the request is not valid during login",
-    ),
+    (LoginStatus::UnsupportedVersion, 0x0205, "the protocol version is not supported"),
+    (LoginStatus::TooManyConnections, 0x0206, "the session has too many connections"),
+    (LoginStatus::MissingParameter, 0x0207, "a required parameter is missing"),
+    (LoginStatus::CannotIncludeInSession, 0x0208, "the connection cannot join the session"),
+    (LoginStatus::SessionTypeNotSupported, 0x0209, "the session type is not supported"),
+    (LoginStatus::SessionDoesNotExist, 0x020a, "the session does not exist"),
+    (LoginStatus::InvalidDuringLogin, 0x020b, "the request is not valid during login"),
     (LoginStatus::TargetError, 0x0300, "the target failed"),
-    (
-        LoginStatus::ServiceUnavailable,
-        0x0301,
-        "the service is not available now",
-    ),
-    (
-        LoginStatus::OutOfResources,
-        0x0302,
-        "the target is out of resources",
-    ),
+    (LoginStatus::ServiceUnavailable, 0x0301, "the service is not available now"),
+    (LoginStatus::OutOfResources, 0x0302, "the target is out of resources"),
 ];
 
 impl LoginStatus {
@@ -128,10 +72,7 @@ impl LoginStatus {
         if let LoginStatus::Other(code) = self {
             return code;
         }
-        TABLE
-            .iter()
-            .find(|(status, ..)| *status == self)
-            .map_or(0x0300, |(_, code, _)| *code)
+        TABLE.iter().find(|(status, ..)| *status == self).map_or(0x0300, |(_, code, _)| *code)
     }
 
     /// The status of a code; codes outside the RFC are kept as [`LoginStatus::Other`].
@@ -158,9 +99,6 @@ mod tests {
             assert_eq!(LoginStatus::from_code(*code), *status);
         }
         assert_eq!(LoginStatus::from_code(0x0999).code(), 0x0999);
-        assert_eq!(
-            LoginStatus::from_code(0x0207),
-            LoginStatus::MissingParameter
-        );
+        assert_eq!(LoginStatus::from_code(0x0207), LoginStatus::MissingParameter);
     }
 }

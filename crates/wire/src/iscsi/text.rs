@@ -34,10 +34,7 @@ pub fn pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, WireError> {
         }
         let end = rest.iter().position(|b| *b == 0).unwrap_or(rest.len());
         let (line, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-        out.push(pair(line).map_err(|e| WireError {
-            at: place(text, rest),
-            ..e
-        })?);
+        out.push(pair(line).map_err(|e| WireError { at: place(text, rest), ..e })?);
         rest = tail.get(1..).unwrap_or(&[]);
     }
     Ok(out)
@@ -45,10 +42,7 @@ pub fn pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, WireError> {
 
 /// The text without its final NULs; an unfinished last pair is an error.
 fn trim(text: &[u8]) -> Result<&[u8], WireError> {
-    let end = text
-        .iter()
-        .rposition(|b| *b != 0)
-        .map_or(0, |last| last + 1);
+    let end = text.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
     if end == text.len() && end > 0 {
         return Err(WireError::short("text without final NUL", place(text, &[])));
     }
@@ -60,13 +54,8 @@ fn place(whole: &[u8], rest: &[u8]) -> u32 {
 }
 
 fn pair(line: &[u8]) -> Result<(&str, &str), WireError> {
-    let split = line
-        .iter()
-        .position(|b| *b == b'=')
-        .ok_or(WireError::bad("key without =", 0))?;
-    let (key, value) = line
-        .split_at_checked(split)
-        .ok_or(WireError::bad("key", 0))?;
+    let split = line.iter().position(|b| *b == b'=').ok_or(WireError::bad("key without =", 0))?;
+    let (key, value) = line.split_at_checked(split).ok_or(WireError::bad("key", 0))?;
     let value = value.get(1..).unwrap_or(&[]);
     if key.is_empty() || !key.iter().all(u8::is_ascii_graphic) {
         return Err(WireError::bad("key name", 0));
@@ -155,11 +144,7 @@ impl TextInput {
             return Err(WireError::new(Kind::Truncated, "continued text", 0));
         }
         self.text.extend_from_slice(data);
-        Ok(if more {
-            None
-        } else {
-            Some(std::mem::take(&mut self.text))
-        })
+        Ok(if more { None } else { Some(std::mem::take(&mut self.text)) })
     }
 
     /// Whether an unfinished text is held.
@@ -175,10 +160,7 @@ mod tests {
     #[test]
     fn pairs_are_read_in_order() {
         let text = b"A=1\0Long.key-2=x=y\0Empty=\0\0\0";
-        assert_eq!(
-            pairs(text).unwrap(),
-            [("A", "1"), ("Long.key-2", "x=y"), ("Empty", "")]
-        );
+        assert_eq!(pairs(text).unwrap(), [("A", "1"), ("Long.key-2", "x=y"), ("Empty", "")]);
         assert_eq!(pairs(b"").unwrap(), []);
         assert_eq!(pairs(b"\0\0").unwrap(), []);
     }

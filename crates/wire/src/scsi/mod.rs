@@ -1,1 +1,47 @@
-//! SCSI.
+//! SCSI: command descriptor blocks, sense data and parameter data (SAM-5, SPC-4, SBC-3).
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `commands` | the table of commands: lengths, usage maps; REPORT SUPPORTED OPERATION CODES |
+//! | `cdb` | a CDB as a typed command |
+//! | `sense`, `codes` | sense data, and the additional sense codes by name |
+//! | `status` | status codes |
+//! | `inquiry`, `vpd` | standard INQUIRY data and vital product data pages |
+//! | `mode` | mode pages, MODE SENSE and MODE SELECT |
+//! | `caps` | READ CAPACITY, REPORT LUNS, target port groups, LBA status |
+//! | `unmap` | the UNMAP parameter list |
+//! | `lun` | LUN addressing |
+
+mod caps;
+mod cdb;
+mod codes;
+mod commands;
+mod inquiry;
+mod lun;
+mod mode;
+mod sense;
+mod status;
+mod unmap;
+mod vpd;
+
+pub use caps::{
+    Capacity, LbaExtent, LbaState, PortGroup, lba_status, parse_capacity10, parse_capacity16,
+    parse_lba_extent, parse_luns, read_capacity10, read_capacity16, report_luns,
+    report_target_port_groups,
+};
+pub use cdb::{CdbError, Command, Extent, LunSelect, PageControl};
+pub use codes::{Asc, Key, asc};
+pub use commands::{COMMANDS, CommandInfo, Direction, Report, find, report_opcodes};
+pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
+pub use lun::{LUN_MAX, Lun, LunError};
+pub use mode::{ModeBlock, ModeSelect, ModeState, mode_sense, parse_mode_select};
+pub use sense::{FieldPointer, SENSE_LEN_MAX, Sense};
+pub use status::Status;
+pub use unmap::{UnmapDescriptor, UnmapList};
+pub use vpd::{Limits, Provisioning, Vpd, vpd_page};
+
+/// Cuts parameter data to an allocation length, as every data-in command does: length fields inside
+/// keep the full length (SPC-4 4.2.5.6).
+pub fn truncate(data: &mut Vec<u8>, allocation_len: u32) {
+    data.truncate(usize::try_from(allocation_len).unwrap_or(usize::MAX));
+}

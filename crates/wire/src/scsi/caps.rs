@@ -1,0 +1,241 @@
+//! Parameter data that describes capacity, logical units and ports (SBC-3 5.15, 5.16, 5.6; SPC-4 6.33,
+//! 6.37). Builders answer the whole data; [`super::truncate`] cuts it to the allocation length.
+
+use super::lun::Lun;
+use crate::bytes::{Reader, get_array, get16, get32};
+use crate::error::WireError;
+
+/// Size and layout of a medium.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Number of logical blocks.
+    pub blocks: u64,
+    /// Bytes of a logical block.
+    pub block_len: u32,
+    /// Logical blocks per physical block, as an exponent of two, 0 to 15.
+    pub physical_exponent: u8,
+    /// First aligned logical block, 0 to 16383.
+    pub lowest_aligned: u16,
+    /// LBPME: the unit can unmap.
+    pub thin: bool,
+    /// LBPRZ: unmapped blocks read as zeros.
+    pub zeros: bool,
+}
+
+/// READ CAPACITY(10): last LBA (ffffffffh when it needs READ CAPACITY(16)) and block length. A
+/// medium without blocks reports 0, the least that can be said.
+pub fn read_capacity10(capacity: &Capacity) -> [u8; 8] {
+    let last = capacity.blocks.saturating_sub(1);
+    let last = u32::try_from(last).unwrap_or(u32::MAX).to_be_bytes();
+    let len = capacity.block_len.to_be_bytes();
+    let mut out = [0; 8];
+    out.iter_mut().zip(last.into_iter().chain(len)).for_each(|(to, from)| *to = from);
+    out
+}
+
+/// READ CAPACITY(16).
+pub fn read_capacity16(capacity: &Capacity) -> [u8; 32] {
+    let mut out = [0; 32];
+    let last = capacity.blocks.saturating_sub(1).to_be_bytes();
+    let bits = if capacity.thin { 0x8000 } else { 0 } | if capacity.zeros { 0x4000 } else { 0 };
+    let tail = (bits | (capacity.lowest_aligned & 0x3fff)).to_be_bytes();
+    let middle = [0, capacity.physical_exponent & 0x0f];
+    let parts = last.into_iter().chain(capacity.block_len.to_be_bytes()).chain(middle).chain(tail);
+    out.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+    out
+}
+
+/// Reads READ CAPACITY(10) data. None in `blocks` terms: a last LBA of ffffffffh means "ask again
+/// with READ CAPACITY(16)" and is answered as such by 2^32 blocks.
+pub fn parse_capacity10(data: &[u8]) -> Result<Capacity, WireError> {
+    let mut reader = Reader::new(data);
+    let blocks = u64::from(reader.u32("RETURNED LOGICAL BLOCK ADDRESS")?) + 1;
+    let block_len = reader.u32("LOGICAL BLOCK LENGTH")?;
+    Ok(Capacity { blocks, block_len, ..Capacity::default() })
+}
+
+/// Reads READ CAPACITY(16) data; at least 16 bytes.
+pub fn parse_capacity16(data: &[u8]) -> Result<Capacity, WireError> {
+    let mut reader = Reader::new(data);
+    let last = reader.u64("RETURNED LOGICAL BLOCK ADDRESS")?;
+    let blocks = last.checked_add(1).ok_or(WireError::bad("RETURNED LOGICAL BLOCK ADDRESS", 0))?;
+    let block_len = reader.u32("LOGICAL BLOCK LENGTH")?;
+    reader.take(1, "P_TYPE")?;
+    let physical_exponent = reader.u8("LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT")? & 0x0f;
+    let bits = reader.u16("LBPME")?;
+    Ok(Capacity {
+        blocks,
+        block_len,
+        physical_exponent,
+        lowest_aligned: bits & 0x3fff,
+        thin: bits & 0x8000 != 0,
+        zeros: bits & 0x4000 != 0,
+    })
+}
+
+/// REPORT LUNS: the list, in the order given.
+pub fn report_luns(luns: impl IntoIterator<Item = Lun>) -> Vec<u8> {
+    let mut out = vec![0; 8];
+    luns.into_iter().for_each(|lun| out.extend(lun.encode()));
+    let len = u32::try_from(out.len() - 8).unwrap_or(u32::MAX);
+    if let Some(head) = out.first_chunk_mut::<4>() {
+        *head = len.to_be_bytes();
+    }
+    out
+}
+
+/// Reads REPORT LUNS data: the numbers it holds and the length in bytes that a whole list needs.
+/// Forms that are not served are left out.
+pub fn parse_luns(data: &[u8]) -> Result<(Vec<Lun>, u32), WireError> {
+    let mut reader = Reader::new(data);
+    let len = reader.u32("LUN LIST LENGTH")?;
+    reader.take(4, "REPORT LUNS header")?;
+    let held = usize::try_from(len).unwrap_or(usize::MAX);
+    let rest = reader.rest();
+    let (entries, _) = rest.get(..held).unwrap_or(rest).as_chunks::<8>();
+    let luns = entries.iter().filter_map(|entry| Lun::decode(*entry).ok()).collect();
+    Ok((luns, len.saturating_add(8)))
+}
+
+/// A target port group with its ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortGroup {
+    /// TARGET PORT GROUP.
+    pub group: u16,
+    /// Asymmetric access state: 0 active/optimized, 1 active/non-optimized, 2 standby, 3
+    /// unavailable, 15 transitioning.
+    pub state: u8,
+    /// PREF: the preferred group.
+    pub preferred: bool,
+    /// Relative target port identifiers.
+    pub ports: Vec<u16>,
+}
+
+/// REPORT TARGET PORT GROUPS; all five states are marked supported. `extended` asks for the extended
+/// header, which names an implicit transition time of 0 seconds. At most 255 ports of a group fit.
+pub fn report_target_port_groups(groups: &[PortGroup], extended: bool) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    if extended {
+        out.extend([0x10, 0, 0, 0]);
+    }
+    for group in groups {
+        let ports = group.ports.get(..255).unwrap_or(&group.ports);
+        let count = u8::try_from(ports.len()).unwrap_or(u8::MAX);
+        let state = (group.state & 0x0f) | if group.preferred { 0x80 } else { 0 };
+        let [high, low] = group.group.to_be_bytes();
+        out.extend([state, 0x8f, high, low, 0, 0, 0, count]);
+        for port in ports {
+            let [high, low] = port.to_be_bytes();
+            out.extend([0, 0, high, low]);
+        }
+    }
+    let len = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
+    if let Some(head) = out.first_chunk_mut::<4>() {
+        *head = len.to_be_bytes();
+    }
+    out
+}
+
+/// Whether blocks hold data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LbaState {
+    /// Mapped, or not known.
+    Mapped,
+    /// Deallocated.
+    Deallocated,
+    /// Anchored.
+    Anchored,
+}
+
+/// A run of blocks of one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LbaExtent {
+    /// First logical block.
+    pub lba: u64,
+    /// Number of blocks.
+    pub blocks: u32,
+    /// Their state.
+    pub state: LbaState,
+}
+
+/// GET LBA STATUS: runs in ascending order, the first beginning at the LBA asked for.
+pub fn lba_status(extents: &[LbaExtent]) -> Vec<u8> {
+    let mut out = vec![0; 8];
+    for extent in extents {
+        out.extend(extent.lba.to_be_bytes());
+        out.extend(extent.blocks.to_be_bytes());
+        out.extend([extent.state as u8, 0, 0, 0]);
+    }
+    // PARAMETER DATA LENGTH counts what follows it.
+    let len = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
+    if let Some(head) = out.first_chunk_mut::<4>() {
+        *head = len.to_be_bytes();
+    }
+    out
+}
+
+/// Reads one LBA status descriptor of 16 bytes, for initiators.
+pub fn parse_lba_extent(bytes: &[u8; 16]) -> Result<LbaExtent, WireError> {
+    let state = match get16::<12, 16>(bytes) >> 8 & 0x0f {
+        0 => LbaState::Mapped,
+        1 => LbaState::Deallocated,
+        2 => LbaState::Anchored,
+        _ => return Err(WireError::bad("PROVISIONING STATUS", 12)),
+    };
+    let lba = u64::from_be_bytes(get_array::<0, 8, 16>(bytes));
+    Ok(LbaExtent { lba, blocks: get32::<8, 16>(bytes), state })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacities() {
+        let small = Capacity {
+            blocks: 0x1000,
+            block_len: 512,
+            physical_exponent: 3,
+            lowest_aligned: 1,
+            thin: true,
+            zeros: true,
+        };
+        assert_eq!(read_capacity10(&small), [0, 0, 0x0f, 0xff, 0, 0, 2, 0]);
+        let long = read_capacity16(&small);
+        assert_eq!(long[..16], [0, 0, 0, 0, 0, 0, 0x0f, 0xff, 0, 0, 2, 0, 0, 3, 0xc0, 1]);
+        assert_eq!(parse_capacity16(&long), Ok(small));
+        let large = Capacity { blocks: 1 << 32, block_len: 4096, ..Capacity::default() };
+        assert_eq!(read_capacity10(&large)[..4], [0xff; 4]);
+        assert_eq!(read_capacity10(&Capacity { blocks: 1 << 40, ..large })[..4], [0xff; 4]);
+        assert_eq!(parse_capacity10(&read_capacity10(&large)).unwrap().blocks, 1 << 32);
+        assert_eq!(parse_capacity16(&read_capacity16(&large)), Ok(large));
+        for cut in 0..16 {
+            assert!(parse_capacity16(&long[..cut]).is_err());
+        }
+        assert!(parse_capacity16(&[0xff; 32]).is_err());
+    }
+
+    #[test]
+    fn lun_lists() {
+        let luns: Vec<Lun> = [0, 1, 300, 70_000].into_iter().filter_map(Lun::new).collect();
+        let data = report_luns(luns.iter().copied());
+        assert_eq!(data[..8], [0, 0, 0, 32, 0, 0, 0, 0]);
+        assert_eq!(parse_luns(&data), Ok((luns.clone(), 40)));
+        assert_eq!(parse_luns(&data[..17]), Ok((luns[..1].to_vec(), 40)));
+        assert!(parse_luns(&data[..7]).is_err());
+        assert_eq!(report_luns([]), [0; 8]);
+    }
+
+    #[test]
+    fn port_groups_and_lba_status() {
+        let group = PortGroup { group: 1, state: 0, preferred: true, ports: vec![1, 2] };
+        let data = report_target_port_groups(std::slice::from_ref(&group), false);
+        let want = [0, 0, 0, 16, 0x80, 0x8f, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2];
+        assert_eq!(data, want);
+        assert_eq!(report_target_port_groups(&[group], true)[..8], [0, 0, 0, 20, 0x10, 0, 0, 0]);
+        let extent = LbaExtent { lba: 5, blocks: 6, state: LbaState::Deallocated };
+        let data = lba_status(&[extent]);
+        assert_eq!(data[..8], [0, 0, 0, 20, 0, 0, 0, 0]);
+        assert_eq!(parse_lba_extent(data[8..].try_into().unwrap()), Ok(extent));
+    }
+}

@@ -1,0 +1,169 @@
+//! CDBs by hand, and every bit outside the usage maps.
+
+use super::*;
+use crate::fuzzing::Prng;
+use crate::scsi::COMMANDS;
+
+fn run(lba: u64, blocks: u32) -> Extent {
+    Extent { lba, blocks, dpo: false, fua: false }
+}
+
+#[test]
+fn commands_by_hand() {
+    let cases: &[(&[u8], Command)] = &[
+        (&[0; 6], Command::TestUnitReady),
+        (&[3, 1, 0, 0, 252, 0], Command::RequestSense { descriptor: true, alloc: 252 }),
+        (&[0x12, 0, 0, 1, 2, 0], Command::Inquiry { page: None, alloc: 258 }),
+        (&[0x12, 1, 0x83, 0, 255, 0], Command::Inquiry { page: Some(0x83), alloc: 255 }),
+        (&[0x08, 0x1f, 0xff, 0xff, 0, 0], Command::Read(run(0x1f_ffff, 256))),
+        (&[0x0a, 0, 0, 9, 1, 0], Command::Write(run(9, 1))),
+        (
+            &[0x28, 0x18, 0, 0, 1, 0, 0, 0x12, 0x34, 0],
+            Command::Read(Extent { lba: 256, blocks: 0x1234, dpo: true, fua: true }),
+        ),
+        (&[0xaa, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0], Command::Write(run(1, 65536))),
+        (
+            &[0x88, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0, 0],
+            Command::Read(run(u64::MAX, 1)),
+        ),
+        (&[0x2f, 0x06, 0, 0, 0, 2, 0, 0, 3, 0], Command::Verify { extent: run(2, 3), check: 3 }),
+        (
+            &[0x35, 2, 0, 0, 0, 5, 0, 0, 6, 0],
+            Command::SynchronizeCache { lba: 5, blocks: 6, immed: true },
+        ),
+        (&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], Command::Unmap { anchor: false, len: 24 }),
+        (
+            &[0x93, 0x09, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0],
+            Command::WriteSame { lba: 1, blocks: 2, unmap: true, anchor: false, no_data: true },
+        ),
+        (
+            &[0x5a, 0x18, 0x88, 0, 0, 0, 0, 1, 0, 0],
+            Command::ModeSense {
+                ten: true,
+                long_lba: true,
+                no_blocks: true,
+                control: PageControl::Default,
+                page: 8,
+                subpage: 0,
+                alloc: 256,
+            },
+        ),
+        (
+            &[0x15, 0x11, 0, 0, 24, 0],
+            Command::ModeSelect { ten: false, page_format: true, save: true, len: 24 },
+        ),
+        (
+            &[0x1b, 1, 0, 0, 0x32, 0],
+            Command::StartStop {
+                immed: true,
+                power: 3,
+                modifier: 0,
+                no_flush: false,
+                eject: true,
+                start: false,
+            },
+        ),
+        (&[0x1e, 0, 0, 0, 1, 0], Command::PreventAllow { prevent: 1 }),
+        (&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], Command::ReadCapacity10),
+        (
+            &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0],
+            Command::ReadCapacity16 { alloc: 32 },
+        ),
+        (
+            &[0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 24, 0, 0],
+            Command::GetLbaStatus { lba: 7, alloc: 24 },
+        ),
+        (
+            &[0xa0, 0, 2, 0, 0, 0, 0, 0, 0x10, 0, 0, 0],
+            Command::ReportLuns { select: LunSelect::All, alloc: 4096 },
+        ),
+        (
+            &[0xa3, 0x2a, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0],
+            Command::ReportTargetPortGroups { extended: true, alloc: 64 },
+        ),
+        (
+            &[0xa3, 0x0c, 0x82, 0x9e, 0, 0x10, 0, 0, 1, 0, 0, 0],
+            Command::ReportOpcodes {
+                report: Report::Action(0x9e, 0x10),
+                timeouts: true,
+                alloc: 256,
+            },
+        ),
+    ];
+    for (cdb, want) in cases {
+        assert_eq!(Command::parse(cdb), Ok(*want), "{cdb:02x?}");
+        let mut padded = [0; 16];
+        padded[..cdb.len()].copy_from_slice(cdb);
+        assert_eq!(Command::parse(&padded), Ok(*want));
+        for cut in 0..cdb.len() {
+            assert!(Command::parse(&cdb[..cut]).is_err());
+        }
+    }
+}
+
+#[test]
+fn every_bit_outside_the_map_is_pointed_at() {
+    for info in COMMANDS {
+        let mut base: Vec<u8> = vec![0; 16];
+        base[0] = info.opcode;
+        base[1] = info.service_action.unwrap_or(0);
+        for byte in 1..info.cdb_len() {
+            for bit in 0..8u8 {
+                let used = info.usage[byte] & (1 << bit) != 0;
+                if used || (byte == 1 && info.service_action.is_some() && bit < 5) {
+                    continue;
+                }
+                let mut cdb = base.clone();
+                cdb[byte] |= 1 << bit;
+                let want = CdbError::Field { byte: byte as u16, bit: Some(bit) };
+                assert_eq!(Command::parse(&cdb), Err(want), "{}", info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn values_that_are_refused() {
+    let mut same = [0u8; 16];
+    (same[0], same[1]) = (0x93, 0x10);
+    for (cdb, byte, bit) in [
+        (&[0x12, 0, 0x80, 0, 255, 0][..], 2, None),
+        (&[0x2f, 0x04, 0, 0, 0, 2, 0, 0, 3, 0], 1, Some(2)),
+        (&[0xa0, 0, 3, 0, 0, 0, 0, 0, 0x10, 0, 0, 0], 2, None),
+        (&[0xa3, 0x0c, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0], 2, Some(2)),
+        (&[0xa3, 0x4a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 1, Some(7)),
+        (&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0], 1, Some(5)),
+        (&same, 1, Some(4)),
+    ] {
+        assert_eq!(Command::parse(cdb), Err(CdbError::Field { byte, bit }), "{cdb:02x?}");
+    }
+    let sense = Command::parse(&[0xff; 16]).unwrap_err().sense();
+    assert_eq!(sense.code, asc::INVALID_OPCODE);
+    let sense = Command::parse(&[0x9e; 16]).unwrap_err().sense();
+    assert_eq!(sense, Sense::cdb_field(1, Some(4)));
+}
+
+#[test]
+fn extents_do_not_overflow() {
+    assert!(run(0, 0).fits(0) && run(8, 0).fits(8) && !run(9, 0).fits(8));
+    assert!(run(7, 1).fits(8) && !run(8, 1).fits(8));
+    assert!(!run(u64::MAX, 1).fits(u64::MAX) && run(u64::MAX, 0).fits(u64::MAX));
+    assert_eq!(run(u64::MAX, 1).end(), None);
+}
+
+#[test]
+fn random_cdbs_do_no_harm() {
+    let mut rng = Prng::new(6);
+    let mut good = 0;
+    for _ in 0..50_000 {
+        let mut cdb = [0u8; 16];
+        rng.fill(&mut cdb);
+        let info = &COMMANDS[rng.below(COMMANDS.len())];
+        for (byte, mask) in cdb.iter_mut().zip(info.usage) {
+            *byte &= *mask;
+        }
+        cdb[0] = info.opcode;
+        good += usize::from(Command::parse(&cdb).is_ok());
+    }
+    assert!(good > 10_000);
+}

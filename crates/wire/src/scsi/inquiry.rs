@@ -1,0 +1,161 @@
+//! Standard INQUIRY data (SPC-4 section 6.6.2), from a plain description.
+
+use crate::bytes::Reader;
+use crate::error::WireError;
+
+/// Peripheral device types served here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PeripheralType {
+    /// Direct-access block device.
+    #[default]
+    Disk = 0x00,
+    /// CD or DVD.
+    Cdrom = 0x05,
+    /// Enclosure services.
+    Enclosure = 0x0d,
+}
+
+/// Who a logical unit is. Text is cut or padded with spaces to its field; bytes that are not
+/// printable ASCII become spaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Peripheral device type.
+    pub kind: PeripheralType,
+    /// RMB: the medium can be removed.
+    pub removable: bool,
+    /// T10 vendor identification, 8 bytes.
+    pub vendor: String,
+    /// Product identification, 16 bytes.
+    pub product: String,
+    /// Product revision level, 4 bytes.
+    pub revision: String,
+    /// Unit serial number; at most 251 bytes are sent.
+    pub serial: String,
+    /// NAA identifier of the logical unit, 16 bytes of type 6h; None leaves the designator out.
+    pub naa: Option<[u8; 16]>,
+    /// iSCSI name of the target; empty leaves the SCSI name designators out.
+    pub target_name: String,
+    /// Relative target port identifier of the port the command came through, from 1.
+    pub relative_port: u16,
+    /// Target port group of that port.
+    pub port_group: u16,
+    /// TPGS: 0 none, 1 implicit, 2 explicit, 3 both.
+    pub tpgs: u8,
+    /// MULTIP: the target has more than one port.
+    pub multi_port: bool,
+    /// The unit has a volatile write cache.
+    pub write_cache: bool,
+    /// Medium rotation rate in revolutions per minute; 0 not reported, 1 non-rotating.
+    pub rotation_rate: u16,
+}
+
+/// Version descriptors: SAM-5, SPC-4, SBC-3, iSCSI, each without a claim to a revision.
+const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
+
+/// Length of standard INQUIRY data as built here.
+const INQUIRY_LEN: usize = 96;
+
+/// Standard INQUIRY data, 96 bytes, not truncated.
+pub fn inquiry_data(identity: &Identity) -> Vec<u8> {
+    let mut out = Vec::with_capacity(INQUIRY_LEN);
+    let removable = if identity.removable { 0x80 } else { 0 };
+    // Version 06h is SPC-4; HISUP and response data format 2.
+    out.extend([identity.kind as u8, removable, 0x06, 0x12]);
+    let multi = if identity.multi_port { 0x10 } else { 0 };
+    // ADDITIONAL LENGTH, TPGS, MULTIP, CMDQUE.
+    out.extend([(INQUIRY_LEN - 5) as u8, (identity.tpgs & 3) << 4, multi, 0x02]);
+    out.extend(ascii::<8>(&identity.vendor));
+    out.extend(ascii::<16>(&identity.product));
+    out.extend(ascii::<4>(&identity.revision));
+    out.resize(58, 0);
+    VERSIONS.iter().for_each(|version| out.extend(version.to_be_bytes()));
+    out.resize(INQUIRY_LEN, 0);
+    out
+}
+
+/// Standard INQUIRY data for a LUN that does not exist: peripheral qualifier 011b, type 1Fh.
+pub fn no_lun_inquiry() -> Vec<u8> {
+    let mut out = inquiry_data(&Identity::default());
+    if let Some(first) = out.first_mut() {
+        *first = 0x7f;
+    }
+    out
+}
+
+/// Text of exactly `N` bytes: printable ASCII, padded with spaces.
+pub(crate) fn ascii<const N: usize>(text: &str) -> [u8; N] {
+    let mut out = [b' '; N];
+    out.iter_mut().zip(printable(text)).for_each(|(to, from)| *to = from);
+    out
+}
+
+pub(crate) fn printable(text: &str) -> impl Iterator<Item = u8> + '_ {
+    text.chars().map(|c| match u8::try_from(c) {
+        Ok(b) if b == b' ' || b.is_ascii_graphic() => b,
+        _ => b' ',
+    })
+}
+
+impl Identity {
+    /// Reads standard INQUIRY data of at least 36 bytes, for initiators; what it does not say stays
+    /// at its default. Unknown device types are an error.
+    pub fn parse(data: &[u8]) -> Result<Identity, WireError> {
+        let mut reader = Reader::new(data);
+        let kind = match reader.u8("PERIPHERAL DEVICE TYPE")? & 0x1f {
+            0x00 => PeripheralType::Disk,
+            0x05 => PeripheralType::Cdrom,
+            0x0d => PeripheralType::Enclosure,
+            _ => return Err(WireError::bad("PERIPHERAL DEVICE TYPE", 0)),
+        };
+        let removable = reader.u8("RMB")? & 0x80 != 0;
+        reader.take(3, "VERSION")?;
+        let tpgs = (reader.u8("TPGS")? >> 4) & 3;
+        let multi_port = reader.u8("MULTIP")? & 0x10 != 0;
+        reader.take(1, "CMDQUE")?;
+        let mut text = |len, field| -> Result<String, WireError> {
+            let bytes = reader.take(len, field)?;
+            Ok(String::from_utf8_lossy(bytes).trim_end().to_owned())
+        };
+        Ok(Identity {
+            kind,
+            removable,
+            tpgs,
+            multi_port,
+            vendor: text(8, "T10 VENDOR IDENTIFICATION")?,
+            product: text(16, "PRODUCT IDENTIFICATION")?,
+            revision: text(4, "PRODUCT REVISION LEVEL")?,
+            ..Identity::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_data_by_hand() {
+        let identity = Identity {
+            vendor: "ASHLAR".to_owned(),
+            product: "a product name too long".to_owned(),
+            revision: "0\u{e9}1".to_owned(),
+            tpgs: 1,
+            removable: true,
+            ..Identity::default()
+        };
+        let data = inquiry_data(&identity);
+        assert_eq!(data.len(), 96);
+        assert_eq!(data[..8], [0, 0x80, 6, 0x12, 91, 0x10, 0, 2]);
+        assert_eq!(&data[8..36], b"ASHLAR  a product name t0 1 ");
+        assert_eq!(data[58..66], [0x00, 0xa0, 0x04, 0x60, 0x04, 0xc0, 0x09, 0x60]);
+        let read = Identity::parse(&data).unwrap();
+        assert_eq!((read.vendor.as_str(), read.product.as_str()), ("ASHLAR", "a product name t"));
+        assert!(read.removable && read.tpgs == 1);
+        for cut in 0..36 {
+            assert!(Identity::parse(&data[..cut]).is_err());
+        }
+        assert_eq!(no_lun_inquiry()[0], 0x7f);
+        assert!(Identity::parse(&no_lun_inquiry()).is_err());
+    }
+}

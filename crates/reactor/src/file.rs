@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::sim::SimDisk;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 
 /// How to open a file.
@@ -55,6 +56,7 @@ pub struct FileFacts {
 
 enum Body {
     Kernel(OwnedFd),
+    Simulated(Arc<SimDisk>),
 }
 
 struct Shared {
@@ -79,11 +81,7 @@ impl File {
     pub fn open(path: impl AsRef<Path>, how: OpenHow) -> io::Result<File> {
         let path = path.as_ref();
         let mut flags = OFlags::CLOEXEC;
-        flags |= if how.read_only {
-            OFlags::RDONLY
-        } else {
-            OFlags::RDWR
-        };
+        flags |= if how.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         flags.set(OFlags::CREATE, how.create);
         flags.set(OFlags::DIRECT, how.direct);
         let is_block = fs::stat(path)
@@ -99,12 +97,7 @@ impl File {
 
     fn wrap(body: Body, path: PathBuf, facts: FileFacts) -> File {
         let inline = if facts.is_direct { 0 } else { INLINE_READS };
-        File(Arc::new(Arc::new(Shared {
-            body,
-            path,
-            facts,
-            inline: AtomicU8::new(inline),
-        })))
+        File(Arc::new(Arc::new(Shared { body, path, facts, inline: AtomicU8::new(inline) })))
     }
 
     /// A handle of its own on the same file: one for each core, so that counting operations under
@@ -118,6 +111,7 @@ impl File {
         match &self.0.body {
             // Also right for files; the position is used by nobody.
             Body::Kernel(fd) => Ok(fs::seek(fd, SeekFrom::End(0))?),
+            Body::Simulated(disk) => Ok(disk.with(|d| d.size())),
         }
     }
 
@@ -125,6 +119,10 @@ impl File {
     pub fn set_len(&self, size: u64) -> io::Result<()> {
         match &self.0.body {
             Body::Kernel(fd) => Ok(fs::ftruncate(fd, size)?),
+            Body::Simulated(disk) => {
+                disk.with(|d| d.set_size(size));
+                Ok(())
+            }
         }
     }
 
@@ -147,6 +145,7 @@ impl File {
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0.body {
             Body::Kernel(fd) => Some(fd.as_fd()),
+            Body::Simulated(_) => None,
         }
     }
 
@@ -159,16 +158,36 @@ impl File {
     /// Which calls may be made in line. At first: reads, unless the file is direct.
     pub fn inline(&self) -> Inline {
         let bits = self.0.inline.load(Ordering::Relaxed);
-        Inline {
-            reads: bits & INLINE_READS != 0,
-            writes: bits & INLINE_WRITES != 0,
-        }
+        Inline { reads: bits & INLINE_READS != 0, writes: bits & INLINE_WRITES != 0 }
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
         match &self.0.body {
             Body::Kernel(fd) => fd.as_raw_fd(),
+            Body::Simulated(_) => -1, // EBADF on a port of a real kernel
         }
+    }
+
+    /// None for a file of a real kernel.
+    pub(crate) fn sim_disk(&self) -> Option<&Arc<SimDisk>> {
+        match &self.0.body {
+            Body::Kernel(_) => None,
+            Body::Simulated(disk) => Some(disk),
+        }
+    }
+
+    pub(crate) fn simulated(disk: Arc<SimDisk>, name: &str) -> File {
+        let shape = disk.shape();
+        let facts = FileFacts {
+            is_block_device: !shape.growable,
+            is_direct: false,
+            is_read_only: false,
+            logical_sector: shape.sector,
+            physical_sector: shape.sector,
+            memory_align: 1,
+            device: (0, 0),
+        };
+        File::wrap(Body::Simulated(disk), PathBuf::from(name), facts)
     }
 }
 

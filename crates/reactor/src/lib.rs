@@ -5,18 +5,22 @@
 //! * Data path: [`Reactor::read`], [`Reactor::write`] and their like on [`File`]s. No future and
 //!   no allocation for each; memory lent to the kernel stays lent until the completion was reaped.
 //! * Conversations: [`Reactor::spawn`], [`Listener`], [`Stream`], [`Mailbox`].
-//! * Ports: io_uring where the kernel lets us, epoll and a few threads where not.
+//! * Ports: io_uring where the kernel lets us, epoll and a few threads where not, and [`sim`]: a
+//!   seeded world with a virtual clock, links and disks ([`model`]) that fail on request.
 //!
 //! `unsafe` stands in `port/` only, where memory meets the kernel.
 
 mod file;
 mod mailbox;
+pub mod model;
 mod net;
 mod port;
 mod random;
 mod reactor;
 mod remote;
+pub mod sim;
 mod slots;
+mod socket;
 mod tasks;
 mod timers;
 mod token;
@@ -29,6 +33,7 @@ pub use port::{PortChoice, PortKind, PortReport};
 pub use random::SeededRandom;
 pub use reactor::{Config, Reactor};
 pub use slots::{IOVECS_MAX, OPS_MAX};
+pub use socket::Parcel;
 pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle};
 pub use timers::TimerId;
 pub use token::Token;

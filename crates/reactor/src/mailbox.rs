@@ -152,10 +152,7 @@ impl Reactor {
             }),
             remote: self.inner.remote.clone(),
         });
-        let mailbox = Mailbox {
-            shared: shared.clone(),
-            _here: PhantomData,
-        };
+        let mailbox = Mailbox { shared: shared.clone(), _here: PhantomData };
         (Mailer(shared), mailbox)
     }
 }

@@ -1,68 +1,18 @@
 //! TCP for conversations: listeners, streams, and the futures of their operations.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bio::{Direction, Loan, Seg, Segs};
-use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use crate::reactor::Reactor;
 use crate::slots::{End, On, Op, SlotId, State};
-
-/// Connections that the kernel holds for a listener before it refuses more.
-const BACKLOG: i32 = 1024;
-
-enum Body {
-    Kernel(OwnedFd),
-}
-
-/// A socket as slots hold it: open until the last operation under way was reaped.
-pub(crate) struct Socket {
-    body: Body,
-    /// The poll port watches it.
-    watched: Cell<bool>,
-    /// The last receive took all there was.
-    drained: Cell<bool>,
-}
-
-impl Socket {
-    fn kernel(fd: OwnedFd) -> Rc<Socket> {
-        Rc::new(Socket {
-            body: Body::Kernel(fd),
-            watched: Cell::new(false),
-            drained: Cell::new(false),
-        })
-    }
-
-    pub(crate) fn raw_fd(&self) -> RawFd {
-        match &self.body {
-            Body::Kernel(fd) => fd.as_raw_fd(),
-        }
-    }
-
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched.get()
-    }
-
-    pub(crate) fn set_watched(&self, yes: bool) {
-        self.watched.set(yes);
-    }
-
-    pub(crate) fn is_drained(&self) -> bool {
-        self.drained.get()
-    }
-
-    pub(crate) fn set_drained(&self, yes: bool) {
-        self.drained.set(yes);
-    }
-}
+use crate::socket::{Parcel, Socket};
 
 /// An operation under way. Dropping it cancels the operation; its slot keeps the memory until
 /// the completion was reaped.
@@ -93,9 +43,7 @@ impl Future for Pending {
         self.over = true;
         Poll::Ready(match usize::try_from(result) {
             Ok(n) => Ok(n),
-            Err(_) => Err(io::Error::from_raw_os_error(
-                i32::try_from(-result).unwrap_or(i32::MAX),
-            )),
+            Err(_) => Err(io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(i32::MAX))),
         })
     }
 }
@@ -119,11 +67,7 @@ impl Reactor {
         let id = self
             .begin(op, on, End::Future(None), fill)
             .map_err(|e| io::Error::from_raw_os_error(e.posix()))?;
-        Ok(Pending {
-            reactor: self.clone(),
-            id,
-            over: false,
-        })
+        Ok(Pending { reactor: self.clone(), id, over: false })
     }
 
     /// Listens on `addr` (port 0: any free one) with SO_REUSEADDR.
@@ -138,79 +82,38 @@ impl Reactor {
     }
 
     fn listen_with(&self, addr: SocketAddr, share: bool) -> io::Result<Listener> {
-        let fd = tcp_socket(addr)?;
-        sockopt::set_socket_reuseaddr(&fd, true)?;
-        if share {
-            sockopt::set_socket_reuseport(&fd, true)?;
-        }
-        net::bind(&fd, &addr)?;
-        net::listen(&fd, BACKLOG)?;
-        let local = to_addr(net::getsockname(&fd)?)?;
-        Ok(Listener {
-            reactor: self.clone(),
-            socket: Socket::kernel(fd),
-            local,
-        })
+        let socket = Socket::listen(self.inner.world.as_ref(), addr, share)?;
+        Ok(Listener { reactor: self.clone(), local: socket.local_addr()?, socket })
     }
 
-    /// Makes a connected stream socket this reactor's own.
+    fn stream(&self, socket: Rc<Socket>, peer: Option<SocketAddr>) -> Stream {
+        Stream { reactor: self.clone(), socket, peer }
+    }
+
+    /// Makes a connected stream socket this reactor's own. On a simulated reactor every operation
+    /// on it fails.
     pub fn adopt(&self, fd: OwnedFd) -> Stream {
-        // Operations wait by themselves; the flag would make io_uring fail them with EAGAIN. When
-        // it cannot be cleared the first operation says what is wrong.
-        let _ = set_blocking(&fd);
-        let peer = net::getpeername(&fd).map_err(io::Error::from);
-        Stream {
-            reactor: self.clone(),
-            peer: peer.and_then(to_addr_known).ok(),
-            socket: Socket::kernel(fd),
-        }
+        let socket = Socket::adopt(fd);
+        let peer = socket.peer_addr();
+        self.stream(socket, peer)
+    }
+
+    /// Makes a stream that another core gave away this reactor's own. `Unsupported` when one is
+    /// simulated and the other is not.
+    pub fn attach(&self, parcel: Parcel) -> io::Result<Stream> {
+        let socket = Socket::from_parcel(self.inner.world.as_ref(), parcel)
+            .ok_or(io::ErrorKind::Unsupported)?;
+        let peer = socket.peer_addr();
+        Ok(self.stream(socket, peer))
     }
 
     /// Connects to `addr`.
     pub async fn connect(&self, addr: SocketAddr) -> io::Result<Stream> {
-        let fd = tcp_socket(addr)?;
-        let connecting = match net::connect(&fd, &addr) {
-            Ok(()) => false,
-            Err(rustix::io::Errno::INPROGRESS) => true,
-            Err(e) => return Err(e.into()),
-        };
-        let socket = Socket::kernel(fd);
-        if connecting {
-            self.begin_pending(Op::Ready { out: true }, &socket, |_| ())?
-                .await?;
-        }
-        let Body::Kernel(fd) = &socket.body;
-        sockopt::socket_error(fd)??;
-        set_blocking(fd)?;
-        Ok(Stream {
-            reactor: self.clone(),
-            socket,
-            peer: Some(addr),
-        })
+        let socket = Socket::connect(self.inner.world.as_ref(), addr)?;
+        self.begin_pending(Op::Ready { out: true }, &socket, |_| ())?.await?;
+        socket.connected()?;
+        Ok(self.stream(socket, Some(addr)))
     }
-}
-
-fn tcp_socket(addr: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if addr.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
-}
-
-fn set_blocking(fd: &OwnedFd) -> rustix::io::Result<()> {
-    let flags = rustix::fs::fcntl_getfl(fd)?;
-    rustix::fs::fcntl_setfl(fd, flags - rustix::fs::OFlags::NONBLOCK)
-}
-
-fn to_addr(any: net::SocketAddrAny) -> io::Result<SocketAddr> {
-    SocketAddr::try_from(any).map_err(|_| io::ErrorKind::AddrNotAvailable.into())
-}
-
-fn to_addr_known(any: Option<net::SocketAddrAny>) -> io::Result<SocketAddr> {
-    to_addr(any.ok_or(io::ErrorKind::NotConnected)?)
 }
 
 /// A listening socket. Dropping it stops listening.
@@ -229,27 +132,11 @@ impl Listener {
     /// The next connection. Out of descriptors (EMFILE) is an error to wait out and try again.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         loop {
-            let Body::Kernel(fd) = &self.socket.body;
-            match net::acceptfrom_with(fd, SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => {
-                    let peer = to_addr_known(peer)?;
-                    let stream = Stream {
-                        reactor: self.reactor.clone(),
-                        socket: Socket::kernel(fd),
-                        peer: Some(peer),
-                    };
-                    return Ok((stream, peer));
-                }
-                Err(rustix::io::Errno::AGAIN) => {
-                    let op = Op::Ready { out: false };
-                    self.reactor
-                        .begin_pending(op, &self.socket, |_| ())?
-                        .await?;
-                }
-                // The peer gave up before we came.
-                Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
+            if let Some((socket, peer)) = self.socket.accept()? {
+                return Ok((self.reactor.stream(socket, Some(peer)), peer));
             }
+            let op = Op::Ready { out: false };
+            self.reactor.begin_pending(op, &self.socket, |_| ())?.await?;
         }
     }
 }
@@ -296,31 +183,24 @@ impl Stream {
         let fill = |loans: &mut Vec<Loan>| {
             loans.extend(out.drain(..).map(|s| s.lend(Direction::Out)));
         };
-        self.reactor
-            .begin_pending(Op::Send, &self.socket, fill)?
-            .await?;
+        self.reactor.begin_pending(Op::Send, &self.socket, fill)?.await?;
         Ok(())
     }
 
     /// Ends the sending direction: the peer reads the end of the stream.
     pub fn shutdown(&self) -> io::Result<()> {
-        let Body::Kernel(fd) = &self.socket.body;
-        Ok(net::shutdown(fd, Shutdown::Write)?)
+        self.socket.shutdown_write()
     }
 
     /// Ends both directions now; operations under way end too, receives with 0 bytes, sends
     /// with an error.
     pub fn close(&self) {
-        let Body::Kernel(fd) = &self.socket.body;
-        // Fails only when the peer is gone already.
-        let _ = net::shutdown(fd, Shutdown::Both);
+        self.socket.close();
     }
 
-    /// As `close`, and the peer sees a reset instead of an end once the last handle is dropped.
+    /// The peer shall see a reset instead of an end once the last handle is dropped.
     pub fn reset(&self) {
-        let Body::Kernel(fd) = &self.socket.body;
-        let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
-        let _ = net::shutdown(fd, Shutdown::Read);
+        self.socket.reset_on_drop();
     }
 
     /// Who is at the other end, when that is known.
@@ -330,31 +210,33 @@ impl Stream {
 
     /// Our end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let Body::Kernel(fd) = &self.socket.body;
-        to_addr(net::getsockname(fd)?)
+        self.socket.local_addr()
     }
 
     /// Sends small segments at once (TCP_NODELAY) instead of waiting for more.
     pub fn nodelay(&self, yes: bool) -> io::Result<()> {
-        let Body::Kernel(fd) = &self.socket.body;
-        Ok(sockopt::set_tcp_nodelay(fd, yes)?)
+        self.socket.nodelay(yes)
     }
 
     /// The descriptor, for another core to adopt. `ResourceBusy` while a clone or an operation
-    /// under way uses it too.
+    /// under way uses it too, `Unsupported` in simulation.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
-        self.reactor
-            .inner
-            .kernel
-            .borrow_mut()
-            .port
-            .forget(&self.socket);
-        match Rc::try_unwrap(self.socket) {
-            Ok(socket) => {
-                let Body::Kernel(fd) = socket.body;
-                Ok(fd)
-            }
-            Err(_) => Err(io::ErrorKind::ResourceBusy.into()),
+        let fd = self.alone()?.into_fd();
+        fd.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// The socket, for another reactor to attach; works in simulation too. `ResourceBusy` while a
+    /// clone or an operation under way uses it.
+    pub fn detach(self) -> io::Result<Parcel> {
+        Ok(self.alone()?.into_parcel())
+    }
+
+    fn alone(self) -> io::Result<Socket> {
+        let mut kernel = self.reactor.inner.kernel.borrow_mut();
+        if Rc::strong_count(&self.socket) == 1 {
+            kernel.port.forget(&self.socket);
         }
+        drop(kernel);
+        Rc::try_unwrap(self.socket).map_err(|_| io::ErrorKind::ResourceBusy.into())
     }
 }

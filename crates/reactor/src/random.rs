@@ -48,19 +48,13 @@ impl SeededRandom {
 }
 
 pub(crate) enum Random {
-    Kernel {
-        stock: Box<[u8; STOCK_BYTES]>,
-        left: usize,
-    },
+    Kernel { stock: Box<[u8; STOCK_BYTES]>, left: usize },
     Seeded(SeededRandom),
 }
 
 impl Random {
     pub(crate) fn kernel() -> Random {
-        Random::Kernel {
-            stock: Box::new([0; STOCK_BYTES]),
-            left: 0,
-        }
+        Random::Kernel { stock: Box::new([0; STOCK_BYTES]), left: 0 }
     }
 
     pub(crate) fn fill(&mut self, out: &mut [u8]) {

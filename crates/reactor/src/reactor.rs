@@ -13,9 +13,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::file::File;
-use crate::port::{Port, PortChoice, PortKind, PortReport, Reaped};
+use crate::port::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
 use crate::random::Random;
 use crate::remote::Remote;
+use crate::sim::World;
 use crate::slots::{End, On, Op, SlotId, Slots, State};
 use crate::tasks::{TaskHandle, Tasks};
 use crate::timers::{Alarm, TimerId, Timers};
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) name: String,
     pub(crate) spin_ns: u64,
     pub(crate) report: PortReport,
+    /// None on a real kernel.
+    pub(crate) world: Option<World>,
     pub(crate) now: Cell<u64>,
     pub(crate) kernel: RefCell<Kernel>,
     pub(crate) timers: RefCell<Timers>,
@@ -91,24 +94,38 @@ impl Reactor {
         {
             ring.free_workers(&cpus);
         }
-        let reactor = Reactor::assemble(config, port, report, remote, Random::kernel());
-        reactor.inner.now.set(reactor.fresh_now());
-        Ok(reactor)
+        let kernel = (port, report);
+        Ok(Reactor::assemble(config, kernel, remote, Random::kernel(), None))
     }
 
-    pub(crate) fn assemble(
+    /// A reactor of a simulated world. It takes its turns in [`World::run`]; those never wait.
+    pub fn simulated(world: &World, name: &str) -> Reactor {
+        let (port, seeded) = world.enroll();
+        let report = PortReport {
+            kind: PortKind::Simulated,
+            why: format!("simulated, seed {}", world.seed()),
+        };
+        let config = Config { name: name.to_string(), ..Config::default() };
+        let kernel = (Port::Sim(Box::new(SimPort::new(world, port))), report);
+        let random = Random::Seeded(seeded);
+        Reactor::assemble(config, kernel, Remote::new(None), random, Some(world.clone()))
+    }
+
+    fn assemble(
         config: Config,
-        port: Port,
-        report: PortReport,
+        (port, report): (Port, PortReport),
         remote: Arc<Remote>,
         random: Random,
+        world: Option<World>,
     ) -> Reactor {
+        let now = world.as_ref().map_or_else(clock, World::now);
         Reactor {
             inner: Rc::new(Inner {
                 name: config.name,
                 spin_ns: config.spin_ns,
                 report,
-                now: Cell::new(0),
+                world,
+                now: Cell::new(now),
                 kernel: RefCell::new(Kernel {
                     slots: Slots::default(),
                     port,
@@ -142,9 +159,9 @@ impl Reactor {
 
     /// The clock read again: ns, monotonic.
     pub fn fresh_now(&self) -> u64 {
-        match self.inner.report.kind {
-            PortKind::Simulated => self.inner.now.get(),
-            _ => clock(),
+        match &self.inner.world {
+            Some(world) => world.now(),
+            None => clock(),
         }
     }
 
@@ -195,11 +212,7 @@ impl Reactor {
     /// Zeroes the range, keeping its blocks (`keep_allocated`) or giving them back. `NotSup` when
     /// the file system or disk has no such command: write zeros then.
     pub fn zero(&self, token: Token, file: &File, offset: u64, len: u64, keep_allocated: bool) {
-        let how = if keep_allocated {
-            ZERO_RANGE
-        } else {
-            PUNCH_HOLE
-        };
+        let how = if keep_allocated { ZERO_RANGE } else { PUNCH_HOLE };
         self.allocate(token, file, how | KEEP_SIZE, offset, len);
     }
 
@@ -302,11 +315,7 @@ impl Reactor {
 
     /// Waits `ns` nanoseconds, by the reactor's clock.
     pub async fn sleep(&self, ns: u64) {
-        let mut sleep = Sleep {
-            reactor: self,
-            due: self.now().saturating_add(ns),
-            timer: None,
-        };
+        let mut sleep = Sleep { reactor: self, due: self.now().saturating_add(ns), timer: None };
         poll_fn(|cx| sleep.poll(cx.waker())).await;
     }
 
@@ -321,6 +330,22 @@ impl Reactor {
             Poll::Pending
         })
         .await;
+    }
+
+    /// True when a turn would find something to do: simulated worlds ask.
+    pub(crate) fn is_ready(&self) -> bool {
+        let due = self.next_timer();
+        let news = match &self.inner.kernel.borrow().port {
+            Port::Sim(port) => port.has_news(),
+            _ => false,
+        };
+        news || self.has_work()
+            || self.inner.remote.is_notified()
+            || due.is_some_and(|due| due <= self.fresh_now())
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<u64> {
+        self.inner.timers.borrow().next_due()
     }
 
     /// Drops all tasks, cancels everything in the kernel's hands and waits until it let go.
@@ -364,11 +389,7 @@ impl Inner {
     fn close(&self) {
         let mut kernel = self.kernel.borrow_mut();
         let Kernel { slots, port, .. } = &mut *kernel;
-        let clean = match port {
-            Port::Uring(ring) => ring.close(slots),
-            Port::Poll(poll) => poll.close(slots),
-        };
-        if !clean {
+        if !port.close(slots) {
             // Something never came back: its memory is lost, not freed under the kernel.
             std::mem::forget(std::mem::take(slots));
         }
@@ -385,8 +406,7 @@ impl Drop for Inner {
 pub(crate) fn clock() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let sec = u64::try_from(t.tv_sec).unwrap_or(0);
-    sec.saturating_mul(1_000_000_000)
-        .saturating_add(u64::try_from(t.tv_nsec).unwrap_or(0))
+    sec.saturating_mul(1_000_000_000).saturating_add(u64::try_from(t.tv_nsec).unwrap_or(0))
 }
 
 fn pin(cpu: usize) -> io::Result<()> {
@@ -396,4 +416,26 @@ fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turn::Patience;
+
+    #[test]
+    fn auto_falls_back_when_io_uring_is_forbidden_and_says_why() {
+        let refuse = || Some(io::Error::from_raw_os_error(1));
+        let r = Reactor::start_refusing(Config::default(), refuse()).unwrap();
+        assert_eq!(r.port().kind, PortKind::Poll);
+        assert!(r.port().why.contains("not permitted"), "{}", r.port());
+        r.after(0, Token::default());
+        let mut told = 0;
+        r.turn(Patience::Forever, &mut |_, _| told += 1);
+        assert_eq!(told, 1, "and it works");
+
+        let must = Config { port: PortChoice::Uring, ..Config::default() };
+        let e = Reactor::start_refusing(must, refuse()).err().unwrap();
+        assert_eq!(e.raw_os_error(), Some(1));
+    }
 }

@@ -90,9 +90,7 @@ impl Remote {
 
     /// Announces sleep; false when somebody wants a turn first.
     pub(crate) fn park(&self) -> bool {
-        self.state
-            .compare_exchange(RUNNING, PARKED, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
+        self.state.compare_exchange(RUNNING, PARKED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Consumes the notification, if any, and the tasks woken from afar.
@@ -133,11 +131,7 @@ pub(crate) struct TaskWaker {
 
 impl TaskWaker {
     pub(crate) fn new(remote: Arc<Remote>, task: TaskKey) -> Arc<TaskWaker> {
-        Arc::new(TaskWaker {
-            remote,
-            task,
-            queued: AtomicBool::new(true),
-        })
+        Arc::new(TaskWaker { remote, task, queued: AtomicBool::new(true) })
     }
 
     /// To be called before the task is polled: a wake from now on queues it again.

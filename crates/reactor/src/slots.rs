@@ -19,7 +19,7 @@ use std::task::Waker;
 use bio::{Errno, Loan};
 
 use crate::file::File;
-use crate::net::Socket;
+use crate::socket::Socket;
 use crate::token::Token;
 
 /// Operations in flight at once; a further one ends at once with `NoMem`.
@@ -51,10 +51,7 @@ impl SlotId {
     }
 
     pub(crate) fn from_word(word: u64) -> SlotId {
-        SlotId {
-            index: word as u32,
-            generation: (word >> 32) as u32,
-        }
+        SlotId { index: word as u32, generation: (word >> 32) as u32 }
     }
 }
 
@@ -214,10 +211,8 @@ impl Slot {
         if result == -raw::EINTR && !self.cancelled {
             return (0, true);
         }
-        let moves = matches!(
-            self.op,
-            Op::Read { .. } | Op::Write { .. } | Op::Recv { .. } | Op::Send
-        );
+        let moves =
+            matches!(self.op, Op::Read { .. } | Op::Write { .. } | Op::Recv { .. } | Op::Send);
         if !moves {
             return (result, false);
         }
@@ -261,10 +256,7 @@ impl Slots {
         let slot = &mut self.places[index as usize];
         slot.state = State::Started;
         (slot.op, slot.on, slot.end) = (op, on, end);
-        Ok(SlotId {
-            index,
-            generation: slot.generation,
-        })
+        Ok(SlotId { index, generation: slot.generation })
     }
 
     pub(crate) fn get(&mut self, id: SlotId) -> Option<&mut Slot> {
@@ -298,10 +290,7 @@ impl Slots {
         (0u32..)
             .zip(&self.places)
             .filter(|(_, s)| s.state == State::Started)
-            .map(|(index, s)| SlotId {
-                index,
-                generation: s.generation,
-            })
+            .map(|(index, s)| SlotId { index, generation: s.generation })
             .collect()
     }
 }

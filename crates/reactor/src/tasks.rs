@@ -5,7 +5,7 @@
 //!  T2  A wake of an ended task is harmless: its key carries a generation.
 //!  T3  Futures are dropped while no cell of the executor is borrowed: they may call back.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,28 +33,17 @@ pub(crate) struct Tasks {
     places: RefCell<Vec<Place>>,
     free: RefCell<Vec<u32>>,
     ready: RunQueue,
-    alive: Cell<usize>,
 }
 
 impl Tasks {
     pub(crate) fn new(remote: Arc<Remote>) -> Tasks {
         let ready = RunQueue::default();
         remote.settle_here(ready.clone());
-        Tasks {
-            remote,
-            places: RefCell::default(),
-            free: RefCell::default(),
-            ready,
-            alive: Cell::new(0),
-        }
+        Tasks { remote, places: RefCell::default(), free: RefCell::default(), ready }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.ready.borrow().is_empty()
-    }
-
-    pub(crate) fn alive(&self) -> usize {
-        self.alive.get()
     }
 
     pub(crate) fn queue(&self) -> &RunQueue {
@@ -64,12 +53,7 @@ impl Tasks {
     pub(crate) fn spawn(&self, name: &'static str, work: Work) -> TaskKey {
         let mut places = self.places.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            places.push(Place {
-                generation: 0,
-                name: "",
-                work: None,
-                waker: None,
-            });
+            places.push(Place { generation: 0, name: "", work: None, waker: None });
             (places.len() - 1) as u32
         });
         let place = &mut places[index as usize];
@@ -78,7 +62,6 @@ impl Tasks {
         place.name = name;
         place.work = Some(work);
         place.waker = Some((waker.clone(), Waker::from(waker)));
-        self.alive.set(self.alive.get() + 1);
         self.ready.borrow_mut().push_back(key);
         key
     }
@@ -101,10 +84,7 @@ impl Tasks {
             return false;
         };
         arm.rearm();
-        let ended = work
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_ready();
+        let ended = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut places = self.places.borrow_mut();
         match places.get_mut(key.0 as usize) {
             Some(place) if place.generation == key.1 && !ended => {
@@ -133,7 +113,6 @@ impl Tasks {
         place.generation = place.generation.wrapping_add(1);
         place.waker = None;
         self.free.borrow_mut().push(index);
-        self.alive.set(self.alive.get() - 1);
     }
 
     pub(crate) fn abort(&self, key: TaskKey) {
@@ -170,12 +149,7 @@ impl Tasks {
 
     /// Names of the tasks that have not ended, for status pages.
     pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.places
-            .borrow()
-            .iter()
-            .filter(|p| p.waker.is_some())
-            .map(|p| p.name)
-            .collect()
+        self.places.borrow().iter().filter(|p| p.waker.is_some()).map(|p| p.name).collect()
     }
 }
 

@@ -60,10 +60,7 @@ impl Timers {
         };
         self.heap.push(index);
         self.rise(at as usize);
-        TimerId {
-            index,
-            generation: self.entries[index as usize].generation,
-        }
+        TimerId { index, generation: self.entries[index as usize].generation }
     }
 
     /// Takes the timer back; None when it has fired or was cancelled before.
@@ -185,9 +182,7 @@ mod tests {
     fn h2_any_mix_of_set_and_cancel_fires_like_a_sorted_list() {
         let mut seed = 7u64;
         let mut next = move || {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             seed >> 33
         };
         let mut timers = Timers::default();

@@ -64,18 +64,17 @@ impl Reactor {
     /// One turn: submits what is queued, gathers completions (waiting for the first as long as
     /// `patience` allows when there is nothing else to do), tells `done` each of them and each
     /// timer that fired, and runs tasks. `done` may start operations, timers and tasks; it must
-    /// not take a turn.
+    /// not take a turn. In a simulated world no turn waits: the world moves the clock.
     pub fn turn(
         &self,
         patience: Patience,
         done: &mut dyn FnMut(Token, Result<u64, Errno>),
     ) -> Turned {
         let inner = &*self.inner;
-        let mut turned = Turned {
-            notified: inner.remote.collect(inner.tasks.queue()),
-            ..Turned::default()
-        };
-        if turned.notified || self.has_work() || patience == Patience::Peek {
+        let mut turned =
+            Turned { notified: inner.remote.collect(inner.tasks.queue()), ..Turned::default() };
+        let waits = patience != Patience::Peek && inner.world.is_none();
+        if turned.notified || self.has_work() || !waits {
             self.gather(Wait::Peek);
         } else {
             turned.parked = self.wait(patience);
@@ -151,22 +150,14 @@ impl Reactor {
 
     fn gather(&self, wait: Wait) {
         let mut kernel = self.inner.kernel.borrow_mut();
-        let Kernel {
-            slots,
-            port,
-            reaped,
-        } = &mut *kernel;
+        let Kernel { slots, port, reaped } = &mut *kernel;
         port.gather(slots, wait, reaped);
     }
 
     /// Continues what came in parts, frees or hands over what ended.
     fn settle(&self, scratch: &mut Scratch) {
         let mut kernel = self.inner.kernel.borrow_mut();
-        let Kernel {
-            slots,
-            port,
-            reaped,
-        } = &mut *kernel;
+        let Kernel { slots, port, reaped } = &mut *kernel;
         for (id, result) in reaped.drain(..) {
             let Some(slot) = slots.get(id) else { continue };
             if let Settled::Again = slot.settle(result) {

@@ -4,6 +4,7 @@
 //! each start. Continuing after a part, telling and freeing are the reactor's.
 
 mod poll;
+mod sim;
 mod uring;
 mod workers;
 
@@ -11,11 +12,12 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::net::Socket;
 use crate::remote::Remote;
 use crate::slots::{IoVec, SlotId, Slots};
+use crate::socket::Socket;
 
 pub(crate) use poll::Poll;
+pub(crate) use sim::SimPort;
 pub(crate) use uring::Uring;
 
 /// Which port a reactor shall use.
@@ -97,6 +99,7 @@ pub(crate) type Reaped = Vec<(SlotId, i64)>;
 pub(crate) enum Port {
     Uring(Box<Uring>),
     Poll(Box<Poll>),
+    Sim(Box<SimPort>),
 }
 
 impl Port {
@@ -135,6 +138,7 @@ impl Port {
         match self {
             Port::Uring(p) => p.start(slots, id),
             Port::Poll(p) => p.start(slots, id),
+            Port::Sim(p) => p.start(slots, id),
         }
     }
 
@@ -142,6 +146,7 @@ impl Port {
         match self {
             Port::Uring(p) => p.cancel(id),
             Port::Poll(p) => p.cancel(slots, id),
+            Port::Sim(p) => p.cancel(slots, id),
         }
     }
 
@@ -149,6 +154,16 @@ impl Port {
         match self {
             Port::Uring(p) => p.gather(slots, wait, out),
             Port::Poll(p) => p.gather(slots, wait, out),
+            Port::Sim(p) => p.gather(slots, out),
+        }
+    }
+
+    /// Ends everything; true when nothing is left in anyone's hands.
+    pub(crate) fn close(&mut self, slots: &mut Slots) -> bool {
+        match self {
+            Port::Uring(p) => p.close(slots),
+            Port::Poll(p) => p.close(slots),
+            Port::Sim(p) => p.close(slots),
         }
     }
 

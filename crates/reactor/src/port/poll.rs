@@ -15,11 +15,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::ReadWriteFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
-use crate::net::Socket;
 use crate::port::workers::{Job, Workers, call, raw_result};
 use crate::port::{Reaped, Wait};
 use crate::remote::Remote;
 use crate::slots::{On, Op, Slot, SlotId, Slots, raw};
+use crate::socket::Socket;
 
 /// Events taken from the kernel in one call; more come with the next turn.
 const EVENTS_PER_TURN: usize = 256;
@@ -160,9 +160,8 @@ impl Poll {
         let Some(slot) = slots.get(id) else { return };
         let gone = match &slot.on {
             On::Socket(socket) => {
-                let watch = usize::try_from(socket.raw_fd())
-                    .ok()
-                    .and_then(|fd| self.watches.get_mut(fd));
+                let watch =
+                    usize::try_from(socket.raw_fd()).ok().and_then(|fd| self.watches.get_mut(fd));
                 watch.is_some_and(|w| {
                     let before = w.waiting.len();
                     w.waiting.retain(|w| *w != id);

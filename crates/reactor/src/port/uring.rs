@@ -74,9 +74,7 @@ fn build() -> io::Result<(IoUring, &'static str, bool)> {
                 ("deferred task work", true)
             }
             1 => {
-                b.setup_coop_taskrun()
-                    .setup_taskrun_flag()
-                    .setup_submit_all();
+                b.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
                 ("cooperative task work: kernel before 6.1", true)
             }
             _ => ("plain: kernel before 5.19", false),
@@ -121,9 +119,7 @@ impl Uring {
         let (ring, how, taskrun_flag) = build()?;
         check(&ring)?;
         // Best effort: kernels before 5.15 keep their own bound.
-        let _ = ring
-            .submitter()
-            .register_iowq_max_workers(&mut WORKERS.clone());
+        let _ = ring.submitter().register_iowq_max_workers(&mut WORKERS.clone());
         let no_iowait = ring.params().is_feature_no_iowait();
         let port = Uring {
             ring,
@@ -332,39 +328,31 @@ fn entry(slot: &mut Slot) -> Entry {
         Op::Nothing => opcode::Nop::new().build(),
         Op::Read { .. } => match one {
             Some((base, len)) => opcode::Read::new(fd, base, len).offset(offset).build(),
-            None => opcode::Readv::new(fd, vecs.cast(), count)
-                .offset(offset)
-                .build(),
+            None => opcode::Readv::new(fd, vecs.cast(), count).offset(offset).build(),
         },
         Op::Write { durable, .. } => {
             let flags = if durable { RWF_DSYNC } else { 0 };
             match one {
-                Some((base, len)) => opcode::Write::new(fd, base, len)
-                    .offset(offset)
-                    .rw_flags(flags)
-                    .build(),
+                Some((base, len)) => {
+                    opcode::Write::new(fd, base, len).offset(offset).rw_flags(flags).build()
+                }
                 None => opcode::Writev::new(fd, vecs.cast(), count)
                     .offset(offset)
                     .rw_flags(flags)
                     .build(),
             }
         }
-        Op::Sync => opcode::Fsync::new(fd)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build(),
-        Op::Allocate { mode, offset, len } => opcode::Fallocate::new(fd, len)
-            .offset(offset)
-            .mode(mode as i32)
-            .build(),
+        Op::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        Op::Allocate { mode, offset, len } => {
+            opcode::Fallocate::new(fd, len).offset(offset).mode(mode as i32).build()
+        }
         Op::Ready { out } => opcode::PollAdd::new(fd, if out { POLLOUT } else { POLLIN }).build(),
         Op::Recv { all } => recv(slot, fd, all, one),
         Op::Send => {
             slot.header.iov = vecs;
             slot.header.iov_len = count as usize;
             let header: *const crate::port::MsgHeader = &slot.header;
-            opcode::SendMsg::new(fd, header.cast())
-                .flags(MSG_WAITALL | MSG_NOSIGNAL)
-                .build()
+            opcode::SendMsg::new(fd, header.cast()).flags(MSG_WAITALL | MSG_NOSIGNAL).build()
         }
     }
 }
@@ -377,18 +365,14 @@ fn recv(slot: &mut Slot, fd: types::Fd, all: bool, one: Option<(*mut u8, u32)>) 
     };
     let flags = if all { MSG_WAITALL } else { 0 };
     match one {
-        Some((base, len)) => opcode::Recv::new(fd, base, len)
-            .ioprio(first)
-            .flags(flags as i32)
-            .build(),
+        Some((base, len)) => {
+            opcode::Recv::new(fd, base, len).ioprio(first).flags(flags as i32).build()
+        }
         None => {
             slot.header.iov = slot.iov.as_mut_ptr();
             slot.header.iov_len = slot.iov.len();
             let header: *mut crate::port::MsgHeader = &mut slot.header;
-            opcode::RecvMsg::new(fd, header.cast())
-                .ioprio(first)
-                .flags(flags)
-                .build()
+            opcode::RecvMsg::new(fd, header.cast()).ioprio(first).flags(flags).build()
         }
     }
 }

@@ -53,12 +53,7 @@ pub(super) struct Workers {
 
 impl Workers {
     pub(super) fn new(remote: Arc<Remote>) -> Workers {
-        Workers {
-            shared: Arc::default(),
-            remote,
-            threads: Vec::new(),
-            unfinished: 0,
-        }
+        Workers { shared: Arc::default(), remote, threads: Vec::new(), unfinished: 0 }
     }
 
     /// True while results are to be expected.
@@ -162,11 +157,7 @@ pub(super) fn call(job: &Job, extra: ReadWriteFlags) -> i64 {
             // SAFETY: as for reads.
             let vecs =
                 unsafe { std::slice::from_raw_parts(job.iov.cast::<IoSlice<'_>>(), job.count) };
-            let flags = if durable {
-                ReadWriteFlags::DSYNC
-            } else {
-                ReadWriteFlags::empty()
-            };
+            let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             raw_result(rustix::io::pwritev2(fd, vecs, job.offset, flags | extra))
         }
         Op::Sync => raw_result(rustix::fs::fdatasync(fd).map(|()| 0i64)),

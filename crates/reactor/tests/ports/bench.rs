@@ -22,11 +22,7 @@ pub fn each_port(test: impl Fn(Reactor)) {
 }
 
 pub fn start(port: PortChoice) -> Reactor {
-    let config = Config {
-        name: format!("{port:?}"),
-        port,
-        ..Config::default()
-    };
+    let config = Config { name: format!("{port:?}"), port, ..Config::default() };
     let reactor = Reactor::start(config).expect("both ports work on the machine of the tests");
     let kind = match port {
         PortChoice::Poll => PortKind::Poll,
@@ -90,12 +86,7 @@ impl Scratch {
     }
 
     pub fn open(&self, size: u64, direct: bool) -> File {
-        let how = OpenHow {
-            create: true,
-            direct,
-            size: Some(size),
-            ..OpenHow::default()
-        };
+        let how = OpenHow { create: true, direct, size: Some(size), ..OpenHow::default() };
         File::open(&self.0, how).expect("a scratch file can be made")
     }
 }

@@ -80,10 +80,7 @@ fn direct_reads_stop_at_an_odd_end_of_file() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         std::fs::write(&scratch.0, pattern(9000)).unwrap();
-        let how = OpenHow {
-            direct: true,
-            ..OpenHow::default()
-        };
+        let how = OpenHow { direct: true, ..OpenHow::default() };
         let Ok(file) = File::open(&scratch.0, how) else {
             return; // a file system without direct I/O
         };
@@ -100,10 +97,7 @@ fn errors_have_names_and_odd_requests_end_too() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         drop(scratch.open(4096, false));
-        let how = OpenHow {
-            read_only: true,
-            ..OpenHow::default()
-        };
+        let how = OpenHow { read_only: true, ..OpenHow::default() };
         let file = File::open(&scratch.0, how).unwrap();
         let data = filled(&pool, &[1; 512]);
         r.write(token(1), &file, 0, &data, false);

@@ -121,10 +121,7 @@ fn aborting_drops_the_future_and_a_task_may_abort_itself() {
 
 #[test]
 fn the_port_is_chosen_and_the_reason_told() {
-    let config = |port| Config {
-        port,
-        ..Config::default()
-    };
+    let config = |port| Config { port, ..Config::default() };
     let auto = Reactor::start(config(PortChoice::Auto)).unwrap().port();
     assert_eq!(auto.kind, PortKind::Uring, "{auto}");
     let poll = Reactor::start(config(PortChoice::Poll)).unwrap().port();
@@ -136,12 +133,8 @@ fn the_port_is_chosen_and_the_reason_told() {
 fn a_pinned_reactor_works_and_a_missing_cpu_is_refused() {
     std::thread::spawn(|| {
         for port in [PortChoice::Uring, PortChoice::Poll] {
-            let config = |cpu| Config {
-                port,
-                cpu: Some(cpu),
-                spin_ns: 50_000,
-                ..Config::default()
-            };
+            let config =
+                |cpu| Config { port, cpu: Some(cpu), spin_ns: 50_000, ..Config::default() };
             let r = Reactor::start(config(0)).unwrap();
             r.after(MS, token(1));
             gather(&r, 1);
@@ -165,10 +158,7 @@ fn random_numbers_differ() {
 /// Context switches of this thread, from /proc.
 fn switches() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|l| l.starts_with("voluntary_ctxt_switches"))
-        .unwrap();
+    let line = status.lines().find(|l| l.starts_with("voluntary_ctxt_switches")).unwrap();
     line.split_whitespace().last().unwrap().parse().unwrap()
 }
 

@@ -177,16 +177,8 @@ fn a_dropped_receive_keeps_its_memory_until_it_was_reaped() {
         r.turn(Patience::Peek, &mut |_, _| ());
         assert_eq!((r.in_flight(), pool.usage().used_bytes), (1, 4096));
         task.abort();
-        assert_eq!(
-            r.in_flight(),
-            1,
-            "cancelled, but still in the kernel's hands"
-        );
-        assert_eq!(
-            pool.usage().used_bytes,
-            4096,
-            "not freed before it was reaped"
-        );
+        assert_eq!(r.in_flight(), 1, "cancelled, but still in the kernel's hands");
+        assert_eq!(pool.usage().used_bytes, 4096, "not freed before it was reaped");
         let r2 = r.clone();
         run(&r, async move {
             while r2.in_flight() > 0 {
@@ -250,10 +242,7 @@ fn the_peers_end_and_reset_are_seen() {
             b.reset();
             drop(b);
             let e = a.recv(&seg(&pool, 10)).await;
-            assert!(
-                matches!(&e, Err(e) if e.kind() == ErrorKind::ConnectionReset),
-                "{e:?}"
-            );
+            assert!(matches!(&e, Err(e) if e.kind() == ErrorKind::ConnectionReset), "{e:?}");
         });
     });
 }

@@ -1,0 +1,157 @@
+//! Contents of a modelled disk, sparse, with the versions that a power cut may bring back.
+
+use std::collections::BTreeMap;
+
+use crate::random::SeededRandom;
+
+/// Versions of one sector remembered since the last flush; of more, those in the middle are
+/// forgotten, which a power cut can then not bring back.
+const VERSIONS_MAX: usize = 4;
+
+/// The bytes of a sector; None is zeros.
+type Content = Option<Box<[u8]>>;
+
+pub(super) struct Sectors {
+    unit: usize,
+    stable: BTreeMap<u64, Box<[u8]>>,
+    /// Written since the last flush, oldest first, never empty.
+    dirty: BTreeMap<u64, Vec<Content>>,
+}
+
+impl Sectors {
+    pub(super) fn new(unit: u32) -> Sectors {
+        Sectors { unit: unit as usize, stable: BTreeMap::new(), dirty: BTreeMap::new() }
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.stable.len() + self.dirty.len()
+    }
+
+    pub(super) fn dirty(&self) -> usize {
+        self.dirty.len()
+    }
+
+    fn now(&self, sector: u64) -> Option<&[u8]> {
+        match self.dirty.get(&sector) {
+            Some(versions) => versions.last().and_then(|v| v.as_deref()),
+            None => self.stable.get(&sector).map(|b| &**b),
+        }
+    }
+
+    pub(super) fn read(&self, offset: u64, out: &mut [u8]) {
+        self.pieces(offset, out.len() as u64, |sector, start, at, len| {
+            let Some(to) = out.get_mut(at..at + len) else { return };
+            match self.now(sector).and_then(|s| s.get(start..start + len)) {
+                Some(from) => to.copy_from_slice(from),
+                None => to.fill(0),
+            }
+        });
+    }
+
+    pub(super) fn write(&mut self, offset: u64, data: &[u8], stable: bool) {
+        self.change(offset, data.len() as u64, stable, |at, to| {
+            if let Some(from) = data.get(at..at + to.len()) {
+                to.copy_from_slice(from);
+            }
+        });
+    }
+
+    /// Only what holds something is visited: a whole large disk is zeroed in no time.
+    pub(super) fn zero(&mut self, offset: u64, len: u64, stable: bool) {
+        let (unit, end) = (self.unit as u64, offset.saturating_add(len));
+        let (first, last) = (offset.div_ceil(unit), end / unit);
+        if first >= last {
+            return self.change(offset, len, stable, |_, to| to.fill(0));
+        }
+        self.change(offset, first * unit - offset, stable, |_, to| to.fill(0));
+        self.change(last * unit, end - last * unit, stable, |_, to| to.fill(0));
+        let mut whole: Vec<u64> = self.stable.range(first..last).map(|(s, _)| *s).collect();
+        whole.extend(self.dirty.range(first..last).map(|(s, _)| *s));
+        whole.sort_unstable();
+        whole.dedup();
+        for sector in whole {
+            self.put(sector, None, stable);
+        }
+    }
+
+    /// Calls `f(sector, start in it, bytes done before, bytes)` for each sector of the range.
+    fn pieces(&self, offset: u64, len: u64, mut f: impl FnMut(u64, usize, usize, usize)) {
+        let unit = self.unit as u64;
+        let mut done = 0;
+        while done < len {
+            let at = offset.saturating_add(done);
+            let start = at % unit;
+            let n = (unit - start).min(len - done);
+            f(at / unit, start as usize, done as usize, n as usize);
+            done += n;
+        }
+    }
+
+    fn change(&mut self, offset: u64, len: u64, stable: bool, f: impl Fn(usize, &mut [u8])) {
+        let mut list = Vec::new();
+        self.pieces(offset, len, |sector, start, at, n| {
+            list.push((sector, start, at, n));
+        });
+        for (sector, start, at, n) in list {
+            let mut bytes: Box<[u8]> = match self.now(sector) {
+                Some(b) => b.into(),
+                None => vec![0; self.unit].into(),
+            };
+            if let Some(part) = bytes.get_mut(start..start + n) {
+                f(at, part);
+            }
+            let content = bytes.iter().any(|b| *b != 0).then_some(bytes);
+            self.put(sector, content, stable);
+        }
+    }
+
+    fn put(&mut self, sector: u64, content: Content, stable: bool) {
+        if stable {
+            self.dirty.remove(&sector);
+            self.settle(sector, content);
+            return;
+        }
+        let versions = self.dirty.entry(sector).or_default();
+        if versions.len() == VERSIONS_MAX {
+            versions.remove(VERSIONS_MAX / 2);
+        }
+        versions.push(content);
+    }
+
+    fn settle(&mut self, sector: u64, content: Content) {
+        match content {
+            Some(bytes) => self.stable.insert(sector, bytes),
+            None => self.stable.remove(&sector),
+        };
+    }
+
+    pub(super) fn flush(&mut self) {
+        for (sector, mut versions) in std::mem::take(&mut self.dirty) {
+            if let Some(last) = versions.pop() {
+                self.settle(sector, last);
+            }
+        }
+    }
+
+    pub(super) fn power_cut(&mut self, random: &mut SeededRandom) {
+        for (sector, mut versions) in std::mem::take(&mut self.dirty) {
+            // One choice more than there are versions: what was stable.
+            let choice = random.below(versions.len() as u64 + 1) as usize;
+            if choice < versions.len() {
+                self.settle(sector, versions.swap_remove(choice));
+            }
+        }
+    }
+
+    /// Forgets everything from byte `size` on.
+    pub(super) fn cut_off(&mut self, size: u64) {
+        let unit = self.unit as u64;
+        let tail = size % unit;
+        if tail != 0 {
+            self.zero(size, unit - tail, false);
+        }
+        let first = size.div_ceil(unit);
+        self.stable.split_off(&first);
+        self.dirty.split_off(&first);
+    }
+}

@@ -1,0 +1,366 @@
+//! A simulated world: one virtual clock, seeded chance, links and disks that fail on request.
+//!
+//! ```text
+//!   World::run:   deliver events that are due -> choose one ready reactor -> its turn -> again
+//!                 nobody ready: the clock jumps to the next event or timer
+//!                 nothing to come: Ended::Quiet
+//! ```
+//!
+//! Invariants
+//!  V1  Everything depends on the seed and on the calls made, in their order: no thread, no real
+//!      clock, no order of a hash table. The same seed gives the same `World::trace`.
+//!  V2  Time moves in `run` only: a little for each turn, else to what comes next.
+//!  V3  A reactor's operations are carried out in its own turns; the world only says which are due.
+
+mod disks;
+mod links;
+mod net;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::file::File;
+use crate::model::{DiskModel, DiskShape};
+use crate::random::SeededRandom;
+use crate::reactor::Reactor;
+use crate::slots::SlotId;
+
+pub use links::{LinkId, NetShape};
+
+pub(crate) use disks::SimDisk;
+pub(crate) use net::{SimSocket, SocketKey};
+
+/// Virtual cost of one turn, in ns: at least, and how much more at most.
+const TURN_NS: (u64, u64) = (300, 3_000);
+
+/// What happens at a moment to come.
+pub(crate) enum Event {
+    /// An operation of a reactor ends.
+    Op { port: usize, id: SlotId },
+    /// Bytes or an end sent by `side` arrive at the other end.
+    Arrive { link: u32, side: usize },
+    /// A connection attempt reaches its listener.
+    Knock { link: u32 },
+    /// A reset reaches `side`.
+    Reset { link: u32, side: usize },
+}
+
+pub(crate) struct State {
+    pub(crate) now: u64,
+    pub(crate) random: SeededRandom,
+    events: BTreeMap<(u64, u64), Event>,
+    order: u64,
+    /// For each reactor: operations to look at in its next turn.
+    ready: Vec<VecDeque<SlotId>>,
+    pub(crate) net: links::Net,
+    disks: BTreeMap<String, Arc<SimDisk>>,
+    trace: u64,
+}
+
+impl State {
+    pub(crate) fn at(&mut self, due: u64, event: Event) {
+        self.order += 1;
+        self.events.insert((due.max(self.now), self.order), event);
+    }
+
+    pub(crate) fn make_ready(&mut self, port: usize, id: SlotId) {
+        if let Some(queue) = self.ready.get_mut(port) {
+            queue.push_back(id);
+        }
+    }
+
+    fn note(&mut self, word: u64) {
+        // FNV-1a over words, and the clock with each.
+        for w in [word, self.now] {
+            self.trace = (self.trace ^ w).wrapping_mul(0x0000_0100_0000_01b3);
+            self.trace ^= self.trace >> 29;
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some(entry) = self.events.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            let event = entry.remove();
+            match event {
+                Event::Op { port, id } => {
+                    self.note(1 ^ (id.to_word() << 3));
+                    self.make_ready(port, id);
+                }
+                Event::Arrive { link, side } => {
+                    self.note(2 ^ (u64::from(link) << 3));
+                    self.arrive(link, side);
+                }
+                Event::Knock { link } => {
+                    self.note(3 ^ (u64::from(link) << 3));
+                    self.knock(link);
+                }
+                Event::Reset { link, side } => {
+                    self.note(4 ^ (u64::from(link) << 3));
+                    self.reset_arrives(link, side);
+                }
+            }
+        }
+    }
+}
+
+/// A handle on a simulated world. Clones share it; it stays on its thread.
+#[derive(Clone)]
+pub struct World {
+    pub(crate) state: Rc<RefCell<State>>,
+    seed: u64,
+    clock: Rc<Cell<u64>>,
+}
+
+/// One reactor and what it does when it is its turn.
+pub struct Actor<'a> {
+    reactor: Reactor,
+    turn: Box<dyn FnMut() + 'a>,
+}
+
+impl<'a> Actor<'a> {
+    /// `turn` takes one turn of `reactor` (its patience does not matter) and whatever else this
+    /// core does each time.
+    pub fn new(reactor: &Reactor, turn: impl FnMut() + 'a) -> Actor<'a> {
+        Actor { reactor: reactor.clone(), turn: Box::new(turn) }
+    }
+
+    /// A reactor that runs tasks only.
+    pub fn of_tasks(reactor: &Reactor) -> Actor<'static> {
+        let own = reactor.clone();
+        Actor {
+            reactor: reactor.clone(),
+            turn: Box::new(move || {
+                own.turn(crate::turn::Patience::Peek, &mut |_, _| ());
+            }),
+        }
+    }
+}
+
+/// When `World::run` gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Virtual ns from the start of the run.
+    pub ns: u64,
+    /// Turns.
+    pub steps: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { ns: 3600 * 1_000_000_000, steps: 5_000_000 }
+    }
+}
+
+/// Why `World::run` returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// Nobody has anything to do, and nothing will ever happen.
+    Quiet,
+    /// The time was over.
+    TimeUp,
+    /// The turns were used up.
+    StepsUp,
+}
+
+impl World {
+    /// A world in which nothing exists yet. Its clock starts at one second.
+    pub fn new(seed: u64) -> World {
+        let now = 1_000_000_000;
+        World {
+            state: Rc::new(RefCell::new(State {
+                now,
+                random: SeededRandom::new(seed),
+                events: BTreeMap::new(),
+                order: 0,
+                ready: Vec::new(),
+                net: links::Net::default(),
+                disks: BTreeMap::new(),
+                trace: 0xcbf2_9ce4_8422_2325,
+            })),
+            seed,
+            clock: Rc::new(Cell::new(now)),
+        }
+    }
+
+    /// The seed: all that is needed to see the same again.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The virtual clock, in ns.
+    pub fn now(&self) -> u64 {
+        self.clock.get()
+    }
+
+    /// A number that depends on everything that happened so far.
+    pub fn trace(&self) -> u64 {
+        self.state.borrow().trace
+    }
+
+    /// Makes `word` part of the trace.
+    pub fn note(&self, word: u64) {
+        self.state.borrow_mut().note(word ^ (5 << 60));
+    }
+
+    /// Chance of the test's own, from the world's seed.
+    pub fn random(&self) -> u64 {
+        self.state.borrow_mut().random.next_u64()
+    }
+
+    pub(crate) fn enroll(&self) -> (usize, SeededRandom) {
+        let mut state = self.state.borrow_mut();
+        state.ready.push(VecDeque::new());
+        let seed = state.random.next_u64();
+        (state.ready.len() - 1, SeededRandom::new(seed))
+    }
+
+    pub(crate) fn has_ready(&self, port: usize) -> bool {
+        let state = self.state.borrow();
+        state.ready.get(port).is_some_and(|q| !q.is_empty())
+    }
+
+    pub(crate) fn take_ready(&self, port: usize) -> Option<SlotId> {
+        self.state.borrow_mut().ready.get_mut(port)?.pop_front()
+    }
+
+    fn set_now(&self, now: u64) {
+        let mut state = self.state.borrow_mut();
+        state.now = state.now.max(now);
+        self.clock.set(state.now);
+        state.deliver();
+    }
+
+    /// Lets the actors run, each time one that the seed chooses among those with something to do,
+    /// until `stop` says so (asked before each turn), nothing is left to happen, or a limit.
+    pub fn run(
+        &self,
+        actors: &mut [Actor<'_>],
+        limits: Limits,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Ended {
+        let end = self.now().saturating_add(limits.ns);
+        let mut ready = Vec::with_capacity(actors.len());
+        for _ in 0..limits.steps {
+            if stop() {
+                return Ended::Stopped;
+            }
+            if self.now() >= end {
+                return Ended::TimeUp;
+            }
+            self.set_now(self.now());
+            ready.clear();
+            ready.extend((0..actors.len()).filter(|&i| actors[i].reactor.is_ready()));
+            if ready.is_empty() {
+                match self.next_moment(actors) {
+                    Some(t) => self.set_now(t.min(end)),
+                    None => return Ended::Quiet,
+                }
+                continue;
+            }
+            let chosen = {
+                let mut state = self.state.borrow_mut();
+                let at = state.random.below(ready.len() as u64) as usize;
+                state.note(6 ^ ((ready[at] as u64) << 3));
+                let cost = TURN_NS.0 + state.random.below(TURN_NS.1);
+                state.now = state.now.saturating_add(cost);
+                self.clock.set(state.now);
+                ready[at]
+            };
+            (actors[chosen].turn)();
+        }
+        Ended::StepsUp
+    }
+
+    fn next_moment(&self, actors: &[Actor<'_>]) -> Option<u64> {
+        let event = self.state.borrow().events.keys().next().map(|k| k.0);
+        let timers = actors.iter().filter_map(|a| a.reactor.next_timer());
+        event.into_iter().chain(timers).min()
+    }
+
+    /// The disk `name`, made of zeros with this shape when there is none yet: a file that every
+    /// reactor of the world can use. `InvalidInput` when the shape makes no sense.
+    pub fn file(&self, name: &str, shape: DiskShape) -> io::Result<File> {
+        let mut state = self.state.borrow_mut();
+        if let Some(disk) = state.disks.get(name) {
+            return Ok(File::simulated(disk.clone(), name));
+        }
+        let seed = state.random.next_u64();
+        let model = DiskModel::new(shape, seed)
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let disk = Arc::new(SimDisk::new(model));
+        state.disks.insert(name.to_string(), disk.clone());
+        Ok(File::simulated(disk, name))
+    }
+
+    fn disk(&self, name: &str) -> Option<Arc<SimDisk>> {
+        self.state.borrow().disks.get(name).cloned()
+    }
+
+    /// Looks at or changes the model behind the disk `name`: faults, lies, contents. None when
+    /// there is no such disk.
+    pub fn with_disk<R>(&self, name: &str, f: impl FnOnce(&mut DiskModel) -> R) -> Option<R> {
+        Some(self.disk(name)?.with(f))
+    }
+
+    /// The disk loses power and gets it back: operations under way end with `Io`, any subset of
+    /// what was not flushed is lost. False when there is no such disk.
+    pub fn power_cut(&self, name: &str) -> bool {
+        let Some(disk) = self.disk(name) else {
+            return false;
+        };
+        let now_over = disk.power_cut();
+        let mut state = self.state.borrow_mut();
+        state.note(7);
+        for (port, id) in now_over {
+            let now = state.now;
+            state.at(now, Event::Op { port, id });
+        }
+        true
+    }
+
+    /// From now on nothing that the disk is asked ends (or it all ends: `hang` false). False when
+    /// there is no such disk.
+    pub fn hang(&self, name: &str, hang: bool) -> bool {
+        let Some(disk) = self.disk(name) else {
+            return false;
+        };
+        let released = disk.hang(hang);
+        let mut state = self.state.borrow_mut();
+        for (port, id) in released {
+            let delay = state.random.below(100_000);
+            let due = state.now + delay;
+            state.at(due, Event::Op { port, id });
+        }
+        true
+    }
+
+    /// Changes how links behave from now on.
+    pub fn set_net(&self, shape: NetShape) {
+        self.state.borrow_mut().net.shape = shape;
+    }
+
+    /// The connections that exist, oldest first: name, client's and server's address.
+    pub fn links(&self) -> Vec<(LinkId, SocketAddr, SocketAddr)> {
+        self.state.borrow().net.alive()
+    }
+
+    /// Cuts a connection: both ends see a reset at once, what was on its way is lost.
+    pub fn cut(&self, link: LinkId) {
+        let mut state = self.state.borrow_mut();
+        state.note(8);
+        state.cut(link);
+    }
+
+    /// From now on nothing arrives on this connection any more, and nobody is told.
+    pub fn half_open(&self, link: LinkId) {
+        self.state.borrow_mut().net.silence(link);
+    }
+}

@@ -1,0 +1,124 @@
+//! A simulated socket as the net file holds it.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::sim::World;
+
+/// Which socket of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SocketKey {
+    Door(SocketAddr),
+    End { link: u32, side: usize },
+}
+
+/// A socket of a world; dropping it hangs up or stops listening.
+pub(crate) struct SimSocket {
+    world: World,
+    key: SocketKey,
+    reset: std::cell::Cell<bool>,
+    /// Handed on: dropping does nothing any more.
+    gone: std::cell::Cell<bool>,
+}
+
+impl SimSocket {
+    pub(crate) fn new(world: &World, key: SocketKey) -> SimSocket {
+        SimSocket {
+            world: world.clone(),
+            key,
+            reset: std::cell::Cell::new(false),
+            gone: std::cell::Cell::new(false),
+        }
+    }
+
+    pub(crate) fn listen(world: &World, addr: SocketAddr, share: bool) -> io::Result<SimSocket> {
+        match world.state.borrow_mut().net.listen(addr, share) {
+            Some(addr) => Ok(SimSocket::new(world, SocketKey::Door(addr))),
+            None => Err(io::ErrorKind::AddrInUse.into()),
+        }
+    }
+
+    pub(crate) fn connect(world: &World, to: SocketAddr) -> SimSocket {
+        let link = world.state.borrow_mut().connect(to);
+        SimSocket::new(world, SocketKey::End { link, side: 0 })
+    }
+
+    pub(crate) fn key(&self) -> SocketKey {
+        self.key
+    }
+
+    /// The next connection of a listener, if one waits.
+    pub(crate) fn accept(&self) -> Option<(SimSocket, SocketAddr)> {
+        let SocketKey::Door(addr) = self.key else {
+            return None;
+        };
+        let mut state = self.world.state.borrow_mut();
+        let link = state.net.accept(addr)?;
+        let peer = state.net.addr(link, 0)?;
+        let key = SocketKey::End { link, side: 1 };
+        Some((SimSocket::new(&self.world, key), peer))
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self.key {
+            SocketKey::Door(addr) => Ok(addr),
+            SocketKey::End { link, side } => {
+                let addr = self.world.state.borrow_mut().net.addr(link, side);
+                addr.ok_or_else(|| io::ErrorKind::NotConnected.into())
+            }
+        }
+    }
+
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        match self.key {
+            SocketKey::Door(_) => None,
+            SocketKey::End { link, side } => self.world.state.borrow_mut().net.addr(link, 1 - side),
+        }
+    }
+
+    /// What became of the connection attempt.
+    pub(crate) fn connect_result(&self) -> io::Result<()> {
+        let SocketKey::End { link, side } = self.key else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        match self.world.state.borrow_mut().is_connected(link, side) {
+            0 => Ok(()),
+            e => Err(io::Error::from_raw_os_error(i32::try_from(-e).unwrap_or(i32::MAX))),
+        }
+    }
+
+    pub(crate) fn shutdown_write(&self) {
+        if let SocketKey::End { link, side } = self.key {
+            self.world.state.borrow_mut().finish(link, side);
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        if let SocketKey::End { link, side } = self.key {
+            self.world.state.borrow_mut().close_both(link, side);
+        }
+    }
+
+    pub(crate) fn reset_on_drop(&self) {
+        self.reset.set(true);
+    }
+
+    /// Gives the socket away: its new owner will close it.
+    pub(crate) fn release(self) -> SocketKey {
+        self.gone.set(true);
+        self.key
+    }
+}
+
+impl Drop for SimSocket {
+    fn drop(&mut self) {
+        if self.gone.get() {
+            return;
+        }
+        let mut state = self.world.state.borrow_mut();
+        match self.key {
+            SocketKey::Door(addr) => state.unlisten(addr),
+            SocketKey::End { link, side } => state.hang_up(link, side, self.reset.get()),
+        }
+    }
+}

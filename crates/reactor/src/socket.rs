@@ -1,0 +1,232 @@
+//! Sockets, of the kernel or of a simulated world, as slots hold them.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+
+use crate::sim::{SimSocket, SocketKey, World};
+
+/// Connections that the kernel holds for a listener before it refuses more.
+const BACKLOG: i32 = 1024;
+
+enum Body {
+    Kernel(OwnedFd),
+    Simulated(SimSocket),
+}
+
+/// A socket on its way to another reactor: of the kernel, or of the same simulated world.
+pub struct Parcel(ParcelKind);
+
+enum ParcelKind {
+    Kernel(OwnedFd),
+    Simulated(SocketKey),
+}
+
+/// A socket, open until the last operation under way was reaped.
+pub(crate) struct Socket {
+    body: Body,
+    /// The poll port watches it.
+    watched: Cell<bool>,
+    /// The last receive took all there was.
+    drained: Cell<bool>,
+}
+
+impl Socket {
+    fn new(body: Body) -> Rc<Socket> {
+        Rc::new(Socket { body, watched: Cell::new(false), drained: Cell::new(false) })
+    }
+
+    /// A connected descriptor from elsewhere.
+    pub(crate) fn adopt(fd: OwnedFd) -> Rc<Socket> {
+        // Operations wait by themselves; the flag would make io_uring fail them with EAGAIN. When
+        // it cannot be cleared the first operation says what is wrong.
+        let _ = set_blocking(&fd);
+        Socket::new(Body::Kernel(fd))
+    }
+
+    pub(crate) fn listen(
+        world: Option<&World>,
+        addr: SocketAddr,
+        share: bool,
+    ) -> io::Result<Rc<Socket>> {
+        if let Some(world) = world {
+            let door = SimSocket::listen(world, addr, share)?;
+            return Ok(Socket::new(Body::Simulated(door)));
+        }
+        let fd = tcp_socket(addr)?;
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        if share {
+            sockopt::set_socket_reuseport(&fd, true)?;
+        }
+        net::bind(&fd, &addr)?;
+        net::listen(&fd, BACKLOG)?;
+        Ok(Socket::new(Body::Kernel(fd)))
+    }
+
+    /// Begins to connect: writable once it is known how that ended, see `connected`.
+    pub(crate) fn connect(world: Option<&World>, addr: SocketAddr) -> io::Result<Rc<Socket>> {
+        if let Some(world) = world {
+            return Ok(Socket::new(Body::Simulated(SimSocket::connect(world, addr))));
+        }
+        let fd = tcp_socket(addr)?;
+        match net::connect(&fd, &addr) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Socket::new(Body::Kernel(fd))),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    pub(crate) fn connected(&self) -> io::Result<()> {
+        match &self.body {
+            Body::Kernel(fd) => {
+                sockopt::socket_error(fd)??;
+                Ok(set_blocking(fd)?)
+            }
+            Body::Simulated(s) => s.connect_result(),
+        }
+    }
+
+    /// The next connection of a listener; None when none waits.
+    pub(crate) fn accept(&self) -> io::Result<Option<(Rc<Socket>, SocketAddr)>> {
+        let fd = match &self.body {
+            Body::Kernel(fd) => fd,
+            Body::Simulated(s) => {
+                let accepted = s.accept();
+                return Ok(accepted.map(|(s, peer)| (Socket::new(Body::Simulated(s)), peer)));
+            }
+        };
+        loop {
+            return match net::acceptfrom_with(fd, SocketFlags::CLOEXEC) {
+                Ok((fd, peer)) => Ok(Some((Socket::new(Body::Kernel(fd)), to_addr(peer)?))),
+                Err(rustix::io::Errno::AGAIN) => Ok(None),
+                // The peer gave up before we came.
+                Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => continue,
+                Err(e) => Err(e.into()),
+            };
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.body {
+            Body::Kernel(fd) => to_addr(Some(net::getsockname(fd)?)),
+            Body::Simulated(s) => s.local_addr(),
+        }
+    }
+
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        match &self.body {
+            Body::Kernel(fd) => net::getpeername(fd).ok().and_then(|a| to_addr(a).ok()),
+            Body::Simulated(s) => s.peer_addr(),
+        }
+    }
+
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        match &self.body {
+            Body::Kernel(fd) => net::shutdown(fd, Shutdown::Write)?,
+            Body::Simulated(s) => s.shutdown_write(),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        match &self.body {
+            // Fails only when the peer is gone already.
+            Body::Kernel(fd) => drop(net::shutdown(fd, Shutdown::Both)),
+            Body::Simulated(s) => s.close(),
+        }
+    }
+
+    pub(crate) fn reset_on_drop(&self) {
+        match &self.body {
+            Body::Kernel(fd) => {
+                let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+                let _ = net::shutdown(fd, Shutdown::Read);
+            }
+            Body::Simulated(s) => s.reset_on_drop(),
+        }
+    }
+
+    pub(crate) fn nodelay(&self, yes: bool) -> io::Result<()> {
+        match &self.body {
+            Body::Kernel(fd) => Ok(sockopt::set_tcp_nodelay(fd, yes)?),
+            Body::Simulated(_) => Ok(()),
+        }
+    }
+
+    /// None: a simulated one has no descriptor.
+    pub(crate) fn into_fd(self) -> Option<OwnedFd> {
+        match self.body {
+            Body::Kernel(fd) => Some(fd),
+            Body::Simulated(_) => None,
+        }
+    }
+
+    pub(crate) fn into_parcel(self) -> Parcel {
+        Parcel(match self.body {
+            Body::Kernel(fd) => ParcelKind::Kernel(fd),
+            Body::Simulated(s) => ParcelKind::Simulated(s.release()),
+        })
+    }
+
+    /// None: a parcel of the wrong kind for this reactor.
+    pub(crate) fn from_parcel(world: Option<&World>, parcel: Parcel) -> Option<Rc<Socket>> {
+        match (parcel.0, world) {
+            (ParcelKind::Kernel(fd), None) => Some(Socket::adopt(fd)),
+            (ParcelKind::Simulated(key), Some(world)) => {
+                Some(Socket::new(Body::Simulated(SimSocket::new(world, key))))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        match &self.body {
+            Body::Kernel(fd) => fd.as_raw_fd(),
+            Body::Simulated(_) => -1,
+        }
+    }
+
+    /// None for a socket of a real kernel.
+    pub(crate) fn sim_key(&self) -> Option<SocketKey> {
+        match &self.body {
+            Body::Kernel(_) => None,
+            Body::Simulated(s) => Some(s.key()),
+        }
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.get()
+    }
+
+    pub(crate) fn set_watched(&self, yes: bool) {
+        self.watched.set(yes);
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.get()
+    }
+
+    pub(crate) fn set_drained(&self, yes: bool) {
+        self.drained.set(yes);
+    }
+}
+
+fn tcp_socket(addr: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn set_blocking(fd: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    rustix::fs::fcntl_setfl(fd, flags - rustix::fs::OFlags::NONBLOCK)
+}
+
+fn to_addr(any: Option<net::SocketAddrAny>) -> io::Result<SocketAddr> {
+    let any = any.ok_or(io::ErrorKind::NotConnected)?;
+    SocketAddr::try_from(any).map_err(|_| io::ErrorKind::AddrNotAvailable.into())
+}

@@ -1,0 +1,7 @@
+//! The simulated world: the same behaviour as on a kernel, faults on request, and the same again
+//! for the same seed.
+
+mod disks;
+mod links;
+mod replay;
+mod stage;

@@ -1,0 +1,59 @@
+//! What the tests stand on.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+
+use bio::{Errno, Pool, PoolConfig, Seg, Segs};
+use reactor::sim::{Actor, Ended, Limits, World};
+use reactor::{Patience, Reactor, Token};
+
+pub const MS: u64 = 1_000_000;
+
+pub fn pool() -> Pool {
+    Pool::new(PoolConfig::default())
+}
+
+pub fn seg(pool: &Pool, bytes: &[u8]) -> Seg {
+    let seg = pool.get(bytes.len()).unwrap().seg(0, bytes.len()).unwrap();
+    seg.copy_from(0, bytes);
+    seg
+}
+
+pub fn filled(pool: &Pool, bytes: &[u8]) -> Segs {
+    let segs = Segs::alloc(pool, bytes.len()).unwrap();
+    segs.copy_from(0, bytes);
+    segs
+}
+
+pub fn token(word: u64) -> Token {
+    Token { kind: 1, word }
+}
+
+type Told = Vec<(Token, Result<u64, Errno>)>;
+
+/// Lets one reactor run until nothing is left to happen; what it was told.
+pub fn quiet(world: &World, r: &Reactor) -> Told {
+    let told = RefCell::new(Told::new());
+    let turn = || {
+        r.turn(Patience::Forever, &mut |t, e| told.borrow_mut().push((t, e)));
+    };
+    let ended = world.run(&mut [Actor::new(r, turn)], Limits::default(), &mut || false);
+    assert_eq!(ended, Ended::Quiet, "seed {}", world.seed());
+    told.into_inner()
+}
+
+/// Runs `work` on the first of the reactors, and what the others do, until it is done.
+pub fn run<T: 'static>(
+    world: &World,
+    reactors: &[&Reactor],
+    work: impl Future<Output = T> + 'static,
+) -> T {
+    let result = Rc::new(Cell::new(None));
+    let put = result.clone();
+    let task = reactors[0].spawn("test", async move { put.set(Some(work.await)) });
+    let mut actors: Vec<Actor> = reactors.iter().map(|r| Actor::of_tasks(r)).collect();
+    let ended = world.run(&mut actors, Limits::default(), &mut || task.is_finished());
+    assert_eq!(ended, Ended::Stopped, "seed {}", world.seed());
+    result.take().unwrap()
+}

@@ -11,13 +11,20 @@ use reactor::{Config, File, OpenHow, Patience, PortChoice, PortKind, Reactor, To
 /// Longer than anything here takes: a test that reaches it hangs.
 const HANG: Duration = Duration::from_secs(20);
 
-/// Runs `test` once on each port.
-pub fn each_port(test: impl Fn(Reactor)) {
+/// Runs `test` once on each port, each on a thread of its own as a core would be: the kernel takes
+/// a ring down by interrupting the thread that had it.
+pub fn each_port(test: impl Fn(Reactor) + Sync) {
     for port in [PortChoice::Uring, PortChoice::Poll] {
-        let reactor = start(port);
-        test(reactor.clone());
-        reactor.shutdown();
-        assert_eq!(reactor.in_flight(), 0, "{port:?}: everything was reaped");
+        let core = || {
+            let reactor = start(port);
+            test(reactor.clone());
+            reactor.shutdown();
+            assert_eq!(reactor.in_flight(), 0, "{port:?}: everything was reaped");
+        };
+        std::thread::scope(|s| {
+            let ended = s.spawn(core).join();
+            assert!(ended.is_ok(), "on {port:?}");
+        });
     }
 }
 
@@ -61,10 +68,9 @@ pub fn gather(reactor: &Reactor, count: usize) -> Vec<(Token, Result<u64, Errno>
 
 /// Runs `work` as a task until it is done.
 pub fn run<T: 'static>(reactor: &Reactor, work: impl Future<Output = T> + 'static) -> T {
-    let (done, result) = (std::rc::Rc::new(std::cell::Cell::new(None)), ());
+    let done = std::rc::Rc::new(std::cell::Cell::new(None));
     let put = done.clone();
     let task = reactor.spawn("test", async move { put.set(Some(work.await)) });
-    let () = result;
     let start = Instant::now();
     while !task.is_finished() {
         assert!(start.elapsed() < HANG, "tasks: {:?}", reactor.tasks());

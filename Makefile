@@ -1,0 +1,41 @@
+# make run, make demo, make test, make bench: on a machine with a Rust toolchain and apt.
+
+CARGO   ?= cargo
+DATA    ?= run
+ASHLAR   = target/release/ashlar
+TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt | sed 's/\#.*//'))
+DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
+BENCH_PACKAGES = tgt libiscsi-bin linux-perf util-linux
+
+.PHONY: run demo test bench build deps-test deps-demo deps-bench fuzz clean
+
+build:
+	$(CARGO) build --release -p ashlar
+
+run: deps-demo build
+	$(ASHLAR) demo --data $(DATA) --serve
+
+demo: deps-demo build
+	$(ASHLAR) demo --data $(DATA)
+
+test: deps-test
+	$(CARGO) test --workspace
+
+bench: deps-bench build
+	$(ASHLAR) bench
+
+# Longer than CI: see fuzz/README.md.
+fuzz:
+	ASHLAR_SEEDS=1000000 $(CARGO) test --workspace --release
+
+deps-test:
+	@ci/install $(TEST_PACKAGES)
+
+deps-demo:
+	@ci/install $(DEMO_PACKAGES)
+
+deps-bench:
+	@ci/install $(BENCH_PACKAGES)
+
+clean:
+	$(CARGO) clean

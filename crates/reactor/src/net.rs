@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bio::{Direction, Loan, Seg, Segs};
 
@@ -216,6 +217,12 @@ impl Stream {
     /// Sends small segments at once (TCP_NODELAY) instead of waiting for more.
     pub fn nodelay(&self, yes: bool) -> io::Result<()> {
         self.socket.nodelay(yes)
+    }
+
+    /// Asks a silent peer after `idle` (whole seconds) whether it is still there, four times in
+    /// that time again, and ends the connection if it is not. Does nothing in simulation.
+    pub fn keepalive(&self, idle: Duration) -> io::Result<()> {
+        self.socket.keepalive(idle)
     }
 
     /// The descriptor, for another core to adopt. `ResourceBusy` while a clone or an operation

@@ -14,6 +14,9 @@ use crate::sim::{SimSocket, SocketKey, World};
 /// Connections that the kernel holds for a listener before it refuses more.
 const BACKLOG: i32 = 1024;
 
+/// Unanswered keep-alive probes after which a connection is dead.
+const KEEPALIVE_PROBES: u32 = 4;
+
 enum Body {
     Kernel(OwnedFd),
     Simulated(SimSocket),
@@ -155,6 +158,16 @@ impl Socket {
             Body::Kernel(fd) => Ok(sockopt::set_tcp_nodelay(fd, yes)?),
             Body::Simulated(_) => Ok(()),
         }
+    }
+
+    pub(crate) fn keepalive(&self, idle: Duration) -> io::Result<()> {
+        if let Body::Kernel(fd) = &self.body {
+            sockopt::set_socket_keepalive(fd, true)?;
+            sockopt::set_tcp_keepidle(fd, idle)?;
+            sockopt::set_tcp_keepintvl(fd, (idle / 4).max(Duration::from_secs(1)))?;
+            sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES)?;
+        }
+        Ok(())
     }
 
     /// None: a simulated one has no descriptor.

@@ -170,3 +170,22 @@ fn an_idle_reactor_sleeps_without_a_single_wakeup() {
         assert!(switches() - before <= 2, "{} wakeups", switches() - before);
     });
 }
+
+#[test]
+fn a_signal_wakes_and_is_remembered_and_deadlines_end_work() {
+    each_port(|r| {
+        let (bell, r2) = (reactor::Signal::new(), r.clone());
+        bell.ring();
+        let ringer = bell.clone();
+        run(&r, async move {
+            bell.wait().await;
+            assert_eq!(r2.within(3 * MS, bell.wait()).await, None, "rung once only");
+            let r3 = r2.clone();
+            r2.spawn("ringer", async move {
+                r3.sleep(MS).await;
+                ringer.ring();
+            });
+            assert_eq!(r2.within(500 * MS, bell.wait()).await, Some(()));
+        });
+    });
+}

@@ -89,6 +89,7 @@ fn one_byte_segments_are_put_together() {
 fn a_long_send_meets_a_slow_reader() {
     each_port(|r| {
         let (a, b) = pair(&r);
+        a.keepalive(Duration::from_secs(8)).unwrap();
         let pool = pool();
         const LEN: usize = 8 << 20;
         let bytes: Vec<u8> = (0..LEN).map(|i| (i / 3) as u8).collect();

@@ -1,0 +1,64 @@
+//! A bell between tasks of one reactor, and work with a deadline.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use crate::reactor::Reactor;
+
+/// Wakes a task of the same thread (one waits, any may ring). Clones share it. A ring while nobody waits is remembered once,
+/// so a writer that looks at its queue, finds it empty and waits misses nothing.
+#[derive(Clone, Default)]
+pub struct Signal(Rc<Inside>);
+
+#[derive(Default)]
+struct Inside {
+    rung: Cell<bool>,
+    waiters: RefCell<Vec<Waker>>,
+}
+
+impl Signal {
+    /// Nobody waits, nothing rang.
+    pub fn new() -> Signal {
+        Signal::default()
+    }
+
+    /// Wakes the waiters, of whom the first takes the ring; with none, the next wait ends at once.
+    pub fn ring(&self) {
+        self.0.rung.set(true);
+        let waiters = self.0.waiters.take();
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for a ring since the last wait that ended.
+    pub async fn wait(&self) {
+        poll_fn(|cx| {
+            if self.0.rung.replace(false) {
+                return Poll::Ready(());
+            }
+            let mut waiters = self.0.waiters.borrow_mut();
+            if !waiters.iter().any(|w| w.will_wake(cx.waker())) {
+                waiters.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Reactor {
+    /// `work`, unless it takes longer than `ns`: None then, and it is dropped where it was.
+    pub async fn within<T>(&self, ns: u64, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        let mut deadline = pin!(self.sleep(ns));
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            deadline.as_mut().poll(cx).map(|()| None)
+        })
+        .await
+    }
+}

@@ -8,8 +8,9 @@ use std::task::{Poll, Waker};
 
 use crate::reactor::Reactor;
 
-/// Wakes a task of the same thread (one waits, any may ring). Clones share it. A ring while nobody waits is remembered once,
-/// so a writer that looks at its queue, finds it empty and waits misses nothing.
+/// Wakes a task of the same thread (one waits, any may ring). Clones share it. A ring while nobody
+/// waits is remembered once, so a writer that looks at its queue, finds it empty and waits misses
+/// nothing.
 #[derive(Clone, Default)]
 pub struct Signal(Rc<Inside>);
 

@@ -301,3 +301,32 @@ fn a_socket_goes_to_another_core() {
         other.join().unwrap();
     });
 }
+
+/// Whatever is under way when a core ends: its memory comes back, and nothing is written later.
+#[test]
+fn the_end_of_a_core_takes_everything_back() {
+    each_port(|r| {
+        let (a, b) = pair(&r);
+        let (memory, scratch) = (pool(), crate::bench::Scratch::new());
+        let file = scratch.open(1 << 20, false);
+        let into = filled(&memory, &[0; 1 << 20]);
+        for word in 0..200 {
+            r.read(crate::bench::token(word), &file, 0, &into);
+            r.sync(crate::bench::token(word), &file);
+        }
+        let (memory2, r2) = (memory.clone(), r.clone());
+        r.spawn("receiver", async move {
+            let got = b.recv(&seg(&memory2, 4096)).await;
+            drop(r2);
+            panic!("never ends by itself: {got:?}");
+        });
+        r.turn(Patience::Peek, &mut |_, _| ());
+        r.after(1, crate::bench::token(1));
+        r.shutdown();
+        assert_eq!(r.in_flight(), 0);
+        drop(into);
+        assert_eq!(memory.usage().used_bytes, 0);
+        assert!(r.tasks().is_empty());
+        drop(a);
+    });
+}

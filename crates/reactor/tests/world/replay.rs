@@ -16,7 +16,12 @@ use crate::stage::{filled, pool, seg, token};
 /// as a log and the world's own trace.
 fn drama(seed: u64) -> (Vec<String>, u64) {
     let world = World::new(seed);
-    world.set_net(NetShape { segment_max: 9, buffer_bytes: 64, ..NetShape::default() });
+    world.set_net(NetShape {
+        segment_max: 9,
+        buffer_bytes: 64,
+        resets_per_million: 500,
+        ..NetShape::default()
+    });
     let cores: Vec<Reactor> =
         (0..3).map(|n| Reactor::simulated(&world, &format!("core{n}"))).collect();
     let log = Rc::new(RefCell::new(Vec::<String>::new()));

@@ -21,8 +21,8 @@ pub enum Kind {
     OutOfOrder,
 }
 
-/// An error in bytes that a peer or a disk supplied. It is `Copy` and holds no peer data, so that it
-/// can be logged and compared.
+/// An error in bytes that a peer or a disk supplied. It is `Copy` and holds no peer data, so that
+/// it can be logged and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WireError {
     /// What is wrong.

@@ -1,4 +1,37 @@
 //! Entry points for fuzzing: ordinary functions that take any bytes.
+//!
+//! Each checks more than "it does not fall over": what was read and written again reads the same,
+//! and results stay within what was allowed. [`TARGETS`] lists them; the crate's tests run all of
+//! them over the corpus in `fuzz/corpus` and seeded mutations of it, and `fuzz/` runs them under a
+//! fuzzer.
+
+mod iscsi;
+mod scsi;
+
+pub use iscsi::{
+    fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
+    fuzz_text,
+};
+pub use scsi::{fuzz_cdb, fuzz_mode_select, fuzz_parameters, fuzz_sense, fuzz_unmap};
+
+/// Takes any bytes and must return.
+pub type Target = fn(&[u8]);
+
+/// Every target by the name of its corpus folder.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("wire_request", fuzz_request),
+    ("wire_response", fuzz_response),
+    ("wire_framing", fuzz_framing),
+    ("wire_text", fuzz_text),
+    ("wire_negotiate", fuzz_negotiate),
+    ("wire_login", fuzz_login),
+    ("wire_client_login", fuzz_client_login),
+    ("wire_cdb", fuzz_cdb),
+    ("wire_sense", fuzz_sense),
+    ("wire_mode_select", fuzz_mode_select),
+    ("wire_unmap", fuzz_unmap),
+    ("wire_parameters", fuzz_parameters),
+];
 
 /// A small seeded generator for tests (xorshift64*); not for secrets.
 pub struct Prng(u64);
@@ -28,6 +61,30 @@ impl Prng {
         for chunk in out.chunks_mut(8) {
             for (to, from) in chunk.iter_mut().zip(self.next_u64().to_le_bytes()) {
                 *to = from;
+            }
+        }
+    }
+
+    /// Changes `bytes` a little: flips, interesting values, cuts, repeats, insertions.
+    pub fn mutate(&mut self, bytes: &mut Vec<u8>) {
+        const VALUES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'=', b',', 0x3f];
+        for _ in 0..=self.below(4) {
+            let len = bytes.len();
+            let at = self.below(len);
+            match self.below(6) {
+                0 if len > 0 => bytes[at] ^= 1 << self.below(8),
+                1 if len > 0 => bytes[at] = VALUES[self.below(VALUES.len())],
+                2 => bytes.truncate(at),
+                3 if len > 0 && len < 4096 => {
+                    let end = at + self.below(len - at) + 1;
+                    let piece = bytes[at..end].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+                4 => bytes.insert(at, VALUES[self.below(VALUES.len())]),
+                _ if len > 0 => {
+                    bytes.remove(at);
+                }
+                _ => bytes.push(0),
             }
         }
     }

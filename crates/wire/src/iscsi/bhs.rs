@@ -164,3 +164,11 @@ pub(crate) fn expect_bare(bhs: &Bhs) -> Result<(), WireError> {
 pub(crate) fn expect_no_ahs(bhs: &Bhs) -> Result<(), WireError> {
     if bhs[4] == 0 { Ok(()) } else { Err(WireError::bad("TotalAHSLength", 4)) }
 }
+
+/// A task tag that is not the reserved one.
+pub(crate) fn real_task_tag(bhs: &Bhs) -> Result<u32, WireError> {
+    match task_tag_of(bhs) {
+        TAG_NONE => Err(WireError::bad("InitiatorTaskTag", 16)),
+        tag => Ok(tag),
+    }
+}

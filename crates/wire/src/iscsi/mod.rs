@@ -3,7 +3,8 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `bhs` | constants and the fields every header shares |
-//! | `request`, `response`, `notice` | PDUs of the initiator and of the target, both directions |
+//! | `command`, `request` | PDUs of the initiator, read and written |
+//! | `response`, `notice` | PDUs of the target, read and written |
 //! | `ahs` | additional header segments of a SCSI Command |
 //! | `framing` | how many bytes the next PDU takes, and its digests |
 //! | `text`, `number`, `name` | key=value text, numbers and binary values, iSCSI names |
@@ -15,6 +16,7 @@
 mod ahs;
 mod bhs;
 mod chap;
+mod command;
 mod framing;
 mod initiator;
 mod keys;
@@ -35,6 +37,7 @@ pub use chap::{
     Algorithm, Algorithms, CHALLENGE_LEN, CHALLENGE_LEN_MAX, Challenge, ChapResponse, ChapUser,
     SECRET_LEN_MIN, equal_constant_time, response as chap_response,
 };
+pub use command::*;
 pub use framing::{Crc32c, Frame, Framer, Need, PRE_LOGIN, crc32c};
 pub use initiator::{
     ClientChap, ClientConfig, ClientError, ClientLogin, ClientRequest, ClientStep, Connected,

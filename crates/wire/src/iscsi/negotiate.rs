@@ -285,9 +285,9 @@ impl Negotiation {
         needed.then(|| value_text(spec, ours))
     }
 
-    /// Reads the pairs of one whole text and writes the answers. FirstBurstLength is looked at last,
-    /// for it depends on others. Errors: a key twice, a key this side alone may say or that is not
-    /// for this phase, an answer beyond what was proposed.
+    /// Reads the pairs of one whole text and writes the answers. FirstBurstLength is looked at
+    /// last, for it depends on others. Errors: a key twice, a key this side alone may say or that is
+    /// not for this phase, an answer beyond what was proposed.
     pub fn receive(
         &mut self,
         pairs: &[(&str, &str)],

@@ -1,4 +1,5 @@
-//! Numbers and binary values in text (RFC 7143 section 6.1): decimal, `0x` hexadecimal, `0b` base64.
+//! Numbers and binary values in text (RFC 7143 section 6.1): decimal, `0x` hexadecimal, `0b`
+//! base64.
 
 use crate::error::WireError;
 
@@ -40,8 +41,8 @@ fn hex_digit(b: u8) -> Option<u64> {
     char::from(b).to_digit(16).map(u64::from)
 }
 
-/// Decodes a binary value, `0x` hexadecimal (an even number of digits) or `0b` base64 (padded), into
-/// `out`. A value longer than `out` is an error before anything beyond it is touched.
+/// Decodes a binary value, `0x` hexadecimal (an even number of digits) or `0b` base64 (padded),
+/// into `out`. A value longer than `out` is an error before anything beyond it is touched.
 pub fn decode_binary<'a>(text: &str, out: &'a mut [u8]) -> Result<&'a [u8], WireError> {
     let len = match text.as_bytes() {
         [b'0', b'x' | b'X', digits @ ..] => decode_hex(digits, out)?,

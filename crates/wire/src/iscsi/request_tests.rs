@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fuzzing::Prng;
+use crate::iscsi::{Attribute, ScsiCommand};
 
 /// A header with the given bytes, zero elsewhere.
 fn header(fields: &[(usize, &[u8])]) -> Bhs {

@@ -1,5 +1,6 @@
-//! Parameter data that describes capacity, logical units and ports (SBC-3 5.15, 5.16, 5.6; SPC-4 6.33,
-//! 6.37). Builders answer the whole data; [`super::truncate`] cuts it to the allocation length.
+//! Parameter data that describes capacity, logical units and ports (SBC-3 5.15, 5.16, 5.6; SPC-4
+//! 6.33, 6.37). Builders answer the whole data; [`super::truncate`] cuts it to the allocation
+//! length.
 
 use super::lun::Lun;
 use crate::bytes::{Reader, get_array, get16, get32};
@@ -45,8 +46,8 @@ pub fn read_capacity16(capacity: &Capacity) -> [u8; 32] {
     out
 }
 
-/// Reads READ CAPACITY(10) data. None in `blocks` terms: a last LBA of ffffffffh means "ask again
-/// with READ CAPACITY(16)" and is answered as such by 2^32 blocks.
+/// Reads READ CAPACITY(10) data. A last LBA of ffffffffh, which asks for READ CAPACITY(16), gives
+/// 2^32 blocks.
 pub fn parse_capacity10(data: &[u8]) -> Result<Capacity, WireError> {
     let mut reader = Reader::new(data);
     let blocks = u64::from(reader.u32("RETURNED LOGICAL BLOCK ADDRESS")?) + 1;
@@ -111,8 +112,9 @@ pub struct PortGroup {
     pub ports: Vec<u16>,
 }
 
-/// REPORT TARGET PORT GROUPS; all five states are marked supported. `extended` asks for the extended
-/// header, which names an implicit transition time of 0 seconds. At most 255 ports of a group fit.
+/// REPORT TARGET PORT GROUPS; all five states are marked supported. `extended` asks for the
+/// extended header, which names an implicit transition time of 0 seconds. At most 255 ports of a
+/// group fit.
 pub fn report_target_port_groups(groups: &[PortGroup], extended: bool) -> Vec<u8> {
     let mut out = vec![0; 4];
     if extended {

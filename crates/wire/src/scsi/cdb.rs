@@ -139,7 +139,7 @@ pub enum Command {
         extent: Extent,
         check: u8,
     },
-    /// `check` is BYTCHK: 0 medium only, 1 compare with as many blocks, 3 compare each with one block.
+    /// `check` is BYTCHK: 0 medium only, 1 compare with as many blocks, 3 compare each with one.
     Verify {
         extent: Extent,
         check: u8,

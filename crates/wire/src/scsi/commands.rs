@@ -1,5 +1,5 @@
-//! The table of commands. Parsing rules and REPORT SUPPORTED OPERATION CODES both come from it: a bit
-//! that the usage map does not have must be zero in a CDB.
+//! The table of commands. Parsing rules and REPORT SUPPORTED OPERATION CODES both come from it: a
+//! bit that the usage map does not have must be zero in a CDB.
 
 use super::cdb::CdbError;
 use Direction::{In, None as NoData, Out};
@@ -24,8 +24,8 @@ pub struct CommandInfo {
     pub service_action: Option<u8>,
     /// The standard's name.
     pub name: &'static str,
-    /// CDB usage data (SPC-4 6.35.3), as long as the CDB: byte 0 the opcode, then a bit for each one
-    /// that is looked at; the service action stands with its value.
+    /// CDB usage data (SPC-4 6.35.3), as long as the CDB: byte 0 the opcode, then a bit for each
+    /// one that is looked at; the service action stands with its value.
     pub usage: &'static [u8],
     /// Where the data goes.
     pub direction: Direction,
@@ -149,8 +149,8 @@ pub enum Report {
     Either(u8, u16),
 }
 
-/// Parameter data of REPORT SUPPORTED OPERATION CODES, not truncated. `timeouts` is the RCTD bit: no
-/// timeouts are given, the descriptors say so.
+/// Parameter data of REPORT SUPPORTED OPERATION CODES, not truncated. `timeouts` is the RCTD bit:
+/// no timeouts are given, the descriptors say so.
 pub fn report_opcodes(
     commands: &[CommandInfo],
     report: Report,

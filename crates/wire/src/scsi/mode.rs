@@ -1,4 +1,5 @@
-//! Mode pages 01h, 08h, 0Ah and 1Ch, MODE SENSE and MODE SELECT (SPC-4 6.11 to 6.14, 7.5; SBC-3 6.5).
+//! Mode pages 01h, 08h, 0Ah and 1Ch, MODE SENSE and MODE SELECT (SPC-4 6.11 to 6.14, 7.5; SBC-3
+//! 6.5).
 //!
 //! Invariants
 //!  M1  What MODE SENSE reports as current, changeable and default comes from the same builder.

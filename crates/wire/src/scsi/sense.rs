@@ -27,8 +27,8 @@ pub struct FieldPointer {
 pub struct Sense {
     /// Key and code.
     pub code: Asc,
-    /// INFORMATION: the LBA of an error, the offset of a miscompare; None leaves it not valid. Fixed
-    /// format holds 32 bits, a larger value is left out there.
+    /// INFORMATION: the LBA of an error, the offset of a miscompare; None leaves it not valid.
+    /// Fixed format holds 32 bits, a larger value is left out there.
     pub information: Option<u64>,
     /// The field at fault; None when there is none.
     pub field: Option<FieldPointer>,

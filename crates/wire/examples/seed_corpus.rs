@@ -1,0 +1,232 @@
+//! Writes the seed corpus of the fuzz targets: `cargo run -p ashlar-wire --example seed_corpus`.
+//! The seeds are good messages; the mutations make them bad.
+
+use std::path::PathBuf;
+use wire::iscsi::*;
+use wire::scsi::*;
+
+type Seeds = Vec<(&'static str, Vec<u8>)>;
+
+fn pdu(pdu: impl Pdu, rest: &[u8]) -> Vec<u8> {
+    let mut out = [0; BHS_LEN];
+    pdu.encode(&mut out);
+    [&out[..], rest].concat()
+}
+
+fn requests() -> Seeds {
+    let mut ahs = [0; 64];
+    let len = encode_ahs(&[1; 16], Some(512), &mut ahs).expect("room");
+    let head = ScsiCommand {
+        last: true,
+        read: true,
+        write: true,
+        transfer_len: 4096,
+        ..ScsiCommand::default()
+    };
+    let long = ScsiCommand { ahs_len: len as u16, ..head };
+    vec![
+        ("command", pdu(head, &[])),
+        ("command_long", pdu(long, &ahs[..len])),
+        ("data_out", pdu(DataOut { last: true, data_len: 512, ..DataOut::default() }, &[])),
+        ("nop_out", pdu(NopOut { immediate: true, ..NopOut::default() }, &[])),
+        ("task", pdu(TaskRequest { function: 1, ..TaskRequest::default() }, &[])),
+        ("login", pdu(LoginRequest { transit: true, ..LoginRequest::default() }, &[])),
+        ("text", pdu(TextRequest { last: true, ..TextRequest::default() }, &[])),
+        ("logout", pdu(LogoutRequest::default(), &[])),
+        ("snack", pdu(Snack { kind: 1, ..Snack::default() }, &[])),
+    ]
+}
+
+fn responses() -> Seeds {
+    let r2t = R2t { target_tag: 1, desired_len: 512, ..R2t::default() };
+    let status = Some((0, Residual::Underflow(5)));
+    vec![
+        ("nop_in", pdu(NopIn::default(), &[])),
+        ("scsi", pdu(ScsiResponse { status: 2, data_len: 5, ..Default::default() }, &[0, 3, 112])),
+        ("data_in", pdu(DataIn { last: true, status, ..DataIn::default() }, &[])),
+        ("r2t", pdu(r2t, &[])),
+        ("login", pdu(LoginResponse::default(), &[])),
+        ("text", pdu(TextResponse { last: true, ..TextResponse::default() }, &[])),
+        ("task", pdu(TaskResponse::default(), &[])),
+        ("logout", pdu(LogoutResponse::default(), &[])),
+        ("reject", pdu(Reject::default(), &[])),
+        ("async", pdu(AsyncMessage::default(), &[])),
+    ]
+}
+
+fn frame(options: u8, ahs_len: usize, data: &[u8]) -> Vec<u8> {
+    let head = ScsiCommand {
+        ahs_len: ahs_len as u16,
+        data_len: data.len() as u32,
+        ..ScsiCommand::default()
+    };
+    let mut out = pdu(head, &vec![0; ahs_len]);
+    let digest = |from: &[u8]| crc32c(from).to_le_bytes();
+    if options & 1 != 0 {
+        out.extend(digest(&out));
+    }
+    let at = out.len();
+    out.extend_from_slice(data);
+    out.resize(at + data.len().next_multiple_of(4), 0);
+    if options & 2 != 0 {
+        out.extend(digest(&out[at..]));
+    }
+    out.insert(0, options);
+    out
+}
+
+fn framing() -> Seeds {
+    vec![
+        ("plain", frame(4, 0, &[1; 16])),
+        ("header_digest", frame(5, 0, &[1; 3])),
+        ("both_digests", frame(15, 8, &[1; 17])),
+    ]
+}
+
+const OFFER: &str = "HeaderDigest=CRC32C,None DataDigest=None MaxConnections=1 InitialR2T=No \
+    ImmediateData=Yes MaxRecvDataSegmentLength=262144 MaxBurstLength=16776192 \
+    FirstBurstLength=65536 DefaultTime2Wait=2 DefaultTime2Retain=0 MaxOutstandingR2T=1 \
+    DataPDUInOrder=Yes DataSequenceInOrder=Yes ErrorRecoveryLevel=0 IFMarker=No OFMarkInt=1~2 \
+    iSCSIProtocolLevel=1 TaskReporting=RFC3720 X-com.example=1";
+
+fn text(pairs: &str) -> Vec<u8> {
+    format!("{pairs} ").replace(' ', "\0").into_bytes()
+}
+
+fn texts() -> Seeds {
+    vec![
+        ("offer", text(OFFER)),
+        ("values", text("A=0xffff B=0bAAAA C=1~0x10 N=iqn.2001-04.com.example:x E=")),
+        ("names", text("InitiatorName=eui.02004567a425678d TargetName=naa.52004567ba64678d")),
+    ]
+}
+
+fn negotiations() -> Seeds {
+    let with = |options: u8, pairs: &str| [vec![options], text(pairs)].concat();
+    vec![
+        ("target", with(1, OFFER)),
+        ("initiator_answers", with(8, "MaxBurstLength=4096 MaxOutstandingR2T=2")),
+        ("discovery", with(3, OFFER)),
+        ("full_feature", with(5, "MaxRecvDataSegmentLength=512 MaxBurstLength=512")),
+    ]
+}
+
+fn script(options: u8, records: &[(u8, &str)]) -> Vec<u8> {
+    let mut out = vec![options];
+    for (flags, pairs) in records {
+        let text = if pairs.is_empty() { Vec::new() } else { text(pairs) };
+        out.push(*flags);
+        out.extend((text.len() as u16).to_be_bytes());
+        out.extend(text);
+    }
+    out
+}
+
+fn logins() -> Seeds {
+    let who = "InitiatorName=iqn.a TargetName=iqn.b";
+    let secret = b"twelve bytes";
+    let proof = chap_response(Algorithm::Sha256, 1, secret, &[7; CHALLENGE_LEN]);
+    let answer = format!("CHAP_N=a CHAP_R={}", encode_hex(proof.bytes()));
+    let method = format!("{who} AuthMethod=CHAP,None");
+    vec![
+        ("direct", script(0, &[(0x87, &format!("{who} {OFFER}"))])),
+        ("discovery", script(0, &[(0x87, "InitiatorName=iqn.a SessionType=Discovery")])),
+        ("continued", script(0, &[(0x44, who), (0x87, OFFER)])),
+        ("chap", script(1, &[(0, &method), (0, "CHAP_A=7,5"), (0x81, &answer), (0x87, OFFER)])),
+    ]
+}
+
+fn client_logins() -> Seeds {
+    let challenge = format!("CHAP_A=7 CHAP_I=1 CHAP_C=0x{}", "07".repeat(32));
+    let proof = format!("CHAP_N=target CHAP_R=0x{}", "00".repeat(32));
+    vec![
+        ("direct", script(0, &[(0x87, "TargetPortalGroupTag=1 MaxRecvDataSegmentLength=8192")])),
+        ("proposals", script(0, &[(0x04, "MaxBurstLength=4096"), (0x87, "")])),
+        ("chap", script(1, &[(0, "AuthMethod=CHAP"), (0, &challenge), (0x81, &proof)])),
+    ]
+}
+
+fn cdbs() -> Seeds {
+    COMMANDS
+        .iter()
+        .map(|info| {
+            let mut cdb = info.usage.to_vec();
+            cdb.iter_mut().skip(2).step_by(3).for_each(|b| *b = 0);
+            (info.name, cdb)
+        })
+        .collect()
+}
+
+fn senses() -> Seeds {
+    let bytes = |sense: Sense, descriptor| {
+        let mut out = [0; SENSE_LEN_MAX];
+        let len = sense.encode(descriptor, &mut out);
+        out[..len].to_vec()
+    };
+    let full = Sense::cdb_field(2, Some(7)).with_information(1 << 40);
+    let deferred = Sense { deferred: true, ..Sense::new(asc::WRITE_ERROR) };
+    vec![
+        ("descriptor", bytes(full, true)),
+        ("fixed", bytes(full.with_information(9), false)),
+        ("deferred", bytes(deferred, false)),
+    ]
+}
+
+fn mode_selects() -> Seeds {
+    let mode = ModeBlock { blocks: 2048, block_len: 512, ..ModeBlock::default() };
+    let list = |ten, page| {
+        let data = mode_sense(ten, ten, false, PageControl::Current, (page, 0), &mode);
+        let mut data = data.expect("a known page");
+        data.insert(0, 0xfe | u8::from(ten));
+        data
+    };
+    vec![("caching", list(false, 8)), ("control", list(true, 0x0a)), ("all", list(true, 0x3f))]
+}
+
+fn unmaps() -> Seeds {
+    let run = UnmapDescriptor { lba: 8, blocks: 16 };
+    vec![
+        ("none", UnmapList::encode(&[])),
+        ("one", UnmapList::encode(&[run])),
+        ("many", UnmapList::encode(&[run; 5])),
+    ]
+}
+
+fn parameters() -> Seeds {
+    let capacity = Capacity { blocks: 2048, block_len: 512, thin: true, ..Capacity::default() };
+    let luns = [0, 256, 16384].into_iter().filter_map(Lun::new);
+    vec![
+        ("inquiry", inquiry_data(&Identity { vendor: "ASHLAR".to_owned(), ..Default::default() })),
+        ("capacity16", read_capacity16(&capacity).to_vec()),
+        ("luns", report_luns(luns)),
+    ]
+}
+
+fn main() -> std::io::Result<()> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (target, seeds) in [
+        ("wire_request", requests()),
+        ("wire_response", responses()),
+        ("wire_framing", framing()),
+        ("wire_text", texts()),
+        ("wire_negotiate", negotiations()),
+        ("wire_login", logins()),
+        ("wire_client_login", client_logins()),
+        ("wire_cdb", cdbs()),
+        ("wire_sense", senses()),
+        ("wire_mode_select", mode_selects()),
+        ("wire_unmap", unmaps()),
+        ("wire_parameters", parameters()),
+    ] {
+        let folder = root.join(target);
+        std::fs::create_dir_all(&folder)?;
+        for (name, bytes) in seeds {
+            let name: String = name
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+                .collect();
+            std::fs::write(folder.join(name.trim_end_matches('_')), bytes)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Targets for the SCSI codecs.
+
+use crate::scsi::*;
+
+/// A CDB: the parser and the table agree, and errors point into the CDB.
+pub fn fuzz_cdb(data: &[u8]) {
+    match Command::parse_with_info(data) {
+        Ok((command, info)) => {
+            assert!(data.len() >= info.cdb_len());
+            assert_eq!(find(data), Ok(info));
+            assert_eq!(Command::parse(&data[..info.cdb_len()]), Ok(command));
+            if let Command::Read(extent) | Command::Write(extent) = command {
+                assert!(extent.fits(u64::MAX) || extent.end().is_none());
+            }
+            if let Command::ReportOpcodes { report, timeouts, .. } = command {
+                let _ = report_opcodes(COMMANDS, report, timeouts);
+            }
+        }
+        Err(CdbError::Opcode) => assert!(find(data).is_err()),
+        Err(CdbError::Field { byte, bit }) => {
+            assert!(byte < 16 && bit.is_none_or(|bit| bit < 8));
+        }
+    }
+}
+
+/// Sense data: what reads well, writes and reads the same in descriptor format.
+pub fn fuzz_sense(data: &[u8]) {
+    let Ok(sense) = Sense::decode(data) else { return };
+    let mut out = [0; SENSE_LEN_MAX];
+    let len = sense.encode(true, &mut out);
+    assert_eq!(Sense::decode(&out[..len]), Ok(sense));
+    let len = sense.encode(false, &mut out);
+    let fixed = Sense::decode(&out[..len]).expect("own bytes");
+    let information = sense.information.filter(|info| *info <= u64::from(u32::MAX));
+    assert_eq!(fixed, Sense { information, ..sense });
+}
+
+/// A byte of options, then a MODE SELECT list: the result differs only where it may.
+pub fn fuzz_mode_select(data: &[u8]) {
+    let Some((options, list)) = data.split_first() else { return };
+    let changeable = ModeState {
+        write_cache: options & 2 != 0,
+        descriptor_sense: options & 4 != 0,
+        write_protect: options & 8 != 0,
+        task_aborted_status: options & 16 != 0,
+    };
+    let mode = ModeBlock { changeable, blocks: 2048, block_len: 512, ..ModeBlock::default() };
+    let ten = options & 1 != 0;
+    let Ok(select) = parse_mode_select(ten, list, &mode) else { return };
+    let (new, old) = (select.state, mode.current);
+    assert!(new.write_cache == old.write_cache || changeable.write_cache);
+    assert!(new.descriptor_sense == old.descriptor_sense || changeable.descriptor_sense);
+    assert!(new.write_protect == old.write_protect || changeable.write_protect);
+    assert!(new.task_aborted_status == old.task_aborted_status || changeable.task_aborted_status);
+    let after = ModeBlock { current: new, ..mode };
+    let data = mode_sense(ten, ten, false, PageControl::Current, (0x3f, 0), &after);
+    let again = parse_mode_select(ten, &data.expect("known pages"), &after);
+    assert_eq!(again, Ok(ModeSelect { state: new, changed: false }));
+}
+
+/// An UNMAP list: no more descriptors than bytes for them; it writes and reads the same.
+pub fn fuzz_unmap(data: &[u8]) {
+    let Ok(list) = UnmapList::parse(data) else { return };
+    assert!(list.len() * 16 + 8 <= data.len() || list.is_empty());
+    let runs: Vec<UnmapDescriptor> = list.iter().collect();
+    let bytes = UnmapList::encode(&runs);
+    let again = UnmapList::parse(&bytes).expect("own bytes");
+    assert_eq!(again.iter().collect::<Vec<_>>(), runs);
+}
+
+/// Everything an initiator reads from a target's parameter data, and LUNs.
+pub fn fuzz_parameters(data: &[u8]) {
+    if let Ok(identity) = Identity::parse(data) {
+        let again = Identity::parse(&inquiry_data(&identity)).expect("own bytes");
+        assert_eq!((again.kind, again.tpgs), (identity.kind, identity.tpgs));
+        for page in [0, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2] {
+            let vpd = Vpd { identity: &identity, limits: &Limits::default() };
+            let page = vpd_page(page, vpd);
+            assert!(page.is_none_or(|page| page.len() >= 4));
+        }
+    }
+    if let Ok(capacity) = parse_capacity16(data) {
+        assert_eq!(parse_capacity16(&read_capacity16(&capacity)), Ok(capacity));
+    }
+    let _ = parse_capacity10(data);
+    if let Ok((luns, _)) = parse_luns(data) {
+        assert_eq!(parse_luns(&report_luns(luns.iter().copied())).map(|(l, _)| l), Ok(luns));
+    }
+    if let Some(bytes) = data.first_chunk::<8>()
+        && let Ok(lun) = Lun::decode(*bytes)
+    {
+        assert_eq!(Lun::decode(lun.encode()), Ok(lun));
+    }
+    if let Some(bytes) = data.first_chunk::<16>() {
+        let _ = parse_lba_extent(bytes);
+    }
+}

@@ -129,6 +129,12 @@ impl Topology {
         self.geoms.get(g).map_or(&[], |g| &g.providers)
     }
 
+    /// True when a consumer that is not leaving is attached to the provider, open or not.
+    pub fn is_attached(&self, p: ProviderId) -> bool {
+        let stays = |c: &ConsumerId| self.consumers.get(*c).is_some_and(|c| !c.doomed);
+        self.providers.get(p).is_some_and(|p| p.consumers.iter().any(stays))
+    }
+
     /// Sticky error of a provider.
     pub fn error_of(&self, p: ProviderId) -> Option<Errno> {
         self.providers.get(p)?.state.error()

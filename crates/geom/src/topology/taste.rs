@@ -11,13 +11,14 @@ use crate::class::{Class, Geom, Verdict};
 use crate::layer::Edge;
 
 /// Attributes a taster may ask for.
-const TASTE_ATTRS: [&str; 8] = [
+const TASTE_ATTRS: [&str; 9] = [
     "PART::isleaf",
     "PART::depth",
     "PART::scheme",
     "PART::type",
     "PART::label",
     "PART::uuid",
+    "LABEL::kind",
     "GEOM::ident",
     "GEOM::rotation_rate",
 ];
@@ -41,6 +42,7 @@ pub struct TasteJob {
     /// Who, with the class's index, in the order of asking.
     pub classes: Vec<(usize, Arc<dyn Class>)>,
     pub(crate) consumer: ConsumerId,
+    pub(crate) content: u64,
 }
 
 /// What came of it.
@@ -52,6 +54,23 @@ pub struct Tasted {
     /// Verdicts by index of the class, in the order of asking.
     pub verdicts: Vec<(usize, Verdict)>,
     pub(crate) consumer: ConsumerId,
+    pub(crate) content: u64,
+    /// A class had no answer in time: its reads may stay in flight for ever.
+    pub(crate) late: bool,
+}
+
+impl TasteJob {
+    /// The answer of a tasting that did not come to one: every class says `why`.
+    pub(crate) fn without_answer(&self, why: &str) -> Tasted {
+        Tasted {
+            provider: self.provider,
+            serial: self.serial,
+            verdicts: self.classes.iter().map(|(i, _)| (*i, Verdict::No(why.into()))).collect(),
+            consumer: self.consumer,
+            content: self.content,
+            late: true,
+        }
+    }
 }
 
 /// The temporary geom that holds the taster's consumer.
@@ -78,7 +97,7 @@ impl Geom for TasteGeom {
 }
 
 impl Topology {
-    /// Asks for a new look at a provider by one class, or by all that have no geom on it.
+    /// Asks for a new look at a provider by all classes that have no geom on it.
     pub fn retaste(&mut self, provider: ProviderId) {
         self.post(super::Event::NewProvider(provider));
     }
@@ -96,7 +115,11 @@ impl Topology {
         for i in (0..self.classes.len()).rev() {
             let class = &self.classes[i];
             let wanted = only.is_none_or(|o| o == i) && class.tastes();
-            if !wanted || self.class_sits_on(i, p) || (only.is_some() && own_class == Some(i)) {
+            if !wanted || self.class_sits_on(i, p) {
+                continue;
+            }
+            if only.is_some() && own_class == Some(i) {
+                self.set_verdict(p, i, "its own provider, when the class was loaded".into());
                 continue;
             }
             if written && !class.tastes_written() {
@@ -143,6 +166,12 @@ impl Topology {
             return;
         };
         pp.taste_serial += 1;
+        for (i, _) in &classes {
+            match pp.asked.iter_mut().find(|(c, _)| c == i) {
+                Some((_, serial)) => *serial = pp.taste_serial,
+                None => pp.asked.push((*i, pp.taste_serial)),
+            }
+        }
         let job = TasteJob {
             provider: p,
             serial: pp.taste_serial,
@@ -153,17 +182,23 @@ impl Topology {
             attrs,
             classes,
             consumer,
+            content: pp.content,
         };
         self.tasting += 1;
-        self.publish_if_dirty();
         self.actions.push(Action::Taste(job));
     }
 
-    /// Commits what a tasting found, after looking at the provider again.
+    /// Commits what a tasting found, in the order of asking; looks at the provider again before
+    /// each, since the claim before may have changed anything.
     pub(super) fn tasted(&mut self, t: Tasted) {
-        self.tasting -= 1;
+        self.tasting = self.tasting.saturating_sub(1);
         let geom = self.consumers.get(t.consumer).map(|c| c.geom);
         self.leave(t.consumer);
+        if t.late
+            && let Some(cp) = self.consumers.get_mut(t.consumer)
+        {
+            cp.late = true;
+        }
         if let Some(g) = geom {
             self.wither_geom(g, Errno::NxIo);
         }
@@ -171,34 +206,50 @@ impl Topology {
             let Some(pp) = self.providers.get(t.provider) else {
                 return;
             };
-            let gone = pp.wither || pp.orphan || pp.state.error().is_some();
-            if gone || pp.taste_serial != t.serial && self.class_sits_on(i, t.provider) {
-                return;
+            // A newer look by the same class is under way or done: this one is history.
+            if pp.asked.iter().any(|&(c, serial)| c == i && serial != t.serial) {
+                continue;
             }
-            let written = pp.counts.w > 0;
-            let class = self.classes[i].clone();
-            match verdict {
-                Verdict::No(why) => self.set_verdict(t.provider, i, why),
-                Verdict::Yes(_, _) if self.class_sits_on(i, t.provider) => {}
-                Verdict::Yes(_, _) if written && !class.tastes_written() => {
-                    self.set_verdict(t.provider, i, "opened for writing meanwhile".into());
-                }
-                Verdict::Yes(why, claim) => {
-                    let text = match class.claim(self, t.provider, &why, claim) {
-                        Ok(()) => format!("claimed: {why}"),
-                        Err(e) => format!("{why}, but refused: {e}"),
-                    };
-                    self.set_verdict(t.provider, i, text);
-                }
-            }
+            let text = match verdict {
+                Verdict::No(why) => why,
+                Verdict::Yes(..) if self.class_sits_on(i, t.provider) => continue,
+                Verdict::Yes(why, claim) => match self.obstacle(t.provider, i, t.content) {
+                    Some(what) => format!("{why}, but {what}"),
+                    None => {
+                        let class = self.classes[i].clone();
+                        match class.claim(self, t.provider, &why, claim) {
+                            Ok(()) => format!("claimed: {why}"),
+                            Err(e) => format!("{why}, but refused: {e}"),
+                        }
+                    }
+                },
+            };
+            self.set_verdict(t.provider, i, text);
         }
+    }
+
+    /// Why a class must not act now on what it saw.
+    fn obstacle(&self, p: ProviderId, class: usize, content: u64) -> Option<&'static str> {
+        let pp = self.providers.get(p)?;
+        if pp.wither || pp.orphan || pp.state.error().is_some() {
+            return Some("it went away meanwhile");
+        }
+        if self.shut {
+            return Some("the daemon stops");
+        }
+        if pp.counts.w > 0 {
+            let also = self.classes[class].tastes_written();
+            return (!also).then_some("it was opened for writing meanwhile");
+        }
+        // Its last writer left or its medium changed: the event that tastes again is queued.
+        (pp.content != content).then_some("it was written meanwhile and will be tasted again")
     }
 
     /// True when a class has a consumer on the provider that is not an orphan.
     fn class_sits_on(&self, class: usize, p: ProviderId) -> bool {
         self.consumers_above(p).iter().any(|(c, g)| {
             self.geoms.get(*g).is_some_and(|g| g.class == class && !g.wither)
-                && self.consumers.get(*c).is_some_and(|c| !c.orphan)
+                && self.consumers.get(*c).is_some_and(|c| !c.orphan && !c.doomed)
         })
     }
 

@@ -2,10 +2,16 @@
 //!
 //! `part` and `label` are in two halves: a pure one, which reads and writes formats as values
 //! and does no I/O, and the class on top of it. [`probe`] is how the pure half asks for sectors.
+//! [`all`] lists the classes.
 
 #![forbid(unsafe_code)]
 
+mod conversation;
 pub mod fuzzing;
 pub mod label;
 pub mod part;
 pub mod probe;
+mod registry;
+mod slice;
+
+pub use registry::all;

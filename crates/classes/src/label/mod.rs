@@ -1,15 +1,17 @@
 //! label: names for media by what is written on them.
 //!
-//! This half does no I/O: each kind is a probe over sectors that the caller reads (see
+//! The pure half does no I/O: each kind is a probe over sectors that the caller reads (see
 //! [`crate::probe`]), and the registry [`KINDS`] is the order in which they are tried. GEOM's own
 //! label can also be written. Names of a GPT come from the partition's entry, without a read.
 //!
 //! A kind is one file and one line in [`KINDS`].
 
 mod btrfs;
+mod class;
 mod ext;
 mod fat;
 pub mod generic;
+mod geom;
 mod gpt;
 mod iso9660;
 mod name;
@@ -17,6 +19,7 @@ mod ntfs;
 mod swap;
 mod xfs;
 
+pub use class::LabelClass;
 pub use gpt::gpt_names;
 pub use name::{NAME_MAX, clean};
 

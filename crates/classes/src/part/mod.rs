@@ -1,6 +1,6 @@
 //! part: partition tables, as values.
 //!
-//! This half does no I/O. A table is read by [`step`] from sectors that the caller reads, edited
+//! The pure half does no I/O. A table is read by [`step`] from sectors that the caller reads, edited
 //! as a value ([`Table::add`] and the others answer a new table), and written by carrying out a
 //! [`WritePlan`] that no power cut can turn into no table (plan.rs, W1 to W5).
 //!
@@ -11,10 +11,12 @@
 //! ```
 
 mod attributes;
+mod class;
 mod crc;
 mod ebr;
 mod edit;
 mod error;
+mod geom;
 mod gpt;
 mod gpt_write;
 mod mbr;
@@ -25,6 +27,7 @@ mod space;
 mod table;
 mod types;
 
+pub use class::PartClass;
 pub use ebr::LOGICALS_MAX;
 pub use error::{PartError, PartErrorKind};
 pub use plan::{WritePlan, WriteStep};

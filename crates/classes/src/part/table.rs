@@ -38,6 +38,12 @@ impl Scheme {
             Scheme::Ebr => "EBR",
         }
     }
+
+    /// The scheme of that name, in upper or lower case.
+    pub fn by_name(name: &str) -> Option<Scheme> {
+        let all = [Scheme::Gpt, Scheme::Mbr, Scheme::Ebr];
+        all.into_iter().find(|scheme| scheme.name().eq_ignore_ascii_case(name))
+    }
 }
 
 /// The media that a table stands on.

@@ -1,0 +1,152 @@
+//! The class: tasting, claiming, naming by hand.
+
+use std::any::Any;
+
+use bio::Errno;
+use geom::{Claim, Class, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::geom::{KIND_ATTR, Label, LabelGeom};
+use super::{Found, clean, gpt_names, step_all};
+use crate::conversation::drive;
+use crate::probe::Sectors;
+
+/// Name of the class.
+pub(super) const NAME: &str = "label";
+
+/// Prefix of GEOM's own labels: the only ones in which a partition table may stand.
+pub(super) const OWN_PREFIX: &str = "label";
+
+/// Names for providers by what is written on them.
+pub struct LabelClass;
+
+/// Name a provider without writing anything; the name is gone when the daemon ends.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Params {}
+
+/// Everything that names a provider, with the verdict's words for the rest.
+fn names_of(disk: &Taster, all: Vec<(&super::Kind, Result<Found, crate::probe::Why>)>) -> Names {
+    let mut names = Names::default();
+    if disk.text("PART::scheme") == Some("GPT") {
+        let (name, uuid) = (disk.text("PART::label"), disk.text("PART::uuid"));
+        match gpt_names(name.unwrap_or(""), uuid.unwrap_or(""), disk.media_bytes) {
+            Ok(found) => names.found.push(found),
+            Err(why) => names.not.push(why.to_string()),
+        }
+    }
+    for (kind, found) in all {
+        match found {
+            Ok(found) => names.found.push(found),
+            Err(why) => names.not.push(format!("{}: {why}", kind.what)),
+        }
+    }
+    names
+}
+
+#[derive(Default)]
+struct Names {
+    found: Vec<Found>,
+    not: Vec<String>,
+}
+
+impl Names {
+    fn verdict(self) -> Verdict {
+        if self.found.is_empty() {
+            return Verdict::No(self.not.join("; "));
+        }
+        let words: Vec<String> = self
+            .found
+            .iter()
+            .map(|found| {
+                let names: Vec<&str> = found.providers().collect();
+                format!("{}: {}", found.what, names.join(", "))
+            })
+            .collect();
+        Verdict::Yes(words.join("; "), Box::new(self.found))
+    }
+}
+
+impl Class for LabelClass {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "Names providers by the label or id of what is on them: file systems, GPT entries."
+    }
+
+    fn params(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(schemars::schema_for!(Params)).ok()
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move {
+            if disk.text(KIND_ATTR).is_some() {
+                return Verdict::No("it is itself a name for another provider".into());
+            }
+            let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+            let read = async |offset, len| disk.read(offset, len).await;
+            match drive(&mut sectors, read, step_all).await {
+                Ok(all) => names_of(disk, all).verdict(),
+                Err(why) => Verdict::No(why.to_string()),
+            }
+        })
+    }
+
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        _: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let claim: Box<dyn Any> = claim;
+        let Ok(all) = claim.downcast::<Vec<Found>>() else {
+            return Err(Error::new(Errno::Inval, "the claim is not a list of names"));
+        };
+        let mut refused = Vec::new();
+        for found in all.iter() {
+            for name in found.providers() {
+                let nests = name.starts_with(OWN_PREFIX) && name.get(5..6) == Some("/");
+                let label = Label { name, what: found.what, len: found.len, nests };
+                if let Err(error) = LabelGeom::place(topology, on, found.what, &label) {
+                    refused.push(error.what);
+                }
+            }
+        }
+        match refused.is_empty() {
+            true => Ok(()),
+            // What could be made was made; the first to have a name keeps it.
+            false => Err(Error::new(Errno::Exist, refused.join("; "))),
+        }
+    }
+
+    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let [on] = request.members else {
+            return Err(Error::new(Errno::Inval, "a name is given to one provider"));
+        };
+        let given = request.name.strip_prefix("label/").unwrap_or(request.name);
+        let name = clean(OWN_PREFIX, given.as_bytes()).map_err(|_| {
+            Error::new(Errno::Inval, format!("{given:?} cannot be a name; use letters and digits"))
+        })?;
+        let len = topology.limits(*on).map_or(0, |limits| limits.media_bytes);
+        let label = Label { name: &name, what: "named by hand", len, nests: true };
+        LabelGeom::place(topology, *on, label.what, &label)
+    }
+
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        if !force && topology.geom_is_open(geom) {
+            let name = topology.geom_name(geom);
+            let what = format!("{name} is open; close what uses it, or use force");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        LabelGeom::abandon(topology, geom);
+        Ok(())
+    }
+}

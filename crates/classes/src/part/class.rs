@@ -1,0 +1,156 @@
+//! The class: tasting, claiming, taking apart.
+
+use std::any::Any;
+
+use bio::Errno;
+use geom::{Claim, Class, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict};
+
+use super::geom::PartGeom;
+use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Place, Scheme, Table, step};
+use crate::conversation::drive;
+use crate::probe::Sectors;
+
+/// Name of the class.
+pub(super) const NAME: &str = "part";
+
+/// Partition tables: GPT, MBR, and the chain of logical partitions inside an MBR partition.
+pub struct PartClass;
+
+/// What tasting found.
+struct Found {
+    table: Table,
+    depth: u32,
+}
+
+/// The place that a provider's attributes describe, or why no table may stand there.
+pub(super) fn place(
+    text: impl Fn(&str) -> Option<String>,
+    int: impl Fn(&str) -> Option<u64>,
+) -> Result<Place, String> {
+    if int("PART::isleaf").unwrap_or(0) != 0 {
+        return Err("it is a leaf: no partition table may stand in it".into());
+    }
+    let depth = match int("PART::depth") {
+        None => 0,
+        Some(below) => u32::try_from(below).unwrap_or(DEPTH_MAX).saturating_add(1),
+    };
+    if depth >= DEPTH_MAX {
+        return Err(format!("{depth} partition tables below it are as many as may be"));
+    }
+    let scheme = text("PART::scheme").and_then(|name| Scheme::by_name(&name));
+    let kind = text("PART::type");
+    let kind = scheme.zip(kind).and_then(|(s, k)| Kind::parse(s, &k, "taste").ok());
+    Ok(Place { scheme, kind, depth, ..Place::default() })
+}
+
+/// What is said of a table that was found.
+pub(super) fn describe(table: &Table, name: &str) -> String {
+    let count = table.entries().len();
+    let plural = if count == 1 { "" } else { "s" };
+    let mut text = format!("{} with {count} partition{plural}", table.scheme().name());
+    if table.is_corrupt() {
+        text += &format!(", damaged: {}; `part recover {name}` mends it", damages(table));
+    }
+    text
+}
+
+/// What is wrong with a table, in one line; empty when nothing is.
+pub(super) fn damages(table: &Table) -> String {
+    let all: Vec<String> = table.damage().iter().map(ToString::to_string).collect();
+    all.join("; ")
+}
+
+/// An edit's refusal in the words of the graph.
+pub(super) fn refusal(error: PartError) -> Error {
+    use PartErrorKind as K;
+    let kind = match error.kind {
+        K::NoSpace | K::Overlap | K::OutOfRange | K::TableFull => Errno::NoSpc,
+        K::NoSuchIndex => Errno::NoEnt,
+        K::IndexTaken => Errno::Exist,
+        K::Busy | K::NotEmpty => Errno::Busy,
+        K::Corrupt => Errno::Perm,
+        K::BadType | K::BadAttribute | K::BadLabel | K::BadValue => Errno::Inval,
+        K::BadMedia => Errno::NoDev,
+        K::Unsupported => Errno::NoSys,
+    };
+    Error::new(kind, error.to_string())
+}
+
+impl Class for PartClass {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "Shows the partitions of a table (GPT, MBR, EBR) as providers, and edits the table."
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move {
+            let text = |name: &str| disk.text(name).map(str::to_owned);
+            let place = match place(text, |name| disk.int(name)) {
+                Ok(place) => place,
+                Err(why) => return Verdict::No(why),
+            };
+            let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+            let read = async |offset, len| disk.read(offset, len).await;
+            match drive(&mut sectors, read, |s| step(s, &place)).await {
+                Ok(table) => {
+                    let why = describe(&table, &disk.name);
+                    Verdict::Yes(why, Box::new(Found { table, depth: place.depth }))
+                }
+                Err(why) => Verdict::No(why.to_string()),
+            }
+        })
+    }
+
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let claim: Box<dyn Any> = claim;
+        let Ok(found) = claim.downcast::<Found>() else {
+            return Err(Error::new(Errno::Inval, "the claim is not a partition table"));
+        };
+        let Found { table, depth } = *found;
+        let geom = PartGeom::place(topology, on, why, depth)?;
+        let (stripe, offset) = topology.stripe(on);
+        let table = table.with_stripe(stripe, offset);
+        let filled = topology.with::<PartGeom, _>(geom, |part, topology| {
+            part.found(table);
+            part.sync(topology, geom)
+        });
+        let filled = filled.unwrap_or_else(|| Err(Error::of(Errno::NxIo, "claim")));
+        if filled.is_err() {
+            topology.wither_geom(geom, Errno::NxIo);
+        }
+        filled
+    }
+
+    fn create(&self, _: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let what = format!(
+            "a partition table is found by tasting; to write a new one: `part create -s gpt {}`",
+            request.name
+        );
+        Err(Error::new(Errno::NotSup, what))
+    }
+
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        if !force && topology.geom_is_open(geom) {
+            let what = format!(
+                "a partition of {} is open; close what uses it, or use force",
+                topology.geom_name(geom)
+            );
+            return Err(Error::new(Errno::Busy, what));
+        }
+        PartGeom::abandon(topology, geom, Errno::NxIo);
+        Ok(())
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::ahs;
 use super::bhs::*;
+use super::pdu::Pdu;
 use crate::bytes::{get_array, put};
 use crate::error::WireError;
 

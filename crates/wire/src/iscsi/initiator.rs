@@ -6,10 +6,11 @@
 //!     +--(no CHAP)--------------------------------> Operational --> Done
 //! ```
 
-use super::bhs::{BHS_LEN, Bhs, Pdu};
+use super::bhs::{BHS_LEN, Bhs};
 use super::chap::{self, Algorithms, Challenge, ChapUser};
 use super::negotiate::{Negotiation, Offer, Params, Side, no_duplicates};
 use super::number::encode_hex;
+use super::pdu::Pdu;
 use super::request::LoginRequest;
 use super::response::LoginResponse;
 use super::security::value_of;

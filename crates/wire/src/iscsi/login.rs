@@ -17,11 +17,12 @@
 //!  L4  No full feature phase without the security that the caller asked for.
 //!  L5  After Refuse, Close or FullFeature every further request is answered Close.
 
-use super::bhs::{Bhs, Pdu, opcode, opcode_of};
+use super::bhs::{Bhs, opcode, opcode_of};
 use super::chap::{Algorithms, Challenge};
 use super::keys::{Phase, key_spec};
 use super::name::normalise_name;
 use super::negotiate::{Negotiation, Offer, Params, Side, no_duplicates};
+use super::pdu::Pdu;
 use super::request::LoginRequest;
 use super::response::{LoginResponse, Numbers};
 use super::security::{Auth, Failure, Security, is_security, value_of};

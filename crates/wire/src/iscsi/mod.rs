@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `bhs` | constants and the fields every header shares |
+//! | `bhs`, `pdu` | constants and the fields every header shares; the trait of typed PDUs |
 //! | `command`, `request` | PDUs of the initiator, read and written |
 //! | `response`, `notice` | PDUs of the target, read and written |
 //! | `ahs` | additional header segments of a SCSI Command |
@@ -25,6 +25,7 @@ mod name;
 mod negotiate;
 mod notice;
 mod number;
+mod pdu;
 mod request;
 mod response;
 mod security;
@@ -50,6 +51,7 @@ pub use name::{NAME_LEN_MAX, normalise_name};
 pub use negotiate::{DigestPolicy, Negotiation, Offer, Params, Side, TaskReporting};
 pub use notice::*;
 pub use number::{decode_binary, encode_base64, encode_hex, parse_number, parse_range};
+pub use pdu::Pdu;
 pub use request::*;
 pub use response::*;
 pub use security::Auth;

@@ -286,8 +286,8 @@ impl Negotiation {
     }
 
     /// Reads the pairs of one whole text and writes the answers. FirstBurstLength is looked at
-    /// last, for it depends on others. Errors: a key twice, a key this side alone may say or that is
-    /// not for this phase, an answer beyond what was proposed.
+    /// last, for it depends on others. Errors: a key twice, a key this side alone may say or that
+    /// is not for this phase, an answer beyond what was proposed.
     pub fn receive(
         &mut self,
         pairs: &[(&str, &str)],

@@ -2,6 +2,7 @@
 //! (RFC 7143 sections 11.6, 11.15, 11.17, 11.9), and a reader for all of a target's PDUs.
 
 use super::bhs::*;
+use super::pdu::Pdu;
 use super::response::*;
 use crate::error::WireError;
 

@@ -5,6 +5,7 @@
 
 use super::bhs::*;
 use super::command::{CommandPdu, DataOut};
+use super::pdu::Pdu;
 use crate::bytes::{get_array, put};
 use crate::error::WireError;
 

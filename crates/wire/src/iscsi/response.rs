@@ -4,6 +4,7 @@
 //! nothing is allocated.
 
 use super::bhs::*;
+use super::pdu::Pdu;
 use super::request::login_flags;
 use super::status::LoginStatus;
 use crate::bytes::{get_array, put};

@@ -1,1 +1,34 @@
-//! disks
+//! Disks: the providers at the bottom of the graph.
+//!
+//! * [`KINDS`]: every kind of disk there is, one file each: `file`, `blockdev`, `memory`, `null`,
+//!   `model`. A new kind is a new file and a line in `registry.rs`.
+//! * [`Kind`]: what a kind has to say and do; [`Opened`] is a disk that it opened.
+//! * [`DiskClass`]: the class `disk`, which puts an opened disk into the graph, with one provider
+//!   named after the disk.
+//!
+//! A disk does no I/O by itself: the core that carries a request asks its reactor. A disk that is
+//! gone says so once, by an event, and nobody else is disturbed.
+
+#![forbid(unsafe_code)]
+
+mod backing;
+mod blockdev;
+mod class;
+mod file;
+mod kind;
+mod memory;
+mod null;
+mod pages;
+mod params;
+mod registry;
+mod sysfs;
+mod watch;
+
+pub use blockdev::BlockDevParams;
+pub use class::{DISK_CLASS, DiskClass};
+pub use file::{Direct, FileParams};
+pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Site, Unit};
+pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
+pub use null::{Fill, NullParams};
+pub use registry::{KINDS, kind};
+pub use watch::Watch;

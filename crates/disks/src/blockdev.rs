@@ -1,0 +1,219 @@
+//! blockdev: a block device of this machine as a disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Error, Limits};
+use reactor::{File, OpenHow};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::backing::{Backing, Parts};
+use crate::file::{Direct, errno_of, open_direct};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::params;
+use crate::sysfs::{self, Facts};
+use crate::watch::Watch;
+
+/// Longest DELETE or WRITE ZEROES where the kernel names no bound, bytes; longer ones are split.
+const DELETE_BYTES_MAX: u64 = 1 << 30;
+
+/// A block device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockDevParams {
+    /// Path of the device; names under /dev/disk/by-id stay the same over restarts.
+    pub path: PathBuf,
+    /// Go around the page cache (O_DIRECT): `auto`, `yes` or `no`.
+    #[serde(default)]
+    pub direct: Direct,
+    /// Serial number; absent: the device's own, or one made from the machine's id and the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Refuse writers, and open the device for reading only.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Take the device even though it is mounted or otherwise in use. Writing then destroys
+    /// what is on it.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// The kind.
+pub(crate) struct BlockDev;
+
+impl Kind for BlockDev {
+    fn name(&self) -> &'static str {
+        "blockdev"
+    }
+
+    fn doc(&self) -> &'static str {
+        "A block device of this machine, which nobody else may have mounted."
+    }
+
+    fn schema(&self) -> Value {
+        schemars::schema_for!(BlockDevParams).to_value()
+    }
+
+    fn example(&self) -> &'static str {
+        "[[disk]]\nname = \"disk1\"\nkind = \"blockdev\"\n\
+         path = \"/dev/disk/by-id/ata-EXAMPLE_0123\"\n"
+    }
+
+    fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
+        let name = request.name;
+        let p: BlockDevParams = params::read(self.name(), name, request.params)?;
+        let number = device_number(name, &p.path)?;
+        let facts = sysfs::facts(number);
+        let read_only = p.read_only || facts.read_only;
+        let (file, mode) = open_in_mode(name, &p, read_only, number)?;
+        let sector = file.facts().logical_sector.max(1);
+        let size = file.size().map_err(|e| refuse(name, &p.path, errno_of(&e), e))?;
+        let media_bytes = size / u64::from(sector) * u64::from(sector);
+        if media_bytes == 0 {
+            return Err(refuse(name, &p.path, Errno::NxIo, "has no medium: its size is zero"));
+        }
+        // The reactor deletes by a zeroing that may unmap: the device has to know both.
+        let can_delete = !read_only && facts.discard_max > 0 && facts.zeroes_max > 0;
+        let watch = Watch::new(request.site.inbox.clone());
+        let physical = file.facts().physical_sector;
+        let own = (!facts.serial.is_empty()).then_some(facts.serial.as_str());
+        let key = p.path.to_string_lossy();
+        Ok(Opened {
+            layer: Arc::new(Backing::new(Parts {
+                file: file.local(),
+                cores: request.site.cores,
+                can_delete,
+                watch: watch.clone(),
+            })),
+            limits: Limits {
+                media_bytes,
+                sector_bytes: sector,
+                io_max_bytes: IO_BYTES_MAX,
+                delete_max_bytes: delete_max(&facts),
+            },
+            stripe_bytes: if physical > sector { u64::from(physical) } else { 0 },
+            identity: Identity {
+                ident: serial_or(p.serial.as_deref().or(own), self.name(), &key),
+                descr: facts.descr.clone(),
+                physpath: facts.physpath.clone(),
+                rotation_rate: u16::from(facts.rotational == Some(false)),
+                can_delete,
+            },
+            read_only,
+            watch: Some(watch),
+            unit: Box::new(BlockDevUnit { file, sector, mode, facts, forced: p.force }),
+        })
+    }
+}
+
+fn delete_max(facts: &Facts) -> u64 {
+    match facts.discard_max.min(facts.zeroes_max) {
+        0 => DELETE_BYTES_MAX,
+        max => max.min(DELETE_BYTES_MAX),
+    }
+}
+
+fn refuse(name: &str, path: &Path, errno: Errno, what: impl std::fmt::Display) -> Error {
+    params::refuse("blockdev", name, errno, format!("{}: {what}", path.display()))
+}
+
+fn device_number(name: &str, path: &Path) -> Result<(u32, u32), Error> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let meta = std::fs::metadata(path).map_err(|e| {
+        let what = format!("{e}; `lsblk` lists what there is");
+        refuse(name, path, errno_of(&e), what)
+    })?;
+    if !meta.file_type().is_block_device() {
+        let what = "is not a block device; for an image use kind file";
+        return Err(refuse(name, path, Errno::Inval, what));
+    }
+    Ok((rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())))
+}
+
+fn open_in_mode(
+    name: &str,
+    p: &BlockDevParams,
+    read_only: bool,
+    number: (u32, u32),
+) -> Result<(File, String), Error> {
+    // Exclusive: the kernel refuses what is mounted, swapped on or part of something else.
+    let how = OpenHow { read_only, exclusive: !p.force, ..OpenHow::default() };
+    let buffered = File::open(&p.path, how).map_err(|e| {
+        let busy = e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error());
+        let users = sysfs::users(number);
+        let what = match (busy, users.is_empty()) {
+            (true, true) => "is in use by somebody else; find out who (`lsblk`, `fuser`), or set \
+                             force and risk the data on it"
+                .to_string(),
+            (true, false) => format!(
+                "is in use: {}; free it, or set force and risk the data on it",
+                users.join(", ")
+            ),
+            (false, _) => format!("cannot be opened: {e}"),
+        };
+        refuse(name, &p.path, errno_of(&e), what)
+    })?;
+    if p.direct == Direct::No {
+        return Ok((buffered, "buffered (as configured)".into()));
+    }
+    // Two exclusive opens of one device exclude each other: the first goes before the second.
+    drop(buffered);
+    match open_direct(&p.path, how, None) {
+        Ok(file) => Ok((file, "direct".into())),
+        Err(why) if p.direct == Direct::Yes => {
+            let what = format!("cannot be opened with direct = yes: {why}; use auto or no");
+            Err(refuse(name, &p.path, Errno::NotSup, what))
+        }
+        Err(why) => match File::open(&p.path, how) {
+            Ok(file) => Ok((file, format!("buffered ({why})"))),
+            Err(e) => Err(refuse(name, &p.path, errno_of(&e), e)),
+        },
+    }
+}
+
+struct BlockDevUnit {
+    file: File,
+    sector: u32,
+    mode: String,
+    facts: Facts,
+    forced: bool,
+}
+
+impl Unit for BlockDevUnit {
+    fn size(&mut self) -> Result<u64, Errno> {
+        let sector = u64::from(self.sector);
+        match self.file.size() {
+            Ok(0) => Err(Errno::NxIo),
+            Ok(size) => Ok(size / sector * sector),
+            Err(e) => Err(errno_of(&e)),
+        }
+    }
+
+    fn show(&self) -> Vec<(&'static str, String)> {
+        let facts = self.file.facts();
+        let turns = match self.facts.rotational {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "not known",
+        };
+        let mut lines = vec![
+            ("path", self.file.path().display().to_string()),
+            ("device", self.facts.name.clone()),
+            ("mode", self.mode.clone()),
+            ("physical sector", format!("{} bytes", facts.physical_sector)),
+            ("rotational", turns.to_string()),
+            ("write cache", self.facts.write_cache.clone()),
+            ("discard granularity", format!("{} bytes", self.facts.discard_granularity)),
+        ];
+        if self.facts.read_only {
+            lines.push(("note", "the kernel says that it is read-only".into()));
+        }
+        if self.forced {
+            lines.push(("note", "taken by force: others may write it too".into()));
+        }
+        lines
+    }
+}

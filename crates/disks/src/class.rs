@@ -1,0 +1,237 @@
+//! The class `disk`: an opened disk as a geom with one provider.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bio::{Attr, Errno};
+use geom::{
+    Access, Class, Control, Create, Error, Event, Geom, GeomId, Inbox, Message, NewProvider,
+    ProviderId, Topology,
+};
+use reactor::SendError;
+use serde_json::{Value, json};
+
+use crate::kind::{Answer, Identity, Open, Site, Unit};
+use crate::registry::KINDS;
+use crate::watch::Watch;
+
+/// Name of the class.
+pub const DISK_CLASS: &str = "disk";
+
+/// Longest wait for room in a core's mailbox before it is tried again; after
+/// [`SEND_TRIES_MAX`] of them the requests stay asleep and the verb says so.
+const SEND_WAIT: Duration = Duration::from_millis(10);
+const SEND_TRIES_MAX: u32 = 100;
+
+/// Puts disks into the graph. Register one value with the topology.
+pub struct DiskClass {
+    site: Site,
+}
+
+impl DiskClass {
+    /// For disks whose requests come from `cores` cores and whose loss is told to `inbox`.
+    pub fn new(inbox: Arc<Inbox>, cores: usize) -> DiskClass {
+        DiskClass { site: Site { inbox, cores } }
+    }
+
+    /// Opens a disk of `kind` and makes its geom and provider, both called `name`. Blocks while
+    /// it opens. On an error nothing was added to the graph.
+    pub fn add(
+        &self,
+        topology: &mut Topology,
+        kind: &str,
+        name: &str,
+        params: &Value,
+    ) -> Result<GeomId, Error> {
+        let Some(kind) = crate::registry::kind(kind) else {
+            let known: Vec<&str> = KINDS.iter().map(|k| k.name()).collect();
+            let what = format!("no kind of disk {kind}; there are {}", known.join(", "));
+            return Err(Error::new(Errno::NoEnt, what));
+        };
+        if topology.find(name).is_some() {
+            let what = format!("a provider {name} exists already; give the disk another name");
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let opened = kind.open(&Open { name, params, site: &self.site })?;
+        let geom = topology.new_geom(
+            DISK_CLASS,
+            name,
+            "configured",
+            Box::new(DiskGeom {
+                kind: kind.name(),
+                read_only: opened.read_only,
+                identity: opened.identity.clone(),
+                watch: opened.watch.clone(),
+                unit: opened.unit,
+            }),
+        )?;
+        let made = topology.new_provider(
+            geom,
+            NewProvider {
+                name: name.into(),
+                layer: opened.layer,
+                limits: opened.limits,
+                stripe_bytes: opened.stripe_bytes,
+                stripe_offset: 0,
+                attrs: opened.identity.attrs(),
+            },
+        );
+        match made {
+            Ok(provider) => {
+                if let Some(watch) = opened.watch {
+                    watch.belongs_to(provider);
+                }
+                Ok(geom)
+            }
+            Err(e) => {
+                topology.wither_geom(geom, Errno::NxIo);
+                Err(e)
+            }
+        }
+    }
+}
+
+struct DiskGeom {
+    kind: &'static str,
+    read_only: bool,
+    identity: Identity,
+    watch: Option<Arc<Watch>>,
+    unit: Box<dyn Unit>,
+}
+
+impl Geom for DiskGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        if self.read_only && delta.w > 0 { Err(Errno::RoFs) } else { Ok(()) }
+    }
+
+    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
+        None // all there are stand in the provider's own table
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        let mut lines = vec![
+            ("kind", self.kind.to_string()),
+            ("serial", self.identity.ident.clone()),
+            ("descr", self.identity.descr.clone()),
+            ("read-only", if self.read_only { "yes" } else { "no" }.to_string()),
+        ];
+        lines.extend(self.unit.show());
+        if self.watch.as_ref().is_some_and(|w| w.is_lost()) {
+            lines.push(("state", "gone".into()));
+        }
+        lines
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Class for DiskClass {
+    fn name(&self) -> &'static str {
+        DISK_CLASS
+    }
+
+    fn doc(&self) -> &'static str {
+        "The disks at the bottom of the graph."
+    }
+
+    fn params(&self) -> Option<Value> {
+        let kinds: Vec<&str> = KINDS.iter().map(|k| k.name()).collect();
+        Some(json!({
+            "type": "object",
+            "required": ["kind"],
+            "properties": { "kind": { "enum": kinds, "description": "Which kind of disk." } },
+        }))
+    }
+
+    /// As [`DiskClass::add`], with the kind under `kind` among the parameters.
+    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        if !request.members.is_empty() {
+            return Err(Error::new(Errno::Inval, "a disk stands on no other provider"));
+        }
+        let mut params = request.params.as_object().cloned().unwrap_or_default();
+        match params.remove("kind") {
+            Some(Value::String(kind)) => {
+                self.add(topology, &kind, request.name, &Value::Object(params))
+            }
+            _ => Err(Error::new(Errno::Inval, "a disk needs its `kind`")),
+        }
+    }
+
+    /// `resize` reads the size again; the others are the kind's own.
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        let Some(geom) = control.topology.find_geom(DISK_CLASS, on) else {
+            return Err(Error::new(Errno::NoEnt, format!("no disk {on}")));
+        };
+        if verb == "resize" {
+            return resize(control, geom, on);
+        }
+        let answer = control.topology.with(geom, |g: &mut DiskGeom, _| {
+            let known = g.unit.verbs();
+            if known.iter().any(|(v, _)| *v == verb) {
+                return g.unit.verb(verb, params);
+            }
+            let mut names = vec!["resize"];
+            names.extend(known.iter().map(|(v, _)| *v));
+            let what = format!("{} disks have no verb {verb}; {}", g.kind, names.join(", "));
+            Err(Error::new(Errno::NotSup, what))
+        });
+        let Answer { value, wake } =
+            answer.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{on} is going"))))?;
+        for (core, bio) in wake {
+            wake_on(control, core, bio)?;
+        }
+        control.settle()?;
+        Ok(value)
+    }
+}
+
+/// Reads the size of the medium again and tells everybody above.
+fn resize(control: &mut Control, geom: GeomId, on: &str) -> Result<Value, Error> {
+    let Some(&provider) = control.topology.providers_of(geom).first() else {
+        return Err(Error::new(Errno::NxIo, format!("{on} is going")));
+    };
+    let was = control.topology.limits(provider).map_or(0, |l| l.media_bytes);
+    let size = control.topology.with(geom, |g: &mut DiskGeom, _| {
+        let size = g.unit.size();
+        if let (Err(Errno::NxIo), Some(watch)) = (size, &g.watch) {
+            watch.lost(Errno::NxIo);
+        }
+        size
+    });
+    let size = size
+        .unwrap_or(Err(Errno::NxIo))
+        .map_err(|e| Error::new(e, format!("{on}: its size cannot be read: {}", e.text())))?;
+    control.call(|t| {
+        t.post(Event::Resize(provider, size));
+        Ok(())
+    })?;
+    Ok(json!({ "was": was, "size": size }))
+}
+
+fn wake_on(control: &mut Control, core: usize, bio: bio::BioId) -> Result<(), Error> {
+    let mut message = Message::Call(Box::new(move |core| core.wake(bio, 0)));
+    for _ in 0..SEND_TRIES_MAX {
+        let Some(mailer) = control.core(core) else { return Ok(()) };
+        match mailer.send(message) {
+            Ok(()) | Err(SendError::Closed(_)) => return Ok(()),
+            Err(SendError::Full(m)) => message = m,
+        }
+        control.wait_until(SEND_WAIT, |_| false);
+    }
+    Err(Error::new(Errno::TimedOut, format!("core {core} takes no messages; try again")))
+}

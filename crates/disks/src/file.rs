@@ -1,0 +1,321 @@
+//! file: an image file as a disk.
+//!
+//! Blocks that were never written or were deleted take no space. Two disks, of this daemon or of
+//! another process that asks, cannot write the same file: it is locked (flock) while open.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Error, Limits};
+use reactor::{File, OpenHow};
+use rustix::fs::{FallocateFlags, FlockOperation};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::backing::{Backing, Parts};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::params;
+use crate::watch::Watch;
+
+/// Longest range punched or zeroed in one go, bytes; longer ones are split.
+const DELETE_BYTES_MAX: u64 = 1 << 30;
+
+/// Whether to go around the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direct {
+    /// When it can be had.
+    #[default]
+    Auto,
+    /// Always; else the disk is refused.
+    Yes,
+    /// Never.
+    No,
+}
+
+/// An image file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileParams {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Make the file, sparse, when there is none; `size` is needed then.
+    #[serde(default)]
+    pub create: bool,
+    /// Size in bytes, a multiple of the sector size. A shorter file is extended, a longer one
+    /// refused. Absent: as large as the file is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 512))]
+    pub size: Option<u64>,
+    /// Sector size in bytes: 512 or 4096.
+    #[serde(default = "params::sector_default")]
+    #[schemars(extend("enum" = [512, 4096]))]
+    pub sector_size: u32,
+    /// Go around the page cache (O_DIRECT): `auto`, `yes` or `no`.
+    #[serde(default)]
+    pub direct: Direct,
+    /// Serial number; absent: made from the machine's id and the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Refuse writers, and open the file for reading only.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// The kind.
+pub(crate) struct ImageFile;
+
+impl Kind for ImageFile {
+    fn name(&self) -> &'static str {
+        "file"
+    }
+
+    fn doc(&self) -> &'static str {
+        "An image file; what is deleted gives its blocks back."
+    }
+
+    fn schema(&self) -> Value {
+        schemars::schema_for!(FileParams).to_value()
+    }
+
+    fn example(&self) -> &'static str {
+        "[[disk]]\nname = \"disk0\"\nkind = \"file\"\npath = \"/var/lib/ashlar/disk0.img\"\n\
+         create = true\nsize = \"10GiB\"\n"
+    }
+
+    fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
+        let name = request.name;
+        let p: FileParams = params::read(self.name(), name, request.params)?;
+        params::check_sector(self.name(), name, p.sector_size)?;
+        if let Some(size) = p.size {
+            params::check_size(self.name(), name, size, p.sector_size, params::MEDIA_BYTES_MAX)?;
+        }
+        let made = make_if_absent(name, &p)?;
+        let (file, mode) = open_in_mode(name, &p)?;
+        lock(name, &p, &file)?;
+        let media_bytes = fit_size(name, &p, &file)?;
+        let can_delete = !p.read_only && can_punch(&file, media_bytes);
+        let facts = file.facts();
+        let watch = Watch::new(request.site.inbox.clone());
+        let path = std::fs::canonicalize(&p.path).unwrap_or_else(|_| p.path.clone());
+        let key = path.to_string_lossy().into_owned();
+        let stripe = facts.physical_sector;
+        Ok(Opened {
+            layer: Arc::new(Backing::new(Parts {
+                file: file.local(),
+                cores: request.site.cores,
+                can_delete,
+                watch: watch.clone(),
+            })),
+            limits: Limits {
+                media_bytes,
+                sector_bytes: p.sector_size,
+                io_max_bytes: IO_BYTES_MAX,
+                delete_max_bytes: DELETE_BYTES_MAX,
+            },
+            stripe_bytes: if stripe > p.sector_size { u64::from(stripe) } else { 0 },
+            identity: Identity {
+                ident: serial_or(p.serial.as_deref(), self.name(), &key),
+                descr: "Ashlar image file".into(),
+                physpath: key,
+                rotation_rate: 0,
+                can_delete,
+            },
+            read_only: p.read_only,
+            watch: Some(watch),
+            unit: Box::new(FileUnit { file, sector: p.sector_size, mode, made }),
+        })
+    }
+}
+
+fn refuse(name: &str, path: &Path, errno: Errno, what: impl std::fmt::Display) -> Error {
+    params::refuse("file", name, errno, format!("{}: {what}", path.display()))
+}
+
+/// The nearest errno of a failed call, and its text.
+pub(crate) fn errno_of(e: &std::io::Error) -> Errno {
+    e.raw_os_error().map_or(Errno::Io, Errno::from_posix)
+}
+
+/// Makes the file when there is none and that was asked for; true when it was made.
+fn make_if_absent(name: &str, p: &FileParams) -> Result<bool, Error> {
+    match std::fs::metadata(&p.path) {
+        Ok(m) if m.is_file() => return Ok(false),
+        Ok(m) if m.is_dir() => {
+            return Err(refuse(name, &p.path, Errno::Inval, "is a directory; name a file in it"));
+        }
+        Ok(_) => {
+            let what = "is not a regular file; for a block device use kind blockdev";
+            return Err(refuse(name, &p.path, Errno::Inval, what));
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(refuse(name, &p.path, errno_of(&e), e)),
+    }
+    let size = match (p.create, p.size) {
+        (true, Some(size)) if !p.read_only => size,
+        (true, Some(_)) => {
+            let what = "does not exist, and a read-only file of zeroes is of no use; \
+                        remove create or read_only";
+            return Err(refuse(name, &p.path, Errno::NoEnt, what));
+        }
+        (true, None) => {
+            let what = "does not exist; say its size so that it can be made";
+            return Err(refuse(name, &p.path, Errno::NoEnt, what));
+        }
+        (false, _) => {
+            let what = "does not exist; check the path, or set create and size to have it made";
+            return Err(refuse(name, &p.path, Errno::NoEnt, what));
+        }
+    };
+    let how = OpenHow { create: true, size: Some(size), ..OpenHow::default() };
+    match File::open(&p.path, how) {
+        Ok(_) => Ok(true),
+        Err(e) => {
+            let what = format!("cannot be made: {e}; the folder must exist and be writable");
+            Err(refuse(name, &p.path, errno_of(&e), what))
+        }
+    }
+}
+
+/// Opens the file around the page cache if that is wanted and possible; says what was chosen and
+/// why.
+fn open_in_mode(name: &str, p: &FileParams) -> Result<(File, String), Error> {
+    let how = OpenHow { read_only: p.read_only, ..OpenHow::default() };
+    let why = match p.direct {
+        Direct::No => "as configured".to_string(),
+        Direct::Auto | Direct::Yes => match open_direct(&p.path, how, Some(p.sector_size)) {
+            Ok(file) => return Ok((file, "direct".into())),
+            Err(why) => why,
+        },
+    };
+    if p.direct == Direct::Yes {
+        let what = format!("cannot be opened with direct = yes: {why}; use auto or no");
+        return Err(refuse(name, &p.path, Errno::NotSup, what));
+    }
+    match File::open(&p.path, how) {
+        Ok(file) => Ok((file, format!("buffered ({why})"))),
+        Err(e) => {
+            let advice = if p.read_only { "" } else { "; set read_only to open it for reading" };
+            let what = format!("cannot be opened: {e}{advice}");
+            Err(refuse(name, &p.path, errno_of(&e), what))
+        }
+    }
+}
+
+/// Opens with O_DIRECT and tries it with a read; why not, in plain words. `sector` is the unit
+/// that requests will have, if that is not the device's own.
+pub(crate) fn open_direct(path: &Path, how: OpenHow, sector: Option<u32>) -> Result<File, String> {
+    let file = File::open(path, OpenHow { direct: true, ..how })
+        .map_err(|e| format!("the file system refuses O_DIRECT: {e}"))?;
+    let facts = file.facts();
+    let unit = facts.logical_sector.max(1);
+    if let Some(sector) = sector
+        && !sector.is_multiple_of(unit)
+    {
+        return Err(format!(
+            "O_DIRECT needs multiples of {unit} bytes here, and sector_size is {sector}"
+        ));
+    }
+    let align = facts.memory_align.max(unit) as usize;
+    if let Some(fd) = file.as_fd() {
+        let mut room = vec![0u8; 2 * align];
+        let skip = room.as_ptr().align_offset(align);
+        if let Some(aligned) = room.get_mut(skip..skip.saturating_add(align)) {
+            rustix::io::pread(fd, aligned, 0)
+                .map_err(|e| format!("a trial read with O_DIRECT failed: {e}"))?;
+        }
+    }
+    Ok(file)
+}
+
+/// One writer, or any number of readers.
+fn lock(name: &str, p: &FileParams, file: &File) -> Result<(), Error> {
+    let Some(fd) = file.as_fd() else { return Ok(()) };
+    let how = if p.read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    match rustix::fs::flock(fd, how) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let what = "is locked: another disk or process uses it; stop that first \
+                        (`fuser` names it)";
+            Err(refuse(name, &p.path, Errno::Busy, what))
+        }
+        // File systems without locks (some network ones): nothing to be had.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Extends a file that is shorter than configured; its size in whole sectors.
+fn fit_size(name: &str, p: &FileParams, file: &File) -> Result<u64, Error> {
+    let failed = |e: std::io::Error| refuse(name, &p.path, errno_of(&e), e);
+    let mut size = file.size().map_err(failed)?;
+    match p.size {
+        Some(wanted) if size > wanted => {
+            let what = format!(
+                "has {size} bytes, more than the {wanted} configured; shortening it would lose \
+                 data: correct size, or cut the file yourself (`truncate`)"
+            );
+            return Err(refuse(name, &p.path, Errno::Inval, what));
+        }
+        Some(wanted) if size < wanted && p.read_only => {
+            let what = format!("has {size} bytes, less than the {wanted} configured");
+            return Err(refuse(name, &p.path, Errno::Inval, what));
+        }
+        Some(wanted) if size < wanted => {
+            file.set_len(wanted).map_err(failed)?;
+            size = wanted;
+        }
+        _ => {}
+    }
+    let sector = u64::from(p.sector_size);
+    let whole = size / sector * sector;
+    if whole == 0 {
+        let what = format!("has {size} bytes, less than a sector; set size to extend it");
+        return Err(refuse(name, &p.path, Errno::Inval, what));
+    }
+    Ok(whole)
+}
+
+/// Asks the file system whether it punches holes, behind the end of the file where there is
+/// nothing to lose.
+fn can_punch(file: &File, size: u64) -> bool {
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let at = size.next_multiple_of(4096);
+    match (file.as_fd(), file.size()) {
+        (Some(fd), Ok(end)) if end <= at => rustix::fs::fallocate(fd, how, at, 4096).is_ok(),
+        (Some(_), _) => false,
+        (None, _) => true, // a simulated file
+    }
+}
+
+struct FileUnit {
+    file: File,
+    sector: u32,
+    mode: String,
+    made: bool,
+}
+
+impl Unit for FileUnit {
+    fn size(&mut self) -> Result<u64, Errno> {
+        let sector = u64::from(self.sector);
+        self.file.size().map(|s| s / sector * sector).map_err(|e| errno_of(&e))
+    }
+
+    fn show(&self) -> Vec<(&'static str, String)> {
+        let mut lines =
+            vec![("path", self.file.path().display().to_string()), ("mode", self.mode.clone())];
+        if let Some(stat) = self.file.as_fd().and_then(|fd| rustix::fs::fstat(fd).ok()) {
+            let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+            lines.push(("allocated", format!("{bytes} bytes")));
+        }
+        if self.made {
+            lines.push(("made", "when it was opened".into()));
+        }
+        lines
+    }
+}

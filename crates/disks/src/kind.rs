@@ -1,0 +1,191 @@
+//! What a kind of disk is, and what it hands over when it has opened one.
+
+use std::sync::Arc;
+
+use bio::{Attr, BioId, Errno};
+use geom::{Error, Inbox, Layer, Limits};
+use serde_json::{Value, json};
+
+use crate::watch::Watch;
+
+/// Longest serial number or description, bytes; longer ones are cut.
+pub const IDENT_MAX: usize = 255;
+
+/// Largest READ or WRITE handed to a disk in one piece, bytes; the dispatcher splits longer ones.
+pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
+
+/// Where disks are opened: what they need of the daemon.
+#[derive(Clone)]
+pub struct Site {
+    /// Where a disk says that it is gone.
+    pub inbox: Arc<Inbox>,
+    /// Cores that will send requests.
+    pub cores: usize,
+}
+
+/// A request to open a disk.
+pub struct Open<'a> {
+    /// Its name, which is its provider's.
+    pub name: &'a str,
+    /// The kind's own parameters; `null` when there are none.
+    pub params: &'a Value,
+    /// Where.
+    pub site: &'a Site,
+}
+
+/// A kind of disk. One value each, in [`crate::KINDS`].
+pub trait Kind: Send + Sync {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// One sentence.
+    fn doc(&self) -> &'static str;
+
+    /// JSON Schema of its parameters: an object.
+    fn schema(&self) -> Value;
+
+    /// True when the content is lost with the disk.
+    fn volatile(&self) -> bool {
+        false
+    }
+
+    /// A section that can be pasted into the configuration.
+    fn example(&self) -> &'static str;
+
+    /// Opens a disk. Blocks; changes nothing outside but what creating it means. An error names
+    /// what was opened and what to do about it.
+    fn open(&self, request: &Open<'_>) -> Result<Opened, Error>;
+}
+
+/// What a disk is called, as the attributes of its provider say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Serial number: `GEOM::ident`.
+    pub ident: String,
+    /// Model or description: `GEOM::descr`.
+    pub descr: String,
+    /// Where it is: `GEOM::physpath`; empty when there is no saying.
+    pub physpath: String,
+    /// `GEOM::rotation_rate`: 0 unknown, 1 does not rotate, else turns a minute.
+    pub rotation_rate: u16,
+    /// `GEOM::candelete`: DELETE gives memory or blocks back.
+    pub can_delete: bool,
+}
+
+impl Identity {
+    pub(crate) fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        let mut attrs = vec![
+            ("GEOM::ident", Attr::Text(printable(&self.ident))),
+            ("GEOM::descr", Attr::Text(printable(&self.descr))),
+            ("GEOM::rotation_rate", Attr::Int(u64::from(self.rotation_rate))),
+            ("GEOM::candelete", Attr::Int(u64::from(self.can_delete))),
+        ];
+        if !self.physpath.is_empty() {
+            attrs.push(("GEOM::physpath", Attr::Text(printable(&self.physpath))));
+        }
+        attrs
+    }
+}
+
+/// What a verb of a disk has to say, and what has to happen then.
+#[derive(Default)]
+pub struct Answer {
+    /// For the caller.
+    pub value: Value,
+    /// Requests whose layer is to be called again, with the number of their core.
+    pub wake: Vec<(usize, BioId)>,
+}
+
+impl Answer {
+    /// A sentence and nothing else to do.
+    pub fn said(what: impl Into<String>) -> Answer {
+        Answer { value: json!({ "message": what.into() }), wake: Vec::new() }
+    }
+}
+
+/// The control path's side of an open disk.
+pub trait Unit: Send {
+    /// Bytes of the medium now, in whole sectors. `NxIo` when it is gone.
+    fn size(&mut self) -> Result<u64, Errno>;
+
+    /// Lines for lists.
+    fn show(&self) -> Vec<(&'static str, String)>;
+
+    /// Verbs besides `resize`, with a sentence each.
+    fn verbs(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Carries out one of [`Unit::verbs`].
+    fn verb(&mut self, verb: &str, params: &Value) -> Result<Answer, Error> {
+        let _ = params;
+        Err(Error::new(Errno::NotSup, format!("this kind of disk has no verb {verb}")))
+    }
+}
+
+/// A disk that was opened, before it is in the graph.
+pub struct Opened {
+    /// The data path.
+    pub layer: Arc<dyn Layer>,
+    /// Its numbers.
+    pub limits: Limits,
+    /// Unit that it writes without reading first, bytes; zero when that is a sector.
+    pub stripe_bytes: u64,
+    /// Its names.
+    pub identity: Identity,
+    /// Writers are refused.
+    pub read_only: bool,
+    /// How it says that it is gone, if it can go.
+    pub watch: Option<Arc<Watch>>,
+    /// The control path's side.
+    pub unit: Box<dyn Unit>,
+}
+
+/// The serial number given, or one that stays the same on this machine for this kind and `key`
+/// and differs on other machines: two disks of one serial number would be taken for two paths to
+/// one disk.
+pub(crate) fn serial_or(given: Option<&str>, kind: &str, key: &str) -> String {
+    if let Some(serial) = given.filter(|s| !s.is_empty()) {
+        return serial.to_string();
+    }
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let mut hash = 0xcbf2_9ce4_8422_2325u64; // FNV-1a, 64 bits
+    for byte in [machine.trim(), kind, key].join("\n").bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
+/// Bytes that are not printable ASCII become `x` and two digits (geom.md 1.9).
+fn printable(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' => out.push(char::from(byte)),
+            other => out.push_str(&format!("x{other:02x}")),
+        }
+    }
+    out.truncate(IDENT_MAX);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serials_are_stable_and_differ() {
+        let one = serial_or(None, "memory", "m0");
+        assert_eq!(one, serial_or(Some(""), "memory", "m0"));
+        assert_ne!(one, serial_or(None, "memory", "m1"));
+        assert_ne!(one, serial_or(None, "null", "m0"));
+        assert_eq!(serial_or(Some("S1"), "memory", "m0"), "S1");
+        assert_eq!(one.len(), 16);
+    }
+
+    #[test]
+    fn identities_are_made_printable() {
+        assert_eq!(printable("a\tb\u{e9}"), "ax09bxc3xa9");
+        assert_eq!(printable(&"x".repeat(1000)).len(), IDENT_MAX);
+    }
+}

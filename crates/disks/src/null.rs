@@ -1,0 +1,134 @@
+//! null: a disk that answers at once and keeps nothing. For measuring everything above it.
+
+use std::sync::Arc;
+
+use bio::{Bio, Errno, Op};
+use geom::{Core, Error, Flow, Layer, Limits};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::kind::{Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::params;
+
+/// What a read of a null disk returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// Zeroes, which costs writing them to memory.
+    #[default]
+    Zeroes,
+    /// Whatever was in the buffer, possibly other users' data: only for measurements.
+    Leave,
+}
+
+/// A disk that keeps nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NullParams {
+    /// Size in bytes, a multiple of the sector size.
+    #[schemars(range(min = 512))]
+    pub size: u64,
+    /// Sector size in bytes: 512 or 4096.
+    #[serde(default = "params::sector_default")]
+    #[schemars(extend("enum" = [512, 4096]))]
+    pub sector_size: u32,
+    /// What reads return: `zeroes`, or `leave` for whatever was in the buffer, which may be other
+    /// users' data.
+    #[serde(default)]
+    pub fill: Fill,
+    /// Serial number; absent: made from the machine's id and the disk's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Refuse writers.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// The kind.
+pub(crate) struct Null;
+
+impl Kind for Null {
+    fn name(&self) -> &'static str {
+        "null"
+    }
+
+    fn doc(&self) -> &'static str {
+        "A disk that answers at once and keeps nothing, for measurements."
+    }
+
+    fn schema(&self) -> Value {
+        schemars::schema_for!(NullParams).to_value()
+    }
+
+    fn volatile(&self) -> bool {
+        true
+    }
+
+    fn example(&self) -> &'static str {
+        "[[disk]]\nname = \"hole\"\nkind = \"null\"\nsize = \"1TiB\"\n"
+    }
+
+    fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
+        let (kind, name) = (self.name(), request.name);
+        let p: NullParams = params::read(kind, name, request.params)?;
+        params::check_sector(kind, name, p.sector_size)?;
+        params::check_size(kind, name, p.size, p.sector_size, params::MEDIA_BYTES_MAX)?;
+        Ok(Opened {
+            layer: Arc::new(NullLayer { fill: p.fill }),
+            limits: Limits {
+                media_bytes: p.size,
+                sector_bytes: p.sector_size,
+                io_max_bytes: 0,
+                delete_max_bytes: 0,
+            },
+            stripe_bytes: 0,
+            identity: Identity {
+                ident: serial_or(p.serial.as_deref(), kind, name),
+                descr: "Ashlar null disk".into(),
+                physpath: String::new(),
+                rotation_rate: 1,
+                can_delete: true,
+            },
+            read_only: p.read_only,
+            watch: None,
+            unit: Box::new(NullUnit { size: p.size, fill: p.fill }),
+        })
+    }
+}
+
+struct NullUnit {
+    size: u64,
+    fill: Fill,
+}
+
+impl Unit for NullUnit {
+    fn size(&mut self) -> Result<u64, Errno> {
+        Ok(self.size)
+    }
+
+    fn show(&self) -> Vec<(&'static str, String)> {
+        let what = match self.fill {
+            Fill::Zeroes => "zeroes",
+            Fill::Leave => "leave (the buffer's old bytes)",
+        };
+        vec![("fill", what.into())]
+    }
+}
+
+struct NullLayer {
+    fill: Fill,
+}
+
+impl Layer for NullLayer {
+    fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
+        match bio.op {
+            Op::Read if self.fill == Fill::Zeroes => {
+                bio.data.iter().for_each(|seg| seg.with_mut(|b| b.fill(0)));
+            }
+            Op::GetAttr => return Flow::Done(Err(Errno::NoAttr)),
+            _ => {}
+        }
+        Flow::Done(Ok(()))
+    }
+}

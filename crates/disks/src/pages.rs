@@ -1,0 +1,206 @@
+//! Sparse memory that all cores share: chunks that come into being when something is written.
+//!
+//! Invariants
+//!  M1  A chunk that does not exist reads as zeroes.
+//!  M2  A lock covers one chunk or one directory slot; none is held while another is waited for.
+//!  M3  `used` is the number of bytes in chunks that exist, and never more than the bound.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use bio::{Errno, Segs};
+
+/// Bytes allocated and freed at a time. Large enough that a terabyte's directory is small, small
+/// enough that scattered 4 KiB writes waste at most three quarters.
+pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Chunks in one directory, which comes into being as a whole.
+const CHUNKS_A_DIR: usize = 512;
+
+type Chunk = RwLock<Option<Box<[u8]>>>;
+
+/// The memory.
+pub(crate) struct Pages {
+    dirs: Vec<OnceLock<Box<[Chunk]>>>,
+    used: AtomicU64,
+    used_max: u64,
+}
+
+/// Part of a request within one chunk.
+struct Piece {
+    chunk: u64,
+    start: usize,
+    len: usize,
+    /// Bytes of the request before it.
+    done: usize,
+}
+
+impl Pages {
+    /// `size` bytes of zeroes of which at most `used_max` may be allocated.
+    pub(crate) fn new(size: u64, used_max: u64) -> Pages {
+        let dir = (CHUNK_BYTES * CHUNKS_A_DIR) as u64;
+        let dirs = (0..size.div_ceil(dir)).map(|_| OnceLock::new()).collect();
+        Pages { dirs, used: AtomicU64::new(0), used_max }
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Copies from `offset` into all of `to`.
+    pub(crate) fn read(&self, offset: u64, to: &Segs) {
+        let mut segs = to.iter().map(|s| (s, s.len()));
+        let Some((mut seg, mut left)) = segs.next() else { return };
+        for piece in pieces(offset, to.len() as u64) {
+            self.look(piece.chunk, |bytes| {
+                let (mut at, end) = (piece.start, piece.start + piece.len);
+                while at < end {
+                    if left == 0 {
+                        let Some(next) = segs.next() else { return };
+                        (seg, left) = next;
+                    }
+                    let n = left.min(end - at);
+                    let place = seg.len() - left;
+                    match bytes.and_then(|b| b.get(at..at + n)) {
+                        Some(from) => {
+                            seg.copy_from(place, from);
+                        }
+                        None => seg.with_mut(|b| b[place..place + n].fill(0)),
+                    }
+                    at += n;
+                    left -= n;
+                }
+            });
+        }
+    }
+
+    /// Stores all of `from` at `offset`. `NoSpc` when the bound is reached: what came before the
+    /// chunk that did not fit is stored.
+    pub(crate) fn write(&self, offset: u64, from: &Segs) -> Result<(), Errno> {
+        for piece in pieces(offset, from.len() as u64) {
+            self.edit(&piece, |bytes| {
+                from.copy_to(piece.done, bytes);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes a range and allocates all of it. `NoSpc` as for [`Pages::write`].
+    pub(crate) fn fill_zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        pieces(offset, len).try_for_each(|piece| self.edit(&piece, |bytes| bytes.fill(0)))
+    }
+
+    /// Zeroes a range; whole chunks are freed.
+    pub(crate) fn clear(&self, offset: u64, len: u64) {
+        for piece in pieces(offset, len) {
+            let Some(chunk) = self.existing(piece.chunk) else { continue };
+            let mut place = chunk.write().unwrap_or_else(PoisonError::into_inner);
+            if piece.len == CHUNK_BYTES {
+                if place.take().is_some() {
+                    self.used.fetch_sub(CHUNK_BYTES as u64, Ordering::Relaxed);
+                }
+            } else if let Some(bytes) = place.as_mut() {
+                bytes[piece.start..piece.start + piece.len].fill(0);
+            }
+        }
+    }
+
+    fn existing(&self, chunk: u64) -> Option<&Chunk> {
+        let dir = self.dirs.get((chunk / CHUNKS_A_DIR as u64) as usize)?.get()?;
+        dir.get((chunk % CHUNKS_A_DIR as u64) as usize)
+    }
+
+    fn look(&self, chunk: u64, f: impl FnOnce(Option<&[u8]>)) {
+        match self.existing(chunk) {
+            None => f(None),
+            Some(c) => f(c.read().unwrap_or_else(PoisonError::into_inner).as_deref()),
+        }
+    }
+
+    fn edit(&self, piece: &Piece, f: impl FnOnce(&mut [u8])) -> Result<(), Errno> {
+        let place = self.dirs.get((piece.chunk / CHUNKS_A_DIR as u64) as usize);
+        let dir = place
+            .ok_or(Errno::Io)?
+            .get_or_init(|| (0..CHUNKS_A_DIR).map(|_| RwLock::new(None)).collect());
+        let slot = dir.get((piece.chunk % CHUNKS_A_DIR as u64) as usize).ok_or(Errno::Io)?;
+        let mut place = slot.write().unwrap_or_else(PoisonError::into_inner);
+        if place.is_none() {
+            self.reserve()?;
+        }
+        let bytes = place.get_or_insert_with(|| vec![0; CHUNK_BYTES].into());
+        f(&mut bytes[piece.start..piece.start + piece.len]);
+        Ok(())
+    }
+
+    /// M3: counts one more chunk.
+    fn reserve(&self) -> Result<(), Errno> {
+        let more = |used: u64| {
+            let next = used + CHUNK_BYTES as u64;
+            (next <= self.used_max).then_some(next)
+        };
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Errno::NoSpc),
+        }
+    }
+}
+
+/// The parts of a range, one for each chunk.
+fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+    let chunk = CHUNK_BYTES as u64;
+    let mut done = 0u64;
+    std::iter::from_fn(move || {
+        if done >= len {
+            return None;
+        }
+        let at = offset + done;
+        let start = at % chunk;
+        let n = (chunk - start).min(len - done);
+        let piece = Piece {
+            chunk: at / chunk,
+            start: start as usize,
+            len: n as usize,
+            done: done as usize,
+        };
+        done += n;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bio::{Pool, PoolConfig};
+
+    fn segs(pool: &Pool, bytes: &[u8]) -> Segs {
+        let s = Segs::alloc(pool, bytes.len()).unwrap();
+        s.copy_from(0, bytes);
+        s
+    }
+
+    #[test]
+    fn m1_absent_chunks_read_as_zeroes_over_old_bytes() {
+        let pool = Pool::new(PoolConfig::default());
+        let pages = Pages::new(1 << 30, u64::MAX);
+        let out = segs(&pool, &vec![7; 100_000]);
+        pages.read(12_345, &out);
+        assert!(out.to_vec().iter().all(|b| *b == 0));
+        assert_eq!(pages.used(), 0, "reading allocates nothing");
+    }
+
+    #[test]
+    fn m3_the_bound_holds_and_clearing_gives_back() {
+        let pool = Pool::new(PoolConfig::default());
+        let pages = Pages::new(1 << 20, 2 * CHUNK_BYTES as u64);
+        let data = segs(&pool, &vec![1; 2 * CHUNK_BYTES]);
+        assert_eq!(pages.write(0, &data), Ok(()));
+        assert_eq!(pages.write(512 * 1024, &data), Err(Errno::NoSpc));
+        assert_eq!(pages.used(), 2 * CHUNK_BYTES as u64);
+        pages.clear(100, CHUNK_BYTES as u64);
+        assert_eq!(pages.used(), 2 * CHUNK_BYTES as u64, "no whole chunk was cleared");
+        pages.clear(CHUNK_BYTES as u64, CHUNK_BYTES as u64);
+        assert_eq!(pages.used(), CHUNK_BYTES as u64);
+        assert_eq!(pages.write(512 * 1024, &segs(&pool, &[2; 512])), Ok(()));
+    }
+}

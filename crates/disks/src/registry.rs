@@ -1,0 +1,32 @@
+//! Which kinds of disks there are, in the order of lists.
+
+use crate::blockdev::BlockDev;
+use crate::file::ImageFile;
+use crate::kind::Kind;
+use crate::memory::Memory;
+use crate::null::Null;
+
+/// Every kind of disk.
+pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null];
+
+/// A kind by name.
+pub fn kind(name: &str) -> Option<&'static dyn Kind> {
+    KINDS.iter().copied().find(|k| k.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_schemas_refuse_unknown_keys() {
+        for (i, k) in KINDS.iter().enumerate() {
+            assert!(KINDS[i + 1..].iter().all(|o| o.name() != k.name()));
+            assert_eq!(kind(k.name()).map(|k| k.doc()), Some(k.doc()));
+            let schema = k.schema();
+            assert_eq!(schema["additionalProperties"], false, "{}", k.name());
+            let fields = schema["properties"].as_object().unwrap();
+            assert!(fields.values().all(|f| f["description"].is_string()), "{}", k.name());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! file: image files, direct and buffered, on both ports.
+
+mod world;
+
+use std::os::unix::fs::MetadataExt;
+
+use bio::{Errno, Flags, Op};
+use geom::{Access, Class};
+use reactor::PortChoice;
+use serde_json::json;
+use world::{Folder, World, boundaries, exercise};
+
+fn allocated(path: &str) -> u64 {
+    std::fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn image_files_agree_with_an_array_of_bytes() {
+    let folder = Folder::new();
+    let mut seed = 0;
+    for port in [PortChoice::Uring, PortChoice::Poll] {
+        for direct in ["yes", "no"] {
+            for sector in [512, 4096] {
+                seed += 1;
+                let path = folder.path(&format!("{seed}.img"));
+                let mut w = World::new(port);
+                let params = json!({
+                    "path": path, "create": true, "size": 3 << 20,
+                    "sector_size": sector, "direct": direct,
+                });
+                w.disk("file", "f0", params).unwrap();
+                let mode = w.shown("f0", "mode");
+                let expected = if direct == "yes" { "direct" } else { "buffered (as configured)" };
+                assert_eq!(mode, expected);
+                let model = exercise(&mut w, "f0", seed, 250);
+                boundaries(&mut w, "f0");
+                assert!(std::fs::read(&path).unwrap() == model, "the file itself");
+            }
+        }
+    }
+}
+
+#[test]
+fn deleting_punches_holes_and_zeroing_does_as_told() {
+    let folder = Folder::new();
+    for (port, direct) in [(PortChoice::Uring, "auto"), (PortChoice::Poll, "no")] {
+        let path = folder.path(direct);
+        let mut w = World::new(port);
+        let params = json!({ "path": path, "create": true, "size": 8 << 20, "direct": direct });
+        w.disk("file", "f0", params).unwrap();
+        assert_eq!(allocated(&path), 0, "made sparse");
+        let edge = w.open("f0");
+        for i in 0..8u64 {
+            w.write(edge, i << 20, &vec![7; 1 << 20]).unwrap();
+        }
+        w.plain(edge, Op::Flush, 0, 0).unwrap();
+        assert!(allocated(&path) >= 8 << 20);
+        w.plain(edge, Op::Delete, 1 << 20, 4 << 20).unwrap();
+        assert!((4 << 20..5 << 20).contains(&allocated(&path)), "{}", allocated(&path));
+        w.plain(edge, Op::WriteZeroes, 0, 1 << 20).unwrap();
+        assert!(allocated(&path) < 4 << 20, "zeroes may be holes");
+        let (full, fua) = (allocated(&path), Flags::NO_HOLE | Flags::FUA);
+        w.flagged(edge, Op::WriteZeroes, 0, 4 << 20, fua).unwrap();
+        assert!(allocated(&path) >= full + (4 << 20), "these must not");
+        assert_eq!(w.read(edge, 0, 1 << 20), Ok(vec![0; 1 << 20]));
+        assert_eq!(w.read(edge, 5 << 20, 512), Ok(vec![7; 512]));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8 << 20);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said() {
+    let folder = Folder::new();
+    let mut w = World::new(PortChoice::Poll);
+    let path = folder.path("a.img");
+    let mut refused = |params: serde_json::Value, kind: Errno, words: &str| {
+        let e = w.disk("file", "f0", params).unwrap_err();
+        assert!(e.kind == kind && e.what.contains(words), "{e}");
+        assert!(w.control.topology.find("f0").is_none());
+    };
+    refused(json!({ "path": path }), Errno::NoEnt, "set create and size");
+    refused(json!({ "path": path, "create": true }), Errno::NoEnt, "say its size");
+    refused(json!({ "path": folder.path("") }), Errno::Inval, "is a directory");
+    let nowhere = folder.path("no/such/a.img");
+    refused(json!({ "path": nowhere, "create": true, "size": 4096 }), Errno::NoEnt, &nowhere);
+    std::fs::write(&path, vec![1; 100]).unwrap();
+    refused(json!({ "path": path }), Errno::Inval, "less than a sector");
+    std::fs::write(&path, vec![1; 10_000]).unwrap();
+    refused(json!({ "path": path, "size": 8192 }), Errno::Inval, "would lose data");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 10_000, "nothing was changed");
+    w.disk("file", "f0", json!({ "path": path, "size": 16384 })).unwrap();
+    let e = w.disk("file", "f1", json!({ "path": path })).unwrap_err();
+    assert!(e.kind == Errno::Busy && e.what.contains("is locked"), "{e}");
+    let (_, edge) = w.user("f0", Access::READ).unwrap();
+    let found = w.read(edge, 0, 16384).unwrap();
+    assert!(found[..10_000].iter().all(|b| *b == 1) && found[10_000..].iter().all(|b| *b == 0));
+}
+
+#[test]
+fn read_only_files_are_shared_and_not_written() {
+    let folder = Folder::new();
+    let path = folder.path("a.img");
+    std::fs::write(&path, vec![3; 8192]).unwrap();
+    let mut w = World::new(PortChoice::Poll);
+    for name in ["f0", "f1"] {
+        w.disk("file", name, json!({ "path": path, "read_only": true })).unwrap();
+        assert_eq!(w.user(name, Access::WRITE).map(|_| ()), Err(Errno::RoFs));
+        let (_, edge) = w.user(name, Access::READ).unwrap();
+        assert_eq!(w.read(edge, 0, 512), Ok(vec![3; 512]));
+        assert_eq!(w.shown(name, "read-only"), "yes");
+    }
+}
+
+#[test]
+fn a_file_that_grew_is_resized_and_one_that_was_cut_is_lost_once() {
+    let folder = Folder::new();
+    let path = folder.path("a.img");
+    let mut w = World::new(PortChoice::Uring);
+    w.disk("file", "f0", json!({ "path": path, "create": true, "size": 8192 })).unwrap();
+    let edge = w.open("f0");
+    let grow = |size: u64| {
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(size).unwrap();
+    };
+    grow(16384 + 100);
+    assert_eq!(w.read(edge, 8192, 512), Ok(vec![]), "not seen by itself");
+    let disks = w.disks.clone();
+    let said = disks.verb(&mut w.control, "resize", "f0", &json!({})).unwrap();
+    assert_eq!(said, json!({ "was": 8192, "size": 16384 }));
+    assert_eq!(w.read(edge, 8192, 512), Ok(vec![0; 512]));
+    assert!(disks.verb(&mut w.control, "spin", "f0", &json!({})).is_err());
+    grow(4096);
+    for _ in 0..3 {
+        assert_eq!(w.read(edge, 12288, 512), Err(Errno::NxIo));
+    }
+    w.until("the loss", |w| w.control.topology.find("f0").is_none());
+    assert_eq!(w.read(edge, 0, 512), Err(Errno::NxIo), "gone for good");
+}
+
+#[test]
+fn identity_is_stable_and_told_by_attributes() {
+    let folder = Folder::new();
+    let path = folder.path("a.img");
+    let ident = |serial: Option<&str>| {
+        let mut w = World::new(PortChoice::Poll);
+        let mut params = json!({ "path": path, "create": true, "size": 8192 });
+        if let Some(s) = serial {
+            params["serial"] = json!(s);
+        }
+        let p = w.disk("file", "f0", params).unwrap();
+        let t = &w.control.topology;
+        assert_eq!(t.attr(p, "GEOM::candelete"), Some(bio::Attr::Int(1)));
+        assert_eq!(t.attr(p, "GEOM::physpath"), Some(bio::Attr::Text(path.clone())));
+        t.attr(p, "GEOM::ident")
+    };
+    let own = ident(None);
+    assert!(own.is_some() && own == ident(None));
+    assert_eq!(ident(Some("S/N 1\n")), Some(bio::Attr::Text("S/N 1x0a".into())));
+}

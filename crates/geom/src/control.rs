@@ -26,10 +26,40 @@ pub const TASTE_DEADLINE_NS: u64 = 5_000_000_000;
 pub const GATE_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest wait for a control call to settle; what is still going on then is said.
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long the idle barrier waits for requests to disks that are gone. After that it returns
+/// without them; what they hold is freed when they end.
+pub const ORPHAN_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest conversation of a verb with its disks, ns.
 pub const JOB_DEADLINE_NS: u64 = 60_000_000_000;
 /// Lines of the journal kept for lists; older ones go.
 pub const JOURNAL_MAX: usize = 1000;
+
+/// How long [`Control`] and tasting wait; the defaults are the constants of this room.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// [`TASTE_DEADLINE_NS`].
+    pub taste_ns: u64,
+    /// [`GATE_DEADLINE`].
+    pub gate: Duration,
+    /// [`SETTLE_DEADLINE`].
+    pub settle: Duration,
+    /// [`ORPHAN_PATIENCE`].
+    pub orphans: Duration,
+    /// [`JOB_DEADLINE_NS`].
+    pub job_ns: u64,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Deadlines {
+            taste_ns: TASTE_DEADLINE_NS,
+            gate: GATE_DEADLINE,
+            settle: SETTLE_DEADLINE,
+            orphans: ORPHAN_PATIENCE,
+            job_ns: JOB_DEADLINE_NS,
+        }
+    }
+}
 
 /// Something that cores or other threads tell the control thread.
 enum Incoming {
@@ -92,6 +122,8 @@ pub type Watch = Box<dyn FnMut(&Topology, u64)>;
 pub struct Control {
     /// The graph.
     pub topology: Topology,
+    /// How long it waits for what.
+    pub deadlines: Deadlines,
     inbox: Arc<Inbox>,
     cores: Vec<Mailer<Message>>,
     /// Messages that a core's mailbox had no room for, in order.
@@ -101,8 +133,11 @@ pub struct Control {
     watch: Option<Watch>,
     journal: VecDeque<String>,
     jobs: u64,
-    jobs_done: Vec<u64>,
-    gates_drained: Vec<(u32, u32)>,
+    /// The job waited for has ended.
+    job_done: bool,
+    gates: u64,
+    /// Cores that said that the gate closed last is empty.
+    gate_drained: usize,
     clock: Box<dyn Fn() -> u64>,
 }
 
@@ -116,6 +151,7 @@ impl Control {
     ) -> Control {
         Control {
             topology: Topology::new(cores.len()),
+            deadlines: Deadlines::default(),
             inbox,
             acked: vec![0; cores.len()],
             backlog: cores.iter().map(|_| VecDeque::new()).collect(),
@@ -124,8 +160,9 @@ impl Control {
             watch: None,
             journal: VecDeque::new(),
             jobs: 0,
-            jobs_done: Vec::new(),
-            gates_drained: Vec::new(),
+            job_done: false,
+            gates: 0,
+            gate_drained: 0,
             clock,
         }
     }
@@ -229,14 +266,14 @@ impl Control {
     fn receive(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Nudge => {}
-            Incoming::Job(n) => self.jobs_done.push(n),
+            Incoming::Job(n) => self.job_done |= n == self.jobs,
             Incoming::Event(Event::Notice(Notice::Published { core, generation })) => {
                 if let Some(a) = self.acked.get_mut(core as usize) {
                     *a = generation.max(*a);
                 }
             }
-            Incoming::Event(Event::Notice(Notice::GateDrained { core, node })) => {
-                self.gates_drained.push((core, node));
+            Incoming::Event(Event::Notice(Notice::GateDrained { ticket, .. })) => {
+                self.gate_drained += usize::from(ticket == self.gates);
             }
             Incoming::Event(event) => self.topology.post(event),
         }
@@ -255,15 +292,13 @@ impl Control {
     }
 
     fn send_taste(&mut self, job: TasteJob) {
-        let inbox = self.inbox.clone();
+        let owed = Owed { inbox: self.inbox.clone(), job: Some(job) };
+        let most_ns = self.deadlines.taste_ns;
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
                 let core = core.clone();
-                core.reactor().clone().spawn("taste", async move {
-                    let tasted = taste(core, job).await;
-                    inbox.post(Event::Tasted(Box::new(tasted)));
-                });
+                core.reactor().clone().spawn("taste", owed.pay(core, most_ns));
             })),
         );
     }
@@ -297,11 +332,20 @@ impl Control {
 
     /// The idle barrier: a control call returns when what it caused has been done (geom.md 1.3).
     pub fn settle(&mut self) -> Result<(), Error> {
-        if self.wait_until(SETTLE_DEADLINE, Control::is_idle) {
+        let Deadlines { settle, orphans, .. } = self.deadlines;
+        if self.wait_until(orphans, Control::is_idle) {
             return Ok(());
         }
-        let what =
-            "the graph did not come to rest in 30 s; `ashlar doctor` names the disk that hangs";
+        self.topology.stop_waiting(true);
+        if self.wait_until(settle.saturating_sub(orphans), Control::is_idle) {
+            return Ok(());
+        }
+        let what = format!(
+            "the graph did not come to rest in {} s: it waits for {}",
+            settle.as_secs(),
+            self.topology.waits_for()
+        );
+        self.topology.stop_waiting(false);
         Err(Error::new(Errno::TimedOut, what))
     }
 
@@ -311,8 +355,9 @@ impl Control {
         f: impl FnOnce(&mut Topology) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let out = f(&mut self.topology);
-        self.settle()?;
-        out
+        let settled = self.settle();
+        let out = out?;
+        settled.map(|()| out)
     }
 
     /// Runs a conversation on core 0 and waits for its end, pumping events meanwhile.
@@ -322,6 +367,8 @@ impl Control {
         job: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, R> + Send + 'static,
     ) -> Result<R, Error> {
         self.jobs += 1;
+        self.job_done = false;
+        let most_ns = self.deadlines.job_ns;
         let (number, inbox) = (self.jobs, self.inbox.clone());
         let place = Arc::new(Mutex::new(None));
         let result = place.clone();
@@ -333,15 +380,14 @@ impl Control {
             Message::Call(Box::new(move |core: &Rc<Core>| {
                 let core = core.clone();
                 core.reactor().clone().spawn(what, async move {
-                    let out = deadline(&core, JOB_DEADLINE_NS, job(&core)).await;
+                    let out = deadline(&core, most_ns, job(&core)).await;
                     *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
                     inbox.put(Incoming::Job(number));
                 });
             })),
         );
-        let most = Duration::from_nanos(JOB_DEADLINE_NS) + GATE_DEADLINE;
-        self.wait_until(most, |c| c.jobs_done.contains(&number));
-        self.jobs_done.retain(|n| *n != number);
+        let most = Duration::from_nanos(most_ns) + self.deadlines.gate;
+        self.wait_until(most, |c| c.job_done);
         match place.lock().unwrap_or_else(PoisonError::into_inner).take().flatten() {
             Some(out) => Ok(out),
             None => Err(Error::new(Errno::TimedOut, format!("{what}: a disk does not answer"))),
@@ -353,23 +399,33 @@ impl Control {
         let Some(node) = self.topology.node(provider) else {
             return Err(Error::new(Errno::NoEnt, "no such provider"));
         };
-        self.gates_drained.retain(|(_, n)| *n != node);
-        self.send_all(|| Message::Gate { node, close: true });
+        self.gates += 1;
+        self.gate_drained = 0;
+        let ticket = self.gates;
+        self.send_all(|| Message::GateClose { node, ticket });
         let wanted = self.cores.len();
-        let drained =
-            move |c: &Control| c.gates_drained.iter().filter(|(_, n)| *n == node).count() == wanted;
-        if self.wait_until(GATE_DEADLINE, drained) {
+        if self.wait_until(self.deadlines.gate, |c| c.gate_drained >= wanted) {
             return Ok(node);
         }
         self.open_gate(node);
-        let what = "requests did not end in 10 s; nothing was changed";
+        let seconds = self.deadlines.gate.as_secs();
+        let what = format!("requests did not end in {seconds} s; nothing was changed");
         Err(Error::new(Errno::TimedOut, what))
     }
 
-    /// Reopens a gate; what was parked goes on in order.
+    /// Reopens a gate; what was parked goes on in order, through the graph as it is now.
     pub fn open_gate(&mut self, node: u32) {
-        self.send_all(|| Message::Gate { node, close: false });
-        self.gates_drained.retain(|(_, n)| *n != node);
+        self.gates += 1;
+        let mut actions = self.topology.take_actions();
+        let newest = match actions.first() {
+            Some(Action::Publish(snapshot)) => Some(snapshot.clone()),
+            _ => None,
+        };
+        if newest.is_some() {
+            actions.remove(0);
+        }
+        self.send_all(|| Message::GateOpen { node, snapshot: newest.clone() });
+        actions.into_iter().for_each(|a| self.act(a));
     }
 
     /// Slips a new geom of `class` under everybody above `below`, while they work.
@@ -383,19 +439,25 @@ impl Control {
             return Err(Error::new(Errno::NoEnt, format!("no class {class}")));
         };
         let request = Create { members: &[below], ..*request };
-        let geom = self.call(|t| class.create(t, &request))?;
-        let node = match self.close_gate(below) {
-            Ok(node) => node,
-            Err(e) => return Err(self.give_up(geom, e)),
+        let geom = match class.create(&mut self.topology, &request) {
+            Ok(geom) => geom,
+            Err(e) => return self.settle().and(Err(e)),
         };
-        let spliced = self.topology.splice_in(geom, below);
-        self.pump();
-        self.open_gate(node);
-        self.settle()?;
-        match spliced {
-            Ok(()) => Ok(geom),
-            Err(e) => Err(self.give_up(geom, e)),
+        // Nobody claims what is on the new provider: those who did sit on the one below and move.
+        let untasted = self.topology.hold_tasting(geom);
+        if let Err(e) = self.splice(geom, below) {
+            return Err(self.give_up(geom, e));
         }
+        untasted.into_iter().for_each(|p| self.topology.retaste(p));
+        self.settle()?;
+        Ok(geom)
+    }
+
+    fn splice(&mut self, geom: GeomId, below: ProviderId) -> Result<(), Error> {
+        let node = self.close_gate(below)?;
+        let spliced = self.topology.splice_in(geom, below);
+        self.open_gate(node);
+        spliced
     }
 
     fn give_up(&mut self, geom: GeomId, error: Error) -> Error {
@@ -411,7 +473,6 @@ impl Control {
         let (_, above) = self.topology.shim_parts(geom)?;
         let node = self.close_gate(above)?;
         let spliced = self.topology.splice_out(geom);
-        self.pump();
         self.open_gate(node);
         if spliced.is_ok() {
             self.topology.wither_geom(geom, Errno::NxIo);
@@ -434,25 +495,57 @@ pub async fn deadline<T>(core: &Rc<Core>, ns: u64, f: impl Future<Output = T>) -
     .await
 }
 
-async fn taste(core: Rc<Core>, job: TasteJob) -> Tasted {
-    let mut verdicts = Vec::new();
+/// A tasting that the topology waits for: answered even when its core never gets to it.
+struct Owed {
+    inbox: Arc<Inbox>,
+    job: Option<TasteJob>,
+}
+
+impl Owed {
+    async fn pay(mut self, core: Rc<Core>, most_ns: u64) {
+        let Some(job) = &mut self.job else {
+            return;
+        };
+        let tasted = taste(core, job, most_ns).await;
+        self.job = None;
+        self.inbox.post(Event::Tasted(Box::new(tasted)));
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            let tasted = job.without_answer("the core stopped before it was tasted");
+            self.inbox.post(Event::Tasted(Box::new(tasted)));
+        }
+    }
+}
+
+async fn taste(core: Rc<Core>, job: &mut TasteJob, most_ns: u64) -> Tasted {
+    let (mut verdicts, mut late) = (Vec::new(), false);
     let taster = Taster {
         core: core.clone(),
         edge: job.edge,
-        name: job.name,
+        name: std::mem::take(&mut job.name),
         media_bytes: job.media_bytes,
         sector_bytes: job.sector_bytes,
-        attrs: job.attrs,
+        attrs: std::mem::take(&mut job.attrs),
     };
-    let until = core.reactor().fresh_now().saturating_add(TASTE_DEADLINE_NS);
-    for (index, class) in job.classes {
+    let until = core.reactor().fresh_now().saturating_add(most_ns);
+    for (index, class) in &job.classes {
         let left = until.saturating_sub(core.reactor().fresh_now());
         let verdict = match left {
             0 => None,
             ns => deadline(&core, ns, class.taste(&taster)).await,
         };
-        let late = || Verdict::No("the disk did not answer in 5 s; retaste when it does".into());
-        verdicts.push((index, verdict.unwrap_or_else(late)));
+        late |= verdict.is_none();
+        verdicts.push((*index, verdict.unwrap_or_else(|| too_late(most_ns))));
     }
-    Tasted { provider: job.provider, serial: job.serial, verdicts, consumer: job.consumer }
+    let TasteJob { provider, serial, consumer, content, .. } = *job;
+    Tasted { provider, serial, verdicts, consumer, content, late }
+}
+
+fn too_late(most_ns: u64) -> Verdict {
+    let s = most_ns as f64 / 1e9;
+    Verdict::No(format!("the disk did not answer in {s} s; retaste when it does"))
 }

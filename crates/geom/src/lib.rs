@@ -18,8 +18,8 @@ mod topology;
 
 pub use class::{Claim, Class, Create, Geom, Local, Taster, Verdict};
 pub use control::{
-    Control, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, SETTLE_DEADLINE, TASTE_DEADLINE_NS, Waiter,
-    Watch, deadline,
+    Control, Deadlines, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, ORPHAN_PATIENCE, SETTLE_DEADLINE,
+    TASTE_DEADLINE_NS, Waiter, Watch, deadline,
 };
 pub use core::{Core, Finished, Message, Notice, Report, report};
 pub use error::Error;

@@ -69,6 +69,14 @@ pub struct Limits {
     pub delete_max_bytes: u64,
 }
 
+impl Limits {
+    /// With the medium cut to whole sectors.
+    pub(crate) fn whole(self) -> Limits {
+        let beyond = self.media_bytes % u64::from(self.sector_bytes.max(1));
+        Limits { media_bytes: self.media_bytes - beyond, ..self }
+    }
+}
+
 /// One provider in a snapshot.
 #[derive(Clone)]
 pub struct Node {

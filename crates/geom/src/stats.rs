@@ -3,7 +3,7 @@
 //! Invariant M1: a meter has one writer, its core; readers elsewhere may see counters of slightly
 //! different moments, never a torn counter. So an update is a plain load and store.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::Op;
 
@@ -65,7 +65,7 @@ pub struct Meter {
     errors: AtomicU64,
     ops: [AtomicU64; Op::COUNT],
     bytes: [AtomicU64; Op::COUNT],
-    latency: [[AtomicU32; BUCKETS]; KINDS],
+    latency: [[AtomicU64; BUCKETS]; KINDS],
     latency_ns: [AtomicU64; KINDS],
 }
 
@@ -76,7 +76,7 @@ impl Default for Meter {
             errors: AtomicU64::new(0),
             ops: Default::default(),
             bytes: Default::default(),
-            latency: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU32::new(0))),
+            latency: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
             latency_ns: Default::default(),
         }
     }
@@ -127,8 +127,7 @@ impl Meter {
         let kind = usize::from(op != Op::Read);
         let ns = now_ns.wrapping_sub(start_ns);
         add(&self.latency_ns[kind], ns);
-        let slot = &self.latency[kind][bucket_of(ns)];
-        slot.store(slot.load(Relaxed).wrapping_add(1), Relaxed);
+        add(&self.latency[kind][bucket_of(ns)], 1);
     }
 
     /// A request went out that is to come in again: counts nothing but the queue.
@@ -193,8 +192,8 @@ impl Reading {
             self.bytes[i] += m.bytes[i].load(Relaxed);
         }
         for i in 0..BUCKETS {
-            self.read_latency[i] += u64::from(m.latency[0][i].load(Relaxed));
-            self.write_latency[i] += u64::from(m.latency[1][i].load(Relaxed));
+            self.read_latency[i] += m.latency[0][i].load(Relaxed);
+            self.write_latency[i] += m.latency[1][i].load(Relaxed);
         }
         self.read_latency_ns += m.latency_ns[0].load(Relaxed);
         self.write_latency_ns += m.latency_ns[1].load(Relaxed);

@@ -17,8 +17,12 @@
 //!  D1  A layer's `start` runs only after access, sticky error, range, gate and size were checked.
 //!  D2  Every `enter` of the meters is followed by one `leave` or `undo`.
 //!  D3  `NoMem` never reaches the originator: the request enters the same edge again later.
-//!  D4  A request at the end of the medium is cut, exactly at the end it is an empty success,
+//!  D4  A child starts only after its parent's layer has answered; one whose parent was ended
+//!      instead does not start.
+//!  D5  A request at the end of the medium is cut, exactly at the end it is an empty success,
 //!      beyond it is `Io`; misaligned it is `Inval` (geom.md 1.7).
+
+use std::collections::VecDeque;
 
 use bio::{Bio, BioId, End, Errno, Frame, Op, Status};
 
@@ -80,6 +84,8 @@ impl Core {
         let Some(mut bio) = self.slab.borrow_mut().take(id) else {
             return;
         };
+        // As if from the loop: what the layer forks or submits here starts when it has answered.
+        let running = self.running.replace(true);
         let flow = {
             let table = self.table.borrow();
             let node = bio.frames.top_mut().and_then(|f| table.node(f.node));
@@ -88,6 +94,7 @@ impl Core {
                 None => Flow::Done(Err(Errno::NxIo)),
             }
         };
+        self.running.set(running);
         self.run_one(bio, Go::Act(flow));
     }
 
@@ -146,6 +153,9 @@ impl Core {
             e.meter.enter(now);
             node.queue.enter(now);
             let flow = node.layer.start(bio, self);
+            if bio.waits != 0 && matches!(flow, Flow::Done(_) | Flow::Down(..)) {
+                self.recall(bio);
+            }
             if let Flow::Done(status) = flow
                 && status != Err(Errno::NoMem)
             {
@@ -173,18 +183,21 @@ impl Core {
         };
         match flow {
             Flow::Down(edge, word) => {
+                self.recall(bio);
                 if let Some(top) = bio.frames.top_mut() {
                     top.word = word;
                 }
                 Next::Enter(edge)
             }
             Flow::Done(Err(Errno::NoMem)) => {
+                self.recall(bio);
                 if let Some(bio) = held.take() {
                     self.retry_later(table, bio);
                 }
                 Next::Gone
             }
             Flow::Done(status) => {
+                self.recall(bio);
                 ended(bio, status);
                 leave(self, table, bio);
                 Next::Return
@@ -283,7 +296,7 @@ impl Core {
             End::Nobody => {}
             End::Task(slot) => self.waiting.borrow_mut().end(slot, &mut bio),
             End::Sink { sink, tag } => {
-                let receiver = self.sinks.borrow().get(sink as usize).cloned().flatten();
+                let receiver = self.sinks.borrow().get(sink);
                 if let Some(receiver) = receiver {
                     receiver.done(tag, &mut bio, self);
                 }
@@ -324,6 +337,24 @@ impl Core {
         }
         slab.park(parent);
         Next::Gone
+    }
+
+    /// Takes back the children that were forked and have not started: the layer changed its mind.
+    fn recall(&self, parent: &mut Bio) {
+        if parent.waits == 0 {
+            return;
+        }
+        let (end, mut slab) = (End::Parent(parent.id()), self.slab.borrow_mut());
+        let mut kept = VecDeque::new();
+        for work in self.ready.borrow_mut().drain(..) {
+            if work.bio.end == end && matches!(work.go, Go::Enter(_)) {
+                parent.waits = parent.waits.saturating_sub(1);
+                slab.free(work.bio);
+            } else {
+                kept.push_back(work);
+            }
+        }
+        *self.ready.borrow_mut() = kept;
     }
 
     /// D3: gives the frame back and enters the same edge again after a while.
@@ -367,7 +398,7 @@ fn leave(core: &Core, table: &Table, bio: &mut Bio) {
     }
 }
 
-/// The checks between any two layers (D1, D4), in GEOM's order.
+/// The checks between any two layers (D1, D5), in GEOM's order.
 #[inline]
 fn admit(e: &EdgeSlot, bio: &mut Bio) -> Admit {
     let flags = e.state.flags();

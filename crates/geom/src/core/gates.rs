@@ -3,11 +3,16 @@
 //! Invariants
 //!  G1  While a node's gate is closed no request enters its layer; arrivals are parked in order.
 //!  G2  Reopening replays the parked requests, through their edges, before any later arrival.
+//!      The graph through which they go is put in place in the same step.
 //!  G3  A drain is reported only after the flags that stop new requests were seen by this core:
 //!      the message that asks for it was sent after they were set.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use super::{Core, Go, Notice, Work};
 use crate::layer::Edge;
+use crate::snapshot::Snapshot;
 
 #[derive(Clone, Copy)]
 pub(super) enum Subject {
@@ -21,13 +26,19 @@ pub(super) struct Drain {
 }
 
 impl Core {
-    pub(super) fn gate(&self, node: u32, close: bool) {
+    pub(super) fn close_gate(&self, node: u32, ticket: u64) {
         if let Some(n) = self.table.borrow().node(node) {
-            n.gate_closed.set(close);
+            n.gate_closed.set(true);
         }
-        if close {
-            self.drain(Subject::Node(node), u64::from(node));
-            return;
+        self.drain(Subject::Node(node), ticket);
+    }
+
+    pub(super) fn open_gate(self: &Rc<Self>, node: u32, snapshot: Option<Arc<Snapshot>>) {
+        if let Some(snapshot) = snapshot {
+            self.publish(&snapshot);
+        }
+        if let Some(n) = self.table.borrow().node(node) {
+            n.gate_closed.set(false);
         }
         let still = |d: &Drain| !matches!(d.subject, Subject::Node(n) if n == node);
         self.drains.borrow_mut().retain(still);
@@ -52,7 +63,7 @@ impl Core {
             let left = self.in_flight(d.subject);
             if left == 0 {
                 empty.push(match d.subject {
-                    Subject::Node(node) => Notice::GateDrained { core: self.id, node },
+                    Subject::Node(_) => Notice::GateDrained { core: self.id, ticket: d.ticket },
                     Subject::Edge(_) => Notice::Drained { core: self.id, ticket: d.ticket },
                 });
             }
@@ -71,8 +82,15 @@ impl Core {
                 let inside = table.edge(e).map_or(0, |e| e.meter.in_flight());
                 let parked = self.parked.borrow();
                 let waiting = parked.values().flatten().filter(|b| b.edge == e).count();
-                inside + waiting as u64
+                inside + (waiting + self.retrying(e)) as u64
             }
         }
+    }
+
+    /// Requests that a layer had no memory for and that will enter the edge again.
+    fn retrying(&self, edge: u32) -> usize {
+        let slab = self.slab.borrow();
+        let again = |d: &&super::Delay| d.again && slab.peek(d.id).is_some_and(|b| b.edge == edge);
+        self.delayed.borrow().iter().flatten().filter(again).count()
     }
 }

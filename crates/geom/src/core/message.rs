@@ -10,13 +10,20 @@ use crate::snapshot::Snapshot;
 pub enum Message {
     /// Walk this graph from now on.
     Publish(Arc<Snapshot>),
-    /// Park requests that arrive at a node (`close`), and say when none is left in it; or reopen
-    /// it and replay the parked ones in order.
-    Gate {
+    /// Park requests that arrive at a node, and say when none is left in it.
+    GateClose {
         /// Node slot.
         node: u32,
-        /// Close or reopen.
-        close: bool,
+        /// Given back in the answer.
+        ticket: u64,
+    },
+    /// Reopen a node and replay the parked requests in order; walk a new graph from the same
+    /// moment on, so that no later request passes the parked ones on a shorter way.
+    GateOpen {
+        /// Node slot.
+        node: u32,
+        /// The new graph, if there is one.
+        snapshot: Option<Arc<Snapshot>>,
     },
     /// Say when no request that came through this edge is left.
     Drain {
@@ -43,8 +50,8 @@ pub enum Notice {
     GateDrained {
         /// Core.
         core: u32,
-        /// Node slot.
-        node: u32,
+        /// The ticket asked with.
+        ticket: u64,
     },
     /// The core has nothing in flight through an edge.
     Drained {

@@ -6,6 +6,7 @@
 mod dispatch;
 mod gates;
 mod message;
+mod sinks;
 mod table;
 mod waiting;
 
@@ -18,6 +19,7 @@ use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab};
 use reactor::{File, Mailbox, Mailer, Patience, Reactor, Token};
 
 use crate::layer::{Edge, Flow, Sink};
+use crate::snapshot::Snapshot;
 pub use message::{Message, Notice, Report};
 use table::Table;
 pub use waiting::Finished;
@@ -36,9 +38,6 @@ const SPLIT_WAVE: u64 = 64;
 
 /// Frame marker of a request that the dispatcher itself cut into pieces.
 const SPLIT_NODE: u32 = u32::MAX;
-
-/// Messages taken from the mailbox in one turn, so that control work cannot starve requests.
-const MESSAGES_A_TURN: usize = 64;
 
 enum Go {
     Enter(Edge),
@@ -66,7 +65,7 @@ pub struct Core {
     table: RefCell<Table>,
     ready: RefCell<VecDeque<Work>>,
     running: Cell<bool>,
-    sinks: RefCell<Vec<Option<Rc<dyn Sink>>>>,
+    sinks: RefCell<sinks::Sinks>,
     waiting: RefCell<Waiting>,
     delayed: RefCell<Vec<Option<Delay>>>,
     delayed_free: RefCell<Vec<u32>>,
@@ -94,7 +93,7 @@ impl Core {
             table: RefCell::new(Table::default()),
             ready: RefCell::new(VecDeque::new()),
             running: Cell::new(false),
-            sinks: RefCell::new(Vec::new()),
+            sinks: RefCell::default(),
             waiting: RefCell::new(Waiting::default()),
             delayed: RefCell::new(Vec::new()),
             delayed_free: RefCell::new(Vec::new()),
@@ -135,7 +134,9 @@ impl Core {
     /// One turn of the loop: completions, timers, tasks, messages, dispatch.
     pub fn turn(self: &Rc<Self>, patience: Patience) {
         self.reactor.turn(patience, &mut |token, result| self.completed(token, result));
-        for _ in 0..MESSAGES_A_TURN {
+        // What comes while these are handled asks for the next turn by itself.
+        let waiting = self.inbox.borrow().len();
+        for _ in 0..waiting {
             let message = self.inbox.borrow_mut().try_recv();
             match message {
                 Some(m) => self.receive(m),
@@ -200,26 +201,14 @@ impl Core {
         self.reactor.after(ns, Token { kind: TOKEN_DELAY, word: u64::from(slot) });
     }
 
-    /// Registers a receiver; its number goes into [`End::Sink`].
+    /// Registers a receiver; its number goes into [`End::Sink`] and is not given to another soon.
     pub fn add_sink(&self, sink: Rc<dyn Sink>) -> u32 {
-        let mut sinks = self.sinks.borrow_mut();
-        match sinks.iter().position(Option::is_none) {
-            Some(i) => {
-                sinks[i] = Some(sink);
-                i as u32
-            }
-            None => {
-                sinks.push(Some(sink));
-                sinks.len() as u32 - 1
-            }
-        }
+        self.sinks.borrow_mut().add(sink)
     }
 
     /// Forgets a receiver. Its Bios still in flight end unheard.
     pub fn remove_sink(&self, number: u32) {
-        if let Some(slot) = self.sinks.borrow_mut().get_mut(number as usize) {
-            *slot = None;
-        }
+        self.sinks.borrow_mut().remove(number);
     }
 
     /// Reads from a file into the Bio's data; [`crate::Layer::ready`] gets the result.
@@ -374,15 +363,17 @@ impl Core {
 
     fn receive(self: &Rc<Self>, message: Message) {
         match message {
-            Message::Publish(snapshot) => {
-                let generation = snapshot.generation;
-                self.table.borrow_mut().refresh(&snapshot, self.id as usize);
-                self.tell(Notice::Published { core: self.id, generation });
-            }
-            Message::Gate { node, close } => self.gate(node, close),
+            Message::Publish(snapshot) => self.publish(&snapshot),
+            Message::GateClose { node, ticket } => self.close_gate(node, ticket),
+            Message::GateOpen { node, snapshot } => self.open_gate(node, snapshot),
             Message::Drain { edge, ticket } => self.drain(gates::Subject::Edge(edge), ticket),
             Message::Call(call) => call(self),
         }
+    }
+
+    fn publish(&self, snapshot: &Snapshot) {
+        self.table.borrow_mut().refresh(snapshot, self.id as usize);
+        self.tell(Notice::Published { core: self.id, generation: snapshot.generation });
     }
 
     fn tell(&self, notice: Notice) {

@@ -63,20 +63,38 @@ impl Topology {
             return Err(Errno::Inval);
         }
         let spoils = self.geom_spoils(cp.geom);
-        if spoils && cp.spoiled && delta.any_positive() {
+        if (cp.doomed || spoils && cp.spoiled) && delta.any_positive() {
             return Err(Errno::NxIo);
         }
         self.check_others(provider, own, delta)?;
-        let pp = self.providers.get(provider).ok_or(Errno::NxIo)?;
-        let below = pp.geom;
-        match self.with_geom(below, |ops, t| ops.access(t, below, provider, delta)) {
-            Some(result) => result?,
-            // A geom that is on the stack or gone cannot be opened; closing it is fine.
-            None if delta.any_positive() => return Err(Errno::NxIo),
-            None => {}
-        }
+        self.tell_below(provider, delta)?;
         self.after_access(consumer, provider, delta);
         Ok(())
+    }
+
+    /// Step 5: the geom that offers `provider` passes down what it needs.
+    pub(super) fn tell_below(&mut self, provider: ProviderId, delta: Access) -> Result<(), Errno> {
+        let below = self.providers.get(provider).ok_or(Errno::NxIo)?.geom;
+        let credit = match &mut self.credit {
+            Some(c) if c.provider == provider => std::mem::take(&mut c.counts),
+            _ => Access::NONE,
+        };
+        let delta = delta.plus(credit.inverse());
+        if delta == Access::NONE {
+            return Ok(());
+        }
+        let told = match self.with_geom(below, |ops, t| ops.access(t, below, provider, delta)) {
+            Some(result) => result,
+            // A geom that is on the stack or gone cannot be opened; closing it is fine.
+            None if delta.any_positive() => Err(Errno::NxIo),
+            None => Ok(()),
+        };
+        if let (Err(_), Some(c)) = (told, &mut self.credit)
+            && c.provider == provider
+        {
+            c.counts = credit;
+        }
+        told
     }
 
     /// Step 4 of geom.md 1.2: everybody else's counts decide.
@@ -103,10 +121,11 @@ impl Topology {
         };
         let (was, failed, geom) = (pp.counts, pp.state.error().is_some(), pp.geom);
         let withering = self.geoms.get(geom).is_none_or(|g| g.wither);
-        if was.w == 0 && delta.w > 0 {
+        let spliced = self.credit.as_ref().is_some_and(|c| c.provider == provider);
+        if was.w == 0 && delta.w > 0 && !spliced {
             self.mark_spoiled(provider, Some(consumer));
         }
-        if was.w != 0 && was.w == -delta.w && !failed && !withering {
+        if was.w != 0 && was.w == -delta.w && !failed && !withering && !spliced {
             self.post(Event::NewProvider(provider));
         }
         if let Some(pp) = self.providers.get_mut(provider) {
@@ -127,16 +146,20 @@ impl Topology {
 
     /// Marks all other consumers of a provider and queues the spoil event if there is one.
     pub(super) fn mark_spoiled(&mut self, provider: ProviderId, except: Option<ConsumerId>) {
-        let Some(pp) = self.providers.get(provider) else {
+        let Some(pp) = self.providers.get_mut(provider) else {
             return;
         };
+        pp.content += 1;
         let mut any = false;
         for c in pp.consumers.clone() {
             if Some(c) == except {
                 continue;
             }
             if let Some(cp) = self.consumers.get_mut(c) {
-                debug_assert!(except.is_none() || cp.counts.e == 0, "e excludes writers");
+                // Who holds e is in the way of every writer but the foot-shooter, and stays.
+                if cp.doomed || except.is_some() && cp.counts.e > 0 {
+                    continue;
+                }
                 cp.spoiled = true;
                 any = true;
             }
@@ -152,13 +175,13 @@ impl Topology {
             return;
         };
         let mut flags = 0;
-        if cp.counts.r > 0 {
+        if cp.counts.r > 0 && !cp.doomed {
             flags |= MAY_READ;
         }
-        if cp.counts.w > 0 {
+        if cp.counts.w > 0 && !cp.doomed {
             flags |= MAY_WRITE;
         }
-        if cp.orphan {
+        if cp.orphan || cp.doomed {
             flags |= ORPHAN;
         }
         if cp.provider.and_then(|p| self.error_of(p)).is_some() {

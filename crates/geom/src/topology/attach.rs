@@ -53,7 +53,7 @@ impl Topology {
             name: new.name,
             consumers: Vec::new(),
             counts: Access::NONE,
-            limits: new.limits,
+            limits: new.limits.whole(),
             stripe_bytes: new.stripe_bytes,
             stripe_offset: new.stripe_offset,
             wither: false,
@@ -66,6 +66,8 @@ impl Topology {
             attrs: Arc::new(new.attrs),
             verdicts: Vec::new(),
             taste_serial: 0,
+            asked: Vec::new(),
+            content: 0,
         });
         self.nodes[slot] = Some(id);
         self.geoms[geom].providers.insert(0, id);
@@ -87,8 +89,9 @@ impl Topology {
             spoiled: false,
             orphan: false,
             opened: false,
-            draining: None,
             doomed: false,
+            draining: None,
+            late: false,
             edge: slot as u32,
             state: Pinned::new(Arc::new(EdgeState::default())),
             meters: one_a_core(self.cores),
@@ -159,7 +162,7 @@ impl Topology {
     }
 
     /// The ranks that would change if `upper` sat on `lower`. Iterative; no cycle may exist.
-    fn ranks_with(&self, upper: GeomId, lower: GeomId) -> Vec<(GeomId, u32)> {
+    pub(super) fn ranks_with(&self, upper: GeomId, lower: GeomId) -> Vec<(GeomId, u32)> {
         let mut changed: Vec<(GeomId, u32)> = Vec::new();
         let base = self.geoms.get(lower).map_or(0, |g| g.rank) + 1;
         let mut todo = vec![(upper, base)];
@@ -190,6 +193,30 @@ impl Topology {
         changed
     }
 
+    /// Ranks after `geom` lost a consumer. A geom with nothing above is a matter of its own: so
+    /// tasting a thousand disks does not rank a thousand geoms each time.
+    pub(super) fn rank_after_loss(&mut self, geom: GeomId) {
+        let Some(g) = self.geoms.get(geom) else {
+            return;
+        };
+        if !g.providers.is_empty() {
+            return self.rerank();
+        }
+        let rank = self.rank_from_below(geom);
+        self.geoms[geom].rank = rank;
+    }
+
+    fn rank_from_below(&self, geom: GeomId) -> u32 {
+        let consumers = self.geoms.get(geom).map_or(&[][..], |g| &g.consumers);
+        let below = consumers
+            .iter()
+            .filter_map(|c| self.consumers.get(*c)?.provider)
+            .filter_map(|p| self.geoms.get(self.providers.get(p)?.geom))
+            .map(|x| x.rank)
+            .max();
+        below.map_or(1, |r| r + 1)
+    }
+
     /// Recomputes every rank from the bottom: after a detach or a splice.
     pub(super) fn rerank(&mut self) {
         let all: Vec<GeomId> = self.geoms.keys().collect();
@@ -199,14 +226,7 @@ impl Topology {
         for _ in 0..=RANK_MAX {
             let mut moved = false;
             for &g in &all {
-                let below = self.geoms[g]
-                    .consumers
-                    .iter()
-                    .filter_map(|c| self.consumers.get(*c)?.provider)
-                    .filter_map(|p| self.geoms.get(self.providers.get(p)?.geom))
-                    .map(|x| x.rank)
-                    .max();
-                let rank = below.map_or(1, |r| r + 1);
+                let rank = self.rank_from_below(g);
                 moved |= rank != self.geoms[g].rank;
                 self.geoms[g].rank = rank;
             }
@@ -221,11 +241,13 @@ impl Topology {
         Edge(self.consumers.get(consumer).map_or(u32::MAX, |c| c.edge))
     }
 
-    /// Replaces a provider's data path and numbers, keeping its place, name and consumers.
+    /// Replaces a provider's data path and numbers, keeping its place, name and consumers. What
+    /// is inside comes up through the new layer: that one knows the words of the old one, or the
+    /// gate was closed. Nobody is told of a new size: that is [`Event::Resize`].
     pub fn replace_layer(&mut self, provider: ProviderId, layer: Arc<dyn Layer>, limits: Limits) {
         if let Some(pp) = self.providers.get_mut(provider) {
             pp.layer = Pinned::new(layer);
-            pp.limits = limits;
+            pp.limits = limits.whole();
             self.dirty = true;
         }
     }

@@ -4,6 +4,7 @@ use bio::{Attr, Errno};
 
 use super::{ConsumerId, GeomId, ProviderId, Tasted, Topology};
 use crate::core::Notice;
+use crate::snapshot::Limits;
 
 /// Something that happens to the topology. References are generational: an event about an object
 /// that is gone does nothing, which is what cancelling means here.
@@ -72,6 +73,7 @@ impl Topology {
             | Event::Resize(..)
             | Event::Attr(..)
             | Event::MediaChanged(_)
+            | Event::MediaGone(_)
                 if quiet => {}
             Event::NewProvider(p) => self.new_provider_event(p),
             Event::TasteOne { provider, class } => self.start_taste(provider, Some(class)),
@@ -109,7 +111,11 @@ impl Topology {
 
     fn spoil_event(&mut self, p: ProviderId) {
         for (c, g) in self.consumers_above(p) {
-            let marked = self.consumers.get_mut(c).is_some_and(|x| std::mem::take(&mut x.spoiled));
+            let Some(cp) = self.consumers.get_mut(c) else {
+                continue;
+            };
+            // Marks are taken one at a time: a hook may make another consumer leave.
+            let marked = std::mem::take(&mut cp.spoiled) && !cp.orphan && !cp.doomed;
             if marked && self.geom_spoils(g) {
                 self.with_geom(g, |ops, t| ops.spoiled(t, g, c));
             }
@@ -121,6 +127,7 @@ impl Topology {
             return;
         };
         let was = pp.limits.media_bytes;
+        let size = Limits { media_bytes: size, ..pp.limits }.whole().media_bytes;
         if pp.wither || was == size {
             return;
         }
@@ -138,7 +145,7 @@ impl Topology {
         }
         self.dirty = true;
         for (c, g) in self.consumers_above(p) {
-            if self.consumers.get(c).is_some_and(|x| !x.orphan) {
+            if self.consumers.get(c).is_some_and(|x| !x.orphan && !x.doomed) {
                 self.with_geom(g, |ops, t| ops.resized(t, g, c));
             }
         }
@@ -148,9 +155,10 @@ impl Topology {
     }
 
     fn media_event(&mut self, p: ProviderId, present: bool) {
-        let Some(pp) = self.providers.get(p) else {
+        let Some(pp) = self.providers.get_mut(p) else {
             return;
         };
+        pp.content += 1;
         let retaste = present && pp.counts.w == 0 && pp.state.error().is_none();
         self.mark_spoiled(p, None);
         if retaste {
@@ -163,6 +171,12 @@ impl Topology {
             return;
         };
         let error = pp.state.error().unwrap_or(Errno::NxIo);
+        // Those that leave already count as orphans for the idle barrier.
+        for c in pp.consumers.clone() {
+            if let Some(cp) = self.consumers.get_mut(c) {
+                cp.orphan |= cp.doomed;
+            }
+        }
         self.events.retain(|e| !about(e, p));
         for (c, g) in self.consumers_above(p) {
             self.orphan_consumer(c, g, error);
@@ -172,7 +186,7 @@ impl Topology {
 
     fn orphan_consumer(&mut self, c: ConsumerId, g: GeomId, error: Errno) {
         match self.consumers.get_mut(c) {
-            Some(cp) if !cp.orphan => cp.orphan = true,
+            Some(cp) if !cp.orphan && !cp.doomed => cp.orphan = true,
             _ => return,
         }
         self.set_edge_flags(c);
@@ -180,15 +194,20 @@ impl Topology {
         self.wash = true;
     }
 
+    /// The consumers of a provider that can be told something: not those that leave already.
     pub(super) fn consumers_above(&self, p: ProviderId) -> Vec<(ConsumerId, GeomId)> {
         let Some(pp) = self.providers.get(p) else {
             return Vec::new();
         };
-        pp.consumers.iter().filter_map(|c| Some((*c, self.consumers.get(*c)?.geom))).collect()
+        let told = |c: &ConsumerId| {
+            let cp = self.consumers.get(*c)?;
+            (!cp.doomed).then_some((*c, cp.geom))
+        };
+        pp.consumers.iter().filter_map(told).collect()
     }
 
     pub(super) fn geom_spoils(&self, g: GeomId) -> bool {
-        self.geoms.get(g).and_then(|g| g.ops.as_ref()).is_some_and(|o| o.spoils())
+        self.geoms.get(g).is_some_and(|g| g.ops.as_ref().map_or(g.spoils, |o| o.spoils()))
     }
 
     /// An attribute of a provider: its own table first, then its geom.

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   provider:  live --orphan(error)--> ORPHAN --consumers leave--> (WITHER) destroyed
-//!   consumer:  attached --close--> closed --detach--> draining --every core empty--> gone
+//!   consumer:  attached --leave--> doomed, draining --every core empty--> closed, gone
 //!   geom:      live --wither--> WITHER --no providers, no consumers--> destroyed
 //! ```
+//!
+//! Invariant L1: a consumer that leaves keeps its counts until nothing is in flight through it:
+//! what it has below stays open under its requests, and nobody else gets in between.
 
 use bio::Errno;
 
@@ -22,6 +25,7 @@ impl Topology {
             why: "temporary".into(),
             rank: 1,
             wither: false,
+            spoils: false,
             ops: Some(ops),
             consumers: Vec::new(),
             providers: Vec::new(),
@@ -40,7 +44,8 @@ impl Topology {
         if !std::mem::replace(&mut pp.orphan, true) {
             self.doorstep.push_back(p);
         }
-        for (c, _) in self.consumers_above(p) {
+        let above = self.providers.get(p).map(|x| x.consumers.clone()).unwrap_or_default();
+        for c in above {
             self.set_edge_flags(c);
         }
     }
@@ -66,37 +71,43 @@ impl Topology {
         self.wash = true;
     }
 
-    /// Closes whatever a consumer has open and detaches it.
+    /// Takes a consumer out of the graph: it starts no request from now on; once no core has
+    /// anything in flight through it, what it has open is closed and it is destroyed. Calling
+    /// this twice does nothing.
     pub fn leave(&mut self, c: ConsumerId) {
-        let Some(cp) = self.consumers.get(c) else {
+        let Some(cp) = self.consumers.get_mut(c) else {
             return;
         };
-        let open = cp.counts;
+        if std::mem::replace(&mut cp.doomed, true) {
+            return;
+        }
+        let quiet = !cp.opened || cp.provider.is_none() || self.cores == 0;
+        self.set_edge_flags(c);
+        if quiet {
+            return self.close_and_drop(c);
+        }
+        self.tickets += 1;
+        let (ticket, cores) = (self.tickets, (0..self.cores as u32).collect());
+        if let Some(cp) = self.consumers.get_mut(c) {
+            cp.draining = Some((ticket, cores));
+            self.actions.push(Action::Drain { edge: cp.edge, ticket });
+        }
+    }
+
+    /// [`Topology::leave`] for a consumer that has been closed.
+    pub fn detach(&mut self, c: ConsumerId) {
+        let counts = self.consumer_counts(c);
+        debug_assert!(counts == Access::NONE, "only a closed consumer is detached");
+        self.leave(c);
+    }
+
+    fn close_and_drop(&mut self, c: ConsumerId) {
+        let open = self.consumer_counts(c);
         if open != Access::NONE {
             let closed = self.access(c, open.inverse());
             debug_assert!(closed.is_ok(), "a pure close never fails");
         }
-        self.detach(c);
-    }
-
-    /// Detaches a closed consumer, once no core has anything in flight through it, and destroys
-    /// it.
-    pub fn detach(&mut self, c: ConsumerId) {
-        let Some(cp) = self.consumers.get_mut(c) else {
-            return;
-        };
-        debug_assert!(cp.counts == Access::NONE, "only a closed consumer is detached");
-        if std::mem::replace(&mut cp.doomed, true) {
-            return;
-        }
-        if !cp.opened || cp.provider.is_none() {
-            return self.drop_consumer(c);
-        }
-        self.tickets += 1;
-        cp.draining = Some((self.tickets, (0..self.cores as u32).collect()));
-        let edge = cp.edge;
-        self.publish_if_dirty();
-        self.actions.push(Action::Drain { edge, ticket: self.tickets });
+        self.drop_consumer(c);
     }
 
     pub(super) fn drained(&mut self, core: u32, ticket: u64) {
@@ -108,23 +119,27 @@ impl Topology {
             _ => None,
         });
         if let Some((id, true)) = found {
-            self.drop_consumer(id);
+            self.close_and_drop(id);
         }
     }
 
     /// Takes a consumer out of the graph: nothing can be in flight through it.
     pub(super) fn drop_consumer(&mut self, c: ConsumerId) {
+        self.settle_counters(c);
         let Some(cp) = self.consumers.remove(c) else {
             return;
         };
         self.edges[cp.edge as usize] = None;
         if let Some(pp) = cp.provider.and_then(|p| self.providers.get_mut(p)) {
             pp.consumers.retain(|x| *x != c);
+            // Nothing is left when `close_and_drop` closed it; a geom's hook that refused a close
+            // must not keep counts of nobody (T1).
+            pp.counts = pp.counts.plus(cp.counts.inverse());
         }
         if let Some(g) = self.geoms.get_mut(cp.geom) {
             g.consumers.retain(|x| *x != c);
         }
-        self.rerank();
+        self.rank_after_loss(cp.geom);
         self.dirty = true;
         self.wash = true;
     }

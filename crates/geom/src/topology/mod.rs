@@ -65,6 +65,12 @@ pub enum Action {
     },
 }
 
+/// What a splice has told the geom below already, to be set off against the next change.
+struct Credit {
+    provider: ProviderId,
+    counts: Access,
+}
+
 pub(crate) struct GeomObj {
     class: usize,
     name: String,
@@ -72,6 +78,8 @@ pub(crate) struct GeomObj {
     rank: u32,
     wither: bool,
     ops: Option<Box<dyn Geom>>,
+    /// What `ops` said of itself before it went on the stack.
+    spoils: bool,
     consumers: Vec<ConsumerId>,
     providers: Vec<ProviderId>,
 }
@@ -95,6 +103,10 @@ pub(crate) struct ProviderObj {
     attrs: Arc<Vec<(&'static str, Attr)>>,
     verdicts: Vec<(&'static str, String)>,
     taste_serial: u64,
+    /// The newest tasting that each class was asked for: class, serial.
+    asked: Vec<(usize, u64)>,
+    /// Grows when what is on it may have become something else under a taster.
+    content: u64,
 }
 
 pub(crate) struct ConsumerObj {
@@ -104,9 +116,12 @@ pub(crate) struct ConsumerObj {
     spoiled: bool,
     orphan: bool,
     opened: bool,
-    /// Cores that have not said yet that the edge is empty; the detach waits for them.
-    draining: Option<(u64, Vec<u32>)>,
+    /// It leaves: no new request, and nobody tells it anything any more.
     doomed: bool,
+    /// Ticket, and cores that have not said yet that the edge is empty; leaving waits for them.
+    draining: Option<(u64, Vec<u32>)>,
+    /// The idle barrier has waited long enough for it.
+    late: bool,
     edge: u32,
     state: Pinned<EdgeState>,
     meters: Arc<[Pinned<Meter>]>,
@@ -148,6 +163,7 @@ pub struct Topology {
     tickets: u64,
     tasting: usize,
     shut: bool,
+    credit: Option<Credit>,
     /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
     pub foot_shooting: bool,
     /// Suppresses tasting altogether (`kern.geom.notaste`).
@@ -174,6 +190,7 @@ impl Topology {
             tickets: 0,
             tasting: 0,
             shut: false,
+            credit: None,
             foot_shooting: false,
             no_taste: false,
         }
@@ -231,25 +248,21 @@ impl Topology {
             why: why.into(),
             rank: 1,
             wither: false,
+            spoils: ops.spoils(),
             ops: Some(ops),
             consumers: Vec::new(),
             providers: Vec::new(),
         }))
     }
 
-    /// Takes what the driver has to do. The newest graph is published before anything that
-    /// needs it.
+    /// Takes what the driver has to do: the newest graph comes first, then what needs it.
     pub fn take_actions(&mut self) -> Vec<Action> {
-        self.publish_if_dirty();
-        std::mem::take(&mut self.actions)
-    }
-
-    pub(crate) fn publish_if_dirty(&mut self) {
+        let mut actions = std::mem::take(&mut self.actions);
         if std::mem::take(&mut self.dirty) {
             self.generation += 1;
-            let snapshot = Arc::new(self.snapshot());
-            self.actions.push(Action::Publish(snapshot));
+            actions.insert(0, Action::Publish(Arc::new(self.snapshot())));
         }
+        actions
     }
 
     /// Number of the newest graph.
@@ -265,7 +278,29 @@ impl Topology {
             && self.tasting == 0
             && self.actions.is_empty()
             && !self.dirty
-            && !self.consumers.values().any(|c| c.draining.is_some() && c.doomed && !c.orphan)
+            && !self.consumers.values().any(|c| c.draining.is_some() && !c.late)
+    }
+
+    /// The idle barrier no longer waits for consumers that leave: all of them, or orphans only.
+    pub(crate) fn stop_waiting(&mut self, orphans_only: bool) {
+        for c in self.consumers.values_mut() {
+            c.late |= c.draining.is_some() && (c.orphan || !orphans_only);
+        }
+    }
+
+    /// What [`Topology::is_idle`] waits for, in words.
+    pub(crate) fn waits_for(&self) -> String {
+        let leaving = self.consumers.values().filter(|c| c.draining.is_some() && !c.late);
+        let mut names: Vec<&str> =
+            leaving.filter_map(|c| Some(self.provider_name(c.provider?))).collect();
+        names.sort_unstable();
+        names.dedup();
+        match (names.as_slice(), self.tasting) {
+            ([], 0) => "events that do not end".into(),
+            ([], n) => format!("{n} tastings"),
+            (names, 0) => format!("requests to {}", names.join(", ")),
+            (names, n) => format!("requests to {} and {n} tastings", names.join(", ")),
+        }
     }
 
     /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).
@@ -280,7 +315,9 @@ impl Topology {
         geom: GeomId,
         f: impl FnOnce(&mut dyn Geom, &mut Topology) -> R,
     ) -> Option<R> {
-        let mut ops = self.geoms.get_mut(geom)?.ops.take()?;
+        let object = self.geoms.get_mut(geom)?;
+        let mut ops = object.ops.take()?;
+        object.spoils = ops.spoils();
         let out = f(ops.as_mut(), self);
         if let Some(g) = self.geoms.get_mut(geom) {
             g.ops = Some(ops);

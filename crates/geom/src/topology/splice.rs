@@ -2,10 +2,14 @@
 //!
 //! The caller has closed the gate of the provider concerned and waited until it was empty; parked
 //! requests go through their edges again when it reopens, and so through the new graph.
+//!
+//! Counts move with the consumers. The layer's own `access` is asked for what it needs below, so
+//! a class that takes more than was asked of it (an extra e, say) does so here too; the geom
+//! below is told the difference only (`Credit`): it never sees its provider closed in between.
 
 use bio::Errno;
 
-use super::{Access, GeomId, ProviderId, Topology};
+use super::{Access, ConsumerId, Credit, GeomId, ProviderId, Topology};
 use crate::error::Error;
 
 impl Topology {
@@ -13,6 +17,10 @@ impl Topology {
     /// `geom` has one consumer, attached to `below`, and one provider of the same size.
     pub(crate) fn splice_in(&mut self, geom: GeomId, below: ProviderId) -> Result<(), Error> {
         let (own, above) = self.shim_parts(geom)?;
+        if self.below(own) != Some(below) {
+            return Err(Error::new(Errno::Inval, "the new layer sits somewhere else"));
+        }
+        self.spliceable(geom, above, below)?;
         let (low, high) = (&self.providers[below].limits, &self.providers[above].limits);
         if low.media_bytes != high.media_bytes || low.sector_bytes != high.sector_bytes {
             let what = "the layer changes the size or sector size; it cannot be slipped in";
@@ -23,76 +31,112 @@ impl Topology {
         }
         let movers: Vec<_> =
             self.providers[below].consumers.iter().copied().filter(|c| *c != own).collect();
-        self.check_depth(&movers)?;
-        let total = self.providers[below].counts;
-        for c in &movers {
-            self.settle_counters(*c);
-            self.consumers[*c].provider = Some(above);
+        let upper = movers.iter().filter_map(|c| self.consumers.get(*c)).map(|c| c.geom);
+        if upper.into_iter().any(|u| {
+            self.ranks_with(u, geom).iter().any(|(_, rank)| *rank > super::attach::RANK_MAX)
+        }) {
+            return Err(Error::new(Errno::DeadLk, "the graph would become too deep"));
         }
-        self.providers[below].consumers = vec![own];
-        movers.iter().for_each(|c| self.set_edge_flags(*c));
-        let earlier = std::mem::take(&mut self.providers[above].consumers);
-        self.providers[above].consumers = movers.into_iter().chain(earlier).collect();
-        self.providers[above].counts = self.providers[above].counts.plus(total);
-        self.consumers[own].counts = total;
-        self.consumers[own].opened |= total != Access::NONE;
-        self.set_edge_flags(own);
+        let total = self.providers[below].counts;
+        self.move_consumers(&movers, below, above);
+        let opened = self.shift_access(above, below, total, |_| true);
+        if opened.is_err() {
+            self.move_consumers(&movers, above, below);
+        }
         self.rerank();
-        self.dirty = true;
+        opened.map_err(|e| Error::of(e, "opening the disk through the new layer"))
+    }
+
+    /// Moves all consumers of a shim's provider back onto the provider below it. The shim is left
+    /// for the caller to wither.
+    pub(crate) fn splice_out(&mut self, geom: GeomId) -> Result<(), Error> {
+        let (own, above) = self.shim_parts(geom)?;
+        let Some(below) = self.below(own) else {
+            return Err(Error::new(Errno::NxIo, "the layer is attached to nothing"));
+        };
+        self.spliceable(geom, above, below)?;
+        let total = self.providers[above].counts;
+        let shut = |t: &Topology| t.consumer_counts(own) == Access::NONE;
+        self.shift_access(above, below, total.inverse(), shut).map_err(|e| {
+            let what = "the layer keeps its disk open for itself; destroy it instead";
+            Error::new(e, what)
+        })?;
+        let movers = self.providers[above].consumers.clone();
+        self.move_consumers(&movers, above, below);
+        self.rerank();
         Ok(())
     }
 
-    /// Moves all consumers of a shim's provider back onto the provider below it; the shim withers.
-    pub(crate) fn splice_out(&mut self, geom: GeomId) -> Result<(), Error> {
-        let (own, above) = self.shim_parts(geom)?;
-        let Some(below) = self.consumers[own].provider else {
-            return Err(Error::new(Errno::NxIo, "the layer is attached to nothing"));
-        };
-        let movers = std::mem::take(&mut self.providers[above].consumers);
-        for c in &movers {
-            self.settle_counters(*c);
-            self.consumers[*c].provider = Some(below);
+    /// Lets the shim that offers `above` change by `delta` what it has open on `below`; the geom of
+    /// `below`, for which the movers' counts stay where they are, is told the difference. All is
+    /// as before when the shim or that geom refuses, or the result does not fit (`Busy`).
+    fn shift_access(
+        &mut self,
+        above: ProviderId,
+        below: ProviderId,
+        delta: Access,
+        fits: impl Fn(&Topology) -> bool,
+    ) -> Result<(), Errno> {
+        if delta == Access::NONE {
+            return Ok(());
         }
+        self.credit = Some(Credit { provider: below, counts: delta });
+        let changed = self.tell_below(above, delta);
+        let left = self.credit.as_mut().map(|c| std::mem::take(&mut c.counts));
+        let left = left.unwrap_or_default();
+        let result = match changed {
+            Ok(()) if !fits(self) => Err(Errno::Busy),
+            // A shim that passed nothing down has not used the credit.
+            Ok(()) => self.tell_below(below, left.inverse()),
+            Err(e) => Err(e),
+        };
+        if result.is_err() {
+            if changed.is_ok() {
+                let undone = self.tell_below(above, delta.inverse());
+                debug_assert!(undone.is_ok(), "as it was a moment ago");
+            }
+            let undone = self.tell_below(below, delta.plus(left.inverse()));
+            debug_assert!(undone.is_ok(), "as it was a moment ago");
+        }
+        self.credit = None;
+        result
+    }
+
+    /// Moves consumers with their counts, and what they have counted so far.
+    fn move_consumers(&mut self, movers: &[ConsumerId], from: ProviderId, to: ProviderId) {
+        let mut moved = Access::NONE;
+        for c in movers {
+            self.settle_counters(*c);
+            self.consumers[*c].provider = Some(to);
+            moved = moved.plus(self.consumers[*c].counts);
+        }
+        let old = &mut self.providers[from];
+        old.consumers.retain(|c| !movers.contains(c));
+        old.counts = old.counts.plus(moved.inverse());
+        let new = &mut self.providers[to];
+        new.consumers.splice(0..0, movers.iter().copied());
+        new.counts = new.counts.plus(moved);
         movers.iter().for_each(|c| self.set_edge_flags(*c));
-        let moved = std::mem::replace(&mut self.providers[above].counts, Access::NONE);
-        let held = std::mem::replace(&mut self.consumers[own].counts, Access::NONE);
-        let lower = self.providers[below].counts;
-        self.providers[below].counts = lower.plus(held.inverse()).plus(moved);
-        let rest = std::mem::take(&mut self.providers[below].consumers);
-        self.providers[below].consumers = movers.into_iter().chain(rest).collect();
-        self.set_edge_flags(own);
-        self.rerank();
         self.dirty = true;
-        Ok(())
+    }
+
+    fn spliceable(&self, geom: GeomId, above: ProviderId, below: ProviderId) -> Result<(), Error> {
+        let live = [above, below].iter().all(|p| self.provider_is_live(*p));
+        match live && self.geom_is_live(geom) {
+            true => Ok(()),
+            false => Err(Error::new(Errno::NxIo, "the layer or its disk is going")),
+        }
     }
 
     /// The only consumer and the only provider of a transparent layer.
-    pub(crate) fn shim_parts(
-        &self,
-        geom: GeomId,
-    ) -> Result<(super::ConsumerId, ProviderId), Error> {
+    pub(crate) fn shim_parts(&self, geom: GeomId) -> Result<(ConsumerId, ProviderId), Error> {
         match self.geoms.get(geom).map(|g| (g.consumers.as_slice(), g.providers.as_slice())) {
             Some(([c], [p])) => Ok((*c, *p)),
             Some(_) => Err(Error::new(
                 Errno::NotSup,
-                "only a layer with one disk below and one \
-                                                      above can be slipped in or out",
+                "only a layer with one disk below and one above can be slipped in or out",
             )),
             None => Err(Error::new(Errno::NoEnt, "no such geom")),
         }
-    }
-
-    fn check_depth(&self, movers: &[super::ConsumerId]) -> Result<(), Error> {
-        let deepest = movers
-            .iter()
-            .filter_map(|c| self.geoms.get(self.consumers.get(*c)?.geom))
-            .map(|g| g.rank)
-            .chain(self.geoms.values().map(|g| g.rank))
-            .max()
-            .unwrap_or(0);
-        if !movers.is_empty() && deepest >= super::attach::RANK_MAX {
-            return Err(Error::new(Errno::DeadLk, "the graph would become too deep"));
-        }
-        Ok(())
     }
 }

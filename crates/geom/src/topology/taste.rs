@@ -102,6 +102,14 @@ impl Topology {
         self.post(super::Event::NewProvider(provider));
     }
 
+    /// Takes back the tastings that creating a geom has caused; the caller asks for them later.
+    pub(crate) fn hold_tasting(&mut self, geom: GeomId) -> Vec<ProviderId> {
+        let own = self.providers_of(geom).to_vec();
+        let taken = |e: &super::Event| matches!(e, super::Event::NewProvider(p) if own.contains(p));
+        self.events.retain(|e| !taken(e));
+        own
+    }
+
     pub(super) fn start_taste(&mut self, p: ProviderId, only: Option<usize>) {
         let Some(pp) = self.providers.get(p) else {
             return;

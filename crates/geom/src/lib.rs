@@ -12,6 +12,7 @@ mod control;
 mod core;
 mod error;
 mod layer;
+mod runtime;
 mod snapshot;
 mod stats;
 mod topology;
@@ -24,6 +25,7 @@ pub use control::{
 pub use core::{Core, Finished, Message, Notice, Report, report};
 pub use error::Error;
 pub use layer::{Back, Edge, Flow, Layer, Sink};
+pub use runtime::{Runtime, RuntimeConfig};
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
 pub use topology::{

@@ -32,7 +32,7 @@ pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream};
 pub use port::{PortChoice, PortKind, PortReport};
 pub use random::SeededRandom;
-pub use reactor::{Config, Reactor};
+pub use reactor::{Config, Reactor, clock as monotonic_ns};
 pub use signal::Signal;
 pub use slots::{IOVECS_MAX, OPS_MAX};
 pub use socket::Parcel;

@@ -403,7 +403,7 @@ impl Drop for Inner {
     }
 }
 
-pub(crate) fn clock() -> u64 {
+pub fn clock() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let sec = u64::try_from(t.tv_sec).unwrap_or(0);
     sec.saturating_mul(1_000_000_000).saturating_add(u64::try_from(t.tv_nsec).unwrap_or(0))

@@ -1,0 +1,147 @@
+//! Threads for the cores, and the control side that belongs to them.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::JoinHandle;
+
+use bio::{Pool, PoolConfig};
+use reactor::{Config, Mailer, Patience, PortChoice, PortReport, Reactor};
+
+use crate::control::{Control, Inbox};
+use crate::core::{Core, Message};
+
+/// Shape of a runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeConfig {
+    /// Cores, each a thread; at least one.
+    pub cores: usize,
+    /// How they talk to the kernel.
+    pub port: PortChoice,
+    /// How long a core looks for work before it sleeps, ns.
+    pub spin_ns: u64,
+    /// Bytes of buffers each core may hold.
+    pub pool_bytes: usize,
+}
+
+/// Cores that run until [`Runtime::stop`].
+pub struct Runtime {
+    control: Option<Control>,
+    cores: Vec<Mailer<Message>>,
+    reports: Vec<PortReport>,
+    threads: Vec<JoinHandle<()>>,
+    stopping: Arc<AtomicBool>,
+}
+
+struct Ready {
+    mailer: Mailer<Message>,
+    report: PortReport,
+}
+
+impl Runtime {
+    /// Starts the cores; `on_core` runs on each one's thread before its first turn.
+    pub fn start(
+        config: RuntimeConfig,
+        on_core: impl Fn(&Rc<Core>) + Send + Sync + 'static,
+    ) -> io::Result<Runtime> {
+        let inbox = Arc::new(Inbox::default());
+        let stopping = Arc::new(AtomicBool::new(false));
+        let on_core: Arc<dyn Fn(&Rc<Core>) + Send + Sync> = Arc::new(on_core);
+        let mut runtime = Runtime {
+            control: None,
+            cores: Vec::new(),
+            reports: Vec::new(),
+            threads: Vec::new(),
+            stopping: stopping.clone(),
+        };
+        for id in 0..config.cores.max(1) as u32 {
+            let (ready, started) = mpsc::sync_channel(1);
+            let (inbox, stopping, on_core) = (inbox.clone(), stopping.clone(), on_core.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("ashlar-core{id}"))
+                .spawn(move || run_core(id, config, &inbox, &stopping, &*on_core, &ready))?;
+            runtime.threads.push(thread);
+            match answer(&started) {
+                Ok(up) => {
+                    runtime.cores.push(up.mailer);
+                    runtime.reports.push(up.report);
+                }
+                Err(e) => {
+                    runtime.stop();
+                    return Err(e);
+                }
+            }
+        }
+        let wait = Box::new(|inbox: &Inbox, most| inbox.sleep(most));
+        let control =
+            Control::new(runtime.cores.clone(), inbox, wait, Box::new(reactor::monotonic_ns));
+        runtime.control = Some(control);
+        Ok(runtime)
+    }
+
+    /// The control side; `None` when it was taken already.
+    pub fn take_control(&mut self) -> Option<Control> {
+        self.control.take()
+    }
+
+    /// How each core talks to the kernel, and why.
+    pub fn reports(&self) -> &[PortReport] {
+        &self.reports
+    }
+
+    /// Ends every core after its current turn and waits for the threads.
+    pub fn stop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        for core in &self.cores {
+            // A core that is gone needs no waking.
+            let _ = core.send(Message::Call(Box::new(|_| ())));
+        }
+        for thread in self.threads.drain(..) {
+            // A core that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn answer(started: &Receiver<io::Result<Ready>>) -> io::Result<Ready> {
+    started.recv().unwrap_or_else(|_| Err(io::Error::other("the core's thread ended at once")))
+}
+
+fn run_core(
+    id: u32,
+    config: RuntimeConfig,
+    inbox: &Arc<Inbox>,
+    stopping: &AtomicBool,
+    on_core: &dyn Fn(&Rc<Core>),
+    ready: &SyncSender<io::Result<Ready>>,
+) {
+    let reactor = Reactor::start(Config {
+        name: format!("core{id}"),
+        port: config.port,
+        spin_ns: config.spin_ns,
+        ..Config::default()
+    });
+    let reactor = match reactor {
+        Ok(r) => r,
+        Err(e) => return drop(ready.send(Err(e))),
+    };
+    let pool = Pool::new(PoolConfig { limit_bytes: config.pool_bytes });
+    let report = reactor.port();
+    let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
+    on_core(&core);
+    if ready.send(Ok(Ready { mailer, report })).is_err() {
+        return;
+    }
+    while !stopping.load(Ordering::Acquire) {
+        core.turn(Patience::Forever);
+    }
+    core.reactor().shutdown();
+}

@@ -1,1 +1,44 @@
-//! target
+//! The target engine: what stands between a transport and the graph.
+//!
+//! * [`Registry`]: targets, access groups, logical units, sessions of the daemon. [`access`] says
+//!   who may see what: nobody, unless a group says so.
+//! * [`Engine`]: one a core. [`Session`]: one initiator port at one target port; commands go in by
+//!   [`Session::command`] and come back by [`Transport::respond`].
+//! * [`handlers`]: what executes the commands of a kind of unit; [`handlers::disk`] is a disk.
+//! * [`lun`]: the plug in the graph that holds a provider open for a unit.
+//!
+//! ```text
+//!   transport --command(LUN, CDB)--> path (I_T_L nexus) --> unit attention? --> handler.plan()
+//!             <---- Next::Data ------                                              |
+//!             ----- data() --------> order (attributes) --> memory --> blocks | now | task
+//!             <---- respond() -------------------------------------------------- answer
+//! ```
+//! A transport never interprets a CDB, and a handler never sees a session.
+#![forbid(unsafe_code)]
+
+pub mod access;
+mod attention;
+mod command;
+mod device;
+mod engine;
+mod execute;
+pub mod handlers;
+pub mod lun;
+pub mod registry;
+mod session;
+mod status;
+mod tm;
+mod transport;
+
+pub use attention::{ATTENTIONS_MAX, Nexus};
+pub use command::{Command, CommandState, Next, TaskAttribute};
+pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
+pub use engine::{Engine, Message};
+pub use registry::{GroupSpec, LunSpec, Registry, TargetPort};
+pub use session::{Path, Session};
+pub use status::{Ending, ending_of};
+pub use tm::AbortOrder;
+pub use transport::{
+    CloseReason, DataError, Login, Refused, RefusedWhy, Residual, Response, TmFunction, TmOutcome,
+    Transport,
+};

@@ -1,0 +1,261 @@
+//! A logical unit: what all its nexuses on all cores share.
+//!
+//! Invariants
+//!  V1  Numbers that the data path reads (capacity, mode bits, lost) are single atomics: no lock.
+//!  V2  Whoever changes something that initiators may know raises the unit attention before the
+//!      change is told to the one who asked for it.
+//!
+//! ```text
+//!   LIVE --lose(error)--> LOST (commands end NOT READY; sessions stay) --found--> LIVE
+//! ```
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bio::Errno;
+use geom::Edge;
+use wire::scsi::{Asc, asc};
+
+use crate::attention::Nexus;
+use crate::handlers::Handler;
+
+/// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
+pub const SERIAL_MAX: usize = 64;
+
+/// What a logical unit is made from; does not change while it lives.
+#[derive(Clone, Debug)]
+pub struct DeviceSpec {
+    /// Name of the provider below, and of the unit in lists.
+    pub name: String,
+    /// Serial number: identity for initiators, the same on every path and after every restart.
+    pub serial: String,
+    /// The way down, valid on every core.
+    pub edge: Edge,
+    /// Size of the medium, bytes.
+    pub media_bytes: u64,
+    /// Logical block, bytes.
+    pub sector_bytes: u32,
+    /// Physical block, bytes; a power of two times the logical block.
+    pub physical_bytes: u32,
+    /// Revolutions a minute; `None` when not known, `Some(1)` when it does not rotate.
+    pub rotation: Option<u16>,
+    /// DELETE works: UNMAP and WRITE SAME with UNMAP are offered.
+    pub can_delete: bool,
+    /// Deleted blocks read as zeroes.
+    pub delete_reads_zero: bool,
+    /// Best unit of DELETE, bytes; zero when there is none.
+    pub delete_unit_bytes: u64,
+    /// A volatile cache lies below: the initial state of WCE.
+    pub write_cache: bool,
+    /// Nobody may write, whatever the access group says.
+    pub read_only: bool,
+    /// Best size of a transfer, bytes; zero when there is none.
+    pub stripe_bytes: u64,
+}
+
+impl DeviceSpec {
+    /// A plain writable unit with a volatile cache.
+    pub fn new(name: &str, serial: &str, edge: Edge, media_bytes: u64, sector: u32) -> DeviceSpec {
+        DeviceSpec {
+            name: name.into(),
+            serial: serial.into(),
+            edge,
+            media_bytes,
+            sector_bytes: sector,
+            physical_bytes: sector,
+            rotation: None,
+            can_delete: false,
+            delete_reads_zero: false,
+            delete_unit_bytes: 0,
+            write_cache: true,
+            read_only: false,
+            stripe_bytes: 0,
+        }
+    }
+}
+
+/// Bits of the mode pages that change how commands run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModeBits(u8);
+
+impl ModeBits {
+    /// Caching page: write cache enable. Without it every write is durable before GOOD.
+    pub const WCE: ModeBits = ModeBits(1);
+    /// Control page: sense data in descriptor format.
+    pub const D_SENSE: ModeBits = ModeBits(2);
+    /// Control page: software write protect.
+    pub const SWP: ModeBits = ModeBits(4);
+    /// Control page: commands aborted by another nexus end with TASK ABORTED.
+    pub const TAS: ModeBits = ModeBits(8);
+
+    /// No bit.
+    pub const NONE: ModeBits = ModeBits(0);
+
+    /// True when every bit of `other` is set.
+    pub const fn has(self, other: ModeBits) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With the bits of `other` when `on`, without them when not.
+    pub const fn with(self, other: ModeBits, on: bool) -> ModeBits {
+        ModeBits(if on { self.0 | other.0 } else { self.0 & !other.0 })
+    }
+}
+
+/// A logical unit.
+pub struct Device {
+    number: u32,
+    spec: DeviceSpec,
+    handler: &'static dyn Handler,
+    blocks: AtomicU64,
+    mode: AtomicU8,
+    /// Zero, or 1 + the index of the error in `Errno::ALL`.
+    lost: AtomicU8,
+    nexuses: Mutex<Vec<Weak<Nexus>>>,
+    /// Held while MODE SELECT compares and replaces.
+    pub(crate) mode_gate: Mutex<()>,
+}
+
+impl Device {
+    pub(crate) fn new(number: u32, spec: DeviceSpec, handler: &'static dyn Handler) -> Device {
+        let sector = u64::from(spec.sector_bytes.max(1));
+        let device = Device {
+            number,
+            blocks: AtomicU64::new(spec.media_bytes / sector),
+            mode: AtomicU8::new(0),
+            lost: AtomicU8::new(0),
+            nexuses: Mutex::new(Vec::new()),
+            mode_gate: Mutex::new(()),
+            handler,
+            spec,
+        };
+        device.set_mode(device.default_mode());
+        device
+    }
+
+    /// Number in this daemon; never reused.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What it was made from.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    /// What executes its commands.
+    pub fn handler(&self) -> &'static dyn Handler {
+        self.handler
+    }
+
+    /// The way down.
+    #[inline]
+    pub fn edge(&self) -> Edge {
+        self.spec.edge
+    }
+
+    /// Logical block, bytes; never zero.
+    #[inline]
+    pub fn block_bytes(&self) -> u32 {
+        self.spec.sector_bytes.max(1)
+    }
+
+    /// Capacity, in logical blocks.
+    #[inline]
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
+    /// The mode bits now.
+    #[inline]
+    pub fn mode(&self) -> ModeBits {
+        ModeBits(self.mode.load(Ordering::Acquire))
+    }
+
+    /// The mode bits after a reset.
+    pub fn default_mode(&self) -> ModeBits {
+        ModeBits::NONE.with(ModeBits::WCE, self.spec.write_cache)
+    }
+
+    pub(crate) fn set_mode(&self, mode: ModeBits) {
+        self.mode.store(mode.0, Ordering::Release);
+    }
+
+    /// Why the unit is gone, if it is.
+    #[inline]
+    pub fn lost(&self) -> Option<Errno> {
+        let code = self.lost.load(Ordering::Acquire);
+        Errno::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
+    /// The provider below is gone: from now on commands end with sense data that says so.
+    pub fn lose(&self, error: Errno) {
+        let code = Errno::ALL.iter().position(|e| *e == error).unwrap_or(0);
+        self.lost.store(u8::try_from(code + 1).unwrap_or(1), Ordering::Release);
+    }
+
+    /// The medium has a new size, bytes; every nexus hears CAPACITY DATA HAS CHANGED.
+    pub fn resize(&self, media_bytes: u64) {
+        let blocks = media_bytes / u64::from(self.block_bytes());
+        if self.blocks.swap(blocks, Ordering::AcqRel) != blocks {
+            self.raise(asc::CAPACITY_CHANGED, None);
+        }
+    }
+
+    fn nexuses(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
+        self.nexuses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new nexus will hear what is raised from now on.
+    pub(crate) fn enlist(&self, nexus: &Arc<Nexus>) {
+        let mut all = self.nexuses();
+        all.retain(|n| n.strong_count() > 0);
+        all.push(Arc::downgrade(nexus));
+    }
+
+    /// Raises a condition for every nexus but `except`.
+    pub fn raise(&self, attention: Asc, except: Option<&Arc<Nexus>>) {
+        for nexus in self.nexuses().iter().filter_map(Weak::upgrade) {
+            if !except.is_some_and(|e| Arc::ptr_eq(e, &nexus)) {
+                nexus.raise(attention);
+            }
+        }
+    }
+
+    /// LOGICAL UNIT RESET: mode pages as at the start, and every nexus hears of it.
+    pub(crate) fn reset(&self) {
+        self.set_mode(self.default_mode());
+        self.raise(asc::POWER_ON_OR_RESET, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handlers::DISK;
+
+    #[test]
+    fn a_resize_is_heard_by_everybody_once_and_only_when_the_size_differs() {
+        let d = Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK);
+        let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
+        d.enlist(&a);
+        d.enlist(&b);
+        d.resize(1 << 20);
+        assert!(!a.is_pending());
+        d.resize(1 << 21);
+        assert_eq!((d.blocks(), a.waiting()), (4096, vec![asc::CAPACITY_CHANGED]));
+        assert_eq!(b.waiting(), vec![asc::CAPACITY_CHANGED]);
+        d.raise(asc::MODE_CHANGED, Some(&a));
+        assert_eq!((a.waiting().len(), b.waiting().len()), (1, 2));
+    }
+
+    #[test]
+    fn every_reason_of_loss_survives_the_shared_byte() {
+        let d = Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK);
+        assert_eq!(d.lost(), None);
+        for &e in Errno::ALL {
+            d.lose(e);
+            assert_eq!(d.lost(), Some(e));
+        }
+    }
+}

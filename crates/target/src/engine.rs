@@ -1,0 +1,208 @@
+//! The target engine of one core.
+//!
+//! Invariants
+//!  E1  A session lives on one core; everything it does happens there.
+//!  E2  Engines talk by mailbox only; a message asks or answers, it never carries data.
+//!  E3  Commands that found the pool exhausted go on in the order in which they came.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::Poll;
+
+use geom::Core;
+use reactor::{Mailbox, Mailer};
+
+use crate::registry::{Denied, Registry, TargetPort};
+use crate::session::Session;
+use crate::tm::{AbortOrder, Tms};
+use crate::transport::{CloseReason, Login, Refused, RefusedWhy, Transport};
+
+/// What engines and the control thread tell an engine.
+pub enum Message {
+    /// Groups have changed: look at all sessions.
+    Refresh,
+    /// End a session.
+    Close {
+        /// Its number.
+        session: u64,
+        /// Why.
+        why: CloseReason,
+    },
+    /// Abort commands for another core's task management, and say when it is done.
+    Abort(AbortOrder),
+    /// What was asked of another core is done.
+    Aborted {
+        /// The asker's number for it.
+        ticket: u32,
+    },
+}
+
+/// A command that waits for memory.
+struct Hungry {
+    session: Rc<Session>,
+    word: u64,
+}
+
+/// The engine of one core.
+pub struct Engine {
+    core: Rc<Core>,
+    registry: Arc<Registry>,
+    mailer: Mailer<Message>,
+    sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
+    pub(crate) tms: RefCell<Tms>,
+    hungry: RefCell<VecDeque<Hungry>>,
+    feeding: Cell<bool>,
+    scratch: Cell<Vec<u8>>,
+}
+
+impl Engine {
+    /// The engine of `core`, on the core's thread. It makes its mailbox known in the registry.
+    pub fn new(core: Rc<Core>, registry: Arc<Registry>) -> Rc<Engine> {
+        let (mailer, mailbox) = core.reactor().mailbox();
+        registry.add_engine(core.id(), mailer.clone());
+        let engine = Rc::new(Engine {
+            core,
+            registry,
+            mailer,
+            sessions: RefCell::default(),
+            tms: RefCell::default(),
+            hungry: RefCell::default(),
+            feeding: Cell::new(false),
+            scratch: Cell::default(),
+        });
+        let listen = listen(Rc::downgrade(&engine), mailbox);
+        drop(engine.core.reactor().spawn("target", listen));
+        engine
+    }
+
+    /// Its core.
+    pub fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    /// What all engines share.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// A target by its driver and name.
+    pub fn find_target(&self, driver: &str, name: &str) -> Option<Arc<TargetPort>> {
+        self.registry.target(driver, name)
+    }
+
+    /// Targets that grant this initiator something, for discovery.
+    pub fn visible_targets(&self, driver: &str, initiator: &str) -> Vec<Arc<TargetPort>> {
+        self.registry.visible_targets(driver, initiator)
+    }
+
+    /// Lets an initiator in, or says why not; refusals are remembered for lists.
+    pub fn login(
+        self: &Rc<Self>,
+        login: Login,
+        transport: Rc<dyn Transport>,
+    ) -> Result<Rc<Session>, Refused> {
+        let decision = login.target.decide(&login.initiator);
+        let refused = if login.target.is_removed() {
+            let text = format!("target {} is being taken away", login.target.name);
+            Some(Refused { why: RefusedWhy::TargetGone, text })
+        } else if !decision.grants() {
+            Some(Refused { why: RefusedWhy::NoAccess, text: decision.why.clone() })
+        } else {
+            None
+        };
+        if let Some(refused) = refused {
+            self.registry.note_denied(Denied {
+                at_ns: self.core.now(),
+                driver: login.target.driver.clone(),
+                target: login.target.name.clone(),
+                initiator: login.initiator.clone(),
+                from: Some(login.from),
+                text: refused.text.clone(),
+            });
+            return Err(refused);
+        }
+        let session = Session::begin(self.clone(), login, decision, transport);
+        self.sessions.borrow_mut().insert(session.number(), session.clone());
+        Ok(session)
+    }
+
+    /// The sessions of this core, oldest first.
+    pub fn sessions(&self) -> Vec<Rc<Session>> {
+        self.sessions.borrow().values().cloned().collect()
+    }
+
+    pub(crate) fn forget(&self, session: u64) {
+        self.sessions.borrow_mut().remove(&session);
+        self.registry.session_ended(session);
+    }
+
+    pub(crate) fn mailer(&self) -> &Mailer<Message> {
+        &self.mailer
+    }
+
+    /// A vector for a reply; give it back with [`Engine::put_scratch`].
+    pub(crate) fn take_scratch(&self) -> Vec<u8> {
+        let mut scratch = self.scratch.take();
+        scratch.clear();
+        scratch
+    }
+
+    pub(crate) fn put_scratch(&self, scratch: Vec<u8>) {
+        self.scratch.set(scratch);
+    }
+
+    /// True while commands wait for memory: later ones wait behind them (E3).
+    #[inline]
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.feeding.get()
+    }
+
+    /// Puts a command behind those that wait for memory.
+    pub(crate) fn starve(self: &Rc<Self>, session: Rc<Session>, word: u64) {
+        self.hungry.borrow_mut().push_back(Hungry { session, word });
+        if !self.feeding.replace(true) {
+            drop(self.core.reactor().spawn("target memory", feed(self.clone())));
+        }
+    }
+
+    fn receive(self: &Rc<Self>, message: Message) {
+        match message {
+            Message::Refresh => self.sessions().iter().for_each(|s| s.refresh()),
+            Message::Close { session, why } => {
+                let session = self.sessions.borrow().get(&session).cloned();
+                if let Some(session) = session {
+                    session.ask_to_close(why);
+                }
+            }
+            Message::Abort(order) => self.abort_for_peer(order),
+            Message::Aborted { ticket } => self.tm_step(ticket),
+        }
+    }
+}
+
+async fn listen(engine: Weak<Engine>, mailbox: Mailbox<Message>) {
+    while let Some(message) = mailbox.recv().await {
+        let Some(engine) = engine.upgrade() else { return };
+        engine.receive(message);
+    }
+}
+
+/// Gives memory to the commands that wait for it, first come first served (E3).
+async fn feed(engine: Rc<Engine>) {
+    loop {
+        let next = engine.hungry.borrow_mut().pop_front();
+        let Some(Hungry { session, word }) = next else { break };
+        poll_fn(|cx| {
+            if session.feed(word) {
+                return Poll::Ready(());
+            }
+            engine.core.pool().wake_on_free(cx.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+    engine.feeding.set(false);
+}

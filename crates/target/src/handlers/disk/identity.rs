@@ -1,0 +1,105 @@
+//! INQUIRY and its vital product data: who the unit is and what it can do.
+
+use wire::scsi::{Identity, Limits, Provisioning, Sense, Vpd, inquiry_data, vpd_page};
+
+use super::unmap::{UNMAP_BYTES_MAX, UNMAP_DESCRIPTORS_MAX};
+use super::write_same::WRITE_SAME_BYTES_MAX;
+use crate::device::Device;
+use crate::handlers::{Ask, TRANSFER_MAX};
+use crate::registry::TargetPort;
+
+/// T10 vendor identification.
+const VENDOR: &str = "ASHLAR";
+/// Product identification.
+const PRODUCT: &str = "VIRTUAL DISK";
+/// Product revision level.
+const REVISION: &str = "0001";
+/// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
+const COMPANY: u32 = 0x02_A5_B1;
+
+/// Standard INQUIRY data, or a page.
+pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> Result<(), Sense> {
+    let identity = identity(device, ask.port);
+    let Some(page) = page else {
+        ask.reply.extend(inquiry_data(&identity));
+        return Ok(());
+    };
+    let limits = limits(device);
+    match vpd_page(page, Vpd { identity: &identity, limits: &limits }) {
+        Some(bytes) => {
+            ask.reply.extend(bytes);
+            Ok(())
+        }
+        None => Err(Sense::cdb_field(2, None)),
+    }
+}
+
+fn identity(device: &Device, port: &TargetPort) -> Identity {
+    let spec = device.spec();
+    Identity {
+        kind: device.handler().peripheral(),
+        removable: false,
+        vendor: VENDOR.into(),
+        product: PRODUCT.into(),
+        revision: REVISION.into(),
+        serial: spec.serial.clone(),
+        naa: Some(naa(&spec.serial)),
+        target_name: port.name.clone(),
+        relative_port: port.port,
+        port_group: 1,
+        tpgs: 0,
+        multi_port: false,
+        write_cache: spec.write_cache,
+        rotation_rate: spec.rotation.unwrap_or(0),
+    }
+}
+
+/// A 128-bit name of type 6h, from the serial number alone: the same on every path, after every
+/// restart and on every host.
+fn naa(serial: &str) -> [u8; 16] {
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in serial.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    let tail = hash & ((1 << 100) - 1);
+    (6 << 124 | u128::from(COMPANY) << 100 | tail).to_be_bytes()
+}
+
+/// What page B0h tells and the commands enforce, in blocks.
+fn limits(device: &Device) -> Limits {
+    let spec = device.spec();
+    let block = u64::from(device.block_bytes());
+    let blocks = |bytes: u64| u32::try_from(bytes / block).unwrap_or(u32::MAX);
+    let thin = spec.can_delete;
+    let unit = blocks(spec.delete_unit_bytes.max(block));
+    Limits {
+        granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
+        transfer_max: blocks(u64::from(TRANSFER_MAX)),
+        transfer_best: blocks(spec.stripe_bytes.min(u64::from(TRANSFER_MAX))),
+        compare_max: 0,
+        unmap_blocks_max: if thin { blocks(UNMAP_BYTES_MAX) } else { 0 },
+        unmap_descriptors_max: if thin { UNMAP_DESCRIPTORS_MAX } else { 0 },
+        unmap_granularity: if thin { unit } else { 0 },
+        unmap_alignment: None,
+        write_same_max: u64::from(blocks(WRITE_SAME_BYTES_MAX)),
+        write_same_nonzero: true,
+        provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
+        unmap: thin,
+        unmap_same16: thin,
+        unmap_same10: thin,
+        zeros: thin && spec.delete_reads_zero,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_of_type_six_and_local() {
+        let a = naa("disk-1");
+        assert_eq!(a[..4], [0x60, 0x2A, 0x5B, 0x10 | (a[3] & 0x0F)]);
+        assert_ne!(a, naa("disk-2"));
+        assert_eq!(a, naa("disk-1"));
+    }
+}

@@ -1,0 +1,121 @@
+//! The disk handler: a direct-access block device (SBC-3) over one provider.
+//!
+//! One file a family of commands. Everything not listed in [`Disk::plan`] ends with the sense data
+//! that the table of commands gives, and REPORT SUPPORTED OPERATION CODES agrees with it.
+
+mod capacity;
+mod identity;
+mod misc;
+mod mode;
+mod read_write;
+mod unmap;
+mod verify;
+mod write_same;
+
+use bio::Op;
+use geom::Local;
+use wire::scsi::{Command as Cdb, PeripheralType, Sense, asc};
+
+use super::{Ask, Handler, Job, Plan, Run, spc};
+use crate::device::Device;
+use crate::status::Ending;
+
+/// The handler; it has no state, the [`Device`] has.
+pub struct Disk;
+
+impl Handler for Disk {
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn peripheral(&self) -> PeripheralType {
+        PeripheralType::Disk
+    }
+
+    fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense> {
+        let there = |plan: Plan| Plan { medium: true, ..plan };
+        Ok(match *command {
+            Cdb::Read(extent) => read_write::plan(Op::Read, extent, device)?,
+            Cdb::Write(extent) => read_write::plan(Op::Write, extent, device)?,
+            Cdb::TestUnitReady => there(Plan::NOTHING),
+            Cdb::RequestSense { alloc, .. }
+            | Cdb::Inquiry { alloc, .. }
+            | Cdb::ModeSense { alloc, .. }
+            | Cdb::ReportLuns { alloc, .. }
+            | Cdb::ReportOpcodes { alloc, .. } => Plan::reply(alloc),
+            Cdb::ReadCapacity10 => there(Plan::reply(8)),
+            Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
+            Cdb::ModeSelect { page_format, save, len, .. } => {
+                mode::plan_select(page_format, save, len)?
+            }
+            Cdb::Verify { extent, check } => verify::plan(extent, check, device)?,
+            Cdb::WriteVerify { extent, .. } => verify::plan_write(extent, device)?,
+            Cdb::SynchronizeCache { lba, blocks, .. } => misc::plan_sync(lba, blocks, device)?,
+            Cdb::Unmap { anchor, len } => unmap::plan(anchor, len, device)?,
+            Cdb::WriteSame { lba, blocks, unmap, anchor, no_data } => {
+                let what = write_same::What { lba, blocks, unmap, anchor, no_data };
+                write_same::plan(&what, device)?
+            }
+            Cdb::StartStop { power, eject, .. } => misc::plan_start_stop(power, eject)?,
+            Cdb::PreventAllow { prevent } => misc::plan_prevent(prevent)?,
+            // Known to the parser, not served here.
+            Cdb::GetLbaStatus { .. } | Cdb::ReportTargetPortGroups { .. } => {
+                return Err(Sense::cdb_field(1, Some(4)));
+            }
+        })
+    }
+
+    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+        let command = *ask.command;
+        let Some(device) = ask.device else {
+            return Err(Sense::new(asc::LUN_NOT_SUPPORTED));
+        };
+        match command {
+            Cdb::TestUnitReady | Cdb::PreventAllow { .. } => {}
+            Cdb::RequestSense { descriptor, .. } => spc::request_sense(ask, descriptor),
+            Cdb::ReportLuns { select, .. } => spc::report_luns(ask, select),
+            Cdb::Inquiry { page, .. } => identity::inquiry(ask, device, page)?,
+            Cdb::ReadCapacity10 => capacity::read_capacity_10(ask, device),
+            Cdb::ReadCapacity16 { .. } => capacity::read_capacity_16(ask, device),
+            Cdb::ModeSense { .. } => mode::sense(ask, device, &command)?,
+            Cdb::ReportOpcodes { report, timeouts, .. } => {
+                misc::report_opcodes(ask, device, report, timeouts)?;
+            }
+            _ => return Err(Sense::new(asc::INTERNAL_FAILURE)),
+        }
+        Ok(())
+    }
+
+    fn task(&self, job: Job) -> Local<'static, Ending> {
+        Box::pin(async move {
+            let result = match job.command {
+                Cdb::ModeSelect { ten, .. } => mode::select(&job, ten).await,
+                Cdb::Verify { extent, check } => verify::verify(&job, extent, check).await,
+                Cdb::WriteVerify { extent, check } => {
+                    verify::write_verify(&job, extent, check).await
+                }
+                Cdb::SynchronizeCache { .. } => job.flush().await,
+                Cdb::Unmap { .. } => unmap::unmap(&job).await,
+                Cdb::WriteSame { lba, blocks, unmap, anchor, no_data } => {
+                    let what = write_same::What { lba, blocks, unmap, anchor, no_data };
+                    write_same::write_same(&job, &what).await
+                }
+                Cdb::StartStop { start, no_flush, .. } => {
+                    misc::start_stop(&job, start, no_flush).await
+                }
+                _ => Err(Ending::check(asc::INTERNAL_FAILURE)),
+            };
+            result.err().unwrap_or(Ending::Good)
+        })
+    }
+}
+
+/// Plain blocks as a plan; shared by the families.
+fn blocks_plan(op: Op, lba: u64, blocks: u32, fua: bool, bytes: u32) -> Plan {
+    let run = Run::Blocks(super::Blocks { op, lba, blocks, fua });
+    let base = Plan { medium: true, run, ..Plan::NOTHING };
+    match op {
+        Op::Write => Plan { out: bytes, writes: true, ..base },
+        _ => Plan { reply: bytes, ..base },
+    }
+}

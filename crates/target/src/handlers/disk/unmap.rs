@@ -1,0 +1,51 @@
+//! UNMAP (SBC-3 5.30).
+
+use bio::{Flags, Op};
+use wire::scsi::{Extent, Sense, UnmapList, asc};
+
+use crate::device::{Device, ModeBits};
+use crate::handlers::{Job, Plan};
+use crate::status::Ending;
+
+/// Most bytes of one UNMAP; told in page B0h, a longer one is refused.
+pub(super) const UNMAP_BYTES_MAX: u64 = 4 << 30;
+/// Most descriptors of one UNMAP; told in page B0h, a longer list is refused.
+pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
+
+pub(super) fn plan(anchor: bool, len: u32, device: &Device) -> Result<Plan, Sense> {
+    if !device.spec().can_delete {
+        return Err(Sense::new(asc::INVALID_OPCODE));
+    }
+    if anchor {
+        return Err(Sense::cdb_field(1, Some(0)));
+    }
+    Ok(Plan::task(len).writing())
+}
+
+/// Checks the whole list before the first block goes.
+pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
+    let bytes = job.data.to_vec();
+    let list = UnmapList::parse(&bytes).map_err(Ending::Check)?;
+    if list.len() > UNMAP_DESCRIPTORS_MAX as usize {
+        return Err(Ending::Check(Sense::list_field(2, None)));
+    }
+    let most = UNMAP_BYTES_MAX / u64::from(job.device.block_bytes());
+    let mut total = 0;
+    for one in list.iter() {
+        let extent = Extent { lba: one.lba, blocks: one.blocks, ..Extent::default() };
+        if !extent.fits(job.device.blocks()) {
+            return Err(Ending::check(asc::LBA_OUT_OF_RANGE));
+        }
+        total += u64::from(one.blocks);
+        if total > most {
+            return Err(Ending::Check(Sense::list_field(2, None)));
+        }
+    }
+    for one in list.iter().filter(|one| one.blocks > 0) {
+        job.range(Op::Delete, one.lba, u64::from(one.blocks), Flags::NONE).await?;
+    }
+    if !job.device.mode().has(ModeBits::WCE) {
+        job.flush().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Device handlers: what executes the commands of a kind of logical unit.
+//!
+//! A handler never sees a session, and a transport never sees a CDB. The engine asks a handler
+//! three things: what a command needs ([`Handler::plan`]), the answer of a command that needs no
+//! I/O ([`Handler::now`]), and a conversation with the medium ([`Handler::task`]). Plain reads and
+//! writes are run by the engine itself from the plan, without any call.
+//!
+//! Adding a handler: a folder here and a line in [`HANDLERS`].
+
+pub mod disk;
+mod job;
+mod none;
+mod spc;
+
+use bio::Op;
+use geom::Local;
+use wire::scsi::{Asc, Command as Cdb, PeripheralType, Sense};
+
+use crate::attention::Nexus;
+use crate::device::Device;
+use crate::registry::{LunMap, TargetPort};
+use crate::status::Ending;
+
+pub use job::Job;
+pub(crate) use none::{answer_none, plan_none};
+
+/// Largest reply of a command that reads no blocks, bytes: REPORT LUNS with every LUN there can
+/// be. An allocation length beyond it reserves no more memory.
+pub const REPLY_MAX: u32 = 256 * 1024;
+
+/// Largest transfer of one command, bytes, told in VPD page B0h; a longer one is refused.
+pub const TRANSFER_MAX: u32 = 4 << 20;
+
+/// A run of blocks to read or write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocks {
+    /// `Op::Read` or `Op::Write`.
+    pub op: Op,
+    /// First logical block.
+    pub lba: u64,
+    /// Blocks; the range was checked, the length is within [`TRANSFER_MAX`].
+    pub blocks: u32,
+    /// On stable storage before GOOD, or from stable storage.
+    pub fua: bool,
+}
+
+/// How a command is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// [`Handler::now`].
+    Now,
+    /// One request below.
+    Blocks(Blocks),
+    /// [`Handler::task`].
+    Task,
+}
+
+/// What a command needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Bytes that the command takes from the initiator.
+    pub out: u32,
+    /// Bytes that the command may send: allocation length, or the blocks' bytes.
+    pub reply: u32,
+    /// The unit must be there.
+    pub medium: bool,
+    /// The medium or its state changes: refused when write protected.
+    pub writes: bool,
+    /// How it is executed.
+    pub run: Run,
+}
+
+impl Plan {
+    /// Executed at once, without data.
+    pub const NOTHING: Plan =
+        Plan { out: 0, reply: 0, medium: false, writes: false, run: Run::Now };
+
+    /// Answered at once with at most `reply` bytes.
+    pub const fn reply(reply: u32) -> Plan {
+        Plan { reply, ..Plan::NOTHING }
+    }
+
+    /// A conversation that takes `out` bytes.
+    pub const fn task(out: u32) -> Plan {
+        Plan { out, medium: true, run: Run::Task, ..Plan::NOTHING }
+    }
+
+    /// The same, for a command that changes the medium.
+    pub const fn writing(self) -> Plan {
+        Plan { writes: true, ..self }
+    }
+}
+
+/// A command that is answered at once.
+pub struct Ask<'a> {
+    /// The command.
+    pub command: &'a Cdb,
+    /// The unit; `None` at a LUN that is not mapped.
+    pub device: Option<&'a Device>,
+    /// The nexus, with its unit attentions; `None` at a LUN that is not mapped.
+    pub nexus: Option<&'a Nexus>,
+    /// The unit takes no writes through this nexus.
+    pub read_only: bool,
+    /// The port through which the command came.
+    pub port: &'a TargetPort,
+    /// What this initiator sees.
+    pub luns: &'a LunMap,
+    /// The reply, empty at first; the engine cuts it to the allocation length.
+    pub reply: &'a mut Vec<u8>,
+    /// Set to a unit attention that the reply tells.
+    pub told: Option<Asc>,
+}
+
+/// A kind of logical unit.
+pub trait Handler: Send + Sync {
+    /// Name in lists and configuration.
+    fn name(&self) -> &'static str;
+
+    /// Peripheral device type.
+    fn peripheral(&self) -> PeripheralType;
+
+    /// What a command needs, or why it is refused. Checks everything that can be checked before
+    /// data moves: support, ranges, limits.
+    fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
+
+    /// Answers a command whose plan says [`Run::Now`].
+    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense>;
+
+    /// Executes a command whose plan says [`Run::Task`]. All write data is there. It must not be
+    /// dropped half-way: the engine waits for its end even when the command was aborted.
+    fn task(&self, job: Job) -> Local<'static, Ending>;
+}
+
+/// The disk handler.
+pub const DISK: &dyn Handler = &disk::Disk;
+
+/// Every handler.
+pub const HANDLERS: &[&dyn Handler] = &[DISK];
+
+/// A handler by name.
+pub fn find(name: &str) -> Option<&'static dyn Handler> {
+    HANDLERS.iter().copied().find(|h| h.name() == name)
+}

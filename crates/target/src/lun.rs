@@ -1,0 +1,233 @@
+//! The plug in the graph: a geom of class `lun` holds a provider open for a logical unit.
+//!
+//! ```text
+//!   provider --orphan--> Device::lose  (commands end NOT READY, sessions stay)
+//!            --resize--> Device::resize (CAPACITY DATA HAS CHANGED for everybody)
+//! ```
+//! It opens as a device node does (geom.md 1.2): r1w1, or r1 when read-only; never exclusively.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bio::{Attr, Errno};
+use geom::{Access, Class, ConsumerId, Control, Error, Geom, GeomId, ProviderId, Topology};
+
+use crate::device::{Device, DeviceSpec, SERIAL_MAX};
+use crate::registry::Registry;
+
+/// Name of the class.
+pub const CLASS: &str = "lun";
+
+/// Largest physical block believed, bytes; a larger stripe is a stripe and not a sector.
+const PHYSICAL_MAX: u64 = 64 * 1024;
+
+/// The class; it is made by [`open_device`] only.
+pub struct LunClass;
+
+impl Class for LunClass {
+    fn name(&self) -> &'static str {
+        CLASS
+    }
+
+    fn doc(&self) -> &'static str {
+        "Holds a provider open for a logical unit of the target side."
+    }
+}
+
+/// Holds one provider open.
+#[derive(Default)]
+struct LunGeom {
+    device: Option<Arc<Device>>,
+    lost: Option<Errno>,
+}
+
+impl Geom for LunGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        // It has no provider that anybody could open.
+        Err(Errno::NotSup)
+    }
+
+    fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
+        self.lost = Some(error);
+        if let Some(device) = &self.device {
+            device.lose(error);
+        }
+        t.leave(consumer);
+        t.wither_geom(me, error);
+    }
+
+    fn resizes(&self) -> bool {
+        true
+    }
+
+    fn resized(&mut self, t: &mut Topology, _: GeomId, consumer: ConsumerId) {
+        let size = t.below(consumer).and_then(|p| t.limits(p));
+        if let (Some(device), Some(limits)) = (&self.device, size) {
+            device.resize(limits.media_bytes);
+        }
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        match &self.device {
+            Some(d) => {
+                vec![("serial", d.spec().serial.clone()), ("blocks", d.blocks().to_string())]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// How a unit is to be made of a provider.
+#[derive(Clone, Default, Debug)]
+pub struct OpenSpec {
+    /// Serial number; `None` takes the provider's own identity, or else its name.
+    pub serial: Option<String>,
+    /// Opened for reading only.
+    pub read_only: bool,
+    /// Handler; `None` is `disk`.
+    pub handler: Option<String>,
+}
+
+/// Opens a provider as a logical unit. Whole or not at all; the graph is at rest when it returns.
+pub fn open_device(
+    control: &mut Control,
+    registry: &Registry,
+    provider: &str,
+    spec: &OpenSpec,
+) -> Result<Arc<Device>, Error> {
+    if control.topology.class(CLASS).is_none() {
+        control.topology.load(Arc::new(LunClass))?;
+    }
+    if registry.device(provider).is_some_and(|d| d.lost().is_none()) {
+        return Err(Error::new(Errno::Exist, format!("device {provider} is exported already")));
+    }
+    let (geom, consumer) = control.call(|t| plug_in(t, provider, spec))?;
+    let made = describe(&control.topology, provider, consumer, spec)
+        .and_then(|d| registry.add_device(spec.handler.as_deref().unwrap_or("disk"), d));
+    let device = match made {
+        Ok(device) => device,
+        Err(e) => {
+            unplug(control, geom)?;
+            return Err(e);
+        }
+    };
+    let told = control.topology.with::<LunGeom, ()>(geom, |g, _| {
+        g.device = Some(device.clone());
+        if let Some(error) = g.lost {
+            device.lose(error);
+        }
+    });
+    if told.is_none() {
+        device.lose(Errno::NxIo);
+    }
+    Ok(device)
+}
+
+/// Gives a provider back. Refused while a group maps the unit; waits until no command is below.
+pub fn close_device(
+    control: &mut Control,
+    registry: &Registry,
+    provider: &str,
+) -> Result<(), Error> {
+    registry.remove_device(provider)?;
+    match control.topology.find_geom(CLASS, provider) {
+        Some(geom) => unplug(control, geom),
+        None => Ok(()),
+    }
+}
+
+fn unplug(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+    control.call(|t| {
+        for consumer in t.consumers_of(geom).to_vec() {
+            t.leave(consumer);
+        }
+        t.wither_geom(geom, Errno::NxIo);
+        Ok(())
+    })
+}
+
+fn plug_in(
+    t: &mut Topology,
+    provider: &str,
+    spec: &OpenSpec,
+) -> Result<(GeomId, ConsumerId), Error> {
+    let Some(below) = t.find(provider) else {
+        return Err(Error::new(Errno::NoEnt, format!("no provider {provider}")));
+    };
+    let geom = t.new_geom(CLASS, provider, "exported", Box::new(LunGeom::default()))?;
+    let what = |e: Errno| Error::of(e, &format!("export {provider}"));
+    let opened = t.attach_new(geom, below).and_then(|c| {
+        let access = if spec.read_only { Access::READ } else { Access::WRITE };
+        t.access(c, access).map(|()| c)
+    });
+    opened.map(|c| (geom, c)).map_err(|e| {
+        t.wither_geom(geom, Errno::NxIo);
+        what(e)
+    })
+}
+
+fn describe(
+    t: &Topology,
+    provider: &str,
+    consumer: ConsumerId,
+    spec: &OpenSpec,
+) -> Result<DeviceSpec, Error> {
+    let gone = || Error::new(Errno::NxIo, format!("{provider} has gone away meanwhile"));
+    let below = t.below(consumer).ok_or_else(gone)?;
+    let limits = t.limits(below).ok_or_else(gone)?;
+    let (stripe_bytes, _) = t.stripe(below);
+    let int = |name: &str| match t.attr(below, name) {
+        Some(Attr::Int(i)) => Some(i),
+        _ => None,
+    };
+    let ident = match t.attr(below, "GEOM::ident") {
+        Some(Attr::Text(text)) if is_serial(&text) => Some(text),
+        _ => None,
+    };
+    let serial = spec.serial.clone().or(ident).unwrap_or_else(|| name_serial(provider));
+    let sector = u64::from(limits.sector_bytes);
+    let physical = match stripe_bytes {
+        s if s.is_power_of_two() && s >= sector && s <= PHYSICAL_MAX => s,
+        _ => sector,
+    };
+    Ok(DeviceSpec {
+        physical_bytes: u32::try_from(physical).unwrap_or(limits.sector_bytes),
+        rotation: int("GEOM::rotation_rate").and_then(|r| u16::try_from(r).ok()).filter(|r| *r > 0),
+        can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only,
+        delete_unit_bytes: sector,
+        read_only: spec.read_only,
+        stripe_bytes,
+        ..DeviceSpec::new(
+            provider,
+            &serial,
+            t.edge(consumer),
+            limits.media_bytes,
+            limits.sector_bytes,
+        )
+    })
+}
+
+fn is_serial(text: &str) -> bool {
+    !text.is_empty() && text.len() <= SERIAL_MAX && text.is_ascii()
+}
+
+/// A serial number of a provider that has no identity: its name, or a digest of a long one.
+fn name_serial(provider: &str) -> String {
+    if is_serial(provider) {
+        return provider.into();
+    }
+    let hash = provider
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    format!("name-{hash:016x}")
+}

@@ -1,0 +1,174 @@
+//! What lists show of a session: written by its core with plain stores, read by anybody.
+//!
+//! Invariant F1: every counter and every command's line has one writer, the session's core.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::command::CommandState;
+
+/// Commands of one session that may be outstanding; a further one ends with TASK SET FULL.
+pub const DEPTH_MAX: u32 = 128;
+
+/// One outstanding command for lists.
+#[derive(Default)]
+pub(crate) struct Line {
+    /// Tag, opcode, state: zero when the place is free.
+    word: AtomicU64,
+    since_ns: AtomicU64,
+}
+
+/// One outstanding command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommandView {
+    /// The transport's tag.
+    pub tag: u32,
+    /// Operation code.
+    pub opcode: u8,
+    /// Where it is.
+    pub state: CommandState,
+    /// How long it has been here, ns.
+    pub age_ns: u64,
+}
+
+/// Counters of one session.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// Commands that arrived.
+    pub commands: u64,
+    /// Commands that read the medium.
+    pub reads: u64,
+    /// Commands that wrote the medium.
+    pub writes: u64,
+    /// Bytes sent to the initiator.
+    pub read_bytes: u64,
+    /// Bytes received from the initiator.
+    pub written_bytes: u64,
+    /// Commands that ended otherwise than GOOD.
+    pub errors: u64,
+    /// Commands that task management ended.
+    pub aborted: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub commands: AtomicU64,
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub errors: AtomicU64,
+    pub aborted: AtomicU64,
+    pub depth_max: AtomicU64,
+}
+
+/// Adds to a counter that has one writer (F1).
+#[inline(always)]
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+/// Fixed and changing facts about one session.
+pub struct SessionFacts {
+    /// Number in this daemon; never reused.
+    pub number: u64,
+    /// Core that serves it.
+    pub core: u32,
+    /// Driver of the target.
+    pub driver: String,
+    /// Name of the target.
+    pub target: String,
+    /// Name of the initiator.
+    pub initiator: String,
+    /// Port of the initiator as its transport names it (iSCSI: ISID).
+    pub port_id: Vec<u8>,
+    /// Our address.
+    pub portal: SocketAddr,
+    /// The initiator's address.
+    pub from: SocketAddr,
+    /// What the transport wants shown: digests, authentication.
+    pub labels: Vec<(&'static str, String)>,
+    /// When it logged in, ns of the cores' clock.
+    pub since_ns: u64,
+    pub(crate) group: Mutex<String>,
+    pub(crate) closing: AtomicBool,
+    pub(crate) tally: Tally,
+    pub(crate) lines: Box<[Line]>,
+}
+
+impl SessionFacts {
+    pub(crate) fn lines() -> Box<[Line]> {
+        (0..DEPTH_MAX).map(|_| Line::default()).collect()
+    }
+
+    /// The access group that it is in now.
+    pub fn group(&self) -> String {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// True when the session only waits for its last commands.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
+    /// The counters now.
+    pub fn counters(&self) -> Counters {
+        let t = &self.tally;
+        Counters {
+            commands: t.commands.load(Relaxed),
+            reads: t.reads.load(Relaxed),
+            writes: t.writes.load(Relaxed),
+            read_bytes: t.read_bytes.load(Relaxed),
+            written_bytes: t.written_bytes.load(Relaxed),
+            errors: t.errors.load(Relaxed),
+            aborted: t.aborted.load(Relaxed),
+        }
+    }
+
+    /// Most commands that were outstanding at once.
+    pub fn depth_max(&self) -> u64 {
+        self.tally.depth_max.load(Relaxed)
+    }
+
+    /// The outstanding commands, oldest first.
+    pub fn commands(&self, now_ns: u64) -> Vec<CommandView> {
+        let mut all: Vec<CommandView> = self
+            .lines
+            .iter()
+            .filter_map(|line| {
+                let word = line.word.load(Relaxed);
+                Some(CommandView {
+                    tag: (word >> 32) as u32,
+                    opcode: (word >> 8) as u8,
+                    state: CommandState::from_code(word as u8)?,
+                    age_ns: now_ns.saturating_sub(line.since_ns.load(Relaxed)),
+                })
+            })
+            .collect();
+        all.sort_by_key(|c| std::cmp::Reverse(c.age_ns));
+        all
+    }
+
+    #[inline]
+    pub(crate) fn note(&self, slot: u32, tag: u32, opcode: u8, state: CommandState) {
+        if let Some(line) = self.lines.get(slot as usize) {
+            let word = u64::from(tag) << 32 | u64::from(opcode) << 8 | u64::from(state as u8);
+            line.word.store(word, Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn clear(&self, slot: u32) {
+        if let Some(line) = self.lines.get(slot as usize) {
+            line.word.store(0, Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note_start(&self, slot: u32, now_ns: u64) {
+        if let Some(line) = self.lines.get(slot as usize) {
+            line.since_ns.store(now_ns, Relaxed);
+        }
+    }
+}

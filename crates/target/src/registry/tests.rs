@@ -1,0 +1,109 @@
+//! Targets, groups and who may see what.
+
+use geom::Edge;
+
+use super::*;
+
+fn registry() -> Arc<Registry> {
+    let r = Registry::new();
+    for name in ["a", "b"] {
+        r.add_device("disk", DeviceSpec::new(name, name, Edge(0), 1 << 20, 512)).unwrap();
+    }
+    r.set_target("iscsi", "iqn.t").unwrap();
+    r
+}
+
+fn group(name: &str, initiators: &[&str], luns: &[(u64, &str)]) -> GroupSpec {
+    GroupSpec {
+        name: name.into(),
+        initiators: initiators.iter().map(|s| s.to_string()).collect(),
+        luns: luns
+            .iter()
+            .map(|(lun, device)| LunSpec {
+                lun: *lun,
+                device: device.to_string(),
+                read_only: false,
+            })
+            .collect(),
+    }
+}
+
+#[test]
+fn r2_nobody_is_let_in_unless_a_group_says_so() {
+    let r = registry();
+    let t = r.target("iscsi", "iqn.t").unwrap();
+    assert!(!t.decide("iqn.h1").grants());
+    assert!(t.decide("iqn.h1").why.contains("no access group"));
+    r.set_groups("iscsi", "iqn.t", &[group("g", &["iqn.h1"], &[(0, "a")])]).unwrap();
+    assert!(t.decide("iqn.h1").grants());
+    let no = t.decide("iqn.h2");
+    assert!(!no.grants() && no.group.is_none());
+    assert!(no.why.contains("iqn.h2") && no.why.contains("(g)"), "{}", no.why);
+    assert_eq!(r.visible_targets("iscsi", "iqn.h1").len(), 1);
+    assert_eq!(r.visible_targets("iscsi", "iqn.h2").len(), 0);
+    assert_eq!(r.visible_targets("nbd", "iqn.h1").len(), 0);
+}
+
+#[test]
+fn r3_what_cannot_be_done_wholly_changes_nothing() {
+    let r = registry();
+    let good = [group("g", &["iqn.h1"], &[(0, "a")])];
+    r.set_groups("iscsi", "iqn.t", &good).unwrap();
+    let before = r.target("iscsi", "iqn.t").unwrap().generation();
+    let bad: Vec<(Vec<GroupSpec>, Errno, &str)> = vec![
+        (vec![group("x", &["*"], &[(0, "c")])], Errno::NoEnt, "no device c"),
+        (vec![group("x", &["*"], &[(0, "a"), (0, "b")])], Errno::Exist, "twice"),
+        (vec![group("x", &["*"], &[(LUN_MAX + 1, "a")])], Errno::Inval, "larger"),
+        (vec![group("x", &[""], &[])], Errno::Inval, "empty"),
+        (vec![group("x", &["a"], &[]), group("x", &["b"], &[])], Errno::Exist, "called"),
+        (vec![group("x", &["iqn.*"], &[]), group("y", &["iqn.h?"], &[])], Errno::Exist, "belong"),
+    ];
+    for (specs, kind, text) in bad {
+        let e = r.set_groups("iscsi", "iqn.t", &specs).unwrap_err();
+        assert_eq!(e.kind, kind, "{e}");
+        assert!(e.what.contains(text), "{e}");
+        let t = r.target("iscsi", "iqn.t").unwrap();
+        assert_eq!(t.generation(), before);
+        assert!(t.decide("iqn.h1").grants());
+    }
+}
+
+#[test]
+fn a_unit_that_a_group_maps_stays() {
+    let r = registry();
+    r.set_groups("iscsi", "iqn.t", &[group("g", &["*"], &[(7, "a")])]).unwrap();
+    assert_eq!(r.remove_device("a").err().map(|e| e.kind), Some(Errno::Busy));
+    r.set_groups("iscsi", "iqn.t", &[]).unwrap();
+    assert!(r.remove_device("a").is_ok());
+    assert_eq!(r.remove_device("a").err().map(|e| e.kind), Some(Errno::NoEnt));
+}
+
+#[test]
+fn two_disks_never_share_an_identity() {
+    let r = registry();
+    let twin = DeviceSpec::new("c", "a", Edge(0), 1 << 20, 512);
+    assert_eq!(r.add_device("disk", twin).err().map(|e| e.kind), Some(Errno::Exist));
+    let blank = DeviceSpec::new("c", "", Edge(0), 1 << 20, 512);
+    assert_eq!(r.add_device("disk", blank).err().map(|e| e.kind), Some(Errno::Inval));
+    let tape = DeviceSpec::new("c", "c", Edge(0), 1 << 20, 512);
+    assert_eq!(r.add_device("tape", tape).err().map(|e| e.kind), Some(Errno::NoEnt));
+}
+
+#[test]
+fn the_memory_of_refusals_is_bounded() {
+    let r = registry();
+    for n in 0..DENIED_MAX as u64 + 5 {
+        r.note_denied(Denied {
+            at_ns: n,
+            driver: "iscsi".into(),
+            target: "iqn.t".into(),
+            initiator: "x".into(),
+            from: None,
+            text: String::new(),
+        });
+    }
+    let all = r.denied();
+    assert_eq!(all.len(), DENIED_MAX);
+    assert_eq!(all.first().map(|d| d.at_ns), Some(5));
+    assert_eq!(r.denied_total(), DENIED_MAX as u64 + 5);
+}

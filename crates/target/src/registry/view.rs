@@ -1,0 +1,121 @@
+//! The registry as plain data, for the control room.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bio::Errno;
+
+use super::facts::SessionFacts;
+use super::{Denied, Registry};
+use crate::device::ModeBits;
+
+/// Everything at one moment.
+pub struct RegistryView {
+    /// Targets by driver and name.
+    pub targets: Vec<TargetView>,
+    /// Devices by name.
+    pub devices: Vec<DeviceView>,
+    /// Sessions, oldest first. Counters and commands are read through the facts.
+    pub sessions: Vec<Arc<SessionFacts>>,
+    /// Logins that were refused, newest last.
+    pub denied: Vec<Denied>,
+}
+
+/// A target.
+pub struct TargetView {
+    /// Its driver.
+    pub driver: String,
+    /// Its name.
+    pub name: String,
+    /// Relative target port identifier.
+    pub port: u16,
+    /// Its groups.
+    pub groups: Vec<GroupView>,
+    /// Sessions now.
+    pub sessions: usize,
+}
+
+/// An access group.
+pub struct GroupView {
+    /// Its name.
+    pub name: String,
+    /// Its patterns.
+    pub initiators: Vec<String>,
+    /// LUN, device, read-only.
+    pub luns: Vec<(u64, String, bool)>,
+}
+
+/// A logical unit.
+pub struct DeviceView {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u32,
+    /// Its serial number.
+    pub serial: String,
+    /// What executes its commands.
+    pub handler: &'static str,
+    /// Capacity, blocks.
+    pub blocks: u64,
+    /// Block, bytes.
+    pub block_bytes: u32,
+    /// WCE is set.
+    pub write_cache: bool,
+    /// SWP is set, or the device is read-only altogether.
+    pub write_protected: bool,
+    /// Why it is gone, if it is.
+    pub lost: Option<Errno>,
+}
+
+impl Registry {
+    /// Plain data for lists.
+    pub fn view(&self) -> RegistryView {
+        let state = self.state();
+        let targets = state.targets.values().map(|t| TargetView {
+            driver: t.driver.clone(),
+            name: t.name.clone(),
+            port: t.port,
+            groups: t.groups().groups().iter().map(see_group).collect(),
+            sessions: state
+                .sessions
+                .values()
+                .filter(|s| s.driver == t.driver && s.target == t.name)
+                .count(),
+        });
+        let devices = state.devices.values().map(|d| DeviceView {
+            name: d.spec().name.clone(),
+            number: d.number(),
+            serial: d.spec().serial.clone(),
+            handler: d.handler().name(),
+            blocks: d.blocks(),
+            block_bytes: d.block_bytes(),
+            write_cache: d.mode().has(ModeBits::WCE),
+            write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
+            lost: d.lost(),
+        });
+        RegistryView {
+            targets: targets.collect(),
+            devices: devices.collect(),
+            sessions: state.sessions.values().cloned().collect(),
+            denied: state.denied.iter().cloned().collect(),
+        }
+    }
+
+    /// Logins refused since the start.
+    pub fn denied_total(&self) -> u64 {
+        self.denied_total.load(Ordering::Relaxed)
+    }
+}
+
+fn see_group(g: &super::Group) -> GroupView {
+    GroupView {
+        name: g.name.clone(),
+        initiators: g.patterns.iter().map(|p| p.as_str().to_string()).collect(),
+        luns: g
+            .luns
+            .entries()
+            .iter()
+            .map(|e| (e.lun, e.device.spec().name.clone(), e.read_only))
+            .collect(),
+    }
+}

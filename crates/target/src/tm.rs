@@ -1,0 +1,266 @@
+//! Task management.
+//!
+//! ```text
+//!   task_management() --> mark commands, ask other cores --> wait --> answer
+//!                          |  nothing affected: at once       ^
+//!                          +--> ended(command), Aborted ------+
+//! ```
+//! An answer leaves only when no affected command, on any core, can touch the medium any more. A
+//! disk that hangs keeps the answer back: the session's list shows the command as `aborting` with
+//! its age, and nothing else waits for it.
+//!
+//! Invariant M1: `left` counts what the function waits for, plus one while it is being set up.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use reactor::{Mailer, SendError};
+use wire::scsi::asc;
+
+use crate::command::{AbortHow, CommandState};
+use crate::device::{Device, ModeBits};
+use crate::engine::{Engine, Message};
+use crate::session::Session;
+use crate::transport::{CloseReason, TmFunction, TmOutcome};
+
+/// How long a full mailbox of another core is left alone before the next try, ns.
+const MAILBOX_RETRY_NS: u64 = 1_000_000;
+
+/// What another core is asked to do.
+pub struct AbortOrder {
+    device: Arc<Device>,
+    by: u64,
+    cleared: bool,
+    reply: Mailer<Message>,
+    ticket: u32,
+}
+
+enum Done {
+    Answer { session: Rc<Session>, tag: u32, outcome: TmOutcome, close_all: bool },
+    Reply { to: Mailer<Message>, ticket: u32 },
+}
+
+struct Tm {
+    left: u32,
+    done: Done,
+}
+
+/// Task management functions that wait.
+#[derive(Default)]
+pub(crate) struct Tms {
+    places: Vec<Option<Tm>>,
+}
+
+impl Tms {
+    fn open(&mut self, done: Done) -> u32 {
+        let tm = Some(Tm { left: 1, done });
+        match self.places.iter().position(Option::is_none) {
+            Some(i) => {
+                if let Some(place) = self.places.get_mut(i) {
+                    *place = tm;
+                }
+                i as u32
+            }
+            None => {
+                self.places.push(tm);
+                self.places.len() as u32 - 1
+            }
+        }
+    }
+
+    fn more(&mut self, ticket: u32) {
+        if let Some(Some(tm)) = self.places.get_mut(ticket as usize) {
+            tm.left += 1;
+        }
+    }
+
+    fn less(&mut self, ticket: u32) -> Option<Done> {
+        let place = self.places.get_mut(ticket as usize)?;
+        let tm = place.as_mut()?;
+        tm.left = tm.left.saturating_sub(1);
+        if tm.left > 0 {
+            return None;
+        }
+        place.take().map(|tm| tm.done)
+    }
+}
+
+impl Engine {
+    /// One of the things that a function waited for has happened.
+    pub(crate) fn tm_step(self: &Rc<Self>, ticket: u32) {
+        let done = self.tms.borrow_mut().less(ticket);
+        match done {
+            None => {}
+            Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
+            Some(Done::Answer { session, tag, outcome, close_all }) => {
+                session.tm_answer(tag, outcome);
+                if close_all {
+                    self.registry().close_all(session.target(), CloseReason::ColdReset);
+                }
+            }
+        }
+    }
+
+    /// Sends to another core; a full mailbox is tried again, a closed one belongs to a core that
+    /// has stopped and has nothing in flight.
+    fn post(self: &Rc<Self>, to: Mailer<Message>, message: Message) {
+        match to.send(message) {
+            Ok(()) => {}
+            Err(SendError::Closed(Message::Abort(order))) => self.tm_step(order.ticket),
+            Err(SendError::Closed(_)) => {}
+            Err(SendError::Full(message)) => {
+                let engine = self.clone();
+                drop(self.core().reactor().spawn("target mail", async move {
+                    engine.core().reactor().sleep(MAILBOX_RETRY_NS).await;
+                    engine.post(to, message);
+                }));
+            }
+        }
+    }
+
+    /// Aborts the commands of every session of this core at a unit. `by` is the session that
+    /// asked, `cleared` asks for COMMANDS CLEARED on the others.
+    fn abort_at(self: &Rc<Self>, device: &Arc<Device>, by: u64, cleared: bool, ticket: u32) {
+        let tas = device.mode().has(ModeBits::TAS);
+        for session in self.sessions() {
+            let own = session.number() == by;
+            let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
+            let words = session.commands_at(|p| Arc::ptr_eq(p.device(), device));
+            if words.is_empty() {
+                continue;
+            }
+            if cleared && !own && !tas {
+                session.raise_at(asc::COMMANDS_CLEARED, |p| Arc::ptr_eq(p.device(), device));
+            }
+            for word in words {
+                self.abort_one(&session, word, how, ticket);
+            }
+        }
+    }
+
+    /// Aborts a command; the function waits for it when it is at the medium.
+    fn abort_one(&self, session: &Session, word: u64, how: AbortHow, ticket: u32) {
+        if session.abort(word, how, Some(ticket)) {
+            self.tms.borrow_mut().more(ticket);
+        }
+    }
+
+    pub(crate) fn abort_for_peer(self: &Rc<Self>, order: AbortOrder) {
+        let done = Done::Reply { to: order.reply, ticket: order.ticket };
+        let ticket = self.tms.borrow_mut().open(done);
+        self.abort_at(&order.device, order.by, order.cleared, ticket);
+        self.tm_step(ticket);
+    }
+
+    fn abort_everywhere(
+        self: &Rc<Self>,
+        device: &Arc<Device>,
+        by: u64,
+        cleared: bool,
+        ticket: u32,
+    ) {
+        for peer in self.registry().engines_but(self.core().id()) {
+            self.tms.borrow_mut().more(ticket);
+            let order = AbortOrder {
+                device: device.clone(),
+                by,
+                cleared,
+                reply: self.mailer().clone(),
+                ticket,
+            };
+            self.post(peer, Message::Abort(order));
+        }
+        self.abort_at(device, by, cleared, ticket);
+    }
+}
+
+impl Session {
+    /// A task management function arrives; the answer comes by
+    /// [`crate::Transport::task_management_done`], maybe from inside this call. `of` is the tag
+    /// of the task that ABORT TASK and QUERY TASK are about.
+    pub fn task_management(&self, tag: u32, f: TmFunction, lun: [u8; 8], of: Option<u32>) {
+        let Some(me) = self.handle() else { return };
+        let outcome = match f {
+            TmFunction::ClearAca => TmOutcome::NotSupported,
+            TmFunction::AbortTask if self.find(of).is_none() => TmOutcome::NoTask,
+            TmFunction::QueryTask => match self.find(of) {
+                Some(_) => TmOutcome::Found,
+                None => TmOutcome::Complete,
+            },
+            TmFunction::AbortTask
+            | TmFunction::TargetWarmReset
+            | TmFunction::TargetColdReset
+            | TmFunction::NexusReset => return me.run_tm(tag, f, None, of),
+            _ => match self.path_of(lun) {
+                None => TmOutcome::NoLun,
+                Some(path) => match f {
+                    TmFunction::QueryTaskSet => {
+                        let any = !self.commands_at(|p| Rc::ptr_eq(p, &path)).is_empty();
+                        if any { TmOutcome::Found } else { TmOutcome::Complete }
+                    }
+                    TmFunction::QueryAsyncEvent => {
+                        let any = path.nexus().is_pending();
+                        if any { TmOutcome::Found } else { TmOutcome::Complete }
+                    }
+                    _ => return me.run_tm(tag, f, Some(path), of),
+                },
+            },
+        };
+        self.tm_answer(tag, outcome);
+    }
+
+    fn run_tm(
+        self: Rc<Self>,
+        tag: u32,
+        f: TmFunction,
+        path: Option<Rc<crate::session::Path>>,
+        of: Option<u32>,
+    ) {
+        let engine = self.engine().clone();
+        let by = self.number();
+        let done = Done::Answer {
+            session: self.clone(),
+            tag,
+            outcome: TmOutcome::Complete,
+            close_all: f == TmFunction::TargetColdReset,
+        };
+        let ticket = engine.tms.borrow_mut().open(done);
+        match (f, path) {
+            (TmFunction::AbortTask, _) => {
+                if let Some(word) = self.find(of) {
+                    engine.abort_one(&self, word, AbortHow::Silent, ticket);
+                }
+            }
+            (TmFunction::AbortTaskSet, Some(path)) => {
+                for word in self.commands_at(|p| Rc::ptr_eq(p, &path)) {
+                    engine.abort_one(&self, word, AbortHow::Silent, ticket);
+                }
+            }
+            (TmFunction::ClearTaskSet, Some(path)) => {
+                engine.abort_everywhere(path.device(), by, true, ticket);
+            }
+            (TmFunction::LunReset, Some(path)) => {
+                engine.abort_everywhere(path.device(), by, false, ticket);
+                path.device().reset();
+            }
+            (TmFunction::NexusReset, _) => {
+                for word in self.commands_at(|_| true) {
+                    engine.abort_one(&self, word, AbortHow::Silent, ticket);
+                }
+                self.raise_at(asc::NEXUS_LOSS, |_| true);
+            }
+            _ => {
+                for path in self.paths() {
+                    engine.abort_everywhere(path.device(), by, false, ticket);
+                    path.device().reset();
+                }
+            }
+        }
+        engine.tm_step(ticket);
+    }
+
+    /// Commands that are being aborted but are still at the medium: what a function waits for.
+    pub fn aborting(&self) -> usize {
+        self.count(CommandState::Aborting)
+    }
+}

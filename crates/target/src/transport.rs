@@ -1,0 +1,166 @@
+//! What the engine and a target driver say to each other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bio::Segs;
+
+use crate::registry::TargetPort;
+
+/// Expected against real transfer length (SAM-5 5.4.4), in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Residual {
+    /// They agree.
+    #[default]
+    None,
+    /// Fewer bytes moved than the initiator expected.
+    Under(u32),
+    /// The command would have moved more than the initiator expected.
+    Over(u32),
+}
+
+impl Residual {
+    /// `needed` bytes by the command, `expected` by the initiator.
+    pub fn of(needed: u64, expected: u32) -> Residual {
+        let want = u64::from(expected);
+        if needed < want {
+            Residual::Under(u32::try_from(want - needed).unwrap_or(u32::MAX))
+        } else if needed > want {
+            Residual::Over(u32::try_from(needed - want).unwrap_or(u32::MAX))
+        } else {
+            Residual::None
+        }
+    }
+}
+
+/// The end of a command.
+pub struct Response<'a> {
+    /// SCSI status.
+    pub status: u8,
+    /// Sense data; empty unless the status is CHECK CONDITION.
+    pub sense: &'a [u8],
+    /// Data for the initiator, already cut to what it expects. The transport clones segments out
+    /// of it or swaps the whole list; what it leaves goes back to the pool.
+    pub data: &'a mut Segs,
+    /// Residual.
+    pub residual: Residual,
+}
+
+/// Why a session is closed from our side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// Somebody asked for it.
+    Kicked,
+    /// The target is being taken away.
+    TargetRemoved,
+    /// TARGET COLD RESET.
+    ColdReset,
+}
+
+/// The answer of a task management function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TmOutcome {
+    /// Done; for queries: nothing found.
+    Complete,
+    /// A query found what it asked for.
+    Found,
+    /// No such task.
+    NoTask,
+    /// No such LUN.
+    NoLun,
+    /// Not supported here.
+    NotSupported,
+}
+
+/// A task management function (SAM-5 section 7; RFC 7144 for the last ones).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TmFunction {
+    /// One command of this nexus.
+    AbortTask,
+    /// All commands of this nexus at a unit.
+    AbortTaskSet,
+    /// Not supported: there is no ACA.
+    ClearAca,
+    /// All commands of all nexuses at a unit.
+    ClearTaskSet,
+    /// The same, and the unit as at power on.
+    LunReset,
+    /// LUN RESET of every unit that this initiator sees.
+    TargetWarmReset,
+    /// The same, and every session of the target ends.
+    TargetColdReset,
+    /// Is the task there?
+    QueryTask,
+    /// Is there any task of this nexus at the unit?
+    QueryTaskSet,
+    /// This nexus as if it had been lost.
+    NexusReset,
+    /// Is a unit attention waiting?
+    QueryAsyncEvent,
+}
+
+/// Why write data did not come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DataError {
+    /// A digest did not match.
+    Digest,
+    /// Unsolicited data that had not been agreed on.
+    Unexpected,
+    /// Less unsolicited data than was announced.
+    TooLittle,
+    /// Any other error in the sequence.
+    Sequence,
+}
+
+/// A session's transport. Every method may be called from inside [`crate::Session::command`] or
+/// [`crate::Session::data`], and may call the session again.
+pub trait Transport {
+    /// The end of a command: exactly once for every accepted command that is not discarded.
+    fn respond(&self, tag: u32, response: Response<'_>);
+    /// The command was aborted and no status comes: drop what is held for the tag.
+    fn discard(&self, tag: u32);
+    /// The answer of a task management function, by the tag it came with.
+    fn task_management_done(&self, tag: u32, outcome: TmOutcome);
+    /// The session is to end: say goodbye and call [`crate::Session::close`].
+    fn close(&self, reason: CloseReason);
+    /// The last command of a closed session can no longer touch the medium; nothing is called
+    /// after this. A session that takes this one's place starts now.
+    fn ended(&self);
+}
+
+/// An initiator at the door.
+#[derive(Clone)]
+pub struct Login {
+    /// Where it wants to go.
+    pub target: Arc<TargetPort>,
+    /// Its name, normalised and authenticated.
+    pub initiator: String,
+    /// Its port as the transport names it (iSCSI: ISID).
+    pub port_id: Vec<u8>,
+    /// Our address.
+    pub portal: SocketAddr,
+    /// Its address.
+    pub from: SocketAddr,
+    /// It takes the place of an older session: its units say I_T NEXUS LOSS.
+    pub reinstates: bool,
+    /// For lists: digests, authentication.
+    pub labels: Vec<(&'static str, String)>,
+}
+
+/// Why a login is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RefusedWhy {
+    /// No group names the initiator, or its group has no LUN.
+    NoAccess,
+    /// The target is being taken away.
+    TargetGone,
+}
+
+/// A refused login.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// For control flow.
+    pub why: RefusedWhy,
+    /// For people: the identity expected, and what to type.
+    pub text: String,
+}

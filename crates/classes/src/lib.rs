@@ -9,6 +9,7 @@
 mod conversation;
 pub mod fuzzing;
 pub mod label;
+pub mod nop;
 pub mod part;
 pub mod probe;
 mod registry;

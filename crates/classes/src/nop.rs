@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use bio::{Attr, Bio, Errno, Op};
 use geom::{
-    Access, Back, Class, Control, ConsumerId, Core, Create, Edge, Error, Event, Flow, Geom,
-    GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
+    Access, Back, Class, ConsumerId, Control, Core, Create, Edge, Error, Event, Flow, Geom, GeomId,
+    Layer, Limits, NewProvider, ProviderId, Topology,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -356,13 +356,7 @@ impl Geom for NopGeom {
         }
     }
 
-    fn attr(
-        &self,
-        topology: &Topology,
-        me: GeomId,
-        _: ProviderId,
-        name: &str,
-    ) -> Option<Attr> {
+    fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
         match (&self.physpath, name) {
             (Some(path), "GEOM::physpath") => Some(Attr::Text(path.clone())),
             _ => topology.attr_below(me, name),

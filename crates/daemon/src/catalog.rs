@@ -1,0 +1,39 @@
+//! What a configuration may name: every disk kind, class and driver of the rooms below.
+
+use std::sync::Arc;
+
+use control::config::{Catalog, Entry};
+use target::Registry;
+
+/// The catalog of this build.
+pub fn catalog() -> Catalog {
+    let disks = disks::KINDS.iter().map(|k| Entry {
+        name: k.name().into(),
+        doc: k.doc().into(),
+        schema: k.schema(),
+        volatile: k.volatile(),
+        configurable: true,
+        example: k.example().into(),
+    });
+    let classes = classes::all().into_iter().map(|c| {
+        let schema = c.params();
+        Entry {
+            name: c.name().into(),
+            doc: c.doc().into(),
+            configurable: schema.is_some(),
+            schema: schema.unwrap_or_else(|| serde_json::json!({ "type": "object" })),
+            volatile: false,
+            example: String::new(),
+        }
+    });
+    let registry: Arc<Registry> = Registry::new();
+    let drivers = drivers::all(&registry).into_iter().map(|d| Entry {
+        name: d.name().into(),
+        doc: d.doc().into(),
+        schema: d.schema(),
+        volatile: false,
+        configurable: true,
+        example: String::new(),
+    });
+    Catalog { disks: disks.collect(), classes: classes.collect(), drivers: drivers.collect() }
+}

@@ -1,0 +1,25 @@
+#![forbid(unsafe_code)]
+//! The rooms below, put together: what `ashlar serve` runs.
+//!
+//! One control thread owns the graph ([`geom::Control`]), the exports and the drivers; one thread
+//! a core does the work. [`Daemon`] is the handle that the control path holds: it implements
+//! [`control::Plant`] by asking the control thread.
+//!
+//! ```text
+//!   HTTP handlers --ask--> desk --> control thread (room) --messages--> cores
+//!        ^                              |
+//!        +-------- answers -------------+   state() is answered also while a change is going on
+//! ```
+
+mod catalog;
+mod desk;
+mod errors;
+mod exports;
+mod identity;
+mod journal;
+mod plant;
+mod room;
+mod state;
+
+pub use catalog::catalog;
+pub use plant::Daemon;

@@ -1,0 +1,211 @@
+//! The handle that the control path holds.
+
+use std::io;
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use control::api::{CoreState, Error, Event, Kind, Level, PartAnswer, PartRequest, Result, State};
+use control::config::{DaemonConfig, Port};
+use control::plan::{Action, Step};
+use control::{Outcome, Plant, Progress};
+use disks::DiskClass;
+use geom::{Class, Runtime, RuntimeConfig, Topology};
+use reactor::PortChoice;
+use serde_json::Value;
+use target::Registry;
+use target::lun::LunClass;
+
+use crate::desk::{Change, Desk, Question};
+use crate::exports::{self, Exports};
+use crate::journal::Journal;
+use crate::room::{Room, Shown, check};
+use crate::state::{Sources, memory, state};
+
+/// Bytes of buffers of all cores together when the configuration gives none.
+const POOL_BYTES: u64 = 256 << 20;
+
+/// Spin before a core sleeps, ns: halves the latency of a lone request.
+const SPIN_NS: u64 = 50_000;
+
+/// A running daemon.
+pub struct Daemon {
+    desk: Arc<Desk>,
+    journal: Arc<Journal>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Daemon {
+    /// Starts the cores and the control thread. Nothing is configured yet: the plan does that.
+    pub fn start(config: &DaemonConfig) -> Result<Daemon> {
+        let (ready, started) = mpsc::sync_channel(1);
+        let journal = Arc::new(Journal::default());
+        let (config, noted) = (config.clone(), journal.clone());
+        let thread = std::thread::Builder::new()
+            .name("ashlar-control".into())
+            .spawn(move || control_thread(&config, noted, &ready))
+            .map_err(|e| system("start the control thread", &e))?;
+        match started.recv() {
+            Ok(Ok(desk)) => Ok(Daemon { desk, journal, thread: Mutex::new(Some(thread)) }),
+            Ok(Err(e)) => Err(e),
+            Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
+        }
+    }
+}
+
+fn system(op: &str, error: &io::Error) -> Error {
+    Error::new(Kind::System, op, error.to_string())
+}
+
+fn control_thread(
+    config: &DaemonConfig,
+    journal: Arc<Journal>,
+    ready: &SyncSender<Result<Arc<Desk>>>,
+) {
+    let registry = Registry::new();
+    let drivers = drivers::all(&registry);
+    let on_core = {
+        let (registry, drivers) = (registry.clone(), drivers.clone());
+        move |core: &std::rc::Rc<geom::Core>| exports::install(core, &registry, &drivers)
+    };
+    let mut runtime = match Runtime::start(runtime_config(config), on_core) {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            let _ = ready.send(Err(system("start the cores", &e)));
+            return;
+        }
+    };
+    let reports = runtime.reports().to_vec();
+    for (i, port) in reports.iter().enumerate() {
+        journal.note(0, Level::Info, "daemon", format!("core {i} uses {port}"));
+    }
+    let Some(mut control) = runtime.take_control() else { return };
+    let disk = DiskClass::new(control.inbox().clone(), reports.len());
+    let ends: [Arc<dyn Class>; 2] = [Arc::new(disk), Arc::new(LunClass)];
+    for class in ends.into_iter().chain(classes::all()) {
+        if let Err(e) = control.topology.load(class) {
+            journal.note(0, Level::Error, "daemon", e.to_string());
+        }
+    }
+    let desk = Arc::new(Desk::new(control.inbox().clone()));
+    let shown: Arc<Mutex<Shown>> = Arc::default();
+    let started_ns = control.now_ns();
+    let cores: Vec<CoreState> = reports
+        .iter()
+        .map(|r| CoreState {
+            port_kind: format!("{:?}", r.kind).to_lowercase(),
+            why: r.why.clone(),
+            ..CoreState::default()
+        })
+        .collect();
+    let pool_bytes = pool_bytes(config);
+    control.set_watch({
+        let (desk, shown, registry) = (desk.clone(), shown.clone(), registry.clone());
+        Box::new(move |topology, now_ns| {
+            while let Some(question) = desk.question() {
+                let daemon = control::api::Daemon {
+                    version: env!("CARGO_PKG_VERSION").into(),
+                    pid: std::process::id(),
+                    uptime_ns: now_ns.saturating_sub(started_ns),
+                    cores: cores.clone(),
+                    memory: memory(pool_bytes, 0),
+                };
+                answer(question, topology, &shown, &registry, daemon, now_ns);
+            }
+        })
+    });
+    let mut room =
+        Room { control, exports: Exports::new(registry, drivers), shown, journal, started_ns };
+    let _ = ready.send(Ok(desk.clone()));
+    room.serve(&desk);
+    drop(room);
+    runtime.stop();
+}
+
+fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = config.cores.map_or(available, |c| c as usize).max(1);
+    RuntimeConfig {
+        cores,
+        port: match config.port {
+            Port::Auto => PortChoice::Auto,
+            Port::Uring => PortChoice::Uring,
+            Port::Poll => PortChoice::Poll,
+        },
+        // Spinning on a machine with fewer processors than cores would steal from ourselves.
+        spin_ns: if cores < available || cores == 1 { SPIN_NS } else { 0 },
+        pool_bytes: (pool_bytes(config) / cores as u64) as usize,
+    }
+}
+
+fn pool_bytes(config: &DaemonConfig) -> u64 {
+    config.memory.unwrap_or(POOL_BYTES)
+}
+
+fn answer(
+    question: Question,
+    topology: &Topology,
+    shown: &Mutex<Shown>,
+    registry: &Registry,
+    daemon: control::api::Daemon,
+    now_ns: u64,
+) {
+    // Whoever asked may have gone away meanwhile.
+    match question {
+        Question::State(to) => {
+            let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let view = registry.view();
+            let _ = to.send(state(&Sources {
+                topology,
+                registry: &view,
+                config: &shown.config,
+                portals: &shown.portals,
+                daemon,
+                now_ns,
+            }));
+        }
+        Question::Check(step, before, to) => {
+            let _ = to.send(check(topology, &step, &before));
+        }
+    }
+}
+
+impl Plant for Daemon {
+    fn state(&self) -> State {
+        self.desk.ask(Question::State).unwrap_or_default()
+    }
+
+    fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
+        let (step, before) = (Box::new(step.clone()), before.to_vec());
+        self.desk.ask(|to| Question::Check(step, before, to))?
+    }
+
+    fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {
+        let action = Box::new(action.clone());
+        self.desk.order(|to| Change::Carry(action, to))?
+    }
+
+    fn part(&self, request: &PartRequest) -> Result<PartAnswer> {
+        let request = Box::new(request.clone());
+        self.desk.order(|to| Change::Part(request, to))?
+    }
+
+    fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
+        let (class, verb, params) = (class.to_owned(), verb.to_owned(), params.clone());
+        self.desk.order(|to| Change::Verb(class, verb, params, to))?
+    }
+
+    fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
+        self.journal.after(after, limit)
+    }
+
+    fn stop(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
+        // An error says that it is stopping already.
+        let _ = self.desk.order(Change::Stop);
+        if thread.join().is_err() {
+            tracing::error!("the control thread panicked");
+        }
+    }
+}

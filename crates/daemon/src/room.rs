@@ -1,0 +1,299 @@
+//! The control thread: changes come here one at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use control::Outcome;
+use control::api::{Error, Kind, Level, PartAnswer, PartRequest, Result};
+use control::config::{AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig};
+use control::plan::{Action, Step};
+use geom::{Control, Create, ProviderId};
+use serde_json::Value;
+
+use crate::desk::{Change, Desk};
+use crate::errors::{from_geom, kind_of};
+use crate::exports::Exports;
+use crate::journal::Journal;
+
+/// Longest sleep of the control thread; everything that needs it wakes it before.
+const NAP: Duration = Duration::from_secs(3600);
+
+/// What questions are answered from, besides the graph.
+#[derive(Default)]
+pub struct Shown {
+    /// What has been carried out.
+    pub config: Config,
+    /// Portals by target.
+    pub portals: std::collections::BTreeMap<String, Vec<String>>,
+}
+
+/// The control thread's own.
+pub struct Room {
+    /// The graph and its driver.
+    pub control: Control,
+    /// What initiators reach.
+    pub exports: Exports,
+    /// For questions.
+    pub shown: Arc<Mutex<Shown>>,
+    /// For people.
+    pub journal: Arc<Journal>,
+    /// When the daemon started, ns of the cores' clock.
+    pub started_ns: u64,
+}
+
+impl Room {
+    /// Serves the desk until it is told to stop.
+    pub fn serve(&mut self, desk: &Desk) {
+        loop {
+            self.control.pump();
+            self.control.look_around();
+            match desk.change() {
+                Some(Change::Stop(done)) => {
+                    self.stop();
+                    desk.close();
+                    let _ = done.send(());
+                    return;
+                }
+                Some(change) => self.carry(change),
+                None => self.control.inbox().clone().sleep(NAP),
+            }
+        }
+    }
+
+    fn carry(&mut self, change: Change) {
+        // Whoever asked may have gone away; what was asked is done all the same.
+        match change {
+            Change::Carry(action, to) => drop(to.send(self.carry_out(&action))),
+            Change::Part(request, to) => drop(to.send(self.part(&request))),
+            Change::Verb(class, verb, params, to) => {
+                drop(to.send(self.verb(&class, &verb, &params)));
+            }
+            Change::Stop(to) => drop(to.send(())),
+        }
+    }
+
+    fn config(&self) -> Config {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).config.clone()
+    }
+
+    fn note(&self, level: Level, about: &str, text: String) {
+        let at = self.control.now_ns().saturating_sub(self.started_ns);
+        self.journal.note(at, level, about, text);
+    }
+
+    /// One step of a plan, wholly or not at all.
+    fn carry_out(&mut self, action: &Action) -> Result<Outcome> {
+        let config = self.config();
+        let mut outcome = Outcome::default();
+        let done = match action {
+            Action::Daemon { from, to } => {
+                outcome.notes = daemon_notes(from, to);
+                Ok(())
+            }
+            Action::CreateDisk { disk } => self.create_disk(disk),
+            Action::RemoveDisk { disk } => self.destroy("disk", &disk.name),
+            Action::CreateGeom { geom } => self.create_geom(geom),
+            Action::RemoveGeom { geom } => self.destroy(&geom.class, &geom.name),
+            Action::CreateTarget { target } => {
+                self.exports.create_target(&mut self.control, target)
+            }
+            Action::ModifyTarget { from, to } => {
+                self.exports.modify_target(&mut self.control, from, to)
+            }
+            Action::RemoveTarget { target } => {
+                self.exports.remove_target(&mut self.control, target)
+            }
+            Action::CreateAccess { .. }
+            | Action::ModifyAccess { .. }
+            | Action::RemoveAccess { .. } => self.groups(&config, action),
+        };
+        match &done {
+            Ok(()) => self.note(Level::Info, &action.name(), action.what()),
+            Err(e) => self.note(Level::Error, &action.name(), e.source.clone()),
+        }
+        done?;
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        action.apply_to(&mut shown.config);
+        shown.portals = self.exports.portals();
+        Ok(outcome)
+    }
+
+    fn create_disk(&mut self, disk: &DiskConfig) -> Result<()> {
+        let mut params = disk.params.clone();
+        params.insert("kind".into(), Value::String(disk.kind.clone()));
+        let params = Value::Object(params);
+        self.create("disk", &disk.name, &[], &params)
+    }
+
+    fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
+        let mut members = Vec::new();
+        for name in geom.below() {
+            members.push(self.provider(name, "create geom")?);
+        }
+        self.create(&geom.class, &geom.name, &members, &Value::Object(geom.params.clone()))
+    }
+
+    fn create(
+        &mut self,
+        class: &str,
+        name: &str,
+        members: &[ProviderId],
+        params: &Value,
+    ) -> Result<()> {
+        let op = format!("create {class}");
+        let Some(found) = self.control.topology.class(class) else {
+            return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
+        };
+        let request = Create { name, members, params };
+        self.control
+            .call(|t| found.create(t, &request))
+            .map(drop)
+            .map_err(|e| from_geom(&op, name, e))
+    }
+
+    fn provider(&self, name: &str, op: &str) -> Result<ProviderId> {
+        self.control.topology.find(name).ok_or_else(|| {
+            Error::new(Kind::NotFound, op, "no such provider")
+                .at(name)
+                .next("Run `ashlar list` to see the providers, and why something is not there.")
+        })
+    }
+
+    fn destroy(&mut self, class: &str, name: &str) -> Result<()> {
+        let op = format!("remove {class}");
+        let Some(found) = self.control.topology.class(class) else {
+            return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
+        };
+        let Some(geom) = self.control.topology.find_geom(class, name) else {
+            // It has gone by itself: a disk that was lost. There is nothing left to remove.
+            return Ok(());
+        };
+        self.control.call(|t| found.destroy(t, geom, false)).map_err(|e| from_geom(&op, name, e))
+    }
+
+    fn groups(&mut self, config: &Config, action: &Action) -> Result<()> {
+        let mut after = config.clone();
+        action.apply_to(&mut after);
+        let name = match action {
+            Action::CreateAccess { access } | Action::RemoveAccess { access } => &access.target,
+            Action::ModifyAccess { to, .. } => &to.target,
+            _ => return Ok(()),
+        };
+        let Some(target) = after.target(name) else {
+            let why = "no such target";
+            return Err(Error::new(Kind::NotFound, "set access group", why).at(name));
+        };
+        let target: TargetConfig = target.clone();
+        let all: Vec<&AccessConfig> = after.access.iter().filter(|a| a.target == *name).collect();
+        let everywhere: Vec<&AccessConfig> = after.access.iter().collect();
+        self.exports.set_groups(&mut self.control, &target, &all, &everywhere)
+    }
+
+    fn part(&mut self, request: &PartRequest) -> Result<PartAnswer> {
+        let params = serde_json::to_value(request)
+            .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))?;
+        let on = part_place(request);
+        let answer = self.verb_on("part", part_verb(&params), &on, &params)?;
+        if !matches!(request, PartRequest::Show { .. }) {
+            self.note(Level::Info, &on, format!("part {}", part_verb(&params)));
+        }
+        serde_json::from_value(answer)
+            .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))
+    }
+
+    fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
+        let on = ["on", "geom", "provider", "name"]
+            .iter()
+            .find_map(|k| params.get(k).and_then(Value::as_str))
+            .unwrap_or("")
+            .to_owned();
+        self.verb_on(class, verb, &on, params)
+    }
+
+    fn verb_on(&mut self, class: &str, verb: &str, on: &str, params: &Value) -> Result<Value> {
+        let op = format!("{class} {verb}");
+        let Some(found) = self.control.topology.class(class) else {
+            return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
+        };
+        let done = found.verb(&mut self.control, verb, on, params);
+        self.control.settle().map_err(|e| from_geom(&op, on, e))?;
+        done.map_err(|e| Error::new(kind_of(e.kind), op, e.what).at(on))
+    }
+
+    /// No new logins, sessions closed, disks flushed.
+    fn stop(&mut self) {
+        let config = self.config();
+        for target in &config.target {
+            let done = self.exports.remove_target(&mut self.control, target);
+            if let Err(e) = done {
+                self.note(Level::Warn, &target.name, e.source);
+            }
+        }
+        self.control.topology.shut_down();
+        self.control.pump();
+    }
+}
+
+fn daemon_notes(from: &DaemonConfig, to: &DaemonConfig) -> Vec<String> {
+    if from == to {
+        return Vec::new();
+    }
+    vec!["settings of [daemon] take effect at the next start".to_owned()]
+}
+
+fn part_place(request: &PartRequest) -> String {
+    match request {
+        PartRequest::Show { geoms } => geoms.first().cloned().unwrap_or_default(),
+        PartRequest::Create { provider, .. } => provider.clone(),
+        PartRequest::Add { geom, .. }
+        | PartRequest::Delete { geom, .. }
+        | PartRequest::Destroy { geom, .. }
+        | PartRequest::Modify { geom, .. }
+        | PartRequest::Resize { geom, .. }
+        | PartRequest::Recover { geom }
+        | PartRequest::Set { geom, .. }
+        | PartRequest::Unset { geom, .. } => geom.clone(),
+    }
+}
+
+fn part_verb(params: &Value) -> &str {
+    params.get("op").and_then(Value::as_str).unwrap_or("")
+}
+
+/// Would `step` succeed once `before` are done? Looks at names only: what a disk or a socket says
+/// shows when it is carried out, and is taken back then.
+pub fn check(topology: &geom::Topology, step: &Step, before: &[Step]) -> Result<()> {
+    let comes = |name: &str| {
+        before.iter().any(|s| match &s.action {
+            Action::CreateDisk { disk } => disk.name == name || name.starts_with(&disk.name),
+            Action::CreateGeom { geom } => geom.name == name,
+            _ => false,
+        })
+    };
+    let need = |name: &str, op: &str| {
+        if topology.find(name).is_some() || comes(name) {
+            return Ok(());
+        }
+        Err(Error::new(Kind::NotFound, op, "no such provider").at(name))
+    };
+    match &step.action {
+        Action::CreateDisk { disk } => {
+            if disk.kind != "file" && disk.kind != "blockdev" {
+                return Ok(());
+            }
+            let path = disk.params.get("path").and_then(Value::as_str).unwrap_or("");
+            let made = disk.params.contains_key("size") || disk.params.contains_key("create");
+            if made || std::path::Path::new(path).exists() {
+                return Ok(());
+            }
+            let why = format!("{path}: no such file");
+            let next = "Create it, or give `size` to have it made.";
+            Err(Error::new(Kind::NotFound, "create disk", why).at(&disk.name).next(next))
+        }
+        Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
+        Action::CreateAccess { access } | Action::ModifyAccess { to: access, .. } => {
+            access.luns.values().try_for_each(|l| need(&l.provider, "export"))
+        }
+        _ => Ok(()),
+    }
+}

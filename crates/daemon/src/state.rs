@@ -1,0 +1,299 @@
+//! The state of everything, as the API shows it.
+
+use std::collections::BTreeMap;
+
+use bio::{Attr, Op};
+use control::api::{
+    Bucket, ConsumerState, Daemon, Denied, Digests, DiskMode, DiskState, GeomState, GroupState,
+    Health, Histogram, LunState, Memory, OpStats, ProviderState, SCHEMA_VERSION, SessionState,
+    State, Stats, TargetHealth, TargetState, WhyNot,
+};
+use control::config::Config;
+use geom::{GeomView, ProviderView, Reading, Topology, bucket_top_ns};
+use serde_json::{Map, Value};
+use target::registry::{GroupView, RegistryView, SessionFacts, TargetView};
+
+/// What the state is made from.
+pub struct Sources<'a> {
+    /// The graph.
+    pub topology: &'a Topology,
+    /// The exports.
+    pub registry: &'a RegistryView,
+    /// What has been carried out.
+    pub config: &'a Config,
+    /// Portals that listen, by target.
+    pub portals: &'a BTreeMap<String, Vec<String>>,
+    /// The process.
+    pub daemon: Daemon,
+    /// Now, ns.
+    pub now_ns: u64,
+}
+
+/// The whole state.
+pub fn state(from: &Sources<'_>) -> State {
+    let geoms = from.topology.view(from.now_ns);
+    let mut state = State {
+        schema_version: SCHEMA_VERSION,
+        generation: from.topology.generation(),
+        daemon: from.daemon.clone(),
+        disks: from.config.disk.iter().map(|d| disk(from, &geoms, &d.name, &d.kind)).collect(),
+        geoms: geoms.iter().map(|g| geom_state(from.config, g)).collect(),
+        targets: from
+            .config
+            .target
+            .iter()
+            .map(|t| target_state(from, &t.driver, &t.name))
+            .collect(),
+        denied: denied(from),
+        ..State::default()
+    };
+    state.health = state.worst();
+    state
+}
+
+fn histogram(buckets: &[u64], sum_ns: u64) -> Histogram {
+    let used = buckets.iter().enumerate().filter(|(_, n)| **n > 0);
+    let buckets = used.map(|(i, n)| Bucket { upper_ns: bucket_top_ns(i), count: *n });
+    Histogram { buckets: buckets.collect(), sum_ns }
+}
+
+fn stats(r: &Reading) -> Stats {
+    let op = |op: Op| OpStats {
+        ops: r.ops[op as usize],
+        bytes: r.bytes[op as usize],
+        ..OpStats::default()
+    };
+    let mut out = Stats {
+        read: op(Op::Read),
+        write: op(Op::Write),
+        delete: op(Op::Delete),
+        flush: op(Op::Flush),
+        other: op(Op::GetAttr),
+        in_flight: r.in_flight,
+        busy_ns: r.busy_ns,
+    };
+    let zeroes = op(Op::WriteZeroes);
+    out.write.ops += zeroes.ops;
+    out.write.bytes += zeroes.bytes;
+    out.read.latency = histogram(&r.read_latency, r.read_latency_ns);
+    out.write.latency = histogram(&r.write_latency, r.write_latency_ns);
+    out.other.errors = r.errors;
+    out
+}
+
+fn count(n: i32) -> u32 {
+    u32::try_from(n).unwrap_or(0)
+}
+
+fn provider(p: &ProviderView) -> ProviderState {
+    ProviderState {
+        name: p.name.clone(),
+        size_bytes: p.limits.media_bytes,
+        sector_bytes: p.limits.sector_bytes,
+        stripe_bytes: p.stripe_bytes,
+        r: count(p.counts.r),
+        w: count(p.counts.w),
+        e: count(p.counts.e),
+        error: p.error.map(|e| e.to_string()),
+        config: Map::new(),
+        stats: stats(&p.stats),
+        why_not: p
+            .verdicts
+            .iter()
+            .map(|(class, why)| WhyNot { class: (*class).into(), why: why.clone() })
+            .collect(),
+    }
+}
+
+fn geom_state(config: &Config, g: &GeomView) -> GeomState {
+    let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
+    let health = if failed.is_some() { Health::Failed } else { Health::Ok };
+    let health_why = failed.map(|(p, e)| format!("{} ended with {e}", p.name)).unwrap_or_default();
+    let shown = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let configured = config.geom.iter().any(|x| x.class == g.class && x.name == g.name)
+        || config.disk.iter().any(|x| g.class == "disk" && x.name == g.name);
+    GeomState {
+        class: g.class.into(),
+        name: g.name.clone(),
+        rank: g.rank,
+        why: g.why.clone(),
+        configured,
+        state: shown("state").unwrap_or_else(|| match health {
+            Health::Ok => "ACTIVE".into(),
+            _ => "FAILED".into(),
+        }),
+        health,
+        health_why,
+        withering: g.withering,
+        config: g.show.iter().map(|(k, v)| ((*k).into(), Value::String(v.clone()))).collect(),
+        consumers: g
+            .consumers
+            .iter()
+            .map(|c| ConsumerState {
+                provider: c.provider.clone(),
+                r: count(c.counts.r),
+                w: count(c.counts.w),
+                e: count(c.counts.e),
+                state: String::new(),
+                stats: stats(&c.stats),
+            })
+            .collect(),
+        providers: g.providers.iter().map(provider).collect(),
+    }
+}
+
+fn disk(from: &Sources<'_>, geoms: &[GeomView], name: &str, kind: &str) -> DiskState {
+    let found = geoms.iter().find(|g| g.class == "disk" && g.name == name && !g.withering);
+    let Some(geom) = found else {
+        return DiskState {
+            name: name.into(),
+            kind: kind.into(),
+            health: Health::Failed,
+            health_why: "the disk is gone; see `ashlar journal`".into(),
+            ..DiskState::default()
+        };
+    };
+    let shown = |key: &str| geom.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let id = from.topology.find(name);
+    let number = |attr: &str| match id.and_then(|p| from.topology.attr(p, attr)) {
+        Some(Attr::Int(n)) => Some(n),
+        _ => None,
+    };
+    let p = geom.providers.first();
+    let error = p.and_then(|p| p.error);
+    DiskState {
+        name: name.into(),
+        kind: kind.into(),
+        path: shown("path"),
+        size_bytes: p.map_or(0, |p| p.limits.media_bytes),
+        sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
+        serial: shown("serial").or_else(|| shown("ident")).unwrap_or_default(),
+        rotational: number("GEOM::rotation_rate").filter(|r| *r != 0).map(|r| r != 1),
+        discard: number("GEOM::candelete") == Some(1),
+        mode: match shown("mode").as_deref().map(|m| m.split(' ').next().unwrap_or("")) {
+            Some("direct") => DiskMode::Direct,
+            Some("buffered") => DiskMode::Buffered,
+            _ => DiskMode::None,
+        },
+        mode_why: shown("mode-why").or_else(|| shown("why")).unwrap_or_default(),
+        health: if error.is_some() { Health::Failed } else { Health::Ok },
+        health_why: error.map(|e| format!("answers {e}")).unwrap_or_default(),
+    }
+}
+
+fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
+    let view = from.registry.targets.iter().find(|t| t.driver == driver && t.name == name);
+    let portals = from.portals.get(name).cloned().unwrap_or_default();
+    let sessions = from.registry.sessions.iter().filter(|s| s.driver == driver && s.target == name);
+    let listening = view.is_some() && !portals.is_empty();
+    let lost = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns).find_map(|l| {
+        let d = from.registry.devices.iter().find(|d| d.name == l.1)?;
+        d.lost.map(|e| format!("LUN {} ({}) is gone: {e}", l.0, l.1))
+    });
+    let (health, health_why) = match (listening, lost) {
+        (false, _) => (Health::Failed, "no portal listens".to_owned()),
+        (true, Some(why)) => (Health::Degraded, why),
+        (true, None) => (Health::Ok, String::new()),
+    };
+    TargetState {
+        driver: driver.into(),
+        name: name.into(),
+        portals,
+        state: if listening { TargetHealth::Listening } else { TargetHealth::Down },
+        health,
+        health_why,
+        groups: view.map(|v| groups(from, v)).unwrap_or_default(),
+        sessions: sessions.map(|s| session(from, s)).collect(),
+    }
+}
+
+fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
+    let lun = |l: &(u64, String, bool)| {
+        let device = from.registry.devices.iter().find(|d| d.name == l.1);
+        LunState {
+            lun: l.0,
+            provider: l.1.clone(),
+            read_only: l.2,
+            serial: device.map(|d| d.serial.clone()).unwrap_or_default(),
+            naa: device.map(|d| d.naa.clone()).unwrap_or_default(),
+        }
+    };
+    let group = |g: &GroupView| GroupState {
+        name: g.name.clone(),
+        initiators: g.initiators.clone(),
+        luns: g.luns.iter().map(lun).collect(),
+    };
+    view.groups.iter().map(group).collect()
+}
+
+fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
+    let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
+    let counters = s.counters();
+    let group = s.group();
+    let luns = from
+        .registry
+        .targets
+        .iter()
+        .filter(|t| t.driver == s.driver && t.name == s.target)
+        .flat_map(|t| t.groups.iter().filter(|g| g.name == group))
+        .flat_map(|g| g.luns.iter().map(|l| l.0))
+        .collect();
+    let mut stats = Stats { in_flight: s.commands(from.now_ns).len() as u64, ..Stats::default() };
+    stats.read.ops = counters.reads;
+    stats.read.bytes = counters.read_bytes;
+    stats.write.ops = counters.writes;
+    stats.write.bytes = counters.written_bytes;
+    stats.other.ops = counters.commands.saturating_sub(counters.reads + counters.writes);
+    stats.other.errors = counters.errors;
+    SessionState {
+        initiator: s.initiator.clone(),
+        address: s.from.to_string(),
+        group: (!group.is_empty()).then_some(group),
+        isid: s.port_id.iter().map(|b| format!("{b:02x}")).collect(),
+        tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
+        since_ns: from.now_ns.saturating_sub(s.since_ns),
+        luns,
+        digests: Digests {
+            header: label("header-digest").is_some_and(|d| d != "none"),
+            data: label("data-digest").is_some_and(|d| d != "none"),
+        },
+        auth: label("auth").unwrap_or("none").to_owned(),
+        commands_outstanding: stats.in_flight,
+        stats,
+    }
+}
+
+/// The same refusal of the same initiator is one line.
+fn denied(from: &Sources<'_>) -> Vec<Denied> {
+    let mut out: Vec<Denied> = Vec::new();
+    for d in &from.registry.denied {
+        let address = d.from.map(|a| a.ip().to_string()).unwrap_or_default();
+        let same = |o: &&mut Denied| {
+            o.target == d.target && o.initiator == d.initiator && o.address == address
+        };
+        match out.iter_mut().find(same) {
+            Some(o) => {
+                o.times += 1;
+                o.at_ns = d.at_ns;
+                o.why.clone_from(&d.text);
+            }
+            None => out.push(Denied {
+                at_ns: d.at_ns,
+                target: d.target.clone(),
+                initiator: d.initiator.clone(),
+                address,
+                why: d.text.clone(),
+                expected: String::new(),
+                times: 1,
+            }),
+        }
+    }
+    out
+}
+
+/// Memory of the process: pools as given, resident set from the kernel.
+pub fn memory(pool_bytes: u64, pool_used_bytes: u64) -> Memory {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|p| p.parse().ok()).unwrap_or(0);
+    Memory { pool_bytes, pool_used_bytes, resident_bytes: pages * 4096 }
+}

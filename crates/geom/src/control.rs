@@ -102,6 +102,11 @@ impl Inbox {
         Arc::new(move |n| inbox.put(Incoming::Event(Event::Notice(n))))
     }
 
+    /// True when nothing waits to be looked at.
+    pub fn is_empty(&self) -> bool {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Sleeps until something is there or `most` has passed.
     pub fn sleep(&self, most: Duration) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,93 @@
+//! A class that knows its disks by their first byte.
+
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Claim, Class, Create, Error, Local, ProviderId, Taster, Topology, Verdict};
+
+use super::Log;
+
+/// What each tasting class looks for: `MAGIC` + its number.
+pub const MAGIC: u8 = 0xa0;
+
+/// How a tasting class behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tasting {
+    /// Claims what has its magic with a shim of its own.
+    Claims,
+    /// Wants it, is refused.
+    Refused,
+    /// Withers the provider when it claims it.
+    Destroys,
+}
+
+pub struct Taste {
+    pub name: &'static str,
+    pub number: u8,
+    pub how: Tasting,
+    pub written: bool,
+    pub log: Log,
+}
+
+impl Taste {
+    pub fn class(name: &'static str, number: u8, log: &Log) -> Arc<Taste> {
+        let how = Tasting::Claims;
+        Arc::new(Taste { name, number, how, written: false, log: log.clone() })
+    }
+
+    pub fn how(name: &'static str, number: u8, how: Tasting, log: &Log) -> Arc<Taste> {
+        Arc::new(Taste { name, number, how, written: false, log: log.clone() })
+    }
+}
+
+impl Class for Taste {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn doc(&self) -> &'static str {
+        "Knows its disks by their first byte."
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn tastes_written(&self) -> bool {
+        self.written
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        self.log.lock().unwrap().push(format!("{} tastes {}", self.name, disk.name));
+        Box::pin(async move {
+            match disk.read(0, disk.sector_bytes as usize).await {
+                Err(e) => Verdict::No(format!("cannot be read: {}", e.name())),
+                Ok(b) if b.first() == Some(&(MAGIC + self.number)) => {
+                    Verdict::Yes("the first byte says so".into(), Box::new(b[0]))
+                }
+                Ok(b) => Verdict::No(format!("first byte is {:#x}", b.first().unwrap_or(&0))),
+            }
+        })
+    }
+
+    fn claim(&self, t: &mut Topology, on: ProviderId, _: &str, claim: Claim) -> Result<(), Error> {
+        assert_eq!(claim.downcast_ref(), Some(&(MAGIC + self.number)));
+        let name = format!("{}.{}", t.provider_name(on), self.name);
+        self.log.lock().unwrap().push(format!("{} claims {}", self.name, t.provider_name(on)));
+        match self.how {
+            Tasting::Refused => return Err(Error::of(Errno::NoSpc, "claim")),
+            Tasting::Destroys => {
+                t.wither_provider(on, Errno::NxIo);
+                return Ok(());
+            }
+            Tasting::Claims => {}
+        }
+        let geom = t.new_geom(self.name, &name, "tasted", super::shim::plain("spoils"))?;
+        super::shim::fill(t, geom, &name, on, false, false).map(|_| ())
+    }
+
+    fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<geom::GeomId, Error> {
+        let geom = t.new_geom(self.name, request.name, "made", super::shim::plain(""))?;
+        super::shim::fill(t, geom, request.name, request.members[0], false, false)
+    }
+}

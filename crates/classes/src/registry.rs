@@ -1,8 +1,12 @@
-//! registry: every class of this room, one line each, in the order in which they are loaded.
+//! registry: every class of this room, one line each, in the order in which they are loaded; and
+//! what of any class stands on a media.
 
 use std::sync::Arc;
 
 use geom::Class;
+
+use crate::label;
+use crate::probe::{Sectors, Step};
 
 /// The classes. The one loaded last tastes first, so names stand before tables.
 pub fn all() -> Vec<Arc<dyn Class>> {
@@ -11,4 +15,19 @@ pub fn all() -> Vec<Arc<dyn Class>> {
         Arc::new(crate::part::PartClass),
         Arc::new(crate::label::LabelClass),
     ]
+}
+
+/// What stands on a media beside a partition table, in words: for a class that would write over
+/// it.
+pub(crate) fn signs(sectors: &Sectors) -> Step<Vec<String>> {
+    let words = |(kind, found): (&label::Kind, Result<label::Found, _>)| {
+        let found = found.ok()?;
+        let names: Vec<&str> = found.providers().collect();
+        Some(format!("{} ({})", kind.what, names.join(", ")))
+    };
+    match label::step_all(sectors) {
+        Step::Read { offset, len } => Step::Read { offset, len },
+        Step::No(why) => Step::No(why),
+        Step::Done(all) => Step::Done(all.into_iter().filter_map(words).collect()),
+    }
 }

@@ -3,7 +3,9 @@
 use std::any::Any;
 
 use bio::Errno;
-use geom::{Claim, Class, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict};
+use geom::{
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -148,5 +150,15 @@ impl Class for LabelClass {
         }
         LabelGeom::abandon(topology, geom);
         Ok(())
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &serde_json::Value,
+    ) -> Result<serde_json::Value, Error> {
+        super::verbs::run(control, verb, on, params)
     }
 }

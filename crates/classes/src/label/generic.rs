@@ -73,6 +73,11 @@ pub fn clear(sector_size: u32, media_len: u64) -> Result<(u64, Vec<u8>), LabelEr
     Ok((offset, vec![0; sector_size as usize]))
 }
 
+/// True when a sector begins as a label does.
+pub(crate) fn is_label(sector: &[u8]) -> bool {
+    sector.starts_with(MAGIC)
+}
+
 pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {
     const FIELD: &str = "GEOM label";
     let size = sectors.sector_size();

@@ -17,11 +17,13 @@ mod iso9660;
 mod name;
 mod ntfs;
 mod swap;
+mod verbs;
 mod xfs;
 
 pub use class::LabelClass;
 pub use gpt::gpt_names;
 pub use name::{NAME_MAX, clean};
+pub use verbs::Request;
 
 use crate::probe::{Reason, Sectors, Step, Stop, Why};
 

@@ -3,7 +3,9 @@
 use std::any::Any;
 
 use bio::Errno;
-use geom::{Claim, Class, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict};
+use geom::{
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict,
+};
 
 use super::geom::PartGeom;
 use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Place, Scheme, Table, step};
@@ -152,5 +154,15 @@ impl Class for PartClass {
         }
         PartGeom::abandon(topology, geom, Errno::NxIo);
         Ok(())
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &serde_json::Value,
+    ) -> Result<serde_json::Value, Error> {
+        super::verbs::run(control, verb, on, params)
     }
 }

@@ -36,7 +36,9 @@ pub(super) struct Edits {
     pub(super) resized: bool,
     /// A commit failed half way: the media holds the old table or the new one.
     pub(super) torn: bool,
-    /// A table found before `create` that is to go first.
+    /// The table owes nothing to what is on the media, which goes first.
+    pub(super) fresh: bool,
+    /// Zeroes over other formats.
     pub(super) wipe: super::WritePlan,
 }
 
@@ -91,11 +93,6 @@ impl PartGeom {
     pub(super) fn found(&mut self, table: Table) {
         self.media = Some(table.clone());
         self.table = Some(table);
-    }
-
-    /// Tables below this one.
-    pub(super) fn depth(&self) -> u32 {
-        self.depth
     }
 
     /// Name of the provider of an entry.

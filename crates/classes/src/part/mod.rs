@@ -12,7 +12,9 @@
 
 mod attributes;
 mod class;
+mod commit;
 mod crc;
+mod create;
 mod ebr;
 mod edit;
 mod error;
@@ -22,10 +24,12 @@ mod gpt_write;
 mod mbr;
 pub mod params;
 mod plan;
+pub mod request;
 mod show;
 mod space;
 mod table;
 mod types;
+mod verbs;
 
 pub use class::PartClass;
 pub use ebr::LOGICALS_MAX;

@@ -1,0 +1,152 @@
+//! Writing the edits, or forgetting them.
+//!
+//! Invariants
+//!  C1  The steps of a plan go to the disk one by one in their order, each waited for: what a
+//!      power cut leaves is what the plan promises (plan.rs, W1 to W5).
+//!  C2  A commit that fails keeps the edits and the disk: it can be tried again, since a plan
+//!      carried out twice ends as carried out once.
+
+use bio::Errno;
+use geom::{Access, Control, Error, Event, GeomId};
+
+use super::class::refusal;
+use super::geom::{Edits, PartGeom};
+use super::verbs::with;
+use super::{PartError, Scheme, Table, WritePlan, WriteStep, committed, destroy_plan, plan};
+use crate::slice;
+
+/// The writes that bring the media from what it holds to what the edits say.
+fn whole_plan(
+    media: Option<&Table>,
+    table: Option<&Table>,
+    edits: &Edits,
+) -> Result<WritePlan, PartError> {
+    let gone = || media.map(destroy_plan).unwrap_or_default();
+    let Some(table) = table else {
+        return Ok(gone());
+    };
+    let mut all = WritePlan::default();
+    let mut before = media.cloned();
+    if edits.fresh {
+        all = gone().then(edits.wipe.clone());
+        before = None;
+    }
+    if table.scheme() != Scheme::Ebr {
+        return Ok(all.then(plan(before.as_ref(), table)?));
+    }
+    // A chain changes by one edit at a time.
+    for step in &edits.steps {
+        all = all.then(plan(before.as_ref(), step)?);
+        before = Some(committed(step)?);
+    }
+    Ok(all)
+}
+
+/// Writes the edits and closes the disk.
+pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+    let name = control.topology.geom_name(geom).to_owned();
+    let nothing = || {
+        let what = format!("{name} has no changes; make some with `commit: false` first");
+        Error::new(Errno::Perm, what)
+    };
+    let (steps, after) = with(&mut control.topology, geom, |part, _| {
+        let edits = part.edits.as_ref().ok_or_else(nothing)?;
+        let table = part.table.as_ref();
+        let steps = whole_plan(part.media.as_ref(), table, edits).map_err(refusal)?;
+        Ok::<_, Error>((steps, table.map(committed).transpose().map_err(refusal)?))
+    })??;
+    if let Err(error) = write(control, geom, steps) {
+        with(&mut control.topology, geom, |part, _| {
+            if let Some(edits) = &mut part.edits {
+                edits.torn = true;
+            }
+        })?;
+        let what = format!(
+            "{name}: {}; it holds the old table or the new one: `part commit {name}` tries again, \
+             `part undo {name}` looks what is there",
+            error.what
+        );
+        return Err(Error::new(error.kind, what));
+    }
+    control.call(|topology| {
+        let gone = with(topology, geom, |part, topology| {
+            let edits = part.edits.take().unwrap_or_default();
+            part.media = after.clone();
+            part.table = after;
+            let open = part.open(topology);
+            let told = edits.touched.difference(&open).copied().collect();
+            for provider in part.providers(&told) {
+                topology.post(Event::MediaChanged(provider));
+            }
+            part.table.is_none()
+        })?;
+        close(topology, geom);
+        if gone {
+            PartGeom::abandon(topology, geom, Errno::NxIo);
+        }
+        Ok(())
+    })
+}
+
+/// Forgets the edits and closes the disk.
+pub(super) fn undo(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+    let name = control.topology.geom_name(geom).to_owned();
+    control.call(|topology| {
+        let again = with(topology, geom, |part, topology| {
+            let Some(edits) = &part.edits else {
+                let what = format!("{name} has no changes; there is nothing to undo");
+                return Err(Error::new(Errno::Perm, what));
+            };
+            if edits.torn || edits.resized {
+                // What counts is on the media.
+                part.refuses(topology, geom, None)?;
+                return Ok(true);
+            }
+            part.refuses(topology, geom, part.media.as_ref())?;
+            let edited = std::mem::replace(&mut part.table, part.media.clone());
+            if let Err(error) = part.sync(topology, geom) {
+                part.table = edited;
+                return Err(error);
+            }
+            part.edits = None;
+            Ok(part.table.is_none())
+        })??;
+        match again {
+            // Closing makes every class look again, this one too.
+            true => PartGeom::abandon(topology, geom, Errno::NxIo),
+            false => close(topology, geom),
+        }
+        Ok(())
+    })
+}
+
+fn close(topology: &mut geom::Topology, geom: GeomId) {
+    let closed = slice::pass(topology, geom, Access::EXCLUSIVE.inverse());
+    debug_assert!(closed.is_ok(), "a pure close never fails");
+}
+
+/// C1.
+fn write(control: &mut Control, geom: GeomId, plan: WritePlan) -> Result<(), Error> {
+    let gone = || Error::new(Errno::NxIo, "the disk is gone");
+    let consumer = *control.topology.consumers_of(geom).first().ok_or_else(gone)?;
+    let edge = control.topology.edge(consumer);
+    // The core must walk the graph that has this edge before it is asked to.
+    control.settle()?;
+    let written = control.run_on_core("part: writing the table", move |core| {
+        Box::pin(async move {
+            for step in plan.steps() {
+                match step {
+                    WriteStep::Write { offset, bytes } => {
+                        let done = core.write(edge, *offset, bytes).await;
+                        done.map_err(|e| (e, format!("writing at byte {offset}")))?;
+                    }
+                    WriteStep::Flush => {
+                        core.flush(edge).await.map_err(|e| (e, "flushing".to_owned()))?;
+                    }
+                }
+            }
+            Ok::<(), (Errno, String)>(())
+        })
+    })?;
+    written.map_err(|(errno, what)| Error::new(errno, format!("{what} failed: {}", errno.text())))
+}

@@ -1,0 +1,337 @@
+//! The verbs: an edit in memory, then, unless the caller says `commit: false`, the writing.
+//!
+//! Invariants
+//!  V1  A refusal changes nothing: every check comes before the first change.
+//!  V2  The disk is held r1w1e1 from the first edit to the commit or undo (geom.rs, G2).
+
+use std::collections::BTreeSet;
+
+use bio::Errno;
+use geom::{Access, Control, Error, GeomId, Topology};
+use serde_json::Value;
+
+use super::class::{NAME, damages, refusal};
+use super::commit::{commit, undo};
+use super::geom::PartGeom;
+use super::request::{Answer, EntryView, Request, TableView};
+use super::{Table, create, params};
+use crate::slice;
+
+/// Carries out a verb. See [`Request`] for the parameters and [`Answer`] for the answer.
+pub(super) fn run(
+    control: &mut Control,
+    verb: &str,
+    on: &str,
+    given: &Value,
+) -> Result<Value, Error> {
+    let (request, now) = Request::parse(verb, on, given)?;
+    let answer = match request {
+        Request::Show { geoms } => show(control, &geoms)?,
+        Request::Create { provider, scheme, entries, overwrite } => {
+            create::create(control, &provider, &scheme, entries, overwrite, now)?
+        }
+        Request::Commit { geom } => {
+            let id = find(control, &geom)?;
+            commit(control, id)?;
+            answer(control, &geom, format!("{geom} committed"), Vec::new())
+        }
+        Request::Undo { geom } => {
+            let id = find(control, &geom)?;
+            undo(control, id)?;
+            answer(control, &geom, format!("{geom} undone"), Vec::new())
+        }
+        other => edit(control, other, now)?,
+    };
+    serde_json::to_value(answer).map_err(|e| Error::new(Errno::Inval, e.to_string()))
+}
+
+/// The geom whose table stands on the provider of that name.
+pub(super) fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
+    if let Some(geom) = control.topology.find_geom(NAME, name) {
+        return Ok(geom);
+    }
+    let Some(on) = control.topology.find(name) else {
+        let what = format!("no provider is called {name}; `ashlar list` names them");
+        return Err(Error::new(Errno::NoEnt, what));
+    };
+    let mut verdict = String::new();
+    let view = control.topology.view(0);
+    let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
+    for (class, said) in seen.map(|p| p.verdicts.as_slice()).unwrap_or_default() {
+        if *class == NAME {
+            verdict = format!(" ({said})");
+        }
+    }
+    let what = format!("{name} carries no partition table{verdict}; `part create` makes one");
+    Err(Error::new(Errno::NoEnt, what))
+}
+
+/// The geom's state; an error when it went away meanwhile.
+pub(super) fn with<R>(
+    topology: &mut Topology,
+    geom: GeomId,
+    f: impl FnOnce(&mut PartGeom, &mut Topology) -> R,
+) -> Result<R, Error> {
+    let live = topology.geom_is_live(geom);
+    let gone = || Error::new(Errno::NxIo, "the disk went away; nothing more was changed");
+    if live { topology.with::<PartGeom, R>(geom, f).ok_or_else(gone) } else { Err(gone()) }
+}
+
+/// What an edit makes of a table.
+pub(super) struct Change {
+    /// The table; none to destroy it.
+    pub(super) table: Option<Table>,
+    /// The partition it is about, whose users are told.
+    pub(super) touched: Option<u32>,
+    /// The table is a new one and owes nothing to what is on the media.
+    pub(super) fresh: Option<super::WritePlan>,
+}
+
+impl Change {
+    fn of(table: Table, touched: Option<u32>) -> Change {
+        Change { table: Some(table), touched, fresh: None }
+    }
+}
+
+fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Error> {
+    let name = match &request {
+        Request::Add { geom, .. }
+        | Request::Delete { geom, .. }
+        | Request::Destroy { geom, .. }
+        | Request::Modify { geom, .. }
+        | Request::Resize { geom, .. }
+        | Request::Recover { geom }
+        | Request::Set { geom, .. }
+        | Request::Unset { geom, .. } => geom.clone(),
+        _ => return Err(Error::of(Errno::Inval, "part")),
+    };
+    let geom = find(control, &name)?;
+    let (table, open) = with(&mut control.topology, geom, |p, t| (p.table.clone(), p.open(t)))?;
+    let Some(table) = table else {
+        let what = format!("the table of {name} is to be destroyed; commit or undo that first");
+        return Err(Error::new(Errno::Perm, what));
+    };
+    if matches!(request, Request::Recover { .. }) && !table.is_corrupt() {
+        let message = format!("{name} is whole: recovering is not needed");
+        return Ok(answer(control, &name, message, Vec::new()));
+    }
+    let random = match request {
+        Request::Add { .. } => random(control)?,
+        _ => [0; 16],
+    };
+    let (change, done) = changed(&name, &table, &open, request, random)?;
+    let warnings = change.table.as_ref().and_then(|t| misaligned(&name, t, &change));
+    apply(control, geom, change)?;
+    if now {
+        commit(control, geom)?;
+    }
+    Ok(answer(control, &name, done, warnings.into_iter().collect()))
+}
+
+/// The edit itself, and what is said of it.
+fn changed(
+    name: &str,
+    table: &Table,
+    open: &BTreeSet<u32>,
+    request: Request,
+    random: [u8; 16],
+) -> Result<(Change, String), Error> {
+    let size = table.media().sector_size;
+    let amount = |a: Option<super::request::Amount>, what| a.map(|a| a.of(size, what)).transpose();
+    let whole = |table: &Table, index: u32| match table.entry(index) {
+        Some(entry) => format!("{name}{}", table.suffix(entry)),
+        None => name.to_owned(),
+    };
+    let attribute = |attrib: String, index: Option<u32>, on: bool| {
+        let word = if on { "set on" } else { "unset on" };
+        let at = index.map_or(name.to_owned(), |index| whole(table, index));
+        let spec = params::Attribute { attrib, index };
+        let next = table.attribute(&spec, on).map_err(refusal)?;
+        Ok((Change::of(next, index), format!("{} {word} {at}", spec.attrib)))
+    };
+    match request {
+        Request::Add { kind, align, start, size, index, label, .. } => {
+            let (align, start) = (amount(align, "align")?, amount(start, "start")?);
+            let spec =
+                params::Add { kind, align, start, size: amount(size, "size")?, index, label };
+            let (next, index) = table.add(&spec, random).map_err(refusal)?;
+            let done = format!("{} added", whole(&next, index));
+            Ok((Change::of(next, Some(index)), done))
+        }
+        Request::Delete { index, .. } => {
+            let next = table.delete(index, open).map_err(refusal)?;
+            Ok((Change::of(next, None), format!("{} deleted", whole(table, index))))
+        }
+        Request::Modify { index, label, kind, .. } => {
+            let next = table.modify(&params::Modify { index, kind, label }).map_err(refusal)?;
+            let done = format!("{} modified", whole(&next, index));
+            Ok((Change::of(next, Some(index)), done))
+        }
+        Request::Resize { index, align, size, .. } => {
+            let (align, size) = (amount(align, "align")?, amount(size, "size")?);
+            let spec = params::Resize { index, align, size };
+            let next = table.resize(&spec, open).map_err(refusal)?;
+            Ok((Change::of(next, Some(index)), format!("{} resized", whole(table, index))))
+        }
+        Request::Recover { .. } => {
+            let next = table.recover().map_err(refusal)?;
+            Ok((Change::of(next, None), format!("{name} recovered")))
+        }
+        Request::Destroy { force, .. } => {
+            table.may_destroy(force, open).map_err(refusal)?;
+            let change = Change { table: None, touched: None, fresh: None };
+            Ok((change, format!("{name} destroyed")))
+        }
+        Request::Set { attribute: attrib, index, .. } => attribute(attrib, index, true),
+        Request::Unset { attribute: attrib, index, .. } => attribute(attrib, index, false),
+        _ => Err(Error::of(Errno::Inval, "part")),
+    }
+}
+
+/// Takes an edit into memory, with the disk held and the providers as the table has them.
+pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Result<(), Error> {
+    let editing = with(&mut control.topology, geom, |part, topology| {
+        part.refuses(topology, geom, change.table.as_ref())?;
+        Ok(part.edits.is_some())
+    })??;
+    if !editing {
+        hold(control, geom)?;
+    }
+    let done = control.call(|topology| {
+        with(topology, geom, |part, topology| {
+            let before = std::mem::replace(&mut part.table, change.table.clone());
+            if let Err(error) = part.sync(topology, geom) {
+                part.table = before;
+                return Err(error);
+            }
+            let edits = part.edits.get_or_insert_default();
+            if let Some(wipe) = change.fresh {
+                edits.steps.clear();
+                edits.wipe = wipe;
+                edits.fresh = true;
+            }
+            edits.steps.extend(change.table);
+            edits.touched.extend(change.touched);
+            Ok(())
+        })?
+    });
+    if done.is_err() && !editing {
+        control.call(|topology| {
+            slice::pass(topology, geom, Access::EXCLUSIVE.inverse())
+                .map_err(|e| Error::of(e, "close"))
+        })?;
+    }
+    done
+}
+
+/// Opens the disk for editing.
+fn hold(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+    let name = control.topology.geom_name(geom).to_owned();
+    control.call(|topology| {
+        slice::pass(topology, geom, Access::EXCLUSIVE).map_err(|error| {
+            let holders = holders(topology, &name);
+            let what = match holders.is_empty() {
+                true => format!("{name} cannot be opened for writing: {}", error.text()),
+                false => format!("{name} is held by {holders}; close that first"),
+            };
+            Error::new(error, what)
+        })
+    })
+}
+
+/// Who writes a provider, or keeps others from it.
+fn holders(topology: &Topology, name: &str) -> String {
+    let mut all = Vec::new();
+    for geom in topology.view(0) {
+        for consumer in &geom.consumers {
+            let counts = consumer.counts;
+            if consumer.provider.as_deref() == Some(name) && (counts.w > 0 || counts.e > 0) {
+                all.push(format!("{} {} ({counts})", geom.class, geom.name));
+            }
+        }
+    }
+    all.join(", ")
+}
+
+/// Sixteen bytes of chance for a unique id.
+fn random(control: &mut Control) -> Result<[u8; 16], Error> {
+    control.run_on_core("part: a unique id", |core| {
+        Box::pin(async move {
+            let mut out = [0; 16];
+            core.reactor().fill_random(&mut out);
+            out
+        })
+    })
+}
+
+/// A warning when the partition does not begin where the disk below likes it.
+fn misaligned(name: &str, table: &Table, change: &Change) -> Option<String> {
+    let (media, entry) = (table.media(), table.entry(change.touched?)?);
+    let at = media.offset(entry.data).checked_add(media.stripe_offset)?;
+    let off = at.checked_rem(media.stripe_size)?;
+    (off != 0).then(|| {
+        format!(
+            "{name}{} does not begin at a multiple of {} bytes; use an alignment of that",
+            table.suffix(entry),
+            media.stripe_size
+        )
+    })
+}
+
+/// What is said after a change, with the table as it is now.
+pub(super) fn answer(
+    control: &mut Control,
+    name: &str,
+    message: String,
+    warnings: Vec<String>,
+) -> Answer {
+    let geom = control.topology.find_geom(NAME, name);
+    let tables = geom.and_then(|geom| view(&mut control.topology, geom)).into_iter().collect();
+    Answer { message, warnings, tables }
+}
+
+fn show(control: &mut Control, names: &[String]) -> Result<Answer, Error> {
+    let mut geoms = Vec::new();
+    for name in names {
+        geoms.push(find(control, name)?);
+    }
+    if names.is_empty() {
+        let all = control.topology.view(0);
+        geoms.extend(all.iter().filter(|g| g.class == NAME && !g.withering).map(|g| g.id));
+    }
+    let tables = geoms.into_iter().filter_map(|g| view(&mut control.topology, g)).collect();
+    Ok(Answer { tables, ..Answer::default() })
+}
+
+fn view(topology: &mut Topology, geom: GeomId) -> Option<TableView> {
+    let name = topology.geom_name(geom).to_owned();
+    topology.with::<PartGeom, _>(geom, |part, _| {
+        let table = part.table.as_ref()?;
+        let mut entries: Vec<EntryView> = table
+            .entries()
+            .iter()
+            .map(|entry| EntryView {
+                index: entry.index,
+                name: part.name_of(entry.index).unwrap_or("").to_owned(),
+                start: entry.start,
+                count: entry.end.saturating_sub(entry.start).saturating_add(1),
+                kind: entry.kind.to_string(),
+                raw_kind: entry.kind.raw().trim_start_matches('!').to_owned(),
+                label: entry.label(),
+                attributes: entry.attribute_names().iter().map(|a| (*a).to_owned()).collect(),
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.start);
+        Some(TableView {
+            geom: name,
+            scheme: table.scheme().name().to_lowercase(),
+            corrupt: table.is_corrupt(),
+            why: damages(table),
+            sector_bytes: table.media().sector_size,
+            first: table.first(),
+            last: table.last(),
+            entries,
+            modified: part.edits.is_some(),
+        })
+    })?
+}

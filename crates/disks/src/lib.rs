@@ -17,6 +17,7 @@ mod class;
 mod file;
 mod kind;
 mod memory;
+mod model;
 mod null;
 mod pages;
 mod params;
@@ -29,6 +30,9 @@ pub use class::{DISK_CLASS, DiskClass};
 pub use file::{Direct, FileParams};
 pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Site, Unit};
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
+pub use model::{
+    DelayParams, FailOp, FailParams, Latency, LieParams, MODEL_BYTES_MAX, ModelParams,
+};
 pub use null::{Fill, NullParams};
 pub use registry::{KINDS, kind};
 pub use watch::Watch;

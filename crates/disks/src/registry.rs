@@ -4,10 +4,11 @@ use crate::blockdev::BlockDev;
 use crate::file::ImageFile;
 use crate::kind::Kind;
 use crate::memory::Memory;
+use crate::model::Model;
 use crate::null::Null;
 
 /// Every kind of disk.
-pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null];
+pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null, &Model];
 
 /// A kind by name.
 pub fn kind(name: &str) -> Option<&'static dyn Kind> {

@@ -2,20 +2,21 @@
 #![allow(dead_code)] // each test binary uses its part
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bio::{Bio, Errno, Flags, Op, Pool, PoolConfig, Segs};
+use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use disks::{DISK_CLASS, DiskClass};
 use geom::{
     Access, Class, ConsumerId, Control, Core, Edge, Error, Finished, Geom, GeomId, Inbox,
-    ProviderId, Topology,
+    ProviderId, Sink, Topology,
 };
-use reactor::{Config, Patience, PortChoice, Reactor, SeededRandom};
+use reactor::sim::{self, Actor};
+use reactor::{Config, Patience, PortChoice, Reactor, SeededRandom, Token};
 use serde_json::Value;
 
 pub struct World {
@@ -23,7 +24,11 @@ pub struct World {
     pub control: Control,
     pub reactor: Reactor,
     pub disks: Arc<DiskClass>,
+    turn: Turn,
 }
+
+/// Lets the world go on for at most so many ns.
+type Turn = Rc<dyn Fn(u64)>;
 
 struct User;
 
@@ -63,28 +68,34 @@ impl Class for Users {
 impl World {
     pub fn new(port: PortChoice) -> World {
         let config = Config { name: "test".into(), port, ..Config::default() };
-        World::around(Reactor::start(config).unwrap())
+        World::around(Reactor::start(config).unwrap(), None)
     }
 
-    pub fn around(reactor: Reactor) -> World {
+    /// A core in a simulated world of its own: no time passes but what is waited for.
+    pub fn simulated(seed: u64) -> World {
+        let world = sim::World::new(seed);
+        let reactor = Reactor::simulated(&world, "test");
+        World::around(reactor, Some(world))
+    }
+
+    fn around(reactor: Reactor, world: Option<sim::World>) -> World {
         let inbox = Arc::new(Inbox::default());
         let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
         let (core, mailer) = Core::new(0, reactor.clone(), pool, inbox.report());
-        let (turning, clock) = (core.clone(), reactor.clone());
+        let clock = reactor.clone();
+        let turn = turner(core.clone(), world);
+        let waiting = turn.clone();
         let mut control = Control::new(
             vec![mailer],
             inbox.clone(),
-            Box::new(move |_, most: Duration| {
-                let most = (most.as_nanos() as u64).min(2_000_000);
-                let until = turning.reactor().fresh_now() + most;
-                turning.turn(Patience::Until(until));
-            }),
+            Box::new(move |_, most: Duration| waiting((most.as_nanos() as u64).min(2_000_000))),
             Box::new(move || clock.fresh_now()),
         );
         let disks = Arc::new(DiskClass::new(inbox, 1));
         control.topology.load(disks.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
-        World { core, control, reactor, disks }
+        control.topology.load(Arc::new(classes::nop::Nop)).unwrap();
+        World { core, control, reactor, disks, turn }
     }
 
     /// Adds a disk and returns its provider.
@@ -120,10 +131,29 @@ impl World {
         let end = self.reactor.fresh_now() + 20_000_000_000;
         while !done(self) {
             assert!(self.reactor.fresh_now() < end, "{what} does not happen");
-            let soon = self.reactor.fresh_now() + 1_000_000;
-            self.core.turn(Patience::Until(soon));
-            self.control.pump();
+            self.turn(1_000_000);
         }
+    }
+
+    /// Lets things happen for at most `ns`.
+    pub fn turn(&mut self, ns: u64) {
+        (self.turn)(ns);
+        self.control.pump();
+    }
+
+    /// A verb of a disk.
+    pub fn verb(&mut self, verb: &str, disk: &str, params: Value) -> Result<Value, Error> {
+        let disks = self.disks.clone();
+        disks.verb(&mut self.control, verb, disk, &params)
+    }
+
+    /// Starts requests that end in any order; how they end is found in the list, by number.
+    pub fn start(&mut self, edge: Edge, n: usize, ended: &Ended, fill: impl FnOnce(&mut Bio)) {
+        if ended.sink.get().is_none() {
+            ended.sink.set(Some(self.core.add_sink(ended.place.clone())));
+        }
+        let sink = ended.sink.get().unwrap();
+        self.core.submit(edge, End::Sink { sink, tag: n as u64 }, fill);
     }
 
     /// Carries out one request.
@@ -181,7 +211,45 @@ impl World {
     }
 }
 
-fn range(bio: &mut Bio, op: Op, offset: u64, length: u64, data: Segs) {
+/// What was told of requests that [`World::start`] started, in the order of their ends.
+#[derive(Default)]
+pub struct Ended {
+    sink: Cell<Option<u32>>,
+    place: Rc<Endings>,
+}
+
+#[derive(Default)]
+struct Endings(RefCell<Vec<(u64, Result<(), Errno>)>>);
+
+impl Sink for Endings {
+    fn done(&self, tag: u64, bio: &mut Bio, _: &Core) {
+        self.0.borrow_mut().push((tag, bio.status));
+    }
+}
+
+impl Ended {
+    pub fn list(&self) -> Vec<(u64, Result<(), Errno>)> {
+        self.place.0.borrow().clone()
+    }
+}
+
+fn turner(core: Rc<Core>, world: Option<sim::World>) -> Turn {
+    let Some(world) = world else {
+        return Rc::new(move |most| {
+            let until = core.reactor().fresh_now() + most;
+            core.turn(Patience::Until(until));
+        });
+    };
+    Rc::new(move |most| {
+        // Without it the clock would not move when nothing is left to happen.
+        core.reactor().after(most, Token::default());
+        let mut actors = [Actor::new(core.reactor(), || core.turn(Patience::Forever))];
+        let limits = sim::Limits { ns: most, ..sim::Limits::default() };
+        world.run(&mut actors, limits, &mut || false);
+    })
+}
+
+pub fn range(bio: &mut Bio, op: Op, offset: u64, length: u64, data: Segs) {
     bio.op = op;
     bio.offset = offset;
     bio.length = length;

@@ -1,0 +1,206 @@
+//! What one may do to a modelled disk while it is in use.
+
+use std::sync::{Arc, Mutex};
+
+use bio::{Errno, Extent};
+use geom::Error;
+use reactor::model::{DiskOp, FAULTS_MAX, Fault};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Latency;
+use super::layer::{Rate, State, lock};
+use crate::kind::{Answer, Unit};
+
+/// Errors at a rate set at once on one disk; further ones are refused.
+const RATES_MAX: usize = 64;
+
+/// Which requests fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailOp {
+    /// Reads. A write to the range heals it, as a disk puts a bad sector elsewhere.
+    Read,
+    /// Writes.
+    Write,
+    /// Flushes.
+    Flush,
+    /// Deletes.
+    Delete,
+    /// Zeroing by command.
+    WriteZeroes,
+}
+
+/// Makes requests fail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailParams {
+    /// Which requests: `read`, `write`, `flush`, `delete` or `write_zeroes`.
+    pub op: FailOp,
+    /// First byte of the bad range.
+    #[serde(default)]
+    pub offset: u64,
+    /// Bytes of the bad range; absent: to the end of the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+    /// The error, by its name; absent: EIO.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How often; absent: until healed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub times: Option<u32>,
+    /// In how many cases, in percent; absent: in all. Not together with `times`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub percent: Option<u8>,
+}
+
+/// Makes every request take longer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DelayParams {
+    /// By so many ms; zero ends it.
+    #[schemars(range(max = 3_600_000))]
+    pub delay_ms: u32,
+}
+
+/// Makes flushes answer without doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LieParams {
+    /// Whether it lies from now on.
+    pub lies: bool,
+}
+
+pub(super) struct ModelUnit {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) latency: Latency,
+}
+
+fn inval(what: impl Into<String>) -> Error {
+    Error::new(Errno::Inval, what)
+}
+
+fn read<P: DeserializeOwned>(verb: &str, params: &Value) -> Result<P, Error> {
+    let object = if params.is_null() { json!({}) } else { params.clone() };
+    serde_json::from_value(object).map_err(|e| inval(format!("{verb}: {e}")))
+}
+
+fn fail(state: &mut State, p: &FailParams) -> Result<Answer, Error> {
+    let size = state.disk.size();
+    let length = p.length.unwrap_or(size.saturating_sub(p.offset));
+    let range = Extent::new(p.offset, length).filter(|r| r.end() <= size && !r.is_empty());
+    let Some(range) = range else {
+        return Err(inval(format!("fail: the range lies outside the disk's {size} bytes")));
+    };
+    let name = p.error.as_deref().unwrap_or("EIO");
+    let known = |e: &&Errno| e.name().eq_ignore_ascii_case(name) && **e != Errno::NoMem;
+    let Some(&error) = Errno::ALL.iter().find(known) else {
+        return Err(inval(format!("fail: no error {name} that a disk could give")));
+    };
+    let op = match p.op {
+        FailOp::Read => DiskOp::Read,
+        FailOp::Write => DiskOp::Write,
+        FailOp::Flush => DiskOp::Flush,
+        FailOp::Delete => DiskOp::Discard,
+        FailOp::WriteZeroes => DiskOp::Zero,
+    };
+    match (p.percent, p.times) {
+        (Some(_), Some(_)) => return Err(inval("fail: either times or percent, not both")),
+        (Some(1..=100), None) if state.rates.len() >= RATES_MAX => {
+            let what = format!("fail: {RATES_MAX} rates are set already; heal first");
+            return Err(Error::new(Errno::NoSpc, what));
+        }
+        (Some(percent @ 1..=100), None) => state.rates.push(Rate { op, range, percent, error }),
+        (Some(_), None) => return Err(inval("fail: percent lies between 1 and 100")),
+        (None, Some(0)) => return Err(inval("fail: times is at least 1")),
+        (None, times) => state.disk.fail(Fault { range, op, error, times }).map_err(|_| {
+            let what = format!("fail: {FAULTS_MAX} faults are set already; heal first");
+            Error::new(Errno::NoSpc, what)
+        })?,
+    }
+    let (from, to) = (range.start(), range.end());
+    Ok(Answer::said(format!("{:?} of bytes {from} to {to} fails with {name}", p.op)))
+}
+
+impl Unit for ModelUnit {
+    fn size(&mut self) -> Result<u64, Errno> {
+        Ok(lock(&self.state).disk.size())
+    }
+
+    fn show(&self) -> Vec<(&'static str, String)> {
+        let state = lock(&self.state);
+        let (used, dirty) = state.disk.used_and_dirty();
+        let latency = match self.latency {
+            Latency::Flash => "flash",
+            Latency::Spinning => "spinning",
+            Latency::Between => "between",
+            Latency::None => "none",
+        };
+        let cache = if state.disk.shape().volatile_cache { "volatile" } else { "none" };
+        vec![
+            ("latency", latency.to_string()),
+            ("extra delay", format!("{} ms", state.extra_ns / 1_000_000)),
+            ("write cache", cache.to_string()),
+            ("sectors used", used.to_string()),
+            ("sectors not flushed", dirty.to_string()),
+            ("under way", state.under_way().to_string()),
+            ("hangs", if state.hangs { "yes" } else { "no" }.to_string()),
+            ("power cuts", state.disk.power_cuts().to_string()),
+        ]
+    }
+
+    fn verbs(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("power-cut", "The power goes and comes back: what was not flushed may be lost."),
+            ("fail", "Requests of one kind, in a range, fail: always, so often, or by chance."),
+            ("heal", "Nothing fails any more, by `fail`, `delay` or `lie`."),
+            ("hang", "Nothing ends any more."),
+            ("release", "What hangs goes on."),
+            ("delay", "Every request takes longer."),
+            ("lie", "Flushes and durable writes answer without doing."),
+        ]
+    }
+
+    fn verb(&mut self, verb: &str, params: &Value) -> Result<Answer, Error> {
+        let mut state = lock(&self.state);
+        match verb {
+            "power-cut" => {
+                let under_way = state.under_way();
+                let wake = state.power_cut();
+                let value = json!({ "ended": under_way });
+                Ok(Answer { value, wake })
+            }
+            "fail" => fail(&mut state, &read(verb, params)?),
+            "heal" => {
+                state.disk.heal_all();
+                state.disk.lie_about_flushes(false);
+                state.rates.clear();
+                state.extra_ns = 0;
+                Ok(Answer::said("healed"))
+            }
+            "hang" => {
+                state.hangs = true;
+                Ok(Answer::said("nothing ends until release or power-cut"))
+            }
+            "release" => {
+                let wake = state.release();
+                Ok(Answer { value: json!({ "released": wake.len() }), wake })
+            }
+            "delay" => {
+                let p: DelayParams = read(verb, params)?;
+                state.extra_ns = u64::from(p.delay_ms) * 1_000_000;
+                Ok(Answer::said(format!("{} ms more from now on", p.delay_ms)))
+            }
+            "lie" => {
+                let p: LieParams = read(verb, params)?;
+                state.disk.lie_about_flushes(p.lies);
+                Ok(Answer::said(if p.lies { "it lies" } else { "it tells the truth" }))
+            }
+            other => Err(Error::new(Errno::NotSup, format!("no verb {other}"))),
+        }
+    }
+}

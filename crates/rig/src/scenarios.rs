@@ -113,6 +113,18 @@ impl Tree {
         Ok(tree)
     }
 
+    /// Writes the files below a folder, under the names they have below the root.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        for (name, bytes) in &self.files {
+            let file = folder.join(name);
+            if let Some(above) = file.parent() {
+                fs::create_dir_all(above)?;
+            }
+            fs::write(&file, bytes).with_context(|| format!("write {}", file.display()))?;
+        }
+        Ok(())
+    }
+
     /// How many files it has, and bytes in all of them.
     pub fn size(&self) -> (usize, u64) {
         (
@@ -178,9 +190,13 @@ fn begin(script: &mut Script, login: &Login) {
         format!("start_iscsid {}", quote(&login.initiator)),
     );
     let auth = login.chap.as_ref().map(authentication).unwrap_or_default();
+    let setting = |(key, value): &(String, String)| {
+        format!("setting $IQN $PORTAL {} {}\n", quote(key), quote(value))
+    };
+    let settings: String = login.settings.iter().map(setting).collect();
     script.step(
         "record the target",
-        format!("{names}node $IQN $PORTAL\n{auth}"),
+        format!("{names}node $IQN $PORTAL\n{auth}{settings}"),
     );
     script.step("log in", format!("{names}{LOG_IN}"));
     let make = "D=$(disk $IQN $LUN); /usr/sbin/mke2fs -q -F -t ext4 $D; mount -t ext4 $D /mnt";

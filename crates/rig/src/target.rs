@@ -49,6 +49,9 @@ pub struct Login {
     pub initiator: String,
     /// None: `AuthMethod=None`.
     pub chap: Option<Chap>,
+    /// Keys of open-iscsi's node record with their values, such as
+    /// `node.conn[0].iscsi.HeaderDigest` and `CRC32C`.
+    pub settings: Vec<(String, String)>,
 }
 
 impl Login {
@@ -61,12 +64,22 @@ impl Login {
             target,
             initiator: Login::INITIATOR.to_string(),
             chap: None,
+            settings: Vec::new(),
         }
     }
 
     /// The same login with CHAP.
     pub fn with_chap(mut self, chap: Chap) -> Login {
         self.chap = Some(chap);
+        self
+    }
+
+    /// The same login with CRC32C over headers and data.
+    pub fn with_digests(mut self) -> Login {
+        for part in ["Header", "Data"] {
+            let key = format!("node.conn[0].iscsi.{part}Digest");
+            self.settings.push((key, "CRC32C".to_string()));
+        }
         self
     }
 }

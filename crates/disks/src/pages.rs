@@ -203,4 +203,35 @@ mod tests {
         assert_eq!(pages.used(), CHUNK_BYTES as u64);
         assert_eq!(pages.write(512 * 1024, &segs(&pool, &[2; 512])), Ok(()));
     }
+
+    #[test]
+    fn cores_share_the_memory_and_every_chunk_is_counted_once() {
+        let pages = Pages::new(64 << 20, u64::MAX);
+        std::thread::scope(|scope| {
+            for core in 0..4u64 {
+                let pages = &pages;
+                scope.spawn(move || {
+                    let pool = Pool::new(PoolConfig::default());
+                    let data = segs(&pool, &[core as u8 + 1; 512]);
+                    for i in 0..2000u64 {
+                        // Four cores in every chunk, a sector each; some chunks are freed.
+                        pages.write(i * 2048 + core * 512, &data).unwrap();
+                        if i % 50 == 49 {
+                            pages.clear(16 << 20, CHUNK_BYTES as u64);
+                            pages.write(16 << 20, &data).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let pool = Pool::new(PoolConfig::default());
+        let out = segs(&pool, &[0; 2048]);
+        for i in 0..2000 {
+            pages.read(i * 2048, &out);
+            let found = out.to_vec();
+            assert!((0..4).all(|c| found[c * 512..][..512].iter().all(|b| *b == c as u8 + 1)));
+        }
+        pages.clear(16 << 20, CHUNK_BYTES as u64);
+        assert_eq!(pages.used(), (2000u64 * 2048).div_ceil(CHUNK_BYTES as u64) * 16384);
+    }
 }

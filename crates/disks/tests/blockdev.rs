@@ -139,3 +139,31 @@ fn a_device_that_grew_is_seen() {
     let said = w.verb("resize", "b0", json!({})).unwrap();
     assert_eq!(said, json!({ "was": 1 << 20, "size": 2 << 20 }));
 }
+
+#[test]
+fn a_file_whose_sectors_are_too_small_for_direct_io_says_so() {
+    let folder = Folder::new();
+    let Some(disk) = Loop::new(&folder, 32 << 20, 4096, &[]) else { return };
+    let made = Command::new("mkfs.ext4").args(["-q", &disk.device]).status();
+    assert!(made.is_ok_and(|s| s.success()), "mkfs.ext4 (e2fsprogs) is needed");
+    let at = folder.path("mnt4096");
+    std::fs::create_dir(&at).unwrap();
+    assert!(Command::new("mount").args([&disk.device, &at]).status().unwrap().success());
+    let mut w = World::new(PortChoice::Poll);
+    let path = format!("{at}/a.img");
+    let mut params = json!({ "path": path, "create": true, "size": 1 << 20 });
+    let auto = w.disk("file", "f0", params.clone()).map(|_| w.shown("f0", "mode"));
+    drop(w);
+    let mut w = World::new(PortChoice::Poll);
+    params["direct"] = json!("yes");
+    let forced = w.disk("file", "f0", params.clone()).map(|_| ());
+    params["sector_size"] = json!(4096);
+    let large = w.disk("file", "f0", params).map(|_| w.shown("f0", "mode"));
+    drop(w);
+    assert!(Command::new("umount").arg(&at).status().unwrap().success());
+    let why = "O_DIRECT needs multiples of 4096 bytes here, and sector_size is 512";
+    assert_eq!(auto.unwrap(), format!("buffered ({why})"));
+    let e = forced.unwrap_err();
+    assert!(e.kind == Errno::NotSup && e.what.contains(why), "{e}");
+    assert_eq!(large.unwrap(), "direct");
+}

@@ -156,3 +156,35 @@ fn identity_is_stable_and_told_by_attributes() {
     assert!(own.is_some() && own == ident(None));
     assert_eq!(ident(Some("S/N 1\n")), Some(bio::Attr::Text("S/N 1x0a".into())));
 }
+
+#[test]
+fn where_the_kernel_cannot_zero_zeroes_are_written() {
+    // tmpfs punches holes and has no other zeroing command.
+    let path = format!("/dev/shm/ashlar-disks-{}.img", std::process::id());
+    for port in [PortChoice::Uring, PortChoice::Poll] {
+        let mut w = World::new(port);
+        let params = json!({ "path": path, "create": true, "size": 5 << 20 });
+        let made = w.disk("file", "f0", params);
+        let wrote = made.map(|_| {
+            let edge = w.open("f0");
+            let filled: Vec<_> =
+                (0..5u64).map(|i| w.write(edge, i << 20, &vec![9; 1 << 20])).collect();
+            let hole = w.plain(edge, Op::Delete, 0, 5 << 20);
+            let holed = allocated(&path);
+            let written = w.write(edge, 0, &[9; 1024]);
+            let flags = Flags::NO_HOLE | Flags::FUA;
+            let zeroed = w.flagged(edge, Op::WriteZeroes, 512, (3 << 20) + 512, flags);
+            let again = w.flagged(edge, Op::WriteZeroes, 512, 512, flags);
+            let found = w.read(edge, 0, 1 << 20);
+            (filled, hole, holed, written, zeroed, again, found, allocated(&path))
+        });
+        std::fs::remove_file(&path).unwrap();
+        let (filled, hole, holed, written, zeroed, again, found, after) = wrote.unwrap();
+        assert!(filled.iter().all(|f| f.is_ok()));
+        assert_eq!((hole, holed), (Ok(()), 0));
+        assert_eq!((written, zeroed, again), (Ok(()), Ok(()), Ok(())));
+        assert!((3 << 20..4 << 20).contains(&after), "{after} bytes");
+        let found = found.unwrap();
+        assert!(found[..512].iter().all(|b| *b == 9) && found[512..].iter().all(|b| *b == 0));
+    }
+}

@@ -40,9 +40,7 @@ pub fn catalog() -> Catalog {
     Catalog {
         disks: vec![
             Entry::of::<FileParams>("file", "An image file."),
-            Entry::of::<SizeParams>("memory", "Memory.")
-                .volatile()
-                .example(example),
+            Entry::of::<SizeParams>("memory", "Memory.").volatile().example(example),
             Entry::of::<SizeParams>("null", "Nothing."),
         ],
         classes: vec![
@@ -122,22 +120,16 @@ fn refuse(kind: Kind, why: impl Into<String>) -> Result<Outcome> {
 /// Whether a provider of that name would exist: something configured carries it.
 fn exists(config: &Config, reference: &str) -> bool {
     let disks = config.disk.iter().map(|d| &d.name);
-    disks
-        .chain(config.geom.iter().map(|g| &g.name))
-        .any(|owner| rests_on(reference, owner))
+    disks.chain(config.geom.iter().map(|g| &g.name)).any(|owner| rests_on(reference, owner))
 }
 
 /// What still stands on the disk or geom `owner`.
 fn user(config: &Config, owner: &str) -> Option<String> {
-    let geom = config
-        .geom
-        .iter()
-        .find(|g| g.below().any(|b| rests_on(b, owner)));
+    let geom = config.geom.iter().find(|g| g.below().any(|b| rests_on(b, owner)));
     let lun =
         |a: &&crate::config::AccessConfig| a.luns.values().any(|l| rests_on(&l.provider, owner));
     let access = config.access.iter().find(lun);
-    geom.map(|g| g.name.clone())
-        .or(access.map(|a| a.group.clone()))
+    geom.map(|g| g.name.clone()).or(access.map(|a| a.group.clone()))
 }
 
 impl Inner {
@@ -187,11 +179,8 @@ impl Inner {
         }
         self.config = after;
         let restart = matches!(action, Action::Daemon { .. });
-        let notes = if restart {
-            vec!["takes effect at the next start".to_owned()]
-        } else {
-            vec![]
-        };
+        let notes =
+            if restart { vec!["takes effect at the next start".to_owned()] } else { vec![] };
         Ok(Outcome { notes })
     }
 
@@ -214,15 +203,11 @@ impl Inner {
             });
         }
         for disk in config.disk.iter().filter(|d| !known.contains(&d.name)) {
-            state
-                .geoms
-                .push(geom_state("disk", &disk.name, 1, &[], &disk.name));
+            state.geoms.push(geom_state("disk", &disk.name, 1, &[], &disk.name));
         }
         for geom in config.geom.iter().filter(|g| !known.contains(&g.name)) {
             let below: Vec<&str> = geom.below().collect();
-            state
-                .geoms
-                .push(geom_state(&geom.class, &geom.name, 2, &below, &geom.name));
+            state.geoms.push(geom_state(&geom.class, &geom.name, 2, &below, &geom.name));
         }
         for target in &config.target {
             let mut shown = state.targets.iter().position(|t| t.name == target.name);
@@ -268,10 +253,8 @@ fn group_state(access: &crate::config::AccessConfig) -> GroupState {
 
 /// A geom with one provider.
 pub fn geom_state(class: &str, name: &str, rank: u32, below: &[&str], provider: &str) -> GeomState {
-    let consumer = |b: &&str| ConsumerState {
-        provider: Some((*b).to_owned()),
-        ..ConsumerState::default()
-    };
+    let consumer =
+        |b: &&str| ConsumerState { provider: Some((*b).to_owned()), ..ConsumerState::default() };
     GeomState {
         class: class.to_owned(),
         name: name.to_owned(),
@@ -299,10 +282,7 @@ impl Plant for FakePlant {
     }
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
-        progress(ProgressLine {
-            what: action.what(),
-            ..ProgressLine::default()
-        });
+        progress(ProgressLine { what: action.what(), ..ProgressLine::default() });
         self.with(|i| {
             let call = i.calls;
             i.calls += 1;
@@ -324,10 +304,7 @@ impl Plant for FakePlant {
                     Some(lost) => {
                         Err(Error::new(Kind::NotFound, "part show", "no table").at(lost.clone()))
                     }
-                    None => Ok(PartAnswer {
-                        tables,
-                        ..PartAnswer::default()
-                    }),
+                    None => Ok(PartAnswer { tables, ..PartAnswer::default() }),
                 }
             }
             PartRequest::Delete { geom, index } => {
@@ -338,18 +315,11 @@ impl Plant for FakePlant {
                 };
                 table.entries.retain(|e| e.index != *index);
                 let message = format!("{geom}p{index} deleted");
-                Ok(PartAnswer {
-                    message,
-                    tables: vec![table.clone()],
-                    warnings: vec![],
-                })
+                Ok(PartAnswer { message, tables: vec![table.clone()], warnings: vec![] })
             }
             other => {
                 let message = serde_json::to_string(other).unwrap_or_default();
-                Ok(PartAnswer {
-                    message,
-                    ..PartAnswer::default()
-                })
+                Ok(PartAnswer { message, ..PartAnswer::default() })
             }
         })
     }
@@ -376,5 +346,41 @@ impl Plant for FakePlant {
 
     fn stop(&self) {
         self.with(|i| i.stopped = true);
+    }
+}
+
+impl Plant for std::sync::Arc<FakePlant> {
+    fn state(&self) -> State {
+        self.as_ref().state()
+    }
+
+    fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
+        self.as_ref().check(step, before)
+    }
+
+    fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
+        self.as_ref().carry_out(action, progress)
+    }
+
+    fn part(&self, request: &PartRequest) -> Result<PartAnswer> {
+        self.as_ref().part(request)
+    }
+
+    fn verb(
+        &self,
+        class: &str,
+        verb: &str,
+        params: &Value,
+        progress: &mut Progress<'_>,
+    ) -> Result<Value> {
+        self.as_ref().verb(class, verb, params, progress)
+    }
+
+    fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
+        self.as_ref().journal(after, limit)
+    }
+
+    fn stop(&self) {
+        self.as_ref().stop();
     }
 }

@@ -2,17 +2,32 @@
 //!
 //! * [`api`]: the types of every answer; JSON first.
 //! * [`config`]: `ashlar.toml`. [`plan`]: the way from what runs to what is written there.
-//! * [`Plant`]: the daemon, as this room sees it.
+//! * [`Plant`]: the daemon, as this room sees it. [`Control`]: the control side of a running one.
+//! * [`verbs`]: everything that can be typed or posted, one file each. From their table come the
+//!   command line ([`run`]), the HTTP routes and OpenAPI ([`http`]), completions and manual pages.
+//! * [`Client`]: the way from a command to the daemon.
 //!
 //! Nothing here touches the data path.
 
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod cli;
+mod client;
 pub mod config;
+mod demo;
+mod doctor;
 #[cfg(test)]
 mod fake;
+pub mod http;
 pub mod plan;
 mod plant;
+mod service;
+mod text;
+mod top;
+pub mod verbs;
 
+pub use cli::{App, command, run, verb_words};
+pub use client::{Client, default_socket};
 pub use plant::{Outcome, Plant, Progress};
+pub use service::{Archive, Archived, Consent, Control, Plan};

@@ -33,19 +33,10 @@ impl Exit {
     /// All codes with the sentence that help and manual pages print.
     pub const ALL: &'static [(Exit, &'static str)] = &[
         (Exit::Done, "done, or nothing to do"),
-        (
-            Exit::Failed,
-            "failed; nothing was changed unless the message says so",
-        ),
-        (
-            Exit::Usage,
-            "the command line or the configuration is wrong",
-        ),
+        (Exit::Failed, "failed; nothing was changed unless the message says so"),
+        (Exit::Usage, "the command line or the configuration is wrong"),
         (Exit::Degraded, "done, but something is degraded or failed"),
-        (
-            Exit::Refused,
-            "refused: data would be destroyed and its name was not given",
-        ),
+        (Exit::Refused, "refused: data would be destroyed and its name was not given"),
         (Exit::Unreachable, "the daemon does not answer"),
         (Exit::Pending, "changes are pending (plan)"),
     ];
@@ -233,13 +224,7 @@ pub struct Error {
 impl Error {
     /// An error without a place and with the kind's own advice.
     pub fn new(kind: Kind, op: impl Into<String>, source: impl fmt::Display) -> Error {
-        Error {
-            kind,
-            op: op.into(),
-            at: String::new(),
-            source: source.to_string(),
-            next: None,
-        }
+        Error { kind, op: op.into(), at: String::new(), source: source.to_string(), next: None }
     }
 
     /// The same, at a place.

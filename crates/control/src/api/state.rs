@@ -61,18 +61,13 @@ impl State {
     /// The provider of that name and the geom it belongs to.
     pub fn provider(&self, name: &str) -> Option<(&GeomState, &ProviderState)> {
         self.geoms.iter().find_map(|geom| {
-            geom.providers
-                .iter()
-                .find(|p| p.name == name)
-                .map(|provider| (geom, provider))
+            geom.providers.iter().find(|p| p.name == name).map(|provider| (geom, provider))
         })
     }
 
     /// All sessions of all targets.
     pub fn sessions(&self) -> impl Iterator<Item = (&TargetState, &super::target::SessionState)> {
-        self.targets
-            .iter()
-            .flat_map(|t| t.sessions.iter().map(move |s| (t, s)))
+        self.targets.iter().flat_map(|t| t.sessions.iter().map(move |s| (t, s)))
     }
 
     /// The worst health of any part.

@@ -29,9 +29,7 @@ pub struct Histogram {
 impl Histogram {
     /// How many samples it holds.
     pub fn count(&self) -> u64 {
-        self.buckets
-            .iter()
-            .fold(0, |sum, b| sum.saturating_add(b.count))
+        self.buckets.iter().fold(0, |sum, b| sum.saturating_add(b.count))
     }
 
     /// The upper bound of the bucket in which the sample at `permille` of the order lies, in
@@ -42,9 +40,7 @@ impl Histogram {
             return None;
         }
         let permille = permille.min(1000);
-        let wanted = (u128::from(total) * u128::from(permille))
-            .div_ceil(1000)
-            .max(1);
+        let wanted = (u128::from(total) * u128::from(permille)).div_ceil(1000).max(1);
         let mut seen = 0u128;
         for bucket in &self.buckets {
             seen += u128::from(bucket.count);
@@ -74,22 +70,14 @@ impl Histogram {
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let before = |upper: u64| {
             let found = earlier.buckets.binary_search_by_key(&upper, |b| b.upper_ns);
-            found
-                .ok()
-                .and_then(|i| earlier.buckets.get(i))
-                .map_or(0, |b| b.count)
+            found.ok().and_then(|i| earlier.buckets.get(i)).map_or(0, |b| b.count)
         };
         let left = |b: &Bucket| Bucket {
             upper_ns: b.upper_ns,
             count: b.count.saturating_sub(before(b.upper_ns)),
         };
         Histogram {
-            buckets: self
-                .buckets
-                .iter()
-                .map(left)
-                .filter(|b| b.count > 0)
-                .collect(),
+            buckets: self.buckets.iter().map(left).filter(|b| b.count > 0).collect(),
             sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
         }
     }
@@ -153,16 +141,12 @@ impl Stats {
 
     /// Requests completed, of every kind.
     pub fn ops(&self) -> u64 {
-        self.kinds()
-            .iter()
-            .fold(0, |sum, (_, op)| sum.saturating_add(op.ops))
+        self.kinds().iter().fold(0, |sum, (_, op)| sum.saturating_add(op.ops))
     }
 
     /// Requests that failed, of every kind.
     pub fn errors(&self) -> u64 {
-        self.kinds()
-            .iter()
-            .fold(0, |sum, (_, op)| sum.saturating_add(op.errors))
+        self.kinds().iter().fold(0, |sum, (_, op)| sum.saturating_add(op.errors))
     }
 
     /// What was done since `earlier`; `in_flight` is the present one.
@@ -184,13 +168,8 @@ mod tests {
     use super::*;
 
     fn histogram(pairs: &[(u64, u64)]) -> Histogram {
-        let buckets = pairs
-            .iter()
-            .map(|&(upper_ns, count)| Bucket { upper_ns, count });
-        Histogram {
-            buckets: buckets.collect(),
-            sum_ns: pairs.iter().map(|p| p.0 * p.1).sum(),
-        }
+        let buckets = pairs.iter().map(|&(upper_ns, count)| Bucket { upper_ns, count });
+        Histogram { buckets: buckets.collect(), sum_ns: pairs.iter().map(|p| p.0 * p.1).sum() }
     }
 
     #[test]
@@ -210,10 +189,7 @@ mod tests {
         let now = histogram(&[(10, 5), (20, 4), (40, 2)]);
         let d = now.since(&earlier);
         assert_eq!(
-            d.buckets
-                .iter()
-                .map(|b| (b.upper_ns, b.count))
-                .collect::<Vec<_>>(),
+            d.buckets.iter().map(|b| (b.upper_ns, b.count)).collect::<Vec<_>>(),
             [(20, 3), (40, 2)]
         );
         assert_eq!(d.mean_ns(), Some((3 * 20 + 2 * 40) / 5));

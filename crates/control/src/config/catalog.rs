@@ -74,8 +74,6 @@ impl Catalog {
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Entry)> {
         let disks = self.disks.iter().map(|e| ("disk", e));
         let classes = self.classes.iter().map(|e| ("geom", e));
-        disks
-            .chain(classes)
-            .chain(self.drivers.iter().map(|e| ("target", e)))
+        disks.chain(classes).chain(self.drivers.iter().map(|e| ("target", e)))
     }
 }

@@ -49,35 +49,19 @@ fn problem(
     kind: Kind,
     text: String,
 ) -> Problem {
-    Problem {
-        section,
-        index,
-        key,
-        element: None,
-        kind,
-        text,
-    }
+    Problem { section, index, key, element: None, kind, text }
 }
 
 fn bad_name(name: &str) -> bool {
-    name.chars()
-        .any(|c| c.is_whitespace() || c.is_control() || "\"'`\\".contains(c))
+    name.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'`\\".contains(c))
 }
 
 /// Disks and geoms share one name space: both become providers. Target names and groups are their
 /// own.
 fn names(config: &Config, out: &mut Vec<Problem>) {
     let mut seen: HashMap<&str, &'static str> = HashMap::new();
-    let disks = config
-        .disk
-        .iter()
-        .enumerate()
-        .map(|(i, d)| ("disk", i, d.name.as_str()));
-    let geoms = config
-        .geom
-        .iter()
-        .enumerate()
-        .map(|(i, g)| ("geom", i, g.name.as_str()));
+    let disks = config.disk.iter().enumerate().map(|(i, d)| ("disk", i, d.name.as_str()));
+    let geoms = config.geom.iter().enumerate().map(|(i, g)| ("geom", i, g.name.as_str()));
     for (section, i, name) in disks.chain(geoms) {
         if bad_name(name) {
             let text = "a name has no spaces, quotes or control characters".to_owned();
@@ -123,13 +107,7 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
             (None, true) => "it stands on nothing: `provider` or `members` is missing",
             _ => continue,
         };
-        out.push(problem(
-            "geom",
-            i,
-            "provider",
-            Kind::ConfigKey,
-            text.to_owned(),
-        ));
+        out.push(problem("geom", i, "provider", Kind::ConfigKey, text.to_owned()));
     }
     for (i, geom) in config.geom.iter().enumerate() {
         let mut seen = HashSet::new();
@@ -137,10 +115,7 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
             if !seen.insert(member) {
                 let text = format!("`{member}` stands twice among the members");
                 let p = problem("geom", i, "members", Kind::ConfigName, text);
-                out.push(Problem {
-                    element: Some(k),
-                    ..p
-                });
+                out.push(Problem { element: Some(k), ..p });
             }
         }
     }
@@ -148,12 +123,8 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
 
 /// A geom that stands, through others, on itself.
 fn cycles(config: &Config, out: &mut Vec<Problem>) {
-    let index: HashMap<&str, usize> = config
-        .geom
-        .iter()
-        .enumerate()
-        .map(|(i, g)| (g.name.as_str(), i))
-        .collect();
+    let index: HashMap<&str, usize> =
+        config.geom.iter().enumerate().map(|(i, g)| (g.name.as_str(), i)).collect();
     // Peel off geoms whose foundations are all peeled; what is left stands in or on a cycle.
     let mut left: HashSet<usize> = (0..config.geom.len()).collect();
     loop {
@@ -162,9 +133,7 @@ fn cycles(config: &Config, out: &mut Vec<Problem>) {
             .copied()
             .filter(|&i| {
                 let below = config.geom.get(i).into_iter().flat_map(|g| g.below());
-                below
-                    .filter_map(|b| index.get(b))
-                    .all(|b| !left.contains(b))
+                below.filter_map(|b| index.get(b)).all(|b| !left.contains(b))
             })
             .collect();
         if free.is_empty() {
@@ -186,33 +155,18 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             if address.parse::<SocketAddr>().is_err() {
                 let text = format!("`{address}` is not an address with a port (127.0.0.1:3260)");
                 let p = problem("target", i, "listen", Kind::ConfigValue, text);
-                out.push(Problem {
-                    element: Some(k),
-                    ..p
-                });
+                out.push(Problem { element: Some(k), ..p });
             }
         }
         if let (Some(chap), Some(mutual)) = (&target.chap, &target.mutual_chap)
             && chap.secret == mutual.secret
         {
             let text = "both directions use the same secret (RFC 7143 9.2.1 forbids it)";
-            out.push(problem(
-                "target",
-                i,
-                "mutual_chap",
-                Kind::ConfigValue,
-                text.to_owned(),
-            ));
+            out.push(problem("target", i, "mutual_chap", Kind::ConfigValue, text.to_owned()));
         }
         if target.mutual_chap.is_some() && target.chap.is_none() {
             let text = "`mutual_chap` needs `chap`: the initiator proves itself first";
-            out.push(problem(
-                "target",
-                i,
-                "mutual_chap",
-                Kind::ConfigKey,
-                text.to_owned(),
-            ));
+            out.push(problem("target", i, "mutual_chap", Kind::ConfigKey, text.to_owned()));
         }
     }
 }
@@ -229,10 +183,7 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
             if pattern.is_empty() || pattern.len() > glob::NAME_BYTES_MAX || bad_name(pattern) {
                 let text = format!("not a pattern of up to {} bytes", glob::NAME_BYTES_MAX);
                 let p = problem("access", i, "initiators", Kind::ConfigValue, text);
-                out.push(Problem {
-                    element: Some(k),
-                    ..p
-                });
+                out.push(Problem { element: Some(k), ..p });
             }
         }
         if let Some(lun) = access.luns.keys().find(|&&lun| lun > LUN_MAX) {
@@ -244,12 +195,7 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
 
 fn overlaps(config: &Config, out: &mut Vec<Problem>) {
     for (i, later) in config.access.iter().enumerate() {
-        for earlier in config
-            .access
-            .iter()
-            .take(i)
-            .filter(|a| a.target == later.target)
-        {
+        for earlier in config.access.iter().take(i).filter(|a| a.target == later.target) {
             if earlier.group == later.group {
                 continue;
             }
@@ -263,10 +209,7 @@ fn overlaps(config: &Config, out: &mut Vec<Problem>) {
                     earlier.group
                 );
                 let p = problem("access", i, "initiators", Kind::AccessOverlap, text);
-                out.push(Problem {
-                    element: Some(k),
-                    ..p
-                });
+                out.push(Problem { element: Some(k), ..p });
             }
         }
     }

@@ -39,9 +39,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
             },
         }
     }
-    pattern
-        .get(p..)
-        .is_some_and(|rest| rest.iter().all(|&c| c == '*'))
+    pattern.get(p..).is_some_and(|rest| rest.iter().all(|&c| c == '*'))
 }
 
 /// A short name that both patterns mean; `None` when there is none.
@@ -121,10 +119,7 @@ mod tests {
 
     #[test]
     fn stars_and_question_marks() {
-        assert!(matches(
-            "iqn.1998-01.com.vmware:*",
-            "IQN.1998-01.com.vmware:esx1"
-        ));
+        assert!(matches("iqn.1998-01.com.vmware:*", "IQN.1998-01.com.vmware:esx1"));
         assert!(matches("*", ""));
         assert!(matches("a*b*c", "a-b-b-c"));
         assert!(!matches("a*b*c", "a-b-b"));
@@ -152,20 +147,15 @@ mod tests {
             let mut last = all.clone();
             for _ in 0..max {
                 let longer = |w: &String| letters.iter().map(|c| format!("{w}{c}")).collect();
-                last = last
-                    .iter()
-                    .flat_map(|w| -> Vec<String> { longer(w) })
-                    .collect();
+                last = last.iter().flat_map(|w| -> Vec<String> { longer(w) }).collect();
                 all.extend(last.clone());
             }
             all
         };
         let patterns = words(&['a', 'b', '*', '?'], 3);
         let names = words(&['a', 'b', 'x'], 6);
-        let sets: Vec<Vec<bool>> = patterns
-            .iter()
-            .map(|p| names.iter().map(|n| matches(p, n)).collect())
-            .collect();
+        let sets: Vec<Vec<bool>> =
+            patterns.iter().map(|p| names.iter().map(|n| matches(p, n)).collect()).collect();
         for (a, set_a) in patterns.iter().zip(&sets) {
             for (b, set_b) in patterns.iter().zip(&sets) {
                 let both = set_a.iter().zip(set_b).any(|(x, y)| *x && *y);

@@ -33,11 +33,7 @@ pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
         return Err(Error::new(Kind::Limit, op, why).at(file));
     }
     let root = parse(text).map_err(|(span, message)| {
-        let fault = Fault {
-            span,
-            kind: Kind::ConfigSyntax,
-            text: message,
-        };
+        let fault = Fault { span, kind: Kind::ConfigSyntax, text: message };
         report(text, file, vec![fault])
     })?;
     let (document, mut faults) = sections(&root, catalog);
@@ -45,19 +41,10 @@ pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
         return Err(report(text, file, faults));
     }
     let config: Config = serde_json::from_value(document).map_err(|e| {
-        Error::new(
-            Kind::Internal,
-            op,
-            format!("accepted by its schema, but {e}"),
-        )
-        .at(file)
+        Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
     })?;
     faults.extend(check(&config).into_iter().map(|p| locate(&root, p)));
-    if faults.is_empty() {
-        Ok(config)
-    } else {
-        Err(report(text, file, faults))
-    }
+    if faults.is_empty() { Ok(config) } else { Err(report(text, file, faults)) }
 }
 
 fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
@@ -71,29 +58,17 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
             "daemon" => daemon(field, &mut faults),
             "disk" => {
                 let core = schemars::schema_for!(DiskConfig).to_value();
-                let of = Of {
-                    core: &core,
-                    word: "kind",
-                    entries: &catalog.disks,
-                };
+                let of = Of { core: &core, word: "kind", entries: &catalog.disks };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "geom" => {
                 let core = schemars::schema_for!(GeomConfig).to_value();
-                let of = Of {
-                    core: &core,
-                    word: "class",
-                    entries: &catalog.classes,
-                };
+                let of = Of { core: &core, word: "class", entries: &catalog.classes };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "target" => {
                 let core = schemars::schema_for!(TargetConfig).to_value();
-                let of = Of {
-                    core: &core,
-                    word: "driver",
-                    entries: &catalog.drivers,
-                };
+                let of = Of { core: &core, word: "driver", entries: &catalog.drivers };
                 list(field, &mut faults, |n, f| of.section(n, f))
             }
             "access" => {
@@ -102,11 +77,7 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
             }
             other => {
                 let text = unknown(other, SECTIONS.into_iter());
-                faults.push(Fault {
-                    span: field.key_span.clone(),
-                    kind: Kind::ConfigKey,
-                    text,
-                });
+                faults.push(Fault { span: field.key_span.clone(), kind: Kind::ConfigKey, text });
                 Value::Null
             }
         };
@@ -136,11 +107,7 @@ fn strict(schema: &Value, node: &Node, faults: &mut Vec<Fault>) -> Value {
 
 fn not_a_table(node: &Node) -> Fault {
     let text = format!("a table is wanted here, this is {}", node.value.noun());
-    Fault {
-        span: node.span.clone(),
-        kind: Kind::ConfigValue,
-        text,
-    }
+    Fault { span: node.span.clone(), kind: Kind::ConfigValue, text }
 }
 
 /// Every section of one kind, through `one`.
@@ -151,20 +118,12 @@ fn list(
 ) -> Value {
     let Tree::Array(nodes) = &field.node.value else {
         let text = format!("write [[{0}]]: there may be several of `{0}`", field.key);
-        faults.push(Fault {
-            span: field.key_span.clone(),
-            kind: Kind::ConfigValue,
-            text,
-        });
+        faults.push(Fault { span: field.key_span.clone(), kind: Kind::ConfigValue, text });
         return Value::Null;
     };
     if nodes.len() > SECTIONS_MAX {
         let text = format!("more than {SECTIONS_MAX} sections of `{}`", field.key);
-        faults.push(Fault {
-            span: field.key_span.clone(),
-            kind: Kind::Limit,
-            text,
-        });
+        faults.push(Fault { span: field.key_span.clone(), kind: Kind::Limit, text });
         return Value::Null;
     }
     Value::Array(nodes.iter().map(|n| one(n, faults)).collect())
@@ -184,15 +143,10 @@ impl Of<'_> {
             return Value::Null;
         };
         let properties = self.core.get("properties").and_then(Value::as_object);
-        let core_keys: Vec<&str> = properties
-            .into_iter()
-            .flat_map(|p| p.keys())
-            .map(String::as_str)
-            .collect();
-        let (ours, theirs): (Vec<Field>, Vec<Field>) = fields
-            .iter()
-            .cloned()
-            .partition(|f| core_keys.contains(&f.key.as_str()));
+        let core_keys: Vec<&str> =
+            properties.into_iter().flat_map(|p| p.keys()).map(String::as_str).collect();
+        let (ours, theirs): (Vec<Field>, Vec<Field>) =
+            fields.iter().cloned().partition(|f| core_keys.contains(&f.key.as_str()));
         let mut checker = Checker::new(self.core);
         let mut value = checker.table(&node.span, &ours, &[]);
         faults.append(&mut checker.faults);
@@ -228,20 +182,14 @@ impl Of<'_> {
                 }
             },
         };
-        faults.push(Fault {
-            span: field.node.span.clone(),
-            kind: Kind::ConfigValue,
-            text,
-        });
+        faults.push(Fault { span: field.node.span.clone(), kind: Kind::ConfigValue, text });
         None
     }
 }
 
 /// Where in the document a problem of the whole lies.
 fn locate(root: &Node, problem: Problem) -> Fault {
-    let section = root
-        .get(problem.section)
-        .and_then(|f| f.node.element(problem.index));
+    let section = root.get(problem.section).and_then(|f| f.node.element(problem.index));
     let span: Span = match section {
         None => 0..0,
         Some(section) => match section.get(problem.key) {
@@ -252,11 +200,7 @@ fn locate(root: &Node, problem: Problem) -> Fault {
             },
         },
     };
-    Fault {
-        span,
-        kind: problem.kind,
-        text: problem.text,
-    }
+    Fault { span, kind: problem.kind, text: problem.text }
 }
 
 /// One error out of all faults, each with its line and a caret.

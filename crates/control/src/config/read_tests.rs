@@ -94,14 +94,8 @@ luns = { 0 = "slow", 7 = { provider = "d0p1", mode = "ro" } }
 fn a_good_document() {
     let config = read(GOOD, "ashlar.toml", &catalog()).expect("good");
     assert_eq!(config.daemon.memory, Some(64 << 20));
-    assert_eq!(
-        config.disk("d0").expect("d0").params["size_bytes"],
-        1u64 << 30
-    );
-    assert_eq!(
-        config.geom("slow").expect("slow").params["delay_us"],
-        10_000
-    );
+    assert_eq!(config.disk("d0").expect("d0").params["size_bytes"], 1u64 << 30);
+    assert_eq!(config.geom("slow").expect("slow").params["delay_us"], 10_000);
     let target = config.target("iqn.2026-11.example:store").expect("target");
     assert_eq!(
         (target.header_digest, target.data_digest),
@@ -109,10 +103,7 @@ fn a_good_document() {
     );
     let luns = &config.access.first().expect("a group").luns;
     assert_eq!(luns[&0].mode, LunMode::Rw);
-    assert_eq!(
-        (luns[&7].provider.as_str(), luns[&7].mode),
-        ("d0p1", LunMode::Ro)
-    );
+    assert_eq!((luns[&7].provider.as_str(), luns[&7].mode), ("d0p1", LunMode::Ro));
 }
 
 #[test]
@@ -151,131 +142,51 @@ fn the_whole_message() {
 
 #[test]
 fn unknown_keys_sections_and_words() {
-    refused(
-        "[[dsik]]\n",
-        Kind::ConfigKey,
-        &["a.toml:1:3", "did you mean `disk`?"],
-    );
-    refused(
-        "[daemon]\nsockte = 'x'\n",
-        Kind::ConfigKey,
-        &["a.toml:2:1", "`socket`"],
-    );
-    refused(
-        "[[disk]]\nname='a'\nkind='nul'\n",
-        Kind::ConfigValue,
-        &["did you mean `null`?"],
-    );
-    refused(
-        "[[disk]]\nnam='a'\nkind='null'\n",
-        Kind::ConfigKey,
-        &["did you mean `name`?"],
-    );
+    refused("[[dsik]]\n", Kind::ConfigKey, &["a.toml:1:3", "did you mean `disk`?"]);
+    refused("[daemon]\nsockte = 'x'\n", Kind::ConfigKey, &["a.toml:2:1", "`socket`"]);
+    refused("[[disk]]\nname='a'\nkind='nul'\n", Kind::ConfigValue, &["did you mean `null`?"]);
+    refused("[[disk]]\nnam='a'\nkind='null'\n", Kind::ConfigKey, &["did you mean `name`?"]);
     let part = "[[geom]]\nclass='part'\nname='x'\nprovider='y'\n";
     refused(part, Kind::ConfigValue, &["found by tasting"]);
     let mood = "[[geom]]\nclass='nop'\nname='x'\nprovider='y'\nmood='god'\n";
-    refused(
-        mood,
-        Kind::ConfigValue,
-        &["a.toml:5:6", "`good`, `bad`; did you mean `good`?"],
-    );
+    refused(mood, Kind::ConfigValue, &["a.toml:5:6", "`good`, `bad`; did you mean `good`?"]);
     refused("[disk]\nname='a'\n", Kind::ConfigValue, &["write [[disk]]"]);
     refused("disk = 3\n", Kind::ConfigValue, &["write [[disk]]"]);
-    refused(
-        "disk = [3]\n",
-        Kind::ConfigValue,
-        &["a table is wanted here, this is a number"],
-    );
-    refused(
-        "daemon = 3\n",
-        Kind::ConfigValue,
-        &["a table is wanted here"],
-    );
+    refused("disk = [3]\n", Kind::ConfigValue, &["a table is wanted here, this is a number"]);
+    refused("daemon = 3\n", Kind::ConfigValue, &["a table is wanted here"]);
 }
 
 #[test]
 fn types_ranges_and_units() {
     let nop = |line: &str| format!("[[geom]]\nclass='nop'\nname='x'\nprovider='y'\n{line}\n");
-    refused(
-        &nop("fail_permille = 1001"),
-        Kind::ConfigValue,
-        &["1001 is too much: at most 1000"],
-    );
-    refused(
-        &nop("fail_permille = -1"),
-        Kind::ConfigValue,
-        &["a.toml:5:17"],
-    );
-    refused(
-        &nop("delay_us = 4294967296"),
-        Kind::ConfigValue,
-        &["out of range"],
-    );
-    refused(
-        &nop("delay_us = '10'"),
-        Kind::ConfigValue,
-        &["\"10ms\"", "unknown unit"],
-    );
-    refused(
-        &nop("delay_us = '1ns'"),
-        Kind::ConfigValue,
-        &["whole number"],
-    );
-    refused(
-        &nop("delay_us = 1.5"),
-        Kind::ConfigValue,
-        &["a whole number is wanted here"],
-    );
-    refused(
-        &nop("delay_us = 1979-05-27"),
-        Kind::ConfigValue,
-        &["this is a date"],
-    );
+    refused(&nop("fail_permille = 1001"), Kind::ConfigValue, &["1001 is too much: at most 1000"]);
+    refused(&nop("fail_permille = -1"), Kind::ConfigValue, &["a.toml:5:17"]);
+    refused(&nop("delay_us = 4294967296"), Kind::ConfigValue, &["out of range"]);
+    refused(&nop("delay_us = '10'"), Kind::ConfigValue, &["\"10ms\"", "unknown unit"]);
+    refused(&nop("delay_us = '1ns'"), Kind::ConfigValue, &["whole number"]);
+    refused(&nop("delay_us = 1.5"), Kind::ConfigValue, &["a whole number is wanted here"]);
+    refused(&nop("delay_us = 1979-05-27"), Kind::ConfigValue, &["this is a date"]);
     refused("[daemon]\ncores = 0\n", Kind::ConfigValue, &["at least 1"]);
-    refused(
-        "[daemon]\nmemory = '1X'\n",
-        Kind::ConfigValue,
-        &["64MiB", "unknown unit"],
-    );
-    refused(
-        "[daemon]\nlog = 'a=b=c'\n",
-        Kind::ConfigValue,
-        &["info,geom=debug"],
-    );
+    refused("[daemon]\nmemory = '1X'\n", Kind::ConfigValue, &["64MiB", "unknown unit"]);
+    refused("[daemon]\nlog = 'a=b=c'\n", Kind::ConfigValue, &["info,geom=debug"]);
     refused("a = \n", Kind::ConfigSyntax, &["a.toml:1:"]);
     refused("a = 1\na = 2\n", Kind::ConfigSyntax, &["a.toml:2:1"]);
-    refused(
-        &" ".repeat(CONFIG_BYTES_MAX + 1),
-        Kind::Limit,
-        &["longer than"],
-    );
+    refused(&" ".repeat(CONFIG_BYTES_MAX + 1), Kind::Limit, &["longer than"]);
 }
 
 #[test]
 fn names_that_clash_or_point_nowhere() {
     let two = "[[disk]]\nname='a'\nkind='null'\n[[disk]]\nname='a'\nkind='null'\n";
-    refused(
-        two,
-        Kind::ConfigName,
-        &["a.toml:5:6", "a disk is already named `a`"],
-    );
+    refused(two, Kind::ConfigName, &["a.toml:5:6", "a disk is already named `a`"]);
     let target = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:1']\n";
     let access = |target: &str, group: &str, pattern: &str| {
         format!("[[access]]\ntarget='{target}'\ngroup='{group}'\ninitiators=['{pattern}']\n")
     };
     let lost = format!("{target}{}", access("iqn.a:x", "g", "*"));
-    refused(
-        &lost,
-        Kind::ConfigName,
-        &["no target `iqn.a:x`", "did you mean `iqn.a:t`?"],
-    );
+    refused(&lost, Kind::ConfigName, &["no target `iqn.a:x`", "did you mean `iqn.a:t`?"]);
     let a = access("iqn.a:t", "g", "iqn.h:*");
     let both = format!("{target}{a}{}", access("iqn.a:t", "h", "*:b?"));
-    refused(
-        &both,
-        Kind::AccessOverlap,
-        &["a.toml:12:13", "initiator named `iqn.h:bx`"],
-    );
+    refused(&both, Kind::AccessOverlap, &["a.toml:12:13", "initiator named `iqn.h:bx`"]);
     let apart = format!("{target}{a}{}", access("iqn.a:t", "h", "iqn.i:*"));
     assert!(read(&apart, "a.toml", &catalog()).is_ok());
     let far = format!("{target}{a}luns={{ 16384 = 'a' }}\n");
@@ -290,23 +201,11 @@ fn names_that_clash_or_point_nowhere() {
 fn geoms_that_cannot_stand() {
     let geom = |name: &str, rest: &str| format!("[[geom]]\nclass='nop'\nname='{name}'\n{rest}\n");
     refused(&geom("a", ""), Kind::ConfigKey, &["stands on nothing"]);
-    refused(
-        &geom("a", "provider='b'\nmembers=['c']"),
-        Kind::ConfigKey,
-        &["not both"],
-    );
-    refused(
-        &geom("a", "members=['c','c']"),
-        Kind::ConfigName,
-        &["twice"],
-    );
+    refused(&geom("a", "provider='b'\nmembers=['c']"), Kind::ConfigKey, &["not both"]);
+    refused(&geom("a", "members=['c','c']"), Kind::ConfigName, &["twice"]);
     let ring = geom("a", "provider='b'") + &geom("b", "provider='a'");
     refused(&ring, Kind::ConfigName, &["stands on itself"]);
-    refused(
-        &geom("a b", "provider='c'"),
-        Kind::ConfigValue,
-        &["no spaces"],
-    );
+    refused(&geom("a b", "provider='c'"), Kind::ConfigValue, &["no spaces"]);
 }
 
 #[test]
@@ -327,9 +226,7 @@ fn damage_never_panics() {
     let catalog = catalog();
     let mut seed = 7u64;
     let mut next = |below: usize| {
-        seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         usize::try_from(seed >> 33).unwrap_or(0) % below.max(1)
     };
     let mut refused = 0;

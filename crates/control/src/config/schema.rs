@@ -44,10 +44,7 @@ struct At<'a> {
 impl<'a> Checker<'a> {
     /// A checker for `root`, in whose `$defs` references are looked up.
     pub fn new(root: &'a Value) -> Checker<'a> {
-        Checker {
-            root,
-            faults: Vec::new(),
-        }
+        Checker { root, faults: Vec::new() }
     }
 
     /// Checks a table of which `known` keys are somebody else's business.
@@ -57,11 +54,7 @@ impl<'a> Checker<'a> {
     }
 
     fn fault(&mut self, span: &Span, kind: Kind, text: String) -> Value {
-        self.faults.push(Fault {
-            span: span.clone(),
-            kind,
-            text,
-        });
+        self.faults.push(Fault { span: span.clone(), kind, text });
         Value::Null
     }
 
@@ -84,21 +77,14 @@ impl<'a> Checker<'a> {
         if at.depth > DEPTH_MAX {
             return self.fault(&node.span, Kind::ConfigValue, "nested too deep".to_owned());
         }
-        let at = At {
-            depth: at.depth + 1,
-            ..at
-        };
+        let at = At { depth: at.depth + 1, ..at };
         let schema = self.resolve(schema);
         for word in ["oneOf", "anyOf"] {
             if let Some(branches) = schema.get(word).and_then(Value::as_array) {
                 return self.branches(node, branches, at);
             }
         }
-        if let Some([only]) = schema
-            .get("allOf")
-            .and_then(Value::as_array)
-            .map(Vec::as_slice)
-        {
+        if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
             return self.value(node, only, at);
         }
         if let Some(words) = words_of(schema) {
@@ -123,11 +109,7 @@ impl<'a> Checker<'a> {
             }
             other => {
                 let noun = other.noun();
-                let wanted = types
-                    .iter()
-                    .map(|t| noun_of(t))
-                    .collect::<Vec<_>>()
-                    .join(" or ");
+                let wanted = types.iter().map(|t| noun_of(t)).collect::<Vec<_>>().join(" or ");
                 let text = format!("{wanted} is wanted here, this is {noun}");
                 self.fault(&node.span, Kind::ConfigValue, text)
             }
@@ -137,11 +119,7 @@ impl<'a> Checker<'a> {
     /// The first branch without faults; otherwise the faults of the branch that comes nearest.
     fn branches(&mut self, node: &Node, branches: &'a [Value], at: At<'_>) -> Value {
         let resolved: Vec<&Value> = branches.iter().map(|b| self.resolve(b)).collect();
-        let words: Vec<Value> = resolved
-            .iter()
-            .filter_map(|b| words_of(b))
-            .flatten()
-            .collect();
+        let words: Vec<Value> = resolved.iter().filter_map(|b| words_of(b)).flatten().collect();
         let only_words = resolved.iter().all(|b| words_of(b).is_some() || is_null(b));
         if only_words && !words.is_empty() {
             return self.word(node, &words);
@@ -161,8 +139,7 @@ impl<'a> Checker<'a> {
                 best = Some((misfit, trial.faults));
             }
         }
-        self.faults
-            .extend(best.map(|(_, faults)| faults).unwrap_or_default());
+        self.faults.extend(best.map(|(_, faults)| faults).unwrap_or_default());
         Value::Null
     }
 
@@ -172,12 +149,8 @@ impl<'a> Checker<'a> {
             return value;
         }
         let names: Vec<String> = words.iter().map(show).collect();
-        let meant = node
-            .text()
-            .and_then(|t| suggest(t, words.iter().filter_map(Value::as_str)));
-        let meant = meant
-            .map(|m| format!("; did you mean `{m}`?"))
-            .unwrap_or_default();
+        let meant = node.text().and_then(|t| suggest(t, words.iter().filter_map(Value::as_str)));
+        let meant = meant.map(|m| format!("; did you mean `{m}`?")).unwrap_or_default();
         let text = format!("{} is not one of {}{meant}", show(&value), names.join(", "));
         self.fault(&node.span, Kind::ConfigValue, text)
     }
@@ -197,15 +170,10 @@ impl<'a> Checker<'a> {
             .and_then(Value::as_object)
             .and_then(|p| p.iter().find(|(pattern, _)| pattern.contains("\\d")))
             .map(|(_, s)| s);
-        let others = schema
-            .get("additionalProperties")
-            .filter(|v| **v != json!(false));
+        let others = schema.get("additionalProperties").filter(|v| **v != json!(false));
         let mut out = Map::new();
         for field in fields.iter().filter(|f| !known.contains(&f.key.as_str())) {
-            let inner = At {
-                key: &field.key,
-                depth: at.depth,
-            };
+            let inner = At { key: &field.key, depth: at.depth };
             let value = if let Some(schema) = properties.and_then(|p| p.get(&field.key)) {
                 self.value(&field.node, schema, inner)
             } else if let Some(schema) = digits.filter(|_| field.key.parse::<u64>().is_ok()) {
@@ -216,10 +184,7 @@ impl<'a> Checker<'a> {
                 let text = format!("`{}` is not a number", field.key);
                 self.fault(&field.key_span, Kind::ConfigKey, text)
             } else {
-                let keys = properties
-                    .into_iter()
-                    .flat_map(|p| p.keys())
-                    .map(String::as_str);
+                let keys = properties.into_iter().flat_map(|p| p.keys()).map(String::as_str);
                 let keys = keys.chain(known.iter().copied());
                 let text = unknown(&field.key, keys);
                 self.fault(&field.key_span, Kind::ConfigKey, text)
@@ -253,12 +218,8 @@ impl<'a> Checker<'a> {
     }
 
     fn with_unit(&mut self, node: &Node, text: &str, schema: &Value, at: At<'_>) -> Value {
-        const TIMES: [(&str, u64); 4] = [
-            ("_ns", 1),
-            ("_us", 1_000),
-            ("_ms", 1_000_000),
-            ("_s", 1_000_000_000),
-        ];
+        const TIMES: [(&str, u64); 4] =
+            [("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000)];
         let time = TIMES.iter().find(|(suffix, _)| at.key.ends_with(suffix));
         let parsed = match time {
             None => units::size(text),
@@ -304,11 +265,7 @@ impl<'a> Checker<'a> {
         let low = bound("minimum").is_some_and(|b| x < b);
         let high = bound("maximum").is_some_and(|b| x > b);
         if low || high || !x.is_finite() {
-            return self.fault(
-                &node.span,
-                Kind::ConfigValue,
-                format!("{x} is out of range"),
-            );
+            return self.fault(&node.span, Kind::ConfigValue, format!("{x} is out of range"));
         }
         Number::from_f64(x).map_or(Value::Null, Value::Number)
     }
@@ -346,12 +303,9 @@ pub fn unknown<'k>(key: &str, keys: impl Iterator<Item = &'k str>) -> String {
 /// The node as JSON, unchecked.
 pub fn plain(node: &Node) -> Value {
     match &node.value {
-        Tree::Table(fields) => Value::Object(
-            fields
-                .iter()
-                .map(|f| (f.key.clone(), plain(&f.node)))
-                .collect(),
-        ),
+        Tree::Table(fields) => {
+            Value::Object(fields.iter().map(|f| (f.key.clone(), plain(&f.node))).collect())
+        }
         Tree::Array(list) => Value::Array(list.iter().map(plain).collect()),
         Tree::Text(text) | Tree::Date(text) => Value::String(text.clone()),
         Tree::Int(n) => json!(n),
@@ -377,11 +331,9 @@ pub fn words_of(schema: &Value) -> Option<Vec<Value>> {
 pub fn types_of(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
-        Some(Value::Array(many)) => many
-            .iter()
-            .filter_map(Value::as_str)
-            .filter(|t| *t != "null")
-            .collect(),
+        Some(Value::Array(many)) => {
+            many.iter().filter_map(Value::as_str).filter(|t| *t != "null").collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -51,25 +51,20 @@ pub fn resolve(reference: &str) -> Result<Vec<u8>> {
     let about = file.metadata().map_err(|e| refuse(e.to_string()))?;
     if about.mode() & 0o077 != 0 {
         let fix = format!("chmod 600 {}", path.display());
-        let why = format!(
-            "its mode is {:04o}: others can read it",
-            about.mode() & 0o7777
-        );
+        let why = format!("its mode is {:04o}: others can read it", about.mode() & 0o7777);
         return Err(refuse(why).next(format!("Run `{fix}`.")));
     }
     let mut secret = Vec::new();
     let limit = u64::try_from(SECRET_BYTES_MAX + 2).unwrap_or(u64::MAX);
-    file.take(limit)
-        .read_to_end(&mut secret)
-        .map_err(|e| refuse(e.to_string()))?;
+    file.take(limit).read_to_end(&mut secret).map_err(|e| refuse(e.to_string()))?;
     while secret.last().is_some_and(|&b| b == b'\n' || b == b'\r') {
         secret.pop();
     }
     match secret.len() {
         0 => Err(refuse("it is empty".to_owned())),
-        n if n > SECRET_BYTES_MAX => Err(refuse(format!(
-            "it is longer than {SECRET_BYTES_MAX} bytes"
-        ))),
+        n if n > SECRET_BYTES_MAX => {
+            Err(refuse(format!("it is longer than {SECRET_BYTES_MAX} bytes")))
+        }
         _ => Ok(secret),
     }
 }
@@ -92,10 +87,7 @@ mod tests {
         mode(0o600);
         assert_eq!(resolve(&reference), Ok(b"0123456789ab".to_vec()));
         std::fs::write(&path, vec![b'x'; 4096]).expect("scratch file");
-        assert_eq!(
-            resolve(&reference).expect_err("too long").kind,
-            Kind::Secret
-        );
+        assert_eq!(resolve(&reference).expect_err("too long").kind, Kind::Secret);
         std::fs::remove_file(&path).expect("scratch file");
         assert_eq!(resolve(&reference).expect_err("gone").kind, Kind::Secret);
     }
@@ -104,9 +96,6 @@ mod tests {
     fn literals_and_credentials() {
         assert!(is_literal("swordfish") && !is_literal("file:/x") && !is_literal("credential:a"));
         assert_eq!(resolve("swordfish"), Ok(b"swordfish".to_vec()));
-        assert_eq!(
-            resolve("credential:../x").expect_err("slash").kind,
-            Kind::Secret
-        );
+        assert_eq!(resolve("credential:../x").expect_err("slash").kind, Kind::Secret);
     }
 }

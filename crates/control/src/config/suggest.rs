@@ -3,15 +3,7 @@
 /// Edits that turn one word into the other: insert, delete, replace, swap two neighbours.
 fn distance(a: &str, b: &str) -> usize {
     let fold = |s: &str| -> Vec<char> {
-        s.chars()
-            .map(|c| {
-                if c == '-' {
-                    '_'
-                } else {
-                    c.to_ascii_lowercase()
-                }
-            })
-            .collect()
+        s.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
     };
     let (a, b) = (fold(a), fold(b));
     let mut before: Vec<usize> = Vec::new();
@@ -41,18 +33,12 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return None;
     }
     let far = (word.chars().count() / 3).max(1);
-    let scored = candidates
-        .into_iter()
-        .filter(|c| c.len() <= WORD_BYTES_MAX)
-        .map(|c| {
-            // A unit that was left out, or the beginning of a word, is nearer than its letters say.
-            let begins = word.len() >= 3 && c.starts_with(word);
-            (if begins { 1 } else { distance(word, c) }, c)
-        });
-    scored
-        .filter(|(d, _)| *d <= far)
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, c)| c)
+    let scored = candidates.into_iter().filter(|c| c.len() <= WORD_BYTES_MAX).map(|c| {
+        // A unit that was left out, or the beginning of a word, is nearer than its letters say.
+        let begins = word.len() >= 3 && c.starts_with(word);
+        (if begins { 1 } else { distance(word, c) }, c)
+    });
+    scored.filter(|(d, _)| *d <= far).min_by_key(|(d, _)| *d).map(|(_, c)| c)
 }
 
 #[cfg(test)]

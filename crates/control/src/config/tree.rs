@@ -93,21 +93,14 @@ impl Node {
 pub fn parse(text: &str) -> Result<Node, (Span, String)> {
     let document = Document::parse(text)
         .map_err(|e| (e.span().unwrap_or(0..0), e.message().trim().to_owned()))?;
-    Ok(Node {
-        span: 0..text.len(),
-        value: table(document.as_table()),
-    })
+    Ok(Node { span: 0..text.len(), value: table(document.as_table()) })
 }
 
 fn table(from: &dyn TableLike) -> Tree {
     let field = |(name, item): (&str, &Item)| {
         let key_span = from.key(name).and_then(|k| k.span()).unwrap_or(0..0);
         let node = node(item, &key_span);
-        Field {
-            key: name.to_owned(),
-            key_span,
-            node,
-        }
+        Field { key: name.to_owned(), key_span, node }
     };
     Tree::Table(from.iter().map(field).collect())
 }
@@ -165,10 +158,7 @@ pub fn place(text: &str, byte: usize) -> (usize, usize) {
 pub fn caret(text: &str, span: &Span) -> String {
     let (line, column) = place(text, span.start);
     let content = text.lines().nth(line - 1).unwrap_or("");
-    let shown: String = content
-        .chars()
-        .map(|c| if c == '\t' { ' ' } else { c })
-        .collect();
+    let shown: String = content.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
     let rest = shown.chars().count().saturating_sub(column - 1).max(1);
     let marked = text.get(span.clone()).map_or(1, |s| s.chars().count());
     let number = line.to_string();
@@ -186,16 +176,10 @@ mod tests {
     fn caret_stands_under_the_key() {
         let text = "[[disk]]\nname = \"a\"\n\tblance = \"loäd\" # x\n";
         let root = parse(text).expect("well-formed");
-        let disk = root
-            .get("disk")
-            .and_then(|d| d.node.element(0))
-            .expect("a disk");
+        let disk = root.get("disk").and_then(|d| d.node.element(0)).expect("a disk");
         let field = disk.get("blance").expect("the key");
         assert_eq!(place(text, field.key_span.start), (3, 2));
-        assert_eq!(
-            caret(text, &field.key_span),
-            "  |\n3 |  blance = \"loäd\" # x\n  |  ^^^^^^"
-        );
+        assert_eq!(caret(text, &field.key_span), "  |\n3 |  blance = \"loäd\" # x\n  |  ^^^^^^");
         assert_eq!(
             caret(text, &field.node.span),
             "  |\n3 |  blance = \"loäd\" # x\n  |           ^^^^^^"

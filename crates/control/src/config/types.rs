@@ -112,10 +112,7 @@ pub struct GeomConfig {
 impl GeomConfig {
     /// All providers it stands on.
     pub fn below(&self) -> impl Iterator<Item = &str> {
-        self.provider
-            .iter()
-            .chain(&self.members)
-            .map(String::as_str)
+        self.provider.iter().chain(&self.members).map(String::as_str)
     }
 }
 
@@ -228,20 +225,10 @@ struct LunFull {
 impl From<LunForm> for LunConfig {
     fn from(form: LunForm) -> LunConfig {
         match form {
-            LunForm::Provider(provider) => LunConfig {
-                provider,
-                mode: LunMode::Rw,
-                serial: None,
-            },
-            LunForm::Full(LunFull {
-                provider,
-                mode,
-                serial,
-            }) => LunConfig {
-                provider,
-                mode,
-                serial,
-            },
+            LunForm::Provider(provider) => LunConfig { provider, mode: LunMode::Rw, serial: None },
+            LunForm::Full(LunFull { provider, mode, serial }) => {
+                LunConfig { provider, mode, serial }
+            }
         }
     }
 }
@@ -258,8 +245,19 @@ pub struct AccessConfig {
     #[schemars(length(min = 1))]
     pub initiators: Vec<String>,
     /// LUN number to provider.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "luns")]
     pub luns: BTreeMap<u64, LunConfig>,
+}
+
+/// JSON's keys are texts. serde turns them into numbers only where it knows the wanted type
+/// beforehand, which it does not inside a tagged enumeration; so it is done here.
+fn luns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<u64, LunConfig>, D::Error> {
+    let texts = BTreeMap::<String, LunConfig>::deserialize(from)?;
+    let number = |(key, lun): (String, LunConfig)| {
+        let odd = || serde::de::Error::custom(format!("`{key}` is not the number of a LUN"));
+        Ok((key.parse().map_err(|_| odd())?, lun))
+    };
+    texts.into_iter().map(number).collect()
 }
 
 impl Config {
@@ -280,9 +278,7 @@ impl Config {
 
     /// The group of that name of that target.
     pub fn access(&self, target: &str, group: &str) -> Option<&AccessConfig> {
-        self.access
-            .iter()
-            .find(|a| a.target == target && a.group == group)
+        self.access.iter().find(|a| a.target == target && a.group == group)
     }
 
     /// Whether both describe the same system. The order of sections carries no meaning.

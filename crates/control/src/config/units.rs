@@ -85,14 +85,10 @@ fn parse(text: &str, table: &[(&str, u64)]) -> Result<u64, UnitError> {
     // 18 decimals are the most whose scale fits into 64 bits.
     let decimals = decimals.trim_end_matches('0');
     let scale = 10u128.checked_pow(u32::try_from(decimals.len()).unwrap_or(u32::MAX));
-    let scale = scale
-        .filter(|&s| s <= 1_000_000_000_000_000_000)
-        .ok_or(UnitError::Fraction)?;
+    let scale = scale.filter(|&s| s <= 1_000_000_000_000_000_000).ok_or(UnitError::Fraction)?;
     let digits = format!("{whole}{decimals}");
     let value: u128 = digits.parse().map_err(|_| UnitError::TooBig)?;
-    let scaled = value
-        .checked_mul(u128::from(factor))
-        .ok_or(UnitError::TooBig)?;
+    let scaled = value.checked_mul(u128::from(factor)).ok_or(UnitError::TooBig)?;
     if scaled % scale != 0 {
         return Err(UnitError::Fraction);
     }
@@ -192,17 +188,7 @@ mod tests {
 
     #[test]
     fn exact_reads_back() {
-        for bytes in [
-            0,
-            1,
-            1000,
-            1024,
-            1 << 30,
-            (1 << 30) + 512,
-            u64::MAX,
-            3 << 39,
-            1 << 63,
-        ] {
+        for bytes in [0, 1, 1000, 1024, 1 << 30, (1 << 30) + 512, u64::MAX, 3 << 39, 1 << 63] {
             assert_eq!(size(&exact(bytes)), Ok(bytes), "{}", exact(bytes));
         }
         assert_eq!(exact(1 << 30), "1GiB");
@@ -221,9 +207,7 @@ mod tests {
         assert_eq!(short(1000), "1.0K");
         let mut seed = 1u64;
         for _ in 0..10_000 {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let text = short(seed >> (seed % 64));
             assert!(text.len() <= 4, "{text}");
         }

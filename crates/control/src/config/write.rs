@@ -58,16 +58,9 @@ fn brief(key: &str, value: &Value) -> Value {
     let short = |lun: &Value| {
         let plain = lun.get("mode").and_then(Value::as_str) == Some("rw");
         let plain = plain && lun.get("serial").is_none();
-        lun.get("provider")
-            .filter(|_| plain)
-            .cloned()
-            .unwrap_or_else(|| lun.clone())
+        lun.get("provider").filter(|_| plain).cloned().unwrap_or_else(|| lun.clone())
     };
-    Value::Object(
-        luns.iter()
-            .map(|(n, lun)| (n.clone(), short(lun)))
-            .collect(),
-    )
+    Value::Object(luns.iter().map(|(n, lun)| (n.clone(), short(lun))).collect())
 }
 
 fn toml(value: &Value) -> Option<Toml> {

@@ -136,9 +136,7 @@ impl Action {
                 place.into_iter().for_each(|a| *a = to.clone());
             }
             Action::RemoveAccess { access } => {
-                config
-                    .access
-                    .retain(|a| a.target != access.target || a.group != access.group);
+                config.access.retain(|a| a.target != access.target || a.group != access.group);
             }
         }
     }
@@ -207,12 +205,6 @@ pub struct Step {
 impl Step {
     /// A step for `action`.
     pub fn new(action: Action, why: impl Into<String>, risk: Risk) -> Step {
-        Step {
-            what: action.what(),
-            why: why.into(),
-            risk,
-            inverse: action.inverse(),
-            action,
-        }
+        Step { what: action.what(), why: why.into(), risk, inverse: action.inverse(), action }
     }
 }

@@ -35,9 +35,7 @@ pub fn apply(
 ) -> Result<Applied> {
     for (i, step) in steps.iter().enumerate() {
         let before = steps.get(..i).unwrap_or_default();
-        plant
-            .check(step, before)
-            .map_err(|e| wrap(Kind::CannotCarryOut, &step.what, e, ""))?;
+        plant.check(step, before).map_err(|e| wrap(Kind::CannotCarryOut, &step.what, e, ""))?;
     }
     let total = u64::try_from(steps.len()).unwrap_or(u64::MAX);
     let mut applied = Applied::default();
@@ -59,21 +57,12 @@ pub fn apply(
 }
 
 fn line(what: &str, done: u64, total: u64) -> ProgressLine {
-    ProgressLine {
-        what: what.to_owned(),
-        done,
-        total,
-        unit: ProgressUnit::Steps,
-    }
+    ProgressLine { what: what.to_owned(), done, total, unit: ProgressUnit::Steps }
 }
 
 /// The plant's error about one step, as an error of the whole.
 fn wrap(kind: Kind, what: &str, cause: Error, more: &str) -> Error {
-    let place = if cause.at.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", cause.at)
-    };
+    let place = if cause.at.is_empty() { String::new() } else { format!("{}: ", cause.at) };
     let code = cause.kind.code();
     let source = format!("{place}{} ({code}){more}", cause.source);
     let next = cause.next.unwrap_or_else(|| match kind {
@@ -97,19 +86,14 @@ fn take_back(
         match plant.carry_out(inverse, progress) {
             Ok(_) => inverse.apply_to(running),
             Err(second) => {
-                let more = format!(
-                    "; then taking back \"{}\" failed too: {}",
-                    step.what, second.source
-                );
+                let more =
+                    format!("; then taking back \"{}\" failed too: {}", step.what, second.source);
                 return wrap(Kind::HalfDone, &failed.what, cause, &more);
             }
         }
     }
-    let lost: Vec<String> = done
-        .iter()
-        .filter(|s| s.risk == Risk::Destroys)
-        .map(|s| s.action.name())
-        .collect();
+    let lost: Vec<String> =
+        done.iter().filter(|s| s.risk == Risk::Destroys).map(|s| s.action.name()).collect();
     let more = match lost.as_slice() {
         [] => String::new(),
         names => format!("; what was on {} is lost", names.join(", ")),

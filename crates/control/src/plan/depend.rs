@@ -45,17 +45,11 @@ impl Ground {
                 all.extend(below.get(provider).into_iter().flatten().cloned());
             }
             for provider in &geom.providers {
-                below
-                    .entry(provider.name.clone())
-                    .or_default()
-                    .extend(all.iter().cloned());
+                below.entry(provider.name.clone()).or_default().extend(all.iter().cloned());
             }
         }
         for disk in &state.disks {
-            below
-                .entry(disk.name.clone())
-                .or_default()
-                .insert(disk.name.clone());
+            below.entry(disk.name.clone()).or_default().insert(disk.name.clone());
         }
         Ground { below }
     }
@@ -63,10 +57,7 @@ impl Ground {
     /// Whether the provider `reference` stands on the disk or geom `owner`.
     pub fn rests(&self, reference: &str, owner: &str) -> bool {
         rests_on(reference, owner)
-            || self
-                .below
-                .get(reference)
-                .is_some_and(|names| names.contains(owner))
+            || self.below.get(reference).is_some_and(|names| names.contains(owner))
     }
 }
 
@@ -91,12 +82,12 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig>
 /// that went away on its own is left out, so that a plan brings it back.
 pub fn running(config: &Config, state: &State) -> Config {
     let mut left = config.clone();
-    left.disk
-        .retain(|d| state.disks.iter().any(|s| s.name == d.name));
-    left.geom
-        .retain(|g| state.geoms.iter().any(|s| s.name == g.name && !s.withering));
-    left.target
-        .retain(|t| state.targets.iter().any(|s| s.name == t.name));
+    left.disk.retain(|d| state.disks.iter().any(|s| s.name == d.name));
+    left.geom.retain(|g| {
+        let same = |s: &&crate::api::GeomState| s.name == g.name && s.class == g.class;
+        state.geoms.iter().find(same).is_some_and(|s| !s.withering)
+    });
+    left.target.retain(|t| state.targets.iter().any(|s| s.name == t.name));
     left.access.retain(|a| {
         let target = state.targets.iter().find(|s| s.name == a.target);
         target.is_some_and(|t| t.groups.iter().any(|g| g.name == a.group))

@@ -15,12 +15,7 @@ use std::collections::BTreeMap;
 pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
     let ground = Ground::new(state);
     let gone = gone(running, desired, &ground);
-    let mut planner = Planner {
-        now: running.clone(),
-        steps: Vec::new(),
-        state,
-        catalog,
-    };
+    let mut planner = Planner { now: running.clone(), steps: Vec::new(), state, catalog };
     planner.withdraw(running, desired, &gone, &ground);
     planner.remove(running, desired, &gone, &ground);
     if running.daemon != desired.daemon {
@@ -50,9 +45,7 @@ fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String,
             Some(to) if to != geom => Some(changes(geom, to)),
             Some(_) => {
                 let rests = |o: &&String| geom.below().any(|b| ground.rests(b, o));
-                gone.keys()
-                    .find(rests)
-                    .map(|below| format!("{below} below it changes"))
+                gone.keys().find(rests).map(|below| format!("{below} below it changes"))
             }
         };
         if let Some(why) = why {
@@ -93,48 +86,26 @@ impl Planner<'_> {
                 (Some(a), Some(b)) => a.driver == b.driver,
                 _ => false,
             };
-            let to = desired
-                .access(&access.target, &access.group)
-                .filter(|_| target_stays);
+            let to = desired.access(&access.target, &access.group).filter(|_| target_stays);
             let Some(to) = to else {
-                let why = if target_stays {
-                    "no longer in the configuration"
-                } else {
-                    "its target goes"
-                };
-                self.step(
-                    Action::RemoveAccess {
-                        access: access.clone(),
-                    },
-                    why,
-                );
+                let why =
+                    if target_stays { "no longer in the configuration" } else { "its target goes" };
+                self.step(Action::RemoveAccess { access: access.clone() }, why);
                 continue;
             };
             let mut less = access.clone();
             less.initiators.retain(|p| to.initiators.contains(p));
-            less.luns
-                .retain(|_, lun| !gone.keys().any(|o| ground.rests(&lun.provider, o)));
+            less.luns.retain(|_, lun| !gone.keys().any(|o| ground.rests(&lun.provider, o)));
             if less.initiators.is_empty() {
                 let why = "all its patterns change";
-                self.step(
-                    Action::RemoveAccess {
-                        access: access.clone(),
-                    },
-                    why,
-                );
+                self.step(Action::RemoveAccess { access: access.clone() }, why);
             } else if less != *access {
                 let why = if less.luns == access.luns {
                     "it gives up patterns"
                 } else {
                     "what stands behind a LUN changes"
                 };
-                self.step(
-                    Action::ModifyAccess {
-                        from: access.clone(),
-                        to: less,
-                    },
-                    why,
-                );
+                self.step(Action::ModifyAccess { from: access.clone(), to: less }, why);
             }
         }
     }
@@ -152,12 +123,7 @@ impl Planner<'_> {
                 Some(to) if to.driver != target.driver => "its driver changes",
                 Some(_) => continue,
             };
-            self.step(
-                Action::RemoveTarget {
-                    target: target.clone(),
-                },
-                why,
-            );
+            self.step(Action::RemoveTarget { target: target.clone() }, why);
         }
         for geom in bottom_up(running, ground).into_iter().rev() {
             if let Some(why) = gone.get(&geom.name) {
@@ -192,12 +158,7 @@ impl Planner<'_> {
             }
         }
         for target in &desired.target {
-            if let Some(from) = self
-                .now
-                .target(&target.name)
-                .filter(|t| *t != target)
-                .cloned()
-            {
+            if let Some(from) = self.now.target(&target.name).filter(|t| *t != target).cloned() {
                 let why = changes(&from, target);
                 let (from, to) = (Box::new(from), Box::new(target.clone()));
                 self.step(Action::ModifyTarget { from, to }, why);
@@ -206,17 +167,8 @@ impl Planner<'_> {
         for target in &desired.target {
             if self.now.target(&target.name).is_none() {
                 let known = running.target(&target.name).is_some();
-                let why = if known {
-                    "its driver changes"
-                } else {
-                    new.as_str()
-                };
-                self.step(
-                    Action::CreateTarget {
-                        target: target.clone(),
-                    },
-                    why,
-                );
+                let why = if known { "its driver changes" } else { new.as_str() };
+                self.step(Action::CreateTarget { target: target.clone() }, why);
             }
         }
     }
@@ -226,22 +178,11 @@ impl Planner<'_> {
             match self.now.access(&access.target, &access.group).cloned() {
                 None => {
                     let why = "in the configuration, not running";
-                    self.step(
-                        Action::CreateAccess {
-                            access: access.clone(),
-                        },
-                        why,
-                    );
+                    self.step(Action::CreateAccess { access: access.clone() }, why);
                 }
                 Some(from) if from != *access => {
                     let why = grants(&from, access);
-                    self.step(
-                        Action::ModifyAccess {
-                            from,
-                            to: access.clone(),
-                        },
-                        why,
-                    );
+                    self.step(Action::ModifyAccess { from, to: access.clone() }, why);
                 }
                 Some(_) => {}
             }
@@ -252,15 +193,9 @@ impl Planner<'_> {
 /// How two groups differ, in a few words.
 fn grants(from: &AccessConfig, to: &AccessConfig) -> String {
     let mut words = Vec::new();
-    let new = to
-        .initiators
-        .iter()
-        .filter(|p| !from.initiators.contains(p));
+    let new = to.initiators.iter().filter(|p| !from.initiators.contains(p));
     words.extend(new.map(|p| format!("+{p}")));
-    let old = from
-        .initiators
-        .iter()
-        .filter(|p| !to.initiators.contains(p));
+    let old = from.initiators.iter().filter(|p| !to.initiators.contains(p));
     words.extend(old.map(|p| format!("-{p}")));
     for (lun, is) in &to.luns {
         match from.luns.get(lun) {
@@ -269,16 +204,9 @@ fn grants(from: &AccessConfig, to: &AccessConfig) -> String {
             Some(_) => {}
         }
     }
-    let lost = from
-        .luns
-        .iter()
-        .filter(|(lun, _)| !to.luns.contains_key(lun));
+    let lost = from.luns.iter().filter(|(lun, _)| !to.luns.contains_key(lun));
     words.extend(lost.map(|(lun, was)| format!("-LUN {lun} ({})", was.provider)));
-    if words.is_empty() {
-        "the order of its patterns changes".to_owned()
-    } else {
-        words.join(", ")
-    }
+    if words.is_empty() { "the order of its patterns changes".to_owned() } else { words.join(", ") }
 }
 
 /// Longest value shown in a reason, in characters.

@@ -29,21 +29,12 @@ pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
 
 /// Whether anything that the geom offers is open.
 fn open(state: &State, geom: &str) -> bool {
-    let mut providers = state
-        .geoms
-        .iter()
-        .filter(|g| g.name == geom)
-        .flat_map(|g| &g.providers);
+    let mut providers = state.geoms.iter().filter(|g| g.name == geom).flat_map(|g| &g.providers);
     providers.any(|p| p.r > 0 || p.w > 0 || p.e > 0)
 }
 
 fn sessions(state: &State, target: &str) -> usize {
-    state
-        .targets
-        .iter()
-        .filter(|t| t.name == target)
-        .map(|t| t.sessions.len())
-        .sum()
+    state.targets.iter().filter(|t| t.name == target).map(|t| t.sessions.len()).sum()
 }
 
 fn members<'s>(
@@ -51,19 +42,11 @@ fn members<'s>(
     access: &'s AccessConfig,
 ) -> impl Iterator<Item = &'s SessionState> {
     let here = state.targets.iter().filter(|t| t.name == access.target);
-    here.flat_map(|t| &t.sessions)
-        .filter(|s| s.group.as_ref() == Some(&access.group))
+    here.flat_map(|t| &t.sessions).filter(|s| s.group.as_ref() == Some(&access.group))
 }
 
 /// Whether a session loses something: its group, or one of its LUNs, or the way a LUN was.
 fn suffers(session: &SessionState, from: &AccessConfig, to: &AccessConfig) -> bool {
-    let belongs = to
-        .initiators
-        .iter()
-        .any(|p| glob::matches(p, &session.initiator));
-    !belongs
-        || from
-            .luns
-            .iter()
-            .any(|(lun, was)| to.luns.get(lun) != Some(was))
+    let belongs = to.initiators.iter().any(|p| glob::matches(p, &session.initiator));
+    !belongs || from.luns.iter().any(|(lun, was)| to.luns.get(lun) != Some(was))
 }

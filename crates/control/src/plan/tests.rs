@@ -17,10 +17,7 @@ impl Dice {
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         usize::try_from(self.0 >> 33).unwrap_or(0) % n.max(1)
     }
 }
@@ -37,11 +34,7 @@ pub fn random(dice: &mut Dice) -> Config {
             if kind == "file" {
                 params.insert("path".into(), format!("/srv/{}", dice.below(2)).into());
             }
-            config.disk.push(DiskConfig {
-                name: name.into(),
-                kind,
-                params,
-            });
+            config.disk.push(DiskConfig { name: name.into(), kind, params });
         }
     }
     for name in ["g0", "g1", "g2", "g3"] {
@@ -86,11 +79,7 @@ pub fn random(dice: &mut Dice) -> Config {
         });
         groups(dice, &mut config, name, &above);
     }
-    assert_eq!(
-        check(&config),
-        [],
-        "the generator makes faultless configurations"
-    );
+    assert_eq!(check(&config), [], "the generator makes faultless configurations");
     config
 }
 
@@ -110,19 +99,8 @@ fn groups(dice: &mut Dice, config: &mut Config, target: &str, above: &[String]) 
         for lun in 0..3 {
             if !above.is_empty() && dice.below(2) > 0 {
                 let provider = above[dice.below(above.len())].clone();
-                let mode = if dice.below(2) > 0 {
-                    LunMode::Ro
-                } else {
-                    LunMode::Rw
-                };
-                access.luns.insert(
-                    lun,
-                    LunConfig {
-                        provider,
-                        mode,
-                        serial: None,
-                    },
-                );
+                let mode = if dice.below(2) > 0 { LunMode::Ro } else { LunMode::Rw };
+                access.luns.insert(lun, LunConfig { provider, mode, serial: None });
             }
         }
         if dice.below(4) > 0 {
@@ -154,11 +132,7 @@ fn l1_nothing_to_do() {
         assert!(running.same(&config), "seed {seed}");
         let steps = plan(&running, &config, &plant.state(), &catalog());
         assert_eq!(steps, [], "seed {seed}");
-        assert_eq!(
-            plan(&config, &config, &State::default(), &catalog()),
-            [],
-            "seed {seed}"
-        );
+        assert_eq!(plan(&config, &config, &State::default(), &catalog()), [], "seed {seed}");
     }
 }
 
@@ -194,9 +168,7 @@ fn l4_cut_after_any_step() {
         for cut in 0..=steps.len() {
             let (plant, mut running) = plant_with(&a, &catalog());
             for step in &steps[..cut] {
-                plant
-                    .carry_out(&step.action, &mut nothing())
-                    .expect("a prefix of a plan");
+                plant.carry_out(&step.action, &mut nothing()).expect("a prefix of a plan");
                 step.action.apply_to(&mut running);
             }
             let rest = plan(&running, &b, &plant.state(), &catalog());
@@ -221,10 +193,7 @@ fn a_failing_step_takes_everything_back() {
             let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("it fails");
             assert_eq!(error.kind, Kind::RolledBack, "{error}");
             assert_eq!(error.at, steps[k].what);
-            assert!(
-                plant.config().same(&a) && running.same(&a),
-                "seed {seed}, step {k}"
-            );
+            assert!(plant.config().same(&a) && running.same(&a), "seed {seed}, step {k}");
             failed += 1;
         }
     }
@@ -244,10 +213,7 @@ fn when_taking_back_fails_too_a_new_plan_leads_on() {
         plant.fail_after(1 + dice.below(steps.len() - 1), 2);
         let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("it fails");
         assert_eq!(error.kind, Kind::HalfDone, "{error}");
-        assert!(
-            plant.config().same(&running),
-            "seed {seed}: `running` knows where it stands"
-        );
+        assert!(plant.config().same(&running), "seed {seed}: `running` knows where it stands");
         let rest = plan(&running, &b, &plant.state(), &catalog());
         apply(&plant, &rest, &mut running, &mut nothing()).expect("the failure is over");
         assert!(plant.config().same(&b), "seed {seed}");
@@ -261,20 +227,11 @@ fn what_cannot_be_carried_out_changes_nothing() {
     let calls = plant.calls();
     plant.refuse(Error::new(Kind::System, "open", "no such file").at("/srv/0"));
     let mut b = a.clone();
-    b.disk.push(DiskConfig {
-        name: "new".into(),
-        kind: "null".into(),
-        params: Default::default(),
-    });
+    b.disk.push(DiskConfig { name: "new".into(), kind: "null".into(), params: Default::default() });
     let steps = plan(&running, &b, &plant.state(), &catalog());
     let error = apply(&plant, &steps, &mut running, &mut nothing()).expect_err("refused");
     assert_eq!(error.kind, Kind::CannotCarryOut);
-    assert!(
-        error
-            .to_string()
-            .contains("/srv/0: no such file (ASH-0050)"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("/srv/0: no such file (ASH-0050)"), "{error}");
     assert_eq!(plant.calls(), calls, "nothing was carried out");
 }
 
@@ -290,28 +247,15 @@ fn risks() {
     let (plant, running) = plant_with(&a, &catalog());
     let steps = plan(&running, &Config::default(), &plant.state(), &catalog());
     let risks: Vec<_> = steps.iter().map(|s| (s.action.name(), s.risk)).collect();
-    assert_eq!(
-        risks,
-        [
-            ("n".to_owned(), Risk::Safe),
-            ("m".to_owned(), Risk::Destroys)
-        ]
-    );
+    assert_eq!(risks, [("n".to_owned(), Risk::Safe), ("m".to_owned(), Risk::Destroys)]);
 }
 
 #[test]
 fn what_went_away_comes_back() {
     let mut a = Config::default();
-    a.disk = vec![DiskConfig {
-        name: "n".into(),
-        kind: "null".into(),
-        params: Default::default(),
-    }];
+    a.disk = vec![DiskConfig { name: "n".into(), kind: "null".into(), params: Default::default() }];
     let (_, configured) = plant_with(&a, &catalog());
     let left = running(&configured, &State::default());
     let steps = plan(&left, &a, &State::default(), &catalog());
-    assert_eq!(
-        steps.iter().map(|s| s.what.as_str()).collect::<Vec<_>>(),
-        ["create disk n (null)"]
-    );
+    assert_eq!(steps.iter().map(|s| s.what.as_str()).collect::<Vec<_>>(), ["create disk n (null)"]);
 }

@@ -1,0 +1,118 @@
+//! The command line: made from the table of verbs, and carried out.
+
+mod build;
+mod progress;
+mod values;
+
+pub use build::{command, common, subcommand};
+
+use crate::api::{Error, Exit, Kind, Result};
+use crate::client::{Client, default_socket};
+use crate::verbs::{self, Entry, Local, Run};
+use progress::{Meter, Mode};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The binary's side of everything: what it has in it, and how it launches the daemon.
+pub struct App {
+    /// Version of the binary.
+    pub version: &'static str,
+    /// What may stand in a configuration: the registries' disk kinds, classes and drivers.
+    pub catalog: fn() -> crate::config::Catalog,
+    /// Starts the daemon with the settings of `[daemon]`; disks, geoms and targets come later, as
+    /// steps.
+    pub launch: fn(&crate::config::Config) -> Result<Box<dyn crate::Plant>>,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Table,
+    Json,
+}
+
+/// Carries out one command line; `args` without the program's name.
+pub fn run(
+    app: &App,
+    args: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Exit {
+    let words = std::iter::once(OsString::from("ashlar")).chain(args);
+    let matches = match command().version(app.version).try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(e) => {
+            let text = e.render().to_string();
+            let stream: &mut dyn Write = if e.use_stderr() { err } else { out };
+            let wrote = stream.write_all(text.as_bytes());
+            return match (e.use_stderr(), wrote) {
+                (true, _) => Exit::Usage,
+                (false, Ok(())) => Exit::Done,
+                (false, Err(_)) => Exit::Failed,
+            };
+        }
+    };
+    let Some((entry, of)) = values::chosen(&matches) else { return Exit::Usage };
+    let json = of.get_flag("json") || of.get_one::<String>("output").is_some_and(|o| o == "json");
+    let form = if json { Form::Json } else { Form::Table };
+    let socket = of.get_one::<String>("socket").map_or_else(default_socket, PathBuf::from);
+    let mode = Mode::of(of.get_one::<String>("progress").map(String::as_str));
+    let done = values::params(entry, of)
+        .and_then(|params| one(app, entry, params, &socket, form, mode, out, err));
+    done.unwrap_or_else(|error| {
+        let exit = error.kind.exit();
+        // When even this cannot be written there is nobody to tell.
+        let _ = match form {
+            Form::Json => writeln!(out, "{}", json!({ "error": error })),
+            Form::Table => writeln!(err, "{error}"),
+        };
+        exit
+    })
+}
+
+/// Runs one verb and prints its answer.
+#[allow(clippy::too_many_arguments)]
+fn one(
+    app: &App,
+    entry: &Entry,
+    params: Value,
+    socket: &Path,
+    form: Form,
+    mode: Mode,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<Exit> {
+    let client = Client::new(socket);
+    let params = (entry.prepare)(params, &client)?;
+    let answer = match entry.run {
+        Run::Daemon(_) => {
+            let mut meter = Meter::new(mode, err);
+            client.verb(entry.name, &params, &mut |line| meter.show(&line))?
+        }
+        Run::Local(run) => {
+            let json = form == Form::Json;
+            run(&mut Local { client: &client, app, json, out: &mut *out }, params)?
+        }
+    };
+    let text = match form {
+        Form::Json => format!("{answer:#}\n"),
+        Form::Table => (entry.table)(answer.clone())?,
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok((entry.exit)(answer)),
+        // `ashlar list | head -1` is no failure.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok((entry.exit)(answer)),
+        Err(e) => Err(Error::new(Kind::System, "print", e)),
+    }
+}
+
+/// Every verb's words: `part add`.
+pub fn verb_words() -> Vec<String> {
+    verbs::VERBS.iter().map(Entry::words).collect()
+}
+
+#[cfg(test)]
+#[path = "transcripts.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! Progress of a verb, for people or programs, on standard error.
+//!
+//! Nothing is shown in the first second: most verbs are done by then. JSON shows every line.
+
+use crate::api::{ProgressLine, ProgressUnit};
+use crate::config::units::short;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// How long a verb may take before it has to show how far it is.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A bar that moves.
+    Bar,
+    /// A line a second.
+    Plain,
+    /// Every line as JSON.
+    Json,
+    /// Not at all.
+    None,
+}
+
+impl Mode {
+    /// From the option, else from what standard error is.
+    pub fn of(word: Option<&str>) -> Mode {
+        match word {
+            Some("bar") => Mode::Bar,
+            Some("plain") => Mode::Plain,
+            Some("json") => Mode::Json,
+            Some(_) => Mode::None,
+            None if std::io::stderr().is_terminal() => Mode::Bar,
+            None => Mode::Plain,
+        }
+    }
+}
+
+/// Shows progress until it is dropped.
+pub struct Meter<'a> {
+    mode: Mode,
+    err: &'a mut dyn Write,
+    next: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl<'a> Meter<'a> {
+    /// A meter that begins now.
+    pub fn new(mode: Mode, err: &'a mut dyn Write) -> Meter<'a> {
+        Meter { mode, err, next: Instant::now() + QUIET, bar: None }
+    }
+
+    /// Takes note of one line.
+    pub fn show(&mut self, line: &ProgressLine) {
+        let now = Instant::now();
+        match self.mode {
+            Mode::None => {}
+            Mode::Json => {
+                // Progress that cannot be shown is no reason to fail.
+                let _ = writeln!(self.err, "{}", serde_json::json!({ "progress": line }));
+            }
+            Mode::Plain if now >= self.next => {
+                self.next = now + QUIET;
+                let _ = writeln!(self.err, "{}", text(line));
+            }
+            Mode::Bar if now >= self.next => self.draw(line),
+            Mode::Plain | Mode::Bar => {}
+        }
+    }
+
+    fn draw(&mut self, line: &ProgressLine) {
+        let bar = self.bar.get_or_insert_with(|| {
+            let target = ProgressDrawTarget::stderr();
+            let bar = ProgressBar::with_draw_target(Some(line.total), target);
+            bar.set_style(style(line.unit));
+            bar
+        });
+        bar.set_length(line.total.max(1));
+        bar.set_position(line.done.min(line.total));
+        bar.set_message(line.what.clone());
+    }
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style(unit: ProgressUnit) -> ProgressStyle {
+    let template = match unit {
+        ProgressUnit::Steps => "{bar:30} {pos}/{len} {msg} ({elapsed})",
+        ProgressUnit::Bytes => "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {msg} (eta {eta})",
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// One line: `3/7 create disk d0`, `40% 12M of 30M copy`.
+fn text(line: &ProgressLine) -> String {
+    let ProgressLine { what, done, total, unit } = line;
+    match (unit, total) {
+        (_, 0) => what.clone(),
+        (ProgressUnit::Steps, total) => format!("{done}/{total} {what}"),
+        (ProgressUnit::Bytes, total) => {
+            let percent = u128::from(*done) * 100 / u128::from(*total);
+            format!("{percent}% {} of {} {what}", short(*done), short(*total))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(done: u64, total: u64, unit: ProgressUnit) -> ProgressLine {
+        ProgressLine { what: "copy".to_owned(), done, total, unit }
+    }
+
+    #[test]
+    fn lines() {
+        assert_eq!(text(&line(12 << 20, 48 << 20, ProgressUnit::Bytes)), "25% 12M of 48M copy");
+        assert_eq!(text(&line(3, 7, ProgressUnit::Steps)), "3/7 copy");
+        assert_eq!(text(&line(3, 0, ProgressUnit::Steps)), "copy");
+    }
+
+    #[test]
+    fn plain_is_quiet_for_a_second_json_never() {
+        let mut out = Vec::new();
+        Meter::new(Mode::Plain, &mut out).show(&line(1, 2, ProgressUnit::Steps));
+        assert!(out.is_empty());
+        let mut meter = Meter::new(Mode::Plain, &mut out);
+        meter.next = Instant::now();
+        meter.show(&line(1, 2, ProgressUnit::Steps));
+        meter.show(&line(2, 2, ProgressUnit::Steps));
+        drop(meter);
+        assert_eq!(out, b"1/2 copy\n", "one line a second");
+        out.clear();
+        Meter::new(Mode::Json, &mut out).show(&line(1, 2, ProgressUnit::Steps));
+        assert!(out.starts_with(b"{\"progress\":{"));
+        assert_eq!(Mode::of(Some("none")), Mode::None);
+    }
+}

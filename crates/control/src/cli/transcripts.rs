@@ -1,0 +1,561 @@
+//! Command lines against a daemon over a real Unix socket, with what they print.
+
+use super::*;
+use crate::api::{Denied, Digests, Health, PartEntry, PartTable, SessionState, State, TargetState};
+use crate::fake::{FakePlant, catalog, geom_state};
+use crate::http::{self, Listening};
+use crate::service::{Archive, Control};
+use crate::verbs::VERBS;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A daemon in a thread, and the folder it lives in.
+struct Daemon {
+    folder: PathBuf,
+    plant: Arc<FakePlant>,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What a command printed and how it ended.
+struct Said {
+    exit: Exit,
+    out: String,
+    err: String,
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+impl Daemon {
+    fn start() -> Daemon {
+        let n = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("ashlar-cli-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("scratch");
+        let listening = Listening::at(&folder.join("a.sock")).expect("free");
+        let plant = Arc::new(FakePlant::new());
+        let archive = Archive::new(&folder.join("history"), 8);
+        let boxed = Box::new(plant.clone());
+        let control = Arc::new(Control::new(boxed, catalog(), &Default::default(), archive));
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            let runtime = builder.enable_all().build().expect("a runtime");
+            let until = async { drop(stopped.await) };
+            runtime.block_on(http::serve(listening, control, until)).expect("served");
+        });
+        Daemon { folder, plant, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.folder.join(name), text).expect("scratch");
+        self.path(name)
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.folder.join("a.sock"))
+    }
+
+    /// Runs `ashlar LINE`; `@` at the start of a word stands for the daemon's folder.
+    fn say(&self, line: &str) -> Said {
+        let folder = format!("{}/", self.folder.display());
+        let words = line.split(' ').map(|w| match w.strip_prefix('@') {
+            Some(name) => format!("{folder}{name}"),
+            None => w.to_owned(),
+        });
+        let words = words.chain(["--socket".to_owned(), self.path("a.sock")]);
+        let mut said = say(words.map(OsString::from).collect());
+        said.out = said.out.replace(&folder, "@");
+        said.err = said.err.replace(&folder, "@");
+        said
+    }
+
+    /// The same, and it must end with `exit`; gives what was printed.
+    fn ends(&self, line: &str, exit: Exit) -> String {
+        let said = self.say(line);
+        assert_eq!(said.exit, exit, "{line}\n{}{}", said.out, said.err);
+        if said.out.is_empty() { said.err } else { said.out }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the daemon ended well");
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn app() -> App {
+    App { version: env!("CARGO_PKG_VERSION"), catalog, launch: |_| Ok(Box::new(FakePlant::new())) }
+}
+
+fn say(words: Vec<OsString>) -> Said {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let exit = run(&app(), words, &mut out, &mut err);
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Said { exit, out: text(out), err: text(err) }
+}
+
+const FIRST: &str = "[[disk]]
+name = \"d0\"
+kind = \"file\"
+path = \"/srv/d0\"
+
+[[disk]]
+name = \"m0\"
+kind = \"memory\"
+
+[[target]]
+driver = \"iscsi\"
+name = \"iqn.a:t\"
+listen = [\"127.0.0.1:3260\"]
+
+[[access]]
+target = \"iqn.a:t\"
+group = \"hosts\"
+initiators = [\"iqn.h:*\"]
+luns = { 0 = \"d0\", 1 = { provider = \"m0\", mode = \"ro\" } }
+";
+
+#[test]
+fn plan_apply_export_undo() {
+    let daemon = Daemon::start();
+    daemon.write("a.toml", FIRST);
+    assert_eq!(
+        daemon.ends("plan @a.toml", Exit::Pending),
+        "step                             risk  why\n\
+         + create disk d0 (file)          safe  in the configuration, not running\n\
+         + create disk m0 (memory)        safe  in the configuration, not running\n\
+         + create target iqn.a:t (iscsi)  safe  in the configuration, not running\n\
+         + create group hosts of iqn.a:t  safe  in the configuration, not running\n\
+         4 steps, at worst safe; `ashlar apply` does it\n"
+    );
+    assert!(daemon.ends("apply @a.toml --dry-run", Exit::Done).ends_with("(dry run)\n"));
+    assert_eq!(daemon.plant.calls(), 0, "a dry run changes nothing");
+    let said = daemon.ends("apply @a.toml", Exit::Done);
+    assert!(said.ends_with("4 steps done, generation 1\n"), "{said}");
+    assert_eq!(daemon.ends("plan @a.toml", Exit::Done), "no changes\n");
+    assert_eq!(daemon.ends("apply @a.toml", Exit::Done), "no changes\n");
+    let exported = daemon.ends("export", Exit::Done);
+    daemon.write("b.toml", &exported);
+    assert_eq!(daemon.ends("plan @b.toml", Exit::Done), "no changes\n");
+    daemon.write("b.toml", &FIRST.replace("/srv/d0", "/srv/d1").replace("iqn.h:*", "iqn.i:*"));
+    let said = daemon.ends("apply @b.toml", Exit::Done);
+    assert!(said.contains("path \"/srv/d0\" -> \"/srv/d1\""), "{said}");
+    let said = daemon.ends("undo", Exit::Done);
+    assert!(said.contains("note: configuration 1 of history"), "{said}");
+    assert_eq!(daemon.ends("plan @a.toml", Exit::Done), "no changes\n");
+    let history = daemon.ends("history", Exit::Done);
+    assert_eq!(history.lines().count(), 4, "head and three\n{history}");
+    let error = daemon.ends("undo --to 77", Exit::Failed);
+    assert!(error.contains("ASH-0035"), "{error}");
+}
+
+#[test]
+fn what_would_destroy_is_refused() {
+    let daemon = Daemon::start();
+    daemon.write("a.toml", FIRST);
+    daemon.ends("apply @a.toml", Exit::Done);
+    let less = FIRST.replace("[[disk]]\nname = \"m0\"\nkind = \"memory\"\n", "");
+    daemon.write("b.toml", &less.replace(", 1 = { provider = \"m0\", mode = \"ro\" }", ""));
+    assert_eq!(
+        daemon.ends("apply @b.toml", Exit::Refused),
+        "error[ASH-0030]: apply: what is on m0 would be lost\n  \
+         next: Repeat the command with --yes-destroy m0.\n  \
+         more: ashlar explain ASH-0030\n"
+    );
+    daemon.ends("apply @b.toml --yes-destroy d0", Exit::Refused);
+    let said = daemon.ends("apply @b.toml --yes-destroy m0", Exit::Done);
+    assert!(said.contains("- remove disk m0 (memory)        destroys"), "{said}");
+}
+
+#[test]
+fn faults_stop_everything() {
+    let daemon = Daemon::start();
+    daemon.write("a.toml", &FIRST.replace("path =", "paht ="));
+    let error = daemon.ends("apply @a.toml", Exit::Usage);
+    assert!(error.contains("@a.toml:4:1: unknown key `paht`; did you mean `path`?"), "{error}");
+    daemon.write("a.toml", &FIRST.replace("\"m0\", mode", "\"m9\", mode"));
+    let error = daemon.ends("apply @a.toml", Exit::Failed);
+    assert!(error.contains("ASH-0033") && error.contains("no provider m9"), "{error}");
+    assert!(daemon.plant.config().same(&Default::default()), "taken back");
+    daemon.write("a.toml", FIRST);
+    let error = daemon.ends("apply @a.toml --if-generation 5", Exit::Failed);
+    assert!(error.contains("ASH-0031"), "{error}");
+    let error = daemon.ends("plan @nowhere.toml", Exit::Failed);
+    assert!(error.contains("ASH-0050") && error.contains("@nowhere.toml"), "{error}");
+    let json = daemon.ends("plan @nowhere.toml --json", Exit::Failed);
+    let value: Value = serde_json::from_str(&json).expect("JSON also when it fails");
+    assert_eq!(value["error"]["kind"], "system");
+}
+
+fn busy(daemon: &Daemon) {
+    daemon.write("a.toml", FIRST);
+    daemon.ends("apply @a.toml", Exit::Done);
+    let mut state = State::default();
+    state.daemon.uptime_ns = 90_000_000_000;
+    state.geoms = vec![
+        geom_state("disk", "d0", 1, &[], "d0"),
+        geom_state("disk", "m0", 1, &[], "m0"),
+        geom_state("part", "d0", 2, &["d0"], "d0p1"),
+    ];
+    state.geoms[2].why = "tasted from d0".to_owned();
+    let session = SessionState {
+        initiator: "iqn.h:one".to_owned(),
+        address: "10.0.0.1:4000".to_owned(),
+        group: Some("hosts".to_owned()),
+        since_ns: 60_000_000_000,
+        luns: vec![0, 1],
+        digests: Digests { header: true, data: false },
+        auth: "chap".to_owned(),
+        ..SessionState::default()
+    };
+    state.targets = vec![TargetState {
+        driver: "iscsi".to_owned(),
+        name: "iqn.a:t".to_owned(),
+        portals: vec!["127.0.0.1:3260".to_owned()],
+        sessions: vec![session],
+        ..TargetState::default()
+    }];
+    state.denied = vec![Denied {
+        initiator: "iqn.evil".to_owned(),
+        address: "10.0.0.66:1".to_owned(),
+        why: "no group matches".to_owned(),
+        expected: "iqn.h:*".to_owned(),
+        times: 3,
+        ..Denied::default()
+    }];
+    daemon.plant.show(state);
+}
+
+#[test]
+fn tree_from_disk_to_session() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    assert_eq!(
+        daemon.ends("tree", Exit::Done),
+        "d0  64M  r0w0e0  file  (configured)\n\
+         |- d0  part  (tasted from d0)\n\
+         |  `- d0p1  64M  r0w0e0\n\
+         `- LUN 0  rw  group hosts of iqn.a:t\n   \
+         `- iqn.h:one  10.0.0.1:4000  since 30.0s\n\
+         m0  64M  r0w0e0  memory  (configured)\n\
+         `- LUN 1  ro  group hosts of iqn.a:t\n   \
+         `- iqn.h:one  10.0.0.1:4000  since 30.0s\n"
+    );
+    assert_eq!(
+        daemon.ends("tree --down iqn.h:one", Exit::Done),
+        "iqn.h:one  10.0.0.1:4000  at iqn.a:t\n\
+         |- LUN 0  rw\n\
+         |  `- d0  64M  r0w0e0  file  (configured)\n\
+         `- LUN 1  ro\n   \
+         `- m0  64M  r0w0e0  memory  (configured)\n"
+    );
+    assert!(daemon.ends("tree --down d0p1", Exit::Done).starts_with("d0p1  64M"));
+    assert_eq!(daemon.ends("tree --up d0p1", Exit::Done), "d0p1  64M  r0w0e0\n");
+    assert!(daemon.ends("tree --up x", Exit::Failed).contains("ASH-0020"));
+    assert!(daemon.ends("tree --up a --down b", Exit::Usage).contains("not both"));
+}
+
+#[test]
+fn who_sees_what() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let seen = daemon.ends("access check IQN.H:new", Exit::Done);
+    assert_eq!(
+        seen,
+        "target   group  lun  provider  mode        why\n\
+         iqn.a:t  hosts    0  d0        read write  matches iqn.h:*\n\
+         iqn.a:t  hosts    1  m0        read only   matches iqn.h:*\n"
+    );
+    let nothing = daemon.ends("access check iqn.x", Exit::Done);
+    assert!(nothing.contains("nothing  no group matches; the default is deny"), "{nothing}");
+    let who = daemon.ends("access who m0", Exit::Done);
+    assert!(who.ends_with("hosts    1  read only  iqn.h:*  iqn.h:one\n"), "{who}");
+    assert_eq!(daemon.ends("access who d0p1", Exit::Done), "nobody\n");
+    let sessions = daemon.ends("sessions --denied", Exit::Done);
+    assert!(
+        sessions.contains("iqn.h:one  10.0.0.1:4000  iqn.a:t  hosts  0,1   chap"),
+        "{sessions}"
+    );
+    assert!(
+        sessions.contains("iqn.evil  10.0.0.66:1  -           3  no group matches"),
+        "{sessions}"
+    );
+}
+
+#[test]
+fn health_first() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let ok = daemon.ends("status", Exit::Done);
+    assert!(ok.starts_with(" state: OK\ndaemon: version"), "{ok}");
+    assert!(ok.contains("2 disks, 3 geoms, 1 target, 1 group, 1 session"), "{ok}");
+    let mut state = daemon.client().state().expect("a state");
+    state.disks[0].health = Health::Failed;
+    state.disks[0].health_why = "EIO on every read".to_owned();
+    state.geoms.retain(|g| g.name != "m0");
+    daemon.plant.show(state);
+    let bad = daemon.ends("status", Exit::Degraded);
+    assert!(bad.starts_with(" state: FAILED\n"), "{bad}");
+    assert!(
+        bad.contains(
+            "    at: disk d0 (failed)\n   why: EIO on every read\n\
+             action: Replace or reconnect it, then run `ashlar apply`.\n   \
+             see: ashlar tree --up d0\n"
+        ),
+        "{bad}"
+    );
+    let list = daemon.ends("list disks", Exit::Done);
+    assert!(list.contains("d0    file     64M     512  failed"), "{list}");
+    assert!(daemon.ends("list luns d0", Exit::Done).contains("iqn.a:t"));
+    assert!(daemon.ends("list disks nothing", Exit::Failed).contains("ASH-0020"));
+}
+
+#[test]
+fn partitions() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let entry = PartEntry {
+        index: 1,
+        name: "d0p1".to_owned(),
+        start: 2048,
+        count: 2048,
+        kind: "linux-data".to_owned(),
+        ..PartEntry::default()
+    };
+    daemon.plant.tables(vec![PartTable {
+        geom: "d0".to_owned(),
+        scheme: "gpt".to_owned(),
+        sector_bytes: 512,
+        first: 2048,
+        last: 8191,
+        entries: vec![entry],
+        ..PartTable::default()
+    }]);
+    assert_eq!(
+        daemon.ends("part show", Exit::Done),
+        "=>    2048      6144  d0  GPT  (3.0M)\n      \
+         2048      2048   1  linux-data  (1.0M)\n      \
+         4096      4096      - free -  (2.0M)\n\n"
+    );
+    let refused = daemon.ends("part delete d0 --index 1", Exit::Refused);
+    assert!(refused.contains("--yes-destroy d0p1"), "{refused}");
+    let done = daemon.ends("part delete d0 --index 1 --yes-destroy d0p1", Exit::Done);
+    assert_eq!(done, "d0p1 deleted\n");
+    assert!(daemon.ends("part delete d0 --index 1", Exit::Failed).contains("ASH-0020"));
+    let add = daemon.ends("part add d0 --type linux-data --size 1G --start 2048", Exit::Done);
+    assert!(add.contains("\"size\":{\"bytes\":1073741824}"), "{add}");
+    assert!(add.contains("\"start\":{\"sectors\":2048}"), "{add}");
+    assert!(daemon.ends("part add d0 --type x --size 1Q", Exit::Usage).contains("1Q"));
+    assert!(daemon.ends("part destroy d0", Exit::Refused).contains("--yes-destroy d0"));
+    let create = daemon.ends("part create d0 --scheme gpt", Exit::Refused);
+    assert!(create.contains("part d0 is on it"), "{create}");
+    let create = daemon.ends("part create m0 --scheme gpt", Exit::Done);
+    assert!(create.contains("\"overwrite\":false"), "{create}");
+    let geom = daemon.ends("geom nop configure name=x delay_us=4k", Exit::Done);
+    assert!(geom.contains("\"delay_us\": 4096"), "{geom}");
+}
+
+#[test]
+fn every_verb_of_the_daemon_answers_json_that_its_schema_names() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    for line in [
+        "status",
+        "tree",
+        "list",
+        "sessions",
+        "journal",
+        "plan @a.toml",
+        "apply @a.toml",
+        "history",
+        "export",
+        "part show",
+        "access check x",
+        "access who d0",
+        "geom a b",
+        "explain",
+        "schema nop",
+        "completions bash",
+        "man",
+        "doctor socket",
+        "top --interval 10ms",
+        "undo --to 1",
+    ] {
+        let said = daemon.say(&format!("{line} --json"));
+        let value: Value = serde_json::from_str(&said.out)
+            .unwrap_or_else(|e| panic!("{line}: {e}\n{}{}", said.out, said.err));
+        let words: Vec<&str> = line.split(' ').collect();
+        let name = [words.get(..2).unwrap_or_default().join("."), words[0].to_owned()];
+        let entry = name.iter().find_map(|n| verbs::find(n)).expect("a verb");
+        let schema = (entry.answer)();
+        let known = schema["properties"].as_object().expect("an object");
+        for key in value.as_object().expect("an object").keys() {
+            assert!(known.contains_key(key), "{line}: {key}");
+        }
+        assert_eq!(daemon.say(&format!("{line} -o json")).exit, said.exit, "{line}");
+    }
+}
+
+#[test]
+fn http_routes() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let client = daemon.client();
+    assert_eq!(client.get("/v1/state").expect("a state")["schema_version"], 1);
+    assert_eq!(client.get("/openapi.json").expect("a document")["openapi"], "3.1.0");
+    let metrics = String::from_utf8(client.text("/metrics").expect("a page")).expect("text");
+    assert!(metrics.contains("ashlar_target_sessions{target=\"iqn.a:t\",driver=\"iscsi\"} 1"));
+    assert_eq!(client.get("/nowhere").expect_err("404").kind, Kind::NotFound);
+    let lost = client.verb("nowhere", &json!({}), &mut |_| {}).expect_err("404");
+    assert_eq!(lost.kind, Kind::UnknownVerb);
+    let local = client.verb("doctor", &json!({}), &mut |_| {}).expect_err("not the daemon's");
+    assert_eq!(local.kind, Kind::UnknownVerb);
+    let wrong = client.verb("plan", &json!({ "file": 3 }), &mut |_| {}).expect_err("a number");
+    assert_eq!(wrong.kind, Kind::Usage);
+    let mut lines = Vec::new();
+    let more = FIRST.replace("\"d0\"", "\"d1\"");
+    let params = json!({ "document": more });
+    client.verb("apply", &params, &mut |line| lines.push(line)).expect("applied");
+    assert!(lines.iter().any(|l| l.total > 0 && l.done == l.total), "{lines:?}");
+    let done: Vec<u64> = lines.iter().filter(|l| l.total > 0).map(|l| l.done).collect();
+    assert!(done.is_sorted(), "{done:?}");
+}
+
+/// Raw bytes to the socket and what comes back within the daemon's patience.
+fn raw(daemon: &Daemon, bytes: &[u8]) -> String {
+    use std::io::Read;
+    let path = daemon.folder.join("a.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(path).expect("connected");
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(2))).expect("a timeout");
+    stream.write_all(bytes).expect("sent");
+    let mut out = vec![0; 64 * 1024];
+    let mut have = 0;
+    while let Ok(n) = stream.read(&mut out[have..]) {
+        have += n;
+        let text = String::from_utf8_lossy(&out[..have]);
+        if n == 0 || text.contains("\"id\":3") || text.contains("error") {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&out[..have]).into_owned()
+}
+
+#[test]
+fn events_come_live_and_resume() {
+    let daemon = Daemon::start();
+    let text = raw(&daemon, b"GET /v1/events?after=1 HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert!(text.contains("text/event-stream"), "{text}");
+    assert!(text.contains("id: 2\n") && text.contains("id: 3\n"), "{text}");
+    assert!(!text.contains("id: 1\n"), "{text}");
+}
+
+#[test]
+fn bad_requests_hurt_nobody_else() {
+    let daemon = Daemon::start();
+    assert!(raw(&daemon, b"\x00\x01garbage\r\n\r\n").contains("400"));
+    let bad = b"POST /v1/verbs/plan HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n{{{{{";
+    let text = raw(&daemon, bad);
+    assert!(text.contains("400 Bad Request") && text.contains("\"kind\":\"usage\""), "{text}");
+    let huge = b"POST /v1/verbs/plan HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n";
+    let text = raw(&daemon, huge);
+    assert!(text.contains("429") && text.contains("\"kind\":\"limit\""), "{text}");
+    let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(100_000));
+    assert!(raw(&daemon, long.as_bytes()).contains("414"));
+    assert_eq!(daemon.say("status").exit, Exit::Done);
+}
+
+#[test]
+fn nobody_there() {
+    let words = ["status", "--socket", "/nonexistent/a.sock"];
+    let said = say(words.iter().map(OsString::from).collect());
+    assert_eq!(said.exit, Exit::Unreachable);
+    assert!(said.err.contains("ASH-0040") && said.err.contains("ashlar serve"), "{}", said.err);
+}
+
+#[test]
+fn usage() {
+    let said = |line: &str| say(line.split(' ').map(OsString::from).collect());
+    assert_eq!(said("--help").exit, Exit::Done);
+    assert!(said("--help").out.contains("  6  changes are pending (plan)"));
+    assert_eq!(said("statsu").exit, Exit::Usage);
+    assert!(said("statsu").err.contains("status"), "clap suggests");
+    assert_eq!(said("part").exit, Exit::Usage);
+    assert_eq!(said("plan --nonsense").exit, Exit::Usage);
+    assert_eq!(said("journal --after x").exit, Exit::Usage);
+    assert_eq!(said("list wrong").exit, Exit::Usage);
+    assert_eq!(said("--version").exit, Exit::Done);
+    assert!(said("explain ASH-0030").out.contains("--yes-destroy NAME"));
+    assert_eq!(said("explain ASH-9999").exit, Exit::Usage);
+    assert!(said("schema nop").out.contains("delay_us  integer  0"), "{}", said("schema nop").out);
+    assert!(said("schema memory").out.contains("size_bytes = \"64MiB\""));
+    assert!(said("schema nopp").err.contains("Did you mean `nop`?"));
+    assert!(
+        said("schema part.add").out.contains("linux-data")
+            || said("schema part.add").exit == Exit::Done
+    );
+}
+
+#[test]
+fn every_verb_has_json_a_page_completions_an_example_and_words() {
+    let whole = command();
+    whole.clone().debug_assert();
+    let pages = verbs::man::pages().expect("pages");
+    let shells = [verbs::completions::Shell::Bash, verbs::completions::Shell::Fish];
+    let scripts = shells.map(verbs::completions::script);
+    for verb in VERBS {
+        let name = verb.name;
+        assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{name}: {}", verb.doc);
+        assert!(!verb.examples.is_empty(), "{name} has no example");
+        for example in verb.examples {
+            // What the shell does with the rest of the line is its own business.
+            let line = example.split([' ']).take_while(|w| !["|", ">"].contains(w));
+            let words: Vec<String> = line.map(|w| w.replace('\'', "")).collect();
+            let matches = whole.clone().try_get_matches_from(&words);
+            let matches = matches.unwrap_or_else(|e| panic!("{example}: {e}"));
+            let (entry, _) = values::chosen(&matches).expect("a verb");
+            assert_eq!(entry.name, name, "{example}");
+        }
+        let mut json = whole.clone();
+        let mut at = &mut json;
+        for word in name.split('.') {
+            at = at.find_subcommand_mut(word).unwrap_or_else(|| panic!("{name}"));
+        }
+        let help = at.render_long_help().to_string();
+        assert!(help.contains("Exit codes:") && help.contains("Examples:"), "{name}");
+        let typed = verb.words();
+        let last = typed.rsplit(' ').next().expect("a word");
+        assert!(scripts.iter().all(|s| s.contains(last)), "{name} is not completed");
+        let page = verbs::man::page_name(verb);
+        let (_, text) = pages.iter().find(|(n, _)| *n == page).expect("a page");
+        for part in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "json"] {
+            assert!(text.contains(part), "{page} lacks {part}");
+        }
+        assert!(text.contains("EXIT STATUS"), "{page}");
+        let schema = (verb.params)();
+        for place in verb.positional {
+            assert!(schema["properties"].get(place).is_some(), "{name}: no field {place}");
+        }
+        for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+            let inner = verbs::schema::follow(&schema, property);
+            let doc = property.get("description").or(inner.get("description"));
+            assert!(doc.is_some(), "{name}: {key} says nothing about itself");
+        }
+    }
+}
+
+#[test]
+fn man_writes_all_pages() {
+    let daemon = Daemon::start();
+    let files = daemon.ends("man --out @man", Exit::Done);
+    assert_eq!(files.lines().count(), VERBS.len() + verbs::GROUPS.len() + 1);
+    assert!(files.contains("@man/ashlar-part-add.8"), "{files}");
+}

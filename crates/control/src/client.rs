@@ -1,0 +1,185 @@
+//! The way from a command to the daemon: one HTTP request over the Unix socket.
+
+use crate::api::{Error, Kind, ProgressLine, Result, State};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the daemon may take to begin an answer about itself. A hung daemon is called
+/// unreachable after it; verbs that change something may take longer.
+const QUESTION_MAX: Duration = Duration::from_secs(10);
+
+/// Longest answer, in bytes. Longer ones are not an Ashlar daemon's.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Where the daemon listens when nobody says otherwise: root's has a place of its own.
+pub fn default_socket() -> PathBuf {
+    if let Some(path) = std::env::var_os("ASHLAR_SOCKET") {
+        return PathBuf::from(path);
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/ashlar/ashlar.sock");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(folder) => Path::new(&folder).join("ashlar/ashlar.sock"),
+        None => {
+            let uid = rustix::process::geteuid().as_raw();
+            PathBuf::from(format!("/tmp/ashlar-{uid}/ashlar.sock"))
+        }
+    }
+}
+
+/// One line of an answer that comes in parts.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Progress(ProgressLine),
+    Answer(Value),
+    Error(Error),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// A client of the daemon on `socket`. Nothing is opened yet.
+    pub fn new(socket: &Path) -> Client {
+        Client { socket: socket.to_owned() }
+    }
+
+    /// The socket's path.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Everything, now.
+    ///
+    /// # Errors
+    /// [`Kind::Unreachable`], [`Kind::Forbidden`], [`Kind::Protocol`].
+    pub fn state(&self) -> Result<State> {
+        let value = self.get("/v1/state")?;
+        serde_json::from_value(value).map_err(|e| self.odd(e))
+    }
+
+    /// A JSON document of the daemon.
+    ///
+    /// # Errors
+    /// Those of the daemon and of the way there.
+    pub fn get(&self, path: &str) -> Result<Value> {
+        let bytes = self.text(path)?;
+        serde_json::from_slice(&bytes).map_err(|e| self.odd(e))
+    }
+
+    /// A document of the daemon, whatever its form.
+    ///
+    /// # Errors
+    /// Those of the daemon and of the way there.
+    pub fn text(&self, path: &str) -> Result<Vec<u8>> {
+        let request = Request::get(path).header("host", "ashlar").body(Full::new(Bytes::new()));
+        let request = request.map_err(|e| self.odd(e))?;
+        self.block(async {
+            let asked = tokio::time::timeout(QUESTION_MAX, async {
+                let answer = self.send(request).await?;
+                let ok = answer.status().is_success();
+                Ok((ok, self.collect(answer).await?))
+            });
+            let slow = |_| Error::new(Kind::Unreachable, "ask", "no answer within 10 seconds");
+            let (ok, bytes) = asked.await.map_err(slow)??;
+            if ok { Ok(bytes) } else { Err(self.refusal(&bytes)) }
+        })
+    }
+
+    /// Carries out a verb; `progress` hears how far it is.
+    ///
+    /// # Errors
+    /// Those of the verb and of the way there.
+    pub fn verb(
+        &self,
+        name: &str,
+        params: &Value,
+        progress: &mut dyn FnMut(ProgressLine),
+    ) -> Result<Value> {
+        let body = Full::new(Bytes::from(params.to_string()));
+        let request = Request::post(format!("/v1/verbs/{name}"))
+            .header("host", "ashlar")
+            .header("content-type", "application/json")
+            .header("accept", "application/x-ndjson")
+            .body(body)
+            .map_err(|e| self.odd(e))?;
+        self.block(async {
+            let mut answer = self.send(request).await?;
+            if !answer.status().is_success() {
+                let bytes = self.collect(answer).await?;
+                return Err(self.refusal(&bytes));
+            }
+            let mut pending = Vec::new();
+            while let Some(frame) = answer.body_mut().frame().await {
+                let frame = frame.map_err(|e| self.odd(e))?;
+                pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
+                if pending.len() > ANSWER_BYTES_MAX {
+                    return Err(self.odd("the answer is too long"));
+                }
+                while let Some(end) = pending.iter().position(|&b| b == b'\n') {
+                    let line: Vec<u8> = pending.drain(..=end).collect();
+                    match serde_json::from_slice(&line).map_err(|e| self.odd(e))? {
+                        Line::Progress(line) => progress(line),
+                        Line::Answer(value) => return Ok(value),
+                        Line::Error(error) => return Err(error),
+                    }
+                }
+            }
+            Err(self.odd("the answer was cut short"))
+        })
+    }
+
+    fn block<T>(&self, f: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build();
+        runtime.map_err(|e| Error::new(Kind::System, "start runtime", e))?.block_on(f)
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
+        let lost = |e: std::io::Error| {
+            let kind = match e.kind() {
+                std::io::ErrorKind::PermissionDenied => Kind::Forbidden,
+                _ => Kind::Unreachable,
+            };
+            Error::new(kind, "connect", e).at(self.socket.display().to_string())
+        };
+        let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(lost)?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| self.odd(e))?;
+        tokio::spawn(async move {
+            // How it ended is seen by the request, which has more to say about it.
+            let _ = connection.await;
+        });
+        sender.send_request(request).await.map_err(|e| self.odd(e))
+    }
+
+    async fn collect(&self, answer: Response<Incoming>) -> Result<Vec<u8>> {
+        let limited = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
+        let whole = limited.collect().await.map_err(|e| self.odd(e))?;
+        Ok(whole.to_bytes().to_vec())
+    }
+
+    /// The daemon's own error in a refusal.
+    fn refusal(&self, bytes: &[u8]) -> Error {
+        match serde_json::from_slice(bytes) {
+            Ok(Line::Error(error)) => error,
+            _ => self.odd("a refusal without a reason"),
+        }
+    }
+
+    fn odd(&self, why: impl std::fmt::Display) -> Error {
+        Error::new(Kind::Protocol, "ask", why).at(self.socket.display().to_string())
+    }
+}

@@ -1,0 +1,61 @@
+//! Programs run as a person would run them, each shown before it runs.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use crate::api::{Error, Kind, Result};
+
+/// Shows a step and runs it; its output goes where ours goes.
+pub struct Tools<'a> {
+    /// Where the steps are shown.
+    pub out: &'a mut dyn Write,
+    /// Our own binary.
+    pub ashlar: &'a Path,
+    /// The daemon's socket.
+    pub socket: &'a Path,
+}
+
+impl Tools<'_> {
+    /// A sentence between steps.
+    pub fn say(&mut self, text: &str) {
+        // A demo whose reader has gone away goes on to its end.
+        let _ = writeln!(self.out, "\n# {text}");
+        let _ = self.out.flush();
+    }
+
+    /// Shows and runs `program`; its output is returned and shown.
+    pub fn run(&mut self, program: &str, args: &[&str]) -> Result<String> {
+        let shown = std::iter::once(program).chain(args.iter().copied()).collect::<Vec<_>>();
+        let _ = writeln!(self.out, "$ {}", shown.join(" "));
+        let _ = self.out.flush();
+        self.quietly(program, args).inspect(|text| {
+            let _ = write!(self.out, "{text}");
+            let _ = self.out.flush();
+        })
+    }
+
+    /// Runs a verb of ours against the demo's daemon.
+    pub fn ashlar(&mut self, args: &[&str]) -> Result<String> {
+        let (program, socket) = (self.ashlar.display().to_string(), self.socket.display());
+        let socket = format!("--socket={socket}");
+        let mut all = args.to_vec();
+        all.push(&socket);
+        self.run(&program, &all)
+    }
+
+    /// Runs without showing anything.
+    pub fn quietly(&mut self, program: &str, args: &[&str]) -> Result<String> {
+        let op = format!("demo: {program}");
+        let done = Command::new(program).args(args).output().map_err(|e| {
+            let error = Error::new(Kind::System, op.as_str(), e.to_string());
+            error.next("`make demo` installs what the demo needs.")
+        })?;
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        if done.status.success() {
+            return Ok(text);
+        }
+        let why = String::from_utf8_lossy(&done.stderr);
+        Err(Error::new(Kind::Device, op, format!("{} ({})", why.trim(), done.status)))
+    }
+}

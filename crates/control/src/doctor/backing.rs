@@ -1,0 +1,95 @@
+//! Whether the files and devices behind the disks are there and fit.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::config::DiskConfig;
+use rustix::fs::{FsWord, statfs};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// `f_type` of tmpfs and ramfs (statfs(2)).
+const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// `f_type` of file systems known to punch holes: ext2 to 4, XFS, Btrfs, tmpfs, overlayfs (as its
+/// upper layer does), ZFS, F2FS.
+const PUNCH_HOLES: [FsWord; 7] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010];
+
+/// See the module.
+pub const CHECK: Check =
+    Check { id: "backing", doc: "whether what is behind the disks is there and fits", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+    let mounts = std::fs::read_to_string(facts.proc.join("mounts")).unwrap_or_default();
+    let mut out = Vec::new();
+    let mut seen = 0;
+    for disk in &config.disk {
+        if let Some(path) = disk.params.get("path").and_then(|p| p.as_str()) {
+            seen += 1;
+            out.extend(one(disk, Path::new(path), &mounts));
+        }
+    }
+    if out.is_empty() { ok(format!("{seen} looked at, all fit")) } else { out }
+}
+
+fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
+    let (name, shown) = (&disk.name, path.display());
+    let Ok(about) = std::fs::metadata(path) else {
+        // A file that is to be made with a size needs only its folder.
+        let made = disk.params.keys().any(|k| k.contains("size"));
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        if made && folder.is_dir() {
+            return place(disk, folder);
+        }
+        let fix = if made {
+            format!("mkdir -p {}", folder.display())
+        } else {
+            format!("truncate -s SIZE {shown}, or correct `path`")
+        };
+        let finding = format!("disk {name}: there is no {shown}");
+        return vec![bad(Grade::Fail, finding, "the disk cannot be created", fix)];
+    };
+    let device = about.file_type().is_block_device();
+    let used = mounts.lines().any(|l| l.split(' ').next() == path.to_str());
+    if device && used {
+        return vec![bad(
+            Grade::Fail,
+            format!("disk {name}: {shown} is mounted here"),
+            "its file system would be damaged by writes from two sides",
+            format!("umount {shown}"),
+        )];
+    }
+    if let Err(e) = OpenOptions::new().read(true).write(true).open(path) {
+        return vec![bad(
+            Grade::Fail,
+            format!("disk {name}: {shown} cannot be opened for writing: {e}"),
+            "the disk cannot be created",
+            format!("chown USER {shown}, with the user that runs the daemon"),
+        )];
+    }
+    if device { Vec::new() } else { place(disk, path) }
+}
+
+/// What the file system under a file means for a disk.
+fn place(disk: &DiskConfig, path: &Path) -> Vec<Finding> {
+    let Ok(about) = statfs(path) else { return Vec::new() };
+    let (name, shown) = (&disk.name, path.display());
+    if IN_MEMORY.contains(&about.f_type) {
+        return vec![bad(
+            Grade::Warn,
+            format!("disk {name}: {shown} lies in memory (tmpfs)"),
+            "its contents are lost when this machine restarts",
+            "mv it to a real file system and change `path`",
+        )];
+    }
+    if !PUNCH_HOLES.contains(&about.f_type) {
+        return vec![bad(
+            Grade::Warn,
+            format!("disk {name}: the file system under {shown} is not known to punch holes"),
+            "space that initiators discard may not come back",
+            "mv it to ext4, XFS or Btrfs and change `path`",
+        )];
+    }
+    Vec::new()
+}

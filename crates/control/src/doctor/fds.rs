@@ -1,0 +1,28 @@
+//! Whether there are file descriptors for many connections.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+
+/// File descriptors below which a busy target runs out.
+const FDS_MIN: u64 = 4096;
+
+/// See the module.
+pub const CHECK: Check =
+    Check { id: "fds", doc: "whether there are file descriptors for many connections", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let Some((soft, hard)) = facts.limit("Max open files") else {
+        return ok("the kernel tells no limit");
+    };
+    match soft.parse::<u64>() {
+        Ok(n) if n < FDS_MIN => {
+            let top = hard.parse::<u64>().unwrap_or(1 << 20).clamp(FDS_MIN, 1 << 20);
+            vec![bad(
+                Grade::Warn,
+                format!("at most {n} file descriptors"),
+                format!("about {n} connections and disks, then logins are refused"),
+                format!("ulimit -n {top}, or LimitNOFILE={top} in the unit"),
+            )]
+        }
+        _ => ok(format!("limit {soft}")),
+    }
+}

@@ -1,0 +1,38 @@
+//! Whether the kernel allows io_uring.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+
+/// See the module.
+pub const CHECK: Check = Check { id: "io_uring", doc: "whether the kernel allows io_uring", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    // What a running daemon chose says more than any switch.
+    if let Ok(state) = &facts.daemon
+        && let Some(core) = state.daemon.cores.first()
+    {
+        let text = format!("the daemon uses {} ({})", core.port_kind, core.why);
+        return match core.port_kind.as_str() {
+            "uring" => ok(text),
+            _ => vec![bad(Grade::Warn, text, SLOWER, "sysctl kernel.io_uring_disabled=0")],
+        };
+    }
+    let path = facts.proc.join("sys/kernel/io_uring_disabled");
+    match std::fs::read_to_string(path).as_deref().map(str::trim) {
+        Ok("0") => ok("allowed for everybody"),
+        Ok("1") => vec![bad(
+            Grade::Warn,
+            "allowed only for root and one group (kernel.io_uring_disabled is 1)",
+            SLOWER,
+            "sysctl kernel.io_uring_disabled=0, or add the user to kernel.io_uring_group",
+        )],
+        Ok(_) => vec![bad(
+            Grade::Warn,
+            "forbidden (kernel.io_uring_disabled is 2)",
+            SLOWER,
+            "sysctl kernel.io_uring_disabled=0",
+        )],
+        Err(_) => ok("the kernel has no switch for it; serve tries and says in its log"),
+    }
+}
+
+const SLOWER: &str = "the daemon falls back to epoll: more system calls for every request";

@@ -1,0 +1,141 @@
+//! The checks of `doctor`: one file and one line of [`CHECKS`] each.
+
+mod backing;
+mod config;
+mod fds;
+mod io_uring;
+mod memlock;
+mod ports;
+mod secrets;
+mod socket;
+mod version;
+
+use crate::api::{Error, State};
+use crate::config::Config;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    /// Nothing to mend.
+    #[default]
+    Ok,
+    /// Works, but worse than it could.
+    Warn,
+    /// Does not work.
+    Fail,
+}
+
+impl Grade {
+    /// The word printed.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Grade::Ok => "ok",
+            Grade::Warn => "warn",
+            Grade::Fail => "FAIL",
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// Which check.
+    pub check: String,
+    /// How bad it is.
+    pub grade: Grade,
+    /// What was seen.
+    pub finding: String,
+    /// What follows from it; empty when nothing does.
+    pub consequence: String,
+    /// The command that mends it; empty when there is nothing to mend.
+    pub fix: String,
+}
+
+/// What checks look at. Everything comes in from outside, so that tests can make it up.
+pub struct Facts {
+    /// Where the kernel tells about itself: `/proc`.
+    pub proc: PathBuf,
+    /// The configuration's file.
+    pub file: PathBuf,
+    /// What is in it; `None` when there is no such file.
+    pub config: Option<Result<Config, Error>>,
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// What the daemon says of itself.
+    pub daemon: Result<State, Error>,
+    /// Version of this binary.
+    pub version: String,
+}
+
+impl Facts {
+    /// The configuration, when there is a good one.
+    fn good(&self) -> Option<&Config> {
+        self.config.as_ref().and_then(|c| c.as_ref().ok())
+    }
+
+    /// The words of the line of `/proc/self/limits` that begins with `name`: soft limit, hard
+    /// limit, unit.
+    fn limit(&self, name: &str) -> Option<(String, String)> {
+        let text = std::fs::read_to_string(self.proc.join("self/limits")).ok()?;
+        let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    }
+}
+
+/// One check.
+pub struct Check {
+    /// Its name on the command line.
+    pub id: &'static str,
+    /// What it looks at.
+    pub doc: &'static str,
+    look: fn(&Facts) -> Vec<Finding>,
+}
+
+impl Check {
+    /// Looks, and signs what was found.
+    pub fn run(&self, facts: &Facts) -> Vec<Finding> {
+        let found = (self.look)(facts);
+        found.into_iter().map(|f| Finding { check: self.id.to_owned(), ..f }).collect()
+    }
+}
+
+/// Every check, in the order of the report.
+pub const CHECKS: &[Check] = &[
+    io_uring::CHECK,
+    memlock::CHECK,
+    fds::CHECK,
+    config::CHECK,
+    secrets::CHECK,
+    backing::CHECK,
+    ports::CHECK,
+    socket::CHECK,
+    version::CHECK,
+];
+
+fn ok(finding: impl Into<String>) -> Vec<Finding> {
+    vec![Finding { finding: finding.into(), ..Finding::default() }]
+}
+
+fn bad(
+    grade: Grade,
+    finding: impl Into<String>,
+    consequence: impl Into<String>,
+    fix: impl Into<String>,
+) -> Finding {
+    let check = String::new();
+    Finding {
+        check,
+        grade,
+        finding: finding.into(),
+        consequence: consequence.into(),
+        fix: fix.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

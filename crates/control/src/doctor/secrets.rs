@@ -1,0 +1,48 @@
+//! Whether secrets are secret.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::config::secret;
+use std::os::unix::fs::MetadataExt;
+
+/// See the module.
+pub const CHECK: Check = Check { id: "secrets", doc: "whether secrets are secret", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+    let mut out = Vec::new();
+    let mut literal = false;
+    let targets = config.target.iter();
+    let chaps = targets.flat_map(|t| {
+        let all = [&t.chap, &t.mutual_chap, &t.discovery_chap];
+        all.into_iter().flatten().map(move |c| (t, c))
+    });
+    for (target, chap) in chaps {
+        literal |= secret::is_literal(&chap.secret);
+        match secret::resolve(&chap.secret) {
+            Err(e) => out.push(bad(
+                Grade::Fail,
+                format!("{}: {}", e.at, e.source),
+                format!("target {} cannot be served", target.name),
+                e.advice(),
+            )),
+            Ok(bytes) if bytes.len() < secret::CHAP_BYTES_MIN => out.push(bad(
+                Grade::Fail,
+                format!("the secret of {} has only {} bytes", chap.user, bytes.len()),
+                "it can be guessed; initiators that follow RFC 7143 refuse it",
+                "head -c 12 /dev/urandom | base64 > FILE && chmod 600 FILE",
+            )),
+            Ok(_) => {}
+        }
+    }
+    let mode = std::fs::metadata(&facts.file).map_or(0, |m| m.mode());
+    if literal && mode & 0o077 != 0 {
+        let file = facts.file.display();
+        out.push(bad(
+            Grade::Fail,
+            format!("{file} has secrets in it and mode {:04o}", mode & 0o7777),
+            "everybody on this machine can read them",
+            format!("chmod 600 {file}, and better: secret = \"file:PATH\""),
+        ));
+    }
+    if out.is_empty() { ok("nobody else can read them") } else { out }
+}

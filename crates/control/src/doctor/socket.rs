@@ -1,0 +1,37 @@
+//! Whether the control socket is alive and private.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::api::Kind;
+use std::os::unix::fs::MetadataExt;
+
+/// See the module.
+pub const CHECK: Check =
+    Check { id: "socket", doc: "whether the control socket is alive and private", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let path = facts.socket.display();
+    let about = std::fs::symlink_metadata(&facts.socket);
+    let mode = about.as_ref().map_or(0, |m| m.mode());
+    match (&facts.daemon, about.is_ok()) {
+        (Ok(_), _) if mode & 0o077 != 0 => vec![bad(
+            Grade::Warn,
+            format!("{path} has mode {:04o}", mode & 0o7777),
+            "others can connect; the daemon refuses them, one by one",
+            format!("chmod 600 {path}"),
+        )],
+        (Ok(_), _) => ok(format!("a daemon answers on {path}")),
+        (Err(e), true) if e.kind == Kind::Forbidden => vec![bad(
+            Grade::Fail,
+            format!("{path} belongs to another user"),
+            "commands of this user are refused",
+            "sudo ashlar status",
+        )],
+        (Err(_), true) => vec![bad(
+            Grade::Warn,
+            format!("{path} is there and nobody answers"),
+            "the daemon was killed, or hangs",
+            "ashlar serve, which takes a stale socket over",
+        )],
+        (Err(_), false) => ok(format!("no daemon runs on {path}")),
+    }
+}

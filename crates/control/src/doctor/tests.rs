@@ -1,0 +1,159 @@
+//! Each check on a machine that is made up: once well, once not.
+
+use super::*;
+use crate::api::{CoreState, Kind, TargetState};
+use crate::config::read;
+use crate::fake::catalog;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+struct Machine(PathBuf);
+
+impl Machine {
+    fn new(name: &str) -> Machine {
+        let folder = std::env::temp_dir().join(format!("ashlar-doc-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("sys/kernel")).expect("scratch");
+        fs::create_dir_all(folder.join("self")).expect("scratch");
+        Machine(folder)
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.0.join(path);
+        fs::write(&path, text).expect("scratch");
+        path
+    }
+
+    fn facts(&self, document: Option<&str>) -> Facts {
+        let file = self.0.join("ashlar.toml");
+        if let Some(text) = document {
+            self.write("ashlar.toml", text);
+        }
+        Facts {
+            proc: self.0.clone(),
+            file,
+            config: document.map(|text| read(text, "ashlar.toml", &catalog())),
+            socket: self.0.join("ashlar.sock"),
+            daemon: Err(Error::new(Kind::Unreachable, "connect", "nobody")),
+            version: "1.2.3".to_owned(),
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The grades that a check gives, and that its words are there when it has something to say.
+fn grades(id: &str, facts: &Facts) -> Vec<Grade> {
+    let check = CHECKS.iter().find(|c| c.id == id).expect("a check");
+    let found = check.run(facts);
+    for f in &found {
+        assert_eq!(f.check, id);
+        assert!(!f.finding.is_empty());
+        assert_eq!(f.grade == Grade::Ok, f.fix.is_empty(), "{f:?}");
+        assert_eq!(f.grade == Grade::Ok, f.consequence.is_empty(), "{f:?}");
+    }
+    found.iter().map(|f| f.grade).collect()
+}
+
+#[test]
+fn kernel_and_limits() {
+    let machine = Machine::new("kernel");
+    let mut facts = machine.facts(None);
+    for (text, grade) in [("0\n", Grade::Ok), ("1\n", Grade::Warn), ("2\n", Grade::Warn)] {
+        machine.write("sys/kernel/io_uring_disabled", text);
+        assert_eq!(grades("io_uring", &facts), [grade]);
+    }
+    let mut state = State::default();
+    state.daemon.cores = vec![CoreState { port_kind: "uring".to_owned(), ..CoreState::default() }];
+    facts.daemon = Ok(state);
+    assert_eq!(grades("io_uring", &facts), [Grade::Ok], "what runs says more");
+    let limits = |fds: &str, lock: &str| {
+        let text =
+            format!("Max open files  {fds}  524288  files\nMax locked memory  {lock}  x  b\n");
+        machine.write("self/limits", &text);
+    };
+    limits("1024", "8388608");
+    assert_eq!(grades("fds", &facts), [Grade::Warn]);
+    assert_eq!(grades("memlock", &facts), [Grade::Warn]);
+    limits("524288", "unlimited");
+    assert_eq!(grades("fds", &facts), [Grade::Ok]);
+    assert_eq!(grades("memlock", &facts), [Grade::Ok]);
+}
+
+#[test]
+fn configuration_and_secrets() {
+    let machine = Machine::new("config");
+    assert_eq!(grades("config", &machine.facts(None)), [Grade::Warn]);
+    assert_eq!(grades("config", &machine.facts(Some("x = 1\n"))), [Grade::Fail]);
+    assert_eq!(grades("config", &machine.facts(Some(""))), [Grade::Ok]);
+    let target = |secret: &str| {
+        format!(
+            "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n\
+             chap={{user='u',secret='{secret}'}}\n"
+        )
+    };
+    let facts = machine.facts(Some(&target("0123456789abc")));
+    let mode = |path: &Path, m| {
+        fs::set_permissions(path, fs::Permissions::from_mode(m)).expect("mode");
+    };
+    mode(&facts.file, 0o644);
+    assert_eq!(grades("secrets", &facts), [Grade::Fail]);
+    mode(&facts.file, 0o600);
+    assert_eq!(grades("secrets", &facts), [Grade::Ok]);
+    assert_eq!(grades("secrets", &machine.facts(Some(&target("short")))), [Grade::Fail]);
+    let path = machine.write("secret", "0123456789abc\n");
+    mode(&path, 0o640);
+    let facts = machine.facts(Some(&target(&format!("file:{}", path.display()))));
+    assert_eq!(grades("secrets", &facts), [Grade::Fail]);
+    mode(&path, 0o600);
+    assert_eq!(grades("secrets", &facts), [Grade::Ok]);
+}
+
+#[test]
+fn backing_files() {
+    let machine = Machine::new("backing");
+    let disk = |path: &Path, more: &str| {
+        format!("[[disk]]\nname='d'\nkind='file'\npath='{}'\n{more}\n", path.display())
+    };
+    let none = machine.0.join("none.img");
+    assert_eq!(grades("backing", &machine.facts(Some(&disk(&none, "")))), [Grade::Fail]);
+    let lost = machine.0.join("nowhere/none.img");
+    let facts = machine.facts(Some(&disk(&lost, "size_bytes='1M'")));
+    assert_eq!(grades("backing", &facts), [Grade::Fail]);
+    let there = machine.write("there.img", "x");
+    let grade = grades("backing", &machine.facts(Some(&disk(&there, ""))));
+    assert!(!grade.contains(&Grade::Fail), "{grade:?}");
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() {
+        let facts = machine.facts(Some(&disk(&shm.join("none.img"), "size_bytes='1M'")));
+        assert_eq!(grades("backing", &facts), [Grade::Warn]);
+    }
+}
+
+#[test]
+fn ports_socket_and_version() {
+    let machine = Machine::new("ports");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = busy.local_addr().expect("bound").to_string();
+    let text = format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['{address}']\n");
+    let mut facts = machine.facts(Some(&text));
+    assert_eq!(grades("ports", &facts), [Grade::Fail]);
+    assert_eq!(grades("socket", &facts), [Grade::Ok], "no daemon runs");
+    machine.write("ashlar.sock", "");
+    assert_eq!(grades("socket", &facts), [Grade::Warn], "stale");
+    let mut state = State { schema_version: 1, ..State::default() };
+    state.targets = vec![TargetState { portals: vec![address], ..TargetState::default() }];
+    state.daemon.version = "1.2.3".to_owned();
+    facts.daemon = Ok(state.clone());
+    assert_eq!(grades("ports", &facts), [Grade::Ok], "it is ours");
+    assert_eq!(grades("version", &facts), [Grade::Ok]);
+    state.daemon.version = "1.0.0".to_owned();
+    facts.daemon = Ok(state.clone());
+    assert_eq!(grades("version", &facts), [Grade::Warn]);
+    facts.daemon = Ok(State { schema_version: 9, ..state });
+    assert_eq!(grades("version", &facts), [Grade::Fail]);
+}

@@ -1,0 +1,30 @@
+//! Whether command and daemon are of one version.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::api::SCHEMA_VERSION;
+
+/// See the module.
+pub const CHECK: Check =
+    Check { id: "version", doc: "whether command and daemon are of one version", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let Ok(state) = &facts.daemon else { return ok(format!("this is {}", facts.version)) };
+    let (theirs, ours) = (&state.daemon.version, &facts.version);
+    if state.schema_version != SCHEMA_VERSION {
+        return vec![bad(
+            Grade::Fail,
+            format!("the daemon speaks form {}, this {SCHEMA_VERSION}", state.schema_version),
+            "answers may be misread",
+            "restart the daemon with the binary that is installed: systemctl restart ashlar",
+        )];
+    }
+    if theirs != ours {
+        return vec![bad(
+            Grade::Warn,
+            format!("the daemon is {theirs}, this is {ours}"),
+            "verbs of the newer one are missing in the other",
+            "restart the daemon with the binary that is installed: systemctl restart ashlar",
+        )];
+    }
+    ok(format!("both are {ours}"))
+}

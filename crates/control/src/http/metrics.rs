@@ -1,0 +1,240 @@
+//! The state as Prometheus text: prefix `ashlar_`, base units (seconds, bytes), `_total` for what
+//! only grows.
+
+use crate::api::{Health, Histogram, State, Stats, TargetHealth};
+use std::fmt::Write;
+
+/// Every metric: name, type, help. The order is that of the page.
+pub const METRICS: &[(&str, &str, &str)] = &[
+    ("ashlar_build_info", "gauge", "Version of the daemon; always 1"),
+    ("ashlar_uptime_seconds", "gauge", "Since the daemon's start"),
+    ("ashlar_health", "gauge", "1 for the present health of the whole, 0 for the others"),
+    ("ashlar_topology_generation", "gauge", "Grows with every change of the topology"),
+    ("ashlar_core_busy_seconds_total", "counter", "Time a reactor worked"),
+    ("ashlar_core_turns_total", "counter", "Turns of a reactor's loop"),
+    ("ashlar_core_syscalls_total", "counter", "System calls of a reactor"),
+    ("ashlar_memory_bytes", "gauge", "Memory: pool, pool in use, resident"),
+    ("ashlar_disk_health", "gauge", "1 for the present health of a disk, 0 for the others"),
+    ("ashlar_disk_size_bytes", "gauge", "Size of a disk"),
+    ("ashlar_geom_health", "gauge", "1 for the present health of a geom, 0 for the others"),
+    ("ashlar_provider_size_bytes", "gauge", "Size of a provider"),
+    ("ashlar_provider_opens", "gauge", "Access counts of a provider: r, w, e"),
+    ("ashlar_provider_requests_total", "counter", "Requests completed by a provider"),
+    ("ashlar_provider_bytes_total", "counter", "Bytes of requests completed by a provider"),
+    ("ashlar_provider_errors_total", "counter", "Requests of a provider that failed"),
+    ("ashlar_provider_in_flight", "gauge", "Requests a provider has not completed yet"),
+    ("ashlar_provider_busy_seconds_total", "counter", "Time with requests in flight"),
+    ("ashlar_provider_latency_seconds", "histogram", "From start to completion"),
+    ("ashlar_target_up", "gauge", "1 when a target accepts logins"),
+    ("ashlar_target_sessions", "gauge", "Live sessions of a target"),
+    ("ashlar_session_requests_total", "counter", "Requests completed for a session"),
+    ("ashlar_session_bytes_total", "counter", "Bytes of requests completed for a session"),
+    ("ashlar_session_in_flight", "gauge", "Commands of a session not answered yet"),
+    ("ashlar_logins_denied", "gauge", "Refused logins remembered"),
+];
+
+/// A label's value, quoted.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn seconds(ns: u64) -> String {
+    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Samples of all metrics, by metric: each must stand together on the page.
+#[derive(Default)]
+struct Page {
+    samples: Vec<(&'static str, String)>,
+}
+
+impl Page {
+    fn add(&mut self, name: &'static str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        self.suffixed(name, "", labels, value);
+    }
+
+    fn suffixed(
+        &mut self,
+        name: &'static str,
+        suffix: &str,
+        labels: &[(&str, &str)],
+        value: impl std::fmt::Display,
+    ) {
+        let pairs: Vec<String> =
+            labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escape(v))).collect();
+        let braces =
+            if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+        self.samples.push((name, format!("{name}{suffix}{braces} {value}")));
+    }
+
+    fn health(&mut self, name: &'static str, labels: &[(&str, &str)], health: Health) {
+        for state in [Health::Ok, Health::Degraded, Health::Failed] {
+            let mut labels = labels.to_vec();
+            labels.push(("state", state.word()));
+            self.add(name, &labels, u8::from(health == state));
+        }
+    }
+
+    fn histogram(&mut self, name: &'static str, labels: &[(&str, &str)], h: &Histogram) {
+        let mut sum = 0u64;
+        for bucket in &h.buckets {
+            sum = sum.saturating_add(bucket.count);
+            let bound = seconds(bucket.upper_ns);
+            let mut labels = labels.to_vec();
+            labels.push(("le", &bound));
+            self.suffixed(name, "_bucket", &labels, sum);
+        }
+        let mut all = labels.to_vec();
+        all.push(("le", "+Inf"));
+        self.suffixed(name, "_bucket", &all, sum);
+        self.suffixed(name, "_sum", labels, seconds(h.sum_ns));
+        self.suffixed(name, "_count", labels, sum);
+    }
+
+    fn provider(&mut self, class: &str, name: &str, stats: &Stats) {
+        let labels = [("provider", name), ("class", class)];
+        for (op, s) in stats.kinds() {
+            let labels = [labels[0], labels[1], ("op", op)];
+            self.add("ashlar_provider_requests_total", &labels, s.ops);
+            self.add("ashlar_provider_bytes_total", &labels, s.bytes);
+            self.add("ashlar_provider_errors_total", &labels, s.errors);
+            if s.ops > 0 {
+                self.histogram("ashlar_provider_latency_seconds", &labels, &s.latency);
+            }
+        }
+        self.add("ashlar_provider_in_flight", &labels, stats.in_flight);
+        self.add("ashlar_provider_busy_seconds_total", &labels, seconds(stats.busy_ns));
+    }
+
+    fn render(&self) -> String {
+        let mut out = String::new();
+        for (name, kind, help) in METRICS {
+            let mut samples = self.samples.iter().filter(|(n, _)| n == name).peekable();
+            if samples.peek().is_none() {
+                continue;
+            }
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            samples.for_each(|(_, line)| {
+                let _ = writeln!(out, "{line}");
+            });
+        }
+        out
+    }
+}
+
+fn daemon(state: &State, page: &mut Page) {
+    let d = &state.daemon;
+    page.add("ashlar_build_info", &[("version", &d.version)], 1);
+    page.add("ashlar_uptime_seconds", &[], seconds(d.uptime_ns));
+    page.health("ashlar_health", &[], state.health);
+    page.add("ashlar_topology_generation", &[], state.generation);
+    for (i, core) in d.cores.iter().enumerate() {
+        let i = i.to_string();
+        let labels = [("core", i.as_str()), ("port", core.port_kind.as_str())];
+        page.add("ashlar_core_busy_seconds_total", &labels, seconds(core.busy_ns));
+        page.add("ashlar_core_turns_total", &labels, core.turns);
+        page.add("ashlar_core_syscalls_total", &labels, core.syscalls);
+    }
+    for (kind, bytes) in [
+        ("pool", d.memory.pool_bytes),
+        ("pool_used", d.memory.pool_used_bytes),
+        ("resident", d.memory.resident_bytes),
+    ] {
+        page.add("ashlar_memory_bytes", &[("kind", kind)], bytes);
+    }
+}
+
+/// The page.
+pub fn render(state: &State) -> String {
+    let mut page = Page::default();
+    daemon(state, &mut page);
+    for disk in &state.disks {
+        let labels = [("disk", disk.name.as_str()), ("kind", disk.kind.as_str())];
+        page.health("ashlar_disk_health", &labels, disk.health);
+        page.add("ashlar_disk_size_bytes", &labels, disk.size_bytes);
+    }
+    for geom in &state.geoms {
+        let labels = [("geom", geom.name.as_str()), ("class", geom.class.as_str())];
+        page.health("ashlar_geom_health", &labels, geom.health);
+        for p in &geom.providers {
+            let labels = [("provider", p.name.as_str()), ("class", geom.class.as_str())];
+            page.add("ashlar_provider_size_bytes", &labels, p.size_bytes);
+            for (mode, n) in [("r", p.r), ("w", p.w), ("e", p.e)] {
+                let labels = [labels[0], labels[1], ("mode", mode)];
+                page.add("ashlar_provider_opens", &labels, n);
+            }
+            page.provider(&geom.class, &p.name, &p.stats);
+        }
+    }
+    for target in &state.targets {
+        let labels = [("target", target.name.as_str()), ("driver", target.driver.as_str())];
+        let up = target.state == TargetHealth::Listening;
+        page.add("ashlar_target_up", &labels, u8::from(up));
+        page.add("ashlar_target_sessions", &labels, target.sessions.len());
+        for s in &target.sessions {
+            let address = s.address.as_str();
+            let who = [labels[0], ("initiator", s.initiator.as_str()), ("address", address)];
+            page.add("ashlar_session_in_flight", &who, s.commands_outstanding);
+            for (op, stats) in s.stats.kinds() {
+                let labels = [who[0], who[1], who[2], ("op", op)];
+                page.add("ashlar_session_requests_total", &labels, stats.ops);
+                page.add("ashlar_session_bytes_total", &labels, stats.bytes);
+            }
+        }
+    }
+    page.add("ashlar_logins_denied", &[], state.denied.len());
+    page.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Bucket;
+    use crate::fake::geom_state;
+
+    #[test]
+    fn the_page() {
+        let mut state = State::default();
+        let mut geom = geom_state("part", "d\"0", 2, &[], "d0p1");
+        let read = &mut geom.providers[0].stats.read;
+        read.ops = 3;
+        read.latency = Histogram {
+            buckets: vec![
+                Bucket { upper_ns: 1_000, count: 2 },
+                Bucket { upper_ns: 1_500_000_000, count: 1 },
+            ],
+            sum_ns: 1_200_000_000,
+        };
+        state.geoms.push(geom);
+        let text = render(&state);
+        for line in [
+            "# TYPE ashlar_provider_latency_seconds histogram",
+            "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
+             le=\"0.000001\"} 2",
+            "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
+             le=\"+Inf\"} 3",
+            "ashlar_provider_latency_seconds_sum{provider=\"d0p1\",class=\"part\",op=\"read\"} 1.2",
+            "ashlar_geom_health{geom=\"d\\\"0\",class=\"part\",state=\"ok\"} 1",
+            "ashlar_provider_requests_total{provider=\"d0p1\",class=\"part\",op=\"read\"} 3",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        let mut seen = Vec::new();
+        for line in text.lines().filter(|l| l.starts_with("# TYPE")) {
+            let name = line.split(' ').nth(2).expect("a name").to_owned();
+            assert!(!seen.contains(&name), "{name} stands twice");
+            seen.push(name);
+        }
+    }
+
+    #[test]
+    fn names_follow_the_rules() {
+        for (name, kind, help) in METRICS {
+            assert!(name.starts_with("ashlar_"), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == "counter", "{name}");
+            assert!(!help.is_empty() && !name.contains("_ns") && !name.contains("_ms"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! OpenAPI 3.1, written from the table of verbs.
+
+use crate::api::{Error, SCHEMA_VERSION, State};
+use crate::verbs::{Run, VERBS};
+use serde_json::{Map, Value, json};
+
+/// Moves the `$defs` of a schema to the document's components and points the references there.
+fn settle(schema: Value, components: &mut Map<String, Value>) -> Value {
+    match schema {
+        Value::Object(mut fields) => {
+            fields.remove("$schema");
+            if let Some(Value::Object(defs)) = fields.remove("$defs") {
+                for (name, def) in defs {
+                    let def = settle(def, components);
+                    components.insert(name, def);
+                }
+            }
+            if let Some(Value::String(path)) = fields.get_mut("$ref") {
+                *path = path.replace("#/$defs/", "#/components/schemas/");
+            }
+            let rest = fields.into_iter().map(|(k, v)| (k, settle(v, components)));
+            Value::Object(rest.collect())
+        }
+        Value::Array(list) => {
+            Value::Array(list.into_iter().map(|v| settle(v, components)).collect())
+        }
+        other => other,
+    }
+}
+
+fn answers(schema: Value, kind: &str) -> Value {
+    json!({
+        "200": { "description": "Done.", "content": { kind: { "schema": schema } } },
+        "default": {
+            "description": "Refused or failed.",
+            "content": { "application/json": { "schema": {
+                "type": "object",
+                "properties": { "error": { "$ref": "#/components/schemas/Error" } },
+            } } },
+        },
+    })
+}
+
+/// The document.
+pub fn document() -> Value {
+    let mut components = Map::new();
+    let mut paths = Map::new();
+    for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
+        let params = settle((verb.params)(), &mut components);
+        let answer = settle((verb.answer)(), &mut components);
+        let operation = json!({
+            "operationId": verb.name,
+            "summary": verb.doc,
+            "description": verb.detail,
+            "requestBody": { "content": { "application/json": { "schema": params } } },
+            "responses": answers(answer, "application/json"),
+        });
+        paths.insert(format!("/v1/verbs/{}", verb.name), json!({ "post": operation }));
+    }
+    let error = settle(schemars::schema_for!(Error).to_value(), &mut components);
+    components.insert("Error".to_owned(), error);
+    let state = settle(schemars::schema_for!(State).to_value(), &mut components);
+    let text = json!({ "type": "string" });
+    for (path, doc, schema, kind) in [
+        ("/v1/state", "Everything, now", state, "application/json"),
+        ("/v1/events", "The journal, live; `after` resumes", text.clone(), "text/event-stream"),
+        ("/metrics", "Counters for Prometheus", text, "text/plain"),
+        ("/openapi.json", "This document", json!({ "type": "object" }), "application/json"),
+    ] {
+        let operation = json!({ "summary": doc, "responses": answers(schema, kind) });
+        paths.insert(path.to_owned(), json!({ "get": operation }));
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Ashlar",
+            "version": SCHEMA_VERSION.to_string(),
+            "summary": "The control socket of the daemon",
+        },
+        "paths": paths,
+        "components": { "schemas": components },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn references(value: &Value, out: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(key, v)| match v {
+                Value::String(path) if key == "$ref" => out.push(path.clone()),
+                other => references(other, out),
+            }),
+            Value::Array(list) => list.iter().for_each(|v| references(v, out)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_is_there_and_every_verb_has_a_path() {
+        let document = document();
+        let mut paths = Vec::new();
+        references(&document, &mut paths);
+        assert!(paths.len() > 20, "{}", paths.len());
+        for path in paths {
+            let found = document.pointer(path.trim_start_matches('#'));
+            assert!(found.is_some(), "{path}");
+        }
+        for verb in VERBS.iter().filter(|v| matches!(v.run, Run::Daemon(_))) {
+            assert!(document["paths"].get(format!("/v1/verbs/{}", verb.name)).is_some());
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Requests to answers.
+
+use super::body::Body;
+use super::{metrics, openapi};
+use crate::api::{Error, Kind, ProgressLine, Result};
+use crate::service::Control;
+use crate::verbs::{self, Run};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Longest request body, in bytes: a configuration and its quoting.
+const REQUEST_BYTES_MAX: usize = 12 << 20;
+
+/// How long a request body may take.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+
+/// Progress lines on their way to a slow reader. Further ones are dropped.
+const LINES_MAX: usize = 64;
+
+/// How often the journal is looked at while somebody listens to it.
+const EVENTS_EVERY: Duration = Duration::from_millis(250);
+
+/// Events sent at once.
+const EVENTS_AT_ONCE: usize = 1000;
+
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+
+/// Answers one request. `allowed`: the peer may ask at all.
+pub async fn route(
+    request: Request<Incoming>,
+    control: Arc<Control>,
+    allowed: bool,
+) -> std::result::Result<Response<Body>, Infallible> {
+    let answer = if allowed {
+        dispatch(request, control).await
+    } else {
+        Err(Error::new(Kind::Forbidden, "ask", "you are neither root nor the daemon's user"))
+    };
+    Ok(answer.unwrap_or_else(|e| refusal(&e)))
+}
+
+async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<Response<Body>> {
+    let path = request.uri().path().to_owned();
+    match (request.method(), path.as_str()) {
+        (&Method::GET, "/v1/state") => {
+            let state = blocking(move || Ok(control.state())).await?;
+            Ok(reply(JSON, to_json(&state)?.to_string()))
+        }
+        (&Method::GET, "/metrics") => {
+            let text = blocking(move || Ok(metrics::render(&control.state()))).await?;
+            Ok(reply("text/plain; version=0.0.4", text))
+        }
+        (&Method::GET, "/openapi.json") => Ok(reply(JSON, openapi::document().to_string())),
+        (&Method::GET, "/v1/events") => {
+            let after =
+                request.uri().query().unwrap_or("").split('&').find_map(|pair| {
+                    pair.strip_prefix("after=").and_then(|n| n.parse::<u64>().ok())
+                });
+            let last = request.headers().get("last-event-id");
+            let last = last.and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+            Ok(events(control, after.or(last).unwrap_or(0)))
+        }
+        (&Method::POST, _) => match path.strip_prefix("/v1/verbs/") {
+            Some(name) => verb(name.to_owned(), request, control).await,
+            None => Err(lost(&path)),
+        },
+        _ => Err(lost(&path)),
+    }
+}
+
+fn lost(path: &str) -> Error {
+    let next = "GET /openapi.json lists the routes.";
+    Error::new(Kind::NotFound, "ask", "there is no such route").at(path).next(next)
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> Result<Value> {
+    serde_json::to_value(value).map_err(|e| Error::new(Kind::Internal, "answer", e))
+}
+
+async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(f).await {
+        Ok(result) => result,
+        Err(e) => Err(Error::new(Kind::Internal, "answer", e)),
+    }
+}
+
+fn reply(kind: &str, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::whole(text));
+    content(&mut response, kind);
+    response
+}
+
+fn content(response: &mut Response<Body>, kind: &str) {
+    if let Ok(value) = hyper::header::HeaderValue::from_str(kind) {
+        response.headers_mut().insert(hyper::header::CONTENT_TYPE, value);
+    }
+}
+
+fn refusal(error: &Error) -> Response<Body> {
+    let mut response = reply(JSON, json!({ "error": error }).to_string());
+    let status = StatusCode::from_u16(error.kind.http());
+    *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+async fn params(request: Request<Incoming>, op: &str) -> Result<Value> {
+    let announced = hyper::body::Body::size_hint(request.body()).lower();
+    if announced > u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) {
+        let why = format!("{announced} bytes are too many: at most {REQUEST_BYTES_MAX}");
+        return Err(Error::new(Kind::Limit, op, why));
+    }
+    let body = Limited::new(request.into_body(), REQUEST_BYTES_MAX).collect();
+    let read = tokio::time::timeout(REQUEST_MAX, body).await;
+    let read = read.map_err(|_| Error::new(Kind::Timeout, op, "the request did not arrive"))?;
+    let bytes = read.map_err(|e| Error::new(Kind::Limit, op, e))?.to_bytes();
+    if bytes.is_empty() {
+        return Ok(Value::Object(Default::default()));
+    }
+    serde_json::from_slice(&bytes).map_err(|e| Error::new(Kind::Usage, op, e))
+}
+
+/// Runs a verb. It runs to its end even when the client goes away: an apply is never cut.
+async fn verb(
+    name: String,
+    request: Request<Incoming>,
+    control: Arc<Control>,
+) -> Result<Response<Body>> {
+    let entry = verbs::find(&name);
+    let run = entry.and_then(|e| match e.run {
+        Run::Daemon(run) => Some(run),
+        Run::Local(_) => None,
+    });
+    let Some(run) = run else {
+        let why = "the daemon has no such verb";
+        return Err(Error::new(Kind::UnknownVerb, "ask", why).at(name));
+    };
+    let accept = request.headers().get(hyper::header::ACCEPT);
+    let stream = accept.and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains(NDJSON));
+    let params = params(request, &name).await?;
+    if !stream {
+        let answer = blocking(move || run(&control, params, &mut |_| {})).await?;
+        return Ok(reply(JSON, answer.to_string()));
+    }
+    let (sender, receiver) = mpsc::channel(LINES_MAX);
+    tokio::task::spawn(async move {
+        let lines = sender.clone();
+        let result = blocking(move || {
+            run(&control, params, &mut |line: ProgressLine| {
+                // A reader that is too slow misses progress, never the answer.
+                let _ = lines.try_send(ndjson(&json!({ "progress": line })));
+            })
+        });
+        let last = match result.await {
+            Ok(answer) => ndjson(&json!({ "answer": answer })),
+            Err(error) => ndjson(&json!({ "error": error })),
+        };
+        // The client may be gone; the verb is done all the same.
+        let _ = sender.send(last).await;
+    });
+    let mut response = Response::new(Body::Lines(receiver));
+    content(&mut response, NDJSON);
+    Ok(response)
+}
+
+fn ndjson(value: &Value) -> Bytes {
+    Bytes::from(format!("{value}\n"))
+}
+
+/// The journal from `after` on, for as long as the client listens.
+fn events(control: Arc<Control>, after: u64) -> Response<Body> {
+    let (sender, receiver) = mpsc::channel(LINES_MAX);
+    tokio::spawn(async move {
+        let mut after = after;
+        while !sender.is_closed() {
+            let from = control.clone();
+            let news = blocking(move || Ok(from.plant().journal(after, EVENTS_AT_ONCE))).await;
+            for event in news.unwrap_or_default() {
+                after = after.max(event.id);
+                let text = format!("id: {}\ndata: {}\n\n", event.id, json!(event));
+                if sender.send(Bytes::from(text)).await.is_err() {
+                    return;
+                }
+            }
+            tokio::time::sleep(EVENTS_EVERY).await;
+        }
+    });
+    let mut response = Response::new(Body::Lines(receiver));
+    content(&mut response, "text/event-stream");
+    response
+}

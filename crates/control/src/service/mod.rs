@@ -1,0 +1,173 @@
+//! The control side of a running daemon: the plant, the configuration it was brought to, and the
+//! archive of those before.
+//!
+//! Invariants
+//!  C1  Changing calls to the plant are made while `changing` is held, never otherwise.
+//!  C2  `running` is what the plant was brought to; it follows every step, not every plan.
+//!  C3  `generation` grows whenever `running` changes, so that an old plan is recognised.
+
+mod archive;
+
+pub use archive::{Archive, Archived};
+
+use crate::api::{Error, Kind, Result, State};
+use crate::config::{Catalog, Config, check};
+use crate::plan::{self, Applied, Risk, Step};
+use crate::plant::{Plant, Progress};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// See the module.
+pub struct Control {
+    plant: Box<dyn Plant>,
+    catalog: Catalog,
+    archive: Archive,
+    running: Mutex<Running>,
+    changing: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct Running {
+    config: Config,
+    generation: u64,
+}
+
+/// A plan with what it was made against.
+pub struct Plan {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// Generation of the running configuration.
+    pub generation: u64,
+    base: Config,
+}
+
+/// What may be done to carry out a plan.
+#[derive(Clone, Debug, Default)]
+pub struct Consent {
+    /// Names of things whose data may be lost.
+    pub destroy: Vec<String>,
+    /// Refuse when the running configuration is of another generation.
+    pub if_generation: Option<u64>,
+    /// Stop before the first change.
+    pub dry_run: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is replaced whole, so a panic elsewhere cannot have left it in between.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    /// A control side for a plant that was launched with the daemon settings of `config` and runs
+    /// nothing else yet.
+    pub fn new(
+        plant: Box<dyn Plant>,
+        catalog: Catalog,
+        launched: &Config,
+        archive: Archive,
+    ) -> Control {
+        let config = Config { daemon: launched.daemon.clone(), ..Config::default() };
+        let running = Mutex::new(Running { config, generation: 0 });
+        Control { plant, catalog, archive, running, changing: Mutex::new(()) }
+    }
+
+    /// What may stand in a configuration.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The configurations kept.
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    /// The daemon, for questions.
+    pub fn plant(&self) -> &dyn Plant {
+        self.plant.as_ref()
+    }
+
+    /// The daemon, for changes; waits for its turn (C1).
+    pub fn change<T>(&self, f: impl FnOnce(&dyn Plant) -> T) -> T {
+        let _turn = lock(&self.changing);
+        f(self.plant.as_ref())
+    }
+
+    /// Everything, now.
+    pub fn state(&self) -> State {
+        self.plant.state()
+    }
+
+    /// The configuration that was carried out last, and its generation.
+    pub fn config(&self) -> (Config, u64) {
+        let running = lock(&self.running);
+        (running.config.clone(), running.generation)
+    }
+
+    /// The way to `desired` from what runs.
+    ///
+    /// # Errors
+    /// What `config::check` finds.
+    pub fn plan(&self, desired: &Config) -> Result<Plan> {
+        if let Some(problem) = check(desired).into_iter().next() {
+            return Err(Error::new(problem.kind, "plan", problem.text).at(problem.section));
+        }
+        let (config, generation) = self.config();
+        let state = self.state();
+        let base = plan::running(&config, &state);
+        let steps = plan::plan(&base, desired, &state, &self.catalog);
+        Ok(Plan { steps, generation, base })
+    }
+
+    /// Brings the daemon to `desired`, wholly or not at all, and archives it.
+    ///
+    /// # Errors
+    /// [`Kind::Stale`], [`Kind::WouldDestroy`] and those of [`plan::apply`].
+    pub fn apply(
+        &self,
+        desired: &Config,
+        consent: &Consent,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Plan, Applied)> {
+        let _turn = lock(&self.changing);
+        let plan = self.plan(desired)?;
+        if let Some(wanted) = consent.if_generation.filter(|&g| g != plan.generation) {
+            let why = format!("planned against generation {wanted}, now {}", plan.generation);
+            return Err(Error::new(Kind::Stale, "apply", why));
+        }
+        agreed(&plan.steps, &consent.destroy)?;
+        if consent.dry_run {
+            for (i, step) in plan.steps.iter().enumerate() {
+                let before = plan.steps.get(..i).unwrap_or_default();
+                self.plant.check(step, before).map_err(|e| e.at(step.what.clone()))?;
+            }
+            return Ok((plan, Applied::default()));
+        }
+        let mut reached = plan.base.clone();
+        let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
+        let changed = {
+            let mut running = lock(&self.running);
+            let changed = !running.config.same(&reached);
+            running.config = if result.is_ok() { desired.clone() } else { reached };
+            running.generation += u64::from(changed);
+            changed
+        };
+        let mut applied = result?;
+        if changed && let Err(e) = self.archive.keep(desired) {
+            applied.notes.push(format!("the configuration could not be archived: {}", e.source));
+        }
+        Ok((plan, applied))
+    }
+}
+
+/// Every step that destroys has been consented to by name.
+fn agreed(steps: &[Step], names: &[String]) -> Result<()> {
+    let lost = steps.iter().filter(|s| s.risk == Risk::Destroys);
+    let missing: Vec<String> =
+        lost.map(|s| s.action.name()).filter(|n| !names.contains(n)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let flags: Vec<String> = missing.iter().map(|n| format!("--yes-destroy {n}")).collect();
+    let why = format!("what is on {} would be lost", missing.join(", "));
+    let next = format!("Repeat the command with {}.", flags.join(" "));
+    Err(Error::new(Kind::WouldDestroy, "apply", why).next(next))
+}

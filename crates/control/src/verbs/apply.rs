@@ -1,0 +1,122 @@
+//! apply: bring the daemon to the configuration, wholly or not at all.
+
+use super::entry::{DaemonVerb, Verb};
+use super::plan::{desired, lines, load, notes};
+use crate::api::{Result, SCHEMA_VERSION};
+use crate::client::Client;
+use crate::plan::Step;
+use crate::plant::Progress;
+use crate::service::{Consent, Control};
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Apply;
+
+/// What `apply` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
+    /// /etc/ashlar/ashlar.toml.
+    pub file: Option<String>,
+    /// Its text (the command reads the file).
+    #[schemars(extend("x-hidden" = true))]
+    pub document: Option<String>,
+    /// Check everything, change nothing.
+    pub dry_run: bool,
+    /// Name of something whose data may be lost; may be given several times.
+    pub yes_destroy: Vec<String>,
+    /// Refuse when the running configuration is not of this generation (see plan --json).
+    pub if_generation: Option<u64>,
+}
+
+/// What `apply` and `undo` answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// Whether anything was changed.
+    pub changed: bool,
+    /// It was a dry run.
+    pub dry_run: bool,
+    /// Generation of the running configuration afterwards.
+    pub generation: u64,
+    /// What was done, in order; for a dry run what would be.
+    pub steps: Vec<Step>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// The answer for people.
+pub fn table(answer: &Answer) -> String {
+    let notes = notes(&answer.notes);
+    let count = text::count(answer.steps.len(), "step");
+    match (answer.steps.is_empty(), answer.dry_run) {
+        (true, _) => format!("{notes}no changes\n"),
+        (false, true) => {
+            format!("{}{notes}{count} would be done (dry run)\n", lines(&answer.steps))
+        }
+        (false, false) => {
+            let generation = answer.generation;
+            format!("{}{notes}{count} done, generation {generation}\n", lines(&answer.steps))
+        }
+    }
+}
+
+/// Applies `config` and words the answer.
+///
+/// # Errors
+/// Those of [`Control::apply`].
+pub fn carry_out(
+    control: &Control,
+    config: &crate::config::Config,
+    consent: &Consent,
+    mut notes: Vec<String>,
+    progress: &mut Progress<'_>,
+) -> Result<Answer> {
+    let (plan, applied) = control.apply(config, consent, progress)?;
+    notes.extend(applied.notes);
+    Ok(Answer {
+        schema_version: SCHEMA_VERSION,
+        changed: !plan.steps.is_empty() && !consent.dry_run,
+        dry_run: consent.dry_run,
+        generation: control.config().1,
+        steps: plan.steps,
+        notes,
+    })
+}
+
+impl Verb for Apply {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "apply";
+    const DOC: &'static str = "Bring the daemon to the configuration, wholly or not at all";
+    const DETAIL: &'static str = "Every step is checked before the first is done. When a step \
+        fails, those before it are taken back. Steps that destroy data need --yes-destroy NAME. \
+        The configuration applied is archived: see history and undo.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar apply", "ashlar apply new.toml --dry-run", "ashlar apply --yes-destroy scratch"];
+    const POSITIONAL: &'static [&'static str] = &["file"];
+
+    fn prepare(params: &mut Params, _client: &Client) -> Result<()> {
+        load(&mut params.file, &mut params.document)
+    }
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Apply {
+    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
+        let (config, notes) = desired(control, &params.file, &params.document)?;
+        let consent = Consent {
+            destroy: params.yes_destroy,
+            if_generation: params.if_generation,
+            dry_run: params.dry_run,
+        };
+        carry_out(control, &config, &consent, notes, progress)
+    }
+}

@@ -1,0 +1,70 @@
+//! completions: for the shell, from the table of verbs.
+
+use super::entry::{Local, LocalVerb, Verb};
+use crate::api::Result;
+use crate::cli::command;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Completions;
+
+/// Which shell.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Shell {
+    /// bash
+    #[default]
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// What `completions` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Params {
+    /// Which shell.
+    pub shell: Shell,
+}
+
+/// What `completions` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The script.
+    pub script: String,
+}
+
+/// The script for one shell.
+pub fn script(shell: Shell) -> String {
+    use clap_complete::Shell as To;
+    let to = match shell {
+        Shell::Bash => To::Bash,
+        Shell::Zsh => To::Zsh,
+        Shell::Fish => To::Fish,
+    };
+    let mut out = Vec::new();
+    clap_complete::generate(to, &mut command(), "ashlar", &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+impl Verb for Completions {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "completions";
+    const DOC: &'static str = "Print a completion script for bash, zsh or fish";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar completions bash > /etc/bash_completion.d/ashlar"];
+    const POSITIONAL: &'static [&'static str] = &["shell"];
+
+    fn table(answer: &Answer) -> String {
+        answer.script.clone()
+    }
+}
+
+impl LocalVerb for Completions {
+    fn run(_local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        Ok(Answer { script: script(params.shell) })
+    }
+}

@@ -1,0 +1,88 @@
+//! doctor: what on this machine stands in the way, and the command that mends it.
+
+use super::entry::{Local, LocalVerb, Verb};
+use super::plan::default_file;
+use crate::api::{Exit, Result};
+use crate::config::read;
+use crate::doctor::{CHECKS, Facts, Finding, Grade};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Doctor;
+
+/// What `doctor` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Only this check.
+    pub check: Option<String>,
+    /// The configuration to look at. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
+    pub file: Option<String>,
+}
+
+/// What `doctor` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Every check's findings, in order.
+    pub findings: Vec<Finding>,
+}
+
+impl Verb for Doctor {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "doctor";
+    const DOC: &'static str = "Look for what stands in the way, and say the command that mends it";
+    const DETAIL: &'static str = "Needs no daemon. Exit code 3 when there is something to mend.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar doctor", "ashlar doctor ports"];
+    const POSITIONAL: &'static [&'static str] = &["check"];
+
+    fn table(answer: &Answer) -> String {
+        let one = |f: &Finding| match f.grade {
+            Grade::Ok => format!("ok     {}: {}\n", f.check, f.finding),
+            grade => format!(
+                "{:<6} {}: {}\n       consequence: {}\n       fix: {}\n",
+                grade.word(),
+                f.check,
+                f.finding,
+                f.consequence,
+                f.fix
+            ),
+        };
+        answer.findings.iter().map(one).collect()
+    }
+
+    fn exit(answer: &Answer) -> Exit {
+        let ok = answer.findings.iter().all(|f| f.grade == Grade::Ok);
+        if ok { Exit::Done } else { Exit::Degraded }
+    }
+}
+
+impl LocalVerb for Doctor {
+    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        use crate::api::{Error, Kind};
+        let known = |name: &String| CHECKS.iter().any(|c| c.id == name);
+        if let Some(name) = params.check.as_ref().filter(|name| !known(name)) {
+            let all: Vec<String> = CHECKS.iter().map(|c| format!("{} ({})", c.id, c.doc)).collect();
+            let why = format!("no such check; there are: {}", all.join(", "));
+            return Err(Error::new(Kind::Usage, "doctor", why).at(name.clone()));
+        }
+        let file = params.file.unwrap_or_else(default_file);
+        let text = std::fs::read_to_string(&file);
+        let config = match text {
+            Ok(text) => Some(read(&text, &file, &(local.app.catalog)())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => Some(Err(Error::new(Kind::System, "read configuration", e).at(&file))),
+        };
+        let facts = Facts {
+            proc: "/proc".into(),
+            file: file.into(),
+            config,
+            socket: local.client.socket().to_owned(),
+            daemon: local.client.state(),
+            version: local.app.version.to_owned(),
+        };
+        let wanted = CHECKS.iter().filter(|c| params.check.as_ref().is_none_or(|n| n == c.id));
+        Ok(Answer { findings: wanted.flat_map(|c| c.run(&facts)).collect() })
+    }
+}

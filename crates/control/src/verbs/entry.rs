@@ -1,0 +1,193 @@
+//! What a verb is: its name, its words for people, the structs it takes and gives, and what it
+//! does.
+
+use crate::api::{Error, Exit, Kind, Result};
+use crate::client::Client;
+use crate::plant::Progress;
+use crate::service::Control;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What every verb says about itself.
+pub trait Verb: 'static {
+    /// What it takes. Fields become options; those in `POSITIONAL` become arguments.
+    type Params: DeserializeOwned + Serialize + JsonSchema;
+    /// What it answers.
+    type Answer: DeserializeOwned + Serialize + JsonSchema;
+    /// `status`, or `part.add` for a verb of a group.
+    const NAME: &'static str;
+    /// One sentence, without the point at its end.
+    const DOC: &'static str;
+    /// More for the manual page; may be empty.
+    const DETAIL: &'static str = "";
+    /// Command lines that work.
+    const EXAMPLES: &'static [&'static str];
+    /// Fields that are given by position.
+    const POSITIONAL: &'static [&'static str] = &[];
+    /// Completes the parameters on the client's side: reads files, for the daemon has another
+    /// working folder and perhaps other rights.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn prepare(_params: &mut Self::Params, _client: &Client) -> Result<()> {
+        Ok(())
+    }
+    /// The answer for people, with a line end.
+    fn table(answer: &Self::Answer) -> String;
+    /// The exit code.
+    fn exit(_answer: &Self::Answer) -> Exit {
+        Exit::Done
+    }
+}
+
+/// A verb that the daemon carries out.
+pub trait DaemonVerb: Verb {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Its own.
+    fn run(
+        control: &Control,
+        params: Self::Params,
+        progress: &mut Progress<'_>,
+    ) -> Result<Self::Answer>;
+}
+
+/// What a verb has that runs in the command itself.
+pub struct Local<'a> {
+    /// The way to the daemon.
+    pub client: &'a Client,
+    /// The binary it runs in.
+    pub app: &'a crate::App,
+    /// Whether JSON was asked for.
+    pub json: bool,
+    /// Where results go.
+    pub out: &'a mut dyn std::io::Write,
+}
+
+/// A verb that runs in the command itself.
+pub trait LocalVerb: Verb {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Its own.
+    fn run(local: &mut Local<'_>, params: Self::Params) -> Result<Self::Answer>;
+}
+
+type DaemonFn = fn(&Control, Value, &mut Progress<'_>) -> Result<Value>;
+type LocalFn = fn(&mut Local<'_>, Value) -> Result<Value>;
+
+/// Where a verb runs.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// In the daemon.
+    Daemon(DaemonFn),
+    /// In the command.
+    Local(LocalFn),
+}
+
+/// A verb without its types, as the table holds it.
+pub struct Entry {
+    /// See [`Verb::NAME`].
+    pub name: &'static str,
+    /// See [`Verb::DOC`].
+    pub doc: &'static str,
+    /// See [`Verb::DETAIL`].
+    pub detail: &'static str,
+    /// See [`Verb::EXAMPLES`].
+    pub examples: &'static [&'static str],
+    /// See [`Verb::POSITIONAL`].
+    pub positional: &'static [&'static str],
+    /// Schema of the parameters.
+    pub params: fn() -> Value,
+    /// Schema of the answer.
+    pub answer: fn() -> Value,
+    /// See [`Verb::prepare`].
+    pub prepare: fn(Value, &Client) -> Result<Value>,
+    /// See [`Verb::table`].
+    pub table: fn(Value) -> Result<String>,
+    /// See [`Verb::exit`].
+    pub exit: fn(Value) -> Exit,
+    /// What it does.
+    pub run: Run,
+}
+
+impl Entry {
+    const fn new<V: Verb>(run: Run) -> Entry {
+        Entry {
+            name: V::NAME,
+            doc: V::DOC,
+            detail: V::DETAIL,
+            examples: V::EXAMPLES,
+            positional: V::POSITIONAL,
+            params: schema::<V::Params>,
+            answer: schema::<V::Answer>,
+            prepare: prepare::<V>,
+            table: table::<V>,
+            exit: exit::<V>,
+            run,
+        }
+    }
+
+    /// A verb of the daemon.
+    pub const fn daemon<V: DaemonVerb>() -> Entry {
+        Entry::new::<V>(Run::Daemon(run_daemon::<V>))
+    }
+
+    /// A verb of the command.
+    pub const fn local<V: LocalVerb>() -> Entry {
+        Entry::new::<V>(Run::Local(run_local::<V>))
+    }
+
+    /// The words typed: `part add`.
+    pub fn words(&self) -> String {
+        self.name.replace('.', " ")
+    }
+}
+
+fn schema<T: JsonSchema>() -> Value {
+    schemars::schema_for!(T).to_value()
+}
+
+fn params<V: Verb>(value: Value) -> Result<V::Params> {
+    let value = if value.is_null() { Value::Object(Default::default()) } else { value };
+    let wrong = |e| Error::new(Kind::Usage, V::NAME.replace('.', " "), e);
+    serde_json::from_value(value).map_err(wrong)
+}
+
+fn answer<V: Verb>(value: Value) -> Result<V::Answer> {
+    let odd = |e| Error::new(Kind::Protocol, V::NAME.replace('.', " "), e);
+    serde_json::from_value(value).map_err(odd)
+}
+
+fn to_json<T: Serialize>(value: &T, name: &str) -> Result<Value> {
+    serde_json::to_value(value).map_err(|e| Error::new(Kind::Internal, name, e))
+}
+
+fn prepare<V: Verb>(value: Value, client: &Client) -> Result<Value> {
+    let mut params = params::<V>(value)?;
+    V::prepare(&mut params, client)?;
+    to_json(&params, V::NAME)
+}
+
+fn table<V: Verb>(value: Value) -> Result<String> {
+    Ok(V::table(&answer::<V>(value)?))
+}
+
+fn exit<V: Verb>(value: Value) -> Exit {
+    answer::<V>(value).map_or(Exit::Failed, |a| V::exit(&a))
+}
+
+fn run_daemon<V: DaemonVerb>(
+    control: &Control,
+    value: Value,
+    progress: &mut Progress<'_>,
+) -> Result<Value> {
+    to_json(&V::run(control, params::<V>(value)?, progress)?, V::NAME)
+}
+
+fn run_local<V: LocalVerb>(local: &mut Local<'_>, value: Value) -> Result<Value> {
+    to_json(&V::run(local, params::<V>(value)?)?, V::NAME)
+}

@@ -1,0 +1,80 @@
+//! explain: what an error's number means.
+
+use super::entry::{Local, LocalVerb, Verb};
+use crate::api::{Error, Kind, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Explain;
+
+/// What `explain` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// The number, as messages print it: ASH-0042. All when absent.
+    pub code: Option<String>,
+}
+
+/// One number.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Meaning {
+    /// `ASH-0042`.
+    pub code: String,
+    /// The word in JSON.
+    pub kind: Kind,
+    /// What it means.
+    pub title: String,
+    /// What to do.
+    pub next: String,
+    /// Exit code of a command that fails so.
+    pub exit: u8,
+}
+
+/// What `explain` answers.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The meanings asked for.
+    pub meanings: Vec<Meaning>,
+}
+
+fn meaning(kind: Kind) -> Meaning {
+    Meaning {
+        code: kind.code(),
+        kind,
+        title: kind.title().to_owned(),
+        next: kind.next().to_owned(),
+        exit: kind.exit() as u8,
+    }
+}
+
+impl Verb for Explain {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "explain";
+    const DOC: &'static str = "Say what an error's number means and what to do about it";
+    const EXAMPLES: &'static [&'static str] = &["ashlar explain ASH-0014", "ashlar explain"];
+    const POSITIONAL: &'static [&'static str] = &["code"];
+
+    fn table(answer: &Answer) -> String {
+        let one = |m: &Meaning| {
+            format!("{} (exit code {})\n  {}\n  {}\n", m.code, m.exit, m.title, m.next)
+        };
+        answer.meanings.iter().map(one).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl LocalVerb for Explain {
+    fn run(_local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        let Some(code) = params.code else {
+            let meanings = Kind::ALL.iter().copied().map(meaning).collect();
+            return Ok(Answer { meanings });
+        };
+        match Kind::by_code(&code) {
+            Some(kind) => Ok(Answer { meanings: vec![meaning(kind)] }),
+            None => Err(Error::new(Kind::Usage, "explain", "there is no such number")
+                .at(code)
+                .next("Run `ashlar explain` to see all of them.")),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! geom: verbs of classes that have no command of their own.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Error, Kind, Result};
+use crate::config::units;
+use crate::plant::Progress;
+use crate::service::Control;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// See the module.
+pub struct Geom;
+
+/// What `geom` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Params {
+    /// The class.
+    pub class: String,
+    /// The class's verb.
+    pub verb: String,
+    /// Its parameters: KEY=VALUE. Numbers may have units.
+    #[serde(default)]
+    pub params: Vec<String>,
+    /// Its parameters as a value; those by KEY=VALUE are added to it.
+    #[serde(default)]
+    #[schemars(extend("x-hidden" = true))]
+    pub value: Map<String, Value>,
+}
+
+/// What `geom` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The class's own answer.
+    pub answer: Value,
+}
+
+/// `true`, `12`, `10ms`-like texts stay texts, `4k` becomes 4096.
+fn value(text: &str) -> Value {
+    match text {
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        _ => match units::size(text) {
+            Ok(n) => Value::from(n),
+            Err(_) => Value::from(text),
+        },
+    }
+}
+
+impl Verb for Geom {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "geom";
+    const DOC: &'static str = "Call a verb of a class";
+    const DETAIL: &'static str = "What a class understands: ashlar schema CLASS.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar geom nop configure name=slow delay_us=1000"];
+    const POSITIONAL: &'static [&'static str] = &["class", "verb", "params"];
+
+    fn table(answer: &Answer) -> String {
+        match &answer.answer {
+            Value::Null => "done\n".to_owned(),
+            Value::String(text) => format!("{text}\n"),
+            other => format!("{other:#}\n"),
+        }
+    }
+}
+
+impl DaemonVerb for Geom {
+    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
+        let Params { class, verb, params, value: mut all } = params;
+        for word in &params {
+            let Some((key, text)) = word.split_once('=') else {
+                let why = format!("`{word}` is not KEY=VALUE");
+                return Err(Error::new(Kind::Usage, "geom", why));
+            };
+            all.insert(key.to_owned(), value(text));
+        }
+        let all = Value::Object(all);
+        let answer = control.change(|plant| plant.verb(&class, &verb, &all, progress))?;
+        Ok(Answer { answer })
+    }
+}

@@ -1,0 +1,74 @@
+//! journal: what happened in the daemon.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Event, Level, Result};
+use crate::config::units::short_ns;
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Most events of one answer. More are had by asking again with `after`.
+const EVENTS_MAX: usize = 10_000;
+
+/// See the module.
+pub struct Journal;
+
+/// What `journal` takes.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Only events after the one of this number.
+    pub after: u64,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params { after: 0, limit: 1000 }
+    }
+}
+
+/// What `journal` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Oldest first.
+    pub events: Vec<Event>,
+}
+
+impl Verb for Journal {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "journal";
+    const DOC: &'static str = "List what happened since the daemon started";
+    const DETAIL: &'static str = "The same events come live from /v1/events on the socket.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar journal", "ashlar journal --after 120"];
+
+    fn table(answer: &Answer) -> String {
+        let level = |l: Level| match l {
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        };
+        let row = |e: &Event| {
+            vec![
+                e.id.to_string(),
+                short_ns(e.at_ns),
+                level(e.level).to_owned(),
+                text::dash(&e.about),
+                e.text.clone(),
+            ]
+        };
+        let rows: Vec<_> = answer.events.iter().map(row).collect();
+        text::table(&[">id", ">at", "level", "about", "event"], &rows)
+    }
+}
+
+impl DaemonVerb for Journal {
+    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+        let events = control.plant().journal(params.after, params.limit.min(EVENTS_MAX));
+        Ok(Answer { events })
+    }
+}

@@ -1,0 +1,235 @@
+//! list: disks, geoms, providers, targets, LUNs, each with why it is there.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{DiskMode, Error, Kind, Result, SCHEMA_VERSION, State};
+use crate::config::units::short;
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct List;
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Disks, geoms and targets.
+    #[default]
+    All,
+    /// Bottom providers.
+    Disks,
+    /// Geoms.
+    Geoms,
+    /// Providers, with why other classes left them alone.
+    Providers,
+    /// Targets.
+    Targets,
+    /// LUNs of all groups.
+    Luns,
+}
+
+/// What `list` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// What.
+    pub what: What,
+    /// Only what has this name (or class or kind).
+    pub name: Option<String>,
+}
+
+/// One table.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Listing {
+    /// What it lists.
+    pub title: String,
+    /// Names of the columns; those with `>` in front hold numbers.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What `list` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// Everything that was asked for, in full.
+    pub state: State,
+    /// The same as tables.
+    pub listings: Vec<Listing>,
+}
+
+fn listing(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Listing {
+    let columns = columns.iter().map(|c| (*c).to_owned()).collect();
+    Listing { title: title.to_owned(), columns, rows }
+}
+
+fn disks(state: &State) -> Listing {
+    let row = |d: &crate::api::DiskState| {
+        let mode = match d.mode {
+            DiskMode::Direct => "direct",
+            DiskMode::Buffered => "buffered",
+            DiskMode::None => "-",
+        };
+        let spins = match d.rotational {
+            Some(true) => "disk",
+            Some(false) => "flash",
+            None => "-",
+        };
+        vec![
+            d.name.clone(),
+            d.kind.clone(),
+            short(d.size_bytes),
+            d.sector_bytes.to_string(),
+            d.health.word().to_owned(),
+            mode.to_owned(),
+            spins.to_owned(),
+            if d.discard { "yes" } else { "no" }.to_owned(),
+            text::dash(&d.serial),
+            text::dash(d.path.as_deref().unwrap_or("")),
+            text::dash(if d.health_why.is_empty() { &d.mode_why } else { &d.health_why }),
+        ]
+    };
+    let columns = [
+        "disk", "kind", ">size", ">sector", "health", "mode", "medium", "discard", "serial",
+        "path", "why",
+    ];
+    listing("disks", &columns, state.disks.iter().map(row).collect())
+}
+
+fn geoms(state: &State) -> Listing {
+    let row = |g: &crate::api::GeomState| {
+        let below: Vec<&str> = g.consumers.iter().filter_map(|c| c.provider.as_deref()).collect();
+        let above: Vec<&str> = g.providers.iter().map(|p| p.name.as_str()).collect();
+        vec![
+            g.name.clone(),
+            g.class.clone(),
+            g.rank.to_string(),
+            g.health.word().to_owned(),
+            text::dash(&g.state),
+            text::dash(&below.join(" ")),
+            text::dash(&above.join(" ")),
+            text::dash(if g.health_why.is_empty() { &g.why } else { &g.health_why }),
+        ]
+    };
+    let columns = ["geom", "class", ">rank", "health", "state", "stands on", "offers", "why"];
+    listing("geoms", &columns, state.geoms.iter().map(row).collect())
+}
+
+fn providers(state: &State) -> Listing {
+    let mut rows = Vec::new();
+    for geom in &state.geoms {
+        for p in &geom.providers {
+            let not: Vec<String> =
+                p.why_not.iter().map(|w| format!("{}: {}", w.class, w.why)).collect();
+            rows.push(vec![
+                p.name.clone(),
+                geom.class.clone(),
+                short(p.size_bytes),
+                p.size_bytes.to_string(),
+                p.sector_bytes.to_string(),
+                p.mode(),
+                text::dash(p.error.as_deref().unwrap_or("")),
+                text::dash(&not.join("; ")),
+            ]);
+        }
+    }
+    let columns =
+        ["provider", "class", ">size", ">bytes", ">sector", "mode", "error", "not claimed"];
+    listing("providers", &columns, rows)
+}
+
+fn targets(state: &State) -> Listing {
+    let row = |t: &crate::api::TargetState| {
+        vec![
+            t.name.clone(),
+            t.driver.clone(),
+            t.portals.join(" "),
+            t.health.word().to_owned(),
+            t.groups.len().to_string(),
+            t.sessions.len().to_string(),
+            text::dash(&t.health_why),
+        ]
+    };
+    let columns = ["target", "driver", "portals", "health", ">groups", ">sessions", "why"];
+    listing("targets", &columns, state.targets.iter().map(row).collect())
+}
+
+fn luns(state: &State) -> Listing {
+    let mut rows = Vec::new();
+    for target in &state.targets {
+        for group in &target.groups {
+            rows.extend(group.luns.iter().map(|l| {
+                vec![
+                    l.lun.to_string(),
+                    l.provider.clone(),
+                    if l.read_only { "ro" } else { "rw" }.to_owned(),
+                    target.name.clone(),
+                    group.name.clone(),
+                    text::dash(&l.serial),
+                    text::dash(&l.naa),
+                ]
+            }));
+        }
+    }
+    let columns = [">lun", "provider", "mode", "target", "group", "serial", "naa"];
+    listing("luns", &columns, rows)
+}
+
+/// Rows in which a cell is the name; also such whose first words hold it as a list.
+fn only(mut listing: Listing, name: &Option<String>) -> Listing {
+    if let Some(name) = name {
+        let has = |cell: &String| cell == name || cell.split(' ').any(|word| word == name);
+        listing.rows.retain(|row| row.iter().any(has));
+    }
+    listing
+}
+
+impl Verb for List {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "list";
+    const DOC: &'static str = "List disks, geoms, providers, targets or LUNs, and why they exist";
+    const DETAIL: &'static str = "With --json the answer holds the whole state, with every counter \
+        and every class's own facts.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar list", "ashlar list providers", "ashlar list geoms part"];
+    const POSITIONAL: &'static [&'static str] = &["what", "name"];
+
+    fn table(answer: &Answer) -> String {
+        let tables = answer.listings.iter().map(|l| {
+            let columns: Vec<&str> = l.columns.iter().map(String::as_str).collect();
+            if l.rows.is_empty() {
+                format!("no {}\n", l.title)
+            } else {
+                text::table(&columns, &l.rows)
+            }
+        });
+        tables.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl DaemonVerb for List {
+    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+        let state = control.state();
+        let listings = match params.what {
+            What::All => vec![disks(&state), geoms(&state), targets(&state)],
+            What::Disks => vec![disks(&state)],
+            What::Geoms => vec![geoms(&state)],
+            What::Providers => vec![providers(&state)],
+            What::Targets => vec![targets(&state)],
+            What::Luns => vec![luns(&state)],
+        };
+        let listings: Vec<_> = listings.into_iter().map(|l| only(l, &params.name)).collect();
+        if let Some(name) = params.name.filter(|_| listings.iter().all(|l| l.rows.is_empty())) {
+            return Err(
+                Error::new(Kind::NotFound, "list", "there is nothing of that name").at(name)
+            );
+        }
+        Ok(Answer { schema_version: SCHEMA_VERSION, state, listings })
+    }
+}

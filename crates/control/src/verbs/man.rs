@@ -1,0 +1,142 @@
+//! man: manual pages from the table of verbs.
+
+use super::entry::{Entry, Local, LocalVerb, Verb};
+use super::{GROUPS, VERBS};
+use crate::api::{Error, Exit, Kind, Result};
+use crate::cli::{command, common, subcommand};
+use clap_mangen::roff::{Roff, bold, roman};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// See the module.
+pub struct Man;
+
+/// What `man` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Folder for the pages, made when absent. Without it the overview is printed.
+    pub out: Option<String>,
+}
+
+/// What `man` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Files written.
+    pub files: Vec<String>,
+    /// The overview page, when no folder was given.
+    pub page: String,
+}
+
+fn exits(roff: &mut Roff) {
+    roff.control("SH", ["EXIT STATUS"]);
+    for (exit, doc) in Exit::ALL {
+        roff.control("TP", []);
+        roff.text([bold((*exit as u8).to_string())]);
+        roff.text([roman(*doc)]);
+    }
+}
+
+fn examples(roff: &mut Roff, examples: &[&str]) {
+    roff.control("SH", ["EXAMPLES"]);
+    for line in examples {
+        roff.control("PP", []);
+        roff.control("nf", []);
+        roff.text([roman(*line)]);
+        roff.control("fi", []);
+    }
+}
+
+/// The page of one command: what clap knows of it, then exit codes and examples.
+fn page(command: clap::Command, lines: &[&str]) -> Result<String> {
+    let fail = |e: std::io::Error| Error::new(Kind::Internal, "man", e);
+    let man = clap_mangen::Man::new(command).section("8").manual("Ashlar").source("Ashlar");
+    let mut out = Vec::new();
+    man.render_title(&mut out).map_err(fail)?;
+    man.render_name_section(&mut out).map_err(fail)?;
+    man.render_synopsis_section(&mut out).map_err(fail)?;
+    man.render_description_section(&mut out).map_err(fail)?;
+    man.render_options_section(&mut out).map_err(fail)?;
+    if man_has_verbs(lines) {
+        man.render_subcommands_section(&mut out).map_err(fail)?;
+    }
+    let mut roff = Roff::new();
+    exits(&mut roff);
+    if !lines.is_empty() {
+        examples(&mut roff, lines);
+    }
+    roff.to_writer(&mut out).map_err(fail)?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Overview pages have no examples of their own but a list of verbs.
+fn man_has_verbs(lines: &[&str]) -> bool {
+    lines.is_empty()
+}
+
+/// The name of a verb's page.
+pub fn page_name(verb: &Entry) -> String {
+    format!("ashlar-{}.8", verb.name.replace('.', "-"))
+}
+
+/// Every page with its name.
+///
+/// # Errors
+/// [`Kind::Internal`] when a page cannot be set.
+pub fn pages() -> Result<Vec<(String, String)>> {
+    let mut out = vec![("ashlar.8".to_owned(), page(command(), &[])?)];
+    let whole = command();
+    for (group, _) in GROUPS {
+        if let Some(found) = whole.find_subcommand(group) {
+            let name = format!("ashlar-{group}");
+            let named = found.clone().name(name.clone()).bin_name(format!("ashlar {group}"));
+            out.push((format!("{name}.8"), page(named, &[])?));
+        }
+    }
+    for verb in VERBS {
+        let name = page_name(verb);
+        let title = name.trim_end_matches(".8").to_owned();
+        let whole = subcommand(verb).args(common());
+        let named = whole.name(title).bin_name(format!("ashlar {}", verb.words()));
+        out.push((name, page(named, verb.examples)?));
+    }
+    Ok(out)
+}
+
+impl Verb for Man {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "man";
+    const DOC: &'static str = "Write the manual pages";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar man --out /usr/local/share/man/man8", "ashlar man | man -l -"];
+
+    fn table(answer: &Answer) -> String {
+        if answer.page.is_empty() {
+            answer.files.iter().map(|f| format!("{f}\n")).collect()
+        } else {
+            answer.page.clone()
+        }
+    }
+}
+
+impl LocalVerb for Man {
+    fn run(_local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        let pages = pages()?;
+        let Some(folder) = params.out else {
+            let page = pages.into_iter().next().map(|(_, text)| text).unwrap_or_default();
+            return Ok(Answer { files: Vec::new(), page });
+        };
+        let fail = |at: &Path, e| Error::new(Kind::System, "man", e).at(at.display().to_string());
+        let folder = Path::new(&folder);
+        std::fs::create_dir_all(folder).map_err(|e| fail(folder, e))?;
+        let mut files = Vec::new();
+        for (name, text) in pages {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|e| fail(&path, e))?;
+            files.push(path.display().to_string());
+        }
+        Ok(Answer { files, page: String::new() })
+    }
+}

@@ -1,0 +1,74 @@
+//! The verbs: one file and one line of [`VERBS`] each. From the table come the command line, the
+//! HTTP routes, OpenAPI, completions and manual pages.
+
+mod access;
+mod apply;
+pub(crate) mod completions;
+mod demo;
+mod doctor;
+mod entry;
+mod explain;
+mod export;
+mod geom;
+mod history;
+mod journal;
+mod list;
+pub(crate) mod man;
+mod part;
+mod part_show;
+mod plan;
+pub(crate) mod schema;
+mod serve;
+mod sessions;
+mod status;
+pub(crate) mod top;
+mod tree;
+mod undo;
+
+pub use entry::{DaemonVerb, Entry, Local, LocalVerb, Run, Verb};
+
+/// Every verb, in the order of help.
+pub const VERBS: &[Entry] = &[
+    Entry::local::<serve::Serve>(),
+    Entry::daemon::<status::Status>(),
+    Entry::daemon::<tree::Tree>(),
+    Entry::daemon::<list::List>(),
+    Entry::daemon::<sessions::Sessions>(),
+    Entry::local::<top::Top>(),
+    Entry::daemon::<journal::Journal>(),
+    Entry::daemon::<plan::Plan>(),
+    Entry::daemon::<apply::Apply>(),
+    Entry::daemon::<undo::Undo>(),
+    Entry::daemon::<history::History>(),
+    Entry::daemon::<export::Export>(),
+    Entry::daemon::<part_show::Show>(),
+    Entry::daemon::<part::Create>(),
+    Entry::daemon::<part::Add>(),
+    Entry::daemon::<part::Delete>(),
+    Entry::daemon::<part::Modify>(),
+    Entry::daemon::<part::Resize>(),
+    Entry::daemon::<part::Recover>(),
+    Entry::daemon::<part::Destroy>(),
+    Entry::daemon::<part::Set>(),
+    Entry::daemon::<part::Unset>(),
+    Entry::daemon::<access::Check>(),
+    Entry::daemon::<access::Who>(),
+    Entry::daemon::<geom::Geom>(),
+    Entry::local::<doctor::Doctor>(),
+    Entry::local::<demo::Demo>(),
+    Entry::local::<explain::Explain>(),
+    Entry::local::<schema::Schema>(),
+    Entry::local::<completions::Completions>(),
+    Entry::local::<man::Man>(),
+];
+
+/// What the verbs with a dot in their name have in common.
+pub const GROUPS: &[(&str, &str)] = &[
+    ("part", "Partition tables: show, create, change, recover, destroy"),
+    ("access", "Who sees what: questions about access groups"),
+];
+
+/// The verb of that name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    VERBS.iter().find(|v| v.name == name)
+}

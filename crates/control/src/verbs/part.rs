@@ -1,0 +1,267 @@
+//! part: changes of partition tables, each written at once.
+
+use super::entry::{DaemonVerb, Verb};
+use super::part_show;
+use crate::api::{Amount, Error, Kind, PartAnswer, PartRequest, Result};
+use crate::config::units;
+use crate::plant::Progress;
+use crate::service::Control;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A number of sectors, or with a unit of bytes.
+fn amount(text: &str, op: &str) -> Result<Amount> {
+    if let Ok(sectors) = text.trim().parse::<u64>() {
+        return Ok(Amount::Sectors(sectors));
+    }
+    units::size(text).map(Amount::Bytes).map_err(|e| {
+        let why = format!("`{text}` is neither a number of sectors nor a size: {e}");
+        Error::new(Kind::Usage, op, why)
+    })
+}
+
+fn amounts(text: &Option<String>, op: &str) -> Result<Option<Amount>> {
+    text.as_deref().map(|t| amount(t, op)).transpose()
+}
+
+fn ask(control: &Control, request: &PartRequest) -> Result<PartAnswer> {
+    control.change(|plant| plant.part(request))
+}
+
+/// Data is lost only when its name was typed.
+fn agreed(op: &str, name: &str, typed: &[String], what: &str) -> Result<()> {
+    if typed.iter().any(|t| t == name) {
+        return Ok(());
+    }
+    let next = format!("Repeat the command with --yes-destroy {name} once you are sure.");
+    Err(Error::new(Kind::WouldDestroy, op, what).at(name).next(next))
+}
+
+/// One verb of the group: its struct, its words, and how its parameters become a request.
+macro_rules! part_verbs {
+    ($($(#[$doc:meta])* $verb:ident, $params:ident, $name:literal, $line:literal, $detail:literal,
+        [$($example:literal),+], [$($place:literal),*],
+        { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* },
+        |$control:ident, $p:ident| $request:block;)*) => {$(
+        $(#[$doc])*
+        pub struct $verb;
+
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+        pub struct $params { $($(#[$field_doc])* pub $field: $type,)* }
+
+        impl Verb for $verb {
+            type Params = $params;
+            type Answer = PartAnswer;
+            const NAME: &'static str = $name;
+            const DOC: &'static str = $line;
+            const DETAIL: &'static str = $detail;
+            const EXAMPLES: &'static [&'static str] = &[$($example),+];
+            const POSITIONAL: &'static [&'static str] = &[$($place),*];
+
+            fn table(answer: &PartAnswer) -> String {
+                part_show::answer(answer)
+            }
+        }
+
+        impl DaemonVerb for $verb {
+            fn run(control: &Control, params: $params, _: &mut Progress<'_>) -> Result<PartAnswer> {
+                fn request($control: &Control, $p: $params) -> Result<PartRequest> {
+                    $request
+                }
+                ask(control, &request(control, params)?)
+            }
+        }
+    )*};
+}
+
+part_verbs! {
+    /// A new, empty table.
+    Create, CreateParams, "part.create", "Create an empty partition table",
+    "What is on the provider becomes unreachable; when a table, label or file system was found \
+     there, --yes-destroy NAME is asked for.",
+    ["ashlar part create ada0 --scheme gpt"], ["provider"],
+    {
+        /// The provider.
+        provider: String,
+        /// gpt or mbr.
+        scheme: String,
+        /// Slots of the table.
+        #[serde(default)] entries: Option<u32>,
+        /// Name of the provider, when what is on it may be lost.
+        #[serde(default)] yes_destroy: Vec<String>,
+    },
+    |control, p| {
+        let overwrite = p.yes_destroy.contains(&p.provider);
+        let state = control.state();
+        let on_it = state.geoms.iter().find(|g| {
+            g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.provider))
+        });
+        if let Some(geom) = on_it {
+            let what = format!("{} {} is on it", geom.class, geom.name);
+            agreed("part create", &p.provider, &p.yes_destroy, &what)?;
+        }
+        let CreateParams { provider, scheme, entries, .. } = p;
+        Ok(PartRequest::Create { provider, scheme, entries, overwrite })
+    };
+
+    /// A new partition.
+    Add, AddParams, "part.add", "Add a partition",
+    "What is not given is filled in: the first gap, the whole gap, the first free index. Numbers \
+     are sectors, with a unit bytes.",
+    ["ashlar part add ada0 --type linux-data --size 10G --align 1M --label root"], ["geom"],
+    {
+        /// The provider with the table.
+        geom: String,
+        /// Type: an alias, !UUID or !NUMBER.
+        #[serde(rename = "type")] kind: String,
+        /// Start and size are multiples of it.
+        #[serde(default)] align: Option<String>,
+        /// Where it starts.
+        #[serde(default)] start: Option<String>,
+        /// How long it is.
+        #[serde(default)] size: Option<String>,
+        /// Its slot, from 1.
+        #[serde(default)] index: Option<u32>,
+        /// Its label.
+        #[serde(default)] label: Option<String>,
+    },
+    |_control, p| {
+        let op = "part add";
+        Ok(PartRequest::Add {
+            align: amounts(&p.align, op)?,
+            start: amounts(&p.start, op)?,
+            size: amounts(&p.size, op)?,
+            geom: p.geom,
+            kind: p.kind,
+            index: p.index,
+            label: p.label,
+        })
+    };
+
+    /// Remove a partition.
+    Delete, DeleteParams, "part.delete", "Delete a partition; its data becomes unreachable",
+    "The name of the partition's provider must be typed: --yes-destroy ada0p1.",
+    ["ashlar part delete ada0 --index 1 --yes-destroy ada0p1"], ["geom"],
+    {
+        /// The provider with the table.
+        geom: String,
+        /// Its slot.
+        index: u32,
+        /// Name of the partition's provider.
+        #[serde(default)] yes_destroy: Vec<String>,
+    },
+    |control, p| {
+        let shown = ask(control, &PartRequest::Show { geoms: vec![p.geom.clone()] })?;
+        let mut entries = shown.tables.iter().flat_map(|t| &t.entries);
+        let Some(entry) = entries.find(|e| e.index == p.index) else {
+            let why = format!("no partition with index {}", p.index);
+            return Err(Error::new(Kind::NotFound, "part delete", why)
+                .at(p.geom)
+                .next("Run `ashlar part show` to see the indexes."));
+        };
+        let what = format!("a partition of type {} is there", entry.kind);
+        agreed("part delete", &entry.name, &p.yes_destroy, &what)?;
+        Ok(PartRequest::Delete { geom: p.geom, index: p.index })
+    };
+
+    /// Change label or type.
+    Modify, ModifyParams, "part.modify", "Change the label or type of a partition", "",
+    ["ashlar part modify ada0 --index 2 --label home"], ["geom"],
+    {
+        /// The provider with the table.
+        geom: String,
+        /// Its slot.
+        index: u32,
+        /// New label.
+        #[serde(default)] label: Option<String>,
+        /// New type.
+        #[serde(default, rename = "type")] kind: Option<String>,
+    },
+    |_control, p| {
+        let ModifyParams { geom, index, label, kind } = p;
+        if label.is_none() && kind.is_none() {
+            return Err(Error::new(Kind::Usage, "part modify", "give --label or --type"));
+        }
+        Ok(PartRequest::Modify { geom, index, label, kind })
+    };
+
+    /// Change the size.
+    Resize, ResizeParams, "part.resize", "Change the size of a partition",
+    "Without --size it grows to the end of the gap behind it. What a shorter partition cuts off \
+     is lost to it: shrink the file system first.",
+    ["ashlar part resize ada0 --index 2 --size 20G"], ["geom"],
+    {
+        /// The provider with the table.
+        geom: String,
+        /// Its slot.
+        index: u32,
+        /// The new size is a multiple of it.
+        #[serde(default)] align: Option<String>,
+        /// New size: sectors, with a unit bytes.
+        #[serde(default)] size: Option<String>,
+    },
+    |_control, p| {
+        let (align, size) = (amounts(&p.align, "part resize")?, amounts(&p.size, "part resize")?);
+        Ok(PartRequest::Resize { geom: p.geom, index: p.index, align, size })
+    };
+
+    /// Repair the copies.
+    Recover, RecoverParams, "part.recover", "Write a damaged table anew from its good copy", "",
+    ["ashlar part recover ada0"], ["geom"],
+    {
+        /// The provider with the table.
+        geom: String,
+    },
+    |_control, p| { Ok(PartRequest::Recover { geom: p.geom }) };
+
+    /// Remove the whole table.
+    Destroy, DestroyParams, "part.destroy", "Destroy a partition table",
+    "The name of its provider must be typed. A table that still has partitions is destroyed only \
+     with --force.",
+    ["ashlar part destroy ada0 --yes-destroy ada0"], ["geom"],
+    {
+        /// The provider with the table.
+        geom: String,
+        /// Also when it still has partitions.
+        #[serde(default)] force: bool,
+        /// Name of the provider.
+        #[serde(default)] yes_destroy: Vec<String>,
+    },
+    |_control, p| {
+        agreed("part destroy", &p.geom, &p.yes_destroy, "its partitions would be gone")?;
+        Ok(PartRequest::Destroy { geom: p.geom, force: p.force })
+    };
+
+    /// Set an attribute.
+    Set, SetParams, "part.set", "Set an attribute of a partition or table", "",
+    ["ashlar part set ada0 bootme --index 2"], ["geom", "attribute"],
+    {
+        /// The provider with the table.
+        geom: String,
+        /// bootme, active, ...
+        attribute: String,
+        /// Its slot; the table itself when absent.
+        #[serde(default)] index: Option<u32>,
+    },
+    |_control, p| {
+        let SetParams { geom, attribute, index } = p;
+        Ok(PartRequest::Set { geom, attribute, index })
+    };
+
+    /// Unset an attribute.
+    Unset, UnsetParams, "part.unset", "Unset an attribute of a partition or table", "",
+    ["ashlar part unset ada0 bootme --index 2"], ["geom", "attribute"],
+    {
+        /// The provider with the table.
+        geom: String,
+        /// bootme, active, ...
+        attribute: String,
+        /// Its slot; the table itself when absent.
+        #[serde(default)] index: Option<u32>,
+    },
+    |_control, p| {
+        let UnsetParams { geom, attribute, index } = p;
+        Ok(PartRequest::Unset { geom, attribute, index })
+    };
+}

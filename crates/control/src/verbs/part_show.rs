@@ -1,0 +1,183 @@
+//! part show: partition tables with their gaps, as gpart prints them.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{PartAnswer, PartEntry, PartRequest, PartTable, Result};
+use crate::config::units::short;
+use crate::plant::Progress;
+use crate::service::Control;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Show;
+
+/// What `part show` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Names of providers with tables; all when none is given.
+    pub geoms: Vec<String>,
+    /// Print labels instead of types.
+    pub labels: bool,
+    /// Print types as they are on the disk.
+    pub raw: bool,
+    /// Print names of providers instead of index numbers.
+    pub providers: bool,
+}
+
+/// What `part show` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The tables.
+    pub tables: Vec<PartTable>,
+    /// How they shall be printed.
+    pub style: Style,
+}
+
+/// What stands in the columns of a printed table.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Style {
+    /// Labels instead of types.
+    pub labels: bool,
+    /// Types as they are on the disk.
+    pub raw: bool,
+    /// Names instead of index numbers.
+    pub providers: bool,
+}
+
+/// One printed line: start, count, index or name, the rest.
+struct Line(u64, u64, String, String);
+
+fn size(count: u64, table: &PartTable) -> String {
+    short(count.saturating_mul(u64::from(table.sector_bytes)))
+}
+
+fn entry_line(entry: &PartEntry, table: &PartTable, style: Style) -> Line {
+    let id = if style.providers { entry.name.clone() } else { entry.index.to_string() };
+    let kind = match (style.labels, style.raw) {
+        (true, _) if entry.label.is_empty() => "(null)",
+        (true, _) => &entry.label,
+        (false, true) => &entry.raw_kind,
+        (false, false) => &entry.kind,
+    };
+    let flags = match entry.attributes.as_slice() {
+        [] => String::new(),
+        all => format!("  [{}]", all.join(",")),
+    };
+    Line(entry.start, entry.count, id, format!("{kind}{flags}  ({})", size(entry.count, table)))
+}
+
+/// One table: the head line, then partitions and gaps in order of place.
+pub fn render(table: &PartTable, style: Style) -> String {
+    let whole = table.last.saturating_sub(table.first).saturating_add(1);
+    let corrupt = if table.corrupt { " [CORRUPT]" } else { "" };
+    let scheme = table.scheme.to_uppercase();
+    let head = format!("{scheme}  ({}){corrupt}", size(whole, table));
+    let mut lines = vec![Line(table.first, whole, table.geom.clone(), head)];
+    let mut next = table.first;
+    let gap = |from: u64, to: u64| {
+        let count = to.saturating_sub(from);
+        let text = format!("- free -  ({})", size(count, table));
+        (count > 0).then(|| Line(from, count, String::new(), text))
+    };
+    for entry in &table.entries {
+        lines.extend(gap(next, entry.start));
+        lines.push(entry_line(entry, table, style));
+        next = next.max(entry.start.saturating_add(entry.count));
+    }
+    lines.extend(gap(next, table.last.saturating_add(1)));
+    let width = |f: &dyn Fn(&Line) -> usize| lines.iter().map(f).max().unwrap_or(0);
+    let start = width(&|l| l.0.to_string().len()).max(8);
+    let count = width(&|l| l.1.to_string().len()).max(8);
+    let id = width(&|l| l.2.chars().count());
+    let mut out = String::new();
+    for (i, line) in lines.iter().enumerate() {
+        let mark = if i == 0 { "=>" } else { "  " };
+        let Line(from, n, name, rest) = line;
+        // The table's own name stands to the left, indexes to the right of their column.
+        let name = if i == 0 { format!("{name:<id$}") } else { format!("{name:>id$}") };
+        out.push_str(&format!("{mark}{from:>start$}  {n:>count$}  {name}  {rest}\n"));
+    }
+    out.push('\n');
+    out
+}
+
+/// Any answer about partitions for people: message, warnings, and the tables when there is no
+/// message.
+pub fn answer(answer: &PartAnswer) -> String {
+    let mut out: String = answer.warnings.iter().map(|w| format!("warning: {w}\n")).collect();
+    if answer.message.is_empty() {
+        out.extend(answer.tables.iter().map(|t| render(t, Style::default())));
+    } else {
+        out.push_str(&answer.message);
+        out.push('\n');
+    }
+    out
+}
+
+impl Verb for Show {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "part.show";
+    const DOC: &'static str = "Show partition tables with their gaps";
+    const DETAIL: &'static str = "Columns: first sector, number of sectors, index, type, \
+        attributes, size. The first line is the whole usable range.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar part show", "ashlar part show ada0 --labels"];
+    const POSITIONAL: &'static [&'static str] = &["geoms"];
+
+    fn table(answer: &Answer) -> String {
+        answer.tables.iter().map(|t| render(t, answer.style)).collect()
+    }
+}
+
+impl DaemonVerb for Show {
+    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+        let Params { geoms, labels, raw, providers } = params;
+        let answer = control.change(|plant| plant.part(&PartRequest::Show { geoms }))?;
+        Ok(Answer { tables: answer.tables, style: Style { labels, raw, providers } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_as_gpart_prints_it() {
+        let entry = |index, start, count, kind: &str, flags: &[&str]| PartEntry {
+            index,
+            name: format!("ada0p{index}"),
+            start,
+            count,
+            kind: kind.to_owned(),
+            attributes: flags.iter().map(|f| (*f).to_owned()).collect(),
+            ..PartEntry::default()
+        };
+        let table = PartTable {
+            geom: "ada0".to_owned(),
+            scheme: "gpt".to_owned(),
+            sector_bytes: 512,
+            first: 34,
+            last: 20_971_486,
+            entries: vec![
+                entry(1, 34, 1024, "freebsd-boot", &[]),
+                entry(2, 2048, 16_777_216, "freebsd-ufs", &[]),
+                entry(3, 16_779_264, 4_192_223, "freebsd-swap", &["bootme"]),
+            ],
+            ..PartTable::default()
+        };
+        assert_eq!(
+            render(&table, Style::default()),
+            "=>      34  20971453  ada0  GPT  (10G)\n        \
+             34      1024     1  freebsd-boot  (512K)\n      \
+             1058       990        - free -  (495K)\n      \
+             2048  16777216     2  freebsd-ufs  (8.0G)\n  \
+             16779264   4192223     3  freebsd-swap  [bootme]  (2.0G)\n\n"
+        );
+        let corrupt = PartTable { corrupt: true, entries: vec![], ..table };
+        let text = render(&corrupt, Style { labels: true, ..Style::default() });
+        assert!(text.starts_with("=>      34  20971453  ada0  GPT  (10G) [CORRUPT]\n"), "{text}");
+        assert!(text.contains("- free -  (10G)"), "{text}");
+    }
+}

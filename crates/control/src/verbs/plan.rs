@@ -1,0 +1,163 @@
+//! plan: what `apply` would do.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
+use crate::client::Client;
+use crate::config::{CONFIG_BYTES_MAX, read, secret};
+use crate::plan::{Risk, Step};
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+
+/// See the module.
+pub struct Plan;
+
+/// What `plan` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// The configuration; `-` for standard input. Default: $ASHLAR_CONFIG, else
+    /// /etc/ashlar/ashlar.toml.
+    pub file: Option<String>,
+    /// Its text (the command reads the file).
+    #[schemars(extend("x-hidden" = true))]
+    pub document: Option<String>,
+}
+
+/// What `plan` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// Generation of the running configuration that this is a plan from.
+    pub generation: u64,
+    /// The worst risk of a step; absent when there is none.
+    pub risk: Option<Risk>,
+    /// What would be done, in order.
+    pub steps: Vec<Step>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// The file that is meant when none is named.
+pub fn default_file() -> String {
+    std::env::var("ASHLAR_CONFIG").unwrap_or_else(|_| "/etc/ashlar/ashlar.toml".to_owned())
+}
+
+/// Reads the document on the client's side.
+///
+/// # Errors
+/// [`Kind::System`], [`Kind::Limit`].
+pub fn load(file: &mut Option<String>, document: &mut Option<String>) -> Result<()> {
+    if document.is_some() {
+        return Ok(());
+    }
+    let name = file.clone().unwrap_or_else(default_file);
+    let fail = |e: std::io::Error| {
+        Error::new(Kind::System, "read configuration", e)
+            .at(name.clone())
+            .next("Name the file: ashlar plan FILE.")
+    };
+    let mut text = String::new();
+    let limit = u64::try_from(CONFIG_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    if name == "-" {
+        std::io::stdin().take(limit).read_to_string(&mut text).map_err(fail)?;
+    } else {
+        let opened = std::fs::File::open(&name).map_err(fail)?;
+        opened.take(limit).read_to_string(&mut text).map_err(fail)?;
+    }
+    *file = Some(name);
+    *document = Some(text);
+    Ok(())
+}
+
+/// The document of a request, read through the schemas, with notes about it.
+///
+/// # Errors
+/// Those of `read`; [`Kind::Usage`] when the request has no document.
+pub fn desired(
+    control: &Control,
+    file: &Option<String>,
+    document: &Option<String>,
+) -> Result<(crate::config::Config, Vec<String>)> {
+    let Some(document) = document else {
+        return Err(Error::new(Kind::Usage, "plan", "`document` is missing"));
+    };
+    let config = read(document, file.as_deref().unwrap_or("document"), control.catalog())?;
+    let mut notes = Vec::new();
+    for target in &config.target {
+        let all = [&target.chap, &target.mutual_chap, &target.discovery_chap];
+        if all.into_iter().flatten().any(|c| secret::is_literal(&c.secret)) {
+            let name = &target.name;
+            notes.push(format!("{name}: a secret stands in the file; use file: or credential:"));
+        }
+    }
+    Ok((config, notes))
+}
+
+/// Steps as lines: risk, what, why.
+pub fn lines(steps: &[Step]) -> String {
+    let sign = |step: &Step| match step.what.split(' ').next() {
+        Some("create") => "+",
+        Some("remove") => "-",
+        _ => "~",
+    };
+    let row =
+        |s: &Step| vec![format!("{} {}", sign(s), s.what), s.risk.word().to_owned(), s.why.clone()];
+    text::table(&["step", "risk", "why"], &steps.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Notes as lines.
+pub fn notes(notes: &[String]) -> String {
+    notes.iter().map(|n| format!("note: {n}\n")).collect()
+}
+
+impl Verb for Plan {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "plan";
+    const DOC: &'static str = "Show what apply would change, and how risky it is";
+    const DETAIL: &'static str = "Compares the configuration with what runs. Exit code 0 when they \
+        agree, 6 when there are changes. Nothing is changed. Risks: safe (nobody notices), \
+        disruptive (somebody connected loses something), destroys (data is lost).";
+    const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];
+    const POSITIONAL: &'static [&'static str] = &["file"];
+
+    fn prepare(params: &mut Params, _client: &Client) -> Result<()> {
+        load(&mut params.file, &mut params.document)
+    }
+
+    fn table(answer: &Answer) -> String {
+        let notes = notes(&answer.notes);
+        if answer.steps.is_empty() {
+            return format!("{notes}no changes\n");
+        }
+        let count = text::count(answer.steps.len(), "step");
+        let worst = answer.risk.unwrap_or_default().word();
+        format!(
+            "{notes}{}{count}, at worst {worst}; `ashlar apply` does it\n",
+            lines(&answer.steps)
+        )
+    }
+
+    fn exit(answer: &Answer) -> Exit {
+        if answer.steps.is_empty() { Exit::Done } else { Exit::Pending }
+    }
+}
+
+impl DaemonVerb for Plan {
+    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+        let (config, notes) = desired(control, &params.file, &params.document)?;
+        let plan = control.plan(&config)?;
+        Ok(Answer {
+            schema_version: SCHEMA_VERSION,
+            generation: plan.generation,
+            risk: plan.steps.iter().map(|s| s.risk).max(),
+            steps: plan.steps,
+            notes,
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! schema: what may stand in `ashlar.toml`, and what the verbs take and answer.
+
+use super::entry::{Local, LocalVerb, Verb};
+use super::{VERBS, find};
+use crate::api::{Error, Kind, Result, State};
+use crate::config::schema::{types_of, words_of};
+use crate::config::{Config, suggest};
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// See the module.
+pub struct Schema;
+
+/// What `schema` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// A disk kind, a class, a driver, a verb, `config` or `state`. The names when absent.
+    pub name: Option<String>,
+}
+
+/// One schema.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// `disk`, `geom`, `target`, `verb` or `form`.
+    pub section: String,
+    /// One sentence.
+    pub doc: String,
+    /// A section to paste; may be empty.
+    pub example: String,
+    /// JSON Schema; absent when only names were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+}
+
+/// What `schema` answers.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// What was asked for.
+    pub schemas: Vec<Named>,
+}
+
+/// One key of an object: name, type, default, meaning.
+fn rows(schema: &Value) -> Vec<Vec<String>> {
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let row = |(key, property): (&String, &Value)| {
+        let inner = follow(schema, property);
+        let words = words(inner);
+        let kind = if words.is_empty() { types_of(inner).join("|") } else { words.join("|") };
+        let default = match property.get("default") {
+            Some(Value::Null) | None if required.contains(&key.as_str()) => "required".to_owned(),
+            Some(Value::Null) | None => "-".to_owned(),
+            Some(value) => value.to_string(),
+        };
+        let doc = property.get("description").or(inner.get("description"));
+        let doc = doc.and_then(Value::as_str).unwrap_or("").replace('\n', " ");
+        vec![key.clone(), text::dash(&kind), default, doc]
+    };
+    properties.into_iter().flatten().map(row).collect()
+}
+
+/// What a property means behind `$ref` and "or nothing".
+pub fn follow<'s>(root: &'s Value, property: &'s Value) -> &'s Value {
+    let mut at = property;
+    for _ in 0..8 {
+        let path = at.get("$ref").and_then(Value::as_str);
+        let next = path.and_then(|p| p.strip_prefix('#')).and_then(|p| root.pointer(p));
+        let some = at.get("anyOf").and_then(Value::as_array).and_then(|list| {
+            list.iter().find(|s| s.get("type").and_then(Value::as_str) != Some("null"))
+        });
+        match next.or(some) {
+            Some(inner) => at = inner,
+            None => break,
+        }
+    }
+    at
+}
+
+/// The words of an enumeration in any of its forms.
+pub fn words(schema: &Value) -> Vec<String> {
+    let all = match schema.get("oneOf").and_then(Value::as_array) {
+        Some(branches) => branches.iter().filter_map(words_of).flatten().collect(),
+        None => words_of(schema).unwrap_or_default(),
+    };
+    all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Verb for Schema {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "schema";
+    const DOC: &'static str = "Show what may stand in ashlar.toml, or what a verb takes";
+    const DETAIL: &'static str = "With --json the JSON Schema (2020-12).";
+    const EXAMPLES: &'static [&'static str] = &["ashlar schema", "ashlar schema nop --json"];
+    const POSITIONAL: &'static [&'static str] = &["name"];
+
+    fn table(answer: &Answer) -> String {
+        if answer.schemas.iter().all(|s| s.schema.is_none()) {
+            let row = |s: &Named| vec![s.section.clone(), s.name.clone(), s.doc.clone()];
+            let rows: Vec<_> = answer.schemas.iter().map(row).collect();
+            return text::table(&["section", "name", "is"], &rows);
+        }
+        let one = |s: &Named| {
+            let rows = s.schema.as_ref().map(rows).unwrap_or_default();
+            let keys = if rows.is_empty() {
+                "no keys of its own\n".to_owned()
+            } else {
+                text::table(&["key", "type", "default", "is"], &rows)
+            };
+            let example = if s.example.is_empty() {
+                String::new()
+            } else {
+                format!("\n{}\n", s.example.trim_end())
+            };
+            format!("{} {}: {}\n{keys}{example}", s.section, s.name, s.doc)
+        };
+        answer.schemas.iter().map(one).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn all(local: &Local<'_>) -> Vec<Named> {
+    let catalog = (local.app.catalog)();
+    let mut out: Vec<Named> = catalog
+        .all()
+        .map(|(section, e)| Named {
+            name: e.name.clone(),
+            section: section.to_owned(),
+            doc: e.doc.clone(),
+            example: e.example.clone(),
+            schema: Some(e.schema.clone()),
+        })
+        .collect();
+    let form = |name: &str, doc: &str, schema: Value| Named {
+        name: name.to_owned(),
+        section: "form".to_owned(),
+        doc: doc.to_owned(),
+        example: String::new(),
+        schema: Some(schema),
+    };
+    let config = schemars::schema_for!(Config).to_value();
+    out.push(form("config", "The whole of ashlar.toml", config));
+    let state = schemars::schema_for!(State).to_value();
+    out.push(form("state", "What the daemon says of itself", state));
+    out.extend(VERBS.iter().map(|v| Named {
+        name: v.name.to_owned(),
+        section: "verb".to_owned(),
+        doc: v.doc.to_owned(),
+        example: v.examples.join("\n"),
+        schema: None,
+    }));
+    out
+}
+
+impl LocalVerb for Schema {
+    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        let mut all = all(local);
+        let Some(name) = params.name else {
+            all.iter_mut().for_each(|s| s.schema = None);
+            return Ok(Answer { schemas: all });
+        };
+        let name = name.replace(' ', ".");
+        let names: Vec<String> = all.iter().map(|s| s.name.clone()).collect();
+        all.retain(|s| s.name == name);
+        for verb in all.iter_mut().filter(|s| s.section == "verb") {
+            let entry = find(&verb.name);
+            let both = entry.map(|e| json!({ "params": (e.params)(), "answer": (e.answer)() }));
+            verb.schema = if local.json { both } else { entry.map(|e| (e.params)()) };
+        }
+        if all.is_empty() {
+            let meant = suggest(&name, names.iter().map(String::as_str));
+            let meant = meant.map(|m| format!("Did you mean `{m}`?"));
+            let error = Error::new(Kind::NotFound, "schema", "nothing has that name").at(name);
+            return Err(error.next(meant.unwrap_or("Run `ashlar schema` for the names.".into())));
+        }
+        Ok(Answer { schemas: all })
+    }
+}

@@ -1,0 +1,169 @@
+//! serve: the daemon.
+//!
+//! ```text
+//! read file -> take the socket -> launch the plant -> apply the file -> serve -> SIGTERM or SIGINT
+//!                                                                        -> stop the plant
+//! ```
+
+use super::entry::{Local, LocalVerb, Verb};
+use super::plan::default_file;
+use crate::api::{Error, Kind, Result};
+use crate::config::{Config, read};
+use crate::http::{self, Listening};
+use crate::service::{Archive, Consent, Control};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// See the module.
+pub struct Serve;
+
+/// What `serve` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// The configuration. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
+    pub file: Option<String>,
+    /// Serve what can be served when a part of the configuration cannot be carried out.
+    pub keep_going: bool,
+}
+
+/// What `serve` answers when it has ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The socket it served.
+    pub socket: String,
+    /// Why it ended.
+    pub why: String,
+}
+
+fn log(level: &str) {
+    use tracing_subscriber::filter::Targets;
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+    let filter = level.parse::<Targets>().unwrap_or_default();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    // A second call (tests) keeps the first subscriber.
+    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
+}
+
+fn load(local: &Local<'_>, file: &str) -> Result<Config> {
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        Error::new(Kind::System, "read configuration", e)
+            .at(file)
+            .next("Name the file: ashlar serve FILE.")
+    })?;
+    read(&text, file, &(local.app.catalog)())
+}
+
+/// Where the socket is: the flag or environment, then the file, then the default.
+fn socket(local: &Local<'_>, config: &Config) -> PathBuf {
+    let given = local.client.socket();
+    match &config.daemon.socket {
+        Some(path) if given == crate::client::default_socket() => PathBuf::from(path),
+        _ => given.to_owned(),
+    }
+}
+
+/// Carries out the whole file; with `keep_going` leaves out, one by one, what cannot be done.
+///
+/// # Errors
+/// Those of [`Control::apply`].
+pub fn bring_up(control: &Control, config: &Config, keep_going: bool) -> Result<()> {
+    let mut wanted = config.clone();
+    loop {
+        let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
+        match control.apply(&wanted, &Consent::default(), &mut progress) {
+            Ok((_, applied)) => {
+                applied.notes.iter().for_each(|n| tracing::warn!("{n}"));
+                return Ok(());
+            }
+            Err(e) if keep_going && leave_out(&mut wanted, &e) => {
+                tracing::error!("left out: {}: {}", e.at, e.source);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Takes what the failed step would have created out of the configuration; false when the error
+/// names no such thing.
+fn leave_out(config: &mut Config, error: &Error) -> bool {
+    use crate::plan::Action;
+    let before = config.clone();
+    config.disk.retain(|d| Action::CreateDisk { disk: d.clone() }.what() != error.at);
+    config.geom.retain(|g| Action::CreateGeom { geom: g.clone() }.what() != error.at);
+    config.target.retain(|t| Action::CreateTarget { target: t.clone() }.what() != error.at);
+    config.access.retain(|a| Action::CreateAccess { access: a.clone() }.what() != error.at);
+    // Groups of a target that is left out cannot stay.
+    let targets: Vec<String> = config.target.iter().map(|t| t.name.clone()).collect();
+    config.access.retain(|a| targets.contains(&a.target));
+    *config != before
+}
+
+async fn stopped() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let term = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut s) => drop(s.recv().await),
+            Err(_) => std::future::pending::<()>().await,
+        }
+    };
+    tokio::select! {
+        () = term => "SIGTERM",
+        _ = tokio::signal::ctrl_c() => "SIGINT",
+    }
+}
+
+/// Where configurations are archived.
+fn archive(config: &Config, socket: &Path) -> Archive {
+    let beside = || socket.with_file_name("history");
+    let folder = config.daemon.history.as_ref().map_or_else(beside, PathBuf::from);
+    Archive::new(&folder, config.daemon.history_kept)
+}
+
+impl Verb for Serve {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "serve";
+    const DOC: &'static str = "Run the daemon until it is stopped";
+    const DETAIL: &'static str = "Reads the configuration, carries it out, and serves. SIGTERM and \
+        SIGINT stop it in order: no new logins, sessions closed, disks flushed. A daemon that \
+        answers on the socket is never replaced; a stale socket is.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];
+    const POSITIONAL: &'static [&'static str] = &["file"];
+
+    fn table(answer: &Answer) -> String {
+        format!("stopped by {}\n", answer.why)
+    }
+}
+
+impl LocalVerb for Serve {
+    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        let file = params.file.unwrap_or_else(default_file);
+        let config = load(local, &file)?;
+        log(&config.daemon.log);
+        let path = socket(local, &config);
+        let listening = Listening::at(&path)?;
+        let plant = (local.app.launch)(&config)?;
+        let archive = archive(&config, &path);
+        let control = Arc::new(Control::new(plant, (local.app.catalog)(), &config, archive));
+        if let Err(e) = bring_up(&control, &config, params.keep_going) {
+            control.plant().stop();
+            return Err(e);
+        }
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().thread_name("control").build();
+        let runtime = runtime.map_err(|e| Error::new(Kind::System, "start runtime", e))?;
+        tracing::info!("serving {file} on {}", path.display());
+        let mut why = "";
+        let stop = async { why = stopped().await };
+        let served = runtime.block_on(http::serve(listening, control.clone(), stop));
+        tracing::info!("stopping: {why}");
+        control.change(|plant| plant.stop());
+        served?;
+        Ok(Answer { socket: path.display().to_string(), why: why.to_owned() })
+    }
+}

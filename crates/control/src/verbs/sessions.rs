@@ -1,0 +1,136 @@
+//! sessions: who is connected.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Denied, Result, SessionState};
+use crate::config::units::{short, short_ns};
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Sessions;
+
+/// What `sessions` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Only of this target.
+    pub target: Option<String>,
+    /// Also the logins refused lately.
+    pub denied: bool,
+}
+
+/// A session and its target.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Live {
+    /// The target.
+    pub target: String,
+    /// How long it is there, in nanoseconds.
+    pub age_ns: u64,
+    /// The session.
+    pub session: SessionState,
+}
+
+/// What `sessions` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Live sessions.
+    pub sessions: Vec<Live>,
+    /// Logins refused lately, newest last.
+    pub denied: Vec<Denied>,
+    /// Whether the refused ones were asked for.
+    pub show_denied: bool,
+}
+
+fn row(live: &Live) -> Vec<String> {
+    let s = &live.session;
+    let digests = match (s.digests.header, s.digests.data) {
+        (false, false) => "-",
+        (true, false) => "header",
+        (false, true) => "data",
+        (true, true) => "header+data",
+    };
+    let luns: Vec<String> = s.luns.iter().map(u64::to_string).collect();
+    vec![
+        s.initiator.clone(),
+        s.address.clone(),
+        live.target.clone(),
+        text::dash(s.group.as_deref().unwrap_or("")),
+        text::dash(&luns.join(",")),
+        text::dash(&s.auth),
+        digests.to_owned(),
+        s.commands_outstanding.to_string(),
+        short(s.stats.read.bytes),
+        short(s.stats.write.bytes),
+        short_ns(live.age_ns),
+    ]
+}
+
+impl Verb for Sessions {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "sessions";
+    const DOC: &'static str = "List who is connected";
+    const DETAIL: &'static str = "With --denied also the logins refused lately, with what was \
+        expected of them.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar sessions", "ashlar sessions --denied"];
+
+    fn table(answer: &Answer) -> String {
+        let columns = [
+            "initiator",
+            "address",
+            "target",
+            "group",
+            "luns",
+            "auth",
+            "digests",
+            ">queue",
+            ">read",
+            ">written",
+            ">age",
+        ];
+        let rows: Vec<_> = answer.sessions.iter().map(row).collect();
+        let mut out = if rows.is_empty() {
+            "nobody is connected\n".to_owned()
+        } else {
+            text::table(&columns, &rows)
+        };
+        if answer.show_denied {
+            let row = |d: &Denied| {
+                vec![
+                    d.initiator.clone(),
+                    d.address.clone(),
+                    text::dash(&d.target),
+                    d.times.to_string(),
+                    d.why.clone(),
+                    text::dash(&d.expected),
+                ]
+            };
+            let rows: Vec<_> = answer.denied.iter().map(row).collect();
+            out.push('\n');
+            let columns = ["refused", "address", "target", ">times", "why", "expected"];
+            out.push_str(&text::table(&columns, &rows));
+        }
+        out
+    }
+}
+
+impl DaemonVerb for Sessions {
+    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+        let state = control.state();
+        let now = state.daemon.uptime_ns;
+        let wanted = |name: &str| params.target.as_ref().is_none_or(|t| t == name);
+        let sessions = state.sessions().filter(|(t, _)| wanted(&t.name)).map(|(target, s)| Live {
+            target: target.name.clone(),
+            age_ns: now.saturating_sub(s.since_ns),
+            session: s.clone(),
+        });
+        Ok(Answer {
+            sessions: sessions.collect(),
+            denied: state.denied.clone(),
+            show_denied: params.denied,
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! status: health first, then why, what to do, and what to look at.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Exit, Health, Result, SCHEMA_VERSION, State, TargetHealth};
+use crate::config::Config;
+use crate::config::units::{short, short_ns};
+use crate::plan::running;
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text::count;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Status;
+
+/// What `status` takes: nothing.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Params {}
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// How bad it is.
+    pub health: Health,
+    /// What: "disk d0".
+    pub at: String,
+    /// Why it is not ok.
+    pub why: String,
+    /// What to do.
+    pub action: String,
+    /// What to look at.
+    pub see: String,
+}
+
+/// What `status` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The worst of all.
+    pub health: Health,
+    /// What is not ok, the worst first.
+    pub findings: Vec<Finding>,
+    /// One line about the daemon.
+    pub daemon: String,
+    /// One line about what it serves.
+    pub serves: String,
+}
+
+/// What of a state is not ok.
+pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let mut add = |health, at: String, why: &str, action: &str, see: &str| {
+        let (why, action, see) = (why.to_owned(), action.to_owned(), see.to_owned());
+        out.push(Finding { health, at, why, action, see });
+    };
+    for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
+        let action = "Replace or reconnect it, then run `ashlar apply`.";
+        let see = format!("ashlar tree --up {}", disk.name);
+        add(disk.health, format!("disk {}", disk.name), &disk.health_why, action, &see);
+    }
+    for geom in state.geoms.iter().filter(|g| g.health != Health::Ok) {
+        let (action, see) = match geom.class.as_str() {
+            "part" => {
+                let name = geom.consumers.first().and_then(|c| c.provider.as_deref());
+                let name = name.unwrap_or(&geom.name);
+                (format!("Run `ashlar part recover {name}`."), format!("ashlar part show {name}"))
+            }
+            _ => {
+                let see = format!("ashlar list geoms {}", geom.name);
+                (format!("See what is below it: `ashlar tree --down {}`.", geom.name), see)
+            }
+        };
+        let at = format!("{} {}", geom.class, geom.name);
+        add(geom.health, at, &geom.health_why, &action, &see);
+    }
+    for target in &state.targets {
+        let down = target.state == TargetHealth::Down;
+        if target.health != Health::Ok || down {
+            let health = if down { Health::Failed } else { target.health };
+            let action = "Free the address or change `listen`, then run `ashlar apply`.";
+            let at = format!("target {}", target.name);
+            add(health, at, &target.health_why, action, "ashlar doctor");
+        }
+    }
+    let missing = missing(state, config);
+    for (at, see) in &missing {
+        let why = "it is configured and was there, and is gone";
+        add(Health::Failed, at.clone(), why, "Run `ashlar apply` to bring it back.", see);
+    }
+    if let Some(last) = state.denied.last() {
+        let why = format!(
+            "{} refused lately; last {} from {}: {}",
+            count(state.denied.len(), "login"),
+            last.initiator,
+            last.address,
+            last.why
+        );
+        let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
+        add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
+    }
+    out.sort_by_key(|f| std::cmp::Reverse(f.health));
+    out
+}
+
+/// What was carried out and is not there any more.
+fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
+    let left = running(config, state);
+    let disks = config.disk.iter().filter(|d| left.disk(&d.name).is_none());
+    let geoms = config.geom.iter().filter(|g| left.geom(&g.name).is_none());
+    let targets = config.target.iter().filter(|t| left.target(&t.name).is_none());
+    let mut out: Vec<String> = disks.map(|d| format!("disk {}", d.name)).collect();
+    out.extend(geoms.map(|g| format!("{} {}", g.class, g.name)));
+    out.extend(targets.map(|t| format!("target {}", t.name)));
+    out.into_iter().map(|at| (at, "ashlar journal".to_owned())).collect()
+}
+
+/// The whole answer, from a state and what was carried out.
+pub fn answer(state: &State, config: &Config) -> Answer {
+    let findings = findings(state, config);
+    let d = &state.daemon;
+    let mut ports: Vec<&str> = d.cores.iter().map(|c| c.port_kind.as_str()).collect();
+    ports.dedup();
+    let resident = short(d.memory.resident_bytes);
+    let daemon = format!(
+        "version {}, up {}, {} ({}), {resident} resident",
+        d.version,
+        short_ns(d.uptime_ns),
+        count(d.cores.len(), "core"),
+        ports.join(", "),
+    );
+    let groups = state.targets.iter().map(|t| t.groups.len()).sum();
+    let serves = format!(
+        "{}, {}, {}, {}, {}",
+        count(state.disks.len(), "disk"),
+        count(state.geoms.len(), "geom"),
+        count(state.targets.len(), "target"),
+        count(groups, "group"),
+        count(state.sessions().count(), "session"),
+    );
+    let health = findings.iter().map(|f| f.health).max().unwrap_or_default().max(state.health);
+    Answer { schema_version: SCHEMA_VERSION, health, findings, daemon, serves }
+}
+
+impl Verb for Status {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "status";
+    const DOC: &'static str = "Say how everything is: state, why, action, what to see";
+    const DETAIL: &'static str = "Exit code 0 when everything is ok, 3 when anything is degraded \
+        or failed.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar status", "ashlar status --json"];
+
+    fn table(answer: &Answer) -> String {
+        let word = answer.health.word().to_uppercase();
+        let mut out =
+            format!(" state: {word}\ndaemon: {}\nserves: {}\n", answer.daemon, answer.serves);
+        for f in &answer.findings {
+            out.push_str(&format!(
+                "\n    at: {} ({})\n   why: {}\naction: {}\n   see: {}\n",
+                f.at,
+                f.health.word(),
+                f.why,
+                f.action,
+                f.see
+            ));
+        }
+        out
+    }
+
+    fn exit(answer: &Answer) -> Exit {
+        if answer.health == Health::Ok { Exit::Done } else { Exit::Degraded }
+    }
+}
+
+impl DaemonVerb for Status {
+    fn run(control: &Control, _params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+        Ok(answer(&control.state(), &control.config().0))
+    }
+}

@@ -1,0 +1,314 @@
+//! tree: from the disks to the live sessions in one picture.
+//!
+//! A provider that several geoms stand on has several branches; a geom with several members stands
+//! under each of them, as `geom -t` prints it.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Error, Health, Kind, Result, SCHEMA_VERSION, State};
+use crate::config::units::{short, short_ns};
+use crate::plant::Progress;
+use crate::service::Control;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Depth of the picture. Deeper branches end in three points.
+const DEPTH_MAX: usize = 64;
+
+/// Nodes of the picture. Beyond it branches end in three points: a lattice of many members has
+/// more paths than anyone can read.
+const NODES_MAX: usize = 10_000;
+
+/// See the module.
+pub struct Tree;
+
+/// What `tree` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Only what stands on this disk, geom or provider, up to the sessions.
+    pub up: Option<String>,
+    /// Only what this provider, geom, target or initiator stands on, down to the disks.
+    pub down: Option<String>,
+}
+
+/// One thing in the picture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// `disk`, `geom`, `provider`, `lun`, `group`, `target`, `session`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// What else is shown, one line.
+    pub about: String,
+    /// How it is.
+    pub health: Health,
+    /// What stands on it (with `down`: what it stands on).
+    pub children: Vec<Node>,
+}
+
+/// What `tree` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// Where the picture begins.
+    pub roots: Vec<Node>,
+}
+
+struct Drawer<'a> {
+    state: &'a State,
+    left: usize,
+}
+
+fn node(kind: &str, name: &str, about: String) -> Node {
+    Node { kind: kind.to_owned(), name: name.to_owned(), about, ..Node::default() }
+}
+
+impl<'a> Drawer<'a> {
+    fn more(&mut self, depth: usize) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0 && depth < DEPTH_MAX
+    }
+
+    fn provider_node(&self, name: &str) -> Node {
+        match self.state.provider(name) {
+            Some((_, p)) => {
+                let error = p.error.as_ref().map(|e| format!("  {e}")).unwrap_or_default();
+                let text = format!("{}  {}{error}", short(p.size_bytes), p.mode());
+                let health = if p.error.is_some() { Health::Failed } else { Health::Ok };
+                Node { health, ..node("provider", name, text) }
+            }
+            None => Node { health: Health::Failed, ..node("provider", name, "missing".into()) },
+        }
+    }
+
+    fn geom_node(&self, geom: &crate::api::GeomState) -> Node {
+        let kind = if geom.class == "disk" { "disk" } else { "geom" };
+        let mut words = Vec::new();
+        if kind == "geom" {
+            words.push(geom.class.clone());
+        }
+        let disk = self.state.disks.iter().find(|d| kind == "disk" && d.name == geom.name);
+        words.extend(disk.map(|d| d.kind.clone()));
+        words.extend(Some(geom.state.clone()).filter(|s| !s.is_empty()));
+        words.extend(Some(format!("({})", geom.why)).filter(|_| !geom.why.is_empty()));
+        Node { health: geom.health, ..node(kind, &geom.name, words.join("  ")) }
+    }
+
+    /// A geom, its providers, and what stands on them.
+    fn up_geom(&mut self, geom: &'a crate::api::GeomState, depth: usize) -> Node {
+        let mut out = self.geom_node(geom);
+        if !self.more(depth) {
+            out.children.push(node("more", "...", String::new()));
+            return out;
+        }
+        // A geom whose only provider has its name is one line, not two.
+        match geom.providers.as_slice() {
+            [only] if only.name == geom.name => {
+                let provider = self.up_provider(&only.name, depth + 1);
+                out.about = format!("{}  {}", provider.about, out.about).trim_end().to_owned();
+                out.health = out.health.max(provider.health);
+                out.children = provider.children;
+            }
+            many => {
+                let above = many.iter().map(|p| self.up_provider(&p.name, depth + 1));
+                out.children = above.collect();
+            }
+        }
+        out
+    }
+
+    fn up_provider(&mut self, name: &str, depth: usize) -> Node {
+        let mut out = self.provider_node(name);
+        if !self.more(depth) {
+            out.children.push(node("more", "...", String::new()));
+            return out;
+        }
+        let state = self.state;
+        for geom in &state.geoms {
+            if geom.consumers.iter().any(|c| c.provider.as_deref() == Some(name)) {
+                out.children.push(self.up_geom(geom, depth + 1));
+            }
+        }
+        for target in &state.targets {
+            for group in &target.groups {
+                for lun in group.luns.iter().filter(|l| l.provider == name) {
+                    out.children.push(self.lun(target, group, lun));
+                }
+            }
+        }
+        out
+    }
+
+    fn lun(
+        &mut self,
+        target: &crate::api::TargetState,
+        group: &crate::api::GroupState,
+        lun: &crate::api::LunState,
+    ) -> Node {
+        let mode = if lun.read_only { "ro" } else { "rw" };
+        let about = format!("{mode}  group {} of {}", group.name, target.name);
+        let mut out = node("lun", &format!("LUN {}", lun.lun), about);
+        out.health = target.health;
+        let sees = |s: &&crate::api::SessionState| {
+            s.group.as_ref() == Some(&group.name) && s.luns.contains(&lun.lun)
+        };
+        let now = self.state.daemon.uptime_ns;
+        out.children = target
+            .sessions
+            .iter()
+            .filter(sees)
+            .map(|s| {
+                let age = short_ns(now.saturating_sub(s.since_ns));
+                node("session", &s.initiator, format!("{}  since {age}", s.address))
+            })
+            .collect();
+        out
+    }
+
+    /// A provider and everything below it.
+    fn down_provider(&mut self, name: &str, depth: usize) -> Node {
+        let mut out = self.provider_node(name);
+        if !self.more(depth) {
+            out.children.push(node("more", "...", String::new()));
+            return out;
+        }
+        if let Some((geom, _)) = self.state.provider(name) {
+            if geom.name == name {
+                let own = self.down_geom(geom, depth + 1);
+                out.kind = own.kind;
+                out.about = format!("{}  {}", out.about, own.about).trim_end().to_owned();
+                out.health = out.health.max(own.health);
+                out.children = own.children;
+            } else {
+                let own = self.down_geom(geom, depth + 1);
+                out.children.push(own);
+            }
+        }
+        out
+    }
+
+    fn down_geom(&mut self, geom: &'a crate::api::GeomState, depth: usize) -> Node {
+        let mut out = self.geom_node(geom);
+        let below: Vec<&str> =
+            geom.consumers.iter().filter_map(|c| c.provider.as_deref()).collect();
+        out.children = below.into_iter().map(|p| self.down_provider(p, depth + 1)).collect();
+        out
+    }
+
+    /// What a target, or what an initiator, stands on.
+    fn down_target(&mut self, name: &str) -> Option<Node> {
+        let state = self.state;
+        if let Some(target) = state.targets.iter().find(|t| t.name == name) {
+            let mut out = node("target", name, target.portals.join(" "));
+            for group in &target.groups {
+                let mut one = node("group", &group.name, group.initiators.join(" "));
+                one.children = self.luns_down(group, |_| true);
+                out.children.push(one);
+            }
+            return Some(out);
+        }
+        let mut roots = Vec::new();
+        for (target, session) in state.sessions().filter(|(_, s)| s.initiator == name) {
+            let about = format!("{}  at {}", session.address, target.name);
+            let mut out = node("session", name, about);
+            let group = target.groups.iter().find(|g| session.group.as_ref() == Some(&g.name));
+            for group in group.into_iter() {
+                out.children.extend(self.luns_down(group, |n| session.luns.contains(&n)));
+            }
+            roots.push(out);
+        }
+        match roots.len() {
+            0 => None,
+            1 => roots.pop(),
+            n => {
+                let all = node("initiator", name, format!("{n} sessions"));
+                Some(Node { children: roots, ..all })
+            }
+        }
+    }
+
+    fn luns_down(
+        &mut self,
+        group: &crate::api::GroupState,
+        seen: impl Fn(u64) -> bool,
+    ) -> Vec<Node> {
+        let luns = group.luns.iter().filter(|l| seen(l.lun));
+        luns.map(|l| {
+            let mode = if l.read_only { "ro" } else { "rw" };
+            let mut out = node("lun", &format!("LUN {}", l.lun), mode.to_owned());
+            out.children.push(self.down_provider(&l.provider, 0));
+            out
+        })
+        .collect()
+    }
+}
+
+fn draw(state: &State, params: &Params) -> Result<Vec<Node>> {
+    let mut drawer = Drawer { state, left: NODES_MAX };
+    let lost = |name: &str| {
+        Err(Error::new(Kind::NotFound, "tree", "there is nothing of that name").at(name))
+    };
+    let geom = |name: &str| state.geoms.iter().find(|g| g.name == name);
+    match (&params.up, &params.down) {
+        (Some(_), Some(_)) => {
+            Err(Error::new(Kind::Usage, "tree", "either --up or --down, not both"))
+        }
+        (Some(name), None) => match (state.provider(name), geom(name)) {
+            (_, Some(geom)) => Ok(vec![drawer.up_geom(geom, 0)]),
+            (Some(_), None) => Ok(vec![drawer.up_provider(name, 0)]),
+            (None, None) => lost(name),
+        },
+        (None, Some(name)) => match (state.provider(name), geom(name)) {
+            (Some(_), _) => Ok(vec![drawer.down_provider(name, 0)]),
+            (None, Some(geom)) => Ok(vec![drawer.down_geom(geom, 0)]),
+            (None, None) => match drawer.down_target(name) {
+                Some(root) => Ok(vec![root]),
+                None => lost(name),
+            },
+        },
+        (None, None) => {
+            let roots = state.geoms.iter().filter(|g| g.consumers.is_empty());
+            Ok(roots.map(|g| drawer.up_geom(g, 0)).collect())
+        }
+    }
+}
+
+fn lines(node: &Node, first: &str, rest: &str, out: &mut String) {
+    let mark = match node.health {
+        Health::Ok => "",
+        Health::Degraded => "  DEGRADED",
+        Health::Failed => "  FAILED",
+    };
+    out.push_str(format!("{first}{}  {}{mark}", node.name, node.about).trim_end());
+    out.push('\n');
+    for (i, child) in node.children.iter().enumerate() {
+        let last = i + 1 == node.children.len();
+        let (branch, bar) = if last { ("`- ", "   ") } else { ("|- ", "|  ") };
+        lines(child, &format!("{rest}{branch}"), &format!("{rest}{bar}"), out);
+    }
+}
+
+impl Verb for Tree {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "tree";
+    const DOC: &'static str = "Draw everything from the disks to the live sessions";
+    const DETAIL: &'static str = "Every line: name, size, access counts (read, write, exclusive), \
+        class, state, and why it exists.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar tree", "ashlar tree --up d0", "ashlar tree --down iqn.1993-08.org.debian:01:a"];
+
+    fn table(answer: &Answer) -> String {
+        let mut out = String::new();
+        answer.roots.iter().for_each(|root| lines(root, "", "", &mut out));
+        if out.is_empty() { "nothing is configured\n".to_owned() } else { out }
+    }
+}
+
+impl DaemonVerb for Tree {
+    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+        let roots = draw(&control.state(), &params)?;
+        Ok(Answer { schema_version: SCHEMA_VERSION, roots })
+    }
+}

@@ -1,0 +1,59 @@
+//! undo: back to a configuration of the archive.
+
+use super::apply::{Answer, carry_out, table};
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Error, Kind, Result};
+use crate::plant::Progress;
+use crate::service::{Consent, Control};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+pub struct Undo;
+
+/// What `undo` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Number of the configuration in history; default: the one before the present one.
+    pub to: Option<u64>,
+    /// Check everything, change nothing.
+    pub dry_run: bool,
+    /// Name of something whose data may be lost; may be given several times.
+    pub yes_destroy: Vec<String>,
+}
+
+impl Verb for Undo {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "undo";
+    const DOC: &'static str = "Go back to the configuration before the present one";
+    const DETAIL: &'static str = "The archived configuration is planned and applied like any \
+        other, and archived anew: undoing twice gives the present one back. The file ashlar.toml \
+        is not touched.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar undo", "ashlar undo --to 12 --dry-run"];
+    const POSITIONAL: &'static [&'static str] = &[];
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Undo {
+    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
+        let list = control.archive().list()?;
+        let before = list.iter().rev().nth(1).map(|a| a.number);
+        let Some(number) = params.to.or(before) else {
+            let why = "nothing was applied before the present configuration";
+            return Err(Error::new(Kind::NoHistory, "undo", why));
+        };
+        let config = control.archive().load(number, control.catalog())?;
+        let consent =
+            Consent { destroy: params.yes_destroy, if_generation: None, dry_run: params.dry_run };
+        let note = format!(
+            "configuration {number} of history; ashlar.toml is unchanged, `ashlar export` prints \
+             what runs"
+        );
+        carry_out(control, &config, &consent, vec![note], progress)
+    }
+}

@@ -1,1 +1,22 @@
-fn main() {}
+#![forbid(unsafe_code)]
+//! The binary: it names what is in this build and lets the control path do the rest.
+
+use std::process::ExitCode;
+
+use control::{App, Plant};
+
+const APP: App = App {
+    version: env!("CARGO_PKG_VERSION"),
+    catalog: daemon::catalog,
+    launch: |config| {
+        let daemon = daemon::Daemon::start(&config.daemon)?;
+        Ok(Box::new(daemon) as Box<dyn Plant>)
+    },
+};
+
+fn main() -> ExitCode {
+    let args = std::env::args_os().skip(1);
+    // Not locked: the verb `serve` logs while it runs.
+    let exit = control::run(&APP, args, &mut std::io::stdout(), &mut std::io::stderr());
+    ExitCode::from(exit as u8)
+}

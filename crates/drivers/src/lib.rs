@@ -1,1 +1,15 @@
-//! drivers
+#![forbid(unsafe_code)]
+//! Target drivers: what carries commands between initiators and the target engine.
+//!
+//! * [`Driver`] is a protocol; [`all`] is the list of those there are. A new one is a folder and a
+//!   line there.
+//! * [`TargetSpec`] is a target port as the configuration gives it.
+//! * [`iscsi`]: iSCSI (RFC 7143) over TCP.
+//!
+//! A driver lives on every core: it listens there, and a connection stays on the core that
+//! accepted it. Nothing here parses a CDB; nothing in the engine knows a PDU.
+
+mod driver;
+pub mod iscsi;
+
+pub use driver::{Account, DigestPolicy, Driver, TargetSpec, all};

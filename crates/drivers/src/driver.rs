@@ -1,0 +1,99 @@
+//! What the daemon asks of a protocol.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use geom::{Error, Local};
+use target::{Engine, Registry};
+
+use crate::iscsi::Iscsi;
+
+/// A name and the secret that proves it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The name.
+    pub user: String,
+    /// The secret's bytes.
+    pub secret: Vec<u8>,
+}
+
+impl std::fmt::Debug for Account {
+    /// The secret is not shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Account").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// What a target says to a digest that an initiator offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DigestPolicy {
+    /// Never.
+    Off,
+    /// When the initiator prefers it.
+    #[default]
+    Allow,
+    /// No login without it.
+    Require,
+}
+
+/// A target port as the configuration gives it.
+#[derive(Clone, Debug, Default)]
+pub struct TargetSpec {
+    /// Its name on the wire.
+    pub name: String,
+    /// Portals, as they are given to [`Driver::open_portal`].
+    pub listen: Vec<SocketAddr>,
+    /// Initiators must know this secret; `None` asks for no proof.
+    pub chap: Option<Account>,
+    /// The target proves itself with this secret to initiators that ask; `None` refuses to.
+    pub mutual_chap: Option<Account>,
+    /// Discovery sessions must know this secret; `None` lets anyone ask.
+    pub discovery_chap: Option<Account>,
+    /// Checksums over headers.
+    pub header_digest: DigestPolicy,
+    /// Checksums over data.
+    pub data_digest: DigestPolicy,
+    /// The driver's own, by its schema; `Null` for the defaults.
+    pub params: serde_json::Value,
+}
+
+/// A protocol that initiators speak.
+pub trait Driver: Send + Sync {
+    /// Name in the configuration: lower case.
+    fn name(&self) -> &'static str;
+
+    /// One sentence.
+    fn doc(&self) -> &'static str;
+
+    /// JSON Schema of [`TargetSpec::params`]: an object.
+    fn schema(&self) -> serde_json::Value;
+
+    /// Makes or replaces a target; holds for logins from now on, sessions keep what they agreed.
+    /// Nothing is changed when the name, a secret or a parameter is refused. Any thread.
+    fn set_target(&self, spec: TargetSpec) -> Result<(), Error>;
+
+    /// Forgets a target: further logins are refused. Its sessions are ended by
+    /// [`Registry::remove_target`]. Any thread.
+    fn remove_target(&self, name: &str);
+
+    /// Settles on a core, once, on the core's thread and before any portal is opened there.
+    fn install(self: Arc<Self>, engine: &Rc<Engine>);
+
+    /// Listens on this core; answers the address (of interest for port 0). Other cores may listen
+    /// on the same one. Opening a portal that is open answers its address.
+    fn open_portal(
+        self: Arc<Self>,
+        engine: Rc<Engine>,
+        at: SocketAddr,
+    ) -> Local<'static, io::Result<SocketAddr>>;
+
+    /// Stops listening on this core; connections stay.
+    fn close_portal(&self, engine: &Rc<Engine>, at: SocketAddr);
+}
+
+/// Every driver: one line each.
+pub fn all(registry: &Arc<Registry>) -> Vec<Arc<dyn Driver>> {
+    vec![Arc::new(Iscsi::new(registry.clone()))]
+}

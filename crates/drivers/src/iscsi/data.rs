@@ -1,0 +1,328 @@
+//! Commands on their way to the engine, their write data, and R2Ts.
+
+use std::rc::Rc;
+use std::task::Waker;
+
+use bio::Segs;
+use target::{Command, DataError, Next, TaskAttribute};
+use wire::iscsi::{
+    Attribute, Bhs, CDB_LEN_MAX, DataOut, Frame, R2t, RejectReason, ScsiResponse, TAG_NONE,
+};
+
+use super::ending::Ending;
+use super::inlet::Inlet;
+use super::receive::{Arrived, Lost};
+use super::session::Session;
+use super::tasks::{Burst, Incoming, Task, Verdict};
+
+/// Immediate commands beyond the depth of the session; a further one is rejected.
+const IMMEDIATE_MAX: usize = 32;
+
+/// SCSI status BUSY.
+const BUSY: u8 = 0x08;
+
+/// How long unsolicited data waits for buffers, ns; then the connection ends.
+const UNSOLICITED_WAIT_NS: u64 = 10_000_000_000;
+
+fn attribute(a: Attribute) -> TaskAttribute {
+    match a {
+        Attribute::Untagged | Attribute::Simple => TaskAttribute::Simple,
+        Attribute::Ordered => TaskAttribute::Ordered,
+        Attribute::HeadOfQueue => TaskAttribute::HeadOfQueue,
+        Attribute::Aca => TaskAttribute::Aca,
+    }
+}
+
+impl Session {
+    /// Hands a command to the engine and sees to its write data.
+    pub fn command(&self, arrived: Arrived) -> Result<(), Ending> {
+        let header = arrived.header;
+        let tag = header.task_tag;
+        let Some(nexus) = self.nexus() else {
+            return self.reject_command(RejectReason::Protocol, &header);
+        };
+        let open = self.tasks.borrow().len();
+        let used = self.tasks.borrow().contains_key(&tag) || self.functions.borrow().contains(&tag);
+        if used {
+            self.conn.complain(format_args!("tag {tag:#x} is in use already"));
+            return self.reject_command(RejectReason::TaskInProgress, &header);
+        }
+        if header.immediate && open >= usize::try_from(self.depth()).unwrap_or(0) + IMMEDIATE_MAX {
+            return self.reject_command(RejectReason::TooManyImmediate, &header);
+        }
+        if arrived.lost == Some(Lost::NoMemory) {
+            self.busy(tag);
+            return Ok(());
+        }
+        let mut long = [0; CDB_LEN_MAX];
+        let cdb = whole_cdb(&header.cdb, &arrived.cdb_rest, &mut long);
+        self.tasks.borrow_mut().insert(tag, Task { lun: header.lun, ..Task::default() });
+        let next = nexus.command(&Command {
+            tag,
+            lun: header.lun,
+            cdb,
+            attribute: attribute(header.attribute),
+            expect_in: arrived.expect_in,
+            expect_out: arrived.expect_out,
+        });
+        if let Next::Data { wanted } = next {
+            let incoming = self.begin_data(arrived, wanted);
+            if let Some(task) = self.tasks.borrow_mut().get_mut(&tag) {
+                task.incoming = Some(incoming);
+            }
+            self.progress(tag);
+        }
+        Ok(())
+    }
+
+    /// The command ends BUSY without having reached the engine.
+    fn busy(&self, tag: u32) {
+        let pdu = ScsiResponse {
+            status: BUSY,
+            task_tag: tag,
+            sn: self.numbers(true),
+            ..ScsiResponse::default()
+        };
+        self.send(&pdu, &[]);
+    }
+
+    /// What came with the command, and what may come unasked.
+    fn begin_data(&self, arrived: Arrived, wanted: u32) -> Incoming {
+        let p = self.params.get();
+        let here = u32::try_from(arrived.data.len()).unwrap_or(u32::MAX);
+        let limit = p.first_burst.min(arrived.expect_out);
+        let mut incoming = Incoming { data: arrived.data, wanted, ..Incoming::default() };
+        incoming.data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+        incoming.received = here.min(wanted);
+        incoming.asked = here;
+        if let Some(Lost::Error(why)) = arrived.lost {
+            incoming.fail(why);
+        }
+        if here > 0 && (!p.immediate_data || here > limit) {
+            incoming.fail(DataError::Unexpected);
+        }
+        if !arrived.header.last {
+            if p.initial_r2t {
+                incoming.fail(DataError::Unexpected);
+            }
+            if here < limit {
+                incoming.bursts.push_back(Burst {
+                    tag: TAG_NONE,
+                    at: here,
+                    end: limit,
+                    data_sn: 0,
+                });
+            } else {
+                incoming.fail(DataError::Sequence);
+            }
+        }
+        incoming
+    }
+
+    /// Goes on with a command's write data: hands it over when it is complete, asks for more when
+    /// it is not.
+    pub fn progress(&self, tag: u32) {
+        let ended = {
+            let mut tasks = self.tasks.borrow_mut();
+            let Some(task) = tasks.get_mut(&tag) else { return };
+            let Some(incoming) = &mut task.incoming else { return };
+            match incoming.outcome() {
+                Some(result) => {
+                    let data = std::mem::take(&mut incoming.data);
+                    task.incoming = None;
+                    Some((result, data))
+                }
+                None => None,
+            }
+        };
+        match ended {
+            Some((Ok(()), mut data)) => {
+                if let Some(nexus) = self.nexus() {
+                    nexus.data(tag, &mut data);
+                }
+            }
+            Some((Err(why), data)) => {
+                drop(data);
+                self.conn.complain(format_args!("write data of tag {tag:#x}: {why:?}"));
+                if let Some(nexus) = self.nexus() {
+                    nexus.data_failed(tag, why);
+                }
+            }
+            None => {
+                if !self.ask(tag) {
+                    self.hungry.borrow_mut().push_back(tag);
+                    self.conn.kick();
+                }
+            }
+        }
+    }
+
+    /// Sends the R2Ts that may be sent now; false when there is no memory for the data.
+    fn ask(&self, tag: u32) -> bool {
+        let p = self.params.get();
+        loop {
+            let r2t = {
+                let mut tasks = self.tasks.borrow_mut();
+                let Some(task) = tasks.get_mut(&tag) else { return true };
+                let Some(incoming) = &mut task.incoming else { return true };
+                if incoming.asked >= incoming.wanted || incoming.failed.is_some() {
+                    return true;
+                }
+                if incoming.bursts.front().is_some_and(|b| b.tag == TAG_NONE) {
+                    return true;
+                }
+                if !self.make_room(incoming) {
+                    return false;
+                }
+                let Some((from, len)) = incoming.next_burst(p.max_outstanding_r2t, p.max_burst)
+                else {
+                    return true;
+                };
+                let target_tag = self.next_transfer_tag();
+                let end = from.saturating_add(len);
+                incoming.bursts.push_back(Burst { tag: target_tag, at: from, end, data_sn: 0 });
+                let r2t_sn = task.r2ts;
+                task.r2ts = r2t_sn.wrapping_add(1);
+                R2t {
+                    lun: task.lun,
+                    task_tag: tag,
+                    target_tag,
+                    sn: Default::default(),
+                    r2t_sn,
+                    offset: from,
+                    desired_len: len,
+                }
+            };
+            self.send(&R2t { sn: self.numbers(false), ..r2t }, &[]);
+        }
+    }
+
+    /// Memory for all of a command's data. A quarter of the pool is left to commands that are
+    /// under way already, so that data still to come cannot stop what would free buffers.
+    fn make_room(&self, incoming: &mut Incoming) -> bool {
+        let wanted = usize::try_from(incoming.wanted).unwrap_or(usize::MAX);
+        let missing = wanted.saturating_sub(incoming.data.len());
+        if missing == 0 {
+            return true;
+        }
+        let pool = self.conn.here.core.pool();
+        let usage = pool.usage();
+        let few = usage.used_bytes == 0;
+        let fits = usage.used_bytes.saturating_add(missing) <= usage.limit_bytes / 4 * 3;
+        (fits || few) && incoming.data.grow(pool, missing)
+    }
+
+    /// True when a write command waits for memory.
+    pub fn is_hungry(&self) -> bool {
+        !self.hungry.borrow().is_empty()
+    }
+
+    /// Asks for the data of the commands that wait for memory, oldest first.
+    pub fn feed(&self, waker: &Waker) {
+        loop {
+            let Some(tag) = self.hungry.borrow().front().copied() else { return };
+            if !self.ask(tag) {
+                self.conn.here.core.pool().wake_on_free(waker);
+                return;
+            }
+            self.hungry.borrow_mut().pop_front();
+        }
+    }
+}
+
+fn whole_cdb<'a>(first: &'a [u8; 16], rest: &[u8], long: &'a mut [u8; CDB_LEN_MAX]) -> &'a [u8] {
+    if rest.is_empty() {
+        return first;
+    }
+    let bytes = first.iter().chain(rest);
+    let len = long.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count();
+    long.get(..len).unwrap_or(first)
+}
+
+/// A Data-Out PDU.
+pub(crate) async fn data_out(
+    session: &Rc<Session>,
+    inlet: &mut Inlet,
+    frame: &Frame,
+    bhs: &Bhs,
+    pdu: &DataOut,
+) -> Result<(), Ending> {
+    let tag = pdu.task_tag;
+    let verdict = {
+        let mut tasks = session.tasks.borrow_mut();
+        let incoming = tasks.get_mut(&tag).and_then(|t| t.incoming.as_mut());
+        // Data of a command that has ended, was aborted or refused: on its way when that happened.
+        incoming.map_or(Verdict::Swallow, |i| i.admit(pdu))
+    };
+    match verdict {
+        Verdict::Stranger => {
+            inlet.drop_data(frame).await?;
+            session.complain_of(bhs, "target transfer tag of no open R2T");
+            return session.reject(RejectReason::Protocol, bhs);
+        }
+        Verdict::Swallow => inlet.drop_data(frame).await?,
+        Verdict::Store { len } => {
+            let place = place_for(session, pdu, len).await?;
+            let good = inlet.data(frame, &place).await?;
+            drop(place);
+            let mut tasks = session.tasks.borrow_mut();
+            let incoming = tasks.get_mut(&tag).and_then(|t| t.incoming.as_mut());
+            match incoming {
+                Some(i) if good => i.stored(pdu.offset.saturating_add(len)),
+                Some(i) => i.fail(DataError::Digest),
+                None => {}
+            }
+            drop(tasks);
+            if !good {
+                session.complain_of(bhs, "the data digest does not agree");
+                session.reject(RejectReason::DataDigest, bhs)?;
+            }
+        }
+    }
+    session.progress(tag);
+    Ok(())
+}
+
+/// The memory for `len` bytes of a Data-Out PDU; unsolicited data gets it here.
+async fn place_for(session: &Rc<Session>, pdu: &DataOut, len: u32) -> Result<Segs, Ending> {
+    let end = pdu.offset.saturating_add(len);
+    let missing = {
+        let mut tasks = session.tasks.borrow_mut();
+        let incoming = tasks.get_mut(&pdu.task_tag).and_then(|t| t.incoming.as_mut());
+        incoming
+            .map_or(0, |i| usize::try_from(end).unwrap_or(usize::MAX).saturating_sub(i.data.len()))
+    };
+    let core = &session.conn.here.core;
+    let mut more = Segs::new();
+    if missing > 0 {
+        let wait = geom::deadline(core, UNSOLICITED_WAIT_NS, core.buffers(missing));
+        more = wait.await.and_then(Result::ok).ok_or(Ending::NoMemory)?;
+    }
+    let mut place = Segs::new();
+    let mut tasks = session.tasks.borrow_mut();
+    if let Some(i) = tasks.get_mut(&pdu.task_tag).and_then(|t| t.incoming.as_mut()) {
+        more.iter().for_each(|s| i.data.push(s.clone()));
+        let at = usize::try_from(pdu.offset).unwrap_or(usize::MAX);
+        let inside = i.data.slice_into(at, usize::try_from(len).unwrap_or(usize::MAX), &mut place);
+        if !inside {
+            return Err(Ending::Protocol("write data that has no place"));
+        }
+    }
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_cdbs_are_one_piece() {
+        let first = [7; 16];
+        let mut long = [0; CDB_LEN_MAX];
+        assert_eq!(whole_cdb(&first, &[], &mut long), &first);
+        let mut long = [0; CDB_LEN_MAX];
+        let whole = whole_cdb(&first, &[1, 2, 3], &mut long);
+        assert_eq!(whole.len(), 19);
+        assert_eq!(whole.get(16..), Some(&[1, 2, 3][..]));
+    }
+}

@@ -1,0 +1,93 @@
+//! SendTargets: which targets there are for this initiator, and where (RFC 7143 appendix C).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::NAME;
+use super::params::Checked;
+use super::session::Session;
+
+/// Target portal group tag: all portals of a target are one group.
+pub(crate) const PORTAL_GROUP: u16 = 1;
+
+/// Bytes of one answer; targets beyond it are left out, and the log says so.
+const ANSWER_MAX: usize = 4 << 20;
+
+/// The answer to SendTargets; None when the value is not allowed in this session. Targets of
+/// which the initiator may see nothing are left out.
+pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
+    let discovery = session.is_discovery();
+    let own = session.target.as_ref().map(|t| t.spec.name.clone());
+    let wanted = match (value, own) {
+        ("All", None) => None,
+        ("All", Some(_)) => return None,
+        ("", Some(own)) => Some(own),
+        ("", None) => return None,
+        (name, own) => {
+            let name = wire::iscsi::normalise_name(name).ok()?;
+            if own.is_some_and(|own| own != name) {
+                return Some(Vec::new());
+            }
+            Some(name)
+        }
+    };
+    let mut out = Vec::new();
+    for port in session.conn.here.engine.visible_targets(NAME, &session.initiator) {
+        if wanted.as_ref().is_some_and(|w| *w != port.name) {
+            continue;
+        }
+        let Some(target) = session.conn.here.shared.target(&port.name) else { continue };
+        if discovery && !may_hear_of(&target, session.user.as_deref()) {
+            continue;
+        }
+        if out.len() > ANSWER_MAX {
+            session.conn.complain(format_args!("too many targets for one SendTargets answer"));
+            break;
+        }
+        describe(session, &target, &mut out);
+    }
+    Some(out)
+}
+
+/// A target with a discovery account is told only to who has shown that account.
+fn may_hear_of(target: &Checked, user: Option<&str>) -> bool {
+    let account = target.spec.discovery_chap.as_ref();
+    account.is_none_or(|a| user == Some(a.user.as_str()))
+}
+
+fn describe(session: &Session, target: &Arc<Checked>, out: &mut Vec<u8>) {
+    let addresses = addresses(session, target);
+    if addresses.is_empty() {
+        return;
+    }
+    out.extend_from_slice(format!("TargetName={}\0", target.spec.name).as_bytes());
+    for address in addresses {
+        out.extend_from_slice(format!("TargetAddress={address},{PORTAL_GROUP}\0").as_bytes());
+    }
+}
+
+/// Where a target is: the address asked first when it listens there, then its other portals.
+fn addresses(session: &Session, target: &Arc<Checked>) -> Vec<SocketAddr> {
+    let conn = &session.conn;
+    let mut out = Vec::new();
+    for at in &target.spec.listen {
+        let address = if *at == conn.at {
+            conn.local
+        } else {
+            let local = conn.here.shared.portal(*at).unwrap_or(*at);
+            match local.ip().is_unspecified() {
+                // Everywhere: then also at the address that the initiator has reached.
+                true => SocketAddr::new(conn.local.ip(), local.port()),
+                false => local,
+            }
+        };
+        if !out.contains(&address) {
+            out.push(address);
+        }
+    }
+    let asked = out.iter().position(|a| *a == conn.local);
+    if let Some(asked) = asked {
+        out.swap(0, asked);
+    }
+    out
+}

@@ -1,0 +1,303 @@
+//! The login phase on a connection: who exists, who may enter, who has to go first.
+//!
+//! The first requests are read with the offer of no target; when the target is known the login
+//! is begun again with that target's offer and the same requests.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use target::Transport;
+use target::registry::Denied;
+use wire::iscsi::{
+    Access, Algorithms, Auth, Bhs, CHALLENGE_LEN, Challenge, ChapUser, Established, Grant, Login,
+    LoginConfig, LoginReply, LoginStatus, Offer, PRE_LOGIN, SessionType, Step, TargetQuery,
+};
+
+use super::NAME;
+use super::connection::Connection;
+use super::discovery::PORTAL_GROUP;
+use super::ending::Ending;
+use super::inlet::Inlet;
+use super::params::Checked;
+use super::session::{Session, Start, WINDOW};
+use super::shared::{Key, Tsih};
+use crate::driver::Account;
+
+/// What was decided about a query.
+struct Decision {
+    target: Option<Arc<Checked>>,
+    tsih: Option<Tsih>,
+    access: Access,
+    md5: bool,
+}
+
+impl Decision {
+    fn deny(status: LoginStatus) -> Decision {
+        Decision { target: None, tsih: None, access: Access::Deny(status), md5: false }
+    }
+}
+
+/// Runs the login; the session is in its full feature phase when it answers.
+pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Session>, Ending> {
+    let challenge = draw(conn);
+    let mut login = Login::new(config(Offer::default(), false, challenge));
+    let mut seen: Vec<(Bhs, Vec<u8>)> = Vec::new();
+    let mut decided: Option<Decision> = None;
+    let mut asked = TargetQuery::default();
+    loop {
+        let (frame, bhs, _) = inlet.header(&PRE_LOGIN).await?;
+        let data = inlet.text(&frame).await?.unwrap_or_default();
+        let mut step = login.request(&bhs, &data);
+        if let Step::NeedTarget(query) = step {
+            let decision = decide(conn, &query);
+            let offer = decision.target.as_ref().map_or(Offer::default(), |t| t.offer());
+            login = Login::new(config(offer, decision.md5, challenge));
+            for (bhs, data) in seen.drain(..) {
+                login.request(&bhs, &data);
+            }
+            login.request(&bhs, &data);
+            step = login.decide(decision.access.clone());
+            (decided, asked) = (Some(decision), query);
+        } else if decided.is_none() {
+            seen.push((bhs, data));
+        }
+        match step {
+            Step::Reply(reply) => send(conn, &reply),
+            Step::FullFeature(done) => {
+                let Some(decision) = decided.take() else {
+                    return Err(Ending::Protocol("a login without a decision"));
+                };
+                return enter(conn, *done, decision).await;
+            }
+            Step::Refuse { reply, status, reason } => {
+                note_refusal(conn, &asked, status, reason);
+                send(conn, &reply);
+                return Err(Ending::Refused);
+            }
+            Step::Close(error) => return Err(Ending::Framing(error)),
+            Step::NeedTarget(_) => return Err(Ending::Protocol("a login that asks twice")),
+        }
+    }
+}
+
+/// A challenge from a secure source (RFC 7143 section 9.2.1: never the same twice).
+fn draw(conn: &Connection) -> Challenge {
+    let mut bytes = [0; CHALLENGE_LEN];
+    let mut id = [0];
+    conn.here.reactor().fill_random(&mut bytes);
+    conn.here.reactor().fill_random(&mut id);
+    Challenge { id: id.first().copied().unwrap_or(0), bytes }
+}
+
+fn config(offer: Offer, md5: bool, challenge: Challenge) -> LoginConfig {
+    LoginConfig {
+        offer,
+        algorithms: Algorithms { md5, ..Algorithms::default() },
+        challenge,
+        stat_sn: 0,
+        command_window: WINDOW,
+    }
+}
+
+fn send(conn: &Connection, reply: &LoginReply) {
+    conn.out.borrow_mut().bytes_of(&reply.to_bytes());
+    conn.kick();
+}
+
+fn chap_user(account: &Account) -> ChapUser {
+    ChapUser { name: account.user.clone(), secret: account.secret.clone() }
+}
+
+fn decide(conn: &Connection, query: &TargetQuery) -> Decision {
+    let shared = &conn.here.shared;
+    if query.tsih != 0 {
+        // Neither a second connection of a session nor the reinstatement of a connection: a
+        // session has one, and it is replaced with all of the session (TSIH 0).
+        return Decision::deny(match shared.knows_tsih(query.tsih) {
+            true => LoginStatus::CannotIncludeInSession,
+            false => LoginStatus::SessionDoesNotExist,
+        });
+    }
+    let Some(tsih) = shared.take_tsih() else {
+        return Decision::deny(LoginStatus::OutOfResources);
+    };
+    match (query.session, &query.target) {
+        (SessionType::Discovery, _) => discovery(conn, tsih),
+        (SessionType::Normal, Some(name)) => normal(conn, query, name, tsih),
+        (SessionType::Normal, None) => Decision::deny(LoginStatus::MissingParameter),
+    }
+}
+
+fn grant(auth: Auth, tsih: &Tsih, alias: Option<String>) -> Access {
+    Access::Allow(Grant { auth, tsih: tsih.number, portal_group: PORTAL_GROUP, alias })
+}
+
+/// Discovery needs an account as soon as a target of the portal wants one; who shows one hears of
+/// that account's targets and of those that want none.
+fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
+    let targets = conn.here.shared.targets_at(conn.at);
+    let users: Vec<ChapUser> =
+        targets.iter().filter_map(|t| t.spec.discovery_chap.as_ref()).map(chap_user).collect();
+    let mutual = targets.iter().filter(|t| t.spec.discovery_chap.is_some());
+    let mutual = mutual.filter_map(|t| t.spec.mutual_chap.as_ref()).map(chap_user).next();
+    let auth = if users.is_empty() { Auth::None } else { Auth::Chap { users, mutual } };
+    let md5 = targets.iter().any(|t| t.params.chap_md5);
+    let access = grant(auth, &tsih, None);
+    Decision { target: None, tsih: Some(tsih), access, md5 }
+}
+
+fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Decision {
+    let here = &conn.here;
+    let found = here.shared.target(name).filter(|t| t.spec.listen.contains(&conn.at));
+    let (Some(target), Some(port)) = (found, here.engine.find_target(NAME, name)) else {
+        deny_note(conn, query, format!("there is no target {name} at portal {}", conn.at));
+        return Decision::deny(LoginStatus::NotFound);
+    };
+    let access = port.decide(&query.initiator);
+    if !access.grants() {
+        let example = format!(
+            "{}. To let it in, add to the configuration:\n[[access]]\ntarget = \"{name}\"\n\
+             group = \"NAME\"\ninitiators = [\"{}\"]\nluns = {{ 0 = \"PROVIDER\" }}",
+            access.why, query.initiator
+        );
+        deny_note(conn, query, example);
+        return Decision::deny(LoginStatus::AuthorizationFailure);
+    }
+    conn.login_limit_s.set(target.params.login_timeout);
+    let auth = match &target.spec.chap {
+        None => Auth::None,
+        Some(account) => Auth::Chap {
+            users: vec![chap_user(account)],
+            mutual: target.spec.mutual_chap.as_ref().map(chap_user),
+        },
+    };
+    let alias = Some(target.params.alias.clone()).filter(|a| !a.is_empty());
+    let access = grant(auth, &tsih, alias);
+    let md5 = target.params.chap_md5;
+    Decision { target: Some(target), tsih: Some(tsih), access, md5 }
+}
+
+fn deny_note(conn: &Connection, query: &TargetQuery, text: String) {
+    conn.here.shared.registry.note_denied(Denied {
+        at_ns: conn.here.core.now(),
+        driver: NAME.into(),
+        target: query.target.clone().unwrap_or_default(),
+        initiator: query.initiator.clone(),
+        from: Some(conn.peer),
+        text,
+    });
+}
+
+fn note_refusal(conn: &Connection, query: &TargetQuery, status: LoginStatus, reason: &str) {
+    let who = if query.initiator.is_empty() { "an initiator" } else { &query.initiator };
+    let to = query.target.as_deref().unwrap_or("discovery");
+    conn.complain(format_args!(
+        "login of {who} to {to} refused: {reason} (status {:04x})",
+        status.code()
+    ));
+    if status == LoginStatus::AuthenticationFailure {
+        let target = query.target.as_deref().and_then(|t| conn.here.shared.target(t));
+        let account = target.as_ref().and_then(|t| match query.session {
+            SessionType::Normal => t.spec.chap.as_ref(),
+            SessionType::Discovery => t.spec.discovery_chap.as_ref(),
+        });
+        let expected = match account {
+            Some(a) => format!("the user name expected is {}", a.user),
+            None => "it has no account that matches".into(),
+        };
+        let md5 = match target.is_some_and(|t| !t.params.chap_md5) {
+            true => "; an initiator that knows only MD5 needs `chap_md5 = true` at the target",
+            false => "",
+        };
+        deny_note(conn, query, format!("CHAP: {reason}; {expected}{md5}"));
+    }
+}
+
+/// The login has succeeded: the session gets its place, and the engine is told.
+async fn enter(
+    conn: &Rc<Connection>,
+    done: Established,
+    decision: Decision,
+) -> Result<Rc<Session>, Ending> {
+    let Decision { target, tsih: Some(tsih), .. } = decision else {
+        return Err(Ending::Protocol("a login without a TSIH"));
+    };
+    let query = &done.query;
+    let key = Key {
+        initiator: query.initiator.clone(),
+        target: query.target.clone().unwrap_or_default(),
+        isid: query.isid,
+    };
+    let shared = &conn.here.shared;
+    let mut reinstates = false;
+    let mut claim = None;
+    if target.is_some() {
+        reinstates = shared.is_owned(&key);
+        let core = conn.here.core.id();
+        let owned = poll_fn(|cx| match shared.claim(&key, core, conn.number, cx.waker()) {
+            Some(claim) => Poll::Ready(claim),
+            None => Poll::Pending,
+        });
+        claim = Some(owned.await);
+    }
+    let start = Start {
+        params: done.params,
+        target: target.clone(),
+        initiator: query.initiator.clone(),
+        user: done.user.clone(),
+        cid: query.cid,
+        stat_sn: done.stat_sn,
+        exp_cmd_sn: done.exp_cmd_sn,
+        tsih,
+        claim,
+    };
+    let session = Session::new(conn, start);
+    if let Some(target) = &target {
+        begin(conn, &session, target, &done, reinstates)?;
+    }
+    *conn.session.borrow_mut() = Some(session.clone());
+    tracing::info!(
+        target: "iscsi",
+        "{} ({}): logged in to {}{}",
+        session.initiator,
+        conn.peer,
+        query.target.as_deref().unwrap_or("discovery"),
+        if reinstates { ", in place of its former session" } else { "" }
+    );
+    send(conn, &done.reply);
+    Ok(session)
+}
+
+fn begin(
+    conn: &Rc<Connection>,
+    session: &Rc<Session>,
+    target: &Arc<Checked>,
+    done: &Established,
+    reinstates: bool,
+) -> Result<(), Ending> {
+    let engine = &conn.here.engine;
+    let port = engine.find_target(NAME, &target.spec.name).ok_or(Ending::Refused)?;
+    let digest = |on: bool| if on { "crc32c" } else { "none" }.to_string();
+    let login = target::Login {
+        target: port,
+        initiator: session.initiator.clone(),
+        port_id: done.query.isid.to_vec(),
+        portal: conn.local,
+        from: conn.peer,
+        reinstates,
+        labels: vec![
+            ("header-digest", digest(done.params.header_digest)),
+            ("data-digest", digest(done.params.data_digest)),
+            ("auth", done.user.as_ref().map_or("none".into(), |u| format!("chap {u}"))),
+        ],
+    };
+    let transport: Rc<dyn Transport> = session.clone();
+    let nexus = engine.login(login, transport).map_err(|refused| {
+        conn.complain(format_args!("login refused: {}", refused.text));
+        Ending::Refused
+    })?;
+    *session.nexus.borrow_mut() = Some(nexus);
+    Ok(())
+}

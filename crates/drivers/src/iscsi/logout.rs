@@ -1,0 +1,67 @@
+//! Logout: what is under way ends first, then the answer leaves, then the connection closes.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use wire::iscsi::{LogoutAnswer, LogoutReason, LogoutRequest, LogoutResponse};
+
+use super::ending::Ending;
+use super::session::Session;
+
+/// How long commands that have all their data may go on after a logout, ns; then they are aborted.
+const GRACE_NS: u64 = 2_000_000_000;
+
+/// How long the abort of the rest may take, ns; then the answer says that cleaning up failed.
+const CLEANUP_NS: u64 = 10_000_000_000;
+
+/// Seconds that an initiator should wait before it comes again.
+const TIME2WAIT_S: u16 = 2;
+
+/// Carries out a logout.
+pub(crate) async fn run(session: &Rc<Session>, pdu: &LogoutRequest) -> Result<(), Ending> {
+    let ours = pdu.reason == LogoutReason::Session || pdu.cid == session.cid;
+    let refused = match pdu.reason {
+        LogoutReason::Recovery => Some(LogoutAnswer::RecoveryUnsupported),
+        _ if !ours => Some(LogoutAnswer::NoConnection),
+        _ => None,
+    };
+    if let Some(answer) = refused {
+        answer_with(session, pdu, answer);
+        return Ok(());
+    }
+    let core = session.conn.here.core.clone();
+    let mut answer = LogoutAnswer::Closed;
+    if let Some(nexus) = session.nexus() {
+        geom::deadline(&core, GRACE_NS, quiet(session)).await;
+        nexus.close();
+        if geom::deadline(&core, CLEANUP_NS, session.wait_ended()).await.is_none() {
+            answer = LogoutAnswer::CleanupFailed;
+        }
+    }
+    answer_with(session, pdu, answer);
+    Err(Ending::Logout)
+}
+
+/// Waits until every command that has its data has been answered.
+async fn quiet(session: &Session) {
+    poll_fn(|_| {
+        let tasks = session.tasks.borrow();
+        match tasks.values().all(|t| t.incoming.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+}
+
+fn answer_with(session: &Session, pdu: &LogoutRequest, answer: LogoutAnswer) {
+    let response = LogoutResponse {
+        answer,
+        task_tag: pdu.task_tag,
+        sn: session.numbers(true),
+        time2wait_s: TIME2WAIT_S,
+        time2retain_s: 0,
+    };
+    session.send(&response, &[]);
+}

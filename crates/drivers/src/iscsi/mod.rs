@@ -1,0 +1,117 @@
+//! iSCSI (RFC 7143, with the task management functions of RFC 7144).
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `params` | the parameters of a target |
+//! | `shared`, `here` | what all cores share; the driver on one core, its watch |
+//! | `portal` | listening and accepting |
+//! | `connection` | one TCP connection: its tasks, its end |
+//! | `inlet`, `outbox` | bytes that came, bytes that go |
+//! | `login` | the login phase |
+//! | `session` | numbers, windows, answers: the engine's transport |
+//! | `receive` | what arrives in the full feature phase |
+//! | `tasks`, `data` | commands that are not answered yet, and their write data |
+//! | `text`, `discovery` | text requests, SendTargets |
+//! | `task`, `nop`, `logout`, `reject` | the short PDUs |
+//! | `ending` | why a connection ends |
+//!
+//! One session has one connection and the error recovery level is 0: multipath above gives what
+//! several connections would, with less to go wrong.
+
+mod connection;
+mod data;
+mod discovery;
+mod ending;
+mod here;
+mod inlet;
+mod login;
+mod logout;
+mod nop;
+mod outbox;
+mod params;
+mod portal;
+mod receive;
+mod reject;
+mod session;
+mod shared;
+mod task;
+mod tasks;
+mod text;
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use geom::{Error, Local};
+use target::{Engine, Registry};
+
+use crate::driver::{Driver, TargetSpec};
+use here::Here;
+use params::Checked;
+use shared::Shared;
+
+pub use connection::{BACKLOG_MAX, SEND_PATIENCE_NS};
+pub use here::{CONNECTIONS_MAX, LOGINS_MAX};
+pub use params::IscsiParams;
+
+/// Name of the driver.
+pub const NAME: &str = "iscsi";
+
+/// The driver.
+pub struct Iscsi {
+    shared: Arc<Shared>,
+}
+
+impl Iscsi {
+    /// Without targets.
+    pub fn new(registry: Arc<Registry>) -> Iscsi {
+        Iscsi { shared: Shared::new(registry) }
+    }
+}
+
+impl Driver for Iscsi {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "iSCSI over TCP (RFC 7143), one connection a session, CHAP, CRC32C digests."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        params::schema()
+    }
+
+    fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        self.shared.set_target(Checked::new(spec)?);
+        Ok(())
+    }
+
+    fn remove_target(&self, name: &str) {
+        let normal = wire::iscsi::normalise_name(name).unwrap_or_else(|_| name.to_string());
+        self.shared.remove_target(&normal);
+    }
+
+    fn install(self: Arc<Self>, engine: &Rc<Engine>) {
+        Here::install(&self.shared, engine);
+    }
+
+    fn open_portal(
+        self: Arc<Self>,
+        engine: Rc<Engine>,
+        at: SocketAddr,
+    ) -> Local<'static, io::Result<SocketAddr>> {
+        Box::pin(async move {
+            let not_here = "iscsi was not installed on this core";
+            let here = Here::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
+            portal::open(&here, at)
+        })
+    }
+
+    fn close_portal(&self, engine: &Rc<Engine>, at: SocketAddr) {
+        if let Some(here) = Here::find(&self.shared, engine) {
+            here.close_portal(at);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The parameters of an iSCSI target, and what follows from them at login.
+
+use ::wire::iscsi::{self as wire, Offer};
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::driver::{DigestPolicy, TargetSpec};
+
+/// Shortest CHAP secret, bytes (RFC 7143 section 9.2.1 asks for 96 bits); a shorter one is refused.
+const SECRET_MIN: usize = 12;
+
+/// What an iSCSI target wants to know besides its name, portals and secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct IscsiParams {
+    /// Allow CHAP with MD5, which some initiators (libiscsi, QEMU) need. SHA-1, SHA-256 and
+    /// SHA3-256 are always allowed.
+    pub chap_md5: bool,
+    /// Largest data segment that the target accepts, bytes.
+    #[schemars(range(min = 8192, max = 1_048_576))]
+    pub max_recv_data_segment_length: u32,
+    /// Largest sequence of data for one request or one R2T, bytes.
+    #[schemars(range(min = 8192, max = 16_777_215))]
+    pub max_burst_length: u32,
+    /// Most data that an initiator sends unasked with a command, bytes.
+    #[schemars(range(min = 512, max = 1_048_576))]
+    pub first_burst_length: u32,
+    /// Initiators wait to be asked for data outside of the command.
+    pub initial_r2t: bool,
+    /// Initiators may send data with the command.
+    pub immediate_data: bool,
+    /// Requests for data of one command that may be open at once.
+    #[schemars(range(min = 1, max = 16))]
+    pub max_outstanding_r2t: u32,
+    /// Seconds that a login may take in all.
+    #[schemars(range(min = 1, max = 300))]
+    pub login_timeout: u32,
+    /// Seconds of silence after which an initiator is pinged; 0 never.
+    #[schemars(range(max = 3600))]
+    pub nop_interval: u32,
+    /// Seconds without an answer to a ping after which the connection is closed.
+    #[schemars(range(min = 1, max = 3600))]
+    pub nop_timeout: u32,
+    /// Human-readable name sent at login; empty sends none.
+    #[schemars(length(max = 255))]
+    pub alias: String,
+}
+
+impl Default for IscsiParams {
+    fn default() -> IscsiParams {
+        IscsiParams {
+            chap_md5: false,
+            max_recv_data_segment_length: 262_144,
+            max_burst_length: 1_048_576,
+            first_burst_length: 262_144,
+            initial_r2t: true,
+            immediate_data: true,
+            max_outstanding_r2t: 4,
+            login_timeout: 15,
+            nop_interval: 10,
+            nop_timeout: 20,
+            alias: String::new(),
+        }
+    }
+}
+
+/// A target, checked.
+pub(crate) struct Checked {
+    /// As it was given, with the name normalised.
+    pub spec: TargetSpec,
+    /// Its parameters.
+    pub params: IscsiParams,
+}
+
+impl Checked {
+    /// Checks a target; an error says what to change.
+    pub fn new(mut spec: TargetSpec) -> Result<Checked, Error> {
+        let name = spec.name.clone();
+        let bad = |what: String| Error::new(Errno::Inval, format!("iscsi target {name}: {what}"));
+        spec.name = wire::normalise_name(&spec.name).map_err(|_| {
+            bad("a name begins with iqn., eui. or naa., as in iqn.2026-01.org.example:disk1".into())
+        })?;
+        let params = match &spec.params {
+            serde_json::Value::Null => IscsiParams::default(),
+            other => IscsiParams::deserialize(other).map_err(|e| bad(e.to_string()))?,
+        };
+        check_ranges(&params).map_err(bad)?;
+        let secrets = [("chap", &spec.chap), ("mutual_chap", &spec.mutual_chap)];
+        let discovery = [("discovery_chap", &spec.discovery_chap)];
+        for (key, account) in secrets.into_iter().chain(discovery) {
+            let Some(account) = account else { continue };
+            if account.user.is_empty() || account.user.len() > 255 {
+                return Err(bad(format!("{key}: a user name has 1 to 255 bytes")));
+            }
+            if account.secret.len() < SECRET_MIN {
+                return Err(bad(format!("{key}: a secret has at least {SECRET_MIN} bytes")));
+            }
+        }
+        match (&spec.chap, &spec.mutual_chap) {
+            (None, Some(_)) => {
+                Err(bad("mutual_chap needs chap: initiators prove themselves first".into()))
+            }
+            (Some(a), Some(b)) if a.secret == b.secret => {
+                Err(bad("chap and mutual_chap must have different secrets".into()))
+            }
+            _ => Ok(Checked { spec, params }),
+        }
+    }
+
+    /// What a login offers.
+    pub fn offer(&self) -> Offer {
+        let p = &self.params;
+        Offer {
+            header_digest: digest(self.spec.header_digest),
+            data_digest: digest(self.spec.data_digest),
+            params: wire::Params {
+                max_connections: 1,
+                initial_r2t: p.initial_r2t,
+                immediate_data: p.immediate_data,
+                recv_data_len_max: p.max_recv_data_segment_length,
+                max_burst: p.max_burst_length,
+                first_burst: p.first_burst_length.min(p.max_burst_length),
+                max_outstanding_r2t: p.max_outstanding_r2t,
+                error_recovery_level: 0,
+                time2retain_s: 0,
+                ..wire::Params::default()
+            },
+            ..Offer::default()
+        }
+    }
+}
+
+fn check_ranges(p: &IscsiParams) -> Result<(), String> {
+    let ranges = [
+        ("max_recv_data_segment_length", p.max_recv_data_segment_length, 8192, 1 << 20),
+        ("max_burst_length", p.max_burst_length, 8192, 16_777_215),
+        ("first_burst_length", p.first_burst_length, 512, 1 << 20),
+        ("max_outstanding_r2t", p.max_outstanding_r2t, 1, 16),
+        ("login_timeout", p.login_timeout, 1, 300),
+        ("nop_interval", p.nop_interval, 0, 3600),
+        ("nop_timeout", p.nop_timeout, 1, 3600),
+    ];
+    for (key, value, min, max) in ranges {
+        if value < min || value > max {
+            return Err(format!("{key} = {value}: it must be {min} to {max}"));
+        }
+    }
+    if p.alias.len() > 255 || p.alias.chars().any(char::is_control) {
+        return Err("alias: at most 255 printable bytes".into());
+    }
+    Ok(())
+}
+
+fn digest(policy: DigestPolicy) -> wire::DigestPolicy {
+    match policy {
+        DigestPolicy::Off => wire::DigestPolicy::Off,
+        DigestPolicy::Allow => wire::DigestPolicy::Allow,
+        DigestPolicy::Require => wire::DigestPolicy::Require,
+    }
+}
+
+/// JSON Schema of [`IscsiParams`].
+pub(crate) fn schema() -> serde_json::Value {
+    schemars::schema_for!(IscsiParams).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Account;
+
+    fn spec(params: serde_json::Value) -> TargetSpec {
+        TargetSpec { name: "IQN.2026-01.org.Example:D".into(), params, ..TargetSpec::default() }
+    }
+
+    #[test]
+    fn names_are_normalised_and_defaults_hold() {
+        let c = Checked::new(spec(serde_json::Value::Null)).unwrap();
+        assert_eq!(c.spec.name, "iqn.2026-01.org.example:d");
+        assert_eq!(c.params, IscsiParams::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (value, word) in [
+            (serde_json::json!({"burst": 1}), "burst"),
+            (serde_json::json!({"login_timeout": 0}), "login_timeout"),
+            (serde_json::json!({"max_burst_length": 100}), "max_burst_length"),
+        ] {
+            let error = Checked::new(spec(value)).err().unwrap();
+            assert!(error.what.contains(word), "{error}");
+        }
+        let short = Account { user: "u".into(), secret: b"short".to_vec() };
+        let with = TargetSpec { chap: Some(short), ..spec(serde_json::Value::Null) };
+        assert!(Checked::new(with).err().unwrap().what.contains("secret"));
+        let name = TargetSpec { name: "disk".into(), ..TargetSpec::default() };
+        assert!(Checked::new(name).err().unwrap().what.contains("iqn."));
+    }
+}

@@ -1,0 +1,24 @@
+//! Reject: a PDU that cannot be acted on goes back to its sender.
+
+use wire::iscsi::{BHS_LEN, Bhs, Reject, RejectReason};
+
+use super::ending::Ending;
+use super::session::Session;
+
+/// Rejects of one session; a further one ends it: what comes from this peer is not iSCSI.
+const REJECTS_MAX: u32 = 256;
+
+impl Session {
+    /// Sends a header back.
+    pub fn reject(&self, reason: RejectReason, bhs: &Bhs) -> Result<(), Ending> {
+        let pdu = Reject {
+            reason,
+            sn: self.numbers(true),
+            data_sn: 0,
+            data_len: u32::try_from(BHS_LEN).unwrap_or(0),
+        };
+        self.send(&pdu, bhs);
+        self.rejects.set(self.rejects.get().saturating_add(1));
+        if self.rejects.get() > REJECTS_MAX { Err(Ending::TooManyRejects) } else { Ok(()) }
+    }
+}

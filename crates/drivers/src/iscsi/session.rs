@@ -1,0 +1,400 @@
+//! A session in its full feature phase: numbers, the command window, and the answers of the
+//! engine as PDUs.
+//!
+//! Invariants
+//!  W1  Commands are delivered in the order of CmdSN, immediate ones at once.
+//!  W2  MaxCmdSN never moves back.
+//!  W3  StatSN is counted when an answer is queued, and answers leave in that order.
+//!  W4  A tag is in `tasks` from before the engine hears of the command until it has answered or
+//!      discarded it: a second use of it in between is refused.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bio::Seg;
+use target::{CloseReason, Residual, Response, TmOutcome, Transport};
+use wire::iscsi::{
+    self as iscsi, AsyncEvent, AsyncMessage, BHS_LEN, Crc32c, DataIn, Framer, Numbers, Params, Pdu,
+    ScsiResponse, TAG_NONE,
+};
+
+use super::connection::Connection;
+use super::ending::Ending;
+use super::params::Checked;
+use super::receive::Body;
+use super::shared::{Claim, Tsih};
+use super::tasks::Tasks;
+use super::text::TextState;
+
+/// Commands that an initiator may have open: MaxCmdSN - ExpCmdSN + 1 of an idle session.
+pub(crate) const WINDOW: u32 = 128;
+
+/// Pings and time-outs of discovery sessions, s.
+const DISCOVERY_PING_S: (u32, u32) = (30, 30);
+
+/// True when `a` comes before `b` (RFC 1982 serial numbers).
+pub(crate) fn before(a: u32, b: u32) -> bool {
+    a != b && b.wrapping_sub(a) < 1 << 31
+}
+
+/// What a login leaves behind.
+pub(crate) struct Start {
+    pub params: Params,
+    /// None in discovery.
+    pub target: Option<Arc<Checked>>,
+    pub initiator: String,
+    /// CHAP name that proved itself.
+    pub user: Option<String>,
+    pub cid: u16,
+    pub stat_sn: u32,
+    pub exp_cmd_sn: u32,
+    pub tsih: Tsih,
+    /// None in discovery.
+    pub claim: Option<Claim>,
+}
+
+/// A session with its connection.
+pub(crate) struct Session {
+    pub conn: Rc<Connection>,
+    pub params: Cell<Params>,
+    pub target: Option<Arc<Checked>>,
+    pub initiator: String,
+    pub user: Option<String>,
+    pub cid: u16,
+    pub nexus: RefCell<Option<Rc<target::Session>>>,
+    pub tasks: RefCell<Tasks>,
+    /// Requests behind a gap in the numbers.
+    pub held: RefCell<BTreeMap<u32, Body>>,
+    /// Task management functions under way.
+    pub functions: RefCell<BTreeSet<u32>>,
+    /// Write commands that wait for memory, oldest first.
+    pub hungry: RefCell<VecDeque<u32>>,
+    pub text: RefCell<TextState>,
+    pub rejects: Cell<u32>,
+    stat_sn: Cell<u32>,
+    exp_cmd_sn: Cell<u32>,
+    max_cmd_sn: Cell<u32>,
+    transfer_tag: Cell<u32>,
+    ended: Cell<bool>,
+    _tsih: Tsih,
+    claim: Cell<Option<Claim>>,
+}
+
+impl Session {
+    /// A session whose last login response goes out next.
+    pub fn new(conn: &Rc<Connection>, start: Start) -> Rc<Session> {
+        Rc::new(Session {
+            conn: conn.clone(),
+            params: Cell::new(start.params),
+            target: start.target,
+            initiator: start.initiator,
+            user: start.user,
+            cid: start.cid,
+            nexus: RefCell::default(),
+            tasks: RefCell::default(),
+            held: RefCell::default(),
+            functions: RefCell::default(),
+            hungry: RefCell::default(),
+            text: RefCell::default(),
+            rejects: Cell::new(0),
+            stat_sn: Cell::new(start.stat_sn),
+            exp_cmd_sn: Cell::new(start.exp_cmd_sn),
+            max_cmd_sn: Cell::new(start.exp_cmd_sn.wrapping_add(WINDOW - 1)),
+            transfer_tag: Cell::new(0),
+            ended: Cell::new(false),
+            _tsih: start.tsih,
+            claim: Cell::new(start.claim),
+        })
+    }
+
+    /// Only asks which targets there are.
+    pub fn is_discovery(&self) -> bool {
+        self.target.is_none()
+    }
+
+    /// The engine's side.
+    pub fn nexus(&self) -> Option<Rc<target::Session>> {
+        self.nexus.borrow().clone()
+    }
+
+    /// How bytes become PDUs.
+    pub fn framer(&self) -> Framer {
+        let p = self.params.get();
+        Framer {
+            header_digest: p.header_digest,
+            data_digest: p.data_digest,
+            data_len_max: p.recv_data_len_max,
+            ahs_len_max: u16::try_from(iscsi::AHS_LEN_MAX).unwrap_or(u16::MAX),
+        }
+    }
+
+    /// Seconds of silence before a ping, and for its answer.
+    pub fn ping_seconds(&self) -> (u32, u32) {
+        let of = |t: &Arc<Checked>| (t.params.nop_interval, t.params.nop_timeout);
+        self.target.as_ref().map_or(DISCOVERY_PING_S, of)
+    }
+
+    /// A target transfer tag that no open burst has: counted up, [`TAG_NONE`] left out.
+    pub fn next_transfer_tag(&self) -> u32 {
+        let tag = self.transfer_tag.get().wrapping_add(1);
+        let tag = if tag == TAG_NONE { 0 } else { tag };
+        self.transfer_tag.set(tag);
+        tag
+    }
+
+    /// Next CmdSN in order.
+    pub fn exp_cmd_sn(&self) -> u32 {
+        self.exp_cmd_sn.get()
+    }
+
+    /// The next request in order is here.
+    pub fn advance(&self) {
+        self.exp_cmd_sn.set(self.exp_cmd_sn.get().wrapping_add(1));
+    }
+
+    /// True when a CmdSN is within the window.
+    pub fn in_window(&self, cmd_sn: u32) -> bool {
+        !before(cmd_sn, self.exp_cmd_sn.get()) && !before(self.max_cmd_sn.get(), cmd_sn)
+    }
+
+    /// Commands that may be open at once.
+    pub fn depth(&self) -> u32 {
+        self.nexus.borrow().as_ref().map_or(WINDOW, |n| n.depth_hint()).min(WINDOW)
+    }
+
+    /// Numbers for an answer; `counts` when it consumes a StatSN (W2, W3).
+    pub fn numbers(&self, counts: bool) -> Numbers {
+        let stat_sn = self.stat_sn.get();
+        if counts {
+            self.stat_sn.set(stat_sn.wrapping_add(1));
+        }
+        let open = u32::try_from(self.tasks.borrow().len()).unwrap_or(u32::MAX);
+        let free = self.depth().saturating_sub(open);
+        let exp_cmd_sn = self.exp_cmd_sn.get();
+        let max = exp_cmd_sn.wrapping_add(free).wrapping_sub(1);
+        if before(self.max_cmd_sn.get(), max) {
+            self.max_cmd_sn.set(max);
+        }
+        Numbers { stat_sn, exp_cmd_sn, max_cmd_sn: self.max_cmd_sn.get() }
+    }
+
+    /// Queues a PDU whose data lies in one piece.
+    pub fn send(&self, pdu: &impl Pdu, data: &[u8]) {
+        self.send_header(pdu);
+        if !data.is_empty() {
+            let mut crc = Crc32c::new();
+            if self.params.get().data_digest {
+                crc.update(data);
+            }
+            self.conn.out.borrow_mut().bytes_of(data);
+            self.send_tail(data.len(), crc);
+        }
+        self.conn.kick();
+    }
+
+    fn send_header(&self, pdu: &impl Pdu) {
+        let mut bhs = [0; BHS_LEN];
+        pdu.encode(&mut bhs);
+        let mut out = self.conn.out.borrow_mut();
+        out.bytes_of(&bhs);
+        if self.params.get().header_digest {
+            out.bytes_of(&iscsi::crc32c(&bhs).to_le_bytes());
+        }
+    }
+
+    /// Padding and digest after `len` bytes of data.
+    fn send_tail(&self, len: usize, mut crc: Crc32c) {
+        let pad = len.next_multiple_of(4) - len;
+        let zeros = [0; 3];
+        let zeros = zeros.get(..pad).unwrap_or(&[]);
+        let mut out = self.conn.out.borrow_mut();
+        out.bytes_of(zeros);
+        if self.params.get().data_digest {
+            crc.update(zeros);
+            out.bytes_of(&crc.wire());
+        }
+    }
+
+    /// Queues data as Data-In PDUs, the last one with the status when `status` is given. Answers
+    /// how many there were.
+    fn send_data_in(&self, tag: u32, data: &[Seg], len: u32, status: Option<StatusOf>) -> u32 {
+        let p = self.params.get();
+        let (mut at, mut data_sn, mut burst) = (0u32, 0u32, p.max_burst);
+        let mut segs = Cursor { segs: data, at: 0 };
+        while at < len {
+            let n = (len - at).min(p.send_data_len_max).min(burst).max(1);
+            burst -= n.min(burst);
+            let end = at.saturating_add(n);
+            let status = status.filter(|_| end == len);
+            let pdu = DataIn {
+                last: end == len || burst == 0,
+                acknowledge: false,
+                status,
+                lun: [0; 8],
+                task_tag: tag,
+                target_tag: TAG_NONE,
+                sn: self.numbers(status.is_some()),
+                data_sn,
+                offset: at,
+                data_len: n,
+            };
+            self.send_header(&pdu);
+            let mut crc = Crc32c::new();
+            segs.take(usize::try_from(n).unwrap_or(0), |seg| {
+                if p.data_digest {
+                    seg.with(|b| crc.update(b));
+                }
+                self.conn.out.borrow_mut().segment(seg);
+            });
+            if p.data_digest || n % 4 != 0 {
+                self.send_tail(usize::try_from(n).unwrap_or(0), crc);
+            }
+            if burst == 0 {
+                burst = p.max_burst;
+            }
+            (at, data_sn) = (end, data_sn.wrapping_add(1));
+        }
+        data_sn
+    }
+
+    /// The end: everything is aborted, and the session's place is free once nothing of it can
+    /// touch a medium any more.
+    pub async fn finish(&self) {
+        self.held.borrow_mut().clear();
+        self.hungry.borrow_mut().clear();
+        let nexus = self.nexus();
+        if let Some(nexus) = nexus {
+            nexus.close();
+            self.wait_ended().await;
+        }
+        self.nexus.take();
+        self.tasks.borrow_mut().clear();
+        drop(self.claim.take());
+    }
+
+    /// Waits until the engine's side has ended.
+    pub async fn wait_ended(&self) {
+        poll_fn(|cx| {
+            self.conn.watch(cx.waker());
+            if self.ended.get() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+type StatusOf = (u8, iscsi::Residual);
+
+/// Walks over segments.
+struct Cursor<'a> {
+    segs: &'a [Seg],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    /// Hands out the next `len` bytes.
+    fn take(&mut self, mut len: usize, mut f: impl FnMut(Seg)) {
+        while len > 0 {
+            let Some((first, rest)) = self.segs.split_first() else { return };
+            let left = first.len() - self.at;
+            if len < left {
+                if let Some(piece) = first.slice(self.at, len) {
+                    f(piece);
+                }
+                self.at += len;
+                return;
+            }
+            match self.at {
+                0 => f(first.clone()),
+                at => first.slice(at, left).into_iter().for_each(&mut f),
+            }
+            len -= left;
+            (self.segs, self.at) = (rest, 0);
+        }
+    }
+}
+
+fn residual(r: Residual) -> iscsi::Residual {
+    match r {
+        Residual::None => iscsi::Residual::None,
+        Residual::Under(n) => iscsi::Residual::Underflow(n),
+        Residual::Over(n) => iscsi::Residual::Overflow(n),
+    }
+}
+
+impl Transport for Session {
+    fn respond(&self, tag: u32, response: Response<'_>) {
+        // W4
+        let Some(task) = self.tasks.borrow_mut().remove(&tag) else { return };
+        let residual = residual(response.residual);
+        let len = u32::try_from(response.data.len()).unwrap_or(u32::MAX);
+        let collapses = len > 0 && response.status == 0 && response.sense.is_empty();
+        let status = collapses.then_some((0, residual));
+        let sent = self.send_data_in(tag, response.data.as_slice(), len, status);
+        if collapses {
+            return self.conn.kick();
+        }
+        let mut segment = [0; iscsi::SENSE_SEGMENT_MAX];
+        let used = iscsi::sense_segment(response.sense, &mut segment);
+        let pdu = ScsiResponse {
+            response: 0,
+            status: response.status,
+            task_tag: tag,
+            snack_tag: 0,
+            sn: self.numbers(true),
+            exp_data_sn: sent.saturating_add(task.r2ts),
+            residual,
+            read_residual: iscsi::Residual::None,
+            data_len: u32::try_from(used).unwrap_or(0),
+        };
+        self.send(&pdu, segment.get(..used).unwrap_or(&[]));
+    }
+
+    fn discard(&self, tag: u32) {
+        self.tasks.borrow_mut().remove(&tag);
+        self.conn.kick();
+    }
+
+    fn task_management_done(&self, tag: u32, outcome: TmOutcome) {
+        self.function_done(tag, outcome);
+    }
+
+    fn close(&self, reason: CloseReason) {
+        let pdu = AsyncMessage {
+            event: AsyncEvent::SessionDropped,
+            lun: [0; 8],
+            sn: self.numbers(true),
+            parameters: [0, 2, 0],
+            data_len: 0,
+        };
+        self.send(&pdu, &[]);
+        self.conn.end(Ending::Closed(reason));
+    }
+
+    fn ended(&self) {
+        self.ended.set(true);
+        self.conn.kick();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::before;
+
+    #[test]
+    fn serial_numbers_wrap() {
+        for (a, b, first) in [
+            (0, 1, true),
+            (1, 0, false),
+            (u32::MAX, 0, true),
+            (0, u32::MAX, false),
+            (0xffff_fff0, 0x10, true),
+            (5, 5, false),
+        ] {
+            assert_eq!(before(a, b), first, "{a:#x} {b:#x}");
+        }
+    }
+}

@@ -188,6 +188,36 @@ fn a_nop_that_follows_its_disk_and_one_that_cannot() {
     assert_eq!((size(&w, "follows"), size(&w, "fixed")), (Some(28672), None));
 }
 
+/// Notes the offset and length with which a request comes back.
+struct Place(Cell<(u64, u64)>);
+
+impl Sink for Place {
+    fn done(&self, _: u64, bio: &mut Bio, _: &Core) {
+        assert_eq!(bio.status, Ok(()));
+        self.0.set((bio.offset, bio.completed));
+    }
+}
+
+#[test]
+fn a_request_comes_back_where_it_was() {
+    let mut w = World::simulated(11);
+    let params = json!({ "offset": 65536, "read_delay_percent": 100, "delay_ms": 1 });
+    let edge = over_memory(&mut w, params);
+    let place = Rc::new(Place(Cell::new((0, 0))));
+    let sink = w.core.add_sink(place.clone());
+    for (op, wait) in [(Op::Delete, false), (Op::WriteZeroes, false), (Op::Read, true)] {
+        place.0.set((0, 0));
+        let data = match op {
+            Op::Read => Segs::alloc(w.core.pool(), 1024).unwrap(),
+            _ => Segs::new(),
+        };
+        w.core.submit(edge, End::Sink { sink, tag: 0 }, |bio| range(bio, op, 4096, 1024, data));
+        assert_eq!(place.0.get() == (0, 0), wait);
+        w.until("its end", |_| place.0.get() != (0, 0));
+        assert_eq!(place.0.get(), (4096, 1024));
+    }
+}
+
 /// A task that writes all the time, several writes to one block at once. Writes to one block have
 /// to end in the order of their start, and the last one has to be found.
 struct Load {

@@ -1,0 +1,16 @@
+//! Serves a memory disk (LUN 0) and a null disk (LUN 1) to anybody on loopback, for measurements:
+//! `serve [SPIN_MICROSECONDS]`. Prints where, and serves until it is killed.
+
+#[allow(dead_code)]
+#[path = "../tests/iscsi/server.rs"]
+mod server;
+
+fn main() {
+    let spin = std::env::args().nth(1).and_then(|a| a.parse::<u64>().ok()).unwrap_or(0);
+    let shape = server::Shape { spin_ns: spin * 1000, ..server::Shape::default() };
+    let server = server::Server::start(shape);
+    println!("{}", server.url(1));
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,4 @@
+//! iSCSI from outside: tools of other projects, and an initiator of our own that breaks rules.
+
+mod server;
+mod tools;

@@ -1,0 +1,140 @@
+//! A target with real cores, real sockets and disks in memory, in this process.
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+
+use drivers::{Driver, TargetSpec};
+use geom::{Message, Runtime, RuntimeConfig};
+use reactor::PortChoice;
+use serde_json::json;
+use target::lun::{OpenSpec, open_device};
+use target::{Engine, GroupSpec, LunSpec, Registry};
+
+/// Name of the target of [`Server::start`].
+pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
+
+/// Bytes of the disk in memory at LUN 0.
+pub const MEMORY_BYTES: u64 = 64 << 20;
+
+/// How a server is made.
+pub struct Shape {
+    /// Cores.
+    pub cores: usize,
+    /// The way to the kernel.
+    pub port: PortChoice,
+    /// How long a core spins, ns.
+    pub spin_ns: u64,
+    /// Bytes of each core's pool.
+    pub pool_bytes: usize,
+    /// The target; name and portals are filled in.
+    pub spec: TargetSpec,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            cores: 1,
+            port: PortChoice::Auto,
+            spin_ns: 0,
+            pool_bytes: 64 << 20,
+            spec: TargetSpec::default(),
+        }
+    }
+}
+
+/// A running target.
+pub struct Server {
+    pub registry: Arc<Registry>,
+    pub driver: Arc<dyn Driver>,
+    pub portal: SocketAddr,
+    control: geom::Control,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// With the disks `memory` at LUN 0 and `null` at LUN 1 for everybody.
+    pub fn start(shape: Shape) -> Server {
+        let registry = Registry::new();
+        let driver = drivers::all(&registry).remove(0);
+        let config = RuntimeConfig {
+            cores: shape.cores,
+            port: shape.port,
+            spin_ns: shape.spin_ns,
+            pool_bytes: shape.pool_bytes,
+        };
+        let (engines, opened) = (Arc::new(Mutex::new(registry.clone())), driver.clone());
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let (tell, told) = mpsc::channel();
+        let tell = Mutex::new(tell);
+        let first = Mutex::new(any);
+        let mut runtime = Runtime::start(config, move |core| {
+            let registry = engines.lock().unwrap().clone();
+            let engine = Engine::new(core.clone(), registry);
+            opened.clone().install(&engine);
+            let at = *first.lock().unwrap();
+            let opening = opened.clone().open_portal(engine.clone(), at);
+            let tell = tell.lock().unwrap().clone();
+            // The portal opens in the first turn; the task keeps the engine for the core's life.
+            drop(core.reactor().spawn("open", async move {
+                let local = opening.await;
+                tell.send(local).unwrap();
+                let _engine = engine;
+                std::future::pending::<()>().await;
+            }));
+        })
+        .unwrap();
+        let mut control = runtime.take_control().unwrap();
+        let _ = control.send(0, Message::Call(Box::new(|_| ())));
+        let portal = told.recv().unwrap().unwrap();
+        add_disks(&mut control, shape.cores, &registry);
+        let spec = TargetSpec { name: IQN.into(), listen: vec![any], ..shape.spec };
+        driver.set_target(spec).unwrap();
+        registry.set_target("iscsi", IQN).unwrap();
+        let server = Server { registry, driver, portal, control, runtime };
+        server.allow(&["*"]);
+        server
+    }
+
+    /// Grants both units to the initiators that fit.
+    pub fn allow(&self, initiators: &[&str]) {
+        let lun = |lun, device: &str| LunSpec { lun, device: device.into(), read_only: false };
+        let group = GroupSpec {
+            name: "all".into(),
+            initiators: initiators.iter().map(|i| i.to_string()).collect(),
+            luns: vec![lun(0, "memory"), lun(1, "null")],
+        };
+        self.registry.set_groups("iscsi", IQN, &[group]).unwrap();
+    }
+
+    /// Replaces the target.
+    pub fn set(&self, spec: TargetSpec) {
+        let listen = vec!["127.0.0.1:0".parse().unwrap()];
+        self.driver.set_target(TargetSpec { name: IQN.into(), listen, ..spec }).unwrap();
+    }
+
+    /// `iscsi://` address of a unit.
+    pub fn url(&self, lun: u64) -> String {
+        format!("iscsi://{}/{IQN}/{lun}", self.portal)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.control.pump();
+        self.runtime.stop();
+    }
+}
+
+fn add_disks(control: &mut geom::Control, cores: usize, registry: &Registry) {
+    let class = Arc::new(disks::DiskClass::new(control.inbox().clone(), cores));
+    control.topology.load(class.clone()).unwrap();
+    let kinds = [
+        ("memory", json!({ "size": MEMORY_BYTES, "serial": "MEM1" })),
+        ("null", json!({ "size": 1u64 << 40, "serial": "NULL1", "fill": "leave" })),
+    ];
+    for (kind, params) in kinds {
+        control.call(|t| class.add(t, kind, kind, &params)).unwrap();
+        open_device(control, registry, kind, &OpenSpec::default()).unwrap();
+    }
+}

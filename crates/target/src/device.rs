@@ -6,10 +6,10 @@
 //!      change is told to the one who asked for it.
 //!
 //! ```text
-//!   LIVE --lose(error)--> LOST (commands end NOT READY; sessions stay) --found--> LIVE
+//!   LIVE --lose(error)--> LOST (commands end NOT READY; sessions stay) --find(edge)--> LIVE
 //! ```
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
@@ -29,7 +29,7 @@ pub struct DeviceSpec {
     pub name: String,
     /// Serial number: identity for initiators, the same on every path and after every restart.
     pub serial: String,
-    /// The way down, valid on every core.
+    /// The way down, valid on every core; another one after a loss ([`Device::find`]).
     pub edge: Edge,
     /// Size of the medium, bytes.
     pub media_bytes: u64,
@@ -107,6 +107,7 @@ pub struct Device {
     number: u32,
     spec: DeviceSpec,
     handler: &'static dyn Handler,
+    edge: AtomicU32,
     blocks: AtomicU64,
     mode: AtomicU8,
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
@@ -121,6 +122,7 @@ impl Device {
         let sector = u64::from(spec.sector_bytes.max(1));
         let device = Device {
             number,
+            edge: AtomicU32::new(spec.edge.0),
             blocks: AtomicU64::new(spec.media_bytes / sector),
             mode: AtomicU8::new(0),
             lost: AtomicU8::new(0),
@@ -151,7 +153,7 @@ impl Device {
     /// The way down.
     #[inline]
     pub fn edge(&self) -> Edge {
-        self.spec.edge
+        Edge(self.edge.load(Ordering::Acquire))
     }
 
     /// Logical block, bytes; never zero.
@@ -192,6 +194,15 @@ impl Device {
     pub fn lose(&self, error: Errno) {
         let code = Errno::ALL.iter().position(|e| *e == error).unwrap_or(0);
         self.lost.store(u8::try_from(code + 1).unwrap_or(1), Ordering::Release);
+    }
+
+    /// The provider is back, by another way: the unit lives again and every nexus hears NOT READY
+    /// TO READY CHANGE.
+    pub fn find(&self, edge: Edge, media_bytes: u64) {
+        self.edge.store(edge.0, Ordering::Release);
+        self.resize(media_bytes);
+        self.raise(asc::MEDIUM_CHANGED, None);
+        self.lost.store(0, Ordering::Release);
     }
 
     /// The medium has a new size, bytes; every nexus hears CAPACITY DATA HAS CHANGED.

@@ -99,6 +99,7 @@ pub struct OpenSpec {
 }
 
 /// Opens a provider as a logical unit. Whole or not at all; the graph is at rest when it returns.
+/// A unit that was lost comes to life again when its provider is back with the same identity.
 pub fn open_device(
     control: &mut Control,
     registry: &Registry,
@@ -113,7 +114,7 @@ pub fn open_device(
     }
     let (geom, consumer) = control.call(|t| plug_in(t, provider, spec))?;
     let made = describe(&control.topology, provider, consumer, spec)
-        .and_then(|d| registry.add_device(spec.handler.as_deref().unwrap_or("disk"), d));
+        .and_then(|d| make(registry, d, spec.handler.as_deref().unwrap_or("disk")));
     let device = match made {
         Ok(device) => device,
         Err(e) => {
@@ -131,6 +132,28 @@ pub fn open_device(
         device.lose(Errno::NxIo);
     }
     Ok(device)
+}
+
+/// A new unit, or the lost one of the same name.
+fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Device>, Error> {
+    let Some(lost) = registry.device(&spec.name) else {
+        return registry.add_device(handler, spec);
+    };
+    let was = lost.spec();
+    let same = was.serial == spec.serial
+        && was.sector_bytes == spec.sector_bytes
+        && was.read_only == spec.read_only
+        && lost.handler().name() == handler;
+    if !same {
+        let what = format!(
+            "{}: the disk that has come is not the one that was lost (serial {}, now {}); \
+             take its LUNs out of the groups first",
+            spec.name, was.serial, spec.serial
+        );
+        return Err(Error::new(Errno::Exist, what));
+    }
+    lost.find(spec.edge, spec.media_bytes);
+    Ok(lost)
 }
 
 /// Gives a provider back. Refused while a group maps the unit; waits until no command is below.

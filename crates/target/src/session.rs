@@ -219,9 +219,13 @@ impl Session {
             return;
         }
         self.seen.set(self.target.generation());
+        self.take_over();
         if self.target.is_removed() {
-            return self.ask_to_close(CloseReason::TargetRemoved);
+            self.ask_to_close(CloseReason::TargetRemoved);
         }
+    }
+
+    fn take_over(&self) {
         let decision = self.target.decide(&self.facts.initiator);
         if Arc::ptr_eq(&decision.luns, &self.map.borrow()) {
             return;

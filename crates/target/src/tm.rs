@@ -29,10 +29,20 @@ const MAILBOX_RETRY_NS: u64 = 1_000_000;
 /// What another core is asked to do.
 pub struct AbortOrder {
     device: Arc<Device>,
-    by: u64,
-    cleared: bool,
+    why: Why,
     reply: Mailer<Message>,
     ticket: u32,
+}
+
+/// What happens to the commands of a unit.
+#[derive(Clone, Copy)]
+struct Why {
+    /// The session that asked.
+    by: u64,
+    /// Others hear COMMANDS CLEARED, unless TAS tells them in another way.
+    cleared: bool,
+    /// TAS as it was when the function came: a reset changes it.
+    tas: bool,
 }
 
 enum Done {
@@ -118,10 +128,9 @@ impl Engine {
         }
     }
 
-    /// Aborts the commands of every session of this core at a unit. `by` is the session that
-    /// asked, `cleared` asks for COMMANDS CLEARED on the others.
-    fn abort_at(self: &Rc<Self>, device: &Arc<Device>, by: u64, cleared: bool, ticket: u32) {
-        let tas = device.mode().has(ModeBits::TAS);
+    /// Aborts the commands of every session of this core at a unit.
+    fn abort_at(self: &Rc<Self>, device: &Arc<Device>, why: Why, ticket: u32) {
+        let Why { by, cleared, tas } = why;
         for session in self.sessions() {
             let own = session.number() == by;
             let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
@@ -148,29 +157,20 @@ impl Engine {
     pub(crate) fn abort_for_peer(self: &Rc<Self>, order: AbortOrder) {
         let done = Done::Reply { to: order.reply, ticket: order.ticket };
         let ticket = self.tms.borrow_mut().open(done);
-        self.abort_at(&order.device, order.by, order.cleared, ticket);
+        self.abort_at(&order.device, order.why, ticket);
         self.tm_step(ticket);
     }
 
-    fn abort_everywhere(
-        self: &Rc<Self>,
-        device: &Arc<Device>,
-        by: u64,
-        cleared: bool,
-        ticket: u32,
-    ) {
+    /// The same on all cores.
+    fn abort_everywhere(self: &Rc<Self>, device: &Arc<Device>, by: u64, cleared: bool, tm: u32) {
+        let why = Why { by, cleared, tas: device.mode().has(ModeBits::TAS) };
         for peer in self.registry().engines_but(self.core().id()) {
-            self.tms.borrow_mut().more(ticket);
-            let order = AbortOrder {
-                device: device.clone(),
-                by,
-                cleared,
-                reply: self.mailer().clone(),
-                ticket,
-            };
+            self.tms.borrow_mut().more(tm);
+            let reply = self.mailer().clone();
+            let order = AbortOrder { device: device.clone(), why, reply, ticket: tm };
             self.post(peer, Message::Abort(order));
         }
-        self.abort_at(device, by, cleared, ticket);
+        self.abort_at(device, why, tm);
     }
 }
 

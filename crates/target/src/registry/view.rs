@@ -8,6 +8,7 @@ use bio::Errno;
 use super::facts::SessionFacts;
 use super::{Denied, Registry};
 use crate::device::ModeBits;
+use crate::handlers::disk::naa;
 
 /// Everything at one moment.
 pub struct RegistryView {
@@ -53,6 +54,8 @@ pub struct DeviceView {
     pub number: u32,
     /// Its serial number.
     pub serial: String,
+    /// Its NAA identifier, in hexadecimal.
+    pub naa: String,
     /// What executes its commands.
     pub handler: &'static str,
     /// Capacity, blocks.
@@ -86,6 +89,7 @@ impl Registry {
             name: d.spec().name.clone(),
             number: d.number(),
             serial: d.spec().serial.clone(),
+            naa: naa(&d.spec().serial).iter().map(|b| format!("{b:02x}")).collect(),
             handler: d.handler().name(),
             blocks: d.blocks(),
             block_bytes: d.block_bytes(),

@@ -56,7 +56,7 @@ fn identity(device: &Device, port: &TargetPort) -> Identity {
 
 /// A 128-bit name of type 6h, from the serial number alone: the same on every path, after every
 /// restart and on every host.
-fn naa(serial: &str) -> [u8; 16] {
+pub fn naa(serial: &str) -> [u8; 16] {
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in serial.bytes() {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);

@@ -12,6 +12,8 @@ mod unmap;
 mod verify;
 mod write_same;
 
+pub use identity::naa;
+
 use bio::Op;
 use geom::Local;
 use wire::scsi::{Command as Cdb, PeripheralType, Sense, asc};

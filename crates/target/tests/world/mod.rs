@@ -1,0 +1,547 @@
+//! Two simulated cores, a control side, a disk that answers when it is told to, and initiators
+//! that write down what they hear.
+#![allow(dead_code)] // each test binary uses its part
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::{Bio, BioId, Errno, Flags, Op, Pool, PoolConfig, Segs};
+use geom::{
+    Access, Class, Control, Core, Flow, Geom, GeomId, Inbox, Layer, Limits, NewProvider,
+    ProviderId, Topology,
+};
+use reactor::{Patience, Reactor, sim};
+use target::{
+    CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, Registry, Residual, Response,
+    Session, TaskAttribute, TmFunction, TmOutcome, Transport,
+};
+use wire::scsi::{Asc, Sense};
+
+pub const BLOCK: usize = 512;
+pub const TARGET: &str = "iqn.2024-01.test:t";
+
+/// What the disk did, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Done {
+    pub op: Op,
+    pub offset: u64,
+    pub length: u64,
+    pub fua: bool,
+    pub data: Vec<u8>,
+}
+
+#[derive(Default)]
+pub struct DiskState {
+    pub bytes: Vec<u8>,
+    /// Requests are kept until they are released.
+    pub hold: bool,
+    pub held: Vec<(u32, BioId, Op)>,
+    pub log: Vec<Done>,
+    /// Every request that touches this byte ends with this error.
+    pub fail: Option<(u64, Errno)>,
+}
+
+/// A disk in memory that answers at once, or when it is told to.
+#[derive(Default)]
+pub struct TestDisk(Mutex<DiskState>);
+
+impl TestDisk {
+    pub fn state(&self) -> MutexGuard<'_, DiskState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn perform(&self, bio: &mut Bio) -> Flow {
+        let mut s = self.state();
+        let (at, end) = (bio.offset as usize, (bio.offset + bio.length) as usize);
+        if let Some((bad, error)) = s.fail
+            && (bio.op == Op::Flush || (bio.offset..bio.offset + bio.length).contains(&bad))
+        {
+            return Flow::Done(Err(error));
+        }
+        let mut data = Vec::new();
+        match bio.op {
+            Op::Read => {
+                bio.data.copy_from(0, &s.bytes[at..end]);
+            }
+            Op::Write => {
+                data = bio.data.to_vec();
+                s.bytes[at..end].copy_from_slice(&data);
+            }
+            Op::Delete | Op::WriteZeroes => s.bytes[at..end].fill(0),
+            Op::Flush | Op::GetAttr => {}
+        }
+        let fua = bio.flags.has(Flags::FUA);
+        s.log.push(Done { op: bio.op, offset: bio.offset, length: bio.length, fua, data });
+        Flow::Done(Ok(()))
+    }
+}
+
+impl Layer for TestDisk {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let mut s = self.state();
+        if s.hold {
+            s.held.push((core.id(), bio.id(), bio.op));
+            return Flow::Wait;
+        }
+        drop(s);
+        self.perform(bio)
+    }
+
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, _: &Core) -> Flow {
+        self.perform(bio)
+    }
+}
+
+struct Shared(Arc<TestDisk>);
+
+impl Layer for Shared {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        self.0.start(bio, core)
+    }
+
+    fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
+        self.0.ready(bio, result, core)
+    }
+}
+
+struct DiskGeom;
+
+impl Geom for DiskGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+struct DiskClass;
+
+impl Class for DiskClass {
+    fn name(&self) -> &'static str {
+        "testdisk"
+    }
+
+    fn doc(&self) -> &'static str {
+        "A disk for tests."
+    }
+}
+
+pub struct World {
+    pub sim: sim::World,
+    pub cores: Vec<Rc<Core>>,
+    pub control: Control,
+    pub registry: Arc<Registry>,
+    pub engines: Vec<Rc<Engine>>,
+    pub disks: Vec<(String, Arc<TestDisk>)>,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        World::with_pool(seed, 16 << 20)
+    }
+
+    pub fn with_pool(seed: u64, limit_bytes: usize) -> World {
+        let sim = sim::World::new(seed);
+        let inbox = Arc::new(Inbox::default());
+        let mut cores = Vec::new();
+        let mut mailers = Vec::new();
+        for id in 0..2 {
+            let reactor = Reactor::simulated(&sim, &format!("core{id}"));
+            let pool = Pool::new(PoolConfig { limit_bytes });
+            let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
+            cores.push(core);
+            mailers.push(mailer);
+        }
+        let turning = cores.clone();
+        let clock = sim.clone();
+        let control = Control::new(
+            mailers,
+            inbox,
+            Box::new(move |_, _| turning.iter().for_each(|c| c.turn(Patience::Peek))),
+            Box::new(move || clock.now()),
+        );
+        let registry = Registry::new();
+        let engines = cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
+        registry.set_target("iscsi", TARGET).unwrap();
+        let mut world = World { sim, cores, control, registry, engines, disks: Vec::new() };
+        world.control.topology.load(Arc::new(DiskClass)).unwrap();
+        world
+    }
+
+    /// A world with one disk of `blocks` blocks at LUN 0 of everybody.
+    pub fn simple(seed: u64, blocks: u64) -> World {
+        let mut world = World::new(seed);
+        world.disk("d0", blocks);
+        world.export("d0");
+        world.map(&[(0, "d0", false)]);
+        world
+    }
+
+    pub fn disk(&mut self, name: &str, blocks: u64) -> Arc<TestDisk> {
+        let disk = Arc::new(TestDisk::default());
+        disk.state().bytes = vec![0; (blocks * 2) as usize * BLOCK];
+        let layer = Arc::new(Shared(disk.clone()));
+        self.control
+            .call(|t| {
+                let g = t.new_geom("testdisk", name, "test", Box::new(DiskGeom))?;
+                let limits = Limits {
+                    media_bytes: blocks * BLOCK as u64,
+                    sector_bytes: BLOCK as u32,
+                    io_max_bytes: 0,
+                    delete_max_bytes: 0,
+                };
+                t.new_provider(
+                    g,
+                    NewProvider {
+                        name: name.into(),
+                        layer,
+                        limits,
+                        stripe_bytes: 0,
+                        stripe_offset: 0,
+                        attrs: vec![("GEOM::candelete", bio::Attr::Int(1))],
+                    },
+                )
+            })
+            .unwrap();
+        self.disks.push((name.into(), disk.clone()));
+        disk
+    }
+
+    pub fn export(&mut self, name: &str) {
+        let spec = target::lun::OpenSpec::default();
+        target::lun::open_device(&mut self.control, &self.registry, name, &spec).unwrap();
+    }
+
+    /// Everybody sees these.
+    pub fn map(&self, luns: &[(u64, &str, bool)]) {
+        self.groups(&[("all", &["*"], luns)]);
+    }
+
+    pub fn groups(&self, groups: &[(&str, &[&str], &[(u64, &str, bool)])]) {
+        let specs: Vec<GroupSpec> = groups
+            .iter()
+            .map(|(name, initiators, luns)| GroupSpec {
+                name: name.to_string(),
+                initiators: initiators.iter().map(|s| s.to_string()).collect(),
+                luns: luns
+                    .iter()
+                    .map(|(lun, device, read_only)| LunSpec {
+                        lun: *lun,
+                        device: device.to_string(),
+                        read_only: *read_only,
+                    })
+                    .collect(),
+            })
+            .collect();
+        self.registry.set_groups("iscsi", TARGET, &specs).unwrap();
+    }
+
+    pub fn provider(&self, name: &str) -> ProviderId {
+        self.control.topology.find(name).unwrap()
+    }
+
+    /// An initiator on a core, with a reset to hear of.
+    pub fn host(&self, core: usize, name: &str) -> Host {
+        Host::login(&self.engines[core], name, false).unwrap()
+    }
+
+    /// An initiator that has heard of the reset at every LUN.
+    pub fn calm(&self, core: usize, name: &str, luns: &[u64]) -> Host {
+        let host = self.host(core, name);
+        for lun in luns {
+            assert_eq!(self.run(&host, *lun, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+        }
+        host
+    }
+
+    /// Turns until nothing moves that is not held.
+    pub fn settle(&mut self) {
+        for _ in 0..6 {
+            self.turn();
+            self.control.pump();
+        }
+    }
+
+    pub fn turn(&self) {
+        for _ in 0..3 {
+            self.cores.iter().for_each(|c| c.turn(Patience::Peek));
+        }
+    }
+
+    /// Sends and waits for the answer.
+    pub fn run(&self, host: &Host, lun: u64, cdb: &[u8], expect_in: u32, data: &[u8]) -> Answer {
+        let tag = host.send(lun, cdb, expect_in, data);
+        self.answer(host, tag)
+    }
+
+    pub fn answer(&self, host: &Host, tag: u32) -> Answer {
+        for _ in 0..50 {
+            if let Some(answer) = host.answer(tag) {
+                return answer;
+            }
+            self.turn();
+        }
+        panic!("command {tag} is not answered; heard: {:?}", host.fake.heard.borrow());
+    }
+
+    /// Lets one held request of a disk go on; false when there is none at `index`.
+    pub fn release(&self, disk: &TestDisk, index: usize) -> bool {
+        let mut s = disk.state();
+        if index >= s.held.len() {
+            return false;
+        }
+        let (core, id, _) = s.held.remove(index);
+        drop(s);
+        self.cores[core as usize].wake(id, 0);
+        self.turn();
+        true
+    }
+
+    pub fn release_all(&self, disk: &TestDisk) {
+        disk.state().hold = false;
+        while self.release(disk, 0) {}
+        self.turn();
+    }
+
+    /// Nothing is left behind.
+    pub fn check_empty(&self) {
+        for core in &self.cores {
+            assert_eq!(core.live(), 0, "no request is left");
+            assert_eq!(core.pool().usage().used_bytes, 0, "no buffer is left");
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.cores.iter().for_each(|c| c.reactor().shutdown());
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    pub tag: u32,
+    pub status: u8,
+    pub sense: Vec<u8>,
+    pub data: Vec<u8>,
+    pub residual: Residual,
+}
+
+impl Answer {
+    /// Key, code, qualifier; zeroes without sense.
+    pub fn asc(&self) -> (u8, u8, u8) {
+        match Sense::decode(&self.sense) {
+            Ok(Sense { code: Asc { key, asc, ascq }, .. }) => (key as u8, asc, ascq),
+            Err(_) => (0, 0, 0),
+        }
+    }
+
+    pub fn sense(&self) -> Sense {
+        Sense::decode(&self.sense).unwrap()
+    }
+
+    pub fn good(self) -> Answer {
+        assert_eq!((self.status, self.asc()), (0, (0, 0, 0)), "{self:?}");
+        self
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Heard {
+    Answer(Answer),
+    Discard(u32),
+    Tm(u32, TmOutcome),
+    Close(CloseReason),
+    Ended,
+}
+
+#[derive(Default)]
+pub struct Fake {
+    pub heard: RefCell<Vec<Heard>>,
+}
+
+impl Transport for Fake {
+    fn respond(&self, tag: u32, response: Response<'_>) {
+        self.heard.borrow_mut().push(Heard::Answer(Answer {
+            tag,
+            status: response.status,
+            sense: response.sense.to_vec(),
+            data: response.data.to_vec(),
+            residual: response.residual,
+        }));
+    }
+
+    fn discard(&self, tag: u32) {
+        self.heard.borrow_mut().push(Heard::Discard(tag));
+    }
+
+    fn task_management_done(&self, tag: u32, outcome: TmOutcome) {
+        self.heard.borrow_mut().push(Heard::Tm(tag, outcome));
+    }
+
+    fn close(&self, reason: CloseReason) {
+        self.heard.borrow_mut().push(Heard::Close(reason));
+    }
+
+    fn ended(&self) {
+        self.heard.borrow_mut().push(Heard::Ended);
+    }
+}
+
+pub struct Host {
+    pub session: Rc<Session>,
+    pub fake: Rc<Fake>,
+    pool: Pool,
+    tags: Cell<u32>,
+    pub attribute: Cell<TaskAttribute>,
+}
+
+pub const TUR: [u8; 6] = [0; 6];
+
+pub fn lun_field(lun: u64) -> [u8; 8] {
+    wire::scsi::Lun::new(lun as u32).unwrap().encode()
+}
+
+impl Host {
+    pub fn login(
+        engine: &Rc<Engine>,
+        name: &str,
+        reinstates: bool,
+    ) -> Result<Host, target::Refused> {
+        static PORTS: AtomicU32 = AtomicU32::new(0);
+        let fake = Rc::new(Fake::default());
+        let at: SocketAddr = "127.0.0.1:3260".parse().unwrap();
+        let login = Login {
+            target: engine.find_target("iscsi", TARGET).unwrap(),
+            initiator: name.into(),
+            port_id: PORTS.fetch_add(1, Ordering::Relaxed).to_be_bytes().to_vec(),
+            portal: at,
+            from: at,
+            reinstates,
+            labels: Vec::new(),
+        };
+        let session = engine.login(login, fake.clone())?;
+        Ok(Host {
+            session,
+            fake,
+            pool: engine.core().pool().clone(),
+            tags: Cell::new(1),
+            attribute: Cell::new(TaskAttribute::Simple),
+        })
+    }
+
+    pub fn tag(&self) -> u32 {
+        self.tags.replace(self.tags.get() + 1)
+    }
+
+    /// Hands a command in, and its write data when that is asked for.
+    pub fn send(&self, lun: u64, cdb: &[u8], expect_in: u32, data: &[u8]) -> u32 {
+        let (tag, next) = self.begin(lun, cdb, expect_in, data.len() as u32);
+        if let Next::Data { wanted } = next {
+            self.give(tag, &data[..wanted as usize]);
+        }
+        tag
+    }
+
+    pub fn begin(&self, lun: u64, cdb: &[u8], expect_in: u32, expect_out: u32) -> (u32, Next) {
+        let tag = self.tag();
+        let next = self.session.command(&Command {
+            tag,
+            lun: lun_field(lun),
+            cdb,
+            attribute: self.attribute.get(),
+            expect_in,
+            expect_out,
+        });
+        (tag, next)
+    }
+
+    pub fn give(&self, tag: u32, data: &[u8]) {
+        let mut segs = Segs::alloc(&self.pool, data.len()).unwrap();
+        segs.copy_from(0, data);
+        self.session.data(tag, &mut segs);
+    }
+
+    pub fn manage(&self, f: TmFunction, lun: u64, of: Option<u32>) -> u32 {
+        let tag = self.tag();
+        self.session.task_management(tag, f, lun_field(lun), of);
+        tag
+    }
+
+    /// Takes the answer of a command out of what was heard.
+    pub fn answer(&self, tag: u32) -> Option<Answer> {
+        let mut heard = self.fake.heard.borrow_mut();
+        let at = heard.iter().position(|h| matches!(h, Heard::Answer(a) if a.tag == tag))?;
+        match heard.remove(at) {
+            Heard::Answer(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// Takes the outcome of a task management function out of what was heard.
+    pub fn outcome(&self, tag: u32) -> Option<TmOutcome> {
+        let mut heard = self.fake.heard.borrow_mut();
+        let at = heard.iter().position(|h| matches!(h, Heard::Tm(t, _) if *t == tag))?;
+        match heard.remove(at) {
+            Heard::Tm(_, outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    pub fn discarded(&self, tag: u32) -> bool {
+        self.fake.heard.borrow().contains(&Heard::Discard(tag))
+    }
+
+    pub fn ended(&self) -> bool {
+        self.fake.heard.borrow().contains(&Heard::Ended)
+    }
+}
+
+pub fn read16(lba: u64, blocks: u32) -> [u8; 16] {
+    cdb16(0x88, lba, blocks)
+}
+
+pub fn write16(lba: u64, blocks: u32) -> [u8; 16] {
+    cdb16(0x8A, lba, blocks)
+}
+
+pub fn cdb16(opcode: u8, lba: u64, blocks: u32) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode;
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+    cdb
+}
+
+/// A MODE SELECT(6) that sets the control page's D_SENSE, SWP and TAS.
+pub fn control_page(d_sense: bool, swp: bool, tas: bool) -> ([u8; 6], Vec<u8>) {
+    let bit = |on: bool, b: u8| if on { b } else { 0 };
+    let mut list = vec![0, 0, 0, 0, 0x0A, 10, 0x02 | bit(d_sense, 4), 0x10, bit(swp, 8)];
+    list.extend([bit(tas, 0x40), 0, 0, 0, 0, 0, 0]);
+    ([0x15, 0x10, 0, 0, list.len() as u8, 0], list)
+}
+
+/// A MODE SELECT(6) that sets WCE.
+pub fn caching_page(wce: bool) -> ([u8; 6], Vec<u8>) {
+    let mut list = vec![0, 0, 0, 0, 0x08, 18, if wce { 4 } else { 0 }];
+    list.resize(24, 0);
+    ([0x15, 0x10, 0, 0, list.len() as u8, 0], list)
+}
+
+/// Seeds to run: `ASHLAR_SEEDS` of them, or a few.
+pub fn seeds(few: u64) -> std::ops::Range<u64> {
+    let n = std::env::var("ASHLAR_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(few);
+    0..n
+}

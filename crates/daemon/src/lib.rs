@@ -19,6 +19,7 @@ mod identity;
 mod journal;
 mod plant;
 mod room;
+mod shim;
 mod state;
 
 pub use catalog::catalog;

@@ -14,6 +14,7 @@ use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, kind_of};
 use crate::exports::Exports;
 use crate::journal::Journal;
+use crate::shim;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const NAP: Duration = Duration::from_secs(3600);
@@ -201,13 +202,25 @@ impl Room {
             .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))
     }
 
+    /// A verb of a class. The word that says on what (`on=`, `geom=` ...) is taken out of the
+    /// parameters; `insert` and `remove` are the graph's own, for any class that is one layer.
     fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
-        let on = ["on", "geom", "provider", "name"]
-            .iter()
-            .find_map(|k| params.get(k).and_then(Value::as_str))
-            .unwrap_or("")
-            .to_owned();
-        self.verb_on(class, verb, &on, params)
+        let mut params = params.as_object().cloned().unwrap_or_default();
+        if verb == "insert" {
+            let name = params.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
+            let done = shim::insert(&mut self.control, class, params)?;
+            self.note(Level::Info, &name, format!("{class} inserted"));
+            return Ok(done);
+        }
+        let mut keys = ["on", "geom", "provider", "name"].into_iter();
+        let on = keys.find_map(|k| params.get(k)?.is_string().then(|| params.remove(k))?);
+        let on = on.as_ref().and_then(Value::as_str).unwrap_or("").to_owned();
+        let done = match verb {
+            "remove" => shim::remove(&mut self.control, class, &on)?,
+            _ => self.verb_on(class, verb, &on, &Value::Object(params))?,
+        };
+        self.note(Level::Info, &on, format!("{class} {verb}"));
+        Ok(done)
     }
 
     fn verb_on(&mut self, class: &str, verb: &str, on: &str, params: &Value) -> Result<Value> {

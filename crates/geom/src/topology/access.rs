@@ -100,6 +100,10 @@ impl Topology {
     /// Step 4 of geom.md 1.2: everybody else's counts decide.
     fn check_others(&self, p: ProviderId, own: Access, delta: Access) -> Result<(), Errno> {
         let pp = self.providers.get(p).ok_or(Errno::NxIo)?;
+        if self.credit.as_ref().is_some_and(|c| c.provider == p) {
+            // A splice: the others are on their way to above this consumer, or come from there.
+            return Ok(());
+        }
         let (others_w, others_e) = (pp.counts.w - own.w, pp.counts.e - own.e);
         let rank = self.geoms.get(pp.geom).map_or(0, |g| g.rank);
         if self.foot_shooting && rank == 1 {

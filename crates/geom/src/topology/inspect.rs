@@ -1,6 +1,9 @@
 //! Looking at the graph: for lists, for the plan, for tests.
 
+use std::sync::Arc;
+
 use super::{Access, ConsumerId, GeomId, ProviderId, Topology};
+use crate::layer::Layer;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
 use bio::Errno;
@@ -133,6 +136,11 @@ impl Topology {
     pub fn is_attached(&self, p: ProviderId) -> bool {
         let stays = |c: &ConsumerId| self.consumers.get(*c).is_some_and(|c| !c.doomed);
         self.providers.get(p).is_some_and(|p| p.consumers.iter().any(stays))
+    }
+
+    /// The data path of a provider, to go on with under other numbers.
+    pub fn layer(&self, p: ProviderId) -> Option<Arc<dyn Layer>> {
+        self.providers.get(p).map(|p| p.layer.arc().clone())
     }
 
     /// Sticky error of a provider.

@@ -3,9 +3,10 @@
 //! The caller has closed the gate of the provider concerned and waited until it was empty; parked
 //! requests go through their edges again when it reopens, and so through the new graph.
 //!
-//! Counts move with the consumers. The layer's own `access` is asked for what it needs below, so
-//! a class that takes more than was asked of it (an extra e, say) does so here too; the geom
-//! below is told the difference only (`Credit`): it never sees its provider closed in between.
+//! Counts move with the consumers: the layer opens what it needs below before they come and closes
+//! it before they go. Its own `access` is asked, so a class that takes more than was asked of it
+//! (an extra e, say) does so here too; the geom below is told the difference only (`Credit`): it
+//! never sees its provider closed in between.
 
 use bio::Errno;
 
@@ -38,13 +39,11 @@ impl Topology {
             return Err(Error::new(Errno::DeadLk, "the graph would become too deep"));
         }
         let total = self.providers[below].counts;
+        self.shift_access(above, below, total, |_| true)
+            .map_err(|e| Error::of(e, "opening the disk through the new layer"))?;
         self.move_consumers(&movers, below, above);
-        let opened = self.shift_access(above, below, total, |_| true);
-        if opened.is_err() {
-            self.move_consumers(&movers, above, below);
-        }
         self.rerank();
-        opened.map_err(|e| Error::of(e, "opening the disk through the new layer"))
+        Ok(())
     }
 
     /// Moves all consumers of a shim's provider back onto the provider below it. The shim is left

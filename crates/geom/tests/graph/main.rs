@@ -1,4 +1,13 @@
 //! The graph and its rules, theme by theme, on simulated cores.
 
 mod access;
+mod attach;
 mod common;
+mod events;
+mod flow;
+mod gate;
+mod media_end;
+mod orphan;
+mod split;
+mod statistics;
+mod taste;

@@ -19,6 +19,8 @@ pub enum Tasting {
     Refused,
     /// Withers the provider when it claims it.
     Destroys,
+    /// As `Claims`, on providers made by tasting too.
+    Nests,
 }
 
 pub struct Taste {
@@ -60,6 +62,9 @@ impl Class for Taste {
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         self.log.lock().unwrap().push(format!("{} tastes {}", self.name, disk.name));
         Box::pin(async move {
+            if disk.name.contains('.') && self.how != Tasting::Nests {
+                return Verdict::No("made by tasting".into());
+            }
             match disk.read(0, disk.sector_bytes as usize).await {
                 Err(e) => Verdict::No(format!("cannot be read: {}", e.name())),
                 Ok(b) if b.first() == Some(&(MAGIC + self.number)) => {
@@ -80,7 +85,7 @@ impl Class for Taste {
                 t.wither_provider(on, Errno::NxIo);
                 return Ok(());
             }
-            Tasting::Claims => {}
+            Tasting::Claims | Tasting::Nests => {}
         }
         let geom = t.new_geom(self.name, &name, "tasted", super::shim::plain("spoils"))?;
         super::shim::fill(t, geom, &name, on, false, false).map(|_| ())

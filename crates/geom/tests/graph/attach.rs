@@ -1,0 +1,167 @@
+//! Ranks, cycles, names: what is refused leaves the graph as it was (geom.md 1.1).
+
+use bio::{DEPTH_MAX, Errno, Op};
+use geom::{Access, ProviderId};
+
+use crate::common::{Lab, Leaf, Manner, SECTOR};
+
+/// Names, ranks and attachments, as text.
+fn picture(lab: &Lab) -> String {
+    let mut out = String::new();
+    for g in lab.control.topology.view(0) {
+        let below: Vec<_> =
+            g.consumers.iter().map(|c| format!("{:?} {}", c.provider, c.counts)).collect();
+        let above: Vec<_> = g.providers.iter().map(|p| &p.name).collect();
+        out += &format!("{} {} rank {} on {below:?} gives {above:?}\n", g.class, g.name, g.rank);
+    }
+    out
+}
+
+fn tower(lab: &mut Lab, name: &str, height: usize) -> ProviderId {
+    let mut top = lab.disk(&format!("{name}0"), &Leaf::new(1 << 20));
+    for i in 1..height {
+        top = lab.shim(&format!("{name}{i}"), top, "");
+    }
+    top
+}
+
+#[test]
+fn the_deepest_tower_works_and_one_more_is_refused() {
+    let mut lab = Lab::new(1);
+    let most = DEPTH_MAX / 2;
+    let below = tower(&mut lab, "t", most - 1);
+    let c = lab.writer("u", below);
+    assert!(lab.io(lab.edge(c), Op::Read, 0, SECTOR).status.is_ok());
+    let top = lab.shim("last", below, "");
+    let before = picture(&lab);
+    assert_eq!(lab.try_shim("more", top, "").unwrap_err().kind, Errno::DeadLk);
+    assert_eq!(picture(&lab), before);
+    // From below: a tower on top of which another one is put at once.
+    let t = &mut lab.control.topology;
+    let fresh = Leaf::new(1 << 20).create(t, "fresh").unwrap();
+    let wanted = t.find_geom("leaf", "t0").unwrap();
+    assert_eq!(t.attach_new(wanted, fresh), Err(Errno::DeadLk), "everybody would be lifted");
+    t.check();
+    lab.control.settle().unwrap();
+    let lines = picture(&lab);
+    assert!(lines.starts_with("leaf fresh rank 1"));
+    assert_eq!(
+        lines.lines().filter(|l| !l.contains("fresh")).collect::<Vec<_>>().join("\n") + "\n",
+        before
+    );
+}
+
+#[test]
+fn a_full_stack_with_a_split_at_every_layer_has_frames_enough() {
+    let mut lab = Lab::new(1);
+    let limits = |io_max| geom::Limits {
+        media_bytes: 1 << 20,
+        sector_bytes: 512,
+        io_max_bytes: io_max,
+        delete_max_bytes: 0,
+    };
+    let leaf = Leaf::shaped(limits(512));
+    let mut top = lab.disk("d", &leaf);
+    let layers = DEPTH_MAX / 2 - 2;
+    for i in 0..layers {
+        top = lab.shim(&format!("s{i}"), top, "");
+        let halves = limits(512 << (i + 1).min(11));
+        let layer = lab.control.topology.layer(top).expect("it exists");
+        lab.control.topology.replace_layer(top, layer, halves);
+    }
+    let c = lab.writer("u", top);
+    let tag = lab.send(lab.edge(c), Op::Write, 0, 64 * 512);
+    assert_eq!(lab.finish(tag).status, Ok(()));
+    assert_eq!(leaf.asked().len(), 64);
+    lab.assert_empty();
+}
+
+#[test]
+fn a_cycle_is_refused_wherever_it_would_close() {
+    let mut lab = Lab::new(1);
+    let low = lab.disk("low", &Leaf::new(1 << 20));
+    let mid = lab.shim("mid", low, "");
+    let high = lab.shim("high", mid, "");
+    let before = picture(&lab);
+    for (geom, provider) in [("low", high), ("low", mid), ("low", low), ("mid", high), ("mid", mid)]
+    {
+        let class = if geom == "low" { "leaf" } else { "shim" };
+        let t = &mut lab.control.topology;
+        let g = t.find_geom(class, geom).unwrap();
+        assert_eq!(t.attach_new(g, provider), Err(Errno::Loop), "{geom}");
+        t.check();
+    }
+    assert_eq!(picture(&lab), before);
+    // What is no cycle is allowed: a second way from high to low, by which nothing is lifted.
+    let t = &mut lab.control.topology;
+    let g = t.find_geom("shim", "high").unwrap();
+    let c = t.attach_new(g, low).unwrap();
+    assert_eq!(t.attach(c, mid), Err(Errno::Busy), "attached already");
+    t.check();
+    assert_eq!(t.view(0).iter().map(|g| g.rank).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
+fn ranks_follow_when_something_is_taken_away() {
+    let mut lab = Lab::new(1);
+    let low = lab.disk("low", &Leaf::new(1 << 20));
+    let tall = tower(&mut lab, "t", 4);
+    let both = lab.shim("both", tall, "");
+    let t = &mut lab.control.topology;
+    let g = t.find_geom("shim", "both").unwrap();
+    t.attach_new(g, low).unwrap();
+    let above = lab.shim("above", both, "");
+    let rank = |lab: &Lab, name: &str| {
+        lab.control.topology.view(0).iter().find(|g| g.name == name).map(|g| g.rank)
+    };
+    assert_eq!((rank(&lab, "both"), rank(&lab, "above")), (Some(5), Some(6)));
+    let c = lab.control.topology.consumers_of(g)[1];
+    lab.control.topology.leave(c);
+    lab.control.settle().unwrap();
+    assert_eq!((rank(&lab, "both"), rank(&lab, "above")), (Some(2), Some(3)));
+    lab.control.topology.check();
+    assert!(lab.control.topology.provider_is_live(above));
+}
+
+#[test]
+fn names_are_unique_and_come_free_when_their_owner_goes() {
+    let mut lab = Lab::new(1);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let t = &mut lab.control.topology;
+    assert_eq!(leaf.create(t, "d0").unwrap_err().kind, Errno::Exist);
+    assert_eq!(leaf.create(t, "").unwrap_err().kind, Errno::Inval);
+    assert_eq!(leaf.create(t, &"x".repeat(256)).unwrap_err().kind, Errno::Inval);
+    lab.control.settle().unwrap();
+    // Another class may have a geom of the name, not a provider.
+    let same = lab.try_shim("d0", disk, "").unwrap_err();
+    assert_eq!(same.kind, Errno::Exist);
+    assert!(lab.control.topology.find_geom("shim", "d0").is_none(), "nothing half made is left");
+    let u = lab.user("u", disk, Manner { stays: true, ..Manner::default() });
+    lab.open(u, Access::READ).unwrap();
+    let g = lab.control.topology.geom_of(disk).unwrap();
+    lab.control.topology.wither_geom(g, Errno::NxIo);
+    lab.control.settle().unwrap();
+    let again = lab.disk("d0", &leaf);
+    assert_ne!(again, disk, "the old one lives on under its user, nameless to newcomers");
+    assert_eq!(lab.control.topology.find("d0"), Some(again));
+    lab.control.topology.check();
+}
+
+#[test]
+fn a_thing_on_its_way_out_takes_nothing_new() {
+    let mut lab = Lab::new(1);
+    let disk = lab.disk("d0", &Leaf::new(1 << 20));
+    let u = lab.user("u", disk, Manner { stays: true, ..Manner::default() });
+    lab.open(u, Access::READ).unwrap();
+    let t = &mut lab.control.topology;
+    let leaf_geom = t.geom_of(disk).unwrap();
+    let user = t.find_geom("user", "u").unwrap();
+    t.wither_geom(leaf_geom, Errno::NxIo);
+    assert_eq!(t.attach_new(user, disk), Err(Errno::NxIo));
+    assert_eq!(t.new_consumer(leaf_geom), Err(Errno::NxIo));
+    t.wither_geom(user, Errno::NxIo);
+    assert_eq!(t.new_consumer(user), Err(Errno::NxIo));
+    lab.control.settle().unwrap();
+    lab.control.topology.check();
+}

@@ -1,0 +1,269 @@
+//! Tasting (geom.md 1.4): who, when, in which order, and what is said about it.
+
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Access, TASTE_DEADLINE_NS};
+
+use crate::common::{Lab, Leaf, Log, MAGIC, Manner, Mode, SECOND, Taste, Tasting};
+
+fn marked(number: u8) -> Arc<Leaf> {
+    let leaf = Leaf::new(1 << 20);
+    leaf.data.lock().unwrap()[0] = MAGIC + number;
+    leaf
+}
+
+fn lab_with(classes: &[(&'static str, u8, Tasting)]) -> Lab {
+    let mut lab = Lab::new(1);
+    let log: Log = lab.log.clone();
+    for (name, number, how) in classes {
+        lab.control.topology.load(Taste::how(name, *number, *how, &log)).unwrap();
+    }
+    lab
+}
+
+use Tasting::{Claims, Destroys, Nests, Refused};
+
+#[test]
+fn the_newest_class_is_asked_first_and_every_class_says_why() {
+    let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims), ("tc", 2, Refused)]);
+    lab.disk("d1", &marked(1));
+    let order: Vec<_> = lab.logged().into_iter().filter(|l| l.ends_with(" d1")).collect();
+    assert_eq!(order, ["tc tastes d1", "tb tastes d1", "ta tastes d1", "tb claims d1"]);
+    assert_eq!(lab.verdict("d1", "tb"), "claimed: the first byte says so");
+    assert_eq!(lab.verdict("d1", "ta"), "first byte is 0xa1");
+    assert_eq!(lab.verdict("d1", "tc"), "first byte is 0xa1");
+    lab.disk("d2", &marked(2));
+    let why = lab.verdict("d2", "tc");
+    assert!(why.starts_with("the first byte says so, but refused: claim: no space"), "{why}");
+    let bad = marked(0);
+    bad.set(Mode::Fail(Errno::Io));
+    lab.disk("d3", &bad);
+    assert_eq!(lab.verdict("d3", "ta"), "cannot be read: EIO");
+    let shut = marked(0);
+    *shut.refuse.lock().unwrap() = Some(Errno::NoDev);
+    lab.disk("d4", &shut);
+    assert!(lab.verdict("d4", "ta").starts_with("could not be opened to taste: not possible"));
+}
+
+#[test]
+fn classes_that_sit_on_a_provider_are_not_asked_again() {
+    let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims)]);
+    let disk = lab.disk("d0", &marked(0));
+    lab.logged();
+    lab.control.topology.retaste(disk);
+    lab.control.settle().unwrap();
+    assert_eq!(lab.logged(), ["tb tastes d0"]);
+    assert_eq!(lab.verdict("d0", "ta"), "claimed: the first byte says so", "its word stands");
+}
+
+#[test]
+fn a_class_loaded_later_tastes_everything_but_its_own() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    lab.disk("d0", &marked(0));
+    lab.disk("d1", &marked(1));
+    let log = lab.log.clone();
+    lab.logged();
+    lab.control.call(|t| t.load(Taste::class("tb", 1, &log))).unwrap();
+    let mut log = lab.logged();
+    log.retain(|l| l.contains("tastes"));
+    log.sort();
+    // d1.tb is a provider that did not exist when the class was loaded: everybody looks at it.
+    let wanted =
+        ["ta tastes d1.tb", "tb tastes d0", "tb tastes d0.ta", "tb tastes d1", "tb tastes d1.tb"];
+    assert_eq!(log, wanted);
+    let twice = lab.control.topology.load(Taste::class("tb", 1, &lab.log)).unwrap_err();
+    assert_eq!(twice.kind, Errno::Exist);
+}
+
+#[test]
+fn what_is_open_for_writing_is_left_alone_and_looked_at_when_the_last_writer_leaves() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let (w, r) = (lab.writer("w", disk), lab.user("r", disk, Manner::default()));
+    lab.logged();
+    leaf.data.lock().unwrap()[0] = MAGIC;
+    lab.control.topology.retaste(disk);
+    lab.control.settle().unwrap();
+    assert!(!lab.logged().iter().any(|l| l.contains("tastes")));
+    assert_eq!(lab.verdict("d0", "ta"), "open for writing when tasted");
+    lab.open(r, Access::READ).unwrap();
+    lab.open(r, Access::READ.inverse()).unwrap();
+    assert_eq!(lab.logged(), [""; 0], "a reader that leaves changes nothing");
+    let other = lab.writer("other", disk);
+    lab.open(other, Access::WRITE.inverse()).unwrap();
+    assert_eq!(lab.logged(), [""; 0], "one writer is left");
+    lab.open(w, Access::WRITE.inverse()).unwrap();
+    let log = lab.logged();
+    assert!(log.contains(&"ta claims d0".to_string()), "{log:?}");
+    let told = log.iter().position(|l| l == "w attr GEOM::media");
+    let tasted = log.iter().position(|l| l == "ta tastes d0");
+    assert!(told.is_some() && told < tasted, "consumers are told first: {log:?}");
+}
+
+#[test]
+fn a_class_may_ask_for_what_is_written_too() {
+    let mut lab = lab_with(&[]);
+    let log = lab.log.clone();
+    let class = Taste { name: "tw", number: 0, how: Claims, written: true, log };
+    lab.control.topology.load(Arc::new(class)).unwrap();
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    lab.writer("w", disk);
+    leaf.data.lock().unwrap()[0] = MAGIC;
+    lab.control.topology.retaste(disk);
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("d0", "tw"), "claimed: the first byte says so");
+}
+
+#[test]
+fn no_taste_means_no_taste() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    lab.control.topology.no_taste = true;
+    lab.disk("d0", &marked(0));
+    assert_eq!(lab.logged(), [""; 0]);
+}
+
+#[test]
+fn a_disk_that_hangs_delays_its_own_tasting_only() {
+    let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims)]);
+    let hangs = marked(0);
+    hangs.set(Mode::Hold);
+    let start = lab.world.now();
+    let t = &mut lab.control.topology;
+    hangs.create(t, "hangs").unwrap();
+    let good = marked(0);
+    let disk = good.create(t, "good").unwrap();
+    let claimed = |c: &geom::Control| c.topology.find("good.ta").is_some();
+    assert!(lab.control.wait_until(std::time::Duration::from_millis(10), claimed));
+    lab.control.settle().unwrap();
+    let took = lab.world.now() - start;
+    assert!((TASTE_DEADLINE_NS..TASTE_DEADLINE_NS + SECOND / 2).contains(&took), "{took}");
+    for class in ["ta", "tb"] {
+        assert_eq!(
+            lab.verdict("hangs", class),
+            "the disk did not answer in 5 s; retaste when it does"
+        );
+    }
+    // The barrier does not wait for the request that still hangs.
+    let start = lab.world.now();
+    lab.control.settle().unwrap();
+    assert!(lab.world.now() - start < SECOND / 100);
+    assert_eq!(lab.live(), 1);
+    hangs.set(Mode::Now);
+    assert_eq!(hangs.release(&lab.cores), 1);
+    lab.pass(SECOND / 100);
+    lab.assert_empty();
+    let hung = lab.control.topology.find("hangs").unwrap();
+    assert_eq!(lab.control.topology.counts(hung), Access::NONE, "closed when it was over");
+    lab.control.topology.retaste(hung);
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("hangs", "ta"), "claimed: the first byte says so");
+    assert_eq!(lab.control.topology.counts(disk), Access::NONE);
+    lab.control.topology.check();
+}
+
+#[test]
+fn what_was_written_under_a_taster_is_tasted_again() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let w = lab.user("w", disk, Manner::default());
+    leaf.data.lock().unwrap()[0] = MAGIC;
+    leaf.set(Mode::After(SECOND / 10));
+    lab.control.topology.retaste(disk);
+    lab.control.pump();
+    lab.spin(SECOND / 5);
+    // The taster has read the old first byte, and nobody has heard of it yet.
+    leaf.set(Mode::Now);
+    lab.control.topology.access(w, Access::WRITE).unwrap();
+    leaf.data.lock().unwrap()[0] = 0;
+    lab.control.topology.access(w, Access::WRITE.inverse()).unwrap();
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("d0", "ta"), "first byte is 0x0");
+    assert!(lab.control.topology.find("d0.ta").is_none(), "nobody claims what is not there");
+}
+
+#[test]
+fn a_claim_on_what_was_opened_for_writing_meanwhile_waits_for_the_close() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    let leaf = marked(0);
+    leaf.set(Mode::Hold);
+    let disk = leaf.create(&mut lab.control.topology, "d0").unwrap();
+    let w = lab.control.topology.find("d0").map(|_| ()).and(Some(()));
+    assert!(w.is_some());
+    lab.control.pump();
+    lab.spin(1_000_000);
+    let log = lab.log.clone();
+    let w =
+        crate::common::User::create(&mut lab.control.topology, "w", disk, Manner::default(), log);
+    let w = w.unwrap();
+    lab.control.topology.access(w, Access::WRITE).unwrap();
+    leaf.set(Mode::Now);
+    leaf.release(&lab.cores);
+    lab.control.settle().unwrap();
+    assert_eq!(
+        lab.verdict("d0", "ta"),
+        "the first byte says so, but it was opened for writing meanwhile"
+    );
+    lab.open(w, Access::WRITE.inverse()).unwrap();
+    assert_eq!(lab.verdict("d0", "ta"), "claimed: the first byte says so");
+}
+
+#[test]
+fn a_claim_that_destroys_the_disk_leaves_the_others_with_a_reason() {
+    let mut lab = lab_with(&[("ta", 0, Claims), ("tz", 0, Destroys)]);
+    let disk = marked(0).create(&mut lab.control.topology, "d0").unwrap();
+    let log = lab.log.clone();
+    // Somebody keeps the object alive, so that there is something to look at.
+    let manner = Manner { stays: true, ..Manner::default() };
+    crate::common::User::create(&mut lab.control.topology, "u", disk, manner, log).unwrap();
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("d0", "tz"), "claimed: the first byte says so");
+    assert_eq!(lab.verdict("d0", "ta"), "the first byte says so, but it went away meanwhile");
+    assert!(lab.control.is_idle());
+    lab.control.topology.check();
+}
+
+#[test]
+fn a_disk_that_goes_while_it_is_tasted_is_let_go() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    let leaf = marked(0);
+    leaf.set(Mode::Hold);
+    let disk = leaf.create(&mut lab.control.topology, "d0").unwrap();
+    lab.control.pump();
+    lab.spin(1_000_000);
+    lab.control.topology.post(geom::Event::Lost(disk, Errno::Io));
+    lab.pass(1_000_000);
+    leaf.release(&lab.cores);
+    lab.control.settle().unwrap();
+    assert!(lab.control.topology.find("d0").is_none());
+    assert_eq!(lab.control.topology.view(0).len(), 1, "its geom stays, the provider is gone");
+    lab.assert_empty();
+}
+
+#[test]
+fn a_core_that_stops_leaves_no_tasting_open() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    let leaf = marked(0);
+    leaf.set(Mode::Hold);
+    leaf.create(&mut lab.control.topology, "d0").unwrap();
+    lab.control.pump();
+    lab.spin(1_000_000);
+    lab.cores[0].reactor().shutdown();
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("d0", "ta"), "the core stopped before it was tasted");
+}
+
+#[test]
+fn a_class_that_finds_itself_in_itself_stops_at_the_deepest_rank() {
+    let mut lab = lab_with(&[("tn", 0, Nests)]);
+    lab.disk("d0", &marked(0));
+    let ranks: Vec<u32> = lab.control.topology.view(0).iter().map(|g| g.rank).collect();
+    let deepest = *ranks.iter().max().unwrap();
+    assert_eq!(ranks.len() as u32, deepest, "one of each rank");
+    let top = format!("d0{}", ".tn".repeat(deepest as usize - 1));
+    let why = lab.verdict(&top, "tn");
+    assert!(why.contains("could not be opened to taste"), "{why}");
+}

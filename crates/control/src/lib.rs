@@ -30,4 +30,4 @@ pub mod verbs;
 pub use cli::{App, command, run, verb_words};
 pub use client::{Client, default_socket};
 pub use plant::{Outcome, Plant, Progress};
-pub use service::{Archive, Archived, Consent, Control, Plan};
+pub use service::{Archive, Archived, Consent, Control, LeftOut, Plan};

@@ -34,8 +34,8 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     }
     let far = (word.chars().count() / 3).max(1);
     let scored = candidates.into_iter().filter(|c| c.len() <= WORD_BYTES_MAX).map(|c| {
-        // A unit that was left out, or the beginning of a word, is nearer than its letters say.
-        let begins = word.len() >= 3 && c.starts_with(word);
+        // A unit left out or added, or the beginning of a word, is nearer than its letters say.
+        let begins = word.len() >= 3 && c.starts_with(word) || c.len() >= 3 && word.starts_with(c);
         (if begins { 1 } else { distance(word, c) }, c)
     });
     scored.filter(|(d, _)| *d <= far).min_by_key(|(d, _)| *d).map(|(_, c)| c)
@@ -52,6 +52,7 @@ mod tests {
         assert_eq!(suggest("memebrs", keys), Some("members"));
         assert_eq!(suggest("size", keys), Some("size_bytes"));
         assert_eq!(suggest("size-bytes", keys), Some("size_bytes"));
+        assert_eq!(suggest("name_text", keys), Some("name"));
         assert_eq!(suggest("colour", keys), None);
         assert_eq!(suggest("", keys), None);
         assert_eq!(suggest(&"n".repeat(1000), keys), None);

@@ -1,6 +1,7 @@
 //! [`Config`] to text that [`read`](super::read) takes back to the same value.
 
 use super::types::Config;
+use super::units;
 use serde::Serialize;
 use serde_json::Value;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value as Toml};
@@ -27,11 +28,7 @@ pub fn write(config: &Config) -> String {
     ] {
         let mut list = ArrayOfTables::new();
         for section in sections.as_array().into_iter().flatten() {
-            let mut table = Table::new();
-            for (key, value) in section.as_object().into_iter().flatten() {
-                put(&mut table, key, &brief(key, value));
-            }
-            list.push(table);
+            list.push(section_table(name, section));
         }
         if !list.is_empty() {
             document.insert(name, Item::ArrayOfTables(list));
@@ -40,12 +37,49 @@ pub fn write(config: &Config) -> String {
     document.to_string()
 }
 
+/// Keys that stand first in their section, in this order; the others follow by name.
+const FIRST: [&str; 12] = [
+    "target",
+    "group",
+    "class",
+    "kind",
+    "driver",
+    "name",
+    "provider",
+    "members",
+    "path",
+    "listen",
+    "initiators",
+    "luns",
+];
+
+fn section_table(name: &str, section: &Value) -> Table {
+    let mut table = Table::new();
+    let Some(fields) = section.as_object() else { return table };
+    for key in FIRST {
+        if let Some(value) = fields.get(key) {
+            put(&mut table, key, &brief(key, value));
+        }
+    }
+    for (key, value) in fields.iter().filter(|(key, _)| !FIRST.contains(&key.as_str())) {
+        // What a target says to digests by default need not be said.
+        let usual = name == "target" && key.ends_with("_digest") && value == "allow";
+        if !usual {
+            put(&mut table, key, value);
+        }
+    }
+    table
+}
+
 fn json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
 fn put(table: &mut Table, key: &str, value: &Value) {
-    if let Some(value) = toml(value) {
+    // Sizes are written as people write them, when that is exact.
+    let size = key == "size" || key == "memory" || key.ends_with("_bytes");
+    let text = value.as_u64().filter(|n| size && *n >= 1024 && n % 1024 == 0).map(units::exact);
+    if let Some(value) = text.map(Toml::from).or_else(|| toml(value)) {
         table.insert(key, Item::Value(value));
     }
 }

@@ -23,6 +23,16 @@ pub struct Control {
     archive: Archive,
     running: Mutex<Running>,
     changing: Mutex<()>,
+    left_out: Mutex<Vec<LeftOut>>,
+}
+
+/// A part of the configuration that could not be carried out when the daemon started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// What: "create disk d0 (file)".
+    pub what: String,
+    /// Why not.
+    pub why: String,
 }
 
 #[derive(Clone, Default)]
@@ -67,7 +77,14 @@ impl Control {
     ) -> Control {
         let config = Config { daemon: launched.daemon.clone(), ..Config::default() };
         let running = Mutex::new(Running { config, generation: 0 });
-        Control { plant, catalog, archive, running, changing: Mutex::new(()) }
+        Control {
+            plant,
+            catalog,
+            archive,
+            running,
+            changing: Mutex::new(()),
+            left_out: Mutex::default(),
+        }
     }
 
     /// What may stand in a configuration.
@@ -100,6 +117,16 @@ impl Control {
     pub fn config(&self) -> (Config, u64) {
         let running = lock(&self.running);
         (running.config.clone(), running.generation)
+    }
+
+    /// What could not be carried out at the start, and was not applied since.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        lock(&self.left_out).clone()
+    }
+
+    /// Remembers what could not be carried out at the start.
+    pub fn leave_out(&self, parts: Vec<LeftOut>) {
+        *lock(&self.left_out) = parts;
     }
 
     /// The way to `desired` from what runs.
@@ -151,6 +178,7 @@ impl Control {
             changed
         };
         let mut applied = result?;
+        lock(&self.left_out).clear();
         if changed && let Err(e) = self.archive.keep(desired) {
             applied.notes.push(format!("the configuration could not be archived: {}", e.source));
         }

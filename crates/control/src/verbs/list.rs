@@ -23,7 +23,7 @@ pub enum What {
     Disks,
     /// Geoms.
     Geoms,
-    /// Providers, with why other classes left them alone.
+    /// Providers and who claimed them; with a name also why the others did not.
     Providers,
     /// Targets.
     Targets,
@@ -120,13 +120,18 @@ fn geoms(state: &State) -> Listing {
     listing("geoms", &columns, state.geoms.iter().map(row).collect())
 }
 
-fn providers(state: &State) -> Listing {
+/// Providers with the classes that stand on them; `whole`: also why the others do not.
+fn providers(state: &State, whole: bool) -> Listing {
     let mut rows = Vec::new();
     for geom in &state.geoms {
         for p in &geom.providers {
-            let not: Vec<String> =
-                p.why_not.iter().map(|w| format!("{}: {}", w.class, w.why)).collect();
-            rows.push(vec![
+            let stands = |g: &&crate::api::GeomState| {
+                g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.name))
+            };
+            let mut by: Vec<&str> =
+                state.geoms.iter().filter(stands).map(|g| g.class.as_str()).collect();
+            by.dedup();
+            let mut row = vec![
                 p.name.clone(),
                 geom.class.clone(),
                 short(p.size_bytes),
@@ -134,13 +139,28 @@ fn providers(state: &State) -> Listing {
                 p.sector_bytes.to_string(),
                 p.mode(),
                 text::dash(p.error.as_deref().unwrap_or("")),
-                text::dash(&not.join("; ")),
-            ]);
+                text::dash(&by.join(" ")),
+            ];
+            if whole {
+                let not = p.why_not.iter().map(|w| format!("{}: {}", w.class, w.why));
+                row.push(text::dash(&not.collect::<Vec<_>>().join("; ")));
+            }
+            rows.push(row);
         }
     }
-    let columns =
-        ["provider", "class", ">size", ">bytes", ">sector", "mode", "error", "not claimed"];
-    listing("providers", &columns, rows)
+    let columns = [
+        "provider",
+        "class",
+        ">size",
+        ">bytes",
+        ">sector",
+        "mode",
+        "error",
+        "claimed by",
+        "not claimed by",
+    ];
+    let shown = if whole { columns.len() } else { columns.len() - 1 };
+    listing("providers", columns.get(..shown).unwrap_or(&columns), rows)
 }
 
 fn targets(state: &State) -> Listing {
@@ -197,7 +217,7 @@ impl Verb for List {
     const DETAIL: &'static str = "With --json the answer holds the whole state, with every counter \
         and every class's own facts.";
     const EXAMPLES: &'static [&'static str] =
-        &["ashlar list", "ashlar list providers", "ashlar list geoms part"];
+        &["ashlar list", "ashlar list providers d0", "ashlar list geoms part"];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];
 
     fn table(answer: &Answer) -> String {
@@ -220,7 +240,7 @@ impl DaemonVerb for List {
             What::All => vec![disks(&state), geoms(&state), targets(&state)],
             What::Disks => vec![disks(&state)],
             What::Geoms => vec![geoms(&state)],
-            What::Providers => vec![providers(&state)],
+            What::Providers => vec![providers(&state, params.name.is_some())],
             What::Targets => vec![targets(&state)],
             What::Luns => vec![luns(&state)],
         };

@@ -20,7 +20,7 @@ mod plan;
 pub(crate) mod schema;
 mod serve;
 mod sessions;
-mod status;
+pub(crate) mod status;
 pub(crate) mod top;
 mod tree;
 mod undo;

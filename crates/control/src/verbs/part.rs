@@ -94,8 +94,9 @@ part_verbs! {
     |control, p| {
         let overwrite = p.yes_destroy.contains(&p.provider);
         let state = control.state();
+        // An export is not data: whether it may be changed below is the daemon's to say.
         let on_it = state.geoms.iter().find(|g| {
-            g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.provider))
+            g.class != "lun" && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.provider))
         });
         if let Some(geom) = on_it {
             let what = format!("{} {} is on it", geom.class, geom.name);

@@ -10,7 +10,7 @@ use super::plan::default_file;
 use crate::api::{Error, Kind, Result};
 use crate::config::{Config, read};
 use crate::http::{self, Listening};
-use crate::service::{Archive, Consent, Control};
+use crate::service::{Archive, Consent, Control, LeftOut};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -72,15 +72,18 @@ fn socket(local: &Local<'_>, config: &Config) -> PathBuf {
 /// Those of [`Control::apply`].
 pub fn bring_up(control: &Control, config: &Config, keep_going: bool) -> Result<()> {
     let mut wanted = config.clone();
+    let mut left_out = Vec::new();
     loop {
         let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
         match control.apply(&wanted, &Consent::default(), &mut progress) {
             Ok((_, applied)) => {
                 applied.notes.iter().for_each(|n| tracing::warn!("{n}"));
+                control.leave_out(left_out);
                 return Ok(());
             }
             Err(e) if keep_going && leave_out(&mut wanted, &e) => {
                 tracing::error!("left out: {}: {}", e.at, e.source);
+                left_out.push(LeftOut { what: e.at, why: e.source });
             }
             Err(e) => return Err(e),
         }
@@ -165,5 +168,38 @@ impl LocalVerb for Serve {
         control.change(|plant| plant.stop());
         served?;
         Ok(Answer { socket: path.display().to_string(), why: why.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{FakePlant, catalog};
+    use crate::verbs::status;
+
+    #[test]
+    fn what_cannot_be_served_is_left_out_and_said() {
+        let text = "[[disk]]\nname='d'\nkind='null'\n\
+            [[geom]]\nclass='nop'\nname='lost'\nprovider='nowhere'\n\
+            [[geom]]\nclass='nop'\nname='above'\nprovider='lost'\n\
+            [[geom]]\nclass='nop'\nname='good'\nprovider='d'\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        let plant = Arc::new(FakePlant::new());
+        let folder = std::env::temp_dir().join(format!("ashlar-serve-{}", std::process::id()));
+        let archive = Archive::new(&folder, 2);
+        let boxed = Box::new(plant.clone());
+        let control = Control::new(boxed, catalog(), &Config::default(), archive);
+        let error = bring_up(&control, &config, false).expect_err("all or nothing");
+        assert_eq!(error.kind, Kind::RolledBack);
+        assert!(plant.config().same(&Config::default()));
+        bring_up(&control, &config, true).expect("what can be");
+        let names: Vec<String> = plant.config().geom.iter().map(|g| g.name.clone()).collect();
+        assert_eq!(names, ["good"]);
+        let left: Vec<String> = control.left_out().into_iter().map(|l| l.what).collect();
+        assert_eq!(left, ["create geom lost (nop)", "create geom above (nop)"]);
+        let answer = status::answer(&control);
+        assert_eq!(answer.findings.len(), 2);
+        assert_eq!(answer.health, crate::api::Health::Failed);
+        std::fs::remove_dir_all(&folder).expect("scratch");
     }
 }

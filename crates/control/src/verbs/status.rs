@@ -116,9 +116,21 @@ fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
     out.into_iter().map(|at| (at, "ashlar journal".to_owned())).collect()
 }
 
-/// The whole answer, from a state and what was carried out.
-pub fn answer(state: &State, config: &Config) -> Answer {
-    let findings = findings(state, config);
+/// The whole answer, worst first.
+pub fn answer(control: &Control) -> Answer {
+    let state = &control.state();
+    let mut findings = findings(state, &control.config().0);
+    let left = control.left_out();
+    findings.splice(
+        0..0,
+        left.into_iter().map(|left| Finding {
+            health: Health::Failed,
+            at: left.what,
+            why: format!("left out at the start: {}", left.why),
+            action: "Mend it, then run `ashlar apply`.".to_owned(),
+            see: "ashlar doctor".to_owned(),
+        }),
+    );
     let d = &state.daemon;
     let mut ports: Vec<&str> = d.cores.iter().map(|c| c.port_kind.as_str()).collect();
     ports.dedup();
@@ -176,6 +188,6 @@ impl Verb for Status {
 
 impl DaemonVerb for Status {
     fn run(control: &Control, _params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
-        Ok(answer(&control.state(), &control.config().0))
+        Ok(answer(control))
     }
 }

@@ -125,7 +125,9 @@ impl<'a> Drawer<'a> {
             return out;
         }
         let state = self.state;
-        for geom in &state.geoms {
+        // What a class of LUNs holds open is drawn below as LUNs, with their groups.
+        let above = state.geoms.iter().filter(|g| g.class != "lun" || !exported(state, name));
+        for geom in above {
             if geom.consumers.iter().any(|c| c.provider.as_deref() == Some(name)) {
                 out.children.push(self.up_geom(geom, depth + 1));
             }
@@ -242,6 +244,12 @@ impl<'a> Drawer<'a> {
         })
         .collect()
     }
+}
+
+/// Whether a group shows that provider to anybody.
+fn exported(state: &State, provider: &str) -> bool {
+    let groups = state.targets.iter().flat_map(|t| &t.groups);
+    groups.flat_map(|g| &g.luns).any(|l| l.provider == provider)
 }
 
 fn draw(state: &State, params: &Params) -> Result<Vec<Node>> {

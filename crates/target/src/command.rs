@@ -152,6 +152,8 @@ pub(crate) struct Slot {
     pub data: Segs,
     /// Bytes that the command would move if the initiator took all of them.
     pub needed: u64,
+    /// Bytes asked for below: the dispatcher cuts a request at the end of a medium that shrank.
+    pub asked: u64,
     /// Tells a conversation that it has been aborted.
     pub stop: Option<Rc<Cell<bool>>>,
     /// Task management functions that wait for the end.
@@ -177,6 +179,7 @@ impl Slot {
             abort: None,
             data: Segs::new(),
             needed: 0,
+            asked: 0,
             stop: None,
             waiters: Vec::new(),
         }

@@ -233,10 +233,10 @@ impl Device {
         }
     }
 
-    /// LOGICAL UNIT RESET: mode pages as at the start, and every nexus hears of it.
+    /// LOGICAL UNIT RESET: mode pages as at the start. The nexuses are told by their engines.
     pub(crate) fn reset(&self) {
+        let _gate = self.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.set_mode(self.default_mode());
-        self.raise(asc::POWER_ON_OR_RESET, None);
     }
 }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Bio, End, Errno, Flags, Op, Origin, Segs};
+use bio::{Bio, End, Flags, Op, Origin, Segs};
 use geom::{Core, Sink};
 use wire::scsi::{Asc, Command as Cdb, CommandInfo, Key, SENSE_LEN_MAX, Status, asc};
 
@@ -16,7 +16,7 @@ use crate::device::ModeBits;
 use crate::handlers::{Ask, Blocks, Job, Plan, REPLY_MAX, Run, answer_none, plan_none};
 use crate::registry::{DEPTH_MAX, add};
 use crate::session::{Path, Session};
-use crate::status::{Ending, ending_of};
+use crate::status::{Ending, ending_at, ending_of};
 use crate::transport::{DataError, Residual, Response};
 
 /// INVALID MESSAGE ERROR: a task attribute that cannot be here.
@@ -360,6 +360,7 @@ impl Session {
             bio.offset = offset;
             bio.length = length;
             if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+                slot.asked = length;
                 std::mem::swap(&mut slot.data, &mut bio.data);
             }
         });
@@ -628,19 +629,12 @@ impl Sink for Session {
 /// How a plain read or write ended.
 fn ending_of_blocks(slot: &Slot, bio: &Bio) -> Ending {
     match bio.status {
-        Ok(()) if bio.completed < bio.length => Ending::check(asc::LBA_OUT_OF_RANGE),
+        Ok(()) if bio.completed < slot.asked => Ending::check(asc::LBA_OUT_OF_RANGE),
         Ok(()) => Ending::Good,
-        Err(e) => {
-            let ending = ending_of(e, bio.op);
-            let unit = slot.path.as_ref().map_or(512, |p| u64::from(p.device().block_bytes()));
-            match (ending, slot.plan.run) {
-                // The LBA is known when there is only one.
-                (Ending::Check(sense), Run::Blocks(b)) if e == Errno::Io && bio.length == unit => {
-                    Ending::Check(sense.with_information(b.lba))
-                }
-                _ => ending,
-            }
-        }
+        Err(e) => match (&slot.path, slot.plan.run) {
+            (Some(path), Run::Blocks(b)) => ending_at(e, bio.op, b.lba, slot.asked, path.device()),
+            _ => ending_of(e, bio.op),
+        },
     }
 }
 

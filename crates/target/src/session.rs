@@ -281,7 +281,7 @@ impl Session {
     }
 
     /// Raises a condition at the paths that `wanted` picks.
-    pub(crate) fn raise_at(&self, attention: Asc, wanted: impl Fn(&Path) -> bool) {
+    pub(crate) fn raise_at(&self, attention: Asc, wanted: impl Fn(&Rc<Path>) -> bool) {
         self.paths.borrow().iter().filter(|p| wanted(p)).for_each(|p| p.nexus.raise(attention));
     }
 

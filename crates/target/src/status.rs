@@ -3,6 +3,8 @@
 use bio::{Errno, Op};
 use wire::scsi::{Asc, Sense, Status, asc};
 
+use crate::device::Device;
+
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -81,6 +83,23 @@ pub fn ending_of(error: Errno, op: Op) -> Ending {
     match fate {
         S(code) => Ending::check(code),
         T(status) => Ending::Status(status),
+    }
+}
+
+/// The same for a range of `len` bytes from block `lba`: with the LBA when only one block can be
+/// meant, and as a range error when the medium has shrunk since the command was accepted.
+pub(crate) fn ending_at(error: Errno, op: Op, lba: u64, len: u64, device: &Device) -> Ending {
+    let ending = ending_of(error, op);
+    if error != Errno::Io || !op.has_range() {
+        return ending;
+    }
+    let unit = u64::from(device.block_bytes());
+    if lba.saturating_add(len / unit) > device.blocks() {
+        return Ending::check(asc::LBA_OUT_OF_RANGE);
+    }
+    match ending {
+        Ending::Check(sense) if len == unit => Ending::Check(sense.with_information(lba)),
+        _ => ending,
     }
 }
 

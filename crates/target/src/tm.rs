@@ -20,7 +20,7 @@ use wire::scsi::asc;
 use crate::command::{AbortHow, CommandState};
 use crate::device::{Device, ModeBits};
 use crate::engine::{Engine, Message};
-use crate::session::Session;
+use crate::session::{Path, Session};
 use crate::transport::{CloseReason, TmFunction, TmOutcome};
 
 /// How long a full mailbox of another core is left alone before the next try, ns.
@@ -39,8 +39,9 @@ pub struct AbortOrder {
 struct Why {
     /// The session that asked.
     by: u64,
-    /// Others hear COMMANDS CLEARED, unless TAS tells them in another way.
-    cleared: bool,
+    /// The unit is reset: everybody hears of it. Otherwise the others hear COMMANDS CLEARED when
+    /// they lost something, unless TAS tells them in another way.
+    reset: bool,
     /// TAS as it was when the function came: a reset changes it.
     tas: bool,
 }
@@ -128,18 +129,19 @@ impl Engine {
         }
     }
 
-    /// Aborts the commands of every session of this core at a unit.
+    /// Aborts the commands of every session of this core at a unit. A session hears of a reset
+    /// here and not earlier: what it sends after it has heard is never aborted.
     fn abort_at(self: &Rc<Self>, device: &Arc<Device>, why: Why, ticket: u32) {
-        let Why { by, cleared, tas } = why;
+        let Why { by, reset, tas } = why;
+        let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
         for session in self.sessions() {
             let own = session.number() == by;
             let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
-            let words = session.commands_at(|p| Arc::ptr_eq(p.device(), device));
-            if words.is_empty() {
-                continue;
-            }
-            if cleared && !own && !tas {
-                session.raise_at(asc::COMMANDS_CLEARED, |p| Arc::ptr_eq(p.device(), device));
+            let words = session.commands_at(there);
+            if reset {
+                session.raise_at(asc::POWER_ON_OR_RESET, there);
+            } else if !words.is_empty() && !own && !tas {
+                session.raise_at(asc::COMMANDS_CLEARED, there);
             }
             for word in words {
                 self.abort_one(&session, word, how, ticket);
@@ -162,8 +164,8 @@ impl Engine {
     }
 
     /// The same on all cores.
-    fn abort_everywhere(self: &Rc<Self>, device: &Arc<Device>, by: u64, cleared: bool, tm: u32) {
-        let why = Why { by, cleared, tas: device.mode().has(ModeBits::TAS) };
+    fn abort_everywhere(self: &Rc<Self>, device: &Arc<Device>, by: u64, reset: bool, tm: u32) {
+        let why = Why { by, reset, tas: device.mode().has(ModeBits::TAS) };
         for peer in self.registry().engines_but(self.core().id()) {
             self.tms.borrow_mut().more(tm);
             let reply = self.mailer().clone();
@@ -209,13 +211,7 @@ impl Session {
         self.tm_answer(tag, outcome);
     }
 
-    fn run_tm(
-        self: Rc<Self>,
-        tag: u32,
-        f: TmFunction,
-        path: Option<Rc<crate::session::Path>>,
-        of: Option<u32>,
-    ) {
+    fn run_tm(self: Rc<Self>, tag: u32, f: TmFunction, path: Option<Rc<Path>>, of: Option<u32>) {
         let engine = self.engine().clone();
         let by = self.number();
         let done = Done::Answer {
@@ -237,10 +233,10 @@ impl Session {
                 }
             }
             (TmFunction::ClearTaskSet, Some(path)) => {
-                engine.abort_everywhere(path.device(), by, true, ticket);
+                engine.abort_everywhere(path.device(), by, false, ticket);
             }
             (TmFunction::LunReset, Some(path)) => {
-                engine.abort_everywhere(path.device(), by, false, ticket);
+                engine.abort_everywhere(path.device(), by, true, ticket);
                 path.device().reset();
             }
             (TmFunction::NexusReset, _) => {
@@ -251,7 +247,7 @@ impl Session {
             }
             _ => {
                 for path in self.paths() {
-                    engine.abort_everywhere(path.device(), by, false, ticket);
+                    engine.abort_everywhere(path.device(), by, true, ticket);
                     path.device().reset();
                 }
             }

@@ -362,3 +362,20 @@ fn an_error_below_ends_one_command_and_no_other() {
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).status, 8, "BUSY");
     assert!(disk.state().log.iter().all(|d| d.op == Op::Write));
 }
+
+#[test]
+fn a_write_that_waits_while_the_disk_shrinks_is_not_acknowledged() {
+    for (blocks, size) in [(2, 48), (4, 49), (2, 40), (1, 48)] {
+        let mut w = World::simple(1, 64);
+        let h = w.calm(0, "i1", &[0]);
+        hold(&w);
+        h.send(0, &write16(0, 1), 0, &[1; 512]);
+        h.attribute.set(TaskAttribute::Ordered);
+        let late = h.send(0, &write16(48, blocks), 0, &vec![2; blocks as usize * 512]);
+        let p = w.provider("d0");
+        w.control.topology.post(geom::Event::Resize(p, size * 512));
+        w.settle();
+        w.release_all(&w.disks[0].1);
+        assert_eq!(w.answer(&h, late).asc(), (5, 0x21, 0), "{blocks} blocks, size {size}");
+    }
+}

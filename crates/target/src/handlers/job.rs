@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Errno, Flags, Op, Origin, Segs};
+use bio::{Flags, Op, Origin, Segs};
 use geom::Core;
 use wire::scsi::{Command as Cdb, Status, asc};
 
 use crate::attention::Nexus;
 use crate::device::{Device, ModeBits};
-use crate::status::{Ending, ending_of};
+use crate::status::{Ending, ending_at, ending_of};
 
 /// What a handler's conversation has in its hands. After an abort every further request is
 /// refused here, so the conversation ends soon and touches the medium no more.
@@ -109,19 +109,7 @@ impl Job {
                 Err(Ending::check(asc::LBA_OUT_OF_RANGE))
             }
             Ok(()) => Ok(done.data),
-            Err(e) => Err(self.failed(e, op, lba, len)),
-        }
-    }
-
-    /// The errno as sense data; with the LBA when only one block can be meant.
-    fn failed(&self, error: Errno, op: Op, lba: u64, len: u64) -> Ending {
-        let ending = ending_of(error, op);
-        let one = len == u64::from(self.device.block_bytes());
-        match ending {
-            Ending::Check(sense) if error == Errno::Io && one => {
-                Ending::Check(sense.with_information(lba))
-            }
-            _ => ending,
+            Err(e) => Err(ending_at(e, op, lba, len, &self.device)),
         }
     }
 }

@@ -1,6 +1,27 @@
 #![forbid(unsafe_code)]
 //! Measurements that anyone can repeat: `ashlar bench` and `make bench`.
+//!
+//! * [`run`] measures what [`Options`] ask for and answers a [`Report`]: rows with our figure, the
+//!   peer's, the ratio of both, the goal, and the command that repeats the row alone.
+//! * [`layers`]: what a layer of the graph costs a Bio.
+//! * [`load`]: an iSCSI initiator that makes load and, on request, verifies data.
+//! * Servers are children of this process, pinned to one core; the load runs on another. They are
+//!   weighed from outside ([`weigh`]): Ashlar and its peers alike, with the same instruments.
 
+mod error;
+mod idle;
+mod iscsi;
 mod layers;
+pub mod load;
+mod options;
+mod report;
+mod run;
+pub mod servers;
+pub mod weigh;
 
+pub use error::{Error, Kind};
+pub use iscsi::{CASES, Case, Store};
 pub use layers::{LayerRow, layers};
+pub use options::{Options, Peer, What};
+pub use report::{Goal, Of, Report, Row};
+pub use run::{Progress, run};

@@ -1,4 +1,4 @@
-//! What a layer costs: Bios through pass-through layers over a leaf that answers at once.
+//! The stacks that are measured.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,17 +13,15 @@ use geom::{
 use reactor::{Config, Patience, PortChoice, Reactor};
 
 /// Bios a round: long enough that the two clock readings around it do not matter.
-const BIOS: u32 = 200_000;
+pub(crate) const BIOS: u32 = 200_000;
 
 /// What one depth cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LayerRow {
     /// Pass-through layers over the leaf.
     pub layers: u32,
-    /// Median over the rounds, ns a Bio.
-    pub median_ns: f64,
-    /// Best round, ns a Bio.
-    pub best_ns: f64,
+    /// Each round: ns a Bio, down and up.
+    pub ns: Vec<f64>,
 }
 
 struct Leaf;
@@ -122,10 +120,11 @@ impl Sink for Count {
 }
 
 /// Runs `rounds` rounds over stacks of the given depths, interleaved. Statistics are on, as in
-/// the daemon; each Bio enters through `submit` and ends in a receiver.
-pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
+/// the daemon; each Bio enters through `submit` and ends in a receiver. A first round is not
+/// counted.
+pub fn layers(depths: &[u32], rounds: u32) -> Result<Vec<LayerRow>, crate::Error> {
     let config = Config { name: "bench".into(), port: PortChoice::Auto, ..Config::default() };
-    let reactor = Reactor::start(config).map_err(|e| format!("reactor: {e}"))?;
+    let reactor = Reactor::start(config).map_err(|e| system("reactor", e))?;
     let inbox = Arc::new(Inbox::default());
     let (core, mailer) =
         Core::new(0, reactor.clone(), Pool::new(PoolConfig::default()), inbox.report());
@@ -138,9 +137,9 @@ pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
         Box::new(move || clock.fresh_now()),
     );
     let mut edges = Vec::new();
-    control.topology.load(Arc::new(BenchClass)).map_err(|e| e.to_string())?;
+    control.topology.load(Arc::new(BenchClass)).map_err(failed)?;
     for &depth in depths {
-        edges.push(stack(&mut control, depth).map_err(|e| e.to_string())?);
+        edges.push(stack(&mut control, depth).map_err(failed)?);
     }
     let count = Rc::new(Count(Cell::new(0)));
     let sink = core.add_sink(count.clone());
@@ -159,20 +158,24 @@ pub fn layers(depths: &[u32], rounds: usize) -> Result<Vec<LayerRow>, String> {
             }
             let ns = reactor.fresh_now() - start;
             if count.0.get() != BIOS {
-                return Err(format!("{} of {BIOS} Bios ended well", count.0.get()));
+                return Err(failed(format!("{} of {BIOS} Bios ended well", count.0.get())));
             }
             times[i].push(ns as f64 / f64::from(BIOS));
         }
     }
-    Ok(depths
-        .iter()
-        .zip(times)
-        .map(|(&layers, mut t)| {
-            t.remove(0);
-            t.sort_by(f64::total_cmp);
-            LayerRow { layers, median_ns: t[t.len() / 2], best_ns: t[0] }
-        })
-        .collect())
+    let rows = depths.iter().zip(times).map(|(&layers, mut ns)| {
+        ns.remove(0);
+        LayerRow { layers, ns }
+    });
+    Ok(rows.collect())
+}
+
+fn system(what: &str, error: std::io::Error) -> crate::Error {
+    crate::Error::system(what, error)
+}
+
+fn failed(error: impl std::fmt::Display) -> crate::Error {
+    crate::Error::new(crate::Kind::System, format!("layers: {error}"))
 }
 
 fn stack(control: &mut Control, depth: u32) -> Result<Edge, Error> {

@@ -1,0 +1,67 @@
+//! What goes wrong while measuring.
+
+use std::fmt;
+use std::io;
+
+/// The kind of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The options contradict each other or name nothing.
+    Options,
+    /// A program or package is missing.
+    Missing,
+    /// A server did not start, or ended early.
+    Server,
+    /// The target refused the login.
+    Login,
+    /// The target left the protocol, or ended the connection.
+    Protocol,
+    /// A command ended with another status than GOOD.
+    Status,
+    /// The data read back is not what was written.
+    Data,
+    /// Something did not end in time.
+    Timeout,
+    /// The system refused something of ours.
+    System,
+}
+
+/// A measurement that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Which kind.
+    pub kind: Kind,
+    /// What failed, where, and what to do about it.
+    pub what: String,
+}
+
+impl Error {
+    /// Made of its parts.
+    pub fn new(kind: Kind, what: impl Into<String>) -> Error {
+        Error { kind, what: what.into() }
+    }
+
+    /// A refusal of the system while doing `what`.
+    pub(crate) fn system(what: impl fmt::Display, error: io::Error) -> Error {
+        Error::new(Kind::System, format!("{what}: {error}"))
+    }
+
+    /// The same with words in front that say where.
+    pub(crate) fn within(self, place: &str) -> Error {
+        Error { what: format!("{place}: {}", self.what), ..self }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<wire::WireError> for Error {
+    fn from(error: wire::WireError) -> Error {
+        Error::new(Kind::Protocol, format!("the target's bytes: {error}"))
+    }
+}

@@ -1,0 +1,122 @@
+//! What a server costs that has nothing to do: ten units, ten sessions, no requests.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind};
+use crate::iscsi::{counters, two_cores};
+use crate::load::{self, Spec};
+use crate::options::Options;
+use crate::report::{Goal, Of, Report, Series};
+use crate::run::{Progress, with};
+use crate::servers::{Backing, FILE_BYTES, Scratch, Server};
+use crate::weigh;
+
+/// The case's name.
+pub(crate) const CASE: &str = "idle";
+/// Units, and sessions, one on each.
+const UNITS: u32 = 10;
+/// Requests each session makes before it falls silent, so that buffers have been used.
+const REQUESTS: u64 = 64;
+/// Goal: percent of a core.
+const CPU_PERCENT: f64 = 1.0;
+/// Goal: MiB resident.
+const RESIDENT_MIB: f64 = 64.0;
+/// After the last request, before anything is measured.
+const SETTLE: Duration = Duration::from_millis(500);
+
+const FIGURES: [(&str, &str); 4] =
+    [("CPU", "%"), ("wake-ups", "1/s"), ("system calls", "1/s"), ("resident", "MiB")];
+
+pub(crate) fn measure(
+    options: &Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    let cores = two_cores(report);
+    let counters = !options.no_counters && counters(report);
+    let steps = 1 + u32::try_from(options.peers.len()).unwrap_or(0);
+    progress(Progress { done: 0, of: steps, what: "idle: ashlar".into() });
+    let binary = options.binary()?;
+    let ours = weigh_one(options, cores.1, counters, &|backings| {
+        Server::ashlar(&binary, cores.0, backings)
+    })?;
+    let mut sides = Vec::new();
+    for (n, &peer) in (1..).zip(&options.peers) {
+        progress(Progress { done: n, of: steps, what: format!("idle: {}", peer.name()) });
+        let start = |backings: &[Backing]| Server::peer(peer, cores.0, backings);
+        match weigh_one(options, cores.1, counters, &start) {
+            Ok(theirs) => sides.push((Some(peer.name()), theirs)),
+            Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
+            Err(error) => return Err(error),
+        }
+    }
+    if sides.is_empty() {
+        sides.push((None, [None; FIGURES.len()]));
+    }
+    for (peer, theirs) in sides {
+        for (n, figure) in FIGURES.into_iter().enumerate() {
+            let series = Series {
+                ours: ours.get(n).copied().flatten().into_iter().collect(),
+                theirs: theirs.get(n).copied().flatten().into_iter().collect(),
+            };
+            let goal = match n {
+                0 => Some(Goal { of: Of::Ours, at_most: CPU_PERCENT }),
+                3 => Some(Goal { of: Of::Ours, at_most: RESIDENT_MIB }),
+                _ => None,
+            };
+            report
+                .rows
+                .extend(series.row(CASE, figure, peer).map(|r| with(r, options, CASE, goal)));
+        }
+    }
+    Ok(())
+}
+
+type Figures = [Option<f64>; FIGURES.len()];
+
+fn weigh_one(
+    options: &Options,
+    core: Option<usize>,
+    counters: bool,
+    start: &dyn Fn(&[Backing]) -> Result<Server, Error>,
+) -> Result<Figures, Error> {
+    let scratch = Scratch::new("idle")?;
+    let file = |n| scratch.file(&format!("disk{n}"), FILE_BYTES).map(Backing::File);
+    let backings = (0..UNITS).map(file).collect::<Result<Vec<_>, _>>()?;
+    let server = start(&backings)?;
+    let name = format!("idle {}", server.name);
+    let sessions = load::start(&Spec {
+        luns: server.luns.clone(),
+        sessions: UNITS,
+        depth: 8,
+        requests: Some(REQUESTS),
+        linger: true,
+        core,
+        ..Spec::new(server.portal, server.target.clone(), 0)
+    });
+    let sessions = sessions.map_err(|e| e.within(&name))?;
+    let begun = Instant::now();
+    while sessions.requests() < REQUESTS * u64::from(UNITS) {
+        if sessions.is_finished() || begun.elapsed() > Duration::from_secs(30) {
+            sessions.stop().map_err(|e| e.within(&name))?;
+            return Err(Error::new(Kind::Timeout, format!("{name}: its requests did not end")));
+        }
+        sleep(Duration::from_millis(10));
+    }
+    sleep(SETTLE);
+    let pid = server.pid();
+    let (cpu, switches, begun) = (weigh::cpu_ns(pid)?, weigh::switches(pid)?, Instant::now());
+    let calls = if counters {
+        Some(weigh::syscall_rate(pid, f64::from(options.idle_seconds))?)
+    } else {
+        sleep(Duration::from_secs(u64::from(options.idle_seconds)));
+        None
+    };
+    let took = begun.elapsed().as_secs_f64();
+    let cpu = weigh::cpu_ns(pid)?.saturating_sub(cpu) as f64 / 1e9 / took * 100.0;
+    let switches = weigh::switches(pid)?.saturating_sub(switches) as f64 / took;
+    let resident = weigh::resident_bytes(pid)? as f64 / f64::from(1 << 20);
+    sessions.stop().map_err(|e| e.within(&name))?;
+    Ok([Some(cpu), Some(switches), calls, Some(resident)])
+}

@@ -1,0 +1,268 @@
+//! Load over iSCSI: Ashlar and its peers side by side, in turns, on the same cores.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind};
+use crate::load::{self, Order, Spec, Work};
+use crate::options::Options;
+use crate::report::{Goal, Of, Report, Series};
+use crate::run::{Progress, with};
+use crate::servers::{Backing, MEMORY_BYTES, Server};
+use crate::weigh;
+
+/// Load before each measurement, so that caches and windows are warm.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Longest window in which system calls are counted, after the one in which CPU time is: the
+/// counting itself costs the server time.
+const COUNT_S: f64 = 0.5;
+/// Goal: our CPU time a request over the peer's.
+const CPU_RATIO: f64 = 1.0 / 3.0;
+/// Goal: system calls a command.
+const SYSCALLS: f64 = 0.25;
+/// Bytes of a request that fills a memory disk.
+const FILL_BYTES: u32 = 64 * 1024;
+
+/// What is behind the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// Nothing.
+    Null,
+    /// Memory, filled before.
+    Memory,
+}
+
+/// One case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Behind the unit.
+    pub store: Store,
+    /// WRITE instead of READ.
+    pub write: bool,
+    /// Bytes of a request.
+    pub request_bytes: u32,
+    /// Requests in flight in each session.
+    pub depth: u32,
+    /// Sessions of one connection each.
+    pub sessions: u32,
+    /// Header and data digests.
+    pub digests: bool,
+    /// The goals of the project hold for it.
+    pub goals: bool,
+}
+
+const READ: Case = Case {
+    name: "",
+    store: Store::Null,
+    write: false,
+    request_bytes: 4096,
+    depth: 32,
+    sessions: 1,
+    digests: false,
+    goals: false,
+};
+
+/// Every case. Places are random.
+pub const CASES: [Case; 10] = [
+    Case { name: "null-read-4k-d32", goals: true, ..READ },
+    Case { name: "memory-read-4k-d32", store: Store::Memory, goals: true, ..READ },
+    Case { name: "null-read-4k-d1", depth: 1, ..READ },
+    Case { name: "null-read-64k-d32", request_bytes: 65536, ..READ },
+    Case { name: "null-write-4k-d32", write: true, ..READ },
+    Case { name: "memory-write-4k-d32", store: Store::Memory, write: true, ..READ },
+    Case { name: "null-read-4k-d32-digests", digests: true, ..READ },
+    Case { name: "null-read-4k-d1-c8", depth: 1, sessions: 8, ..READ },
+    Case { name: "null-read-4k-d32-c8", sessions: 8, ..READ },
+    Case { name: "memory-read-4k-d32-c8", store: Store::Memory, sessions: 8, ..READ },
+];
+
+const FIGURES: [(&str, &str); 5] = [
+    ("server CPU a request", "us"),
+    ("system calls a request", ""),
+    ("requests", "1/s"),
+    ("latency p50", "us"),
+    ("latency p99", "us"),
+];
+
+/// One round of one server: the figures in the order of `FIGURES`; None where not measured.
+type Round = [Option<f64>; FIGURES.len()];
+
+pub(crate) fn measure(
+    options: &Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    // A whole name means that case alone, although others may begin like it.
+    let exact = CASES.iter().any(|c| options.case.as_deref() == Some(c.name));
+    let wanted = |c: &&Case| {
+        if exact { options.case.as_deref() == Some(c.name) } else { options.wants(c.name) }
+    };
+    let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
+    if cases.is_empty() {
+        return Ok(());
+    }
+    let (server_core, load_core) = two_cores(report);
+    let stores = [Backing::Null, Backing::Memory];
+    let mut servers = vec![Server::ashlar(&options.binary()?, server_core, &stores)?];
+    for &peer in &options.peers {
+        match Server::peer(peer, server_core, &stores) {
+            Ok(server) => servers.push(server),
+            Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
+            Err(error) => return Err(error),
+        }
+    }
+    let counters = !options.no_counters && counters(report);
+    if cases.iter().any(|c| c.store == Store::Memory) {
+        servers.iter().try_for_each(|server| fill(server, load_core))?;
+    }
+    let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
+    let mut done = 0;
+    for case in cases {
+        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); servers.len()];
+        for round in 0..options.rounds {
+            let what = format!("iscsi: {}, round {}", case.name, round + 1);
+            progress(Progress { done, of: steps, what });
+            done += 1;
+            // Who begins changes from round to round.
+            for turn in 0..servers.len() {
+                let n = (turn + round as usize) % servers.len();
+                let one = weigh_round(&servers[n], case, options, load_core, counters);
+                rounds[n].push(one.map_err(|e| e.within(&place(&servers[n], case)))?);
+            }
+        }
+        rows(options, report, case, &servers, &rounds);
+    }
+    Ok(())
+}
+
+fn place(server: &Server, case: &Case) -> String {
+    format!("{} in case {}", server.name, case.name)
+}
+
+/// A core for the server and one for the load, as far as there are two.
+pub(crate) fn two_cores(report: &mut Report) -> (Option<usize>, Option<usize>) {
+    match weigh::cores()[..] {
+        [server, load, ..] => (Some(server), Some(load)),
+        _ => {
+            let note = "one core only: server and load share it, and disturb each other";
+            report.notes.push(note.to_owned());
+            (None, None)
+        }
+    }
+}
+
+/// Whether system calls can be counted; a note when not.
+pub(crate) fn counters(report: &mut Report) -> bool {
+    let can = weigh::has_perf();
+    if !can {
+        let note = "system calls were not counted: perf (package linux-perf) is missing, \
+                    or this user may not use it (kernel.perf_event_paranoid)";
+        report.notes.push(note.to_owned());
+    }
+    can
+}
+
+fn spec(server: &Server, case: &Case) -> Spec {
+    let nth = match case.store {
+        Store::Null => 0,
+        Store::Memory => 1,
+    };
+    Spec {
+        depth: case.depth,
+        sessions: case.sessions,
+        request_bytes: case.request_bytes,
+        work: if case.write { Work::Write } else { Work::Read },
+        span_bytes: Some(MEMORY_BYTES),
+        digests: case.digests,
+        spin: true,
+        ..Spec::new(server.portal, server.target.clone(), server.luns[nth])
+    }
+}
+
+/// Writes every block of the memory disk, so that reads find memory behind it.
+fn fill(server: &Server, core: Option<usize>) -> Result<(), Error> {
+    let base = Spec::new(server.portal, server.target.clone(), server.luns[1]);
+    let spec = Spec {
+        depth: 8,
+        request_bytes: FILL_BYTES,
+        work: Work::Fill,
+        order: Order::Sequential,
+        requests: Some(MEMORY_BYTES / u64::from(FILL_BYTES)),
+        core,
+        ..base
+    };
+    load::run(&spec).map(drop).map_err(|e| e.within(&format!("fill the memory of {}", server.name)))
+}
+
+fn weigh_round(
+    server: &Server,
+    case: &Case,
+    options: &Options,
+    core: Option<usize>,
+    counters: bool,
+) -> Result<Round, Error> {
+    let spec = Spec { core, spin: core.is_some(), ..spec(server, case) };
+    let running = load::start(&spec)?;
+    sleep(WARM_UP);
+    running.record(true);
+    let (requests, cpu, begun) = (running.requests(), weigh::cpu_ns(server.pid())?, Instant::now());
+    sleep(Duration::from_secs(u64::from(options.seconds)));
+    let (requests, cpu, took) = (
+        running.requests() - requests,
+        weigh::cpu_ns(server.pid())?.saturating_sub(cpu),
+        begun.elapsed().as_secs_f64(),
+    );
+    running.record(false);
+    if requests == 0 {
+        running.stop()?;
+        return Err(Error::new(Kind::Timeout, "no request ended while it was measured"));
+    }
+    let calls = if counters { Some(calls_a_request(server, &running, options)?) } else { None };
+    let latency = running.stop()?.latency;
+    let us = |part| latency.quantile(part).map(|ns| ns as f64 / 1e3);
+    let requests = requests as f64;
+    Ok([Some(cpu as f64 / requests / 1e3), calls, Some(requests / took), us(0.5), us(0.99)])
+}
+
+fn calls_a_request(
+    server: &Server,
+    running: &load::Running,
+    options: &Options,
+) -> Result<f64, Error> {
+    let (before, begun) = (running.requests(), Instant::now());
+    let calls = weigh::syscall_rate(server.pid(), f64::from(options.seconds).min(COUNT_S))?;
+    // perf's window lies within this one; the load is steady.
+    let requests = (running.requests() - before) as f64 / begun.elapsed().as_secs_f64();
+    Ok(calls / requests.max(1.0))
+}
+
+fn rows(
+    options: &Options,
+    report: &mut Report,
+    case: &Case,
+    servers: &[Server],
+    rounds: &[Vec<Round>],
+) {
+    let pick = |server: usize, figure: usize| -> Vec<f64> {
+        let all = rounds.get(server).map(Vec::as_slice).unwrap_or_default();
+        all.iter().filter_map(|round| round.get(figure).copied().flatten()).collect()
+    };
+    // One row for each peer; without any, one with our figures alone.
+    let peers: Vec<usize> = if servers.len() > 1 { (1..servers.len()).collect() } else { vec![0] };
+    for peer in peers {
+        for (n, figure) in FIGURES.into_iter().enumerate() {
+            let theirs = if peer > 0 { pick(peer, n) } else { Vec::new() };
+            let series = Series { ours: pick(0, n), theirs };
+            let goal = match n {
+                0 => Some(Goal { of: Of::Ratio, at_most: CPU_RATIO }),
+                1 => Some(Goal { of: Of::Ours, at_most: SYSCALLS }),
+                _ => None,
+            };
+            let row = series.row(case.name, figure, servers.get(peer).map(|s| s.name));
+            let goal = goal.filter(|_| case.goals);
+            report.rows.extend(row.map(|r| with(r, options, "iscsi", goal)));
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What a layer costs: Bios through pass-through layers over a leaf that answers at once.
+
+mod count;
+mod stack;
+
+pub(crate) use count::count;
+pub(crate) use stack::BIOS;
+pub use stack::{LayerRow, layers};

@@ -1,0 +1,19 @@
+//! Load over iSCSI: an initiator of ours on a thread and a reactor of its own.
+//!
+//! [`start`] logs in and makes requests until told to stop; [`run`] makes a given number of them.
+//! With [`Work::Verify`], [`Work::Fill`] and [`Work::Check`] every byte read is compared.
+
+mod histogram;
+mod intake;
+mod jobs;
+mod line;
+mod out;
+mod pattern;
+mod session;
+mod shared;
+mod spec;
+mod thread;
+
+pub use histogram::Histogram;
+pub use spec::{DEPTH_MAX, Order, Outcome, REQUEST_BYTES_MAX, SESSIONS_MAX, Spec, Work};
+pub use thread::{Running, run, start};

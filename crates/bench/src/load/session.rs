@@ -1,0 +1,277 @@
+//! One initiator session, without I/O: bytes come in, PDUs pile up in `line.out`.
+//!
+//! ```text
+//!   Login --> Ready (TEST UNIT READY) --> Size (READ CAPACITY) --> Work --> Logout --> Over
+//!               ^--(unit attention)--+        ^--(again)--+          +--> Linger --^
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use wire::iscsi::{
+    BHS_LEN, Bhs, ClientConfig, ClientLogin, ClientStep, DigestPolicy, Framer, Offer, Params,
+    Response, TAG_NONE, sense_of_segment,
+};
+use wire::scsi::{Sense, parse_capacity16};
+
+use super::intake::Taker;
+use super::jobs::Jobs;
+use super::line::{Line, Moves};
+use super::shared::Shared;
+use super::spec::Spec;
+use crate::error::{Error, Kind};
+
+/// Tag of commands before and after the work; slots have lower ones.
+const TAG_OWN: u32 = 0xffff_0000;
+/// How often a command before the work is tried: a target may report several unit attentions.
+const TRIES_MAX: u32 = 8;
+/// Largest data segment taken, bytes: what open-iscsi declares.
+const RECV_BYTES_MAX: u32 = 256 * 1024;
+/// Most bytes kept of a response whose data is looked at; the rest is dropped.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
+/// Bytes asked of READ CAPACITY (16).
+const CAPACITY_BYTES: u32 = 32;
+
+enum Stage {
+    Login(Box<ClientLogin>),
+    Ready(u32),
+    Size(u32),
+    Work,
+    Linger,
+    Logout,
+    Over,
+}
+
+/// See the module.
+pub(crate) struct Session {
+    spec: Spec,
+    index: u32,
+    shared: Arc<Shared>,
+    stage: Stage,
+    pub line: Line,
+    /// None before the unit's size is known.
+    pub jobs: Option<Jobs>,
+    /// The clock when the bytes came that are read now, ns.
+    pub now: u64,
+    header: Bhs,
+    /// None before the first header.
+    current: Option<Response>,
+    kept: Vec<u8>,
+    /// Bytes of the present Data-In that came.
+    taken: u32,
+}
+
+impl Session {
+    /// A session that has its first request ready.
+    pub fn start(
+        spec: &Spec,
+        index: u32,
+        shared: Arc<Shared>,
+        out: super::out::Out,
+    ) -> Result<Session, Error> {
+        let nth = index as usize % spec.luns.len().max(1);
+        let lun = spec.luns.get(nth).and_then(|&n| wire::scsi::Lun::new(n));
+        let lun = lun.ok_or(Error::new(Kind::Options, "a LUN's number is too large"))?;
+        let digest = if spec.digests { DigestPolicy::Require } else { DigestPolicy::Off };
+        let [_, a, b, c] = (index + 1).to_be_bytes();
+        let config = ClientConfig {
+            initiator: format!("iqn.2026-11.bench.ashlar:load{index}"),
+            target: Some(spec.target.clone()),
+            isid: [0x80, a, b, c, 0, 0],
+            cid: 0,
+            cmd_sn: 1,
+            offer: Offer {
+                header_digest: digest,
+                data_digest: digest,
+                params: Params {
+                    initial_r2t: false,
+                    recv_data_len_max: RECV_BYTES_MAX,
+                    ..Params::default()
+                },
+                ..Offer::default()
+            },
+            chap: None,
+        };
+        let (login, first) = ClientLogin::start(config).map_err(refused)?;
+        let mut line = Line::new(out, lun.encode());
+        line.out.bytes(&first.to_bytes())?;
+        Ok(Session {
+            spec: spec.clone(),
+            index,
+            shared,
+            stage: Stage::Login(Box::new(login)),
+            line,
+            jobs: None,
+            now: 0,
+            header: [0; BHS_LEN],
+            current: None,
+            kept: Vec::new(),
+            taken: 0,
+        })
+    }
+
+    /// Logged out.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Done with its work, and waiting to be told to stop.
+    pub fn lingers(&self) -> bool {
+        matches!(self.stage, Stage::Linger)
+    }
+
+    /// Everything that came was read: sends more, or says goodbye.
+    pub fn pump(&mut self) -> Result<(), Error> {
+        let (Stage::Work, Some(jobs)) = (&self.stage, &mut self.jobs) else { return Ok(()) };
+        jobs.stopping = self.shared.stop.load(Relaxed);
+        jobs.pump(&mut self.line)?;
+        if jobs.is_done() {
+            if self.spec.linger && !jobs.stopping {
+                self.stage = Stage::Linger;
+            } else {
+                self.stage = Stage::Logout;
+                self.line.logout(TAG_OWN)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self) -> Result<(), Error> {
+        let mut cdb = [0; 16];
+        if let Stage::Size(_) = self.stage {
+            (cdb[0], cdb[1]) = (0x9e, 0x10); // READ CAPACITY (16)
+            cdb[10..14].copy_from_slice(&CAPACITY_BYTES.to_be_bytes());
+            return self.line.command(TAG_OWN, cdb, &Moves::In(CAPACITY_BYTES));
+        }
+        self.line.command(TAG_OWN, cdb, &Moves::Nothing)
+    }
+
+    fn login(&mut self) -> Result<Option<Framer>, Error> {
+        let Stage::Login(login) = &mut self.stage else { return Err(unexpected("Login")) };
+        match login.response(&self.header, &self.kept).map_err(refused)? {
+            ClientStep::Send(request) => {
+                self.line.out.bytes(&request.to_bytes())?;
+                Ok(None)
+            }
+            ClientStep::Done(agreed) => {
+                self.line.connected(&agreed);
+                self.stage = Stage::Ready(0);
+                self.ask()?;
+                Ok(Some(self.line.framer))
+            }
+        }
+    }
+
+    /// A command ended. `sense` is what came with it.
+    fn ended(&mut self, tag: u32, status: u8, sense: Option<Sense>) -> Result<(), Error> {
+        let tries = match &mut self.stage {
+            Stage::Ready(tries) | Stage::Size(tries) if tag == TAG_OWN => tries,
+            _ => {
+                let recording = self.shared.recording.load(Relaxed).then_some(self.now);
+                let jobs = self.jobs.as_mut().ok_or_else(|| unexpected("status"))?;
+                let well = jobs.ended(tag, status, recording).map_err(|e| with_sense(e, sense))?;
+                self.shared.requests.fetch_add(u64::from(well), Relaxed);
+                return Ok(());
+            }
+        };
+        *tries += 1;
+        if status != 0 {
+            if *tries == TRIES_MAX {
+                let what = format!("the unit is not ready: SCSI status {status:02x}");
+                return Err(with_sense(Error::new(Kind::Status, what), sense));
+            }
+            return self.ask();
+        }
+        if let Stage::Ready(_) = self.stage {
+            self.stage = Stage::Size(0);
+            return self.ask();
+        }
+        let size = parse_capacity16(&self.kept)?;
+        self.jobs = Some(Jobs::new(&self.spec, self.index, size.blocks, size.block_len)?);
+        self.stage = Stage::Work;
+        self.shared.ready.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+impl Taker for Session {
+    fn header(&mut self, bhs: &Bhs) -> Result<(), Error> {
+        self.header = *bhs;
+        self.taken = 0;
+        // The answer to READ CAPACITY lies in a Data-In, its status perhaps in the PDU after.
+        let response = Response::decode(bhs)?;
+        if !matches!(response, Response::Scsi(_)) || !matches!(self.stage, Stage::Size(_)) {
+            self.kept.clear();
+        }
+        self.current = Some(response);
+        Ok(())
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if let (Some(Response::DataIn(head)), Some(jobs)) = (&self.current, &mut self.jobs) {
+            let offset = head.offset.saturating_add(self.taken);
+            self.taken = self.taken.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            return jobs.data(head.task_tag, offset, bytes);
+        }
+        let room = KEPT_BYTES_MAX.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or(&[]));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Option<Framer>, Error> {
+        let Some(response) = self.current.take() else { return Err(unexpected("data")) };
+        match response {
+            Response::Login(_) => return self.login(),
+            Response::DataIn(data) => {
+                self.line.told(&data.sn, data.status.is_some());
+                if let Some((status, _)) = data.status {
+                    self.ended(data.task_tag, status, None)?;
+                }
+            }
+            Response::Scsi(end) => {
+                self.line.told(&end.sn, true);
+                if end.response != 0 {
+                    return Err(Error::new(Kind::Protocol, "the target failed in a command"));
+                }
+                let sense = if end.data_len > 0 { sense_of_segment(&self.kept).ok() } else { None };
+                let sense = sense.and_then(|bytes| Sense::decode(bytes).ok());
+                self.ended(end.task_tag, end.status, sense)?;
+            }
+            Response::R2t(r2t) => {
+                self.line.told(&r2t.sn, false);
+                let jobs = self.jobs.as_ref().ok_or_else(|| unexpected("R2T"))?;
+                self.line.answer(&r2t, jobs.data_of(r2t.task_tag)?)?;
+            }
+            Response::NopIn(nop) => {
+                self.line.told(&nop.sn, nop.task_tag != TAG_NONE);
+                self.line.pong(&nop)?;
+            }
+            Response::Logout(answer) => {
+                self.line.told(&answer.sn, true);
+                self.stage = Stage::Over;
+            }
+            Response::Async(event) => self.line.told(&event.sn, true),
+            Response::Reject(reject) => {
+                let what = format!("the target rejected a PDU: {:?}", reject.reason);
+                return Err(Error::new(Kind::Protocol, what));
+            }
+            Response::Task(_) | Response::Text(_) => return Err(unexpected("Task or Text")),
+        }
+        Ok(None)
+    }
+}
+
+fn refused(error: wire::iscsi::ClientError) -> Error {
+    Error::new(Kind::Login, error.to_string())
+}
+
+fn unexpected(what: &str) -> Error {
+    Error::new(Kind::Protocol, format!("{what} from the target, which was not asked for"))
+}
+
+fn with_sense(error: Error, sense: Option<Sense>) -> Error {
+    match sense {
+        Some(sense) => Error { what: format!("{}: {}", error.what, sense.code), ..error },
+        None => error,
+    }
+}

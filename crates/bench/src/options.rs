@@ -1,0 +1,153 @@
+//! What to measure, and how long.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Kind};
+
+/// Most rounds; more are refused, for the run would take hours.
+const ROUNDS_MAX: u32 = 1000;
+/// Longest measurement of one round, seconds; more is refused for the same reason.
+const SECONDS_MAX: u32 = 3600;
+
+/// Which measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Everything.
+    #[default]
+    All,
+    /// What a layer costs a Bio.
+    Layers,
+    /// Load over iSCSI.
+    Iscsi,
+    /// What a daemon costs that has nothing to do.
+    Idle,
+}
+
+/// A target to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Peer {
+    /// tgt, from Debian's package `tgt`.
+    Tgt,
+}
+
+impl Peer {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Peer::Tgt => "tgt",
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Options {
+    /// Which measurements: `all`, `layers`, `iscsi` or `idle`.
+    pub what: What,
+    /// Only the cases whose name contains this; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// Rounds; every figure is the median over them. Servers take turns within a round.
+    #[schemars(range(min = 1, max = 1000))]
+    pub rounds: u32,
+    /// Seconds measured in each round of load.
+    #[schemars(range(min = 1, max = 3600))]
+    pub seconds: u32,
+    /// Seconds an idle server is watched.
+    #[schemars(range(min = 1, max = 3600))]
+    pub idle_seconds: u32,
+    /// Targets to compare with.
+    pub peers: Vec<Peer>,
+    /// Path of the `ashlar` binary to measure; absent: the one that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ashlar: Option<String>,
+    /// Leave out what perf and the allocation counter measure: system calls, allocations.
+    pub no_counters: bool,
+    /// The command that repeats this program with other options: the words before them. Empty: the
+    /// program that runs, with the word `bench`.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub worker: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            what: What::All,
+            case: None,
+            rounds: 5,
+            seconds: 1,
+            idle_seconds: 10,
+            peers: vec![Peer::Tgt],
+            ashlar: None,
+            no_counters: false,
+            worker: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// Refuses numbers that cannot be meant.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let refuse = |what: String| Err(Error::new(Kind::Options, what));
+        if !(1..=ROUNDS_MAX).contains(&self.rounds) {
+            return refuse(format!("rounds: 1 to {ROUNDS_MAX}, not {}", self.rounds));
+        }
+        for (name, value) in [("seconds", self.seconds), ("idle_seconds", self.idle_seconds)] {
+            if !(1..=SECONDS_MAX).contains(&value) {
+                return refuse(format!("{name}: 1 to {SECONDS_MAX}, not {value}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a case of that name was asked for.
+    pub(crate) fn wants(&self, case: &str) -> bool {
+        self.case.as_ref().is_none_or(|part| case.contains(part.as_str()))
+    }
+
+    /// The program to measure.
+    pub(crate) fn binary(&self) -> Result<String, Error> {
+        match &self.ashlar {
+            Some(path) => Ok(path.clone()),
+            None => own_path(),
+        }
+    }
+
+    /// The words that start this program for one case.
+    pub(crate) fn worker(&self) -> Result<Vec<String>, Error> {
+        match self.worker.as_slice() {
+            [] => Ok(vec![own_path()?, "bench".into()]),
+            words => Ok(words.to_vec()),
+        }
+    }
+
+    /// The command that repeats one case alone, for people.
+    pub(crate) fn command(&self, what: &str, case: &str) -> String {
+        let mut words = match self.worker.as_slice() {
+            [] => "ashlar bench".to_owned(),
+            words => words.join(" "),
+        };
+        words.push_str(&format!(" {what} --case {case} --rounds {}", self.rounds));
+        match what {
+            "iscsi" => words.push_str(&format!(" --seconds {}", self.seconds)),
+            "idle" => words.push_str(&format!(" --idle-seconds {}", self.idle_seconds)),
+            _ => {}
+        }
+        if let Some(path) = &self.ashlar {
+            words.push_str(&format!(" --ashlar {path}"));
+        }
+        words
+    }
+}
+
+fn own_path() -> Result<String, Error> {
+    let path = std::env::current_exe().map_err(|e| Error::system("own path", e))?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|p| Error::new(Kind::System, format!("own path {p:?} is not text")))
+}

@@ -1,0 +1,90 @@
+//! A report as text.
+
+use super::{Of, Report, Row};
+
+const HEAD: [&str; 8] = ["case", "figure", "unit", "ours", "peer", "ratio", "goal", ""];
+
+/// Columns that are numbers stand on the right.
+const RIGHT: [bool; 8] = [false, false, false, true, true, true, false, false];
+
+pub(super) fn render(report: &Report) -> String {
+    let mut out = String::new();
+    for line in &report.machine {
+        out.push_str(line);
+        out.push('\n');
+    }
+    if !report.machine.is_empty() {
+        out.push('\n');
+    }
+    let mut lines = vec![HEAD.map(str::to_owned)];
+    let mut last = "";
+    for row in &report.rows {
+        lines.push(cells(row, row.case == last));
+        last = &row.case;
+    }
+    let mut widths = [0; HEAD.len()];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for (n, line) in lines.iter().enumerate() {
+        if n > 1 && !line[0].is_empty() {
+            out.push('\n');
+        }
+        let padded = line.iter().zip(widths).zip(RIGHT).map(|((cell, width), right)| {
+            if right { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+        });
+        out.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    tail(report, &mut out);
+    out
+}
+
+fn tail(report: &Report, out: &mut String) {
+    out.push_str("\nTo repeat a case alone:\n");
+    let mut last = "";
+    for row in report.rows.iter().filter(|r| !r.command.is_empty()) {
+        if row.command != last {
+            out.push_str(&format!("  {}\n", row.command));
+        }
+        last = &row.command;
+    }
+    for note in &report.notes {
+        out.push_str(&format!("note: {note}\n"));
+    }
+}
+
+fn cells(row: &Row, same_case: bool) -> [String; 8] {
+    let goal = row.goal.map_or(String::new(), |goal| match goal.of {
+        Of::Ours => format!("<= {}", number(goal.at_most)),
+        Of::Ratio => format!("<= {} of peer", number(goal.at_most)),
+    });
+    let met = row.met().map_or("", |met| if met { "met" } else { "MISSED" });
+    let peer = match (&row.peer, row.theirs) {
+        (Some(peer), Some(theirs)) => format!("{} {peer}", number(theirs)),
+        _ => String::new(),
+    };
+    [
+        if same_case { String::new() } else { row.case.clone() },
+        row.figure.clone(),
+        row.unit.clone(),
+        number(row.ours),
+        peer,
+        row.ratio.map(number).unwrap_or_default(),
+        goal,
+        met.to_owned(),
+    ]
+}
+
+/// Three digits or more, never an exponent.
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if v < 0.005 => format!("{value:.6}"),
+        v if v < 100.0 => format!("{value:.2}"),
+        v if v < 1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}

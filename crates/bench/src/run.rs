@@ -1,0 +1,142 @@
+//! One run: what was asked for, one after the other, into one report.
+
+use std::fs;
+use std::process::Command;
+
+use crate::error::{Error, Kind};
+use crate::layers::{count, layers};
+use crate::options::{Options, What};
+use crate::report::{Goal, Of, Report, Row, Series};
+use crate::{idle, iscsi};
+
+/// Depths of the stacks measured.
+const DEPTHS: [u32; 4] = [1, 3, 5, 10];
+/// The stack whose allocations and system calls are counted.
+const COUNTED: u32 = 5;
+/// Goal: ns a layer.
+const LAYER_NS: f64 = 15.0;
+/// Goal for "none" a Bio: what a warm pool, a growing vector or the measurement itself may leave.
+const NONE: f64 = 0.001;
+
+/// Where a run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Steps done.
+    pub done: u32,
+    /// Steps in all.
+    pub of: u32,
+    /// What is measured now.
+    pub what: String,
+}
+
+/// Measures what `options` ask for. Children are started and ended on the way; they are gone when
+/// this returns, with an error too.
+pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
+    options.check()?;
+    let wants = |what| options.what == What::All || options.what == what;
+    let mut report = Report { machine: machine(&options), ..Report::default() };
+    if wants(What::Layers) {
+        measure_layers(&options, &mut report, progress)?;
+    }
+    if wants(What::Iscsi) {
+        iscsi::measure(&options, &mut report, progress)?;
+    }
+    if wants(What::Idle) && options.wants(idle::CASE) {
+        idle::measure(&options, &mut report, progress)?;
+    }
+    if report.rows.is_empty() && report.notes.is_empty() {
+        let what = format!(
+            "no case is named like that; the cases are {}",
+            case_names().collect::<Vec<_>>().join(", ")
+        );
+        return Err(Error::new(Kind::Options, what));
+    }
+    Ok(report)
+}
+
+fn case_names() -> impl Iterator<Item = String> {
+    let layers = DEPTHS.iter().map(|d| format!("layers-{d}"));
+    let iscsi = iscsi::CASES.iter().map(|c| c.name.to_owned());
+    layers.chain(["layers-all".to_owned()]).chain(iscsi).chain([idle::CASE.to_owned()])
+}
+
+fn measure_layers(
+    options: &Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    let all = options.wants("layers-all");
+    // Exactly, for layers-1 is a part of layers-10.
+    let named = |d: &u32| options.case.as_deref() == Some(&format!("layers-{d}"));
+    let exact: Vec<u32> = DEPTHS.into_iter().filter(|d| named(d)).collect();
+    let depths = if all && exact.is_empty() { DEPTHS.to_vec() } else { exact };
+    if depths.is_empty() {
+        return Ok(());
+    }
+    progress(Progress { done: 0, of: 2, what: format!("layers: {depths:?} over null") });
+    let rows = layers(&depths, options.rounds)?;
+    for row in &rows {
+        let case = format!("layers-{}", row.layers);
+        let series = Series { ours: row.ns.clone(), theirs: vec![] };
+        let row = series.row(&case, ("a Bio, down and up", "ns"), None);
+        report.rows.extend(row.map(|r| with(r, options, "layers", None)));
+    }
+    if let (Some(first), Some(last)) = (rows.first(), rows.last())
+        && first.layers < last.layers
+    {
+        let between = f64::from(last.layers - first.layers);
+        let slope = first.ns.iter().zip(&last.ns).map(|(a, b)| (b - a) / between).collect();
+        let series = Series { ours: slope, theirs: vec![] };
+        let goal = Goal { of: Of::Ours, at_most: LAYER_NS };
+        let row = series.row("layers-all", ("a layer, down and up", "ns"), None);
+        report.rows.extend(row.map(|r| with(r, options, "layers", Some(goal))));
+    }
+    if options.no_counters || !(depths.contains(&COUNTED)) {
+        return Ok(());
+    }
+    let case = format!("layers-{COUNTED}");
+    progress(Progress { done: 1, of: 2, what: "layers: allocations and system calls".into() });
+    let counts = count(options, &case)?;
+    let counted =
+        [("allocations a Bio", counts.allocations), ("system calls a Bio", counts.syscalls)];
+    for (figure, counted) in counted {
+        match counted {
+            Ok(value) => {
+                let series = Series { ours: vec![value], theirs: vec![] };
+                let goal = Goal { of: Of::Ours, at_most: NONE };
+                let row = series.row(&case, (figure, ""), None);
+                report.rows.extend(row.map(|r| with(r, options, "layers", Some(goal))));
+            }
+            Err(error) => report.notes.push(format!("{figure} were not counted: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// The row with its goal and the command that repeats it.
+pub(crate) fn with(mut row: Row, options: &Options, what: &str, goal: Option<Goal>) -> Row {
+    row.command = options.command(what, &row.case);
+    row.goal = goal;
+    row
+}
+
+fn machine(options: &Options) -> Vec<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("");
+    let model = model.trim_start_matches(['\t', ' ', ':']);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("").to_owned();
+    let cores = crate::weigh::cores().len();
+    let mut lines =
+        vec![format!("{model}, {cores} cores, Linux {}, load {load} before", kernel.trim())];
+    let measures_peers = options.what != What::Layers;
+    for peer in options.peers.iter().filter(|_| measures_peers) {
+        let mut query = Command::new("dpkg-query");
+        query.args(["-W", "-f", "${Version}", peer.name()]);
+        let version = query.output().ok().filter(|o| o.status.success());
+        let version = version.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+        lines.push(format!("{} {}", peer.name(), version.unwrap_or("(no package)".into())));
+    }
+    lines
+}

@@ -1,0 +1,61 @@
+//! Ashlar itself, as anybody would run it.
+
+use std::fs;
+use std::path::Path;
+
+use super::child::{self, Child, Scratch};
+use super::{Backing, MEMORY_BYTES, Server};
+use crate::error::Error;
+
+const TARGET: &str = "iqn.2026-11.bench.ashlar:ashlar";
+/// Bytes of the disk that has none.
+const NULL_BYTES: u64 = 1 << 40;
+
+pub(super) fn start(
+    binary: &str,
+    core: Option<usize>,
+    backings: &[Backing],
+) -> Result<Server, Error> {
+    let scratch = Scratch::new("ashlar")?;
+    let home = scratch.path();
+    let portal = child::free_address()?;
+    let file = home.join("ashlar.toml");
+    let text = configuration(home, &portal.to_string(), core.is_some(), backings);
+    fs::write(&file, text).map_err(|e| Error::system(file.display(), e))?;
+    let mut command = child::pinned(Path::new(binary), core)?;
+    command.arg("serve").arg(&file);
+    let mut child = Child::start("ashlar", &mut command, &home.join("log"))?;
+    child.wait_port(portal)?;
+    let luns = (0..).take(backings.len()).collect();
+    let target = TARGET.to_owned();
+    Ok(Server { name: "ashlar", portal, target, luns, child, _scratch: vec![scratch] })
+}
+
+fn configuration(home: &Path, portal: &str, one_core: bool, backings: &[Backing]) -> String {
+    let quoted = |path: &Path| format!("{:?}", path.to_string_lossy());
+    let mut text = format!(
+        "[daemon]\nsocket = {}\nhistory = {}\n",
+        quoted(&home.join("control.sock")),
+        quoted(&home.join("history"))
+    );
+    if one_core {
+        text.push_str("cores = 1\n");
+    }
+    let mut luns = Vec::new();
+    for (n, backing) in backings.iter().enumerate() {
+        let kind = match backing {
+            Backing::Null => format!("kind = \"null\"\nsize = {NULL_BYTES}"),
+            Backing::Memory => format!("kind = \"memory\"\nsize = {MEMORY_BYTES}"),
+            Backing::File(path) => format!("kind = \"file\"\npath = {}", quoted(path)),
+        };
+        text.push_str(&format!("\n[[disk]]\nname = \"disk{n}\"\n{kind}\n"));
+        luns.push(format!("{n} = \"disk{n}\""));
+    }
+    text.push_str(&format!(
+        "\n[[target]]\ndriver = \"iscsi\"\nname = \"{TARGET}\"\nlisten = [\"{portal}\"]\n\n\
+         [[access]]\ntarget = \"{TARGET}\"\ngroup = \"bench\"\n\
+         initiators = [\"iqn.2026-11.bench.ashlar:*\"]\nluns = {{ {} }}\n",
+        luns.join(", ")
+    ));
+    text
+}

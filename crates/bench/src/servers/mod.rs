@@ -1,0 +1,68 @@
+//! The servers under load: children of this process, each on a free port of 127.0.0.1.
+
+mod ashlar;
+mod child;
+mod tgt;
+
+pub use child::{Child, Scratch, tool};
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::options::Peer;
+
+/// Bytes of a memory disk, and of the peer's file that stands against it.
+pub const MEMORY_BYTES: u64 = 256 << 20;
+/// Bytes of each file behind an idle server.
+pub const FILE_BYTES: u64 = 64 << 20;
+
+/// What is behind a logical unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Nothing: the cost of everything above.
+    Null,
+    /// Memory of [`MEMORY_BYTES`]: Ashlar's disk of that kind, a file in memory for peers.
+    Memory,
+    /// An image file.
+    File(PathBuf),
+}
+
+/// A running server. It is killed and its files are removed when this is dropped.
+pub struct Server {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// Where it listens.
+    pub portal: SocketAddr,
+    /// Its target's name.
+    pub target: String,
+    /// Numbers of its logical units, in the order of their backings.
+    pub luns: Vec<u32>,
+    child: Child,
+    /// Files in memory or on disk that live as long as the server.
+    _scratch: Vec<Scratch>,
+}
+
+impl Server {
+    /// Starts `ashlar serve` of the binary given, on one core only when `core` is given.
+    pub fn ashlar(binary: &str, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
+        ashlar::start(binary, core, backings)
+    }
+
+    /// Starts a peer, on one core only when `core` is given.
+    pub fn peer(peer: Peer, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
+        match peer {
+            Peer::Tgt => tgt::start(core, backings),
+        }
+    }
+
+    /// The process to weigh.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// What it has printed.
+    pub fn log(&self) -> String {
+        self.child.log()
+    }
+}

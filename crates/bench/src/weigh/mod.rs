@@ -1,0 +1,107 @@
+//! A process weighed from outside: CPU time, wake-ups, memory, system calls. The same instruments
+//! for Ashlar and for its peers.
+
+mod perf;
+
+pub use perf::{has_perf, syscall_rate, syscalls_of};
+
+use std::fs;
+
+use crate::error::{Error, Kind};
+
+/// CPU time of all threads of a process, ns, user space and kernel. From `schedstat` (exact);
+/// where the kernel lacks it, from `stat` (steps of 10 ms, proc(5) fields 14 and 15).
+pub fn cpu_ns(pid: u32) -> Result<u64, Error> {
+    let mut sum = 0u64;
+    for folder in tasks(pid)? {
+        let text = fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
+        let first = text.split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+        match first {
+            Some(ns) => sum = sum.saturating_add(ns),
+            None => return ticks(pid),
+        }
+    }
+    Ok(sum)
+}
+
+fn ticks(pid: u32) -> Result<u64, Error> {
+    let text = read(&format!("/proc/{pid}/stat"))?;
+    // The name in field 2 may hold anything: count from its last bracket.
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = rest.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+    Ok(ticks.saturating_mul(10_000_000))
+}
+
+/// How often the threads of a process went to sleep or were sent there, since it started.
+pub fn switches(pid: u32) -> Result<u64, Error> {
+    let mut sum = 0u64;
+    for folder in tasks(pid)? {
+        // A thread may have ended since it was listed.
+        let text = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+        sum += text.lines().filter(|l| l.contains("ctxt_switches:")).flat_map(number).sum::<u64>();
+    }
+    Ok(sum)
+}
+
+/// Resident memory of a process, bytes.
+pub fn resident_bytes(pid: u32) -> Result<u64, Error> {
+    let text = read(&format!("/proc/{pid}/status"))?;
+    let line = text.lines().find(|l| l.starts_with("VmRSS:"));
+    let kib = line.and_then(number).ok_or(Error::new(Kind::System, "status has no VmRSS"))?;
+    Ok(kib.saturating_mul(1024))
+}
+
+/// The cores this process may use, in order.
+pub fn cores() -> Vec<usize> {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or("");
+    parse_cores(line.trim())
+}
+
+fn parse_cores(list: &str) -> Vec<usize> {
+    let ranges = list.split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
+fn tasks(pid: u32) -> Result<Vec<String>, Error> {
+    let folder = format!("/proc/{pid}/task");
+    let entries = fs::read_dir(&folder).map_err(|e| Error::system(&folder, e))?;
+    Ok(entries.flatten().map(|e| e.path().to_string_lossy().into_owned()).collect())
+}
+
+fn read(path: &str) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|e| Error::system(path, e))
+}
+
+/// The number behind the colon of a line of `status`.
+fn number(line: &str) -> Option<u64> {
+    line.split_once(':')?.1.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_a_weight() {
+        let pid = std::process::id();
+        let (cpu, ticks_before) = (cpu_ns(pid).unwrap(), ticks(pid).unwrap());
+        let mut sum = 0u64;
+        while cpu_ns(pid).unwrap() < cpu + 30_000_000 {
+            sum = sum.wrapping_add(std::hint::black_box(1));
+        }
+        assert!(ticks(pid).unwrap() >= ticks_before + 10_000_000);
+        assert!(resident_bytes(pid).unwrap() > 100_000 && switches(pid).unwrap() > 0);
+        assert!(!cores().is_empty());
+        assert!(cpu_ns(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn lists_of_cores() {
+        assert_eq!(parse_cores("0-1,4,7-8"), [0, 1, 4, 7, 8]);
+        assert_eq!(parse_cores(""), Vec::<usize>::new());
+    }
+}

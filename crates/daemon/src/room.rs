@@ -276,15 +276,12 @@ fn part_verb(params: &Value) -> &str {
 /// Would `step` succeed once `before` are done? Looks at names only: what a disk or a socket says
 /// shows when it is carried out, and is taken back then.
 pub fn check(topology: &geom::Topology, step: &Step, before: &[Step]) -> Result<()> {
-    let comes = |name: &str| {
-        before.iter().any(|s| match &s.action {
-            Action::CreateDisk { disk } => disk.name == name || name.starts_with(&disk.name),
-            Action::CreateGeom { geom } => geom.name == name,
-            _ => false,
-        })
-    };
+    // What tasting will find on a new disk or geom (a partition, a label) has any name.
+    let comes = before
+        .iter()
+        .any(|s| matches!(s.action, Action::CreateDisk { .. } | Action::CreateGeom { .. }));
     let need = |name: &str, op: &str| {
-        if topology.find(name).is_some() || comes(name) {
+        if comes || topology.find(name).is_some() {
             return Ok(());
         }
         Err(Error::new(Kind::NotFound, op, "no such provider").at(name))

@@ -163,7 +163,7 @@ fn export(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<()> {
     let socket = format!("--socket={}", site.socket().display());
     let program = tools.ashlar.display().to_string();
     // `plan` ends with 6 when there is something to do: not a failure.
-    let _ = tools.run(&program, &["plan", &whole, &socket]);
+    tools.show(&program, &["plan", &whole, &socket]);
     tools.ashlar(&["apply", &whole])?;
     Ok(())
 }

@@ -35,6 +35,15 @@ impl Tools<'_> {
         })
     }
 
+    /// Shows and runs `program` and what it prints, however it ends.
+    pub fn show(&mut self, program: &str, args: &[&str]) {
+        let shown = std::iter::once(program).chain(args.iter().copied()).collect::<Vec<_>>();
+        let _ = writeln!(self.out, "$ {}", shown.join(" "));
+        if let Ok(done) = Command::new(program).args(args).output() {
+            let _ = write!(self.out, "{}", String::from_utf8_lossy(&done.stdout));
+        }
+    }
+
     /// Runs a verb of ours against the demo's daemon.
     pub fn ashlar(&mut self, args: &[&str]) -> Result<String> {
         let (program, socket) = (self.ashlar.display().to_string(), self.socket.display());

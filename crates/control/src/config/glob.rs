@@ -48,8 +48,7 @@ pub fn common(a: &str, b: &str) -> Option<String> {
         return None;
     }
     let (a, b) = (fold(a), fold(b));
-    type Place = (usize, usize);
-    let mut came: HashMap<Place, (Place, Option<char>)> = HashMap::new();
+    let mut came: Way = HashMap::new();
     let mut queue = VecDeque::from([(0, 0)]);
     came.insert((0, 0), ((0, 0), None));
     while let Some((i, j)) = queue.pop_front() {
@@ -70,6 +69,12 @@ pub fn common(a: &str, b: &str) -> Option<String> {
     }
     None
 }
+
+/// How far both patterns are read.
+type Place = (usize, usize);
+
+/// For every place reached: the place before, and the letter read in between.
+type Way = HashMap<Place, (Place, Option<char>)>;
 
 /// From one place in both patterns to the next, with the letter that is read on the way.
 fn moves(
@@ -97,10 +102,7 @@ fn moves(
     out
 }
 
-fn spell(
-    came: &HashMap<(usize, usize), ((usize, usize), Option<char>)>,
-    end: (usize, usize),
-) -> String {
+fn spell(came: &Way, end: Place) -> String {
     let mut letters = Vec::new();
     let mut place = end;
     while place != (0, 0) {

@@ -252,8 +252,8 @@ fn risks() {
 
 #[test]
 fn what_went_away_comes_back() {
-    let mut a = Config::default();
-    a.disk = vec![DiskConfig { name: "n".into(), kind: "null".into(), params: Default::default() }];
+    let disk = DiskConfig { name: "n".into(), kind: "null".into(), params: Default::default() };
+    let a = Config { disk: vec![disk], ..Config::default() };
     let (_, configured) = plant_with(&a, &catalog());
     let left = running(&configured, &State::default());
     let steps = plan(&left, &a, &State::default(), &catalog());

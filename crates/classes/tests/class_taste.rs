@@ -126,7 +126,7 @@ fn a_writer_of_the_disk_takes_the_partitions_away_until_it_closes() {
     let all = world.names();
     let writer = world.open("ada0", Access::WRITE);
     assert_eq!(world.names(), ["ada0"]);
-    world.write(&writer, 0, &disk.bytes()[..512].to_vec()).expect("write");
+    world.write(&writer, 0, &disk.bytes()[..512]).expect("write");
     world.close(writer);
     assert_eq!(world.names(), all, "all comes back");
     // While a partition is open for writing nobody writes the disk.

@@ -25,7 +25,7 @@ use reactor::Stream;
 
 use super::ending::Ending;
 use super::here::Here;
-use super::inlet::Inlet;
+use super::inlet::{Inlet, Signals};
 use super::outbox::Outbox;
 use super::session::Session;
 use super::{login, receive};
@@ -71,8 +71,7 @@ pub(crate) struct Connection {
     send_began: Cell<u64>,
     waker: RefCell<Option<Waker>>,
     polling: Cell<bool>,
-    dirty: Cell<bool>,
-    heard: Rc<Cell<bool>>,
+    signals: Rc<Signals>,
     last_heard: Cell<u64>,
     pinged: Cell<Option<u64>>,
     ending: Cell<Option<Ending>>,
@@ -104,8 +103,7 @@ impl Connection {
             send_began: Cell::new(0),
             waker: RefCell::default(),
             polling: Cell::new(false),
-            dirty: Cell::new(false),
-            heard: Rc::default(),
+            signals: Rc::default(),
             last_heard: Cell::new(now),
             pinged: Cell::new(None),
             ending: Cell::new(None),
@@ -122,7 +120,7 @@ impl Connection {
     /// Something that the task waits for has changed (K2).
     #[inline]
     pub fn kick(&self) {
-        self.dirty.set(true);
+        self.signals.dirty.set(true);
         if !self.polling.get()
             && let Some(waker) = &*self.waker.borrow()
         {
@@ -160,7 +158,7 @@ impl Connection {
     /// Once a watch period: time-outs, pings, peers that do not read.
     pub fn look(&self, now: u64, scarce: bool) {
         let after = |since: u64, ns: u64| now.saturating_sub(since) > ns;
-        if self.heard.take() {
+        if self.signals.heard.take() {
             self.last_heard.set(now);
             self.pinged.set(None);
         }
@@ -224,7 +222,7 @@ impl Connection {
             self.send_began.set(self.here.core.now());
             let sent = self.stream.send(&mut batch).await;
             self.sending.set(0);
-            self.dirty.set(true);
+            self.signals.dirty.set(true);
             if let Err(e) = sent {
                 return Ending::lost(&e);
             }
@@ -240,7 +238,7 @@ impl Connection {
             self.watch(cx.waker());
             self.polling.set(true);
             let end = loop {
-                self.dirty.set(false);
+                self.signals.dirty.set(false);
                 if ended.is_none() {
                     ended = self.ending.get();
                 }
@@ -261,7 +259,7 @@ impl Connection {
                         self.ending_since.set(Some(self.here.core.now()));
                     }
                 }
-                if !self.dirty.get() {
+                if !self.signals.dirty.get() {
                     break None;
                 }
             };
@@ -323,7 +321,7 @@ pub(crate) async fn run(connection: Rc<Connection>) {
     let ending = {
         let conn = &connection;
         let mut inlet =
-            Inlet::new(conn.stream.clone(), conn.here.memory.clone(), conn.heard.clone());
+            Inlet::new(conn.stream.clone(), conn.here.memory.clone(), conn.signals.clone());
         let reader = async move {
             match login::run(conn, &mut inlet).await {
                 Ok(session) => receive::run(&session, &mut inlet).await,

@@ -6,7 +6,10 @@
 //! A connection begins with one page. A peer that fills it gets a larger buffer, and a smaller one
 //! again when it sends little: ten thousand idle connections hold a page each.
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bio::{Buf, PAGE_BYTES, Pool, Seg, Segs};
 use reactor::Stream;
@@ -24,11 +27,20 @@ const SHORT_MAX: u32 = 8;
 /// cheaper to receive with what follows it and copied.
 const DIRECT_MIN: usize = 8 * 1024;
 
+/// What the parts of a connection tell each other.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// Something arrived since the last look.
+    pub heard: Cell<bool>,
+    /// Reader and writer are to be polled once more.
+    pub dirty: Cell<bool>,
+}
+
 /// Receives for one connection.
 pub(crate) struct Inlet {
     stream: Stream,
     pool: Pool,
-    heard: Rc<std::cell::Cell<bool>>,
+    signals: Rc<Signals>,
     buf: Option<Buf>,
     start: usize,
     end: usize,
@@ -40,9 +52,23 @@ pub(crate) struct Inlet {
 pub(crate) type Ahs = Vec<u8>;
 
 impl Inlet {
-    /// Nothing arrived yet. `heard` is set whenever something arrives.
-    pub fn new(stream: Stream, pool: Pool, heard: Rc<std::cell::Cell<bool>>) -> Inlet {
-        Inlet { stream, pool, heard, buf: None, start: 0, end: 0, filled: false, short: 0 }
+    /// Nothing arrived yet.
+    pub fn new(stream: Stream, pool: Pool, signals: Rc<Signals>) -> Inlet {
+        Inlet { stream, pool, signals, buf: None, start: 0, end: 0, filled: false, short: 0 }
+    }
+
+    /// Lets the writer start its send before the next receive starts: while the kernel copies what
+    /// is sent more arrives, and one receive takes it all.
+    async fn writer_first(&self) {
+        let mut first = true;
+        poll_fn(|_| match std::mem::take(&mut first) {
+            true => {
+                self.signals.dirty.set(true);
+                Poll::Pending
+            }
+            false => Poll::Ready(()),
+        })
+        .await;
     }
 
     fn arrived(&self) -> usize {
@@ -100,13 +126,14 @@ impl Inlet {
     /// Waits until `need` bytes are here; at most a page's worth may be asked for.
     pub async fn fill(&mut self, need: usize) -> Result<(), Ending> {
         while self.arrived() < need {
+            self.writer_first().await;
             let room = self.make_room(need)?;
             let n = self.stream.recv(&room).await.map_err(|e| Ending::lost(&e))?;
             if n == 0 {
                 let clean = self.start == self.end;
                 return Err(if clean { Ending::PeerClosed } else { Ending::Cut });
             }
-            self.heard.set(true);
+            self.signals.heard.set(true);
             self.filled = n == room.len();
             self.short = if n < PAGE_BYTES / 2 { self.short.saturating_add(1) } else { 0 };
             self.end += n;
@@ -153,7 +180,7 @@ impl Inlet {
                     return Err(Ending::NoMemory);
                 }
                 self.stream.recv_exact(&rest).await.map_err(|e| Ending::lost(&e))?;
-                self.heard.set(true);
+                self.signals.heard.set(true);
                 done = keep;
             } else {
                 self.fill(1).await?;

@@ -7,17 +7,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Bio, End, Flags, Op, Origin, Segs};
-use geom::{Core, Sink};
-use wire::scsi::{Asc, Command as Cdb, CommandInfo, Key, SENSE_LEN_MAX, Status, asc};
+use bio::{End, Flags, Op, Origin, Segs};
+use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
-use crate::command::{AbortHow, Command, CommandState, Next, Slot, TaskAttribute, word_of};
+use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
 use crate::device::ModeBits;
+use crate::finish::queue;
 use crate::handlers::{Ask, Blocks, Job, Plan, REPLY_MAX, Run, answer_none, plan_none};
 use crate::registry::{DEPTH_MAX, add};
 use crate::session::{Path, Session};
-use crate::status::{Ending, ending_at, ending_of};
-use crate::transport::{DataError, Residual, Response};
+use crate::status::{Ending, ending_of};
+use crate::transport::{DataError, Residual};
 
 /// INVALID MESSAGE ERROR: a task attribute that cannot be here.
 const INVALID_ATTRIBUTE: Asc = Asc::new(Key::AbortedCommand, 0x49, 0x00);
@@ -111,12 +111,12 @@ impl Session {
             self.told(attention);
             return Err(Ending::check(attention));
         }
-        let (cdb, info) = Cdb::parse_with_info(command.cdb).map_err(|e| match &path {
+        let cdb = Cdb::parse(command.cdb).map_err(|e| match &path {
             Some(_) => Ending::Check(e.sense()),
             None => Ending::check(asc::LUN_NOT_SUPPORTED),
         })?;
         let plan = match &path {
-            Some(path) => self.plan(path, &cdb, info)?,
+            Some(path) => plan(path, &cdb)?,
             None => plan_none(&cdb)?,
         };
         if command.attribute == TaskAttribute::Aca {
@@ -141,21 +141,6 @@ impl Session {
             None => true,
         };
         Ok(slot.wanted)
-    }
-
-    fn plan(&self, path: &Path, cdb: &Cdb, _info: &CommandInfo) -> Result<Plan, Ending> {
-        let device = path.device();
-        let plan = device.handler().plan(cdb, device)?;
-        if plan.medium
-            && let Some(error) = device.lost()
-        {
-            let op = if plan.writes { Op::Write } else { Op::Read };
-            return Err(ending_of(error, op));
-        }
-        if plan.writes && is_protected(path) {
-            return Err(Ending::check(asc::WRITE_PROTECTED));
-        }
-        Ok(plan)
     }
 
     /// All the write data that was wanted. `data` is exchanged for an empty list.
@@ -214,7 +199,7 @@ impl Session {
     }
 
     /// Executes. `fed` is set when the command is the first of those that waited for memory.
-    fn begin_command(&self, place: u32, fed: bool) -> bool {
+    pub(crate) fn begin_command(&self, place: u32, fed: bool) -> bool {
         let (plan, expect_in, word) = {
             let slots = self.slots.borrow();
             let Some(slot) = slots.get(place) else { return true };
@@ -368,7 +353,7 @@ impl Session {
 
     fn begin_task(&self, place: u32) {
         let stop = Rc::new(Cell::new(false));
-        let job = {
+        let (job, word, path) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(place) else { return };
             let Some(path) = slot.path.clone() else { return };
@@ -384,7 +369,6 @@ impl Session {
             };
             (job, word_of(place, slot.generation), path)
         };
-        let (job, word, path) = job;
         let Some(me) = self.handle() else { return };
         let task = path.device().handler().task(job);
         drop(self.engine().core().reactor().spawn("scsi", async move {
@@ -396,203 +380,6 @@ impl Session {
         }));
     }
 
-    /// A command has ended below; it is answered, or freed in silence when it was aborted.
-    fn complete(&self, place: u32, ending: Ending) {
-        let abort = {
-            let slots = self.slots.borrow();
-            match slots.get(place) {
-                Some(slot) => slot.abort,
-                None => return,
-            }
-        };
-        match abort {
-            Some(how) => self.end_aborted(place, how),
-            None => self.finish(place, ending),
-        }
-    }
-
-    fn finish(&self, place: u32, ending: Ending) {
-        let Some((tag, mut data, residual, descriptor)) = self.take_answer(place, &ending) else {
-            return;
-        };
-        self.outstanding.set(self.outstanding.get().saturating_sub(1));
-        self.tell(tag, ending, &mut data, residual, descriptor);
-        data.clear();
-        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-            slot.data = data;
-        }
-        self.release(place);
-    }
-
-    /// Takes what the answer needs out of the place and counts it.
-    fn take_answer(&self, place: u32, ending: &Ending) -> Option<(u32, Segs, Residual, bool)> {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(place)?;
-        slot.state = Some(CommandState::Responding);
-        let tag = slot.tag;
-        let mut data = std::mem::take(&mut slot.data);
-        let residual = answer_of(slot, ending, &mut data);
-        let tally = &self.facts.tally;
-        if *ending != Ending::Good {
-            add(&tally.errors, 1);
-        }
-        add(&tally.read_bytes, data.len() as u64);
-        if slot.data_ready {
-            add(&tally.written_bytes, u64::from(slot.wanted));
-        }
-        if let Run::Blocks(blocks) = slot.plan.run {
-            let counter = if blocks.op == Op::Read { &tally.reads } else { &tally.writes };
-            add(counter, 1);
-        }
-        let descriptor = match &slot.path {
-            Some(path) => path.device().mode().has(ModeBits::D_SENSE),
-            None => false,
-        };
-        slots.forget_tag(tag);
-        Some((tag, data, residual, descriptor))
-    }
-
-    fn tell(&self, tag: u32, ending: Ending, data: &mut Segs, residual: Residual, desc: bool) {
-        let mut bytes = [0; SENSE_LEN_MAX];
-        let len = match &ending {
-            Ending::Check(sense) => sense.encode(desc, &mut bytes),
-            _ => 0,
-        };
-        let sense = bytes.get(..len).unwrap_or(&[]);
-        if let Some(transport) = self.transport() {
-            let status = ending.status().code();
-            transport.respond(tag, Response { status, sense, data, residual });
-        }
-    }
-
-    /// Frees a place, starts what waited for its turn, tells task management, ends the session.
-    fn release(&self, place: u32) {
-        let (path, enabled, attribute, waiters) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return };
-            let mut waiters = Vec::new();
-            std::mem::swap(&mut waiters, &mut slot.waiters);
-            let path = slot.path.take();
-            let out = (path, slot.enabled, slot.attribute, waiters);
-            slots.free(place);
-            out
-        };
-        self.facts.clear(place);
-        self.held.set(self.held.get().saturating_sub(1));
-        if let Some(path) = path {
-            self.leave(&path, place, enabled, attribute);
-        }
-        for ticket in waiters {
-            self.engine().tm_step(ticket);
-        }
-        self.end_if_idle();
-    }
-
-    /// A command has left its path: those behind it may go.
-    fn leave(&self, path: &Path, place: u32, enabled: bool, attribute: TaskAttribute) {
-        {
-            let mut order = path.order.borrow_mut();
-            if enabled {
-                order.enabled = order.enabled.saturating_sub(1);
-                if attribute == TaskAttribute::Ordered {
-                    order.barrier = false;
-                }
-            } else {
-                order.dormant.retain(|p| *p != place);
-            }
-            if order.dormant.is_empty() {
-                return;
-            }
-        }
-        while let Some(next) = self.next_dormant(path) {
-            let ready = {
-                let mut slots = self.slots.borrow_mut();
-                match slots.get_mut(next) {
-                    Some(slot) => {
-                        slot.enabled = true;
-                        slot.data_ready
-                    }
-                    None => false,
-                }
-            };
-            if ready {
-                self.begin_command(next, false);
-            }
-        }
-    }
-
-    /// The next command of a path whose turn has come.
-    fn next_dormant(&self, path: &Path) -> Option<u32> {
-        let mut order = path.order.borrow_mut();
-        let first = *order.dormant.front()?;
-        let ordered = {
-            let slots = self.slots.borrow();
-            slots.get(first).is_some_and(|s| s.attribute == TaskAttribute::Ordered)
-        };
-        if order.barrier || (ordered && order.enabled > 0) {
-            return None;
-        }
-        order.dormant.pop_front();
-        order.enabled += 1;
-        order.barrier = ordered;
-        Some(first)
-    }
-
-    /// Aborts a command. True when it is at the medium, so that its end has to be waited for;
-    /// `waiter` is told then.
-    pub(crate) fn abort(&self, word: u64, how: AbortHow, waiter: Option<u32>) -> bool {
-        let (place, executing) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some((place, slot)) = slots.by_word(word) else { return false };
-            let executing = match slot.state {
-                Some(CommandState::Executing | CommandState::Aborting) => true,
-                Some(CommandState::Responding) | None => return false,
-                _ => false,
-            };
-            if executing {
-                slot.state = Some(CommandState::Aborting);
-                slot.abort = slot.abort.or(Some(how));
-                slot.waiters.extend(waiter);
-                if let Some(stop) = &slot.stop {
-                    stop.set(true);
-                }
-            }
-            (place, executing)
-        };
-        if executing {
-            self.note_state(place);
-        } else {
-            self.end_aborted(place, how);
-        }
-        executing
-    }
-
-    fn end_aborted(&self, place: u32, how: AbortHow) {
-        let tag = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return };
-            slot.state = Some(CommandState::Responding);
-            slot.data.clear();
-            let tag = slot.tag;
-            slots.forget_tag(tag);
-            tag
-        };
-        self.outstanding.set(self.outstanding.get().saturating_sub(1));
-        add(&self.facts.tally.aborted, 1);
-        match how {
-            AbortHow::Silent => {
-                if let Some(transport) = self.transport() {
-                    transport.discard(tag);
-                }
-            }
-            AbortHow::Status => {
-                let ending = Ending::Status(Status::TaskAborted);
-                self.tell(tag, ending, &mut Segs::new(), Residual::None, false);
-            }
-        }
-        self.release(place);
-    }
-
     fn set_state(&self, place: u32, state: CommandState) {
         if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
             slot.state = Some(state);
@@ -600,7 +387,7 @@ impl Session {
         self.note_state(place);
     }
 
-    fn note_state(&self, place: u32) {
+    pub(crate) fn note_state(&self, place: u32) {
         let slots = self.slots.borrow();
         if let Some(slot) = slots.get(place)
             && let Some(state) = slot.state
@@ -614,68 +401,24 @@ impl Session {
     }
 }
 
-impl Sink for Session {
-    fn done(&self, tag: u64, bio: &mut Bio, _core: &Core) {
-        let (place, ending) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some((place, slot)) = slots.by_word(tag) else { return };
-            std::mem::swap(&mut slot.data, &mut bio.data);
-            (place, ending_of_blocks(slot, bio))
-        };
-        self.complete(place, ending);
-    }
-}
-
-/// How a plain read or write ended.
-fn ending_of_blocks(slot: &Slot, bio: &Bio) -> Ending {
-    match bio.status {
-        Ok(()) if bio.completed < slot.asked => Ending::check(asc::LBA_OUT_OF_RANGE),
-        Ok(()) => Ending::Good,
-        Err(e) => match (&slot.path, slot.plan.run) {
-            (Some(path), Run::Blocks(b)) => ending_at(e, bio.op, b.lba, slot.asked, path.device()),
-            _ => ending_of(e, bio.op),
-        },
-    }
-}
-
-/// Cuts the data to what the initiator expects and computes the residual.
-fn answer_of(slot: &Slot, ending: &Ending, data: &mut Segs) -> Residual {
-    let inward = slot.expect_in > 0 || slot.plan.reply > 0;
-    if *ending != Ending::Good {
-        data.clear();
-        let expected = if inward { slot.expect_in } else { slot.expect_out };
-        let moved = if !inward && slot.data_ready { slot.wanted } else { 0 };
-        return Residual::of(u64::from(moved), expected);
-    }
-    if inward {
-        let sent = slot.needed.min(u64::from(slot.expect_in));
-        data.truncate(usize::try_from(sent).unwrap_or(usize::MAX));
-        return Residual::of(slot.needed, slot.expect_in);
-    }
-    data.clear();
-    Residual::of(slot.needed, slot.expect_out)
-}
-
-/// Puts a command in the order of its path; true when it may execute as soon as its data is
-/// there.
-fn queue(path: &Path, place: u32, attribute: TaskAttribute) -> bool {
-    let mut order = path.order.borrow_mut();
-    let enabled = match attribute {
-        TaskAttribute::HeadOfQueue => true,
-        TaskAttribute::Ordered => order.enabled == 0 && order.dormant.is_empty(),
-        _ => !order.barrier && order.dormant.is_empty(),
-    };
-    if enabled {
-        order.enabled += 1;
-        order.barrier |= attribute == TaskAttribute::Ordered;
-    } else {
-        order.dormant.push_back(place);
-    }
-    enabled
-}
-
 /// No write may pass.
 fn is_protected(path: &Path) -> bool {
     let device: &Arc<crate::device::Device> = path.device();
     path.is_read_only() || device.spec().read_only || device.mode().has(ModeBits::SWP)
+}
+
+/// What a command needs, or why it cannot run at this unit through this nexus.
+fn plan(path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
+    let device = path.device();
+    let plan = device.handler().plan(cdb, device)?;
+    if plan.medium
+        && let Some(error) = device.lost()
+    {
+        let op = if plan.writes { Op::Write } else { Op::Read };
+        return Err(ending_of(error, op));
+    }
+    if plan.writes && is_protected(path) {
+        return Err(Ending::check(asc::WRITE_PROTECTED));
+    }
+    Ok(plan)
 }

@@ -22,6 +22,7 @@ mod command;
 mod device;
 mod engine;
 mod execute;
+mod finish;
 pub mod handlers;
 pub mod lun;
 pub mod registry;

@@ -21,6 +21,9 @@ use target::{
 };
 use wire::scsi::{Asc, Sense};
 
+/// LUN, device, read-only.
+pub type Lun<'a> = (u64, &'a str, bool);
+
 pub const BLOCK: usize = 512;
 pub const TARGET: &str = "iqn.2024-01.test:t";
 
@@ -229,7 +232,7 @@ impl World {
         self.groups(&[("all", &["*"], luns)]);
     }
 
-    pub fn groups(&self, groups: &[(&str, &[&str], &[(u64, &str, bool)])]) {
+    pub fn groups(&self, groups: &[(&str, &[&str], &[Lun<'_>])]) {
         let specs: Vec<GroupSpec> = groups
             .iter()
             .map(|(name, initiators, luns)| GroupSpec {

@@ -203,6 +203,10 @@ impl Session {
         let (plan, expect_in, word) = {
             let slots = self.slots.borrow();
             let Some(slot) = slots.get(place) else { return true };
+            if slot.abort.is_some() {
+                // Doomed: whoever said so ends it in a moment.
+                return true;
+            }
             (slot.plan, slot.expect_in, word_of(place, slot.generation))
         };
         let want = match plan.run {

@@ -163,6 +163,16 @@ impl Session {
         Some(first)
     }
 
+    /// Keeps commands that are about to be aborted from starting when one before them goes.
+    pub(crate) fn doom(&self, words: &[u64], how: AbortHow) {
+        let mut slots = self.slots.borrow_mut();
+        for word in words {
+            if let Some((_, slot)) = slots.by_word(*word) {
+                slot.abort = slot.abort.or(Some(how));
+            }
+        }
+    }
+
     /// Aborts a command. True when it is at the medium, so that its end has to be waited for;
     /// `waiter` is told then.
     pub(crate) fn abort(&self, word: u64, how: AbortHow, waiter: Option<u32>) -> bool {

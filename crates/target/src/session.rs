@@ -335,6 +335,7 @@ impl Session {
         }
         self.facts.closing.store(true, Ordering::Relaxed);
         let all = self.slots.borrow().select(|s| s.state != Some(CommandState::Responding));
+        self.doom(&all, AbortHow::Silent);
         for word in all {
             self.abort(word, AbortHow::Silent, None);
         }

@@ -143,9 +143,7 @@ impl Engine {
             } else if !words.is_empty() && !own && !tas {
                 session.raise_at(asc::COMMANDS_CLEARED, there);
             }
-            for word in words {
-                self.abort_one(&session, word, how, ticket);
-            }
+            self.abort_all(&session, &words, how, ticket);
         }
     }
 
@@ -153,6 +151,13 @@ impl Engine {
     fn abort_one(&self, session: &Session, word: u64, how: AbortHow, ticket: u32) {
         if session.abort(word, how, Some(ticket)) {
             self.tms.borrow_mut().more(ticket);
+        }
+    }
+
+    fn abort_all(&self, session: &Session, words: &[u64], how: AbortHow, ticket: u32) {
+        session.doom(words, how);
+        for word in words {
+            self.abort_one(session, *word, how, ticket);
         }
     }
 
@@ -228,9 +233,8 @@ impl Session {
                 }
             }
             (TmFunction::AbortTaskSet, Some(path)) => {
-                for word in self.commands_at(|p| Rc::ptr_eq(p, &path)) {
-                    engine.abort_one(&self, word, AbortHow::Silent, ticket);
-                }
+                let words = self.commands_at(|p| Rc::ptr_eq(p, &path));
+                engine.abort_all(&self, &words, AbortHow::Silent, ticket);
             }
             (TmFunction::ClearTaskSet, Some(path)) => {
                 engine.abort_everywhere(path.device(), by, false, ticket);
@@ -240,9 +244,7 @@ impl Session {
                 path.device().reset();
             }
             (TmFunction::NexusReset, _) => {
-                for word in self.commands_at(|_| true) {
-                    engine.abort_one(&self, word, AbortHow::Silent, ticket);
-                }
+                engine.abort_all(&self, &self.commands_at(|_| true), AbortHow::Silent, ticket);
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
             _ => {

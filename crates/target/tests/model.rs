@@ -419,8 +419,9 @@ impl Sim {
         if let Some(must) = sent.must {
             return assert_eq!(a.asc(), must, "{sent:?}");
         }
-        if a.status == 0x40 {
-            return assert_eq!(sent.aborted, Some(true), "{sent:?}");
+        if a.status == 0x40 || sent.aborted.is_some() {
+            let told = (sent.aborted, a.status);
+            return assert_eq!(told, (Some(true), 0x40), "only TASK ABORTED ends it: {sent:?}");
         }
         if sent.spoiled {
             return assert_eq!(a.asc(), (0xB, 0x47, 5));

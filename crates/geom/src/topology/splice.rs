@@ -130,7 +130,10 @@ impl Topology {
     /// The only consumer and the only provider of a transparent layer.
     pub(crate) fn shim_parts(&self, geom: GeomId) -> Result<(ConsumerId, ProviderId), Error> {
         match self.geoms.get(geom).map(|g| (g.consumers.as_slice(), g.providers.as_slice())) {
-            Some(([c], [p])) => Ok((*c, *p)),
+            Some(([c], [p])) if self.geom_is_live(geom) => Ok((*c, *p)),
+            _ if self.geoms.contains_key(geom) && !self.geom_is_live(geom) => {
+                Err(Error::new(Errno::NxIo, "the layer is going"))
+            }
             Some(_) => Err(Error::new(
                 Errno::NotSup,
                 "only a layer with one disk below and one above can be slipped in or out",

@@ -11,3 +11,4 @@ mod orphan;
 mod split;
 mod statistics;
 mod taste;
+mod threads;

@@ -14,9 +14,7 @@ use geom::{
 use reactor::sim::{Actor, Limits as RunLimits, World};
 use reactor::{Patience, Reactor, Token};
 
-use super::leaf::LeafClass;
-use super::shim::ShimClass;
-use super::user::{Manner, User, UserClass};
+use super::user::{Manner, User};
 use super::{Leaf, Log, MS};
 
 /// Timers with this kind only make the virtual clock go on.
@@ -103,9 +101,7 @@ impl Lab {
         let ends = Rc::new(Ends::default());
         let sinks = cores.iter().map(|c| c.add_sink(ends.clone())).collect();
         let log = super::log();
-        control.topology.load(Arc::new(LeafClass)).unwrap();
-        control.topology.load(Arc::new(ShimClass)).unwrap();
-        control.topology.load(Arc::new(UserClass)).unwrap();
+        super::classes(&mut control.topology);
         Lab { world, cores, control, ends, log, sinks, tags: Cell::new(0) }
     }
 

@@ -2,16 +2,24 @@
 
 mod lab;
 mod leaf;
+mod load;
 mod shim;
 mod taster;
 mod user;
 
-pub use lab::{Ended, Lab, pattern};
+pub use lab::{Lab, pattern};
 pub use leaf::{Leaf, Mode};
-pub use shim::Shim;
+pub use load::{BLOCK, Load};
 pub use taster::{MAGIC, Taste, Tasting};
 pub use user::{Log, Manner, User, log};
 
 pub const SECTOR: u64 = 512;
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
+
+/// The classes of the laboratory's geoms.
+pub fn classes(t: &mut geom::Topology) {
+    t.load(std::sync::Arc::new(leaf::LeafClass)).unwrap();
+    t.load(std::sync::Arc::new(shim::ShimClass)).unwrap();
+    t.load(std::sync::Arc::new(user::UserClass)).unwrap();
+}

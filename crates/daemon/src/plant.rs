@@ -132,8 +132,7 @@ fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {
             Port::Uring => PortChoice::Uring,
             Port::Poll => PortChoice::Poll,
         },
-        // Spinning on a machine with fewer processors than cores would steal from ourselves.
-        spin_ns: if cores < available || cores == 1 { SPIN_NS } else { 0 },
+        spin_ns: config.spin_us.map_or(SPIN_NS, |us| u64::from(us) * 1000),
         pool_bytes: (pool_bytes(config) / cores as u64) as usize,
     }
 }

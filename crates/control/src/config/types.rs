@@ -53,6 +53,11 @@ pub struct DaemonConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1_048_576))]
     pub memory: Option<u64>,
+    /// Microseconds that a core looks for work before it sleeps: less latency for a lone request,
+    /// more CPU for a busy one. 0 sleeps at once; absent: the daemon's own default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1000))]
+    pub spin_us: Option<u32>,
     /// What goes to the log: `info`, or a list such as `info,geom=debug`.
     pub log: String,
     /// Folder of the archived configurations; absent: `history` beside the socket.
@@ -70,6 +75,7 @@ impl Default for DaemonConfig {
             cores: None,
             port: Port::Auto,
             memory: None,
+            spin_us: None,
             log: "info".to_owned(),
             history: None,
             history_kept: 32,

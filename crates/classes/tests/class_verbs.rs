@@ -188,11 +188,13 @@ fn what_is_open_is_busy_and_may_grow() {
         w.part("resize", "ada0", shrink);
         assert_eq!(w.size("ada0p2"), 2 << 20);
         accepted(&disk, &scratch.path().join("judge"), size, "gpt");
-        // A disk that somebody else writes is not edited.
-        let raw = w.watch("ada0");
-        let reader = w.open("ada0p2", Access::READ);
-        w.close(reader);
-        w.close(raw);
+        // A disk that somebody else keeps from writers is not edited; who that is is said.
+        let keeper = w.open("ada0", Access { r: 1, w: 0, e: 1 });
+        let (kind, what) = w.refused("delete", "ada0", json!({ "index": 2 }));
+        assert!(kind == Errno::Perm && what.contains("held by test user"), "{what}");
+        assert_eq!(w.show("part", "ada0", "modified"), ["false"]);
+        w.close(keeper);
+        w.part("delete", "ada0", json!({ "index": 2 }));
     }
 }
 

@@ -152,10 +152,10 @@ impl Report {
     }
 }
 
-/// By the tool's own table, not by its exit code: after a test that passed it cleans up, and a
-/// unit attention met there (as after a reset) would count as a failure.
+/// By the tool's own table, not by its exit code: after a test that passed it cleans up, and what
+/// it meets there (a unit attention after a reset, no persistent reservations) is not the test's.
 fn judge(ended: bool, output: &str) -> Outcome {
-    let skipped = output.contains("[SKIPPED]");
+    let skipped = about(output).contains("[SKIPPED]");
     match (ended, test_counts(output)) {
         (false, _) => Outcome::Hang,
         (true, Some([ran, passed, failed])) if ran > 0 && ran == passed && failed == 0 => {
@@ -183,16 +183,26 @@ fn test_counts(output: &str) -> Option<[u32; 3]> {
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
-/// The lines between the tool's banner and its table.
+/// The lines between the tool's banner and its table, without those of the clean-up.
 fn about(output: &str) -> String {
     let lines = output
         .lines()
         .skip_while(|line| !line.starts_with("Suite:"));
     let lines = lines.take_while(|line| !line.starts_with("Run Summary"));
-    let text = lines
-        .filter(|line| !line.trim().is_empty())
-        .collect::<Vec<_>>()
-        .join("\n");
+    let mut kept = Vec::new();
+    for line in lines.filter(|line| !line.trim().is_empty()) {
+        // The verdict has a line of its own when the test said something, and is glued to what
+        // the clean-up says.
+        let verdict = match line.strip_prefix("passed") {
+            Some(_) => Some("passed"),
+            None => line.find("...passed").and_then(|at| line.get(..at + 9)),
+        };
+        kept.push(verdict.unwrap_or(line));
+        if verdict.is_some() {
+            break;
+        }
+    }
+    let text = kept.join("\n");
     if text.is_empty() {
         output.trim().to_string()
     } else {
@@ -373,6 +383,10 @@ mod tests {
         assert_eq!(judge(true, &frame("passed", good)), Outcome::Pass);
         assert_eq!(
             judge(true, &frame("passed    [FAILED] in the clean-up", good)),
+            Outcome::Pass
+        );
+        assert_eq!(
+            judge(true, &frame("passed    [SKIPPED] in the clean-up", good)),
             Outcome::Pass
         );
         assert_eq!(

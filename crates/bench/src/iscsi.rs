@@ -169,6 +169,7 @@ fn spec(server: &Server, case: &Case) -> Spec {
         Store::Null => 0,
         Store::Memory => 1,
     };
+    let target = if case.digests { &server.digest_target } else { &server.target };
     Spec {
         depth: case.depth,
         sessions: case.sessions,
@@ -177,7 +178,7 @@ fn spec(server: &Server, case: &Case) -> Spec {
         span_bytes: Some(MEMORY_BYTES),
         digests: case.digests,
         spin: true,
-        ..Spec::new(server.portal, server.target.clone(), server.luns[nth])
+        ..Spec::new(server.portal, target.clone(), server.luns[nth])
     }
 }
 

@@ -30,7 +30,9 @@ fn what_was_written_is_read_back_at_every_size_and_depth() {
         [(512, 1, 1), (4096, 32, 1), (4096, 8, 3), (65536, 16, 2), (1 << 20, 2, 2)]
     {
         for digests in [false, true] {
+            let target = if digests { &server.digest_target } else { &server.target };
             let spec = Spec {
+                target: target.clone(),
                 request_bytes,
                 depth,
                 sessions,

@@ -154,6 +154,10 @@ impl Session {
                 Ok(None)
             }
             ClientStep::Done(agreed) => {
+                let got = agreed.params;
+                if (got.header_digest, got.data_digest) != (self.spec.digests, self.spec.digests) {
+                    return Err(Error::new(Kind::Login, "the target chose other digests"));
+                }
                 self.line.connected(&agreed);
                 self.stage = Stage::Ready(0);
                 self.ask()?;

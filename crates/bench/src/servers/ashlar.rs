@@ -27,8 +27,15 @@ pub(super) fn start(
     let mut child = Child::start("ashlar", &mut command, &home.join("log"))?;
     child.wait_port(portal)?;
     let luns = (0..).take(backings.len()).collect();
-    let target = TARGET.to_owned();
-    Ok(Server { name: "ashlar", portal, target, luns, child, _scratch: vec![scratch] })
+    Ok(Server {
+        name: "ashlar",
+        portal,
+        target: TARGET.to_owned(),
+        digest_target: TARGET.to_owned(),
+        luns,
+        child,
+        _scratch: vec![scratch],
+    })
 }
 
 fn configuration(home: &Path, portal: &str, one_core: bool, backings: &[Backing]) -> String {

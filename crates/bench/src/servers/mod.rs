@@ -34,8 +34,10 @@ pub struct Server {
     pub name: &'static str,
     /// Where it listens.
     pub portal: SocketAddr,
-    /// Its target's name.
+    /// Its target's name; without digests.
     pub target: String,
+    /// The name of the target that has the same units and takes digests.
+    pub digest_target: String,
     /// Numbers of its logical units, in the order of their backings.
     pub luns: Vec<u32>,
     child: Child,

@@ -1,4 +1,5 @@
-//! tgt, Debian's user-space iSCSI target.
+//! tgt, Debian's user-space iSCSI target. A target of tgt's either insists on digests or does not
+//! know them, so there are two, with the same units behind them.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,11 +23,9 @@ pub(super) fn start(core: Option<usize>, backings: &[Backing]) -> Result<Server,
     let show = ["--op", "show", "--mode", "target"];
     child.wait_for("it answered tgtadm", || tgtadm(&socket, &show).is_ok())?;
     child.wait_port(portal)?;
-    tgtadm(&socket, &["--op", "new", "--mode", "target", "--tid", "1", "-T", TARGET])?;
-    let mut luns = Vec::new();
-    // LUN 0 is tgt's own controller.
-    for (lun, backing) in (1u32..).zip(backings) {
-        let (path, kind) = match backing {
+    let mut paths = Vec::new();
+    for backing in backings {
+        paths.push(match backing {
             Backing::Null => ("null".into(), "null"),
             Backing::File(path) => (path.to_string_lossy().into_owned(), "rdwr"),
             Backing::Memory => {
@@ -35,16 +34,37 @@ pub(super) fn start(core: Option<usize>, backings: &[Backing]) -> Result<Server,
                 scratch.push(memory);
                 (path, "rdwr")
             }
-        };
-        let number = lun.to_string();
-        let words = ["--op", "new", "--mode", "logicalunit", "--tid", "1", "--lun", &number];
-        let more = ["-b", &path, "--bstype", kind];
-        tgtadm(&socket, &[&words[..], &more].concat())?;
-        luns.push(lun);
+        });
     }
-    tgtadm(&socket, &["--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL"])?;
-    let target = TARGET.to_owned();
-    Ok(Server { name: "tgt", portal, target, luns, child, _scratch: scratch })
+    let plain = make(&socket, "1", &paths)?;
+    let digest_target = make(&socket, "2", &paths)?;
+    for key in ["HeaderDigest", "DataDigest"] {
+        let words = ["--op", "update", "--mode", "target", "--tid", "2", "--name", key];
+        tgtadm(&socket, &[&words[..], &["--value", "CRC32C"]].concat())?;
+    }
+    Ok(Server {
+        name: "tgt",
+        portal,
+        target: plain,
+        digest_target,
+        // LUN 0 is tgt's own controller.
+        luns: (1..).take(backings.len()).collect(),
+        child,
+        _scratch: scratch,
+    })
+}
+
+/// Makes a target with a unit for each path and kind, open to everybody; answers its name.
+fn make(socket: &Path, tid: &str, paths: &[(String, &str)]) -> Result<String, Error> {
+    let name = format!("{TARGET}{tid}");
+    tgtadm(socket, &["--op", "new", "--mode", "target", "--tid", tid, "-T", &name])?;
+    for (lun, (path, kind)) in (1..).zip(paths) {
+        let number = format!("{lun}");
+        let words = ["--op", "new", "--mode", "logicalunit", "--tid", tid, "--lun", &number];
+        tgtadm(socket, &[&words[..], &["-b", path, "--bstype", kind]].concat())?;
+    }
+    tgtadm(socket, &["--op", "bind", "--mode", "target", "--tid", tid, "-I", "ALL"])?;
+    Ok(name)
 }
 
 fn tgtadm(socket: &Path, words: &[&str]) -> Result<(), Error> {

@@ -293,8 +293,7 @@ impl House {
 }
 
 /// The one target of [`House::configure`].
-const TARGET: &str =
-    "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}\"\nlisten = [\"{portal}\"]\n";
+const TARGET: &str = "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}\"\nlisten = [\"{portal}\"]\n";
 
 /// A file disk of the house: section text for [`House::configure`].
 pub fn file_disk(name: &str, file: &str) -> String {

@@ -1,4 +1,9 @@
 //! iSCSI from outside: tools of other projects, and an initiator of our own that breaks rules.
 
+mod breaking;
+mod initiator;
+mod limits;
+mod moving;
+mod order;
 mod server;
 mod tools;

@@ -401,6 +401,8 @@ impl Control {
 
     /// Closes a provider to new requests and waits until none is inside.
     pub fn close_gate(&mut self, provider: ProviderId) -> Result<u32, Error> {
+        // The cores must know the node before they are told to close it.
+        self.pump();
         let Some(node) = self.topology.node(provider) else {
             return Err(Error::new(Errno::NoEnt, "no such provider"));
         };

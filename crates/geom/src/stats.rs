@@ -35,7 +35,9 @@ impl Queue {
     /// A request went out.
     #[inline]
     pub(crate) fn leave(&self, now_ns: u64) {
-        let left = self.in_flight.load(Relaxed).wrapping_sub(1);
+        let was = self.in_flight.load(Relaxed);
+        debug_assert!(was > 0, "a request left where it had not entered");
+        let left = was.wrapping_sub(1);
         self.in_flight.store(left, Relaxed);
         if left == 0 {
             add(&self.busy_ns, now_ns.wrapping_sub(self.busy_since_ns.load(Relaxed)));

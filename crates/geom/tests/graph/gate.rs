@@ -6,7 +6,7 @@ use std::time::Duration;
 use bio::{Errno, Op};
 use geom::{Access, Event, GATE_DEADLINE};
 
-use crate::common::{BLOCK, Lab, Leaf, Load, MS, Manner, Mode, SECTOR, Taste};
+use crate::common::{BLOCK, Lab, Leaf, Load, MS, Manner, Mode, SECTOR, Taste, User};
 
 #[test]
 fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
@@ -35,6 +35,24 @@ fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
     let offsets: Vec<u64> = leaf.asked().iter().map(|a| a.offset / SECTOR).collect();
     assert_eq!(offsets, (1..20).chain([0, 20]).collect::<Vec<_>>());
     lab.assert_empty();
+}
+
+#[test]
+fn a_gate_holds_also_when_its_provider_is_brand_new() {
+    let mut lab = Lab::new(1);
+    let leaf = Leaf::new(1 << 20);
+    let t = &mut lab.control.topology;
+    let disk = leaf.create(t, "d0").unwrap();
+    let log = lab.log.clone();
+    let c = User::create(t, "u", disk, Manner::default(), log).unwrap();
+    t.access(c, Access::WRITE).unwrap();
+    // No core has heard of any of this.
+    let gate = lab.control.close_gate(disk).unwrap();
+    let tag = lab.send(lab.edge(c), Op::Write, 0, SECTOR);
+    lab.pass(MS);
+    assert!(lab.ended(tag).is_none() && leaf.asked().is_empty());
+    lab.control.open_gate(gate);
+    assert_eq!(lab.finish(tag).status, Ok(()));
 }
 
 #[test]

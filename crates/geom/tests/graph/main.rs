@@ -12,3 +12,4 @@ mod split;
 mod statistics;
 mod taste;
 mod threads;
+mod world;

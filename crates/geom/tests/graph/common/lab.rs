@@ -139,7 +139,8 @@ impl Lab {
             let class = t.class("shim").expect("loaded");
             class.create(t, &Create { name, members: &[below], params: &params })
         })?;
-        Ok(self.control.topology.providers_of(geom)[0])
+        let made = self.control.topology.providers_of(geom).first().copied();
+        made.ok_or_else(|| Error::of(bio::Errno::NxIo, "it went as it came"))
     }
 
     pub fn insert(&mut self, name: &str, below: ProviderId, params: &str) -> Result<GeomId, Error> {

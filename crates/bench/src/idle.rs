@@ -107,16 +107,13 @@ fn weigh_one(
     sleep(SETTLE);
     let pid = server.pid();
     let (cpu, switches, begun) = (weigh::cpu_ns(pid)?, weigh::switches(pid)?, Instant::now());
-    let calls = if counters {
-        Some(weigh::syscall_rate(pid, f64::from(options.idle_seconds))?)
-    } else {
-        sleep(Duration::from_secs(u64::from(options.idle_seconds)));
-        None
-    };
+    let counter = if counters { Some(weigh::Counter::start(pid)?) } else { None };
+    sleep(Duration::from_secs(u64::from(options.idle_seconds)));
+    let calls = counter.map(weigh::Counter::finish).transpose()?;
     let took = begun.elapsed().as_secs_f64();
     let cpu = weigh::cpu_ns(pid)?.saturating_sub(cpu) as f64 / 1e9 / took * 100.0;
     let switches = weigh::switches(pid)?.saturating_sub(switches) as f64 / took;
     let resident = weigh::resident_bytes(pid)? as f64 / f64::from(1 << 20);
     sessions.stop().map_err(|e| e.within(&name))?;
-    Ok([Some(cpu), Some(switches), calls, Some(resident)])
+    Ok([Some(cpu), Some(switches), calls.map(|n| n as f64 / took), Some(resident)])
 }

@@ -13,9 +13,9 @@ use crate::weigh;
 
 /// Load before each measurement, so that caches and windows are warm.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Longest window in which system calls are counted, after the one in which CPU time is: the
-/// counting itself costs the server time.
-const COUNT_S: f64 = 0.5;
+/// Part of the measured requests that is made again to count system calls: apart, for the counting
+/// costs the server time, and a given number, for the load need not be steady.
+const COUNTED_PART: f64 = 0.25;
 /// Goal: our CPU time a request over the peer's.
 const CPU_RATIO: f64 = 1.0 / 3.0;
 /// Goal: system calls a command.
@@ -220,23 +220,20 @@ fn weigh_round(
         running.stop()?;
         return Err(Error::new(Kind::Timeout, "no request ended while it was measured"));
     }
-    let calls = if counters { Some(calls_a_request(server, &running, options)?) } else { None };
     let latency = running.stop()?.latency;
     let us = |part| latency.quantile(part).map(|ns| ns as f64 / 1e3);
     let requests = requests as f64;
+    let calls = if counters { Some(calls_a_request(server, spec, requests)?) } else { None };
     Ok([Some(cpu as f64 / requests / 1e3), calls, Some(requests / took), us(0.5), us(0.99)])
 }
 
-fn calls_a_request(
-    server: &Server,
-    running: &load::Running,
-    options: &Options,
-) -> Result<f64, Error> {
-    let (before, begun) = (running.requests(), Instant::now());
-    let calls = weigh::syscall_rate(server.pid(), f64::from(options.seconds).min(COUNT_S))?;
-    // perf's window lies within this one; the load is steady.
-    let requests = (running.requests() - before) as f64 / begun.elapsed().as_secs_f64();
-    Ok(calls / requests.max(1.0))
+/// System calls of a request, of so many that those of login and logout do not matter.
+fn calls_a_request(server: &Server, spec: Spec, requests: f64) -> Result<f64, Error> {
+    let each = (requests * COUNTED_PART / f64::from(spec.sessions)).ceil().max(100.0);
+    let spec = Spec { requests: Some(each as u64), ..spec };
+    let counter = weigh::Counter::start(server.pid())?;
+    let outcome = load::run(&spec)?;
+    Ok(counter.finish()? as f64 / (outcome.requests as f64).max(1.0))
 }
 
 fn rows(

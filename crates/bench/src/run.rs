@@ -78,7 +78,7 @@ fn measure_layers(
     for row in &rows {
         let case = format!("layers-{}", row.layers);
         let series = Series { ours: row.ns.clone(), theirs: vec![] };
-        let row = series.row(&case, ("a Bio, down and up", "ns"), None);
+        let row = series.row(&case, ("CPU of a Bio, down and up", "ns"), None);
         report.rows.extend(row.map(|r| with(r, options, "layers", None)));
     }
     if let (Some(first), Some(last)) = (rows.first(), rows.last())
@@ -88,7 +88,7 @@ fn measure_layers(
         let slope = first.ns.iter().zip(&last.ns).map(|(a, b)| (b - a) / between).collect();
         let series = Series { ours: slope, theirs: vec![] };
         let goal = Goal { of: Of::Ours, at_most: LAYER_NS };
-        let row = series.row("layers-all", ("a layer, down and up", "ns"), None);
+        let row = series.row("layers-all", ("CPU of a layer, down and up", "ns"), None);
         report.rows.extend(row.map(|r| with(r, options, "layers", Some(goal))));
     }
     if options.no_counters || !(depths.contains(&COUNTED)) {

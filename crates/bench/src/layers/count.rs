@@ -42,7 +42,7 @@ pub(crate) fn count(options: &Options, case: &str) -> Result<Counts, Error> {
     };
     Ok(Counts {
         allocations: difference(&allocations_of),
-        syscalls: difference(&|words| weigh::syscalls_of(words, &[])),
+        syscalls: difference(&weigh::syscalls_of),
     })
 }
 

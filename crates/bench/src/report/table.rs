@@ -2,10 +2,13 @@
 
 use super::{Of, Report, Row};
 
-const HEAD: [&str; 8] = ["case", "figure", "unit", "ours", "peer", "ratio", "goal", ""];
+const COLUMNS: usize = 9;
+
+const HEAD: [&str; COLUMNS] =
+    ["case", "figure", "unit", "ours", "lowest..highest", "peer", "ratio", "goal", ""];
 
 /// Columns that are numbers stand on the right.
-const RIGHT: [bool; 8] = [false, false, false, true, true, true, false, false];
+const RIGHT: [bool; COLUMNS] = [false, false, false, true, true, true, true, false, false];
 
 pub(super) fn render(report: &Report) -> String {
     let mut out = String::new();
@@ -56,12 +59,15 @@ fn tail(report: &Report, out: &mut String) {
     }
 }
 
-fn cells(row: &Row, same_case: bool) -> [String; 8] {
+fn cells(row: &Row, same_case: bool) -> [String; COLUMNS] {
     let goal = row.goal.map_or(String::new(), |goal| match goal.of {
         Of::Ours => format!("<= {}", number(goal.at_most)),
         Of::Ratio => format!("<= {} of peer", number(goal.at_most)),
     });
     let met = row.met().map_or("", |met| if met { "met" } else { "MISSED" });
+    let [low, high] = row.range;
+    let range =
+        if row.rounds > 1 { format!("{}..{}", number(low), number(high)) } else { String::new() };
     let peer = match (&row.peer, row.theirs) {
         (Some(peer), Some(theirs)) => format!("{} {peer}", number(theirs)),
         _ => String::new(),
@@ -71,6 +77,7 @@ fn cells(row: &Row, same_case: bool) -> [String; 8] {
         row.figure.clone(),
         row.unit.clone(),
         number(row.ours),
+        range,
         peer,
         row.ratio.map(number).unwrap_or_default(),
         goal,

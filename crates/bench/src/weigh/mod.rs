@@ -3,7 +3,7 @@
 
 mod perf;
 
-pub use perf::{has_perf, syscall_rate, syscalls_of};
+pub use perf::{Counter, has_perf, syscalls_of};
 
 use std::fs;
 

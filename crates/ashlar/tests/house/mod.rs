@@ -7,6 +7,8 @@
 // Every test binary has this module, and each uses a part of it.
 #![allow(dead_code)]
 
+mod load;
+
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+pub use load::Load;
 use rig::Target;
 use rig::proc::{self, Proc, Scratch};
 use serde_json::Value;

@@ -25,8 +25,9 @@ use crate::state::{Sources, memory, state};
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
 
-/// Spin before a core sleeps, ns: halves the latency of a lone request.
-const SPIN_NS: u64 = 50_000;
+/// Spin before a core sleeps when the configuration says nothing, ns: none. Measured against
+/// initiators that sleep themselves, 50 us bought no latency and cost a third more CPU a command.
+const SPIN_NS: u64 = 0;
 
 /// A running daemon.
 pub struct Daemon {

@@ -39,4 +39,4 @@ pub use socket::Parcel;
 pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle};
 pub use timers::TimerId;
 pub use token::Token;
-pub use turn::{Patience, TIMERS_PER_TURN, Turned};
+pub use turn::{LIGHT_TURN_NS, Patience, TIMERS_PER_TURN, Turned};

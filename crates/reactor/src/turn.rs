@@ -16,6 +16,10 @@ use crate::token::Token;
 /// Timers fired in one turn; later ones wait for the next, behind completions.
 pub const TIMERS_PER_TURN: usize = 1024;
 
+/// A turn that worked longer than this carried a batch, ns: the price of a wake is spread over it,
+/// so the next wait sleeps at once. Spinning pays for lone requests only.
+pub const LIGHT_TURN_NS: u64 = 5_000;
+
 /// How long a turn may wait for something to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
@@ -112,8 +116,12 @@ impl Reactor {
             Patience::Until(t) => Some(due.map_or(t, |due| due.min(t))),
             _ => due,
         };
-        if inner.spin_ns > 0 && self.spin(end) {
-            return false;
+        if inner.spin_ns > 0 {
+            let now = self.fresh_now();
+            let light = now.saturating_sub(inner.now.get()) < LIGHT_TURN_NS;
+            if light && self.spin(now, end) {
+                return false;
+            }
         }
         // The one place where a second reading of the clock pays: a sleep follows.
         let limit = match end.map(|end| end.saturating_sub(self.fresh_now())) {
@@ -132,9 +140,9 @@ impl Reactor {
     }
 
     /// Looks for work for at most `spin_ns`; true when there is some.
-    fn spin(&self, end: Option<u64>) -> bool {
+    fn spin(&self, now: u64, end: Option<u64>) -> bool {
         let inner = &*self.inner;
-        let stop = self.fresh_now().saturating_add(inner.spin_ns);
+        let stop = now.saturating_add(inner.spin_ns);
         let stop = end.map_or(stop, |e| e.min(stop));
         loop {
             self.gather(Wait::Peek);

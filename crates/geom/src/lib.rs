@@ -22,7 +22,7 @@ pub use control::{
     Control, Deadlines, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, ORPHAN_PATIENCE, SETTLE_DEADLINE,
     TASTE_DEADLINE_NS, Waiter, Watch, deadline,
 };
-pub use core::{Core, Finished, Message, Notice, Report, report};
+pub use core::{Call, Core, Finished, Message, Notice, Report, report};
 pub use error::Error;
 pub use layer::{Back, Edge, Flow, Layer, Sink};
 pub use runtime::{Runtime, RuntimeConfig};

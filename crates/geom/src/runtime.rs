@@ -13,6 +13,9 @@ use reactor::{Config, Mailer, Patience, PortChoice, PortReport, Reactor};
 use crate::control::{Control, Inbox};
 use crate::core::{Core, Message};
 
+/// Runs on each core's thread.
+type OnCore = dyn Fn(&Rc<Core>) + Send + Sync;
+
 /// Shape of a runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeConfig {
@@ -48,7 +51,7 @@ impl Runtime {
     ) -> io::Result<Runtime> {
         let inbox = Arc::new(Inbox::default());
         let stopping = Arc::new(AtomicBool::new(false));
-        let on_core: Arc<dyn Fn(&Rc<Core>) + Send + Sync> = Arc::new(on_core);
+        let on_core: Arc<OnCore> = Arc::new(on_core);
         let mut runtime = Runtime {
             control: None,
             cores: Vec::new(),
@@ -120,7 +123,7 @@ fn run_core(
     config: RuntimeConfig,
     inbox: &Arc<Inbox>,
     stopping: &AtomicBool,
-    on_core: &dyn Fn(&Rc<Core>),
+    on_core: &OnCore,
     ready: &SyncSender<io::Result<Ready>>,
 ) {
     let reactor = Reactor::start(Config {

@@ -33,8 +33,11 @@ pub enum Message {
         ticket: u64,
     },
     /// Run this on the core's thread.
-    Call(Box<dyn FnOnce(&Rc<Core>) + Send>),
+    Call(Call),
 }
+
+/// Work for a core.
+pub type Call = Box<dyn FnOnce(&Rc<Core>) + Send>;
 
 /// From a core to the topology.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use reactor::{File, Mailbox, Mailer, Patience, Reactor, Token};
 
 use crate::layer::{Edge, Flow, Sink};
 use crate::snapshot::Snapshot;
-pub use message::{Message, Notice, Report};
+pub use message::{Call, Message, Notice, Report};
 use table::Table;
 pub use waiting::Finished;
 use waiting::Waiting;

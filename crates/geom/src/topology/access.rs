@@ -54,7 +54,8 @@ impl fmt::Display for Access {
 }
 
 impl Topology {
-    /// Changes a consumer's counts. The order of the checks is GEOM's.
+    /// Changes a consumer's counts. The order of the checks is GEOM's. Who takes the last count
+    /// away has no request in flight; [`Topology::leave`] is for those who may have.
     pub fn access(&mut self, consumer: ConsumerId, delta: Access) -> Result<(), Errno> {
         let cp = self.consumers.get(consumer).ok_or(Errno::NxIo)?;
         let provider = cp.provider.ok_or(Errno::NxIo)?;

@@ -59,7 +59,9 @@ impl Topology {
         }
     }
 
-    /// Orphans all providers of a geom and destroys it as soon as nothing hangs on it.
+    /// Orphans all providers of a geom and destroys it as soon as nothing hangs on it: its
+    /// consumers go when they are closed. What a geom has open for itself it closes by itself, or
+    /// see [`Topology::wither_geom_close`].
     pub fn wither_geom(&mut self, g: GeomId, error: Errno) {
         let Some(geom) = self.geoms.get_mut(g) else {
             return;
@@ -69,6 +71,15 @@ impl Topology {
             self.wither_provider(p, error);
         }
         self.wash = true;
+    }
+
+    /// [`Topology::wither_geom`], for a geom that has its disks open for itself: its consumers leave
+    /// now, whatever they hold.
+    pub fn wither_geom_close(&mut self, g: GeomId, error: Errno) {
+        self.wither_geom(g, error);
+        for c in self.consumers_of(g).to_vec() {
+            self.leave(c);
+        }
     }
 
     /// Takes a consumer out of the graph: it starts no request from now on; once no core has

@@ -34,7 +34,7 @@ fn the_error_is_immediate_what_is_inside_finishes_and_the_object_lives_while_ope
     assert_eq!(lab.finish(inside).status, Ok(()), "what was inside ended as it would have");
     assert_eq!(lab.control.topology.counts(disk), Access::WRITE, "still mounted");
     lab.open(c, Access::WRITE.inverse()).unwrap();
-    assert_eq!(lab.control.topology.geom_of(disk).is_some(), true, "attached");
+    assert!(lab.control.topology.geom_of(disk).is_some(), "attached");
     lab.control.topology.leave(c);
     lab.control.settle().unwrap();
     assert!(lab.control.topology.geom_of(disk).is_none(), "gone with its last user");
@@ -213,4 +213,25 @@ fn a_geom_without_anything_washes_away() {
     lab.control.settle().unwrap();
     assert_eq!(lab.control.topology.geom_name(g), "");
     assert_eq!(lab.control.topology.counts(disk), Access::NONE);
+}
+
+#[test]
+fn a_geom_that_keeps_its_disk_open_lets_it_go_when_it_is_told_to_close() {
+    let mut lab = Lab::new(1);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let top = lab.shim("s", disk, "keeps");
+    let c = lab.writer("u", top);
+    leaf.set(Mode::Hold);
+    let tag = lab.send(lab.edge(c), Op::Write, 0, SECTOR);
+    let g = lab.control.topology.geom_of(top).unwrap();
+    lab.control.topology.wither_geom_close(g, Errno::NxIo);
+    lab.pass(MS);
+    assert_eq!(*leaf.opens.lock().unwrap(), Access::EXCLUSIVE, "somebody is inside");
+    leaf.release(&lab.cores);
+    assert_eq!(lab.finish(tag).status, Ok(()));
+    lab.control.settle().unwrap();
+    assert_eq!(*leaf.opens.lock().unwrap(), Access::NONE);
+    assert_eq!(lab.control.topology.view(0).len(), 1, "the disk alone");
+    lab.assert_empty();
 }

@@ -313,6 +313,10 @@ fn create_loses_nothing_unasked() {
     assert_eq!(w.refused("frobnicate", "ada0", json!({})).0, Errno::Inval);
     let odd = json!({ "kind": "linux-data", "size": { "bytes": 1000 } });
     assert_eq!(w.refused("add", "ada0", odd).0, Errno::Inval);
+    let (mut w, disk) = World::with("dark", vec![0; MIB], 512);
+    disk.0.lock().expect("media").unreadable = true;
+    let (kind, what) = w.refused("create", "dark", json!({ "scheme": "gpt" }));
+    assert!(kind == Errno::Io && what.contains("cannot be read"), "{what}");
     let (mut w, _) = World::with("tiny", vec![0; 512 * 8], 512);
     assert_eq!(w.refused("create", "tiny", json!({ "scheme": "gpt" })).0, Errno::NoDev);
 }

@@ -1,5 +1,7 @@
 //! The verb `create`: a new, empty table, where nothing is lost by it.
 
+use std::cell::Cell;
+
 use bio::Errno;
 use geom::{Access, Control, Error, GeomId, ProviderId};
 
@@ -119,6 +121,8 @@ fn may_replace(
 struct Look {
     table: Option<String>,
     signs: Vec<String>,
+    /// A range that could not be read: what is there is not known.
+    unread: Option<(u64, Errno)>,
     random: [u8; 16],
 }
 
@@ -133,13 +137,18 @@ fn look(control: &mut Control, geom: GeomId, media: Media, place: Place) -> Resu
         Box::pin(async move {
             let bytes = media.sectors.saturating_mul(u64::from(media.sector_size));
             let mut sectors = Sectors::new(media.sector_size, bytes);
-            let read = async |offset, len| core.read(edge, offset, len).await;
+            let unread = Cell::new(None);
+            let read = async |offset, len| {
+                let done = core.read(edge, offset, len).await;
+                done.inspect_err(|error| unread.set(Some((offset, *error))))
+            };
             let table = drive(&mut sectors, &read, |s| step(s, &place)).await;
             let signs = drive(&mut sectors, &read, registry::signs).await;
             let mut random = [0; 16];
             core.reactor().fill_random(&mut random);
             let table = table.ok().map(|table| describe(&table, ""));
-            Look { table, signs: signs.unwrap_or_default(), random }
+            let signs = signs.unwrap_or_default();
+            Look { table, signs, unread: unread.get(), random }
         })
     });
     control.call(|topology| {
@@ -166,6 +175,15 @@ fn fill(
     let mut there = seen.signs.clone();
     // A table of this geom was spoken about before.
     there.extend(seen.table.filter(|_| !known));
+    if let Some((at, error)) = seen.unread
+        && !overwrite
+    {
+        let what = format!(
+            "{name} cannot be read at byte {at}, so what it holds is not known; create with \
+             overwrite to lose it"
+        );
+        return Err(Error::new(error, what));
+    }
     if !overwrite && !there.is_empty() {
         let what = format!("{name} holds {}; create with overwrite to lose it", there.join(", "));
         return Err(Error::new(Errno::Exist, what));

@@ -23,6 +23,8 @@ pub struct Media {
     pub steps: usize,
     /// The step with which the power goes; that one and all later ones fail.
     pub cut_at: Option<usize>,
+    /// Reads fail.
+    pub unreadable: bool,
 }
 
 impl Media {
@@ -58,6 +60,7 @@ impl Layer for Disk {
         let mut media = self.0.lock().expect("media");
         let (from, len) = (bio.offset as usize, bio.length as usize);
         let done = match bio.op {
+            Op::Read if media.unreadable => Err(Errno::Io),
             Op::Read => {
                 let mut at = 0;
                 for seg in bio.data.iter() {
@@ -354,8 +357,8 @@ impl World {
     /// A verb of part that is refused: kind and words.
     pub fn refused(&mut self, verb: &str, on: &str, params: Value) -> (Errno, String) {
         let before = self.names();
-        match self.verb("part", verb, on, params) {
-            Ok(answer) => panic!("part {verb} {on}: {answer}"),
+        match self.verb("part", verb, on, params.clone()) {
+            Ok(answer) => panic!("part {verb} {on} {params} was not refused: {answer}"),
             Err(error) => {
                 assert_eq!(self.names(), before, "a refusal changes nothing");
                 (error.kind, error.what)

@@ -49,7 +49,7 @@ fn parse(mut words: impl Iterator<Item = String>, json: &mut bool) -> Result<Opt
             "--idle-seconds" => options.idle_seconds = number(value()?)?,
             "--ashlar" => options.ashlar = Some(value()?),
             "--no-counters" => options.no_counters = true,
-            "--no-peers" => options.peers.clear(),
+            "--no-peers" => options.no_peers = true,
             "--peers" => {
                 options.peers = match value()?.as_str() {
                     "tgt" => vec![Peer::Tgt],

@@ -35,14 +35,14 @@ pub(crate) fn measure(
 ) -> Result<(), Error> {
     let cores = two_cores(report);
     let counters = !options.no_counters && counters(report);
-    let steps = 1 + u32::try_from(options.peers.len()).unwrap_or(0);
+    let steps = 1 + u32::try_from(options.peers().len()).unwrap_or(0);
     progress(Progress { done: 0, of: steps, what: "idle: ashlar".into() });
     let binary = options.binary()?;
     let ours = weigh_one(options, cores.1, counters, &|backings| {
         Server::ashlar(&binary, cores.0, backings)
     })?;
     let mut sides = Vec::new();
-    for (n, &peer) in (1..).zip(&options.peers) {
+    for (n, &peer) in (1..).zip(options.peers()) {
         progress(Progress { done: n, of: steps, what: format!("idle: {}", peer.name()) });
         let start = |backings: &[Backing]| Server::peer(peer, cores.0, backings);
         match weigh_one(options, cores.1, counters, &start) {

@@ -22,6 +22,11 @@ const CPU_RATIO: f64 = 1.0 / 3.0;
 const SYSCALLS: f64 = 0.25;
 /// Bytes of a request that fills a memory disk.
 const FILL_BYTES: u32 = 64 * 1024;
+/// Requests of each session that proves the data, before anything is measured.
+const PROOF_REQUESTS: u64 = 1000;
+/// Places of the units in a server's list.
+const NULL_UNIT: usize = 0;
+const MEMORY_UNIT: usize = 1;
 
 /// What is behind the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +111,7 @@ pub(crate) fn measure(
     let (server_core, load_core) = two_cores(report);
     let stores = [Backing::Null, Backing::Memory];
     let mut servers = vec![Server::ashlar(&options.binary()?, server_core, &stores)?];
-    for &peer in &options.peers {
+    for &peer in options.peers() {
         match Server::peer(peer, server_core, &stores) {
             Ok(server) => servers.push(server),
             Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
@@ -114,8 +119,9 @@ pub(crate) fn measure(
         }
     }
     let counters = !options.no_counters && counters(report);
-    if cases.iter().any(|c| c.store == Store::Memory) {
-        servers.iter().try_for_each(|server| fill(server, load_core))?;
+    for server in &servers {
+        progress(Progress { done: 0, of: 1, what: format!("iscsi: data of {}", server.name) });
+        prove(server, load_core).map_err(|e| e.within(&format!("data of {}", server.name)))?;
     }
     let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
     let mut done = 0;
@@ -166,8 +172,8 @@ pub(crate) fn counters(report: &mut Report) -> bool {
 
 fn spec(server: &Server, case: &Case) -> Spec {
     let nth = match case.store {
-        Store::Null => 0,
-        Store::Memory => 1,
+        Store::Null => NULL_UNIT,
+        Store::Memory => MEMORY_UNIT,
     };
     let target = if case.digests { &server.digest_target } else { &server.target };
     Spec {
@@ -182,19 +188,33 @@ fn spec(server: &Server, case: &Case) -> Spec {
     }
 }
 
-/// Writes every block of the memory disk, so that reads find memory behind it.
-fn fill(server: &Server, core: Option<usize>) -> Result<(), Error> {
-    let base = Spec::new(server.portal, server.target.clone(), server.luns[1]);
-    let spec = Spec {
+/// Sees that the server keeps what it is given, for the figures of one that does not are worth
+/// nothing; then writes every block of its memory, so that reads find memory behind it.
+fn prove(server: &Server, core: Option<usize>) -> Result<(), Error> {
+    let small =
+        Spec { core, ..Spec::new(server.portal, server.target.clone(), server.luns[MEMORY_UNIT]) };
+    for digests in [false, true] {
+        let target = if digests { &server.digest_target } else { &server.target };
+        load::run(&Spec {
+            target: target.clone(),
+            sessions: 4,
+            depth: 16,
+            work: Work::Verify,
+            digests,
+            requests: Some(PROOF_REQUESTS),
+            ..small.clone()
+        })?;
+    }
+    let whole = Spec {
         depth: 8,
         request_bytes: FILL_BYTES,
         work: Work::Fill,
         order: Order::Sequential,
         requests: Some(MEMORY_BYTES / u64::from(FILL_BYTES)),
-        core,
-        ..base
+        ..small
     };
-    load::run(&spec).map(drop).map_err(|e| e.within(&format!("fill the memory of {}", server.name)))
+    load::run(&whole)?;
+    load::run(&Spec { work: Work::Check, ..whole }).map(drop)
 }
 
 fn weigh_round(

@@ -62,6 +62,8 @@ pub struct Options {
     pub idle_seconds: u32,
     /// Targets to compare with.
     pub peers: Vec<Peer>,
+    /// Measure Ashlar alone.
+    pub no_peers: bool,
     /// Path of the `ashlar` binary to measure; absent: the one that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ashlar: Option<String>,
@@ -83,6 +85,7 @@ impl Default for Options {
             seconds: 1,
             idle_seconds: 10,
             peers: vec![Peer::Tgt],
+            no_peers: false,
             ashlar: None,
             no_counters: false,
             worker: Vec::new(),
@@ -110,6 +113,11 @@ impl Options {
         self.case.as_ref().is_none_or(|part| case.contains(part.as_str()))
     }
 
+    /// The peers to measure.
+    pub(crate) fn peers(&self) -> &[Peer] {
+        if self.no_peers { &[] } else { &self.peers }
+    }
+
     /// The program to measure.
     pub(crate) fn binary(&self) -> Result<String, Error> {
         match &self.ashlar {
@@ -132,13 +140,17 @@ impl Options {
             [] => "ashlar bench".to_owned(),
             words => words.join(" "),
         };
-        words.push_str(&format!(" {what} --case {case} --rounds {}", self.rounds));
-        match what {
-            "iscsi" => words.push_str(&format!(" --seconds {}", self.seconds)),
-            "idle" => words.push_str(&format!(" --idle-seconds {}", self.idle_seconds)),
-            _ => {}
+        words.push_str(&match what {
+            "iscsi" => {
+                format!(" iscsi --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
+            }
+            "idle" => format!(" idle --idle-seconds {}", self.idle_seconds),
+            _ => format!(" {what} --case {case} --rounds {}", self.rounds),
+        });
+        if self.no_peers && what != "layers" {
+            words.push_str(" --no-peers");
         }
-        if let Some(path) = &self.ashlar {
+        if let Some(path) = self.ashlar.as_ref().filter(|_| what != "layers") {
             words.push_str(&format!(" --ashlar {path}"));
         }
         words

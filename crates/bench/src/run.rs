@@ -131,7 +131,7 @@ fn machine(options: &Options) -> Vec<String> {
     let mut lines =
         vec![format!("{model}, {cores} cores, Linux {}, load {load} before", kernel.trim())];
     let measures_peers = options.what != What::Layers;
-    for peer in options.peers.iter().filter(|_| measures_peers) {
+    for peer in options.peers().iter().filter(|_| measures_peers) {
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f", "${Version}", peer.name()]);
         let version = query.output().ok().filter(|o| o.status.success());

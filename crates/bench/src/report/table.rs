@@ -47,12 +47,12 @@ pub(super) fn render(report: &Report) -> String {
 
 fn tail(report: &Report, out: &mut String) {
     out.push_str("\nTo repeat a case alone:\n");
-    let mut last = "";
+    let mut told: Vec<&str> = Vec::new();
     for row in report.rows.iter().filter(|r| !r.command.is_empty()) {
-        if row.command != last {
+        if !told.contains(&row.command.as_str()) {
             out.push_str(&format!("  {}\n", row.command));
+            told.push(&row.command);
         }
-        last = &row.command;
     }
     for note in &report.notes {
         out.push_str(&format!("note: {note}\n"));

@@ -73,8 +73,8 @@ impl Topology {
         self.wash = true;
     }
 
-    /// [`Topology::wither_geom`], for a geom that has its disks open for itself: its consumers leave
-    /// now, whatever they hold.
+    /// [`Topology::wither_geom`], for a geom that has its disks open for itself: its consumers
+    /// leave now, whatever they hold.
     pub fn wither_geom_close(&mut self, g: GeomId, error: Errno) {
         self.wither_geom(g, error);
         for c in self.consumers_of(g).to_vec() {

@@ -114,3 +114,17 @@ fn errors_say_what_is_wrong() {
     let nobody = Spec { portal: ([127, 0, 0, 1], 1).into(), ..good };
     assert_eq!(kind(nobody), Kind::System);
 }
+
+#[test]
+fn servers_are_gone_with_their_owner() {
+    let (server, _, _scratch) = target();
+    let process = format!("/proc/{}", server.pid());
+    assert!(fs::metadata(&process).is_ok());
+    drop(server);
+    assert!(fs::metadata(&process).is_err(), "the server still runs");
+    let missing = Server::ashlar("/no/such/program", None, &[Backing::Null]);
+    assert_eq!(missing.err().map(|e| e.kind), Some(Kind::Server));
+    // It ends before it listens: an error at once, with its status.
+    let ends = Server::ashlar("/bin/false", None, &[Backing::Null]).err().expect("an error");
+    assert!(ends.what.contains("ended"), "{ends}");
+}

@@ -9,10 +9,10 @@ use geom::{
     Access, Class, Control, Create, Error, Event, Geom, GeomId, Inbox, Message, NewProvider,
     ProviderId, Topology,
 };
-use reactor::SendError;
+use reactor::{File, SendError};
 use serde_json::{Value, json};
 
-use crate::kind::{Answer, Identity, Open, Site, Unit};
+use crate::kind::{Answer, Identity, Open, Opened, Site, Unit};
 use crate::registry::KINDS;
 use crate::watch::Watch;
 
@@ -54,40 +54,63 @@ impl DiskClass {
             return Err(Error::new(Errno::Exist, what));
         }
         let opened = kind.open(&Open { name, params, site: &self.site })?;
-        let geom = topology.new_geom(
-            DISK_CLASS,
-            name,
-            "configured",
-            Box::new(DiskGeom {
-                kind: kind.name(),
-                read_only: opened.read_only,
-                identity: opened.identity.clone(),
-                watch: opened.watch.clone(),
-                unit: opened.unit,
-            }),
-        )?;
-        let made = topology.new_provider(
-            geom,
-            NewProvider {
-                name: name.into(),
-                layer: opened.layer,
-                limits: opened.limits,
-                stripe_bytes: opened.stripe_bytes,
-                stripe_offset: 0,
-                attrs: opened.identity.attrs(),
-            },
-        );
-        match made {
-            Ok(provider) => {
-                if let Some(watch) = opened.watch {
-                    watch.belongs_to(provider);
-                }
-                Ok(geom)
+        plug(topology, kind.name(), name, opened)
+    }
+
+    /// As [`DiskClass::add`], of a file that is open already: of a simulated one, which has no
+    /// path that could be opened. Sectors are as large as the file's own.
+    pub fn adopt(
+        &self,
+        topology: &mut Topology,
+        name: &str,
+        file: File,
+        serial: &str,
+    ) -> Result<GeomId, Error> {
+        let opened = crate::file::adopted(name, file, serial, &self.site)?;
+        plug(topology, "file", name, opened)
+    }
+}
+
+/// Makes geom and provider of an opened disk, or neither.
+fn plug(
+    topology: &mut Topology,
+    kind: &'static str,
+    name: &str,
+    opened: Opened,
+) -> Result<GeomId, Error> {
+    let geom = topology.new_geom(
+        DISK_CLASS,
+        name,
+        "configured",
+        Box::new(DiskGeom {
+            kind,
+            read_only: opened.read_only,
+            identity: opened.identity.clone(),
+            watch: opened.watch.clone(),
+            unit: opened.unit,
+        }),
+    )?;
+    let made = topology.new_provider(
+        geom,
+        NewProvider {
+            name: name.into(),
+            layer: opened.layer,
+            limits: opened.limits,
+            stripe_bytes: opened.stripe_bytes,
+            stripe_offset: 0,
+            attrs: opened.identity.attrs(),
+        },
+    );
+    match made {
+        Ok(provider) => {
+            if let Some(watch) = opened.watch {
+                watch.belongs_to(provider);
             }
-            Err(e) => {
-                topology.wither_geom(geom, Errno::NxIo);
-                Err(e)
-            }
+            Ok(geom)
+        }
+        Err(e) => {
+            topology.wither_geom(geom, Errno::NxIo);
+            Err(e)
         }
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backing::{Backing, Parts};
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Site, Unit, serial_or};
 use crate::params;
 use crate::watch::Watch;
 
@@ -96,37 +96,71 @@ impl Kind for ImageFile {
         let (file, mode) = open_in_mode(name, &p)?;
         lock(name, &p, &file)?;
         let media_bytes = fit_size(name, &p, &file)?;
-        let can_delete = !p.read_only && can_punch(&file, media_bytes);
-        let facts = file.facts();
-        let watch = Watch::new(request.site.inbox.clone());
         let path = std::fs::canonicalize(&p.path).unwrap_or_else(|_| p.path.clone());
-        let key = path.to_string_lossy().into_owned();
-        let stripe = facts.physical_sector;
-        Ok(Opened {
-            layer: Arc::new(Backing::new(Parts {
-                file: file.local(),
-                cores: request.site.cores,
-                can_delete,
-                watch: watch.clone(),
-            })),
-            limits: Limits {
-                media_bytes,
-                sector_bytes: p.sector_size,
-                io_max_bytes: IO_BYTES_MAX,
-                delete_max_bytes: DELETE_BYTES_MAX,
-            },
-            stripe_bytes: if stripe > p.sector_size { u64::from(stripe) } else { 0 },
-            identity: Identity {
-                ident: serial_or(p.serial.as_deref(), self.name(), &key),
-                descr: "Ashlar image file".into(),
-                physpath: key,
-                rotation_rate: 0,
-                can_delete,
-            },
-            read_only: p.read_only,
-            watch: Some(watch),
-            unit: Box::new(FileUnit { file, sector: p.sector_size, mode, made }),
-        })
+        let physpath = path.to_string_lossy().into_owned();
+        let serial = serial_or(p.serial.as_deref(), self.name(), &physpath);
+        let sector = p.sector_size;
+        let unit = FileUnit { file, sector, mode, made };
+        Ok(opened(unit, media_bytes, physpath, serial, p.read_only, request.site))
+    }
+}
+
+/// A disk of a file that is open already; its sectors are the file's own.
+pub(crate) fn adopted(name: &str, file: File, serial: &str, site: &Site) -> Result<Opened, Error> {
+    let path = file.path().to_path_buf();
+    let sector = file.facts().logical_sector;
+    params::check_sector("file", name, sector)?;
+    let params = FileParams {
+        path: path.clone(),
+        create: false,
+        size: None,
+        sector_size: sector,
+        direct: Direct::No,
+        serial: None,
+        read_only: file.facts().is_read_only,
+    };
+    let media_bytes = fit_size(name, &params, &file)?;
+    let physpath = path.to_string_lossy().into_owned();
+    let unit = FileUnit { file, sector, mode: "adopted".into(), made: false };
+    Ok(opened(unit, media_bytes, physpath, serial.to_owned(), params.read_only, site))
+}
+
+fn opened(
+    unit: FileUnit,
+    media_bytes: u64,
+    physpath: String,
+    ident: String,
+    read_only: bool,
+    site: &Site,
+) -> Opened {
+    let (file, sector_bytes) = (&unit.file, unit.sector);
+    let can_delete = !read_only && can_punch(file, media_bytes);
+    let watch = Watch::new(site.inbox.clone());
+    let stripe = file.facts().physical_sector;
+    Opened {
+        layer: Arc::new(Backing::new(Parts {
+            file: file.local(),
+            cores: site.cores,
+            can_delete,
+            watch: watch.clone(),
+        })),
+        limits: Limits {
+            media_bytes,
+            sector_bytes,
+            io_max_bytes: IO_BYTES_MAX,
+            delete_max_bytes: DELETE_BYTES_MAX,
+        },
+        stripe_bytes: if stripe > sector_bytes { u64::from(stripe) } else { 0 },
+        identity: Identity {
+            ident,
+            descr: "Ashlar image file".into(),
+            physpath,
+            rotation_rate: 0,
+            can_delete,
+        },
+        read_only,
+        watch: Some(watch),
+        unit: Box::new(unit),
     }
 }
 

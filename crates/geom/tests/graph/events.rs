@@ -88,6 +88,17 @@ fn the_first_writer_spoils_all_others_who_do_not_hold_e() {
 }
 
 #[test]
+fn who_was_spoiled_and_stays_may_open_again() {
+    let mut lab = Lab::new(1);
+    let disk = lab.disk("d0", &Leaf::new(1 << 20));
+    let c = lab.user("u", disk, Manner { stays: true, ..SPOILS });
+    let w = lab.writer("w", disk);
+    assert_eq!(lab.logged(), ["u spoiled"]);
+    assert_eq!(lab.open(c, Access::READ), Ok(()));
+    lab.open(w, Access::WRITE.inverse()).unwrap();
+}
+
+#[test]
 fn a_new_medium_spoils_everybody_and_is_tasted_unless_it_is_written() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bio::{Errno, Op};
-use geom::{Access, Event, GATE_DEADLINE};
+use geom::{Access, GATE_DEADLINE};
 
 use crate::common::{BLOCK, Lab, Leaf, Load, MS, Manner, Mode, SECTOR, Taste, User};
 
@@ -34,6 +34,47 @@ fn a_closed_gate_parks_in_order_and_reopening_replays_in_order() {
     lab.pass(5 * MS);
     let offsets: Vec<u64> = leaf.asked().iter().map(|a| a.offset / SECTOR).collect();
     assert_eq!(offsets, (1..20).chain([0, 20]).collect::<Vec<_>>());
+    lab.assert_empty();
+}
+
+#[test]
+fn a_gate_stays_closed_while_graphs_come_and_go() {
+    let mut lab = Lab::with_cores(1, 2);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let c = lab.writer("u", disk);
+    leaf.asked();
+    let gate = lab.control.close_gate(disk).unwrap();
+    for i in 0..3 {
+        lab.disk(&format!("other{i}"), &Leaf::new(1 << 20));
+        lab.send_on(1, lab.edge(c), Op::Write, i * SECTOR, SECTOR, bio::Flags::NONE);
+        lab.pass(MS);
+    }
+    assert!(leaf.asked().is_empty());
+    lab.control.open_gate(gate);
+    lab.pass(MS);
+    assert_eq!(leaf.asked().iter().map(|a| a.offset / SECTOR).collect::<Vec<_>>(), [0, 1, 2]);
+    lab.assert_empty();
+}
+
+#[test]
+fn a_parked_request_keeps_its_slot() {
+    let mut lab = Lab::new(1);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let c = lab.writer("u", disk);
+    let edge = lab.edge(c);
+    let gate = lab.control.close_gate(disk).unwrap();
+    let tag = lab.send(edge, Op::Write, 0, SECTOR);
+    lab.control.topology.leave(c);
+    lab.pass(MS);
+    let t = &mut lab.control.topology;
+    let log = lab.log.clone();
+    let other = User::create(t, "other", disk, Manner::default(), log).unwrap();
+    assert_ne!(t.edge(other), edge);
+    lab.control.open_gate(gate);
+    lab.control.settle().unwrap();
+    assert_eq!(lab.ended(tag).map(|e| e.status), Some(Err(Errno::NxIo)), "it came too late");
     lab.assert_empty();
 }
 
@@ -92,9 +133,14 @@ fn a_late_answer_of_an_earlier_gate_does_not_count() {
     lab.send(lab.edge(c), Op::Write, 0, SECTOR);
     lab.control.deadlines.gate = Duration::from_millis(1);
     assert_eq!(lab.control.close_gate(disk), Err(lab_timeout()));
-    // The core answers the first gate now: it was empty for a moment before it was told to open.
-    lab.control.topology.post(Event::Notice(geom::Notice::GateDrained { core: 0, ticket: 1 }));
-    lab.control.inbox().post(Event::Notice(geom::Notice::GateDrained { core: 0, ticket: 1 }));
+    // The core's answer to the first gate is late: it was empty for a moment.
+    let report = lab.control.inbox().report();
+    lab.control.send(
+        0,
+        geom::Message::Call(Box::new(move |_| {
+            report(geom::Notice::GateDrained { core: 0, ticket: 1 });
+        })),
+    );
     assert_eq!(lab.control.close_gate(disk), Err(lab_timeout()), "somebody is inside");
     leaf.release(&lab.cores);
     lab.pass(MS);

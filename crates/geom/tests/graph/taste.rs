@@ -22,7 +22,7 @@ fn lab_with(classes: &[(&'static str, u8, Tasting)]) -> Lab {
     lab
 }
 
-use Tasting::{Claims, Destroys, Nests, Refused};
+use Tasting::{Claims, Destroys, Nests, Refused, Writes};
 
 #[test]
 fn the_newest_class_is_asked_first_and_every_class_says_why() {
@@ -266,4 +266,54 @@ fn a_class_that_finds_itself_in_itself_stops_at_the_deepest_rank() {
     let top = format!("d0{}", ".tn".repeat(deepest as usize - 1));
     let why = lab.verdict(&top, "tn");
     assert!(why.contains("could not be opened to taste"), "{why}");
+}
+
+#[test]
+fn an_older_look_does_not_overrule_a_newer_one() {
+    let mut lab = lab_with(&[("ta", 0, Claims)]);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    leaf.set(Mode::Hold);
+    for _ in 0..2 {
+        lab.control.topology.retaste(disk);
+        lab.control.pump();
+        lab.spin(1_000_000);
+    }
+    let held = std::mem::take(&mut *leaf.held.lock().unwrap());
+    assert_eq!(held.len(), 2);
+    // Only the older one sees the magic.
+    leaf.data.lock().unwrap()[0] = MAGIC;
+    lab.cores[0].wake(held[0].1, 0);
+    lab.pass(1_000_000);
+    leaf.data.lock().unwrap()[0] = 0;
+    lab.cores[0].wake(held[1].1, 0);
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("d0", "ta"), "first byte is 0x0");
+    assert!(lab.control.topology.find("d0.ta").is_none());
+}
+
+#[test]
+fn a_claim_that_writes_makes_the_others_look_again() {
+    let mut lab = lab_with(&[("ta", 0, Claims), ("tw", 0, Writes)]);
+    let leaf = marked(0);
+    leaf.create(&mut lab.control.topology, "d0").unwrap();
+    let said = |c: &geom::Control| {
+        let views = c.topology.view(0);
+        let all = views.iter().flat_map(|g| &g.providers).flat_map(|p| &p.verdicts);
+        all.into_iter().any(|(c, v)| *c == "tw" && v.starts_with("claimed"))
+    };
+    // One step at a time: the verdicts of the first look, before the second.
+    let mut words = Vec::new();
+    for _ in 0..200 {
+        lab.spin(10_000);
+        lab.control.pump();
+        if said(&lab.control) {
+            words.push(lab.verdict("d0", "ta"));
+            break;
+        }
+    }
+    assert_eq!(
+        words,
+        ["the first byte says so, but it was written meanwhile and will be tasted again"]
+    );
 }

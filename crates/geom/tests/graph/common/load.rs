@@ -1,10 +1,11 @@
 //! Continuous load: tasks that write a block several times without waiting, and read it back.
 
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 
-use bio::{End, Op, Segs};
 use geom::{Core, Edge};
 
 use super::{SECTOR, pattern};
@@ -47,26 +48,32 @@ impl Load {
     async fn hammer(&self, core: &Rc<Core>, edge: Edge, block: u64) {
         let (at, mut version) = (block * BLOCK, block);
         while !self.stop.load(Relaxed) {
-            for _ in 0..2 {
-                version += 1;
-                let Some(data) = Segs::alloc(core.pool(), BLOCK as usize) else { continue };
-                data.copy_from(0, &pattern(at, BLOCK, version));
-                core.submit(edge, End::Nobody, |b| {
-                    b.op = Op::Write;
-                    b.offset = at;
-                    b.length = BLOCK;
-                    b.data = data;
-                });
+            // Two on their way at once, the second some time after the first.
+            let (early, late) = (pattern(at, BLOCK, version + 1), pattern(at, BLOCK, version + 2));
+            version += 2;
+            let mut first = Box::pin(core.write(edge, at, &early));
+            let sent = poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await;
+            self.pause(core).await;
+            core.write(edge, at, &late).await.expect("a write under load");
+            match sent {
+                Poll::Ready(ended) => ended,
+                Poll::Pending => first.await,
             }
-            version += 1;
-            core.write(edge, at, &pattern(at, BLOCK, version)).await.expect("a write under load");
+            .expect("a write under load");
             let read = core.read(edge, at, BLOCK as usize).await.expect("a read under load");
-            assert!(read == pattern(at, BLOCK, version), "block {block} is not version {version}");
+            assert!(
+                read == late,
+                "block {block} is not version {version}: writes passed each other"
+            );
             self.rounds.fetch_add(1, Relaxed);
-            match core.reactor().random() % 4 {
-                0 => core.reactor().sleep(core.reactor().random() % 30_000).await,
-                _ => core.reactor().yield_now().await,
-            }
+            self.pause(core).await;
+        }
+    }
+
+    async fn pause(&self, core: &Rc<Core>) {
+        match core.reactor().random() % 4 {
+            0 => core.reactor().sleep(core.reactor().random() % 30_000).await,
+            _ => core.reactor().yield_now().await,
         }
     }
 }

@@ -19,6 +19,8 @@ pub enum Tasting {
     Refused,
     /// Withers the provider when it claims it.
     Destroys,
+    /// Opens the disk for writing and closes it again when it claims it.
+    Writes,
     /// As `Claims`, on providers made by tasting too.
     Nests,
 }
@@ -83,6 +85,15 @@ impl Class for Taste {
             Tasting::Refused => return Err(Error::of(Errno::NoSpc, "claim")),
             Tasting::Destroys => {
                 t.wither_provider(on, Errno::NxIo);
+                return Ok(());
+            }
+            Tasting::Writes => {
+                let geom = t.new_geom(self.name, &name, "writes", super::shim::plain(""))?;
+                let c = t.attach_new(geom, on).map_err(|e| Error::of(e, "attach"))?;
+                let write = geom::Access::WRITE;
+                t.access(c, write).map_err(|e| Error::of(e, "open"))?;
+                t.access(c, write.inverse()).map_err(|e| Error::of(e, "close"))?;
+                t.wither_geom(geom, Errno::NxIo);
                 return Ok(());
             }
             Tasting::Claims | Tasting::Nests => {}

@@ -73,6 +73,9 @@ impl Geom for User {
 
     fn spoiled(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
         self.note("spoiled");
+        if self.manner.stays {
+            return;
+        }
         t.leave(consumer);
         t.wither_geom(me, Errno::NxIo);
     }

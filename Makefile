@@ -5,7 +5,7 @@ DATA    ?= run
 ASHLAR   = target/release/ashlar
 TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt | sed 's/\#.*//'))
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
-BENCH_PACKAGES = tgt libiscsi-bin linux-perf util-linux
+BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
 .PHONY: run demo test bench build deps-test deps-demo deps-bench fuzz clean
 

@@ -12,7 +12,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("disks", 3),
     ("target", 3),
     ("drivers", 4),
-    ("bench", 5),
+    ("bench", 4),
     ("control", 5),
     ("daemon", 6),
     ("ashlar", 7),

@@ -3,6 +3,7 @@
 
 mod access;
 mod apply;
+mod bench;
 pub(crate) mod completions;
 mod demo;
 mod doctor;
@@ -56,6 +57,7 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<geom::Geom>(),
     Entry::local::<doctor::Doctor>(),
     Entry::local::<demo::Demo>(),
+    Entry::local::<bench::Bench>(),
     Entry::local::<explain::Explain>(),
     Entry::local::<schema::Schema>(),
     Entry::local::<completions::Completions>(),

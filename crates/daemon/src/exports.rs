@@ -144,6 +144,10 @@ impl Exports {
             portal.users.insert(user.to_owned());
             return Ok(());
         }
+        if let Err(e) = nobody_listens(at) {
+            let next = format!("See who listens there: ss -ltnp 'sport = :{}'", at.port());
+            return Err(Error::new(Kind::System, "open portal", e).at(at.to_string()).next(next));
+        }
         let mut bound = at;
         for core in 0..control.cores().len() {
             let (opener, ask) = (driver.clone(), bound);
@@ -217,6 +221,19 @@ impl Exports {
         Ok(())
     }
 
+    /// Opens anew what was lost and has come back: answers the names, or why one stays lost.
+    pub fn revive(&self, control: &mut Control, all: &[AccessConfig]) -> Vec<(String, Result<()>)> {
+        let lost = |name: &String| self.registry.device(name).is_some_and(|d| d.lost().is_some());
+        let mut wanted = luns_of(&all.iter().collect::<Vec<_>>());
+        wanted.retain(|name, _| lost(name) && control.topology.find(name).is_some());
+        let one = |(name, serial): (String, Option<String>)| {
+            let only = BTreeMap::from([(name.clone(), serial)]);
+            let done = self.open_devices(control, &only, &mut Vec::new());
+            (name, done)
+        };
+        wanted.into_iter().map(one).collect()
+    }
+
     fn open_devices(
         &self,
         control: &mut Control,
@@ -224,7 +241,7 @@ impl Exports {
         opened: &mut Vec<String>,
     ) -> Result<()> {
         for (name, serial) in wanted {
-            if self.registry.device(name).is_some() {
+            if self.registry.device(name).is_some_and(|d| d.lost().is_none()) {
                 continue;
             }
             let op = "export";
@@ -244,6 +261,15 @@ impl Exports {
 
     fn close_device(&self, control: &mut Control, name: &str) -> Result<()> {
         close_device(control, &self.registry, name).map_err(|e| from_geom("close device", name, e))
+    }
+}
+
+/// The cores share a port, and with them would any other daemon of the same user: each connection
+/// would come to one of the two. So somebody who does not share asks first.
+fn nobody_listens(at: SocketAddr) -> std::io::Result<()> {
+    match at.port() {
+        0 => Ok(()),
+        _ => std::net::TcpListener::bind(at).map(drop),
     }
 }
 

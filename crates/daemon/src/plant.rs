@@ -1,5 +1,6 @@
 //! The handle that the control path holds.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,8 +116,14 @@ fn control_thread(
             }
         })
     });
-    let mut room =
-        Room { control, exports: Exports::new(registry, drivers), shown, journal, started_ns };
+    let mut room = Room {
+        control,
+        exports: Exports::new(registry, drivers),
+        shown,
+        journal,
+        started_ns,
+        gone: BTreeSet::new(),
+    };
     let _ = ready.send(Ok(desk.clone()));
     room.serve(&desk);
     drop(room);

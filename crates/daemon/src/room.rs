@@ -1,5 +1,6 @@
 //! The control thread: changes come here one at a time.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct Room {
     pub journal: Arc<Journal>,
     /// When the daemon started, ns of the cores' clock.
     pub started_ns: u64,
+    /// Disks that are configured and have no medium, and of which that was said.
+    pub gone: BTreeSet<String>,
 }
 
 impl Room {
@@ -47,6 +50,7 @@ impl Room {
     pub fn serve(&mut self, desk: &Desk) {
         loop {
             self.control.pump();
+            self.see_losses();
             self.control.look_around();
             match desk.change() {
                 Some(Change::Stop(done)) => {
@@ -57,6 +61,30 @@ impl Room {
                 }
                 Some(change) => self.carry(change),
                 None => self.control.inbox().clone().sleep(NAP),
+            }
+        }
+    }
+
+    /// Says once of every disk that its medium has gone.
+    fn see_losses(&mut self) {
+        let topology = &self.control.topology;
+        let gone = |name: &String| topology.find(name).is_none();
+        let config = self.config();
+        let gone: BTreeSet<String> = config.disk.into_iter().map(|d| d.name).filter(gone).collect();
+        for name in gone.difference(&self.gone) {
+            let text = "its medium has gone; bring it back, then run `ashlar apply`";
+            self.note(Level::Error, name, text.to_owned());
+        }
+        self.gone = gone;
+    }
+
+    /// Units whose provider is back are there again.
+    fn see_returns(&mut self) {
+        let access = self.config().access;
+        for (name, done) in self.exports.revive(&mut self.control, &access) {
+            match done {
+                Ok(()) => self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned()),
+                Err(e) => self.note(Level::Error, &name, e.source),
             }
         }
     }
@@ -114,12 +142,24 @@ impl Room {
         }
         done?;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was lost is in the configuration still, and is made anew.
+        match action {
+            Action::CreateDisk { disk } => shown.config.disk.retain(|d| d.name != disk.name),
+            Action::CreateGeom { geom } => shown.config.geom.retain(|g| g.name != geom.name),
+            _ => {}
+        }
         action.apply_to(&mut shown.config);
         shown.portals = self.exports.portals();
+        drop(shown);
+        self.see_returns();
         Ok(outcome)
     }
 
     fn create_disk(&mut self, disk: &DiskConfig) -> Result<()> {
+        if self.control.topology.find(&disk.name).is_none() {
+            // What is left of a disk that was lost holds its file.
+            self.destroy("disk", &disk.name)?;
+        }
         let mut params = disk.params.clone();
         params.insert("kind".into(), Value::String(disk.kind.clone()));
         let params = Value::Object(params);

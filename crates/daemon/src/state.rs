@@ -176,8 +176,12 @@ fn disk(from: &Sources<'_>, geoms: &[GeomView], name: &str, kind: &str) -> DiskS
             _ => DiskMode::None,
         },
         mode_why: shown("mode-why").or_else(|| shown("why")).unwrap_or_default(),
-        health: if error.is_some() { Health::Failed } else { Health::Ok },
-        health_why: error.map(|e| format!("answers {e}")).unwrap_or_default(),
+        health: if p.is_none() || error.is_some() { Health::Failed } else { Health::Ok },
+        health_why: match (p, error) {
+            (None, _) => "its medium is gone: removed, or shorter than it was".into(),
+            (_, Some(e)) => format!("answers {e}"),
+            _ => String::new(),
+        },
     }
 }
 

@@ -82,7 +82,9 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig>
 /// that went away on its own is left out, so that a plan brings it back.
 pub fn running(config: &Config, state: &State) -> Config {
     let mut left = config.clone();
-    left.disk.retain(|d| state.disks.iter().any(|s| s.name == d.name));
+    // A disk that lost its medium is listed, and has no provider.
+    let live = |name: &str| state.provider(name).is_some();
+    left.disk.retain(|d| state.disks.iter().any(|s| s.name == d.name) && live(&d.name));
     left.geom.retain(|g| {
         let same = |s: &&crate::api::GeomState| s.name == g.name && s.class == g.class;
         state.geoms.iter().find(same).is_some_and(|s| !s.withering)

@@ -79,9 +79,18 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         let down = target.state == TargetHealth::Down;
         if target.health != Health::Ok || down {
             let health = if down { Health::Failed } else { target.health };
-            let action = "Free the address or change `listen`, then run `ashlar apply`.";
+            let (action, see) = match down {
+                true => {
+                    let free = "Free the address or change `listen`, then run `ashlar apply`.";
+                    (free, "ashlar doctor")
+                }
+                false => {
+                    let back = "Bring back what is gone, then run `ashlar apply`.";
+                    (back, "ashlar list luns")
+                }
+            };
             let at = format!("target {}", target.name);
-            add(health, at, &target.health_why, action, "ashlar doctor");
+            add(health, at, &target.health_why, action, see);
         }
     }
     let missing = missing(state, config);
@@ -107,7 +116,9 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
 /// What was carried out and is not there any more.
 fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
     let left = running(config, state);
-    let disks = config.disk.iter().filter(|d| left.disk(&d.name).is_none());
+    // A disk that is listed has its own finding.
+    let listed = |name: &str| state.disks.iter().any(|s| s.name == name);
+    let disks = config.disk.iter().filter(|d| left.disk(&d.name).is_none() && !listed(&d.name));
     let geoms = config.geom.iter().filter(|g| left.geom(&g.name).is_none());
     let targets = config.target.iter().filter(|t| left.target(&t.name).is_none());
     let mut out: Vec<String> = disks.map(|d| format!("disk {}", d.name)).collect();

@@ -1,9 +1,9 @@
 //! One TCP connection, from accept to its end.
 //!
 //! ```text
-//!   LOGIN --final response--> FULL FEATURE --logout, error, close--> ENDING --session ended--> gone
-//!     |                                                                ^
-//!     +--- refused, time-out, garbage --------------------------------+
+//!   LOGIN --last response--> FULL FEATURE --logout, error, close--> ENDING --session over--> gone
+//!     |                                                               ^
+//!     +--- refused, time-out, garbage -------------------------------+
 //! ```
 //! Reading and writing are two futures of one task: what the reader made ready in a turn leaves in
 //! one send of the same turn, without another turn of the reactor in between.

@@ -87,9 +87,12 @@ impl Checked {
             other => IscsiParams::deserialize(other).map_err(|e| bad(e.to_string()))?,
         };
         check_ranges(&params).map_err(bad)?;
-        let secrets = [("chap", &spec.chap), ("mutual_chap", &spec.mutual_chap)];
-        let discovery = [("discovery_chap", &spec.discovery_chap)];
-        for (key, account) in secrets.into_iter().chain(discovery) {
+        let accounts = [
+            ("chap", &spec.chap),
+            ("mutual_chap", &spec.mutual_chap),
+            ("discovery_chap", &spec.discovery_chap),
+        ];
+        for (key, account) in accounts {
             let Some(account) = account else { continue };
             if account.user.is_empty() || account.user.len() > 255 {
                 return Err(bad(format!("{key}: a user name has 1 to 255 bytes")));

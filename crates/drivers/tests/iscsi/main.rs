@@ -7,4 +7,6 @@ mod limits;
 mod moving;
 mod order;
 mod server;
+mod simulated;
+mod slow_disk;
 mod tools;

@@ -272,3 +272,39 @@ fn a_discovery_session_that_lists_many_targets() {
     assert_eq!(c.rejected().0, RejectReason::Protocol, "no command in discovery: {tag}");
     c.logout();
 }
+
+#[test]
+fn a_flood_of_immediate_commands() {
+    let server = Server::start(Shape::default());
+    let mut c = Client::login(server.portal, &How::default());
+    c.ready(0);
+    for _ in 0..100 {
+        let mut all = Vec::new();
+        for _ in 0..640 {
+            let mut pdu = c.command(0, &[0; 6], 0, 0);
+            pdu.immediate = true;
+            c.cmd_sn = c.cmd_sn.wrapping_sub(1);
+            all.extend(c.bytes(&pdu, &[], &[]));
+        }
+        c.raw(&all);
+        for _ in 0..640 {
+            let heard = c.expect();
+            assert!(matches!(heard.0, Response::Scsi(_)), "{heard:?}");
+        }
+    }
+    // Commands that wait for data fill the session: then immediate ones are told so.
+    for i in 0..128 {
+        c.start(0, &rw10(0x2a, i, 1), 0, 512);
+    }
+    (0..128).for_each(|_| assert!(matches!(c.expect().0, Response::R2t(_))));
+    for _ in 0..3 {
+        let mut pdu = c.command(0, &[0; 6], 0, 0);
+        pdu.immediate = true;
+        c.cmd_sn = c.cmd_sn.wrapping_sub(1);
+        c.send(&pdu, &[]);
+        let (_, end, _) = c.answer(pdu.task_tag);
+        assert_eq!(end.status, 0x28, "TASK SET FULL");
+    }
+    assert_eq!(c.function(task_function::ABORT_TASK_SET, 0, 0), TaskAnswer::Complete);
+    assert_eq!(c.read(0, 0, 1).len(), 512);
+}

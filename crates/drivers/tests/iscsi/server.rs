@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
 use drivers::{Driver, TargetSpec};
-use geom::{Message, Runtime, RuntimeConfig};
+use geom::{Runtime, RuntimeConfig};
 use reactor::PortChoice;
 use serde_json::json;
 use target::lun::{OpenSpec, open_device};
@@ -85,7 +85,6 @@ impl Server {
         })
         .unwrap();
         let mut control = runtime.take_control().unwrap();
-        let _ = control.send(0, Message::Call(Box::new(|_| ())));
         let portal = told.recv().unwrap().unwrap();
         add_disks(&mut control, shape.cores, &registry);
         let spec = TargetSpec { name: IQN.into(), listen: vec![any], ..shape.spec };

@@ -121,19 +121,37 @@ pub const COMMANDS: &[CommandInfo] = &[
     plain("VERIFY(12)", &[0xaf, VER, F, F, F, F, F, F, F, F, GRP, 0], Out),
 ];
 
+/// No row of [`COMMANDS`] has the opcode.
+const NO_ROW: u8 = u8::MAX;
+
+/// First row of [`COMMANDS`] by opcode; rows of one opcode stand together.
+static FIRST_ROW: [u8; 256] = first_rows();
+
+const fn first_rows() -> [u8; 256] {
+    assert!(COMMANDS.len() < NO_ROW as usize);
+    let mut rows = [NO_ROW; 256];
+    let mut i = COMMANDS.len();
+    while i > 0 {
+        i -= 1;
+        rows[COMMANDS[i].opcode as usize] = i as u8;
+    }
+    rows
+}
+
 /// Looks a CDB up by opcode and service action. An opcode that only has other service actions is an
 /// invalid field; an unknown one is an invalid opcode.
 pub fn find(cdb: &[u8]) -> Result<&'static CommandInfo, CdbError> {
     let opcode = *cdb.first().ok_or(CdbError::Opcode)?;
-    let mut known = false;
-    for info in COMMANDS.iter().filter(|info| info.opcode == opcode) {
+    let first = FIRST_ROW.get(usize::from(opcode)).copied().unwrap_or(NO_ROW);
+    let rows = COMMANDS.get(usize::from(first)..).ok_or(CdbError::Opcode)?;
+    for info in rows.iter().take_while(|info| info.opcode == opcode) {
         match (info.service_action, cdb.get(1)) {
             (None, _) => return Ok(info),
             (Some(action), Some(byte)) if byte & 0x1f == action => return Ok(info),
-            _ => known = true,
+            _ => {}
         }
     }
-    Err(if known { CdbError::field(1, Some(4)) } else { CdbError::Opcode })
+    Err(CdbError::field(1, Some(4)))
 }
 
 /// What REPORT SUPPORTED OPERATION CODES asks for (SPC-4 6.35.1).
@@ -226,6 +244,8 @@ mod tests {
             };
             assert!(!COMMANDS[..i].iter().any(same), "{} stands twice", info.name);
             assert_eq!(find(info.usage), Ok(info));
+            let before = i.checked_sub(1).map_or(0, |b| COMMANDS[b].opcode);
+            assert!(before <= info.opcode, "{} is not at its place", info.name);
         }
     }
 

@@ -41,11 +41,7 @@ impl Cpio {
     /// Adds a regular file with its permission bits; parents are made.
     pub fn file(&mut self, name: &str, permissions: u32, data: &[u8]) {
         self.parents(name);
-        self.entry(
-            name.trim_matches('/'),
-            MODE_FILE | (permissions & 0o7777),
-            data,
-        );
+        self.entry(name.trim_matches('/'), MODE_FILE | (permissions & 0o7777), data);
     }
 
     /// Adds a symbolic link; parents are made.
@@ -71,25 +67,11 @@ impl Cpio {
         let links = if mode & MODE_FOLDER != 0 { 2 } else { 1 };
         let (size, name_size) = (data.len(), name.len() + 1);
         // inode mode uid gid links mtime size dev(2) rdev(2) name_size check
-        let fields = [
-            self.inode as usize,
-            mode as usize,
-            0,
-            0,
-            links,
-            0,
-            size,
-            0,
-            0,
-            0,
-            0,
-            name_size,
-            0,
-        ];
+        let fields =
+            [self.inode as usize, mode as usize, 0, 0, links, 0, size, 0, 0, 0, 0, name_size, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
-            self.bytes
-                .extend_from_slice(format!("{field:08x}").as_bytes());
+            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
         }
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(0);
@@ -118,10 +100,8 @@ mod tests {
         let text = String::from_utf8_lossy(&bytes);
         let at: Vec<usize> = text.match_indices("070701").map(|(at, _)| at).collect();
         assert!(at.iter().all(|at| at % 4 == 0), "C1 {at:?}");
-        let names: Vec<&str> = at
-            .iter()
-            .map(|at| text[at + 110..].split('\0').next().unwrap())
-            .collect();
+        let names: Vec<&str> =
+            at.iter().map(|at| text[at + 110..].split('\0').next().unwrap()).collect();
         assert_eq!(names, ["a", "a/b", "a/b/c", "a/b/d", "TRAILER!!!"], "C2 C3");
     }
 }

@@ -32,26 +32,15 @@ impl Kernel {
     pub fn find(unpacked: &Path) -> Result<Kernel> {
         let folder = unpacked.join("lib/modules");
         let entry = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-        let entry = entry
-            .flatten()
-            .next()
-            .context("no kernel release in lib/modules")?;
+        let entry = entry.flatten().next().context("no kernel release in lib/modules")?;
         let release = entry.file_name().to_string_lossy().into_owned();
         let image = unpacked.join(format!("boot/vmlinuz-{release}"));
         ensure!(image.is_file(), "no kernel image {}", image.display());
         let text = fs::read_to_string(entry.path().join("modules.builtin"))?;
-        let builtin = text
-            .lines()
-            .filter_map(|line| module_name(Path::new(line)))
-            .collect();
+        let builtin = text.lines().filter_map(|line| module_name(Path::new(line))).collect();
         let mut loadable = BTreeMap::new();
         collect(&entry.path().join("kernel"), &mut loadable)?;
-        Ok(Kernel {
-            image,
-            release,
-            loadable,
-            builtin,
-        })
+        Ok(Kernel { image, release, loadable, builtin })
     }
 
     /// Files of the wanted modules and all they need, each after what it depends on, none twice.
@@ -65,10 +54,7 @@ impl Kernel {
     }
 
     fn visit(&self, name: &str, depth: usize, order: &mut Vec<PathBuf>) -> Result<()> {
-        ensure!(
-            depth < DEPTH_MAX,
-            "module {name}: dependencies run in a circle"
-        );
+        ensure!(depth < DEPTH_MAX, "module {name}: dependencies run in a circle");
         let Some(file) = self.loadable.get(name) else {
             if self.builtin.iter().any(|builtin| builtin == name) {
                 return Ok(());
@@ -113,10 +99,7 @@ fn depends(module: &[u8]) -> Vec<String> {
     let value = module.get(at + key.len()..).unwrap_or_default();
     let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = String::from_utf8_lossy(value);
-    text.split(',')
-        .filter(|name| !name.is_empty())
-        .map(str::to_string)
-        .collect()
+    text.split(',').filter(|name| !name.is_empty()).map(str::to_string).collect()
 }
 
 #[cfg(test)]

@@ -24,9 +24,7 @@ const APT_LOCK_SECONDS: u32 = 300;
 
 /// The names in a list: a word a line, `#` starts a comment.
 pub fn names(list: &str) -> Vec<&str> {
-    let lines = list
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or("").trim());
+    let lines = list.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     lines.filter(|name| !name.is_empty()).collect()
 }
 
@@ -54,9 +52,7 @@ pub fn ensure_installed(list: &str) -> Result<Vec<String>> {
     }
     let install = || {
         let mut command = apt_get(true)?;
-        command
-            .args(["install", "-y", "-qq", "--no-install-recommends"])
-            .args(&missing);
+        command.args(["install", "-y", "-qq", "--no-install-recommends"]).args(&missing);
         proc::run(&mut command)
     };
     if install().is_err() {
@@ -120,11 +116,8 @@ fn download(folder: &Path, list: &str) -> Result<()> {
 
 fn first_dependency(meta: &str) -> Result<String> {
     let text = proc::run(Command::new("apt-cache").args(["depends", meta]))?;
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Depends: "));
-    line.map(str::to_string)
-        .with_context(|| format!("package {meta} depends on nothing"))
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    line.map(str::to_string).with_context(|| format!("package {meta} depends on nothing"))
 }
 
 fn missing(list: &str) -> Result<Vec<String>> {
@@ -132,9 +125,7 @@ fn missing(list: &str) -> Result<Vec<String>> {
     for name in names(list) {
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f", "${db:Status-Status}", name]);
-        let output = query
-            .output()
-            .context("run dpkg-query: is this a Debian system?")?;
+        let output = query.output().context("run dpkg-query: is this a Debian system?")?;
         if output.stdout != b"installed" {
             missing.push(name.to_string());
         }
@@ -144,9 +135,7 @@ fn missing(list: &str) -> Result<Vec<String>> {
 
 fn update() -> Result<()> {
     let mut command = apt_get(true)?;
-    proc::run(command.args(["update", "-qq"]))
-        .map(drop)
-        .context("fetch the package lists")
+    proc::run(command.args(["update", "-qq"])).map(drop).context("fetch the package lists")
 }
 
 fn apt_get(root: bool) -> Result<Command> {
@@ -161,9 +150,7 @@ fn apt_get(root: bool) -> Result<Command> {
         (true, Err(_)) => bail!("packages are missing and only root can install them"),
     };
     command.env("DEBIAN_FRONTEND", "noninteractive");
-    command
-        .arg("-o")
-        .arg(format!("DPkg::Lock::Timeout={APT_LOCK_SECONDS}"));
+    command.arg("-o").arg(format!("DPkg::Lock::Timeout={APT_LOCK_SECONDS}"));
     if is_root {
         // As root, apt would hand the download to a user who may not write to the cache.
         command.args(["-o", "APT::Sandbox::User=root"]);
@@ -174,13 +161,8 @@ fn apt_get(root: bool) -> Result<Command> {
 /// P3. Released when the file is closed, also by a killed process.
 fn lock() -> Result<File> {
     let path = cache()?.join(".lock");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)?;
-    file.lock()
-        .with_context(|| format!("lock {}", path.display()))?;
+    let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+    file.lock().with_context(|| format!("lock {}", path.display()))?;
     Ok(file)
 }
 
@@ -197,9 +179,6 @@ mod tests {
 
     #[test]
     fn what_is_no_package_is_missing() {
-        assert_eq!(
-            missing("dpkg\nno-such-package-here").unwrap(),
-            ["no-such-package-here"]
-        );
+        assert_eq!(missing("dpkg\nno-such-package-here").unwrap(), ["no-such-package-here"]);
     }
 }

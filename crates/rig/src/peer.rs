@@ -39,11 +39,7 @@ pub struct TgtConfig {
 impl TgtConfig {
     /// An open target without a core of its own.
     pub fn new(store: Store) -> TgtConfig {
-        TgtConfig {
-            store,
-            chap: None,
-            core: None,
-        }
+        TgtConfig { store, chap: None, core: None }
     }
 }
 
@@ -65,12 +61,7 @@ impl Tgt {
             lun: 1,
         };
         let scratch = Scratch::new("tgt")?;
-        let mut tgt = Tgt {
-            config,
-            target,
-            daemon: None,
-            scratch,
-        };
+        let mut tgt = Tgt { config, target, daemon: None, scratch };
         tgt.boot()?;
         Ok(tgt)
     }
@@ -106,20 +97,15 @@ impl Tgt {
 
     fn boot(&mut self) -> Result<()> {
         let mut command = proc::command("tgtd", self.config.core)?;
-        command
-            .args(["-f", "-C", CONTROL])
-            .env(SOCKET, self.socket());
-        command
-            .arg("--iscsi")
-            .arg(format!("portal={}", self.target.portal));
+        command.args(["-f", "-C", CONTROL]).env(SOCKET, self.socket());
+        command.arg("--iscsi").arg(format!("portal={}", self.target.portal));
         let mut daemon = Proc::start("tgtd", &mut command, &self.scratch.path().join("log"))?;
         let socket = self.socket();
         daemon.wait_ready(START_LIMIT, || {
             tgtadm(&socket, &["--op", "show", "--mode", "target"]).is_ok()
         })?;
         self.daemon = Some(daemon);
-        self.configure()
-            .with_context(|| format!("configure tgt:\n{}", self.log()))?;
+        self.configure().with_context(|| format!("configure tgt:\n{}", self.log()))?;
         wait_port(self.target.portal)
     }
 
@@ -148,23 +134,13 @@ impl Tgt {
         let Some(chap) = &self.config.chap else {
             return Ok(());
         };
-        adm(&format!(
-            "--op new --mode account --user {} --password {}",
-            chap.user, chap.secret
-        ))?;
-        adm(&format!(
-            "--op bind --mode account --tid 1 --user {}",
-            chap.user
-        ))?;
+        adm(&format!("--op new --mode account --user {} --password {}", chap.user, chap.secret))?;
+        adm(&format!("--op bind --mode account --tid 1 --user {}", chap.user))?;
         let Some((user, secret)) = &chap.mutual else {
             return Ok(());
         };
-        adm(&format!(
-            "--op new --mode account --user {user} --password {secret}"
-        ))?;
-        adm(&format!(
-            "--op bind --mode account --tid 1 --user {user} --outgoing"
-        ))
+        adm(&format!("--op new --mode account --user {user} --password {secret}"))?;
+        adm(&format!("--op bind --mode account --tid 1 --user {user} --outgoing"))
     }
 }
 
@@ -173,10 +149,7 @@ const SOCKET: &str = "TGT_IPC_SOCKET";
 
 fn tgtadm(socket: &Path, words: &[&str]) -> Result<String> {
     let mut command = Command::new(proc::tool("tgtadm")?);
-    command
-        .env(SOCKET, socket)
-        .args(["-C", CONTROL, "--lld", "iscsi"])
-        .args(words);
+    command.env(SOCKET, socket).args(["-C", CONTROL, "--lld", "iscsi"]).args(words);
     proc::run(&mut command)
 }
 
@@ -262,22 +235,10 @@ pub fn iscsi_perf(url: &str, load: Load) -> Result<f64> {
     if load.random {
         command.arg("-r");
     }
-    command.args([
-        "-b",
-        &load.blocks.to_string(),
-        "-m",
-        &load.depth.to_string(),
-    ]);
+    command.args(["-b", &load.blocks.to_string(), "-m", &load.depth.to_string()]);
     let text = proc::run(command.args(["-t", &load.seconds.to_string()]).arg(url))?;
     // Progress lines, overwritten in place, say "iops average" too: the last one counts.
-    let (_, last) = text
-        .rsplit_once("iops average ")
-        .context("iscsi-perf gave no average")?;
-    let number = last
-        .split_whitespace()
-        .next()
-        .context("iscsi-perf gave no number")?;
-    number
-        .parse()
-        .with_context(|| format!("iscsi-perf: {number}"))
+    let (_, last) = text.rsplit_once("iops average ").context("iscsi-perf gave no average")?;
+    let number = last.split_whitespace().next().context("iscsi-perf gave no number")?;
+    number.parse().with_context(|| format!("iscsi-perf: {number}"))
 }

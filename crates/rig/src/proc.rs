@@ -51,18 +51,13 @@ impl Drop for Scratch {
 
 /// A TCP port of 127.0.0.1 that nobody listened on a moment ago.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")
-        .context("find a free port")?
-        .local_addr()?
-        .port())
+    Ok(TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port())
 }
 
 /// A program's path: from PATH, or from the folders that only root's PATH has.
 pub fn tool(name: &str) -> Result<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let folders = path
-        .split(':')
-        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"]);
+    let folders = path.split(':').chain(["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"]);
     for folder in folders {
         let file = Path::new(folder).join(name);
         if file.is_file() {
@@ -101,11 +96,7 @@ impl Proc {
             .stderr(out)
             .spawn()
             .with_context(|| format!("start {name}"))?;
-        Ok(Proc {
-            child,
-            log: log.to_path_buf(),
-            name: name.to_string(),
-        })
+        Ok(Proc { child, log: log.to_path_buf(), name: name.to_string() })
     }
 
     /// The process id.
@@ -115,9 +106,7 @@ impl Proc {
 
     /// Everything it has printed so far, all starts with the same log together.
     pub fn output(&self) -> String {
-        fs::read(&self.log)
-            .map(|b| String::from_utf8_lossy(&b).into_owned())
-            .unwrap_or_default()
+        fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
     }
 
     /// The end of its log, for an error message.
@@ -127,9 +116,7 @@ impl Proc {
 
     /// Its exit status once it has ended; None while it runs.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child
-            .try_wait()
-            .with_context(|| format!("wait for {}", self.name))
+        self.child.try_wait().with_context(|| format!("wait for {}", self.name))
     }
 
     /// Polls `ready` until it says true; an error when the child ends or the limit passes first.
@@ -137,11 +124,7 @@ impl Proc {
         let start = Instant::now();
         while !ready() {
             if let Some(status) = self.ended()? {
-                bail!(
-                    "{} ended ({status}) before it was ready:\n{}",
-                    self.name,
-                    self.tail()
-                );
+                bail!("{} ended ({status}) before it was ready:\n{}", self.name, self.tail());
             }
             ensure!(
                 start.elapsed() < limit,
@@ -156,12 +139,8 @@ impl Proc {
 
     /// SIGKILL, then reaps: no chance to say goodbye to anybody.
     pub fn kill(&mut self) -> Result<()> {
-        self.child
-            .kill()
-            .with_context(|| format!("kill {}", self.name))?;
-        self.child
-            .wait()
-            .with_context(|| format!("reap {}", self.name))?;
+        self.child.kill().with_context(|| format!("kill {}", self.name))?;
+        self.child.wait().with_context(|| format!("reap {}", self.name))?;
         Ok(())
     }
 
@@ -190,11 +169,7 @@ impl Drop for Proc {
 /// Sends a named signal to one process through the shell's own `kill`.
 pub fn signal(name: &str, pid: u32) -> Result<()> {
     let script = format!("kill -{name} {pid}");
-    let status = Command::new("/bin/sh")
-        .arg("-c")
-        .arg(&script)
-        .stderr(Stdio::null())
-        .status()?;
+    let status = Command::new("/bin/sh").arg("-c").arg(&script).stderr(Stdio::null()).status()?;
     ensure!(status.success(), "`{script}`: no such process");
     Ok(())
 }
@@ -235,11 +210,7 @@ pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Ran> {
         sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     };
-    Ok(Ran {
-        status,
-        output: child.output(),
-        took: start.elapsed(),
-    })
+    Ok(Ran { status, output: child.output(), took: start.elapsed() })
 }
 
 /// Runs a command that must succeed; returns what it printed.
@@ -247,10 +218,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     let ran = run_limited(command, COMMAND_LIMIT)?;
     let what = describe(command);
     match ran.status {
-        None => bail!(
-            "`{what}` did not end within {COMMAND_LIMIT:?}:\n{}",
-            tail(&ran.output)
-        ),
+        None => bail!("`{what}` did not end within {COMMAND_LIMIT:?}:\n{}", tail(&ran.output)),
         Some(status) if !status.success() => bail!("`{what}`: {status}\n{}", tail(&ran.output)),
         Some(_) => Ok(ran.output),
     }
@@ -258,10 +226,7 @@ pub fn run(command: &mut Command) -> Result<String> {
 
 fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// The last lines of a text, with a note when some were left out.
@@ -302,20 +267,13 @@ pub fn cpu_time(pid: u32) -> Result<CpuTime> {
         let ticks: u64 = fields.next().context("stat is short")?.parse()?;
         Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
     };
-    Ok(CpuTime {
-        user: next()?,
-        system: next()?,
-    })
+    Ok(CpuTime { user: next()?, system: next()? })
 }
 
 /// Resident memory of a process in bytes (proc(5), statm field 2).
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).context("read statm")?;
-    let pages: u64 = statm
-        .split_whitespace()
-        .nth(1)
-        .context("statm is short")?
-        .parse()?;
+    let pages: u64 = statm.split_whitespace().nth(1).context("statm is short")?.parse()?;
     Ok(pages * PAGE_BYTES)
 }
 
@@ -343,11 +301,7 @@ pub fn counts_during<T>(pid: u32, work: impl FnOnce() -> Result<T>) -> Result<(T
     let took = start.elapsed();
     let after = cpu_time(pid)?;
     let coarse = after.total().saturating_sub(before.total()).as_nanos() as u64;
-    let mut counts = Counts {
-        cpu_ns: coarse,
-        syscalls: None,
-        took,
-    };
+    let mut counts = Counts { cpu_ns: coarse, syscalls: None, took };
     if let Ok(perf) = &mut perf {
         let running = perf.ended()?.is_none();
         if running && signal("INT", perf.pid()).is_ok() {
@@ -368,14 +322,7 @@ pub fn counts_during<T>(pid: u32, work: impl FnOnce() -> Result<T>) -> Result<(T
 
 fn start_perf(pid: u32, table: &Path, log: &Path) -> Result<Proc> {
     let mut command = command("perf", None)?;
-    command.args([
-        "stat",
-        "-x",
-        ",",
-        "-e",
-        "raw_syscalls:sys_enter,task-clock",
-        "-o",
-    ]);
+    command.args(["stat", "-x", ",", "-e", "raw_syscalls:sys_enter,task-clock", "-o"]);
     command.arg(table).arg("-p").arg(pid.to_string());
     let perf = Proc::start("perf", &mut command, log)?;
     // perf says nothing when it has attached; its table file appears just before.
@@ -390,9 +337,7 @@ fn start_perf(pid: u32, table: &Path, log: &Path) -> Result<Proc> {
 /// The first field of the line of one event in perf's table. "<not counted>" means that the
 /// process did not run: zero.
 fn perf_value(table: &str, event: &str) -> Option<f64> {
-    let line = table
-        .lines()
-        .find(|line| line.split(',').any(|field| field == event))?;
+    let line = table.lines().find(|line| line.split(',').any(|field| field == event))?;
     match line.split(',').next()? {
         "<not counted>" => Some(0.0),
         number => number.parse().ok(),
@@ -417,10 +362,7 @@ mod tests {
     fn a_failed_command_tells_its_words() {
         let error = run(Command::new("/bin/sh").args(["-c", "echo why; exit 3"])).unwrap_err();
         let text = format!("{error:#}");
-        assert!(
-            text.contains("why") && text.contains("exit status: 3"),
-            "{text}"
-        );
+        assert!(text.contains("why") && text.contains("exit status: 3"), "{text}");
     }
 
     #[test]
@@ -443,10 +385,7 @@ mod tests {
                      301.02,msec,task-clock,301015885,100.00,1.002,CPUs utilized\n";
         assert_eq!(perf_value(table, "task-clock"), Some(301.02));
         assert_eq!(perf_value(table, "raw_syscalls:sys_enter"), Some(1209812.0));
-        assert_eq!(
-            perf_value("<not counted>,,task-clock,0", "task-clock"),
-            Some(0.0)
-        );
+        assert_eq!(perf_value("<not counted>,,task-clock,0", "task-clock"), Some(0.0));
         assert_eq!(perf_value("", "task-clock"), None);
     }
 }

@@ -51,10 +51,7 @@ impl Tree {
         for folder in folders {
             walk(folder, &mut found);
         }
-        let mut tree = Tree {
-            files: Vec::new(),
-            sums: String::new(),
-        };
+        let mut tree = Tree { files: Vec::new(), sums: String::new() };
         let mut bytes_left = take.bytes_max;
         for file in found {
             if tree.files.len() == take.files_max {
@@ -75,8 +72,7 @@ impl Tree {
         let names: Vec<&String> = tree.files.iter().map(|(name, _)| name).collect();
         for names in names.chunks(500) {
             let mut command = Command::new("sha256sum");
-            tree.sums
-                .push_str(&proc::run(command.current_dir("/").arg("--").args(names))?);
+            tree.sums.push_str(&proc::run(command.current_dir("/").arg("--").args(names))?);
         }
         Ok(tree)
     }
@@ -84,32 +80,15 @@ impl Tree {
     /// The machine's documentation, or what stands in for it: up to 3000 small files of 5 MiB
     /// together, and 3 MiB of larger ones. An error on a machine with less than 500.
     pub fn documentation() -> Result<Tree> {
-        let folders = [
-            "/usr/share/doc",
-            "/usr/share/zoneinfo",
-            "/usr/share/perl",
-            "/usr/include",
-        ];
+        let folders = ["/usr/share/doc", "/usr/share/zoneinfo", "/usr/share/perl", "/usr/include"];
         let folders = folders.map(Path::new);
-        let small = Take {
-            files_max: 3000,
-            bytes_max: 5 << 20,
-            sizes: 0..=8191,
-        };
-        let large = Take {
-            files_max: 60,
-            bytes_max: 3 << 20,
-            sizes: 8192..=1 << 20,
-        };
+        let small = Take { files_max: 3000, bytes_max: 5 << 20, sizes: 0..=8191 };
+        let large = Take { files_max: 60, bytes_max: 3 << 20, sizes: 8192..=1 << 20 };
         let mut tree = Tree::gather(&folders, &small)?;
         let large = Tree::gather(&folders, &large)?;
         tree.files.extend(large.files);
         tree.sums.push_str(&large.sums);
-        ensure!(
-            tree.files.len() >= 500,
-            "only {} files below {folders:?}",
-            tree.files.len()
-        );
+        ensure!(tree.files.len() >= 500, "only {} files below {folders:?}", tree.files.len());
         Ok(tree)
     }
 
@@ -127,10 +106,7 @@ impl Tree {
 
     /// How many files it has, and bytes in all of them.
     pub fn size(&self) -> (usize, u64) {
-        (
-            self.files.len(),
-            self.files.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
-        )
+        (self.files.len(), self.files.iter().map(|(_, bytes)| bytes.len() as u64).sum())
     }
 }
 
@@ -153,11 +129,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 fn variables(login: &Login) -> String {
     let target = &login.target;
     let portal = guest_portal(target.portal);
-    format!(
-        "IQN={} PORTAL={portal} LUN={}\n",
-        quote(&target.iqn),
-        target.lun
-    )
+    format!("IQN={} PORTAL={portal} LUN={}\n", quote(&target.iqn), target.lun)
 }
 
 const LOG_IN: &str = "iscsiadm -m node -T $IQN -p $PORTAL --login >/dev/null; disk $IQN $LUN\n";
@@ -174,10 +146,7 @@ fn authentication(chap: &Chap) -> String {
         pairs.push(("password_in", secret));
     }
     let line = |(key, value): &(&str, &str)| {
-        format!(
-            "setting $IQN $PORTAL node.session.auth.{key} {}\n",
-            quote(value)
-        )
+        format!("setting $IQN $PORTAL node.session.auth.{key} {}\n", quote(value))
     };
     pairs.iter().map(line).collect()
 }
@@ -185,19 +154,13 @@ fn authentication(chap: &Chap) -> String {
 /// Starts the initiator, makes a record for the target and logs in.
 fn begin(script: &mut Script, login: &Login) {
     let names = variables(login);
-    script.step(
-        "start iscsid",
-        format!("start_iscsid {}", quote(&login.initiator)),
-    );
+    script.step("start iscsid", format!("start_iscsid {}", quote(&login.initiator)));
     let auth = login.chap.as_ref().map(authentication).unwrap_or_default();
     let setting = |(key, value): &(String, String)| {
         format!("setting $IQN $PORTAL {} {}\n", quote(key), quote(value))
     };
     let settings: String = login.settings.iter().map(setting).collect();
-    script.step(
-        "record the target",
-        format!("{names}node $IQN $PORTAL\n{auth}{settings}"),
-    );
+    script.step("record the target", format!("{names}node $IQN $PORTAL\n{auth}{settings}"));
     script.step("log in", format!("{names}{LOG_IN}"));
     let make = "D=$(disk $IQN $LUN); /usr/sbin/mke2fs -q -F -t ext4 $D; mount -t ext4 $D /mnt";
     script.step("make and mount a file system", format!("{names}{make}"));
@@ -206,10 +169,7 @@ fn begin(script: &mut Script, login: &Login) {
 /// SendTargets discovery: the target's name is among the answers. Without authentication.
 pub fn discover(login: &Login) -> Script {
     let mut script = Script::new();
-    script.step(
-        "start iscsid",
-        format!("start_iscsid {}", quote(&login.initiator)),
-    );
+    script.step("start iscsid", format!("start_iscsid {}", quote(&login.initiator)));
     let find = "iscsiadm -m discovery -t st -p $PORTAL -o nonpersistent >/tmp/found\n\
                 cat /tmp/found; grep -q -F \" $IQN\" /tmp/found";
     script.step("discover", format!("{}{find}", variables(login)));
@@ -230,15 +190,9 @@ pub fn copy_tree(login: &Login, tree: &Tree) -> Script {
     script.step("copy a tree", "cp -r /rig/tree /mnt/tree; sync");
     script.step("compare checksums", compare);
     script.step("unmount and log out", format!("{names}{LOG_OUT}"));
-    script.step(
-        "the disk is gone",
-        format!("{names}! iscsiadm -m session | grep -F $IQN"),
-    );
+    script.step("the disk is gone", format!("{names}! iscsiadm -m session | grep -F $IQN"));
     script.step("log in again", format!("{names}{LOG_IN}"));
-    script.step(
-        "mount again",
-        format!("{names}mount -t ext4 -o ro $(disk $IQN $LUN) /mnt"),
-    );
+    script.step("mount again", format!("{names}mount -t ext4 -o ro $(disk $IQN $LUN) /mnt"));
     script.step("compare checksums again", compare);
     script.step("unmount and log out again", format!("{names}{LOG_OUT}"));
     script
@@ -265,10 +219,7 @@ pub fn kill_in_writes(login: &Login) -> Script {
     );
     let lost = "dmesg | grep 'detected conn error'; ! dmesg | grep 'I/O error'";
     script.step("the connection was lost, no request was", lost);
-    script.step(
-        "remount",
-        format!("{names}umount /mnt; mount -t ext4 $(disk $IQN $LUN) /mnt"),
-    );
+    script.step("remount", format!("{names}umount /mnt; mount -t ext4 $(disk $IQN $LUN) /mnt"));
     let compare = "cd /mnt/files; sha256sum -c -s /tmp/list; lines /tmp/list; cd /";
     script.step("compare acknowledged files", compare);
     script.step("unmount and log out", format!("{names}{LOG_OUT}"));
@@ -311,12 +262,7 @@ pub fn play(
         Ok(())
     })?;
     run.expect_ok()?;
-    Ok(Played {
-        run,
-        acknowledged,
-        acknowledged_before,
-        restart: restarted,
-    })
+    Ok(Played { run, acknowledged, acknowledged_before, restart: restarted })
 }
 
 /// `e2fsck -fn` finds nothing to repair in an image that starts with an ext2/3/4 file system.
@@ -333,24 +279,12 @@ pub fn check_image(image: &Path, acknowledged: &BTreeMap<String, String>) -> Res
     // debugfs makes the folder itself and gives up on one that is there.
     let folder = scratch.path().join("files");
     let dump = format!("rdump /files {}", scratch.path().display());
-    proc::run(
-        Command::new(proc::tool("debugfs")?)
-            .args(["-R", &dump])
-            .arg(image),
-    )?;
+    proc::run(Command::new(proc::tool("debugfs")?).args(["-R", &dump]).arg(image))?;
     let list = scratch.path().join("list");
-    let lines = acknowledged
-        .iter()
-        .map(|(name, sum)| format!("{sum}  {name}\n"));
+    let lines = acknowledged.iter().map(|(name, sum)| format!("{sum}  {name}\n"));
     fs::write(&list, lines.collect::<String>())?;
     let mut command = Command::new("sha256sum");
-    proc::run(
-        command
-            .current_dir(&folder)
-            .args(["--quiet", "-c"])
-            .arg(&list),
-    )
-    .map(drop)
+    proc::run(command.current_dir(&folder).args(["--quiet", "-c"]).arg(&list)).map(drop)
 }
 
 /// Cuts `bytes` from `offset` of an image into a file of its own: a partition, to be checked.
@@ -358,12 +292,7 @@ pub fn cut(image: &Path, offset: u64, bytes: u64, to: &Path) -> Result<()> {
     let mut from = File::open(image).with_context(|| format!("open {}", image.display()))?;
     from.seek(SeekFrom::Start(offset))?;
     let copied = std::io::copy(&mut from.take(bytes), &mut File::create(to)?)?;
-    ensure!(
-        copied == bytes,
-        "{} ends {} bytes early",
-        image.display(),
-        bytes - copied
-    );
+    ensure!(copied == bytes, "{} ends {} bytes early", image.display(), bytes - copied);
     Ok(())
 }
 
@@ -374,11 +303,7 @@ mod tests {
 
     fn login() -> Login {
         let portal = "127.0.0.1:3299".parse().unwrap();
-        Login::open(Target {
-            portal,
-            iqn: "iqn.2026-11.test:it's".into(),
-            lun: 7,
-        })
+        Login::open(Target { portal, iqn: "iqn.2026-11.test:it's".into(), lun: 7 })
     }
 
     #[test]
@@ -387,11 +312,8 @@ mod tests {
             variables(&login()),
             "IQN='iqn.2026-11.test:it'\\''s' PORTAL=10.0.2.2:3299 LUN=7\n"
         );
-        let chap = Chap {
-            user: "a".into(),
-            secret: "b c".into(),
-            mutual: Some(("d".into(), "e".into())),
-        };
+        let chap =
+            Chap { user: "a".into(), secret: "b c".into(), mutual: Some(("d".into(), "e".into())) };
         let lines = authentication(&chap);
         assert_eq!(lines.lines().count(), 5);
         assert!(lines.contains("auth.password 'b c'\n") && lines.contains("password_in 'e'"));
@@ -405,21 +327,13 @@ mod tests {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join(format!("f{number}")), vec![b'x'; number]).unwrap();
         }
-        let take = Take {
-            files_max: 110,
-            bytes_max: 1 << 20,
-            sizes: 0..=118,
-        };
+        let take = Take { files_max: 110, bytes_max: 1 << 20, sizes: 0..=118 };
         let tree = Tree::gather(&[scratch.path()], &take).unwrap();
         assert_eq!((tree.size().0, tree.sums.lines().count()), (110, 110));
         // SHA-256 of nothing: file f0 (FIPS 180-4).
         let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert!(tree.sums.contains(nothing));
-        let take = Take {
-            files_max: 110,
-            bytes_max: 300,
-            sizes: 100..=118,
-        };
+        let take = Take { files_max: 110, bytes_max: 300, sizes: 100..=118 };
         let tree = Tree::gather(&[scratch.path()], &take).unwrap();
         assert_eq!(tree.size().0, 2);
         assert!(tree.size().1 <= 300);

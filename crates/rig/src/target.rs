@@ -22,10 +22,7 @@ impl Target {
     /// As [`Target::url`] with the initiator's CHAP name and secret in front.
     pub fn url_with(&self, chap: &Chap) -> String {
         let (user, secret) = (&chap.user, &chap.secret);
-        format!(
-            "iscsi://{user}%{secret}@{}/{}/{}",
-            self.portal, self.iqn, self.lun
-        )
+        format!("iscsi://{user}%{secret}@{}/{}/{}", self.portal, self.iqn, self.lun)
     }
 }
 
@@ -60,12 +57,7 @@ impl Login {
 
     /// A login without authentication under [`Login::INITIATOR`].
     pub fn open(target: Target) -> Login {
-        Login {
-            target,
-            initiator: Login::INITIATOR.to_string(),
-            chap: None,
-            settings: Vec::new(),
-        }
+        Login { target, initiator: Login::INITIATOR.to_string(), chap: None, settings: Vec::new() }
     }
 
     /// The same login with CHAP.

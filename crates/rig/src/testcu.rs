@@ -41,10 +41,7 @@ impl Outcome {
     ];
 
     fn parse(word: &str) -> Option<Outcome> {
-        Outcome::ALL
-            .iter()
-            .find(|(_, name)| *name == word)
-            .map(|(outcome, _)| *outcome)
+        Outcome::ALL.iter().find(|(_, name)| *name == word).map(|(outcome, _)| *outcome)
     }
 }
 
@@ -72,35 +69,19 @@ pub struct TestResult {
 pub fn list() -> Result<Vec<String>> {
     let text = proc::run(Command::new(proc::tool("iscsi-test-cu")?).arg("-l"))?;
     // The tool lists families, suites and tests as A, A.B and A.B.C; family ALL holds them all.
-    let names = text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("ALL."));
-    let names: Vec<String> = names
-        .filter(|name| name.contains('.'))
-        .map(str::to_string)
-        .collect();
-    ensure!(
-        !names.is_empty(),
-        "iscsi-test-cu -l lists no tests:\n{text}"
-    );
+    let names = text.lines().filter_map(|line| line.trim().strip_prefix("ALL."));
+    let names: Vec<String> = names.filter(|name| name.contains('.')).map(str::to_string).collect();
+    ensure!(!names.is_empty(), "iscsi-test-cu -l lists no tests:\n{text}");
     Ok(names)
 }
 
 /// Runs one test, destructive ones included, against a unit given as an `iscsi://` address.
 pub fn run_one(name: &str, url: &str) -> Result<TestResult> {
     let mut command = Command::new(proc::tool("iscsi-test-cu")?);
-    command
-        .args(["-d", "-t"])
-        .arg(format!("ALL.{name}"))
-        .arg(url);
+    command.args(["-d", "-t"]).arg(format!("ALL.{name}")).arg(url);
     let ran = proc::run_limited(&mut command, TEST_LIMIT)?;
     let outcome = judge(ran.status.is_some(), &ran.output);
-    Ok(TestResult {
-        name: name.to_string(),
-        outcome,
-        text: about(&ran.output),
-        took: ran.took,
-    })
+    Ok(TestResult { name: name.to_string(), outcome, text: about(&ran.output), took: ran.took })
 }
 
 /// Runs the named tests in order. `progress` hears of each result as it comes.
@@ -122,10 +103,7 @@ pub fn run(
 pub fn run_all(url: &str) -> Result<Report> {
     let start = Instant::now();
     let results = run(&list()?, url, &mut |_| {})?;
-    Ok(Report {
-        results,
-        took: start.elapsed(),
-    })
+    Ok(Report { results, took: start.elapsed() })
 }
 
 /// The outcome of a whole run.
@@ -139,10 +117,7 @@ pub struct Report {
 impl Report {
     /// How many tests had this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
-        self.results
-            .iter()
-            .filter(|result| result.outcome == outcome)
-            .count()
+        self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
     /// One line with all counts.
@@ -159,11 +134,7 @@ fn judge(ended: bool, output: &str) -> Outcome {
     match (ended, test_counts(output)) {
         (false, _) => Outcome::Hang,
         (true, Some([ran, passed, failed])) if ran > 0 && ran == passed && failed == 0 => {
-            if skipped {
-                Outcome::Skip
-            } else {
-                Outcome::Pass
-            }
+            if skipped { Outcome::Skip } else { Outcome::Pass }
         }
         // A failed test, or no test at all: the login failed, the tool died.
         (true, _) => Outcome::Fail,
@@ -173,21 +144,14 @@ fn judge(ended: bool, output: &str) -> Outcome {
 /// The table's line `tests Total Ran Passed Failed Inactive`: how many ran, passed, failed.
 fn test_counts(output: &str) -> Option<[u32; 3]> {
     let (_, table) = output.split_once("Run Summary")?;
-    let line = table
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("tests "))?;
-    let mut numbers = line
-        .split_whitespace()
-        .skip(1)
-        .map(|word| word.parse().ok());
+    let line = table.lines().find_map(|line| line.trim().strip_prefix("tests "))?;
+    let mut numbers = line.split_whitespace().skip(1).map(|word| word.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
 /// The lines between the tool's banner and its table, without those of the clean-up.
 fn about(output: &str) -> String {
-    let lines = output
-        .lines()
-        .skip_while(|line| !line.starts_with("Suite:"));
+    let lines = output.lines().skip_while(|line| !line.starts_with("Suite:"));
     let lines = lines.take_while(|line| !line.starts_with("Run Summary"));
     let mut kept = Vec::new();
     for line in lines.filter(|line| !line.trim().is_empty()) {
@@ -203,11 +167,7 @@ fn about(output: &str) -> String {
         }
     }
     let text = kept.join("\n");
-    if text.is_empty() {
-        output.trim().to_string()
-    } else {
-        text
-    }
+    if text.is_empty() { output.trim().to_string() } else { text }
 }
 
 /// What is expected of each test: a line `SUITE.TEST outcome # reason` each.
@@ -228,22 +188,14 @@ impl Expectations {
             let (words, reason) = line.split_once('#').unwrap_or((line, ""));
             let mut words = words.split_whitespace();
             let Some(name) = words.next() else { continue };
-            let outcomes = words
-                .next()
-                .with_context(|| format!("line {number}: no outcome"))?;
-            ensure!(
-                words.next().is_none(),
-                "line {number}: more than a name and an outcome"
-            );
+            let outcomes = words.next().with_context(|| format!("line {number}: no outcome"))?;
+            ensure!(words.next().is_none(), "line {number}: more than a name and an outcome");
             let outcomes: Option<Vec<Outcome>> = outcomes.split('|').map(Outcome::parse).collect();
             let outcomes = outcomes
                 .with_context(|| format!("line {number}: outcomes are pass, skip, fail, hang"))?;
             let reason = reason.trim().to_string();
             let plain = outcomes.as_slice() == [Outcome::Pass];
-            ensure!(
-                plain || !reason.is_empty(),
-                "line {number}: {name} needs a reason"
-            );
+            ensure!(plain || !reason.is_empty(), "line {number}: {name} needs a reason");
             if lines.insert(name.to_string(), (outcomes, reason)).is_some() {
                 bail!("line {number}: {name} is here twice");
             }
@@ -283,12 +235,7 @@ impl Expectations {
         for (name, (outcomes, _)) in &self.lines {
             if !seen.contains(name.as_str()) {
                 let (name, expected) = (name.clone(), outcomes.clone());
-                differences.push(Difference {
-                    name,
-                    expected,
-                    got: None,
-                    text: String::new(),
-                });
+                differences.push(Difference { name, expected, got: None, text: String::new() });
             }
         }
         differences
@@ -314,18 +261,10 @@ impl fmt::Display for Difference {
         let expected = expected.join("|");
         match (self.expected.is_empty(), self.got) {
             (true, Some(got)) => write!(f, "{}: {got}, but the file has no line for it", self.name),
-            (_, None) => write!(
-                f,
-                "{}: the file expects {expected}, it was not run",
-                self.name
-            ),
+            (_, None) => write!(f, "{}: the file expects {expected}, it was not run", self.name),
             (false, Some(got)) => write!(f, "{}: expected {expected}, got {got}", self.name),
         }?;
-        if self.text.is_empty() {
-            Ok(())
-        } else {
-            write!(f, "\n{}", self.text)
-        }
+        if self.text.is_empty() { Ok(()) } else { write!(f, "\n{}", self.text) }
     }
 }
 
@@ -345,12 +284,8 @@ pub fn render(results: &[TestResult]) -> String {
 
 fn reason(text: &str) -> String {
     let marks = ["[SKIPPED]", "[FAILED]"];
-    let line = text
-        .lines()
-        .find(|line| marks.iter().any(|mark| line.contains(mark)));
-    let line = line
-        .or_else(|| text.lines().last())
-        .unwrap_or("the tool said nothing");
+    let line = text.lines().find(|line| marks.iter().any(|mark| line.contains(mark)));
+    let line = line.or_else(|| text.lines().last()).unwrap_or("the tool said nothing");
     let line = line.split_once(']').map_or(line, |(_, words)| words);
     line.trim().chars().take(80).collect()
 }
@@ -361,12 +296,7 @@ mod tests {
 
     fn result(name: &str, outcome: Outcome) -> TestResult {
         let text = format!("Suite: x\n  Test: y ...    [SKIPPED] {name} why. Skipping");
-        TestResult {
-            name: name.to_string(),
-            outcome,
-            text,
-            took: Duration::ZERO,
-        }
+        TestResult { name: name.to_string(), outcome, text, took: Duration::ZERO }
     }
 
     #[test]
@@ -381,32 +311,14 @@ mod tests {
         };
         let good = "1      1      1      0";
         assert_eq!(judge(true, &frame("passed", good)), Outcome::Pass);
-        assert_eq!(
-            judge(true, &frame("passed    [FAILED] in the clean-up", good)),
-            Outcome::Pass
-        );
-        assert_eq!(
-            judge(true, &frame("passed    [SKIPPED] in the clean-up", good)),
-            Outcome::Pass
-        );
-        assert_eq!(
-            judge(true, &frame("    [SKIPPED] no.\npassed", good)),
-            Outcome::Skip
-        );
-        assert_eq!(
-            judge(true, &frame("    [FAILED] no", "1      1      0      1")),
-            Outcome::Fail
-        );
-        assert_eq!(
-            judge(true, &frame("", "0      0      0      0")),
-            Outcome::Fail
-        );
+        assert_eq!(judge(true, &frame("passed    [FAILED] in the clean-up", good)), Outcome::Pass);
+        assert_eq!(judge(true, &frame("passed    [SKIPPED] in the clean-up", good)), Outcome::Pass);
+        assert_eq!(judge(true, &frame("    [SKIPPED] no.\npassed", good)), Outcome::Skip);
+        assert_eq!(judge(true, &frame("    [FAILED] no", "1      1      0      1")), Outcome::Fail);
+        assert_eq!(judge(true, &frame("", "0      0      0      0")), Outcome::Fail);
         assert_eq!(judge(true, "Failed to log in"), Outcome::Fail);
         assert_eq!(judge(false, ""), Outcome::Hang);
-        assert_eq!(
-            about(&frame("passed", good)),
-            "Suite: A\n  Test: b ...passed"
-        );
+        assert_eq!(about(&frame("passed", good)), "Suite: A\n  Test: b ...passed");
     }
 
     #[test]

@@ -17,10 +17,7 @@ const DOWN: Duration = Duration::from_millis(500);
 fn tgt(folder: &Path, name: &str, chap: Option<Chap>) -> (Tgt, PathBuf) {
     let image = folder.join(name);
     File::create(&image).unwrap().set_len(128 << 20).unwrap();
-    let config = TgtConfig {
-        chap,
-        ..TgtConfig::new(Store::File(image.clone()))
-    };
+    let config = TgtConfig { chap, ..TgtConfig::new(Store::File(image.clone())) };
     (Tgt::start(config).unwrap(), image)
 }
 
@@ -40,25 +37,16 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_target() {
     let open = Login::open(second.target().clone());
     let mut script =
         scenarios::copy_tree(&Login::open(first.target().clone()).with_chap(chap), &tree);
-    script
-        .then(scenarios::discover(&open))
-        .then(scenarios::kill_in_writes(&open));
+    script.then(scenarios::discover(&open)).then(scenarios::kill_in_writes(&open));
 
-    let how = Boot {
-        deadline: Duration::from_secs(180),
-        core: None,
-    };
+    let how = Boot { deadline: Duration::from_secs(180), core: None };
     let played = scenarios::play(&image, &script, how, &mut || {
         second.kill()?;
         std::thread::sleep(DOWN);
         second.restart()
     })
     .unwrap();
-    println!(
-        "{:?} files and bytes\n{}",
-        tree.size(),
-        played.run.summary()
-    );
+    println!("{:?} files and bytes\n{}", tree.size(), played.run.summary());
     println!(
         "acknowledged {} + {}, restart took {:?}",
         played.acknowledged_before,
@@ -86,21 +74,9 @@ fn a_guest_is_stopped_at_its_deadline() {
     let mut script = Script::new();
     script.step("never", "sleep 1000");
     let deadline = Duration::from_millis(700);
-    let run = guest::boot(
-        &image,
-        &script,
-        Boot {
-            deadline,
-            core: None,
-        },
-        &mut |_, _| Ok(()),
-    );
+    let run = guest::boot(&image, &script, Boot { deadline, core: None }, &mut |_, _| Ok(()));
     let run = run.unwrap();
-    assert!(
-        run.late && run.took >= deadline && run.took < deadline * 5,
-        "{:?}",
-        run.took
-    );
+    assert!(run.late && run.took >= deadline && run.took < deadline * 5, "{:?}", run.took);
     assert_eq!(run.steps[0].status, None);
     let error = run.expect_ok().unwrap_err().to_string();
     assert!(error.contains("the deadline passed"), "{error}");

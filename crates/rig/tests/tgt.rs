@@ -31,17 +31,11 @@ fn conformance_suite_says_of_tgt_what_the_file_says() {
         std::fs::write(path, testcu::render(&report.results)).unwrap();
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tgt-testcu.txt");
-    let differences = Expectations::read(&file)
-        .unwrap()
-        .differences(&report.results);
+    let differences = Expectations::read(&file).unwrap().differences(&report.results);
     let text: Vec<String> = differences.iter().map(ToString::to_string).collect();
     assert!(differences.is_empty(), "{}", text.join("\n"));
     assert!(report.count(Outcome::Pass) >= 165, "{}", report.summary());
-    assert!(
-        report.took < Duration::from_secs(150),
-        "{}",
-        report.summary()
-    );
+    assert!(report.took < Duration::from_secs(150), "{}", report.summary());
 }
 
 #[test]
@@ -50,35 +44,18 @@ fn tools_talk_to_an_open_target_across_a_kill() {
     let mut tgt = file_backed(&scratch, None);
     let url = tgt.target().url();
     let listing = peer::iscsi_ls(tgt.target().portal).unwrap();
-    assert!(
-        listing.contains(&tgt.target().iqn) && listing.contains("Size:255M"),
-        "{listing}"
-    );
-    assert!(
-        peer::iscsi_inq(&url, None)
-            .unwrap()
-            .contains("DIRECT_ACCESS")
-    );
-    assert!(
-        peer::iscsi_inq(&url, Some(0))
-            .unwrap()
-            .contains("SUPPORTED_VPD_PAGES")
-    );
+    assert!(listing.contains(&tgt.target().iqn) && listing.contains("Size:255M"), "{listing}");
+    assert!(peer::iscsi_inq(&url, None).unwrap().contains("DIRECT_ACCESS"));
+    assert!(peer::iscsi_inq(&url, Some(0)).unwrap().contains("SUPPORTED_VPD_PAGES"));
 
     peer::qemu_io(&url, &["write -P 0x5a 1M 64k", "flush"]).unwrap();
     let old = tgt.pid().unwrap();
     tgt.kill().unwrap();
-    assert!(
-        peer::qemu_io(&url, &["read 0 4k"]).is_err(),
-        "a killed target answers"
-    );
+    assert!(peer::qemu_io(&url, &["read 0 4k"]).is_err(), "a killed target answers");
     tgt.restart().unwrap();
     assert_ne!(tgt.pid().unwrap(), old);
     peer::qemu_io(&url, &["read -P 0x5a 1M 64k", "read -P 0 0 4k"]).unwrap();
-    assert!(
-        peer::qemu_io(&url, &["read -P 0x5b 1M 64k"]).is_err(),
-        "a wrong pattern passes"
-    );
+    assert!(peer::qemu_io(&url, &["read -P 0x5b 1M 64k"]).is_err(), "a wrong pattern passes");
 
     let copy = scratch.path().join("copy.img");
     peer::download(&url, &copy).unwrap();
@@ -87,62 +64,34 @@ fn tools_talk_to_an_open_target_across_a_kill() {
     assert_eq!(bytes.len() as u64, DISK_BYTES);
     let written = (1 << 20)..(1 << 20) + (64 << 10);
     assert!(bytes[written.clone()].iter().all(|byte| *byte == 0x5a));
-    assert_eq!(
-        bytes.iter().filter(|byte| **byte != 0).count(),
-        written.len()
-    );
+    assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), written.len());
 }
 
 #[test]
 fn chap_lets_in_who_knows_the_secret() {
     let scratch = Scratch::new("chap").unwrap();
-    let chap = Chap {
-        user: "alice".into(),
-        secret: "twelve-bytes!".into(),
-        mutual: None,
-    };
+    let chap = Chap { user: "alice".into(), secret: "twelve-bytes!".into(), mutual: None };
     let tgt = file_backed(&scratch, Some(chap.clone()));
     peer::iscsi_inq(&tgt.target().url_with(&chap), None).unwrap();
-    assert!(
-        peer::iscsi_inq(&tgt.target().url(), None).is_err(),
-        "let in without a secret"
-    );
-    let wrong = Chap {
-        secret: "another-secret".into(),
-        ..chap
-    };
-    assert!(
-        peer::iscsi_inq(&tgt.target().url_with(&wrong), None).is_err(),
-        "a wrong secret"
-    );
+    assert!(peer::iscsi_inq(&tgt.target().url(), None).is_err(), "let in without a secret");
+    let wrong = Chap { secret: "another-secret".into(), ..chap };
+    assert!(peer::iscsi_inq(&tgt.target().url_with(&wrong), None).is_err(), "a wrong secret");
 }
 
 #[test]
 fn costs_of_a_null_peer_are_counted() {
     packages::ensure_host().unwrap();
-    let config = TgtConfig {
-        core: Some(0),
-        ..TgtConfig::new(Store::Null)
-    };
+    let config = TgtConfig { core: Some(0), ..TgtConfig::new(Store::Null) };
     let tgt = Tgt::start(config).unwrap();
     let (pid, url) = (tgt.pid().unwrap(), tgt.target().url());
-    let load = Load {
-        depth: 32,
-        blocks: 8,
-        random: true,
-        seconds: 1,
-        core: None,
-    };
+    let load = Load { depth: 32, blocks: 8, random: true, seconds: 1, core: None };
     let (rate, counts) = proc::counts_during(pid, || peer::iscsi_perf(&url, load)).unwrap();
     let requests = rate * f64::from(load.seconds);
     let cpu_us = counts.cpu_ns as f64 / 1e3 / requests;
     println!("tgt, null store, 4 KiB at depth 32: {rate:.0} a second, {cpu_us:.2} us each");
     println!("{counts:?}");
     assert!(rate > 100.0, "{rate}");
-    assert!(
-        counts.cpu_ns > 0 && counts.took >= Duration::from_secs(1),
-        "{counts:?}"
-    );
+    assert!(counts.cpu_ns > 0 && counts.took >= Duration::from_secs(1), "{counts:?}");
     if let Some(syscalls) = counts.syscalls {
         assert!(syscalls > 100, "{counts:?}");
     }

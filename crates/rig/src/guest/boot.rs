@@ -44,9 +44,7 @@ pub struct Console {
 impl Console {
     /// Sends one line; a step takes it with `read`.
     pub fn send(&mut self, line: &str) -> Result<()> {
-        self.input
-            .write_all(line.as_bytes())
-            .context("write to the guest's console")?;
+        self.input.write_all(line.as_bytes()).context("write to the guest's console")?;
         self.input.write_all(b"\n")?;
         self.input.flush().context("write to the guest's console")
     }
@@ -80,16 +78,10 @@ pub fn boot(
     std::fs::write(&initramfs, image.with(script)).context("write the initramfs")?;
     let start = Instant::now();
     let mut command = proc::command("qemu-system-x86_64", how.core)?;
-    command
-        .arg("-kernel")
-        .arg(&image.kernel)
-        .arg("-initrd")
-        .arg(&initramfs);
+    command.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&initramfs);
     let words = scratch.path().join("emulator");
     command.stderr(File::create(&words)?);
-    let mut child = arguments(&mut command)
-        .spawn()
-        .context("start the emulator")?;
+    let mut child = arguments(&mut command).spawn().context("start the emulator")?;
     let input = child.stdin.take().context("the emulator's input")?;
     let output = child.stdout.take().context("the emulator's output")?;
     let emulator = Emulator { child };
@@ -119,33 +111,16 @@ pub fn boot(
     }
     drop(emulator);
     // What the emulator itself said: usually nothing, else the reason for an empty console.
-    record
-        .console
-        .push_str(&std::fs::read_to_string(&words).unwrap_or_default());
+    record.console.push_str(&std::fs::read_to_string(&words).unwrap_or_default());
     Ok(record.finish())
 }
 
 fn arguments(command: &mut Command) -> &mut Command {
     // No default devices, no option ROM for the card: both would need further packages.
     command.args(["-accel", "tcg", "-smp", "1", "-m", &MEMORY_MIB.to_string()]);
-    command.args([
-        "-nodefaults",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-serial",
-        "stdio",
-    ]);
-    command.args([
-        "-netdev",
-        "user,id=net",
-        "-device",
-        "virtio-net-pci,netdev=net,romfile=",
-    ]);
-    command.args([
-        "-append",
-        "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on",
-    ]);
+    command.args(["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"]);
+    command.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
+    command.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped())
 }
 
@@ -203,10 +178,7 @@ impl Record {
     }
 
     fn last(&self) -> &str {
-        self.console
-            .get(self.last_at..)
-            .unwrap_or_default()
-            .trim_end()
+        self.console.get(self.last_at..).unwrap_or_default().trim_end()
     }
 
     fn take(&mut self, line: &str) {

@@ -35,10 +35,8 @@ const MODULES: [&str; 8] = [
 /// Programs from the host with their libraries: name, place in the guest.
 const HOST_PROGRAMS: [(&str, &str); 1] = [("mke2fs", "usr/sbin/mke2fs")];
 /// Programs from the unpacked packages: place there and in the guest.
-const UNPACKED_PROGRAMS: [(&str, &str); 2] = [
-    ("sbin/iscsid", "sbin/iscsid"),
-    ("sbin/iscsiadm", "sbin/iscsiadm"),
-];
+const UNPACKED_PROGRAMS: [(&str, &str); 2] =
+    [("sbin/iscsid", "sbin/iscsid"), ("sbin/iscsiadm", "sbin/iscsiadm")];
 /// Where the loader looks without a cache file.
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 
@@ -69,22 +67,14 @@ impl Image {
         if let Ok(config) = fs::read("/etc/mke2fs.conf") {
             cpio.file("etc/mke2fs.conf", 0o644, &config);
         }
-        Ok(Image {
-            kernel: kernel.image,
-            release: kernel.release,
-            base: cpio.finish(),
-        })
+        Ok(Image { kernel: kernel.image, release: kernel.release, base: cpio.finish() })
     }
 
     /// The initramfs with a script's steps and files in it: two archives, one after the other.
     pub(super) fn with(&self, script: &Script) -> Vec<u8> {
         let mut cpio = Cpio::new();
         for (number, step) in script.steps.iter().enumerate() {
-            cpio.file(
-                &format!("rig/steps/{number:03}"),
-                0o644,
-                step.shell.as_bytes(),
-            );
+            cpio.file(&format!("rig/steps/{number:03}"), 0o644, step.shell.as_bytes());
         }
         for (name, bytes) in &script.files {
             cpio.file(name, 0o644, bytes);
@@ -98,11 +88,7 @@ impl Image {
 fn add_modules(kernel: &Kernel, cpio: &mut Cpio) -> Result<()> {
     let mut order = String::new();
     for file in kernel.load_order(&MODULES)? {
-        let name = file
-            .file_name()
-            .context("module's name")?
-            .to_string_lossy()
-            .into_owned();
+        let name = file.file_name().context("module's name")?.to_string_lossy().into_owned();
         cpio.file(&format!("mod/{name}"), 0o644, &fs::read(&file)?);
         order.push_str(&name);
         order.push('\n');
@@ -139,10 +125,7 @@ fn add_programs(unpacked: &Path, cpio: &mut Cpio) -> Result<()> {
 /// The libraries a program needs, by soname (the loader by its path), with their files. The
 /// host's loader resolves them, with the unpacked packages' folders searched first.
 fn shared_libraries(program: &Path, unpacked: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let folders = [
-        unpacked.join("usr/lib/x86_64-linux-gnu"),
-        unpacked.join(LIBRARIES),
-    ];
+    let folders = [unpacked.join("usr/lib/x86_64-linux-gnu"), unpacked.join(LIBRARIES)];
     let search = folders.map(|folder| folder.display().to_string()).join(":");
     let mut command = Command::new(proc::tool("ldd")?);
     let text = proc::run(command.env("LD_LIBRARY_PATH", search).arg(program))?;
@@ -151,10 +134,7 @@ fn shared_libraries(program: &Path, unpacked: &Path) -> Result<BTreeMap<String, 
         let line = line.rsplit_once(" (").map_or(line, |(left, _)| left);
         match line.split_once(" => ") {
             Some((name, "not found")) => {
-                bail!(
-                    "{} needs {name}: add its package to guest.txt",
-                    program.display()
-                )
+                bail!("{} needs {name}: add its package to guest.txt", program.display())
             }
             Some((name, file)) => found.insert(name.to_string(), PathBuf::from(file)),
             None if line.starts_with('/') => found.insert(line.to_string(), PathBuf::from(line)),

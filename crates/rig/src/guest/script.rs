@@ -30,10 +30,7 @@ impl Script {
 
     /// Adds a step.
     pub fn step(&mut self, name: &str, shell: impl Into<String>) -> &mut Script {
-        self.steps.push(Step {
-            name: name.to_string(),
-            shell: shell.into(),
-        });
+        self.steps.push(Step { name: name.to_string(), shell: shell.into() });
         self
     }
 
@@ -94,32 +91,21 @@ impl Run {
             (_, Some(why), _) => why.clone(),
             (None, None, _) => return Ok(()),
             (Some(step), None, late) => {
-                let status = step
-                    .status
-                    .map_or("did not end".to_string(), |s| format!("is {s}"));
+                let status = step.status.map_or("did not end".to_string(), |s| format!("is {s}"));
                 let late = if late { "; the deadline passed" } else { "" };
                 format!("step `{}`: status {status}{late}", step.name)
             }
         };
-        ensure!(
-            false,
-            "guest after {:.1?}: {why}\n--- console ---\n{}",
-            self.took,
-            self.console
-        );
+        ensure!(false, "guest after {:.1?}: {why}\n--- console ---\n{}", self.took, self.console);
         Ok(())
     }
 
     /// A line for each step: status, seconds, name.
     pub fn summary(&self) -> String {
-        let boot = self
-            .boot
-            .map_or("never".to_string(), |boot| format!("{boot:.1?}"));
+        let boot = self.boot.map_or("never".to_string(), |boot| format!("{boot:.1?}"));
         let mut text = format!("booted in {boot}, all in {:.1?}\n", self.took);
         for step in &self.steps {
-            let status = step
-                .status
-                .map_or("-".to_string(), |status| status.to_string());
+            let status = step.status.map_or("-".to_string(), |status| status.to_string());
             text.push_str(&format!("{status:>3} {:>6.1?}  {}\n", step.took, step.name));
         }
         text

@@ -8,6 +8,7 @@
 #![allow(dead_code)]
 
 mod load;
+pub mod raw;
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -1,12 +1,12 @@
 //! What no schema can say about a configuration: names that stand twice or point nowhere, groups
 //! that claim the same initiator.
 
-use super::glob;
 use super::suggest::suggest;
 use super::types::Config;
 use crate::api::Kind;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use wire::pattern::{PATTERN_MAX, Pattern};
 
 /// Greatest LUN number: 14 bits, flat space addressing (SAM-5 4.7.7.4). Greater ones are refused.
 pub const LUN_MAX: u64 = 16_383;
@@ -180,8 +180,8 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
             out.push(problem("access", i, "target", Kind::ConfigName, text));
         }
         for (k, pattern) in access.initiators.iter().enumerate() {
-            if pattern.is_empty() || pattern.len() > glob::NAME_BYTES_MAX || bad_name(pattern) {
-                let text = format!("not a pattern of up to {} bytes", glob::NAME_BYTES_MAX);
+            if Pattern::new(pattern).is_none() || bad_name(pattern) {
+                let text = format!("not a pattern of up to {} bytes", PATTERN_MAX);
                 let p = problem("access", i, "initiators", Kind::ConfigValue, text);
                 out.push(Problem { element: Some(k), ..p });
             }
@@ -202,7 +202,9 @@ fn overlaps(config: &Config, out: &mut Vec<Problem>) {
             let pairs = later.initiators.iter().enumerate();
             let clash = pairs
                 .flat_map(|(k, x)| earlier.initiators.iter().map(move |y| (k, x, y)))
-                .find_map(|(k, x, y)| glob::common(x, y).map(|name| (k, x, y, name)));
+                .find_map(|(k, x, y)| {
+                    Pattern::new(x)?.common(&Pattern::new(y)?).map(|name| (k, x, y, name))
+                });
             if let Some((k, x, y, name)) = clash {
                 let text = format!(
                     "`{x}` and `{y}` of group `{}` both match an initiator named `{name}`",

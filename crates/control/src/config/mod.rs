@@ -4,11 +4,10 @@
 //! * [`Catalog`]: what may stand in it: the disk kinds, classes and drivers of the registries
 //!   with their schemas.
 //! * [`read`]: text to [`Config`], through the schemas; [`check`]: what the schemas cannot say.
-//! * [`glob`]: patterns of initiator names; [`units`]: sizes and durations; [`secret`].
+//! * [`units`]: sizes and durations; [`secret`].
 
 mod catalog;
 mod check;
-pub mod glob;
 mod read;
 pub mod schema;
 pub mod secret;

@@ -2,7 +2,7 @@
 
 use super::action::{Action, Risk};
 use crate::api::{SessionState, State};
-use crate::config::{AccessConfig, Catalog, glob};
+use crate::config::{AccessConfig, Catalog};
 
 /// The risk of one change, given what runs.
 pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
@@ -47,6 +47,6 @@ fn members<'s>(
 
 /// Whether a session loses something: its group, or one of its LUNs, or the way a LUN was.
 fn suffers(session: &SessionState, from: &AccessConfig, to: &AccessConfig) -> bool {
-    let belongs = to.initiators.iter().any(|p| glob::matches(p, &session.initiator));
+    let belongs = to.initiators.iter().any(|p| wire::pattern::matches(p, &session.initiator));
     !belongs || from.luns.iter().any(|(lun, was)| to.luns.get(lun) != Some(was))
 }

@@ -1,7 +1,6 @@
 //! What is shown, and as which text.
 
 use super::rate::{OpRate, Rate};
-use crate::config::glob;
 use crate::text;
 use crate::verbs::top::Sort;
 
@@ -26,7 +25,7 @@ impl View {
     /// Whether a provider of that name is shown.
     pub fn wants(&self, name: &str) -> bool {
         if self.filter.contains(['*', '?']) {
-            glob::matches(&self.filter, name)
+            wire::pattern::matches(&self.filter, name)
         } else {
             name.contains(&self.filter)
         }

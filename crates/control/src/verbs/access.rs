@@ -2,7 +2,6 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{GroupState, LunState, Result, State};
-use crate::config::glob;
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
@@ -50,7 +49,7 @@ pub fn group_of<'g>(
     initiator: &str,
 ) -> Option<(&'g GroupState, &'g str)> {
     groups.iter().find_map(|group| {
-        let pattern = group.initiators.iter().find(|p| glob::matches(p, initiator))?;
+        let pattern = group.initiators.iter().find(|p| wire::pattern::matches(p, initiator))?;
         Some((group, pattern.as_str()))
     })
 }

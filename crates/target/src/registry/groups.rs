@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::Error;
+use wire::pattern::Pattern;
 
-use super::pattern::Pattern;
 use crate::device::Device;
 
 /// Largest LUN: what the flat addressing method holds. A larger one is refused.

@@ -11,12 +11,11 @@
 
 mod facts;
 mod groups;
-mod pattern;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
@@ -34,8 +33,8 @@ pub(crate) use facts::{Tally, add};
 pub use groups::{
     GROUPS_MAX, Group, GroupSpec, Groups, LUN_MAX, LunEntry, LunMap, LunSpec, PATTERNS_MAX,
 };
-pub use pattern::{PATTERN_MAX, Pattern};
 pub use view::{DeviceView, GroupView, RegistryView, TargetView};
+pub use wire::pattern::{PATTERN_MAX, Pattern};
 
 /// Refused logins remembered for lists; older ones go.
 pub const DENIED_MAX: usize = 256;
@@ -111,12 +110,20 @@ struct State {
 pub struct Registry {
     state: Mutex<State>,
     denied_total: AtomicU64,
+    /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
+    transfer_max: Arc<AtomicU32>,
 }
 
 impl Registry {
     /// Without targets, groups or devices.
     pub fn new() -> Arc<Registry> {
         Arc::default()
+    }
+
+    /// The pool of a core lets transfers of so many bytes through.
+    pub(crate) fn note_pool(&self, transfer_max: u32) {
+        let smaller = |old: u32| Some(if old == 0 { transfer_max } else { old.min(transfer_max) });
+        let _ = self.transfer_max.fetch_update(Ordering::AcqRel, Ordering::Acquire, smaller);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -152,7 +159,7 @@ impl Registry {
             return Err(Error::new(Errno::Exist, what));
         }
         state.devices_made += 1;
-        let device = Arc::new(Device::new(state.devices_made, spec, handler));
+        let device = Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
         state.devices.insert(device.spec().name.clone(), device.clone());
         Ok(device)
     }

@@ -163,11 +163,14 @@ fn switches() -> u64 {
 }
 
 #[test]
-fn an_idle_reactor_sleeps_without_a_single_wakeup() {
+fn an_idle_reactor_sleeps() {
     each_port(|r| {
         let before = switches();
         r.turn(Patience::Until(r.fresh_now() + 200 * MS), &mut |_, _| ());
-        assert!(switches() - before <= 2, "{} wakeups", switches() - before);
+        // The kernel may put us aside for its own reasons (a page fault); a loop that looked
+        // around every millisecond would be seen two hundred times.
+        let woken = switches() - before;
+        assert!(woken <= 10, "{woken} wakeups");
     });
 }
 

@@ -2,7 +2,8 @@
 //!
 //! * [`Bio`]: an operation on a range of bytes, with the frames of the layers it went through.
 //! * [`Buf`], [`Seg`], [`Segs`]: pooled, page-aligned, bounded memory; [`Pool`] hands it out.
-//! * [`Slab`]: where the Bios of one core live; a Bio is owned by exactly one place at a time.
+//! * [`Slab`]: where the Bios of one core live; a Bio is owned by exactly one place at a time,
+//!   and one that waits is woken by the one [`Ticket`] that is good.
 //! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //!
@@ -25,6 +26,6 @@ pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};
 pub use pinned::Pinned;
 pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
-pub use request::{Attr, Bio, BioId, End, Flags, Op, Origin};
+pub use request::{Attr, Bio, BioId, End, Flags, Op, Origin, Ticket};
 pub use segs::{Seg, Segs};
 pub use slab::Slab;

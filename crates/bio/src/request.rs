@@ -1,5 +1,6 @@
 //! The Bio.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
@@ -127,6 +128,35 @@ impl fmt::Debug for BioId {
     }
 }
 
+/// The right to wake a Bio that waits, once: see [`Bio::ticket`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ticket {
+    id: BioId,
+    serial: u32,
+}
+
+impl Ticket {
+    /// Bits of a serial number. They come round after 16 million waits of one request.
+    const SERIAL_BITS: u32 = 24;
+
+    /// The Bio.
+    pub const fn id(self) -> BioId {
+        self.id
+    }
+
+    /// The ticket as a word and 24 bits, for tokens that cross rooms which do not know Bios.
+    pub const fn to_words(self) -> (u32, u64) {
+        (self.serial, self.id.to_word())
+    }
+
+    /// The inverse of [`Ticket::to_words`].
+    pub const fn from_words(serial: u32, word: u64) -> Ticket {
+        Ticket { id: BioId::from_word(word), serial: serial & Self::MASK }
+    }
+
+    const MASK: u32 = (1 << Self::SERIAL_BITS) - 1;
+}
+
 /// Who is told when a Bio ends. An enum, never a boxed closure: completing allocates nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -189,6 +219,8 @@ pub struct Bio {
     /// Children not ended yet.
     pub waits: u32,
     id: BioId,
+    /// Serial number of the one ticket that is good.
+    serial: Cell<u32>,
 }
 
 impl Bio {
@@ -209,6 +241,7 @@ impl Bio {
             edge: 0,
             waits: 0,
             id,
+            serial: Cell::new(0),
         }
     }
 
@@ -228,12 +261,27 @@ impl Bio {
         self.edge = 0;
         self.waits = 0;
         self.id = id;
+        self.serial.set(0);
     }
 
     /// Its place in the slab.
     #[inline]
     pub fn id(&self) -> BioId {
         self.id
+    }
+
+    /// A ticket to wake it with, for whoever will end its wait. It is good for one wake, and only
+    /// until the next one is made: a timer or completion that somebody forgot finds nothing.
+    #[inline]
+    pub fn ticket(&self) -> Ticket {
+        let serial = self.serial.get().wrapping_add(1) & Ticket::MASK;
+        self.serial.set(serial);
+        Ticket { id: self.id, serial }
+    }
+
+    /// True when `ticket` wakes it: the newest, not used, and no child is under way.
+    pub(crate) fn is_woken_by(&self, ticket: Ticket) -> bool {
+        self.id == ticket.id && self.serial.get() == ticket.serial && self.waits == 0
     }
 
     /// Notes an error unless one was noted before: the first one wins.

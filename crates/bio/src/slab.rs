@@ -1,9 +1,12 @@
 //! Where the Bios of one core live.
 //!
-//! Invariant S1: a Bio is owned by exactly one place at a time: the slab (parked: it waits for a
-//! completion, a timer or children) or the one piece of code that took it out.
+//! Invariants
+//!  S1  A Bio is owned by exactly one place at a time: the slab (parked: it waits for a
+//!      completion, a timer or children) or the one piece of code that took it out.
+//!  S2  One wait, one wake: of all tickets ever made for a Bio the newest is good, once, and none
+//!      while its children are under way.
 
-use crate::request::{Bio, BioId};
+use crate::request::{Bio, BioId, Ticket};
 
 struct Place {
     tenant: u32,
@@ -64,6 +67,16 @@ impl Slab {
         if place.tenant != id.tenant { None } else { place.parked.take() }
     }
 
+    /// Takes a parked Bio out to go on with it. `None` when the ticket is not good (any more).
+    #[inline]
+    pub fn wake(&mut self, ticket: Ticket) -> Option<Box<Bio>> {
+        let place = self.places.get_mut(ticket.id().index as usize)?;
+        let bio = place.parked.take_if(|bio| bio.is_woken_by(ticket))?;
+        // S2: used.
+        let _ = bio.ticket();
+        Some(bio)
+    }
+
     /// Looks at a parked Bio.
     pub fn peek(&self, id: BioId) -> Option<&Bio> {
         let place = self.places.get(id.index as usize)?;
@@ -121,11 +134,36 @@ mod tests {
     }
 
     #[test]
+    fn s2_a_ticket_wakes_once_and_only_the_newest_does() {
+        let mut slab = Slab::new();
+        let bio = slab.alloc();
+        let (forgotten, good) = (bio.ticket(), bio.ticket());
+        assert!(slab.wake(good).is_none(), "it does not wait yet");
+        slab.park(bio);
+        assert!(slab.wake(forgotten).is_none(), "a newer one was made");
+        let mut bio = slab.wake(good).unwrap();
+        bio.waits = 1;
+        let early = bio.ticket();
+        slab.park(bio);
+        assert!(slab.wake(good).is_none(), "it is used");
+        assert!(slab.wake(early).is_none(), "children are under way");
+        let bio = slab.take(early.id()).unwrap();
+        let last = bio.ticket();
+        slab.free(bio);
+        let next = slab.alloc();
+        slab.park(next);
+        assert!(slab.wake(last).is_none(), "the place has another tenant");
+    }
+
+    #[test]
     fn ids_survive_the_trip_through_a_word() {
         let mut slab = Slab::new();
         let a = slab.alloc();
         slab.free(a);
         let b = slab.alloc();
         assert_eq!(BioId::from_word(b.id().to_word()), b.id());
+        let ticket = b.ticket();
+        let (serial, word) = ticket.to_words();
+        assert!(serial < 1 << 24 && Ticket::from_words(serial, word) == ticket);
     }
 }

@@ -299,7 +299,7 @@ impl Layer for NopLayer {
         let down = Flow::Down(self.below, was);
         if let Fate::Delay(ns) = fate {
             self.state.delayed.fetch_add(1, Relaxed);
-            core.after(ns, bio.id(), down);
+            core.after(ns, bio.ticket(), down);
             return Flow::Wait;
         }
         down

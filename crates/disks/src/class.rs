@@ -58,15 +58,17 @@ impl DiskClass {
     }
 
     /// As [`DiskClass::add`], of a file that is open already: of a simulated one, which has no
-    /// path that could be opened. Sectors are as large as the file's own.
+    /// path that could be opened. Sectors are as large as the file's own; `can_delete` says
+    /// whether holes can be punched.
     pub fn adopt(
         &self,
         topology: &mut Topology,
         name: &str,
         file: File,
         serial: &str,
+        can_delete: bool,
     ) -> Result<GeomId, Error> {
-        let opened = crate::file::adopted(name, file, serial, &self.site)?;
+        let opened = crate::file::adopted(name, file, serial, can_delete, &self.site)?;
         plug(topology, "file", name, opened)
     }
 }
@@ -246,8 +248,8 @@ fn resize(control: &mut Control, geom: GeomId, on: &str) -> Result<Value, Error>
     Ok(json!({ "was": was, "size": size }))
 }
 
-fn wake_on(control: &mut Control, core: usize, bio: bio::BioId) -> Result<(), Error> {
-    let mut message = Message::Call(Box::new(move |core| core.wake(bio, 0)));
+fn wake_on(control: &mut Control, core: usize, ticket: bio::Ticket) -> Result<(), Error> {
+    let mut message = Message::Call(Box::new(move |core| core.wake(ticket, 0)));
     for _ in 0..SEND_TRIES_MAX {
         let Some(mailer) = control.core(core) else { return Ok(()) };
         match mailer.send(message) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bio::{Attr, BioId, Errno};
+use bio::{Attr, Errno, Ticket};
 use geom::{Error, Inbox, Layer, Limits};
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ pub struct Answer {
     /// For the caller.
     pub value: Value,
     /// Requests whose layer is to be called again, with the number of their core.
-    pub wake: Vec<(usize, BioId)>,
+    pub wake: Vec<(usize, Ticket)>,
 }
 
 impl Answer {

@@ -18,7 +18,8 @@ pub enum Flow {
     Fork(u64),
     /// It ends here.
     Done(Status),
-    /// The layer keeps the id and calls [`Core::resume`], or an operation or timer does.
+    /// It goes on when the newest [`bio::Ticket`] of the Bio is used: by an operation or timer that
+    /// the layer started, or by [`Core::resume`]. Older tickets are void.
     Wait,
 }
 

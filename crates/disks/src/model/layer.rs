@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::{Bio, BioId, Errno, Extent, Flags, Op, Status};
+use bio::{Bio, Errno, Extent, Flags, Op, Status, Ticket};
 use geom::{Core, Flow, Layer};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp};
@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) extra_ns: u64,
     pub(super) hangs: bool,
     /// D3: asleep until the release.
-    hung: Vec<(usize, BioId)>,
+    hung: Vec<(usize, Ticket)>,
     under_way: BTreeMap<Key, Option<Unwritten>>,
     random: SeededRandom,
 }
@@ -71,13 +71,13 @@ impl State {
     }
 
     /// Lets hung requests go on.
-    pub(super) fn release(&mut self) -> Vec<(usize, BioId)> {
+    pub(super) fn release(&mut self) -> Vec<(usize, Ticket)> {
         self.hangs = false;
         std::mem::take(&mut self.hung)
     }
 
     /// D2. Ends a hang, too; the requests that hung are to be woken.
-    pub(super) fn power_cut(&mut self) -> Vec<(usize, BioId)> {
+    pub(super) fn power_cut(&mut self) -> Vec<(usize, Ticket)> {
         for torn in std::mem::take(&mut self.under_way).into_values().flatten() {
             self.disk.tear(torn.offset, &torn.bytes);
         }
@@ -91,7 +91,7 @@ impl State {
             .then(|| Unwritten { offset: bio.offset, bytes: bio.data.to_vec() });
         self.under_way.insert(key, torn);
         if self.hangs {
-            self.hung.push((key.0, bio.id()));
+            self.hung.push((key.0, bio.ticket()));
             return None;
         }
         Some(self.disk.begin(now, op, bio.offset, bio.length).saturating_add(self.extra_ns))
@@ -150,7 +150,7 @@ impl Layer for ModelLayer {
         let key = (core.id() as usize, bio.id().to_word());
         let now = core.now();
         if let Some(end) = state.begin(key, bio, op, now) {
-            core.wake(bio.id(), end.saturating_sub(now));
+            core.wake(bio.ticket(), end.saturating_sub(now));
         }
         Flow::Wait
     }
@@ -161,7 +161,7 @@ impl Layer for ModelLayer {
         let key = (core, bio.id().to_word());
         let mut state = lock(&self.state);
         if state.hangs && state.under_way.contains_key(&key) {
-            state.hung.push((core, bio.id()));
+            state.hung.push((core, bio.ticket()));
             return Flow::Wait;
         }
         match state.under_way.remove(&key) {

@@ -16,7 +16,7 @@ struct SlowDisk(Mutex<Vec<u8>>);
 
 impl Layer for SlowDisk {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        core.wake(bio.id(), core.reactor().random() % SLOWEST_NS);
+        core.wake(bio.ticket(), core.reactor().random() % SLOWEST_NS);
         Flow::Wait
     }
 

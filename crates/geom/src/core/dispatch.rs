@@ -21,10 +21,11 @@
 //!      instead does not start.
 //!  D5  A request at the end of the medium is cut, exactly at the end it is an empty success,
 //!      beyond it is `Io`; misaligned it is `Inval` (geom.md 1.7).
+//!  D6  A Bio that waits goes on by the newest ticket made for it, once; nothing older wakes it.
 
 use std::collections::VecDeque;
 
-use bio::{Bio, BioId, End, Errno, Frame, Op, Status};
+use bio::{Bio, BioId, End, Errno, Frame, Op, Status, Ticket};
 
 use super::table::{EdgeSlot, NodeSlot, Table};
 use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
@@ -80,8 +81,8 @@ impl Core {
         }
     }
 
-    pub(super) fn operation_ended(&self, id: BioId, result: Result<u64, Errno>) {
-        let Some(mut bio) = self.slab.borrow_mut().take(id) else {
+    pub(super) fn operation_ended(&self, ticket: Ticket, result: Result<u64, Errno>) {
+        let Some(mut bio) = self.slab.borrow_mut().wake(ticket) else {
             return;
         };
         // As if from the loop: what the layer forks or submits here starts when it has answered.
@@ -206,9 +207,14 @@ impl Core {
                 if let Some(top) = bio.frames.top_mut() {
                     top.word = word;
                 }
+                // D6: what was armed before the children were made wakes nobody.
+                let _ = bio.ticket();
                 if bio.waits == 0 { Next::Return } else { self.park(held) }
             }
-            Flow::Wait => self.park(held),
+            Flow::Wait => {
+                debug_assert!(bio.waits == 0, "children end a Fork, not a Wait");
+                self.park(held)
+            }
         }
     }
 
@@ -368,9 +374,9 @@ impl Core {
             bio.edge = frame.edge;
         }
         bio.status = Ok(());
-        let id = bio.id();
+        let ticket = bio.ticket();
         self.slab.borrow_mut().park(bio);
-        self.delay(NOMEM_RETRY_NS, Delay { id, flow: Flow::Wait, again: true });
+        self.delay(NOMEM_RETRY_NS, Delay { ticket, flow: Flow::Wait, again: true });
     }
 }
 

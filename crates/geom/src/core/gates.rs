@@ -90,7 +90,8 @@ impl Core {
     /// Requests that a layer had no memory for and that will enter the edge again.
     fn retrying(&self, edge: u32) -> usize {
         let slab = self.slab.borrow();
-        let again = |d: &&super::Delay| d.again && slab.peek(d.id).is_some_and(|b| b.edge == edge);
+        let again =
+            |d: &&super::Delay| d.again && slab.peek(d.ticket.id()).is_some_and(|b| b.edge == edge);
         self.delayed.borrow().iter().flatten().filter(again).count()
     }
 }

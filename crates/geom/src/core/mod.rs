@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab};
+use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab, Ticket};
 use reactor::{File, Mailbox, Mailer, Patience, Reactor, Token};
 
 use crate::layer::{Edge, Flow, Sink};
@@ -25,10 +25,13 @@ use table::Table;
 pub use waiting::Finished;
 use waiting::Waiting;
 
-/// Tokens of file operations that carry a Bio's id.
+/// Tokens of operations and timers that wake a Bio: its id, and above this kind its ticket's
+/// serial number.
 const TOKEN_BIO: u32 = 1;
 /// Tokens of timers that carry a slot of `delayed`.
 const TOKEN_DELAY: u32 = 2;
+/// Bits of a token's kind that are the kind.
+const TOKEN_KIND_BITS: u32 = 8;
 
 /// How long a layer that had no memory waits before it is asked again, ns.
 const NOMEM_RETRY_NS: u64 = 1_000_000;
@@ -50,7 +53,7 @@ struct Work {
 }
 
 struct Delay {
-    id: BioId,
+    ticket: Ticket,
     flow: Flow,
     /// Set when the Bio is to enter its edge again rather than act.
     again: bool,
@@ -173,9 +176,9 @@ impl Core {
     }
 
     /// Goes on with a Bio for which a layer answered [`Flow::Wait`], as if the layer had answered
-    /// `flow`. False when the Bio has ended or somebody has it out.
-    pub fn resume(&self, id: BioId, flow: Flow) -> bool {
-        let Some(bio) = self.slab.borrow_mut().take(id) else {
+    /// `flow`. False when the ticket is not good: used, not the newest, or the Bio has ended.
+    pub fn resume(&self, ticket: Ticket, flow: Flow) -> bool {
+        let Some(bio) = self.slab.borrow_mut().wake(ticket) else {
             return false;
         };
         self.ready.borrow_mut().push_back(Work { bio, go: Go::Act(flow) });
@@ -184,8 +187,8 @@ impl Core {
     }
 
     /// [`Core::resume`] after `ns` nanoseconds.
-    pub fn after(&self, ns: u64, id: BioId, flow: Flow) {
-        self.delay(ns, Delay { id, flow, again: false });
+    pub fn after(&self, ns: u64, ticket: Ticket, flow: Flow) {
+        self.delay(ns, Delay { ticket, flow, again: false });
     }
 
     fn delay(&self, ns: u64, delay: Delay) {
@@ -244,8 +247,8 @@ impl Core {
 
     /// Calls [`crate::Layer::ready`] with `Ok(0)` in `ns` nanoseconds, for a Bio whose layer
     /// answered [`Flow::Wait`].
-    pub fn wake(&self, id: BioId, ns: u64) {
-        self.reactor.after(ns, Token { kind: TOKEN_BIO, word: id.to_word() });
+    pub fn wake(&self, ticket: Ticket, ns: u64) {
+        self.reactor.after(ns, token(ticket));
     }
 
     /// Makes everything written to a file durable.
@@ -335,25 +338,28 @@ impl Core {
     }
 
     fn completed(&self, token: Token, result: Result<u64, Errno>) {
-        match token.kind {
-            TOKEN_BIO => self.operation_ended(BioId::from_word(token.word), result),
+        match token.kind & ((1 << TOKEN_KIND_BITS) - 1) {
+            TOKEN_BIO => {
+                let serial = token.kind >> TOKEN_KIND_BITS;
+                self.operation_ended(Ticket::from_words(serial, token.word), result);
+            }
             TOKEN_DELAY => {
                 let slot = token.word as usize;
                 let delay = self.delayed.borrow_mut().get_mut(slot).and_then(Option::take);
                 let Some(delay) = delay else { return };
                 self.delayed_free.borrow_mut().push(slot as u32);
                 if delay.again {
-                    self.enter_again(delay.id);
+                    self.enter_again(delay.ticket);
                 } else {
-                    self.resume(delay.id, delay.flow);
+                    self.resume(delay.ticket, delay.flow);
                 }
             }
             _ => {}
         }
     }
 
-    fn enter_again(&self, id: BioId) {
-        let Some(bio) = self.slab.borrow_mut().take(id) else {
+    fn enter_again(&self, ticket: Ticket) {
+        let Some(bio) = self.slab.borrow_mut().wake(ticket) else {
             return;
         };
         let edge = Edge(bio.edge);
@@ -382,7 +388,12 @@ impl Core {
 }
 
 fn token_of(bio: &Bio) -> Token {
-    Token { kind: TOKEN_BIO, word: bio.id().to_word() }
+    token(bio.ticket())
+}
+
+fn token(ticket: Ticket) -> Token {
+    let (serial, word) = ticket.to_words();
+    Token { kind: TOKEN_BIO | serial << TOKEN_KIND_BITS, word }
 }
 
 /// Shares a closure as a [`Report`].

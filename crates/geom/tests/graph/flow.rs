@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use bio::{Attr, Bio, BioId, End, Errno, Flags, Op, Segs};
+use bio::{Attr, Bio, End, Errno, Flags, Op, Segs, Ticket};
 use geom::{
     Access, Back, Core, Edge, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Sink,
     Topology,
@@ -208,7 +208,7 @@ fn children_forked_when_an_operation_has_ended_start_after_their_layer_has_answe
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 2);
     let start: StartHook = Box::new(|bio, core, _| {
-        core.wake(bio.id(), 100);
+        core.wake(bio.ticket(), 100);
         Flow::Wait
     });
     // A request of the layer's own goes out between the forks and the answer.
@@ -279,7 +279,7 @@ fn a_layer_without_memory_in_every_hook_leaves_no_trace() {
             to_all(bio, core, edges);
             return nomem;
         }
-        core.wake(bio.id(), 10);
+        core.wake(bio.ticket(), 10);
         Flow::Wait
     });
     let ready: StartHook =
@@ -299,8 +299,9 @@ fn waiting_and_going_on_later_in_every_way() {
     let mut lab = Lab::new(1);
     let (leaves, d) = disks(&mut lab, 1);
     let start: StartHook = Box::new(|bio, core, edges| {
-        core.after(bio.offset, bio.id(), Flow::Down(edges[0], 5));
-        assert!(!core.resume(bio.id(), Flow::Done(Ok(()))), "the layer has it: nobody else may");
+        let ticket = bio.ticket();
+        core.after(bio.offset, ticket, Flow::Down(edges[0], 5));
+        assert!(!core.resume(ticket, Flow::Done(Ok(()))), "the layer has it: nobody else may");
         Flow::Wait
     });
     let edge = scripted(&mut lab, &d, Script { start: Some(start), ..Script::default() });
@@ -322,7 +323,7 @@ fn an_id_that_has_ended_moves_nobody() {
     let edge = lab.edge(c);
     leaves[0].set(Mode::Hold);
     lab.send(edge, Op::Read, 0, SECTOR);
-    let stale: BioId = leaves[0].held.lock().unwrap()[0].1;
+    let stale: Ticket = leaves[0].held.lock().unwrap()[0].1;
     leaves[0].release(&lab.cores);
     lab.spin(MS);
     let next = lab.send(edge, Op::Read, 0, SECTOR);
@@ -334,6 +335,42 @@ fn an_id_that_has_ended_moves_nobody() {
     assert!(lab.ended(next).is_none(), "the new tenant of the place is not disturbed");
     leaves[0].release(&lab.cores);
     assert_eq!(lab.finish(next).status, Ok(()));
+    lab.assert_empty();
+}
+
+#[test]
+fn d6_what_a_layer_forgot_wakes_nobody() {
+    let mut lab = Lab::new(1);
+    let (leaves, d) = disks(&mut lab, 2);
+    leaves[0].set(Mode::Hold);
+    leaves[1].set(Mode::Hold);
+    // Two alarms and an operation: only the last counts. Then it waits below, and above again.
+    let start: StartHook = Box::new(|bio, core, edges| {
+        core.after(10, bio.ticket(), Flow::Done(Err(Errno::Io)));
+        core.wake(bio.ticket(), 20);
+        core.after(30, bio.ticket(), Flow::Down(edges[0], 1));
+        Flow::Wait
+    });
+    let done: DoneHook = Box::new(|bio, word, core, edges| match word {
+        1 => {
+            core.after(5_000, bio.ticket(), Flow::Done(Err(Errno::Io)));
+            Back::Go(to_all(bio, core, edges))
+        }
+        _ => Back::Up,
+    });
+    let script = Script { start: Some(start), done: Some(done), ..Script::default() };
+    let edge = scripted(&mut lab, &d, script);
+    let tag = lab.send(edge, Op::Write, 0, SECTOR);
+    lab.spin(MS);
+    assert_eq!((leaves[0].held(), leaves[1].held()), (1, 0));
+    leaves[0].release(&lab.cores);
+    lab.spin(MS);
+    assert!(lab.ended(tag).is_none(), "an alarm ends no request whose children are under way");
+    assert_eq!((leaves[0].held(), leaves[1].held()), (1, 1));
+    leaves.iter().for_each(|l| {
+        l.release(&lab.cores);
+    });
+    assert_eq!(lab.finish(tag).status, Ok(()));
     lab.assert_empty();
 }
 

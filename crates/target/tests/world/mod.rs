@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::{Bio, BioId, Errno, Flags, Op, Pool, PoolConfig, Segs};
+use bio::{Bio, Errno, Flags, Op, Pool, PoolConfig, Segs, Ticket};
 use geom::{
     Access, Class, Control, Core, Flow, Geom, GeomId, Inbox, Layer, Limits, NewProvider,
     ProviderId, Topology,
@@ -42,7 +42,7 @@ pub struct DiskState {
     pub bytes: Vec<u8>,
     /// Requests are kept until they are released.
     pub hold: bool,
-    pub held: Vec<(u32, BioId, Op)>,
+    pub held: Vec<(u32, Ticket, Op)>,
     pub log: Vec<Done>,
     /// Every request that touches this byte ends with this error.
     pub fail: Option<(u64, Errno)>,
@@ -87,7 +87,7 @@ impl Layer for TestDisk {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let mut s = self.state();
         if s.hold {
-            s.held.push((core.id(), bio.id(), bio.op));
+            s.held.push((core.id(), bio.ticket(), bio.op));
             return Flow::Wait;
         }
         drop(s);

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use bio::{Bio, BioId, Errno, Flags, Op, Status};
+use bio::{Bio, Errno, Flags, Op, Status, Ticket};
 use geom::{
     Access, Class, Core, Error, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId,
     Topology,
@@ -40,7 +40,7 @@ pub struct Leaf {
     pub mode: Mutex<Mode>,
     pub data: Mutex<Vec<u8>>,
     pub asked: Mutex<Vec<Asked>>,
-    pub held: Mutex<Vec<(u32, BioId)>>,
+    pub held: Mutex<Vec<(u32, Ticket)>>,
     pub opens: Mutex<Access>,
     /// Next access with a positive delta fails with it.
     pub refuse: Mutex<Option<Errno>>,
@@ -148,15 +148,15 @@ impl Layer for LeafLayer {
                 Flow::Done(Err(e))
             }
             Mode::After(ns) => {
-                core.wake(bio.id(), ns);
+                core.wake(bio.ticket(), ns);
                 Flow::Wait
             }
             Mode::Within(ns) => {
-                core.wake(bio.id(), core.reactor().random() % ns.max(1));
+                core.wake(bio.ticket(), core.reactor().random() % ns.max(1));
                 Flow::Wait
             }
             Mode::Hold => {
-                leaf.held.lock().unwrap().push((core.id(), bio.id()));
+                leaf.held.lock().unwrap().push((core.id(), bio.ticket()));
                 Flow::Wait
             }
         }

@@ -33,7 +33,7 @@ const WORD: u64 = 0x5113;
 impl Layer for ShimLayer {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         if self.waits {
-            core.after(50_000, bio.id(), Flow::Down(self.below, WORD));
+            core.after(50_000, bio.ticket(), Flow::Down(self.below, WORD));
             return Flow::Wait;
         }
         Flow::Down(self.below, WORD)

@@ -17,7 +17,7 @@ use geom::Edge;
 use wire::scsi::{Asc, asc};
 
 use crate::attention::Nexus;
-use crate::handlers::Handler;
+use crate::handlers::{Handler, TRANSFER_MAX};
 
 /// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
 pub const SERIAL_MAX: usize = 64;
@@ -113,12 +113,18 @@ pub struct Device {
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
     lost: AtomicU8,
     nexuses: Mutex<Vec<Weak<Nexus>>>,
+    transfer_max: Arc<AtomicU32>,
     /// Held while MODE SELECT compares and replaces.
     pub(crate) mode_gate: Mutex<()>,
 }
 
 impl Device {
-    pub(crate) fn new(number: u32, spec: DeviceSpec, handler: &'static dyn Handler) -> Device {
+    pub(crate) fn new(
+        number: u32,
+        spec: DeviceSpec,
+        handler: &'static dyn Handler,
+        transfer_max: Arc<AtomicU32>,
+    ) -> Device {
         let sector = u64::from(spec.sector_bytes.max(1));
         let device = Device {
             number,
@@ -127,6 +133,7 @@ impl Device {
             mode: AtomicU8::new(0),
             lost: AtomicU8::new(0),
             nexuses: Mutex::new(Vec::new()),
+            transfer_max,
             mode_gate: Mutex::new(()),
             handler,
             spec,
@@ -166,6 +173,15 @@ impl Device {
     #[inline]
     pub fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Acquire)
+    }
+
+    /// Largest transfer of one command, bytes: [`TRANSFER_MAX`], or less when the pools are small.
+    #[inline]
+    pub fn transfer_max(&self) -> u32 {
+        match self.transfer_max.load(Ordering::Relaxed) {
+            0 => TRANSFER_MAX,
+            most => most.min(TRANSFER_MAX),
+        }
     }
 
     /// The mode bits now.
@@ -247,7 +263,8 @@ mod tests {
 
     #[test]
     fn a_resize_is_heard_by_everybody_once_and_only_when_the_size_differs() {
-        let d = Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK);
+        let d =
+            Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
         let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
         d.enlist(&a);
         d.enlist(&b);
@@ -262,7 +279,8 @@ mod tests {
 
     #[test]
     fn every_reason_of_loss_survives_the_shared_byte() {
-        let d = Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK);
+        let d =
+            Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
         assert_eq!(d.lost(), None);
         for &e in Errno::ALL {
             d.lose(e);

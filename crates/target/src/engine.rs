@@ -3,18 +3,17 @@
 //! Invariants
 //!  E1  A session lives on one core; everything it does happens there.
 //!  E2  Engines talk by mailbox only; a message asks or answers, it never carries data.
-//!  E3  Commands that found the pool exhausted go on in the order in which they came.
+//!  E3 to E6: see `memory.rs`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::Poll;
 
 use geom::Core;
 use reactor::{Mailbox, Mailer};
 
+use crate::memory::{Memory, transfer_max};
 use crate::registry::{Denied, Registry, TargetPort};
 use crate::session::Session;
 use crate::tm::{AbortOrder, Tms};
@@ -40,12 +39,6 @@ pub enum Message {
     },
 }
 
-/// A command that waits for memory.
-struct Hungry {
-    session: Rc<Session>,
-    word: u64,
-}
-
 /// The engine of one core.
 pub struct Engine {
     core: Rc<Core>,
@@ -53,8 +46,7 @@ pub struct Engine {
     mailer: Mailer<Message>,
     sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     pub(crate) tms: RefCell<Tms>,
-    hungry: RefCell<VecDeque<Hungry>>,
-    feeding: Cell<bool>,
+    pub(crate) memory: Memory,
     scratch: Cell<Vec<u8>>,
 }
 
@@ -63,14 +55,14 @@ impl Engine {
     pub fn new(core: Rc<Core>, registry: Arc<Registry>) -> Rc<Engine> {
         let (mailer, mailbox) = core.reactor().mailbox();
         registry.add_engine(core.id(), mailer.clone());
+        registry.note_pool(transfer_max(core.pool().usage().limit_bytes));
         let engine = Rc::new(Engine {
             core,
             registry,
             mailer,
             sessions: RefCell::default(),
             tms: RefCell::default(),
-            hungry: RefCell::default(),
-            feeding: Cell::new(false),
+            memory: Memory::default(),
             scratch: Cell::default(),
         });
         let listen = listen(Rc::downgrade(&engine), mailbox);
@@ -154,20 +146,6 @@ impl Engine {
         self.scratch.set(scratch);
     }
 
-    /// True while commands wait for memory: later ones wait behind them (E3).
-    #[inline]
-    pub(crate) fn is_hungry(&self) -> bool {
-        self.feeding.get()
-    }
-
-    /// Puts a command behind those that wait for memory.
-    pub(crate) fn starve(self: &Rc<Self>, session: Rc<Session>, word: u64) {
-        self.hungry.borrow_mut().push_back(Hungry { session, word });
-        if !self.feeding.replace(true) {
-            drop(self.core.reactor().spawn("target memory", feed(self.clone())));
-        }
-    }
-
     fn receive(self: &Rc<Self>, message: Message) {
         match message {
             Message::Refresh => self.sessions().iter().for_each(|s| s.refresh()),
@@ -188,21 +166,4 @@ async fn listen(engine: Weak<Engine>, mailbox: Mailbox<Message>) {
         let Some(engine) = engine.upgrade() else { return };
         engine.receive(message);
     }
-}
-
-/// Gives memory to the commands that wait for it, first come first served (E3).
-async fn feed(engine: Rc<Engine>) {
-    loop {
-        let next = engine.hungry.borrow_mut().pop_front();
-        let Some(Hungry { session, word }) = next else { break };
-        poll_fn(|cx| {
-            if session.feed(word) {
-                return Poll::Ready(());
-            }
-            engine.core.pool().wake_on_free(cx.waker());
-            Poll::Pending
-        })
-        .await;
-    }
-    engine.feeding.set(false);
 }

@@ -14,6 +14,7 @@ use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
 use crate::device::ModeBits;
 use crate::finish::queue;
 use crate::handlers::{Ask, Blocks, Job, Plan, REPLY_MAX, Run, answer_none, plan_none};
+use crate::memory::Eater;
 use crate::registry::{DEPTH_MAX, add};
 use crate::session::{Path, Session};
 use crate::status::{Ending, ending_of};
@@ -171,13 +172,18 @@ impl Session {
             DataError::Unexpected => asc::UNEXPECTED_DATA,
             DataError::TooLittle => asc::NOT_ENOUGH_DATA,
             DataError::Sequence => asc::DATA_PHASE_ERROR,
+            DataError::NoMemory => asc::NONE,
+        };
+        let ending = match why {
+            DataError::NoMemory => Ending::Status(Status::Busy),
+            _ => Ending::check(code),
         };
         let waits = {
             let slots = self.slots.borrow();
             slots.get(place).is_some_and(|s| !s.data_ready)
         };
         if waits {
-            self.complete(place, Ending::check(code));
+            self.complete(place, ending);
         }
     }
 
@@ -232,15 +238,6 @@ impl Session {
             Run::Task => self.begin_task(place),
         }
         true
-    }
-
-    /// Tries again for a command that waited for memory; false when there still is none.
-    pub(crate) fn feed(&self, word: u64) -> bool {
-        let place = self.slots.borrow_mut().by_word(word).map(|(place, _)| place);
-        match place {
-            Some(place) => self.begin_command(place, true),
-            None => true,
-        }
     }
 
     fn reserve(&self, place: u32, bytes: u32, fed: bool) -> Memory {
@@ -402,6 +399,23 @@ impl Session {
 
     fn note(&self, place: u32, opcode: u8, tag: u32, state: CommandState) {
         self.facts.note(place, tag, opcode, state);
+    }
+}
+
+impl Eater for Session {
+    fn feed(&self, word: u64) -> bool {
+        let place = self.slots.borrow_mut().by_word(word).map(|(place, _)| place);
+        match place {
+            Some(place) => self.begin_command(place, true),
+            None => true,
+        }
+    }
+
+    fn starved(&self, word: u64) {
+        let place = self.slots.borrow_mut().by_word(word).map(|(place, _)| place);
+        if let Some(place) = place {
+            self.complete(place, Ending::Status(Status::Busy));
+        }
     }
 }
 

@@ -110,6 +110,8 @@ pub enum DataError {
     TooLittle,
     /// Any other error in the sequence.
     Sequence,
+    /// No buffers for it in time: the command ends BUSY.
+    NoMemory,
 }
 
 /// A session's transport. Every method may be called from inside [`crate::Session::command`] or

@@ -247,7 +247,6 @@ impl Connection {
                 {
                     ended = Some(e);
                 }
-                self.feed(cx.waker());
                 if let Poll::Ready(e) = writer.as_mut().poll(cx) {
                     break Some(ended.unwrap_or(e));
                 }
@@ -277,15 +276,6 @@ impl Connection {
         let mut kept = self.waker.borrow_mut();
         if !kept.as_ref().is_some_and(|w| w.will_wake(waker)) {
             *kept = Some(waker.clone());
-        }
-    }
-
-    fn feed(&self, waker: &Waker) {
-        let session = self.session.borrow();
-        if let Some(session) = &*session
-            && session.is_hungry()
-        {
-            session.feed(waker);
         }
     }
 

@@ -1,12 +1,12 @@
 //! Commands on their way to the engine, their write data, and R2Ts.
 
 use std::rc::Rc;
-use std::task::Waker;
 
 use bio::Segs;
 use target::{Command, DataError, Next, TaskAttribute};
 use wire::iscsi::{
-    Attribute, Bhs, CDB_LEN_MAX, DataOut, Frame, R2t, RejectReason, ScsiResponse, TAG_NONE,
+    Attribute, Bhs, CDB_LEN_MAX, DataOut, Frame, R2t, RejectReason, Residual, ScsiResponse,
+    TAG_NONE,
 };
 
 use super::ending::Ending;
@@ -18,11 +18,11 @@ use super::tasks::{Burst, Incoming, Task, Verdict};
 /// Immediate commands beyond the depth of the session; a further one is rejected.
 const IMMEDIATE_MAX: usize = 32;
 
-/// SCSI status BUSY.
+/// SCSI status BUSY: try again later.
 const BUSY: u8 = 0x08;
 
-/// How long unsolicited data waits for buffers, ns; then the connection ends.
-const UNSOLICITED_WAIT_NS: u64 = 10_000_000_000;
+/// SCSI status TASK SET FULL: try again when one of the others has ended.
+const TASK_SET_FULL: u8 = 0x28;
 
 fn attribute(a: Attribute) -> TaskAttribute {
     match a {
@@ -51,7 +51,7 @@ impl Session {
             return self.reject_command(RejectReason::TooManyImmediate, &header);
         }
         if arrived.lost == Some(Lost::NoMemory) {
-            self.busy(tag);
+            self.full(tag, open, arrived.expect_in.max(arrived.expect_out));
             return Ok(());
         }
         let mut long = [0; CDB_LEN_MAX];
@@ -75,12 +75,13 @@ impl Session {
         Ok(())
     }
 
-    /// The command ends BUSY without having reached the engine.
-    fn busy(&self, tag: u32) {
+    /// The command ends without having reached the engine: there was no memory for its data.
+    fn full(&self, tag: u32, open: usize, expected: u32) {
         let pdu = ScsiResponse {
-            status: BUSY,
+            status: if open > 0 { TASK_SET_FULL } else { BUSY },
             task_tag: tag,
             sn: self.numbers(true),
+            residual: Residual::Underflow(expected),
             ..ScsiResponse::default()
         };
         self.send(&pdu, &[]);
@@ -89,9 +90,15 @@ impl Session {
     /// What came with the command, and what may come unasked.
     fn begin_data(&self, arrived: Arrived, wanted: u32) -> Incoming {
         let p = self.params.get();
-        let here = u32::try_from(arrived.data.len()).unwrap_or(u32::MAX);
+        let here = arrived.immediate;
         let limit = p.first_burst.min(arrived.expect_out);
-        let mut incoming = Incoming { data: arrived.data, wanted, ..Incoming::default() };
+        let mut incoming = Incoming {
+            data: arrived.data,
+            part: arrived.part,
+            wanted,
+            bursts: self.conn.here.spares.borrow_mut().bursts(),
+            ..Incoming::default()
+        };
         incoming.data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
         incoming.received = here.min(wanted);
         incoming.asked = here;
@@ -125,40 +132,46 @@ impl Session {
         let ended = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(&tag) else { return };
-            let Some(incoming) = &mut task.incoming else { return };
-            match incoming.outcome() {
-                Some(result) => {
-                    let data = std::mem::take(&mut incoming.data);
-                    task.incoming = None;
-                    Some((result, data))
-                }
-                None => None,
-            }
+            let result = task.incoming.as_ref().and_then(Incoming::outcome);
+            result.and_then(|r| task.incoming.take().map(|i| (r, i)))
         };
-        match ended {
-            Some((Ok(()), mut data)) => {
-                if let Some(nexus) = self.nexus() {
-                    nexus.data(tag, &mut data);
-                }
+        let Some((result, incoming)) = ended else {
+            if !self.ask(tag, false)
+                && let Some(me) = self.handle()
+            {
+                self.conn.here.engine.starve(me, u64::from(tag));
             }
-            Some((Err(why), data)) => {
-                drop(data);
+            return;
+        };
+        let Incoming { mut data, bursts, .. } = incoming;
+        self.conn.here.spares.borrow_mut().put_bursts(bursts);
+        match (result, self.nexus()) {
+            (Ok(()), Some(nexus)) => nexus.data(tag, &mut data),
+            (Err(why), Some(nexus)) => {
+                data.clear();
                 self.conn.complain(format_args!("write data of tag {tag:#x}: {why:?}"));
-                if let Some(nexus) = self.nexus() {
-                    nexus.data_failed(tag, why);
-                }
+                nexus.data_failed(tag, why);
             }
-            None => {
-                if !self.ask(tag) {
-                    self.hungry.borrow_mut().push_back(tag);
-                    self.conn.kick();
-                }
-            }
+            (_, None) => {}
+        }
+        self.conn.here.spares.borrow_mut().put_segs(data);
+    }
+
+    /// Write data that waited for memory too long: the command ends BUSY.
+    pub fn give_up(&self, tag: u32) {
+        let taken = {
+            let mut tasks = self.tasks.borrow_mut();
+            let incoming = tasks.get_mut(&tag).map(|t| &mut t.incoming);
+            incoming.and_then(|i| i.take_if(|i| i.bursts.is_empty()))
+        };
+        if let (Some(_), Some(nexus)) = (taken, self.nexus()) {
+            nexus.data_failed(tag, DataError::NoMemory);
         }
     }
 
-    /// Sends the R2Ts that may be sent now; false when there is no memory for the data.
-    fn ask(&self, tag: u32) -> bool {
+    /// Sends the R2Ts that may be sent now; false when there is no memory for the data. `fed` when
+    /// it is the first of those that wait for it.
+    pub fn ask(&self, tag: u32, fed: bool) -> bool {
         let p = self.params.get();
         loop {
             let r2t = {
@@ -171,7 +184,7 @@ impl Session {
                 if incoming.bursts.front().is_some_and(|b| b.tag == TAG_NONE) {
                     return true;
                 }
-                if !self.make_room(incoming) {
+                if !self.make_room(incoming, fed) {
                     return false;
                 }
                 let Some((from, len)) = incoming.next_burst(p.max_outstanding_r2t, p.max_burst)
@@ -194,38 +207,6 @@ impl Session {
                 }
             };
             self.send(&R2t { sn: self.numbers(false), ..r2t }, &[]);
-        }
-    }
-
-    /// Memory for all of a command's data. A quarter of the pool is left to commands that are
-    /// under way already, so that data still to come cannot stop what would free buffers.
-    fn make_room(&self, incoming: &mut Incoming) -> bool {
-        let wanted = usize::try_from(incoming.wanted).unwrap_or(usize::MAX);
-        let missing = wanted.saturating_sub(incoming.data.len());
-        if missing == 0 {
-            return true;
-        }
-        let pool = self.conn.here.core.pool();
-        let usage = pool.usage();
-        let few = usage.used_bytes == 0;
-        let fits = usage.used_bytes.saturating_add(missing) <= usage.limit_bytes / 4 * 3;
-        (fits || few) && incoming.data.grow(pool, missing)
-    }
-
-    /// True when a write command waits for memory.
-    pub fn is_hungry(&self) -> bool {
-        !self.hungry.borrow().is_empty()
-    }
-
-    /// Asks for the data of the commands that wait for memory, oldest first.
-    pub fn feed(&self, waker: &Waker) {
-        loop {
-            let Some(tag) = self.hungry.borrow().front().copied() else { return };
-            if !self.ask(tag) {
-                self.conn.here.core.pool().wake_on_free(waker);
-                return;
-            }
-            self.hungry.borrow_mut().pop_front();
         }
     }
 }
@@ -262,9 +243,13 @@ pub(crate) async fn data_out(
         }
         Verdict::Swallow => inlet.drop_data(frame).await?,
         Verdict::Store { len } => {
-            let place = place_for(session, pdu, len).await?;
+            let Some(place) = session.place_for(pdu, len) else {
+                inlet.drop_data(frame).await?;
+                session.progress(tag);
+                return Ok(());
+            };
             let good = inlet.data(frame, &place).await?;
-            drop(place);
+            session.conn.here.spares.borrow_mut().put_segs(place);
             let mut tasks = session.tasks.borrow_mut();
             let incoming = tasks.get_mut(&tag).and_then(|t| t.incoming.as_mut());
             match incoming {
@@ -283,32 +268,21 @@ pub(crate) async fn data_out(
     Ok(())
 }
 
-/// The memory for `len` bytes of a Data-Out PDU; unsolicited data gets it here.
-async fn place_for(session: &Rc<Session>, pdu: &DataOut, len: u32) -> Result<Segs, Ending> {
-    let end = pdu.offset.saturating_add(len);
-    let missing = {
-        let mut tasks = session.tasks.borrow_mut();
-        let incoming = tasks.get_mut(&pdu.task_tag).and_then(|t| t.incoming.as_mut());
-        incoming
-            .map_or(0, |i| usize::try_from(end).unwrap_or(usize::MAX).saturating_sub(i.data.len()))
-    };
-    let core = &session.conn.here.core;
-    let mut more = Segs::new();
-    if missing > 0 {
-        let wait = geom::deadline(core, UNSOLICITED_WAIT_NS, core.buffers(missing));
-        more = wait.await.and_then(Result::ok).ok_or(Ending::NoMemory)?;
-    }
-    let mut place = Segs::new();
-    let mut tasks = session.tasks.borrow_mut();
-    if let Some(i) = tasks.get_mut(&pdu.task_tag).and_then(|t| t.incoming.as_mut()) {
-        more.iter().for_each(|s| i.data.push(s.clone()));
+impl Session {
+    /// The place of `len` bytes of a Data-Out PDU. It was made when the data was asked for, or when
+    /// the command arrived; a command whose data has none fails.
+    fn place_for(&self, pdu: &DataOut, len: u32) -> Option<Segs> {
+        let mut tasks = self.tasks.borrow_mut();
+        let incoming = tasks.get_mut(&pdu.task_tag).and_then(|t| t.incoming.as_mut())?;
         let at = usize::try_from(pdu.offset).unwrap_or(usize::MAX);
-        let inside = i.data.slice_into(at, usize::try_from(len).unwrap_or(usize::MAX), &mut place);
-        if !inside {
-            return Err(Ending::Protocol("write data that has no place"));
+        let mut place = self.conn.here.spares.borrow_mut().segs();
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if !incoming.data.slice_into(at, len, &mut place) {
+            incoming.fail(DataError::NoMemory);
+            return None;
         }
+        Some(place)
     }
-    Ok(place)
 }
 
 #[cfg(test)]

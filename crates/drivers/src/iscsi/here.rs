@@ -13,6 +13,7 @@ use target::Engine;
 
 use super::connection::Connection;
 use super::ending::Ending;
+use super::scarce::Spares;
 use super::shared::{Order, Shared};
 
 /// Connections of one core; a further one is closed at once and said in the log.
@@ -43,6 +44,7 @@ pub(crate) struct Here {
     /// For receive buffers and headers: apart from the data, so that a pool full of data does not
     /// stop answers, pings and logouts.
     pub memory: Pool,
+    pub spares: RefCell<Spares>,
     portals: RefCell<BTreeMap<SocketAddr, Portal>>,
     connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
     logins: RefCell<VecDeque<Weak<Connection>>>,
@@ -68,6 +70,7 @@ impl Here {
             shared: shared.clone(),
             engine: engine.clone(),
             memory: Pool::new(PoolConfig { limit_bytes }),
+            spares: RefCell::default(),
             portals: RefCell::default(),
             connections: RefCell::default(),
             logins: RefCell::default(),

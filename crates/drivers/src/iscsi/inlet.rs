@@ -46,6 +46,8 @@ pub(crate) struct Inlet {
     end: usize,
     filled: bool,
     short: u32,
+    /// Where data goes that is received straight into its place; empty between calls.
+    rest: Segs,
 }
 
 /// The additional headers of a PDU; empty for nearly all.
@@ -54,7 +56,17 @@ pub(crate) type Ahs = Vec<u8>;
 impl Inlet {
     /// Nothing arrived yet.
     pub fn new(stream: Stream, pool: Pool, signals: Rc<Signals>) -> Inlet {
-        Inlet { stream, pool, signals, buf: None, start: 0, end: 0, filled: false, short: 0 }
+        Inlet {
+            stream,
+            pool,
+            signals,
+            buf: None,
+            start: 0,
+            end: 0,
+            filled: false,
+            short: 0,
+            rest: Segs::new(),
+        }
     }
 
     /// Lets the writer start its send before the next receive starts: while the kernel copies what
@@ -175,11 +187,13 @@ impl Inlet {
         let mut done = self.copy(0, keep, into);
         while done < keep {
             if keep - done >= DIRECT_MIN {
-                let mut rest = Segs::new();
-                if !into.slice_into(done, keep - done, &mut rest) {
+                self.rest.clear();
+                if !into.slice_into(done, keep - done, &mut self.rest) {
                     return Err(Ending::NoMemory);
                 }
-                self.stream.recv_exact(&rest).await.map_err(|e| Ending::lost(&e))?;
+                let received = self.stream.recv_exact(&self.rest).await;
+                self.rest.clear();
+                received.map_err(|e| Ending::lost(&e))?;
                 self.signals.heard.set(true);
                 done = keep;
             } else {

@@ -11,6 +11,7 @@
 //! | `session` | numbers, windows, answers: the engine's transport |
 //! | `receive` | what arrives in the full feature phase |
 //! | `tasks`, `data` | commands that are not answered yet, and their write data |
+//! | `scarce` | write data when buffers are few |
 //! | `text`, `discovery` | text requests, SendTargets |
 //! | `task`, `nop`, `logout`, `reject` | the short PDUs |
 //! | `ending` | why a connection ends |
@@ -32,6 +33,7 @@ mod params;
 mod portal;
 mod receive;
 mod reject;
+mod scarce;
 mod session;
 mod shared;
 mod task;

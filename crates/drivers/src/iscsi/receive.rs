@@ -9,17 +9,13 @@ use wire::iscsi::{
 use std::rc::Rc;
 
 use bio::Segs;
-use target::DataError;
+use target::{DataError, Part};
 
 use super::ending::Ending;
 use super::inlet::Inlet;
 use super::nop::PING_MAX;
 use super::session::Session;
-use super::{data, logout};
-
-/// How long the data that comes with a command waits for buffers, ns. Then the command ends BUSY
-/// and its data is dropped, so that the data of others behind it can come in and free buffers.
-const IMMEDIATE_WAIT_NS: u64 = 5_000_000_000;
+use super::{data, logout, scarce};
 
 /// A request that is complete.
 pub(crate) enum Body {
@@ -45,8 +41,13 @@ pub(crate) struct Arrived {
     pub cdb_rest: Vec<u8>,
     pub expect_in: u32,
     pub expect_out: u32,
-    /// Immediate data.
+    /// Memory for all the data that the command may bring, or for a part of it. The immediate data
+    /// is at its beginning.
     pub data: Segs,
+    /// `data` is a part.
+    pub part: Option<Part>,
+    /// Bytes of immediate data.
+    pub immediate: u32,
     /// It did not come through.
     pub lost: Option<Lost>,
 }
@@ -97,17 +98,25 @@ async fn step(session: &Rc<Session>, inlet: &mut Inlet) -> Result<(), Ending> {
     }
     let body = match request {
         Request::ScsiCommand(pdu) => {
-            let mut arrived = Box::new(Arrived {
+            let mut arrived = Arrived {
                 header: pdu.header,
                 cdb_rest: pdu.cdb_rest.to_vec(),
                 expect_in: pdu.read_limit(),
                 expect_out: pdu.write_limit(),
                 ..Arrived::default()
-            });
-            if frame.data_len > 0 {
+            };
+            if frame.data_len > 0 || !arrived.header.last {
                 immediate_data(session, inlet, &frame, &bhs, &mut arrived).await?;
             }
-            Body::Command(arrived)
+            if turn == Turn::Now {
+                // The way of nearly all commands.
+                if !arrived.header.immediate {
+                    session.advance();
+                }
+                session.command(arrived)?;
+                return catch_up(session).await;
+            }
+            Body::Command(Box::new(arrived))
         }
         Request::DataOut(pdu) => {
             return data::data_out(session, inlet, &frame, &bhs, &pdu).await;
@@ -241,23 +250,13 @@ async fn immediate_data(
     bhs: &Bhs,
     arrived: &mut Arrived,
 ) -> Result<(), Ending> {
-    let core = &session.conn.here.core;
-    arrived.data = match Segs::alloc(core.pool(), frame.data_len) {
-        Some(segs) => segs,
-        None => {
-            let wait = geom::deadline(core, IMMEDIATE_WAIT_NS, core.buffers(frame.data_len));
-            match wait.await {
-                Some(Ok(segs)) => segs,
-                _ => {
-                    arrived.lost = Some(Lost::NoMemory);
-                    return inlet.drop_data(frame).await;
-                }
-            }
-        }
-    };
+    arrived.immediate = u32::try_from(frame.data_len).unwrap_or(u32::MAX);
+    if !scarce::memory_for(session, frame.data_len, arrived).await {
+        arrived.lost = Some(Lost::NoMemory);
+        return inlet.drop_data(frame).await;
+    }
     if !inlet.data(frame, &arrived.data).await? {
         session.complain_of(bhs, "the digest of its immediate data does not agree");
-        arrived.data.clear();
         arrived.lost = Some(Lost::Error(DataError::Digest));
         session.reject(RejectReason::DataDigest, bhs)?;
     }

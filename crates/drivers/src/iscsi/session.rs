@@ -9,9 +9,9 @@
 //!      discarded it: a second use of it in between is refused.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -59,6 +59,7 @@ pub(crate) struct Start {
 
 /// A session with its connection.
 pub(crate) struct Session {
+    me: Weak<Session>,
     pub conn: Rc<Connection>,
     pub params: Cell<Params>,
     pub target: Option<Arc<Checked>>,
@@ -71,8 +72,6 @@ pub(crate) struct Session {
     pub held: RefCell<BTreeMap<u32, Body>>,
     /// Task management functions under way.
     pub functions: RefCell<BTreeSet<u32>>,
-    /// Write commands that wait for memory, oldest first.
-    pub hungry: RefCell<VecDeque<u32>>,
     pub text: RefCell<TextState>,
     pub rejects: Cell<u32>,
     stat_sn: Cell<u32>,
@@ -87,7 +86,8 @@ pub(crate) struct Session {
 impl Session {
     /// A session whose last login response goes out next.
     pub fn new(conn: &Rc<Connection>, start: Start) -> Rc<Session> {
-        Rc::new(Session {
+        Rc::new_cyclic(|me| Session {
+            me: me.clone(),
             conn: conn.clone(),
             params: Cell::new(start.params),
             target: start.target,
@@ -98,7 +98,6 @@ impl Session {
             tasks: RefCell::default(),
             held: RefCell::default(),
             functions: RefCell::default(),
-            hungry: RefCell::default(),
             text: RefCell::default(),
             rejects: Cell::new(0),
             stat_sn: Cell::new(start.stat_sn),
@@ -109,6 +108,10 @@ impl Session {
             _tsih: start.tsih,
             claim: Cell::new(start.claim),
         })
+    }
+
+    pub(crate) fn handle(&self) -> Option<Rc<Session>> {
+        self.me.upgrade()
     }
 
     /// Only asks which targets there are.
@@ -265,7 +268,6 @@ impl Session {
     /// touch a medium any more.
     pub async fn finish(&self) {
         self.held.borrow_mut().clear();
-        self.hungry.borrow_mut().clear();
         let nexus = self.nexus();
         if let Some(nexus) = nexus {
             nexus.close();

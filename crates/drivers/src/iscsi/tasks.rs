@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bio::Segs;
-use target::DataError;
+use target::{DataError, Part};
 use wire::iscsi::{DataOut, TAG_NONE};
 
 /// A sequence of Data-Out that was allowed: unasked, or by one R2T.
@@ -46,6 +46,8 @@ pub(crate) struct Incoming {
     pub received: u32,
     /// Open bursts, oldest first.
     pub bursts: VecDeque<Burst>,
+    /// `data` is a part, and the rest is waited for.
+    pub part: Option<Part>,
     /// Something was wrong: told once the open bursts have ended.
     pub failed: Option<DataError>,
 }

@@ -1,7 +1,6 @@
 //! iSCSI from outside: tools of other projects, and an initiator of our own that breaks rules.
 
 mod breaking;
-mod conformance;
 mod initiator;
 mod limits;
 mod moving;

@@ -28,8 +28,9 @@ pub(crate) use none::{answer_none, plan_none};
 /// be. An allocation length beyond it reserves no more memory.
 pub const REPLY_MAX: u32 = 256 * 1024;
 
-/// Largest transfer of one command, bytes, told in VPD page B0h; a longer one is refused.
-pub const TRANSFER_MAX: u32 = 4 << 20;
+/// Largest transfer of one command, bytes; pools too small for it lower it. VPD page B0h tells
+/// the limit, a longer transfer is refused.
+pub const TRANSFER_MAX: u32 = 32 << 20;
 
 /// A run of blocks to read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

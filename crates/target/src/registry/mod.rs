@@ -159,7 +159,8 @@ impl Registry {
             return Err(Error::new(Errno::Exist, what));
         }
         state.devices_made += 1;
-        let device = Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
+        let device =
+            Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
         state.devices.insert(device.spec().name.clone(), device.clone());
         Ok(device)
     }

@@ -2,10 +2,10 @@
 
 use wire::scsi::{Identity, Limits, Provisioning, Sense, Vpd, inquiry_data, vpd_page};
 
-use super::unmap::{UNMAP_BYTES_MAX, UNMAP_DESCRIPTORS_MAX};
+use super::unmap::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use super::write_same::WRITE_SAME_BYTES_MAX;
 use crate::device::Device;
-use crate::handlers::{Ask, TRANSFER_MAX};
+use crate::handlers::Ask;
 use crate::registry::TargetPort;
 
 /// T10 vendor identification.
@@ -74,10 +74,10 @@ fn limits(device: &Device) -> Limits {
     let unit = blocks(spec.delete_unit_bytes.max(block));
     Limits {
         granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
-        transfer_max: blocks(u64::from(TRANSFER_MAX)),
-        transfer_best: blocks(spec.stripe_bytes.min(u64::from(TRANSFER_MAX))),
+        transfer_max: blocks(u64::from(device.transfer_max())),
+        transfer_best: blocks(spec.stripe_bytes.min(u64::from(device.transfer_max()))),
         compare_max: 0,
-        unmap_blocks_max: if thin { blocks(UNMAP_BYTES_MAX) } else { 0 },
+        unmap_blocks_max: if thin { UNMAP_BLOCKS_MAX } else { 0 },
         unmap_descriptors_max: if thin { UNMAP_DESCRIPTORS_MAX } else { 0 },
         unmap_granularity: if thin { unit } else { 0 },
         unmap_alignment: None,

@@ -6,7 +6,7 @@ use wire::scsi::{Extent, Sense, asc};
 
 use super::blocks_plan;
 use crate::device::Device;
-use crate::handlers::{Plan, TRANSFER_MAX};
+use crate::handlers::Plan;
 
 /// A read or write as one request.
 pub(super) fn plan(op: Op, extent: Extent, device: &Device) -> Result<Plan, Sense> {
@@ -22,7 +22,7 @@ pub(super) fn check(extent: Extent, device: &Device) -> Result<u32, Sense> {
     }
     let bytes = u64::from(extent.blocks) * u64::from(device.block_bytes());
     match u32::try_from(bytes) {
-        Ok(bytes) if bytes <= TRANSFER_MAX => Ok(bytes),
+        Ok(bytes) if bytes <= device.transfer_max() => Ok(bytes),
         _ => Err(Sense::new(asc::INVALID_FIELD_IN_CDB)),
     }
 }

@@ -7,8 +7,9 @@ use crate::device::{Device, ModeBits};
 use crate::handlers::{Job, Plan};
 use crate::status::Ending;
 
-/// Most bytes of one UNMAP; told in page B0h, a longer one is refused.
-pub(super) const UNMAP_BYTES_MAX: u64 = 4 << 30;
+/// Most blocks of one UNMAP; told in page B0h, more are refused. Initiators cut their requests to
+/// it, and some take a larger number for nonsense.
+pub(super) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// Most descriptors of one UNMAP; told in page B0h, a longer list is refused.
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 
@@ -29,7 +30,6 @@ pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
     if list.len() > UNMAP_DESCRIPTORS_MAX as usize {
         return Err(Ending::Check(Sense::list_field(2, None)));
     }
-    let most = UNMAP_BYTES_MAX / u64::from(job.device.block_bytes());
     let mut total = 0;
     for one in list.iter() {
         let extent = Extent { lba: one.lba, blocks: one.blocks, ..Extent::default() };
@@ -37,7 +37,7 @@ pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
             return Err(Ending::check(asc::LBA_OUT_OF_RANGE));
         }
         total += u64::from(one.blocks);
-        if total > most {
+        if total > u64::from(UNMAP_BLOCKS_MAX) {
             return Err(Ending::Check(Sense::list_field(2, None)));
         }
     }

@@ -71,24 +71,27 @@ async fn compare(job: &Job, lba: u64, blocks: u32, check: u8) -> Result<(), Endi
     while done < blocks {
         let n = chunk.min(blocks - done);
         let medium = job.read(lba + u64::from(done), n).await?;
-        if check != 0 {
-            let from = u64::from(done) * u64::from(unit);
-            let ours = medium.to_vec();
-            let theirs = job.data.to_vec();
-            let differs = match check {
-                1 => {
-                    let rest = usize::try_from(from).ok().and_then(|at| theirs.get(at..));
-                    first_difference(&ours, rest.unwrap_or(&[]))
+        let from = u64::from(done) * u64::from(unit);
+        let differs = match check {
+            0 => None,
+            1 => {
+                let mut theirs = Segs::new();
+                let at = usize::try_from(from).unwrap_or(usize::MAX);
+                if !job.data.slice_into(at, medium.len(), &mut theirs) {
+                    return Err(Ending::check(asc::INTERNAL_FAILURE));
                 }
-                _ => ours
-                    .chunks(unit as usize)
-                    .enumerate()
-                    .find_map(|(i, b)| Some(i * unit as usize + first_difference(b, &theirs)?)),
-            };
-            if let Some(at) = differs {
-                let sense = Sense::new(asc::MISCOMPARE).with_information(from + at as u64);
-                return Err(Ending::Check(sense));
+                first_difference(&medium.to_vec(), &theirs.to_vec())
             }
+            _ => {
+                let (ours, theirs) = (medium.to_vec(), job.data.to_vec());
+                ours.chunks(unit as usize)
+                    .enumerate()
+                    .find_map(|(i, b)| Some(i * unit as usize + first_difference(b, &theirs)?))
+            }
+        };
+        if let Some(at) = differs {
+            let sense = Sense::new(asc::MISCOMPARE).with_information(from + at as u64);
+            return Err(Ending::Check(sense));
         }
         done += n;
     }

@@ -1,0 +1,190 @@
+//! Memory for write data: what happens at the door when there are not enough buffers.
+//!
+//! Data that comes with a command cannot be kept back without keeping back what is behind it on
+//! the connection: maybe the very data that commands before it wait for while they hold memory. So
+//! ```text
+//!   memory for all of the command ------------------------------> in
+//!   else memory for what comes now, an eighth of the pool -----> in, waits in line for the rest
+//!   else nothing behind it is waited for ----------------------> stands in line, 3 s at most
+//!   else, or in vain ------------------------------------------> dropped, TASK SET FULL
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bio::Segs;
+use target::Eater;
+
+use super::connection::Connection;
+use super::receive::Arrived;
+use super::session::Session;
+use super::tasks::{Burst, Incoming};
+
+/// How long a connection may stand before the data of a command, ns: less than an initiator waits
+/// for the answer to its ping, which may be behind it.
+const STAND_NS: u64 = 3_000_000_000;
+
+/// Empty lists kept for the next commands; further ones are given back.
+const SPARES_MAX: usize = 256;
+
+/// Empty lists that keep their capacity: write data allocates nothing in steady state.
+#[derive(Default)]
+pub(crate) struct Spares {
+    segs: Vec<Segs>,
+    bursts: Vec<VecDeque<Burst>>,
+}
+
+impl Spares {
+    /// A list of segments, empty.
+    pub fn segs(&mut self) -> Segs {
+        self.segs.pop().unwrap_or_default()
+    }
+
+    /// Takes one back.
+    pub fn put_segs(&mut self, mut segs: Segs) {
+        segs.clear();
+        if self.segs.len() < SPARES_MAX {
+            self.segs.push(segs);
+        }
+    }
+
+    /// A list of bursts, empty.
+    pub fn bursts(&mut self) -> VecDeque<Burst> {
+        self.bursts.pop().unwrap_or_default()
+    }
+
+    /// Takes one back.
+    pub fn put_bursts(&mut self, mut bursts: VecDeque<Burst>) {
+        bursts.clear();
+        if self.bursts.len() < SPARES_MAX {
+            self.bursts.push(bursts);
+        }
+    }
+}
+
+/// A connection that stands before the data of a command.
+struct Stand {
+    conn: Rc<Connection>,
+    bytes: usize,
+    got: RefCell<Option<Segs>>,
+    over: Cell<bool>,
+}
+
+impl Eater for Stand {
+    fn feed(&self, _: u64) -> bool {
+        if self.over.get() {
+            return true;
+        }
+        let mut data = Segs::new();
+        if !self.conn.here.engine.room_for_data(&mut data, self.bytes, true) {
+            return false;
+        }
+        *self.got.borrow_mut() = Some(data);
+        self.conn.kick();
+        true
+    }
+
+    fn starved(&self, _: u64) {
+        self.over.set(true);
+        self.conn.kick();
+    }
+}
+
+/// Leaves the line, whatever happens to the connection.
+struct Leave(Rc<Stand>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.0.over.set(true);
+        self.0.got.take();
+    }
+}
+
+/// Memory for the data of a command of which `now` bytes follow its header. False when there is
+/// none and the data is to be dropped.
+pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut Arrived) -> bool {
+    let expected = usize::try_from(arrived.expect_out).unwrap_or(usize::MAX);
+    // What comes unasked: with the command, and behind it when it is not the last.
+    let unasked = if arrived.header.last { 0 } else { session.first_burst().min(expected) };
+    let first = unasked.max(now);
+    let all = expected.max(first);
+    let here = &session.conn.here;
+    let engine = &here.engine;
+    let mut data = here.spares.borrow_mut().segs();
+    let possible = !engine.is_beyond_pool(all);
+    if possible && engine.room_for_data(&mut data, all, false) {
+        arrived.data = data;
+        return true;
+    }
+    if let Some(part) = engine.room_for_part(&mut data, first) {
+        arrived.data = data;
+        arrived.part = Some(part);
+        return true;
+    }
+    if !possible || session.must_flow() {
+        return false;
+    }
+    let stand = Rc::new(Stand {
+        conn: session.conn.clone(),
+        bytes: all,
+        got: RefCell::default(),
+        over: Cell::new(false),
+    });
+    let leave = Leave(stand.clone());
+    engine.starve(stand.clone(), 0);
+    let wait = poll_fn(|_| match stand.got.take() {
+        Some(segs) => Poll::Ready(Some(segs)),
+        None if stand.over.get() || session.must_flow() => Poll::Ready(None),
+        None => Poll::Pending,
+    });
+    let got = geom::deadline(&here.core, STAND_NS, wait).await.flatten();
+    drop(leave);
+    match got {
+        Some(segs) => {
+            arrived.data = segs;
+            true
+        }
+        None => false,
+    }
+}
+
+impl Session {
+    /// True when something on its way on this connection is waited for by commands that hold
+    /// memory: then it must not stand.
+    fn must_flow(&self) -> bool {
+        let expects = |i: &Incoming| !i.bursts.is_empty();
+        !self.held.borrow().is_empty()
+            || self.tasks.borrow().values().any(|t| t.incoming.as_ref().is_some_and(expects))
+    }
+
+    fn first_burst(&self) -> usize {
+        usize::try_from(self.params.get().first_burst).unwrap_or(usize::MAX)
+    }
+
+    /// Memory for all of a command's data; `fed` when it is the first in the line.
+    pub fn make_room(&self, incoming: &mut Incoming, fed: bool) -> bool {
+        let wanted = usize::try_from(incoming.wanted).unwrap_or(usize::MAX);
+        let missing = wanted.saturating_sub(incoming.data.len());
+        let engine = &self.conn.here.engine;
+        let enough = missing == 0 || engine.room_for_data(&mut incoming.data, missing, fed);
+        if enough {
+            incoming.part = None;
+        }
+        enough
+    }
+}
+
+impl Eater for Session {
+    fn feed(&self, tag: u64) -> bool {
+        u32::try_from(tag).map_or(true, |tag| self.ask(tag, true))
+    }
+
+    fn starved(&self, tag: u64) {
+        if let Ok(tag) = u32::try_from(tag) {
+            self.give_up(tag);
+        }
+    }
+}

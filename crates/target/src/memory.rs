@@ -1,0 +1,138 @@
+//! Who gets buffers when there are not enough for all.
+//!
+//! Every core has one line for what waits: reads that need buffers for their data, writes that
+//! need them before they ask the initiator, commands whose data stands at the door. The pool is
+//! never filled by those who must wait for more of it.
+//!
+//! Invariants
+//!  E3  What waits for memory gets it in the order in which it came, whatever it is.
+//!  E4  Write data takes the memory for all of a command at once, and leaves a quarter of the pool
+//!      to reads and to what is under way: what holds all of its memory can end whatever others do.
+//!  E5  Commands that hold a part and wait for the rest ([`Part`]) hold an eighth of the pool at
+//!      most, all together.
+//!  E6  Nobody waits longer than [`PATIENCE_NS`]: then its command ends BUSY.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bio::{Pool, Segs};
+
+use crate::engine::Engine;
+
+/// How long a command waits for memory, ns; then it ends BUSY, before the initiator loses patience.
+pub const PATIENCE_NS: u64 = 15_000_000_000;
+
+/// Somebody who waits for memory.
+pub trait Eater {
+    /// Tries again to get it for what `word` means; true when it was got, or is not wanted any
+    /// more.
+    fn feed(&self, word: u64) -> bool;
+    /// It waited too long.
+    fn starved(&self, word: u64);
+}
+
+struct Hungry {
+    eater: Rc<dyn Eater>,
+    word: u64,
+    since: u64,
+}
+
+/// The line of one core.
+#[derive(Default)]
+pub(crate) struct Memory {
+    line: RefCell<VecDeque<Hungry>>,
+    feeding: Cell<bool>,
+    parts: Rc<Cell<usize>>,
+}
+
+/// Bytes of a command that waits for the rest of its memory (E5).
+pub struct Part {
+    all: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.all.set(self.all.get().saturating_sub(self.bytes));
+    }
+}
+
+/// Most bytes of write data of one command under a pool of `limit` bytes (E4).
+fn data_max(limit: usize) -> usize {
+    limit / 4 * 3
+}
+
+/// Largest transfer that a pool of `limit` bytes lets through beside others, bytes.
+pub(crate) fn transfer_max(limit: usize) -> u32 {
+    let half = limit / 2 / Pool::largest() * Pool::largest();
+    u32::try_from(half.max(Pool::largest())).unwrap_or(u32::MAX)
+}
+
+impl Engine {
+    /// True while somebody waits for memory: newcomers wait behind them (E3).
+    #[inline]
+    pub fn is_hungry(&self) -> bool {
+        self.memory.feeding.get()
+    }
+
+    /// Puts somebody at the end of the line.
+    pub fn starve(self: &Rc<Self>, eater: Rc<dyn Eater>, word: u64) {
+        let since = self.core().now();
+        self.memory.line.borrow_mut().push_back(Hungry { eater, word, since });
+        if !self.memory.feeding.replace(true) {
+            drop(self.core().reactor().spawn("target memory", feed(self.clone())));
+        }
+    }
+
+    /// Memory for the last `missing` bytes of a command's write data (E4). `fed` is set when it is
+    /// the first in the line.
+    #[must_use]
+    pub fn room_for_data(&self, data: &mut Segs, missing: usize, fed: bool) -> bool {
+        let pool = self.core().pool();
+        let usage = pool.usage();
+        let others = usage.used_bytes.saturating_sub(self.memory.parts.get());
+        let fits = usage.used_bytes.saturating_add(missing) <= data_max(usage.limit_bytes);
+        (fed || !self.is_hungry()) && (fits || others == 0) && data.grow(pool, missing)
+    }
+
+    /// Memory for the first `bytes` of a command's write data, which are on their way and cannot
+    /// be kept back (E5).
+    pub fn room_for_part(&self, data: &mut Segs, bytes: usize) -> Option<Part> {
+        let pool = self.core().pool();
+        let sum = self.memory.parts.get().checked_add(bytes)?;
+        if sum > pool.usage().limit_bytes / 8 || !data.grow(pool, bytes) {
+            return None;
+        }
+        self.memory.parts.set(sum);
+        Some(Part { all: self.memory.parts.clone(), bytes })
+    }
+
+    /// True when so many bytes of write data can never be held at once.
+    pub fn is_beyond_pool(&self, bytes: usize) -> bool {
+        bytes > data_max(self.core().pool().usage().limit_bytes)
+    }
+}
+
+/// Gives memory to those who wait for it (E3, E6).
+async fn feed(engine: Rc<Engine>) {
+    loop {
+        let next = engine.memory.line.borrow_mut().pop_front();
+        let Some(Hungry { eater, word, since }) = next else { break };
+        let waited = engine.core().now().saturating_sub(since);
+        let left = PATIENCE_NS.saturating_sub(waited);
+        let fed = poll_fn(|cx| {
+            if eater.feed(word) {
+                return Poll::Ready(());
+            }
+            engine.core().pool().wake_on_free(cx.waker());
+            Poll::Pending
+        });
+        if geom::deadline(engine.core(), left, fed).await.is_none() {
+            eater.starved(word);
+        }
+    }
+    engine.memory.feeding.set(false);
+}

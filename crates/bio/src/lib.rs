@@ -8,9 +8,11 @@
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //!
 //! This room knows nothing of classes, sockets or threads. It is one of the two rooms where
-//! `unsafe` may stand: in `pool.rs` (raw memory) and `pinned.rs` (a resolved pointer).
+//! `unsafe` may stand: in `buf.rs` and `pool.rs` (raw memory), `pinned.rs` (a resolved pointer)
+//! and `count.rs` (an allocator for tests).
 
 mod buf;
+mod count;
 mod errno;
 mod extent;
 mod frame;
@@ -21,6 +23,7 @@ mod segs;
 mod slab;
 
 pub use buf::{Buf, Direction, Loan};
+pub use count::{CountingAlloc, allocations};
 pub use errno::{Errno, Status};
 pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};

@@ -24,6 +24,7 @@ const TOOLS: &[&str] = &["tidy", "rig"];
 /// Where `unsafe` may stand, with the reason in each block.
 const UNSAFE: &[&str] = &[
     "crates/bio/src/buf.rs",
+    "crates/bio/src/count.rs",
     "crates/bio/src/pinned.rs",
     "crates/bio/src/pool.rs",
     "crates/reactor/src/port/",

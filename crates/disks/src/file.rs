@@ -100,41 +100,41 @@ impl Kind for ImageFile {
         let physpath = path.to_string_lossy().into_owned();
         let serial = serial_or(p.serial.as_deref(), self.name(), &physpath);
         let sector = p.sector_size;
+        let can_delete = !p.read_only && can_punch(&file, media_bytes);
         let unit = FileUnit { file, sector, mode, made };
-        Ok(opened(unit, media_bytes, physpath, serial, p.read_only, request.site))
+        let names = (physpath, serial);
+        Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
 }
 
 /// A disk of a file that is open already; its sectors are the file's own.
-pub(crate) fn adopted(name: &str, file: File, serial: &str, site: &Site) -> Result<Opened, Error> {
+pub(crate) fn adopted(
+    name: &str,
+    file: File,
+    serial: &str,
+    can_delete: bool,
+    site: &Site,
+) -> Result<Opened, Error> {
     let path = file.path().to_path_buf();
-    let sector = file.facts().logical_sector;
+    let (sector, read_only) = (file.facts().logical_sector, file.facts().is_read_only);
     params::check_sector("file", name, sector)?;
-    let params = FileParams {
-        path: path.clone(),
-        create: false,
-        size: None,
-        sector_size: sector,
-        direct: Direct::No,
-        serial: None,
-        read_only: file.facts().is_read_only,
-    };
-    let media_bytes = fit_size(name, &params, &file)?;
+    let size = file.size().map_err(|e| refuse(name, &path, errno_of(&e), e))?;
+    let media_bytes = size / u64::from(sector) * u64::from(sector);
     let physpath = path.to_string_lossy().into_owned();
     let unit = FileUnit { file, sector, mode: "adopted".into(), made: false };
-    Ok(opened(unit, media_bytes, physpath, serial.to_owned(), params.read_only, site))
+    let can_delete = can_delete && !read_only;
+    Ok(opened(unit, media_bytes, can_delete, (physpath, serial.to_owned()), read_only, site))
 }
 
 fn opened(
     unit: FileUnit,
     media_bytes: u64,
-    physpath: String,
-    ident: String,
+    can_delete: bool,
+    (physpath, ident): (String, String),
     read_only: bool,
     site: &Site,
 ) -> Opened {
     let (file, sector_bytes) = (&unit.file, unit.sector);
-    let can_delete = !read_only && can_punch(file, media_bytes);
     let watch = Watch::new(site.inbox.clone());
     let stripe = file.facts().physical_sector;
     Opened {
@@ -322,8 +322,7 @@ fn can_punch(file: &File, size: u64) -> bool {
     let at = size.next_multiple_of(4096);
     match (file.as_fd(), file.size()) {
         (Some(fd), Ok(end)) if end <= at => rustix::fs::fallocate(fd, how, at, 4096).is_ok(),
-        (Some(_), _) => false,
-        (None, _) => true, // a simulated file
+        _ => false,
     }
 }
 

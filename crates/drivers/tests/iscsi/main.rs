@@ -8,4 +8,5 @@ mod order;
 mod server;
 mod simulated;
 mod slow_disk;
+mod steady;
 mod tools;

@@ -1,11 +1,12 @@
 //! A target with real cores, real sockets and disks in memory, in this process.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
 use drivers::{Driver, TargetSpec};
-use geom::{Runtime, RuntimeConfig};
+use geom::{Core, Message, Runtime, RuntimeConfig};
 use reactor::PortChoice;
 use serde_json::json;
 use target::lun::{OpenSpec, open_device};
@@ -110,6 +111,12 @@ impl Server {
     pub fn set(&self, spec: TargetSpec) {
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
         self.driver.set_target(TargetSpec { name: IQN.into(), listen, ..spec }).unwrap();
+    }
+
+    /// Runs `f` on the first core.
+    pub fn on_core(&self, f: impl FnOnce(&Rc<Core>) + Send + 'static) {
+        let core = self.control.core(0).unwrap();
+        assert!(core.send(Message::Call(Box::new(f))).is_ok());
     }
 
     /// `iscsi://` address of a unit.

@@ -4,9 +4,35 @@ use bio::{Bio, Errno, Status};
 
 use crate::core::Core;
 
-/// A consumer's slot: the way from a layer (or an originator) down to a provider.
+/// A consumer's number: the way from a layer (or an originator) down to a provider. It carries the
+/// slot and which of the slot's tenants it is, so that one kept for too long ends requests with
+/// ENXIO and does not lead to somebody else's provider.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Edge(pub u32);
+
+impl Edge {
+    /// The number of no consumer.
+    pub(crate) const NOWHERE: Edge = Edge(u32::MAX);
+    const SLOT_BITS: u32 = 20;
+    /// Slots that numbers can name; the last is [`Edge::NOWHERE`]'s.
+    pub(crate) const SLOTS: usize = (1 << Edge::SLOT_BITS) - 1;
+
+    /// The number of a slot's tenant. Tenants come round after 4096.
+    pub(crate) const fn new(slot: usize, tenant: u32) -> Edge {
+        Edge((tenant << Edge::SLOT_BITS) | slot as u32)
+    }
+
+    /// The consumer's slot: its index in tables, used again when it is gone.
+    #[inline(always)]
+    pub const fn slot(self) -> usize {
+        (self.0 & ((1 << Edge::SLOT_BITS) - 1)) as usize
+    }
+
+    /// Which tenant, counted from zero.
+    pub(crate) const fn tenant(self) -> u32 {
+        self.0 >> Edge::SLOT_BITS
+    }
+}
 
 /// What a layer says about a Bio it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use bio::{Attr, Errno, Pinned};
 
-use crate::layer::Layer;
+use crate::layer::{Edge, Layer};
 use crate::stats::{Meter, Queue};
 
 /// What may change at any time about a provider, seen by every core at once.
@@ -95,6 +95,8 @@ pub struct Node {
 /// One attached consumer in a snapshot.
 #[derive(Clone)]
 pub struct EdgeTo {
+    /// The consumer's number.
+    pub edge: Edge,
     /// Node slot of its provider.
     pub node: u32,
     /// Access and orphan flags.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bio::{Attr, Pinned};
 
-use crate::layer::Layer;
+use crate::layer::{Edge, Layer};
 use crate::snapshot::{EdgeState, Limits, Node, NodeState, Snapshot};
 use crate::stats::{Meter, Queue};
 
@@ -27,6 +27,7 @@ pub(super) struct NodeSlot {
 }
 
 pub(super) struct EdgeSlot {
+    pub edge: Edge,
     pub node: Rc<NodeSlot>,
     pub state: Pinned<EdgeState>,
     pub meter: Pinned<Meter>,
@@ -44,9 +45,11 @@ impl Table {
         self.nodes.get(slot as usize)?.as_deref()
     }
 
+    /// By a consumer's number; `None` when the consumer is gone, whoever has its slot now.
     #[inline(always)]
-    pub fn edge(&self, slot: u32) -> Option<&EdgeSlot> {
-        self.edges.get(slot as usize)?.as_ref()
+    pub fn edge(&self, number: u32) -> Option<&EdgeSlot> {
+        let slot = self.edges.get(Edge(number).slot())?.as_ref()?;
+        if slot.edge.0 == number { Some(slot) } else { None }
     }
 
     /// Takes over a snapshot. Gates stay as they are: they are per core and not in the snapshot.
@@ -75,6 +78,7 @@ impl Table {
         let edges = snapshot.edges.iter().map(|e| {
             let e = e.as_ref()?;
             Some(EdgeSlot {
+                edge: e.edge,
                 node: nodes.get(e.node as usize)?.clone()?,
                 state: e.state.clone(),
                 meter: e.meters.get(core)?.clone(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bio::{Attr, DEPTH_MAX, Errno, Pinned};
 
 use super::{
-    Access, ConsumerId, ConsumerObj, Event, GeomId, NAME_MAX, NewProvider, PROVIDERS_MAX,
-    ProviderId, ProviderObj, Topology,
+    Access, CONSUMERS_MAX, ConsumerId, ConsumerObj, Event, GeomId, NAME_MAX, NewProvider,
+    PROVIDERS_MAX, ProviderId, ProviderObj, Topology,
 };
 use crate::error::Error;
 use crate::layer::{Edge, Layer};
@@ -81,7 +81,13 @@ impl Topology {
         if self.geoms.get(geom).is_none_or(|g| g.wither) {
             return Err(Errno::NxIo);
         }
+        if self.consumers.len() >= CONSUMERS_MAX {
+            return Err(Errno::NoSpc);
+        }
         let slot = free_slot(&mut self.edges);
+        if slot == self.next_edges.len() {
+            self.next_edges.push(Edge::new(slot, 0));
+        }
         let id = self.consumers.insert(ConsumerObj {
             geom,
             provider: None,
@@ -92,7 +98,7 @@ impl Topology {
             doomed: false,
             draining: None,
             late: false,
-            edge: slot as u32,
+            edge: self.next_edges[slot],
             state: Pinned::new(Arc::new(EdgeState::default())),
             meters: one_a_core(self.cores),
             before: Reading::default(),
@@ -238,7 +244,7 @@ impl Topology {
 
     /// The edge that a layer uses to reach what `consumer` is attached to.
     pub fn edge(&self, consumer: ConsumerId) -> Edge {
-        Edge(self.consumers.get(consumer).map_or(u32::MAX, |c| c.edge))
+        self.consumers.get(consumer).map_or(Edge::NOWHERE, |c| c.edge)
     }
 
     /// Replaces a provider's data path and numbers, keeping its place, name and consumers. What
@@ -274,7 +280,12 @@ impl Topology {
         let edge = |id: &Option<ConsumerId>| {
             let c = self.consumers.get((*id)?)?;
             let p = self.providers.get(c.provider?)?;
-            Some(EdgeTo { node: p.node, state: c.state.clone(), meters: c.meters.clone() })
+            Some(EdgeTo {
+                edge: c.edge,
+                node: p.node,
+                state: c.state.clone(),
+                meters: c.meters.clone(),
+            })
         };
         Snapshot {
             generation: self.generation,

@@ -268,7 +268,7 @@ impl Topology {
             assert_eq!(self.nodes[p.node as usize], Some(id));
         }
         for (id, c) in &self.consumers {
-            assert_eq!(self.edges[c.edge as usize], Some(id));
+            assert_eq!(self.edges[c.edge.slot()], Some(id));
             if let Some(p) = c.provider {
                 let lower = self.providers[p].geom;
                 assert!(self.geoms[c.geom].rank > self.geoms[lower].rank, "T3");

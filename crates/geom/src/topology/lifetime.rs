@@ -13,6 +13,7 @@ use bio::Errno;
 
 use super::{Access, Action, ConsumerId, GeomId, GeomObj, ProviderId, Topology};
 use crate::class::Geom;
+use crate::layer::Edge;
 
 /// Index of the class under which temporary geoms of tasting hang: none.
 pub(super) const NO_CLASS: usize = usize::MAX;
@@ -101,7 +102,7 @@ impl Topology {
         let (ticket, cores) = (self.tickets, (0..self.cores as u32).collect());
         if let Some(cp) = self.consumers.get_mut(c) {
             cp.draining = Some((ticket, cores));
-            self.actions.push(Action::Drain { edge: cp.edge, ticket });
+            self.actions.push(Action::Drain { edge: cp.edge.0, ticket });
         }
     }
 
@@ -140,7 +141,8 @@ impl Topology {
         let Some(cp) = self.consumers.remove(c) else {
             return;
         };
-        self.edges[cp.edge as usize] = None;
+        self.edges[cp.edge.slot()] = None;
+        self.next_edges[cp.edge.slot()] = Edge::new(cp.edge.slot(), cp.edge.tenant() + 1);
         if let Some(pp) = cp.provider.and_then(|p| self.providers.get_mut(p)) {
             pp.consumers.retain(|x| *x != c);
             // Nothing is left when `close_and_drop` closed it; a geom's hook that refused a close

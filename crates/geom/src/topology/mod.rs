@@ -8,6 +8,7 @@
 //!  T2  Events run one at a time, in order; orphans (the doorstep) before all others.
 //!  T3  `rank` of a geom is 1 + the largest rank below it; there is no cycle.
 //!  T4  A node or edge slot is reused only after every core said that nothing is in flight in it.
+//!      The next tenant of an edge slot has another number.
 //!  T5  A consumer marked ORPHAN starts no I/O; a provider with an error takes none.
 
 mod access;
@@ -26,7 +27,7 @@ use slotmap::{SlotMap, new_key_type};
 
 use crate::class::{Class, Geom};
 use crate::error::Error;
-use crate::layer::Layer;
+use crate::layer::{Edge, Layer};
 use crate::snapshot::{EdgeState, Limits, NodeState, Snapshot};
 use crate::stats::{Meter, Queue, Reading};
 
@@ -46,6 +47,9 @@ new_key_type! {
 
 /// Providers that may exist at once; a further one is refused with ENOSPC.
 pub const PROVIDERS_MAX: usize = 1 << 20;
+
+/// Consumers that may exist at once; a further one is refused with ENOSPC.
+pub const CONSUMERS_MAX: usize = Edge::SLOTS;
 
 /// Longest name of a provider or geom, bytes; a longer one is refused.
 pub const NAME_MAX: usize = 255;
@@ -122,7 +126,7 @@ pub(crate) struct ConsumerObj {
     draining: Option<(u64, Vec<u32>)>,
     /// The idle barrier has waited long enough for it.
     late: bool,
-    edge: u32,
+    edge: Edge,
     state: Pinned<EdgeState>,
     meters: Arc<[Pinned<Meter>]>,
     /// Counters when it was attached where it is now.
@@ -154,6 +158,8 @@ pub struct Topology {
     consumers: SlotMap<ConsumerId, ConsumerObj>,
     nodes: Vec<Option<ProviderId>>,
     edges: Vec<Option<ConsumerId>>,
+    /// The number that the next tenant of each edge slot gets.
+    next_edges: Vec<Edge>,
     doorstep: VecDeque<ProviderId>,
     events: VecDeque<Event>,
     actions: Vec<Action>,
@@ -181,6 +187,7 @@ impl Topology {
             consumers: SlotMap::with_key(),
             nodes: Vec::new(),
             edges: Vec::new(),
+            next_edges: Vec::new(),
             doorstep: VecDeque::new(),
             events: VecDeque::new(),
             actions: Vec::new(),

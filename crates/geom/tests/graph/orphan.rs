@@ -93,14 +93,15 @@ fn slots_are_used_again_only_when_every_core_is_through_with_them() {
     assert_eq!(lab.control.settle().unwrap_err().kind, Errno::TimedOut);
     for i in 0..5 {
         let other = lab.user(&format!("v{i}"), disk, STAYS);
-        assert_ne!(lab.edge(other), edge, "core 2 is inside");
+        assert_ne!(lab.edge(other).slot(), edge.slot(), "core 2 is inside");
         lab.control.topology.check();
     }
     leaf.release(&lab.cores);
     lab.pass(MS);
     assert!(lab.ended(tag).is_some());
     let other = lab.user("w", disk, STAYS);
-    assert_eq!(lab.edge(other), edge, "now it is free");
+    assert_eq!(lab.edge(other).slot(), edge.slot(), "now it is free");
+    assert_ne!(lab.edge(other), edge, "T4: the old number leads nowhere");
 }
 
 #[test]
@@ -233,5 +234,30 @@ fn a_geom_that_keeps_its_disk_open_lets_it_go_when_it_is_told_to_close() {
     lab.control.settle().unwrap();
     assert_eq!(*leaf.opens.lock().unwrap(), Access::NONE);
     assert_eq!(lab.control.topology.view(0).len(), 1, "the disk alone");
+    lab.assert_empty();
+}
+
+#[test]
+fn t4_an_edge_kept_for_too_long_leads_nowhere() {
+    let mut lab = Lab::new(1);
+    let (old, new) = (Leaf::new(1 << 20), Leaf::new(1 << 20));
+    let (from, to) = (lab.disk("old", &old), lab.disk("new", &new));
+    let c = lab.writer("first", from);
+    let stale = lab.edge(c);
+    lab.control.topology.leave(c);
+    lab.control.settle().unwrap();
+    let mut seen = vec![stale];
+    for i in 0..20 {
+        let c = lab.writer(&format!("next{i}"), to);
+        new.asked();
+        let edge = lab.edge(c);
+        assert!(!seen.contains(&edge), "a number is not given out again soon");
+        seen.push(edge);
+        assert_eq!(lab.io(stale, Op::Write, 0, SECTOR).status, Err(Errno::NxIo));
+        assert!(old.asked().is_empty() && new.asked().is_empty(), "nobody is asked");
+        assert_eq!(lab.io(edge, Op::Write, 0, SECTOR).status, Ok(()));
+        lab.control.topology.leave(c);
+        lab.control.settle().unwrap();
+    }
     lab.assert_empty();
 }

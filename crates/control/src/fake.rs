@@ -104,6 +104,11 @@ impl FakePlant {
         self.with(|i| i.extra = extra);
     }
 
+    /// What was given to [`Self::show`].
+    pub fn state_shown(&self) -> State {
+        self.with(|i| i.extra.clone())
+    }
+
     pub fn tables(&self, tables: Vec<PartTable>) {
         self.with(|i| i.tables = tables);
     }

@@ -145,8 +145,8 @@ impl Exports {
             return Ok(());
         }
         if let Err(e) = nobody_listens(at) {
-            let next = format!("See who listens there: ss -ltnp 'sport = :{}'", at.port());
-            return Err(Error::new(Kind::System, "open portal", e).at(at.to_string()).next(next));
+            let error = Error::new(Kind::System, "open portal", e).at(at.to_string());
+            return Err(error.next(next_for(at)));
         }
         let mut bound = at;
         for core in 0..control.cores().len() {
@@ -160,9 +160,8 @@ impl Exports {
                         Some(Err(e)) => e.to_string(),
                         _ => "a core does not answer".to_owned(),
                     };
-                    let next = format!("See who listens there: ss -ltnp 'sport = :{}'", at.port());
                     let error = Error::new(Kind::System, "open portal", why).at(at.to_string());
-                    return Err(error.next(next));
+                    return Err(error.next(next_for(at)));
                 }
             }
         }
@@ -271,6 +270,16 @@ fn nobody_listens(at: SocketAddr) -> std::io::Result<()> {
         0 => Ok(()),
         _ => std::net::TcpListener::bind(at).map(drop),
     }
+}
+
+/// What to look at when an address cannot be listened on.
+fn next_for(at: SocketAddr) -> String {
+    let port = at.port();
+    format!(
+        "Is the address this machine's (`ip address`), the port free (`ss -ltnp 'sport = :{port}'`)\
+         {}?",
+        if port < 1024 { ", and the daemon root's, as ports below 1024 need" } else { "" }
+    )
 }
 
 /// Provider and configured serial number of every LUN.

@@ -24,10 +24,11 @@ impl Journal {
     /// Notes an event `at_ns` after the start and logs it.
     pub fn note(&self, at_ns: u64, level: Level, about: &str, text: impl Into<String>) {
         let text = text.into();
+        let line = line(about, &text);
         match level {
-            Level::Info => tracing::info!(about, "{text}"),
-            Level::Warn => tracing::warn!(about, "{text}"),
-            Level::Error => tracing::error!(about, "{text}"),
+            Level::Info => tracing::info!(target: "ashlar", "{line}"),
+            Level::Warn => tracing::warn!(target: "ashlar", "{line}"),
+            Level::Error => tracing::error!(target: "ashlar", "{line}"),
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.last += 1;
@@ -45,9 +46,23 @@ impl Journal {
     }
 }
 
+/// An event as a line of the log: what it is about goes in front where the text does not say it.
+fn line(about: &str, text: &str) -> String {
+    let said = about == "daemon" || about.split('/').all(|part| text.contains(part));
+    if said { text.to_owned() } else { format!("{about}: {text}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_the_log_names_its_thing_once() {
+        assert_eq!(line("d0", "create disk d0 (file)"), "create disk d0 (file)");
+        assert_eq!(line("t/all", "change group all of t"), "change group all of t");
+        assert_eq!(line("n0", "nop configure"), "n0: nop configure");
+        assert_eq!(line("daemon", "core 0 uses io_uring"), "core 0 uses io_uring");
+    }
 
     #[test]
     fn old_events_go_and_ids_go_on() {

@@ -21,7 +21,7 @@ use crate::desk::{Change, Desk, Question};
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
 use crate::room::{Room, Shown, check};
-use crate::state::{Sources, memory, state};
+use crate::state::{Sources, busy_ns, memory, state};
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -109,8 +109,8 @@ fn control_thread(
                     version: env!("CARGO_PKG_VERSION").into(),
                     pid: std::process::id(),
                     uptime_ns: now_ns.saturating_sub(started_ns),
-                    cores: cores.clone(),
-                    memory: memory(pool_bytes, 0),
+                    cores: working(&cores),
+                    memory: memory(pool_bytes),
                 };
                 answer(question, topology, &shown, &registry, daemon, now_ns);
             }
@@ -143,6 +143,15 @@ fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {
         spin_ns: config.spin_us.map_or(SPIN_NS, |us| u64::from(us) * 1000),
         pool_bytes: (pool_bytes(config) / cores as u64) as usize,
     }
+}
+
+/// The cores with the time that they have worked by now.
+fn working(cores: &[CoreState]) -> Vec<CoreState> {
+    let now = |(i, c): (usize, &CoreState)| CoreState {
+        busy_ns: busy_ns(&format!("ashlar-core{i}")),
+        ..c.clone()
+    };
+    cores.iter().enumerate().map(now).collect()
 }
 
 fn pool_bytes(config: &DaemonConfig) -> u64 {

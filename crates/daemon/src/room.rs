@@ -138,7 +138,10 @@ impl Room {
         };
         match &done {
             Ok(()) => self.note(Level::Info, &action.name(), action.what()),
-            Err(e) => self.note(Level::Error, &action.name(), e.source.clone()),
+            Err(e) => {
+                let text = format!("{}: {}: {}", action.what(), e.at, e.source);
+                self.note(Level::Error, &action.name(), text);
+            }
         }
         done?;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +166,9 @@ impl Room {
         let mut params = disk.params.clone();
         params.insert("kind".into(), Value::String(disk.kind.clone()));
         let params = Value::Object(params);
-        self.create("disk", &disk.name, &[], &params)
+        // What the disk says names the file and the way out; the names in `list` do not help.
+        let next = "Mend what the message names; `ashlar doctor` looks at every file and device.";
+        self.create("disk", &disk.name, &[], &params).map_err(|e| e.next(next))
     }
 
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
@@ -231,15 +236,53 @@ impl Room {
     }
 
     fn part(&mut self, request: &PartRequest) -> Result<PartAnswer> {
+        match request {
+            PartRequest::Show { geoms } if !geoms.is_empty() => self.part_show(geoms),
+            _ => self.part_verb(request),
+        }
+    }
+
+    /// Tables by name. A provider that carries none is said, and is no error.
+    fn part_show(&mut self, names: &[String]) -> Result<PartAnswer> {
+        let (mut geoms, mut warnings) = (Vec::new(), Vec::new());
+        for name in names {
+            if self.control.topology.find_geom("part", name).is_some() {
+                geoms.push(name.clone());
+            } else {
+                let id = self.provider(name, "part show")?;
+                warnings.push(match self.verdict(id, "part") {
+                    Some(why) => format!("{name}: no partition table: {why}"),
+                    None => format!("{name}: no partition table was looked for: it is in use"),
+                });
+            }
+        }
+        let mut answer = match geoms.is_empty() {
+            true => PartAnswer::default(),
+            false => self.part_verb(&PartRequest::Show { geoms })?,
+        };
+        answer.warnings.extend(warnings);
+        Ok(answer)
+    }
+
+    /// Why a class left a provider alone.
+    fn verdict(&self, provider: ProviderId, class: &str) -> Option<String> {
+        let geoms = self.control.topology.view(self.control.now_ns());
+        let found = geoms.into_iter().flat_map(|g| g.providers).find(|p| p.id == provider)?;
+        let why = found.verdicts.into_iter().find(|(c, _)| *c == class)?;
+        Some(why.1)
+    }
+
+    fn part_verb(&mut self, request: &PartRequest) -> Result<PartAnswer> {
         let params = serde_json::to_value(request)
             .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))?;
         let on = part_place(request);
         let answer = self.verb_on("part", part_verb(&params), &on, &params)?;
+        let answer: PartAnswer = serde_json::from_value(answer)
+            .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))?;
         if !matches!(request, PartRequest::Show { .. }) {
-            self.note(Level::Info, &on, format!("part {}", part_verb(&params)));
+            self.note(Level::Info, &on, format!("part {}: {}", part_verb(&params), answer.message));
         }
-        serde_json::from_value(answer)
-            .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))
+        Ok(answer)
     }
 
     /// A verb of a class. The word that says on what (`on=`, `geom=` ...) is taken out of the

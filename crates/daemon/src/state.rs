@@ -25,8 +25,15 @@ pub struct Sources<'a> {
     pub portals: &'a BTreeMap<String, Vec<String>>,
     /// The process.
     pub daemon: Daemon,
-    /// Now, ns.
+    /// Now, ns of the cores' clock.
     pub now_ns: u64,
+}
+
+impl Sources<'_> {
+    /// A time of the cores' clock as time since the daemon's start, ns.
+    fn since_start_ns(&self, at_ns: u64) -> u64 {
+        at_ns.saturating_sub(self.now_ns.saturating_sub(self.daemon.uptime_ns))
+    }
 }
 
 /// The whole state.
@@ -116,7 +123,7 @@ fn geom_state(config: &Config, g: &GeomView) -> GeomState {
         class: g.class.into(),
         name: g.name.clone(),
         rank: g.rank,
-        why: g.why.clone(),
+        why: if configured { "configured".into() } else { g.why.clone() },
         configured,
         state: shown("state").unwrap_or_else(|| match health {
             Health::Ok => "ACTIVE".into(),
@@ -242,7 +249,8 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         .flat_map(|t| t.groups.iter().filter(|g| g.name == group))
         .flat_map(|g| g.luns.iter().map(|l| l.0))
         .collect();
-    let mut stats = Stats { in_flight: s.commands(from.now_ns).len() as u64, ..Stats::default() };
+    let waiting = s.commands(from.now_ns);
+    let mut stats = Stats { in_flight: waiting.len() as u64, ..Stats::default() };
     stats.read.ops = counters.reads;
     stats.read.bytes = counters.read_bytes;
     stats.write.ops = counters.writes;
@@ -255,7 +263,7 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         group: (!group.is_empty()).then_some(group),
         isid: s.port_id.iter().map(|b| format!("{b:02x}")).collect(),
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
-        since_ns: from.now_ns.saturating_sub(s.since_ns),
+        since_ns: from.since_start_ns(s.since_ns),
         luns,
         digests: Digests {
             header: label("header-digest").is_some_and(|d| d != "none"),
@@ -263,6 +271,7 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         },
         auth: label("auth").unwrap_or("none").to_owned(),
         commands_outstanding: stats.in_flight,
+        oldest_command_ns: waiting.first().map_or(0, |c| c.age_ns),
         stats,
     }
 }
@@ -278,11 +287,11 @@ fn denied(from: &Sources<'_>) -> Vec<Denied> {
         match out.iter_mut().find(same) {
             Some(o) => {
                 o.times += 1;
-                o.at_ns = d.at_ns;
+                o.at_ns = from.since_start_ns(d.at_ns);
                 o.why.clone_from(&d.text);
             }
             None => out.push(Denied {
-                at_ns: d.at_ns,
+                at_ns: from.since_start_ns(d.at_ns),
                 target: d.target.clone(),
                 initiator: d.initiator.clone(),
                 address,
@@ -296,8 +305,20 @@ fn denied(from: &Sources<'_>) -> Vec<Denied> {
 }
 
 /// Memory of the process: pools as given, resident set from the kernel.
-pub fn memory(pool_bytes: u64, pool_used_bytes: u64) -> Memory {
+pub fn memory(pool_bytes: u64) -> Memory {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|p| p.parse().ok()).unwrap_or(0);
-    Memory { pool_bytes, pool_used_bytes, resident_bytes: pages * 4096 }
+    Memory { pool_bytes, resident_bytes: pages * 4096 }
+}
+
+/// Time that the thread of that name was on a processor, ns (`schedstat` in proc(5)); zero where
+/// the kernel does not tell.
+pub fn busy_ns(thread: &str) -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let named = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == thread)
+    };
+    let found = tasks.map(|task| task.path()).find(named);
+    let line = found.and_then(|path| std::fs::read_to_string(path.join("schedstat")).ok());
+    line.and_then(|l| l.split(' ').next()?.parse().ok()).unwrap_or(0)
 }

@@ -13,6 +13,7 @@ use reactor::{File, SendError};
 use serde_json::{Value, json};
 
 use crate::kind::{Answer, Identity, Open, Opened, Site, Unit};
+use crate::ordered::Ordered;
 use crate::registry::KINDS;
 use crate::watch::Watch;
 
@@ -54,7 +55,7 @@ impl DiskClass {
             return Err(Error::new(Errno::Exist, what));
         }
         let opened = kind.open(&Open { name, params, site: &self.site })?;
-        plug(topology, kind.name(), name, opened)
+        self.plug(topology, kind.name(), name, opened)
     }
 
     /// As [`DiskClass::add`], of a file that is open already: of a simulated one, which has no
@@ -69,50 +70,51 @@ impl DiskClass {
         can_delete: bool,
     ) -> Result<GeomId, Error> {
         let opened = crate::file::adopted(name, file, serial, can_delete, &self.site)?;
-        plug(topology, "file", name, opened)
+        self.plug(topology, "file", name, opened)
     }
-}
 
-/// Makes geom and provider of an opened disk, or neither.
-fn plug(
-    topology: &mut Topology,
-    kind: &'static str,
-    name: &str,
-    opened: Opened,
-) -> Result<GeomId, Error> {
-    let geom = topology.new_geom(
-        DISK_CLASS,
-        name,
-        "configured",
-        Box::new(DiskGeom {
-            kind,
-            read_only: opened.read_only,
-            identity: opened.identity.clone(),
-            watch: opened.watch.clone(),
-            unit: opened.unit,
-        }),
-    )?;
-    let made = topology.new_provider(
-        geom,
-        NewProvider {
-            name: name.into(),
-            layer: opened.layer,
-            limits: opened.limits,
-            stripe_bytes: opened.stripe_bytes,
-            stripe_offset: 0,
-            attrs: opened.identity.attrs(),
-        },
-    );
-    match made {
-        Ok(provider) => {
-            if let Some(watch) = opened.watch {
-                watch.belongs_to(provider);
+    /// Makes geom and provider of an opened disk, or neither.
+    fn plug(
+        &self,
+        topology: &mut Topology,
+        kind: &'static str,
+        name: &str,
+        opened: Opened,
+    ) -> Result<GeomId, Error> {
+        let geom = topology.new_geom(
+            DISK_CLASS,
+            name,
+            "configured",
+            Box::new(DiskGeom {
+                kind,
+                read_only: opened.read_only,
+                identity: opened.identity.clone(),
+                watch: opened.watch.clone(),
+                unit: opened.unit,
+            }),
+        )?;
+        let made = topology.new_provider(
+            geom,
+            NewProvider {
+                name: name.into(),
+                layer: Arc::new(Ordered::new(opened.layer, self.site.cores)),
+                limits: opened.limits,
+                stripe_bytes: opened.stripe_bytes,
+                stripe_offset: 0,
+                attrs: opened.identity.attrs(),
+            },
+        );
+        match made {
+            Ok(provider) => {
+                if let Some(watch) = opened.watch {
+                    watch.belongs_to(provider);
+                }
+                Ok(geom)
             }
-            Ok(geom)
-        }
-        Err(e) => {
-            topology.wither_geom(geom, Errno::NxIo);
-            Err(e)
+            Err(e) => {
+                topology.wither_geom(geom, Errno::NxIo);
+                Err(e)
+            }
         }
     }
 }
@@ -203,7 +205,7 @@ impl Class for DiskClass {
             return Err(Error::new(Errno::NoEnt, format!("no disk {on}")));
         };
         if verb == "resize" {
-            return resize(control, geom, on);
+            return resize(control, geom, on, params);
         }
         let answer = control.topology.with(geom, |g: &mut DiskGeom, _| {
             let known = g.unit.verbs();
@@ -225,12 +227,28 @@ impl Class for DiskClass {
     }
 }
 
-/// Reads the size of the medium again and tells everybody above.
-fn resize(control: &mut Control, geom: GeomId, on: &str) -> Result<Value, Error> {
+/// Makes the medium `size` bytes large when that is among the parameters, reads its size again and
+/// tells everybody above. A disk is never made smaller: that would lose data.
+fn resize(control: &mut Control, geom: GeomId, on: &str, params: &Value) -> Result<Value, Error> {
+    let wanted = wanted_size(params)?;
     let Some(&provider) = control.topology.providers_of(geom).first() else {
         return Err(Error::new(Errno::NxIo, format!("{on} is going")));
     };
-    let was = control.topology.limits(provider).map_or(0, |l| l.media_bytes);
+    let (was, sector) =
+        control.topology.limits(provider).map_or((0, 1), |l| (l.media_bytes, l.sector_bytes));
+    if let Some(wanted) = wanted {
+        if wanted < was || !wanted.is_multiple_of(u64::from(sector.max(1))) {
+            let what = format!(
+                "{on} has {was} bytes and can be made larger by whole sectors of {sector} bytes; \
+                 making it {wanted} bytes large would lose data or end in a sector"
+            );
+            return Err(Error::new(Errno::Inval, what));
+        }
+        if wanted > was {
+            let grown = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.grow(wanted));
+            grown.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{on} is going"))))?;
+        }
+    }
     let size = control.topology.with(geom, |g: &mut DiskGeom, _| {
         let size = g.unit.size();
         if let (Err(Errno::NxIo), Some(watch)) = (size, &g.watch) {
@@ -246,6 +264,21 @@ fn resize(control: &mut Control, geom: GeomId, on: &str) -> Result<Value, Error>
         Ok(())
     })?;
     Ok(json!({ "was": was, "size": size }))
+}
+
+/// `size` of the verb `resize`, bytes; other parameters are refused.
+fn wanted_size(params: &Value) -> Result<Option<u64>, Error> {
+    let mut size = None;
+    for (key, value) in params.as_object().into_iter().flatten() {
+        match (key.as_str(), value.as_u64()) {
+            ("size", Some(bytes)) => size = Some(bytes),
+            _ => {
+                let what = format!("resize takes size=BYTES, not {key}={value}");
+                return Err(Error::new(Errno::Inval, what));
+            }
+        }
+    }
+    Ok(size)
 }
 
 fn wake_on(control: &mut Control, core: usize, ticket: bio::Ticket) -> Result<(), Error> {

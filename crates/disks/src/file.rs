@@ -157,6 +157,7 @@ fn opened(
             physpath,
             rotation_rate: 0,
             can_delete,
+            delete_reads_zero: can_delete, // a hole, or zeroes where none fits
         },
         read_only,
         watch: Some(watch),
@@ -337,6 +338,13 @@ impl Unit for FileUnit {
     fn size(&mut self) -> Result<u64, Errno> {
         let sector = u64::from(self.sector);
         self.file.size().map(|s| s / sector * sector).map_err(|e| errno_of(&e))
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), Error> {
+        self.file.set_len(bytes).map_err(|e| {
+            let path = self.file.path().display();
+            Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {e}"))
+        })
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

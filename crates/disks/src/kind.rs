@@ -70,6 +70,8 @@ pub struct Identity {
     pub rotation_rate: u16,
     /// `GEOM::candelete`: DELETE gives memory or blocks back.
     pub can_delete: bool,
+    /// `GEOM::deletereadszero`: what DELETE covered, all of it, reads as zeroes afterwards.
+    pub delete_reads_zero: bool,
 }
 
 impl Identity {
@@ -79,6 +81,7 @@ impl Identity {
             ("GEOM::descr", Attr::Text(printable(&self.descr))),
             ("GEOM::rotation_rate", Attr::Int(u64::from(self.rotation_rate))),
             ("GEOM::candelete", Attr::Int(u64::from(self.can_delete))),
+            ("GEOM::deletereadszero", Attr::Int(u64::from(self.delete_reads_zero))),
         ];
         if !self.physpath.is_empty() {
             attrs.push(("GEOM::physpath", Attr::Text(printable(&self.physpath))));
@@ -108,6 +111,12 @@ pub trait Unit: Send {
     /// Bytes of the medium now, in whole sectors. `NxIo` when it is gone.
     fn size(&mut self) -> Result<u64, Errno>;
 
+    /// Makes the medium `bytes` large: whole sectors, more than it has. Blocks; nothing is lost.
+    fn grow(&mut self, bytes: u64) -> Result<(), Error> {
+        let _ = bytes;
+        Err(Error::new(Errno::NotSup, "only image files can be made larger here"))
+    }
+
     /// Lines for lists.
     fn show(&self) -> Vec<(&'static str, String)>;
 
@@ -125,7 +134,8 @@ pub trait Unit: Send {
 
 /// A disk that was opened, before it is in the graph.
 pub struct Opened {
-    /// The data path.
+    /// The data path. It answers `Done` or `Wait`, and what waits ends by [`Layer::ready`]: the
+    /// class counts on it for the order of requests, which is not the kind's concern.
     pub layer: Arc<dyn Layer>,
     /// Its numbers.
     pub limits: Limits,

@@ -128,6 +128,13 @@ fn a_file_that_grew_is_resized_and_one_that_was_cut_is_lost_once() {
     assert_eq!(said, json!({ "was": 8192, "size": 16384 }));
     assert_eq!(w.read(edge, 8192, 512), Ok(vec![0; 512]));
     assert!(disks.verb(&mut w.control, "spin", "f0", &json!({})).is_err());
+    let said = disks.verb(&mut w.control, "resize", "f0", &json!({ "size": 20480 })).unwrap();
+    assert_eq!(said, json!({ "was": 16384, "size": 20480 }));
+    assert_eq!(w.read(edge, 19968, 512), Ok(vec![0; 512]));
+    for wrong in [json!({ "size": 8192 }), json!({ "size": 20481 }), json!({ "sise": 40960 })] {
+        assert!(disks.verb(&mut w.control, "resize", "f0", &wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 20480, "nothing was cut");
     grow(4096);
     for _ in 0..3 {
         assert_eq!(w.read(edge, 12288, 512), Err(Errno::NxIo));

@@ -121,7 +121,8 @@ impl Table {
         let size = size.map(|size| if size == 0 { 0 } else { size.saturating_add(lead) });
         let free = space::gaps(self, Some(old.index));
         let wish = Wish { start: Some(old.start), size, align, strict: false };
-        let at = || format!("index {} to {:?} sectors", old.index, size);
+        let wanted = || size.map_or("all free".to_owned(), |n: u64| n.to_string());
+        let at = || format!("index {} to {} sectors", old.index, wanted());
         let place = space::fit(&free, wish).ok_or_else(|| PartError::new(K::NoSpace, OP, at()))?;
         if place.end < old.data {
             return Err(PartError::new(K::BadValue, OP, at()));

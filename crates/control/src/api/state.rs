@@ -103,12 +103,8 @@ pub struct CoreState {
     pub port_kind: String,
     /// Why that port was chosen.
     pub why: String,
-    /// Time spent working, in nanoseconds.
+    /// Time its thread spent on a processor, in nanoseconds, as the kernel counts it.
     pub busy_ns: u64,
-    /// Turns of the loop.
-    pub turns: u64,
-    /// System calls made by the loop.
-    pub syscalls: u64,
 }
 
 /// Memory, in bytes.
@@ -117,8 +113,6 @@ pub struct CoreState {
 pub struct Memory {
     /// Size of the buffer pools.
     pub pool_bytes: u64,
-    /// Of it, handed out now.
-    pub pool_used_bytes: u64,
     /// Resident set of the process.
     pub resident_bytes: u64,
 }

@@ -100,6 +100,8 @@ pub struct SessionState {
     pub auth: String,
     /// Commands received and not yet answered.
     pub commands_outstanding: u64,
+    /// How long the oldest of them waits, in nanoseconds; 0 when there is none.
+    pub oldest_command_ns: u64,
     /// Counters.
     pub stats: Stats,
 }

@@ -13,7 +13,6 @@ pub fn command() -> Command {
         .about("Block storage in user space: disks, layers, iSCSI targets")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .disable_help_subcommand(true)
         .after_help(exit_codes())
         .args(common());
     for verb in VERBS.iter().filter(|v| !v.name.contains('.')) {
@@ -55,11 +54,10 @@ pub fn common() -> Vec<Arg> {
             .value_name("FORM")
             .value_parser(PossibleValuesParser::new(["table", "json"]))
             .help("How the answer is printed"),
-        Arg::new("socket")
-            .long("socket")
-            .global(true)
-            .value_name("PATH")
-            .help("The daemon's socket; default: $ASHLAR_SOCKET, else the user's own"),
+        Arg::new("socket").long("socket").global(true).value_name("PATH").help(
+            "The daemon's socket; default: $ASHLAR_SOCKET, else as configured, else the \
+                   user's own",
+        ),
         Arg::new("progress")
             .long("progress")
             .global(true)

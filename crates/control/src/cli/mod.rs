@@ -57,10 +57,11 @@ pub fn run(
     let Some((entry, of)) = values::chosen(&matches) else { return Exit::Usage };
     let json = of.get_flag("json") || of.get_one::<String>("output").is_some_and(|o| o == "json");
     let form = if json { Form::Json } else { Form::Table };
-    let socket = of.get_one::<String>("socket").map_or_else(default_socket, PathBuf::from);
     let mode = Mode::of(of.get_one::<String>("progress").map(String::as_str));
-    let done = values::params(entry, of)
-        .and_then(|params| one(app, entry, params, &socket, form, mode, out, err));
+    let done = values::params(entry, of).and_then(|params| {
+        let socket = socket(of.get_one::<String>("socket"), entry, &params);
+        one(app, entry, params, &socket, form, mode, out, err)
+    });
     done.unwrap_or_else(|error| {
         let exit = error.kind.exit();
         // When even this cannot be written there is nobody to tell.
@@ -70,6 +71,33 @@ pub fn run(
         };
         exit
     })
+}
+
+/// Where the daemon is: the flag; $ASHLAR_SOCKET; what the configuration at hand names, when it
+/// is there; the default.
+fn socket(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf {
+    if let Some(path) = flag {
+        return PathBuf::from(path);
+    }
+    // `serve` makes the socket and reads the file for itself.
+    if entry.name == "serve" || std::env::var_os("ASHLAR_SOCKET").is_some() {
+        return default_socket();
+    }
+    let typed = params.get("file").and_then(Value::as_str).map(str::to_owned);
+    let files = typed.into_iter().chain([verbs::plan::default_file()]);
+    let named = files.filter_map(|file| socket_in(&file)).find(|path| path.exists());
+    named.unwrap_or_else(default_socket)
+}
+
+/// `[daemon] socket` of a file, when there is such a file and it can be read so far.
+fn socket_in(file: &str) -> Option<PathBuf> {
+    let about = std::fs::metadata(file).ok()?;
+    let most = u64::try_from(crate::config::CONFIG_BYTES_MAX).ok()?;
+    if !about.is_file() || about.len() > most {
+        return None;
+    }
+    let document: toml_edit::DocumentMut = std::fs::read_to_string(file).ok()?.parse().ok()?;
+    document.get("daemon")?.get("socket")?.as_str().map(PathBuf::from)
 }
 
 /// Runs one verb and prints its answer.
@@ -85,7 +113,7 @@ fn one(
     err: &mut dyn Write,
 ) -> Result<Exit> {
     let client = Client::new(socket);
-    let params = (entry.prepare)(params, &client)?;
+    let params = (entry.prepare)(params, app)?;
     let answer = match entry.run {
         Run::Daemon(_) => {
             let mut meter = Meter::new(mode, err);

@@ -280,6 +280,7 @@ fn who_sees_what() {
     let who = daemon.ends("access who m0", Exit::Done);
     assert!(who.ends_with("hosts    1  read only  iqn.h:*  iqn.h:one\n"), "{who}");
     assert_eq!(daemon.ends("access who d0p1", Exit::Done), "nobody\n");
+    assert!(daemon.ends("access who d0p9", Exit::Failed).contains("ASH-0020"));
     let sessions = daemon.ends("sessions --denied", Exit::Done);
     assert!(
         sessions.contains("iqn.h:one  10.0.0.1:4000  iqn.a:t  hosts  0,1   chap"),
@@ -474,6 +475,72 @@ fn bad_requests_hurt_nobody_else() {
 }
 
 #[test]
+fn a_plan_says_what_cannot_be_carried_out() {
+    let daemon = Daemon::start();
+    daemon.write("a.toml", FIRST);
+    daemon.plant.refuse(Error::new(Kind::NotFound, "export", "no such provider").at("d9"));
+    let said = daemon.ends("plan @a.toml", Exit::Failed);
+    let why = "4 steps; `apply` refuses, for these cannot be done:\n  \
+        create disk d0 (file): d9: no such provider\n";
+    assert!(said.contains(why), "{said}");
+    assert!(daemon.ends("apply @a.toml", Exit::Failed).contains("ASH-0032"));
+}
+
+/// A command that waits too long is spoken of, with its age.
+#[test]
+fn a_stuck_command_is_a_finding() {
+    let daemon = Daemon::start();
+    busy(&daemon);
+    let mut state = daemon.plant.state_shown();
+    for session in state.targets.iter_mut().flat_map(|t| &mut t.sessions) {
+        session.commands_outstanding = 3;
+        session.oldest_command_ns = 23_000_000_000;
+    }
+    daemon.plant.show(state);
+    let said = daemon.ends("status", Exit::Degraded);
+    assert!(said.starts_with(" state: DEGRADED"), "{said}");
+    assert!(said.contains("why: 3 commands outstanding, the oldest for 23"), "{said}");
+    let sessions = daemon.ends("sessions", Exit::Done);
+    assert!(sessions.contains("queue  oldest") && sessions.contains("   23"), "{sessions}");
+}
+
+#[test]
+fn lists_say_why_nobody_claimed_a_provider() {
+    let daemon = Daemon::start();
+    let mut geom = geom_state("disk", "d7", 1, &[], "d7");
+    let why = "no master boot record at byte 510".to_owned();
+    let not = |class: &str| crate::api::WhyNot { class: class.to_owned(), why: why.clone() };
+    geom.providers[0].why_not = vec![not("part"), not("label")];
+    let label = geom_state("label", "ext/x", 2, &["d7"], "ext/x");
+    daemon.plant.show(State { geoms: vec![geom.clone()], ..State::default() });
+    let alone = daemon.ends("list", Exit::Done);
+    assert!(alone.contains("d7          part      no master boot record at byte 510"), "{alone}");
+    daemon.plant.show(State { geoms: vec![geom, label], ..State::default() });
+    let claimed = daemon.ends("list providers d7", Exit::Done);
+    assert!(claimed.contains("d7          part      no master"), "{claimed}");
+    assert!(!claimed.contains("d7          label"), "it stands on it: {claimed}");
+}
+
+/// The daemon of a file that names its socket is found without a flag, and a faulty file is
+/// refused before anybody is asked.
+#[test]
+fn the_file_names_the_socket() {
+    let daemon = Daemon::start();
+    let text = format!("[daemon]\nsocket = \"{}\"\n", daemon.path("a.sock"));
+    let file = daemon.write("own.toml", &text);
+    assert_eq!(socket_in(&file), Some(PathBuf::from(daemon.path("a.sock"))));
+    assert_eq!(socket_in(&daemon.write("none.toml", "")), None);
+    assert_eq!(socket_in(&daemon.write("bad.toml", "[[[")), None);
+    let faulty = daemon.write("faulty.toml", "[[disk]]\nnam = \"x\"\n");
+    for verb in ["plan", "apply"] {
+        let words = [verb, &faulty, "--socket", "/nonexistent/a.sock"];
+        let said = say(words.iter().map(OsString::from).collect());
+        assert_eq!(said.exit, Exit::Usage, "{}", said.err);
+        assert!(said.err.contains("`name` is missing"), "{}", said.err);
+    }
+}
+
+#[test]
 fn nobody_there() {
     let words = ["status", "--socket", "/nonexistent/a.sock"];
     let said = say(words.iter().map(OsString::from).collect());
@@ -486,6 +553,12 @@ fn usage() {
     let said = |line: &str| say(line.split(' ').map(OsString::from).collect());
     assert_eq!(said("--help").exit, Exit::Done);
     assert!(said("--help").out.contains("  6  changes are pending (plan)"));
+    assert_eq!(said("help").exit, Exit::Done);
+    assert!(said("help part add").out.contains("Add a partition"));
+    for section in ["daemon", "disk", "geom", "target", "access", "lun"] {
+        assert_eq!(said(&format!("schema {section}")).exit, Exit::Done, "{section}");
+    }
+    assert!(said("schema target").out.contains("chap = { user"), "where secrets go");
     assert_eq!(said("statsu").exit, Exit::Usage);
     assert!(said("statsu").err.contains("status"), "clap suggests");
     assert_eq!(said("part").exit, Exit::Usage);

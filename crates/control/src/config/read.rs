@@ -40,11 +40,19 @@ pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
     if !faults.is_empty() {
         return Err(report(text, file, faults));
     }
-    let config: Config = serde_json::from_value(document).map_err(|e| {
+    let mut config: Config = serde_json::from_value(document).map_err(|e| {
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
     })?;
+    one_case(&mut config);
     faults.extend(check(&config).into_iter().map(|p| locate(&root, p)));
     if faults.is_empty() { Ok(config) } else { Err(report(text, file, faults)) }
+}
+
+/// Names of targets in lower case, as they travel: iSCSI names have one form whatever is typed
+/// (RFC 3722, RFC 7143 4.2.7.1).
+fn one_case(config: &mut Config) {
+    config.target.iter_mut().for_each(|t| t.name.make_ascii_lowercase());
+    config.access.iter_mut().for_each(|a| a.target.make_ascii_lowercase());
 }
 
 fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {

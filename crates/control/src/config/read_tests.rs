@@ -249,3 +249,20 @@ fn damage_never_panics() {
     }
     assert!(refused > 100, "{refused}");
 }
+
+/// However a target's name is typed, it is one name, in the form that travels.
+#[test]
+fn names_of_targets_have_one_case() {
+    let text = "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.org.Example:Store'\n\
+        listen=['127.0.0.1:3260']\n[[access]]\ntarget='IQN.2026-11.org.example:store'\n\
+        group='g'\ninitiators=['*']\nluns={}\n";
+    let config = read(text, "a.toml", &catalog()).expect("one target");
+    assert_eq!(config.target[0].name, "iqn.2026-11.org.example:store");
+    assert_eq!(config.access[0].target, config.target[0].name);
+    let twice = format!(
+        "{text}[[target]]\ndriver='iscsi'\nname='iqn.2026-11.ORG.example:store'\n\
+        listen=['127.0.0.1:3261']\n"
+    );
+    let error = read(&twice, "a.toml", &catalog()).expect_err("the same name");
+    assert_eq!(error.kind, Kind::ConfigName, "{error}");
+}

@@ -15,6 +15,9 @@ const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 const PUNCH_HOLES: [FsWord; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010];
 
+/// Least size of a disk, in bytes: one sector.
+const SECTOR_BYTES_MIN: u64 = 512;
+
 /// See the module.
 pub const CHECK: Check =
     Check { id: "backing", doc: "whether what is behind the disks is there and fits", look };
@@ -45,7 +48,12 @@ fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
         let fix = if made {
             format!("mkdir -p {}", folder.display())
         } else {
-            format!("truncate -s SIZE {shown}, or correct `path`")
+            match disk.kind.as_str() {
+                "blockdev" => {
+                    format!("lsblk -p shows the devices there are; correct `path` ({shown})")
+                }
+                _ => format!("truncate -s SIZE {shown}, or correct `path`"),
+            }
         };
         let finding = format!("disk {name}: there is no {shown}");
         return vec![bad(Grade::Fail, finding, "the disk cannot be created", fix)];
@@ -66,6 +74,15 @@ fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
             format!("disk {name}: {shown} cannot be opened for writing: {e}"),
             "the disk cannot be created",
             format!("chown USER {shown}, with the user that runs the daemon"),
+        )];
+    }
+    let made = disk.params.contains_key("size");
+    if !device && about.len() < SECTOR_BYTES_MIN && !made {
+        return vec![bad(
+            Grade::Fail,
+            format!("disk {name}: {shown} has {} bytes, less than a sector", about.len()),
+            "the disk cannot be created",
+            format!("truncate -s SIZE {shown}, or set `size`"),
         )];
     }
     if device { Vec::new() } else { place(disk, path) }

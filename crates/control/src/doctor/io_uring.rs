@@ -13,6 +13,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
         let text = format!("the daemon uses {} ({})", core.port_kind, core.why);
         return match core.port_kind.as_str() {
             "uring" => ok(text),
+            _ if core.why == AS_CONFIGURED => ok(text),
             _ => vec![bad(Grade::Warn, text, SLOWER, "sysctl kernel.io_uring_disabled=0")],
         };
     }
@@ -34,5 +35,8 @@ fn look(facts: &Facts) -> Vec<Finding> {
         Err(_) => ok("the kernel has no switch for it; serve tries and says in its log"),
     }
 }
+
+/// What the reactor says when `[daemon] port = "poll"` chose.
+const AS_CONFIGURED: &str = "poll, as configured";
 
 const SLOWER: &str = "the daemon falls back to epoll: more system calls for every request";

@@ -4,7 +4,6 @@ mod backing;
 mod config;
 mod fds;
 mod io_uring;
-mod memlock;
 mod ports;
 mod secrets;
 mod socket;
@@ -107,7 +106,6 @@ impl Check {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     io_uring::CHECK,
-    memlock::CHECK,
     fds::CHECK,
     config::CHECK,
     secrets::CHECK,

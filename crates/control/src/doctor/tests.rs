@@ -71,17 +71,21 @@ fn kernel_and_limits() {
     state.daemon.cores = vec![CoreState { port_kind: "uring".to_owned(), ..CoreState::default() }];
     facts.daemon = Ok(state);
     assert_eq!(grades("io_uring", &facts), [Grade::Ok], "what runs says more");
-    let limits = |fds: &str, lock: &str| {
-        let text =
-            format!("Max open files  {fds}  524288  files\nMax locked memory  {lock}  x  b\n");
-        machine.write("self/limits", &text);
+    let core =
+        |why: &str| CoreState { port_kind: "poll".to_owned(), why: why.to_owned(), busy_ns: 0 };
+    for (why, grade) in [("poll, as configured", Grade::Ok), ("poll, refused", Grade::Warn)] {
+        let mut state = State::default();
+        state.daemon.cores = vec![core(why)];
+        facts.daemon = Ok(state);
+        assert_eq!(grades("io_uring", &facts), [grade], "{why}");
+    }
+    let limit = |fds: &str| {
+        machine.write("self/limits", &format!("Max open files  {fds}  524288  files\n"));
     };
-    limits("1024", "8388608");
+    limit("1024");
     assert_eq!(grades("fds", &facts), [Grade::Warn]);
-    assert_eq!(grades("memlock", &facts), [Grade::Warn]);
-    limits("524288", "unlimited");
+    limit("524288");
     assert_eq!(grades("fds", &facts), [Grade::Ok]);
-    assert_eq!(grades("memlock", &facts), [Grade::Ok]);
 }
 
 #[test]
@@ -124,7 +128,9 @@ fn backing_files() {
     let lost = machine.0.join("nowhere/none.img");
     let facts = machine.facts(Some(&disk(&lost, "size_bytes='1M'")));
     assert_eq!(grades("backing", &facts), [Grade::Fail]);
-    let there = machine.write("there.img", "x");
+    let small = machine.write("small.img", "x");
+    assert_eq!(grades("backing", &machine.facts(Some(&disk(&small, "")))), [Grade::Fail]);
+    let there = machine.write("there.img", &"x".repeat(512));
     let grade = grades("backing", &machine.facts(Some(&disk(&there, ""))));
     assert!(!grade.contains(&Grade::Fail), "{grade:?}");
     let shm = Path::new("/dev/shm");

@@ -11,8 +11,6 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_health", "gauge", "1 for the present health of the whole, 0 for the others"),
     ("ashlar_topology_generation", "gauge", "Grows with every change of the topology"),
     ("ashlar_core_busy_seconds_total", "counter", "Time a reactor worked"),
-    ("ashlar_core_turns_total", "counter", "Turns of a reactor's loop"),
-    ("ashlar_core_syscalls_total", "counter", "System calls of a reactor"),
     ("ashlar_memory_bytes", "gauge", "Memory: pool, pool in use, resident"),
     ("ashlar_disk_health", "gauge", "1 for the present health of a disk, 0 for the others"),
     ("ashlar_disk_size_bytes", "gauge", "Size of a disk"),
@@ -134,14 +132,8 @@ fn daemon(state: &State, page: &mut Page) {
         let i = i.to_string();
         let labels = [("core", i.as_str()), ("port", core.port_kind.as_str())];
         page.add("ashlar_core_busy_seconds_total", &labels, seconds(core.busy_ns));
-        page.add("ashlar_core_turns_total", &labels, core.turns);
-        page.add("ashlar_core_syscalls_total", &labels, core.syscalls);
     }
-    for (kind, bytes) in [
-        ("pool", d.memory.pool_bytes),
-        ("pool_used", d.memory.pool_used_bytes),
-        ("resident", d.memory.resident_bytes),
-    ] {
+    for (kind, bytes) in [("pool", d.memory.pool_bytes), ("resident", d.memory.resident_bytes)] {
         page.add("ashlar_memory_bytes", &[("kind", kind)], bytes);
     }
 }

@@ -144,6 +144,17 @@ impl Control {
         Ok(Plan { steps, generation, base })
     }
 
+    /// Steps of a plan that the daemon would refuse, each with why.
+    pub fn refused(&self, plan: &Plan) -> Vec<String> {
+        let check = |(i, step): (usize, &Step)| {
+            let before = plan.steps.get(..i).unwrap_or_default();
+            let error = self.plant.check(step, before).err()?;
+            let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
+            Some(format!("{}: {at}{}", step.what, error.source))
+        };
+        plan.steps.iter().enumerate().filter_map(check).collect()
+    }
+
     /// Brings the daemon to `desired`, wholly or not at all, and archives it.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! access: who sees what, before anybody logs in. Masking is a pure function of the groups.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{GroupState, LunState, Result, State};
+use crate::api::{Error, GroupState, Kind, LunState, Result, State};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
@@ -205,6 +205,12 @@ impl DaemonVerb for Who {
         params: WhoParams,
         _progress: &mut Progress<'_>,
     ) -> Result<WhoAnswer> {
-        Ok(who(&control.state(), &params.lun))
+        let state = control.state();
+        let answer = who(&state, &params.lun);
+        if answer.ways.is_empty() && state.provider(&params.lun).is_none() {
+            let why = "no provider and no LUN is called so";
+            return Err(Error::new(Kind::NotFound, "access who", why).at(params.lun));
+        }
+        Ok(answer)
     }
 }

@@ -3,7 +3,6 @@
 use super::entry::{DaemonVerb, Verb};
 use super::plan::{desired, lines, load, notes};
 use crate::api::{Result, SCHEMA_VERSION};
-use crate::client::Client;
 use crate::plan::Step;
 use crate::plant::Progress;
 use crate::service::{Consent, Control};
@@ -100,8 +99,8 @@ impl Verb for Apply {
         &["ashlar apply", "ashlar apply new.toml --dry-run", "ashlar apply --yes-destroy scratch"];
     const POSITIONAL: &'static [&'static str] = &["file"];
 
-    fn prepare(params: &mut Params, _client: &Client) -> Result<()> {
-        load(&mut params.file, &mut params.document)
+    fn prepare(params: &mut Params, app: &crate::App) -> Result<()> {
+        load(&mut params.file, &mut params.document, app)
     }
 
     fn table(answer: &Answer) -> String {

@@ -1,12 +1,15 @@
 //! demo: the main job on an embedded default.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::pin::pin;
+use std::process::{Child, Command};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Local, LocalVerb, Verb};
+use super::serve::stopped;
 use crate::api::{Error, Kind, Result};
 use crate::demo::{Site, Tools, act, lay_out, start};
 
@@ -55,6 +58,28 @@ impl Verb for Demo {
     }
 }
 
+/// How often a daemon that serves is looked after.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Waits for SIGINT or SIGTERM, or for the daemon's end.
+fn until_stopped(child: &mut Child) -> Result<()> {
+    let failed = |e: std::io::Error| Error::new(Kind::System, "demo", e);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let mut stop = pin!(stopped());
+        loop {
+            tokio::select! {
+                _ = &mut stop => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            if child.try_wait().map_err(failed)?.is_some() {
+                return Ok(());
+            }
+        }
+    })
+}
+
 impl LocalVerb for Demo {
     fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
         let failed = |e: std::io::Error| Error::new(Kind::System, "demo", e);
@@ -73,8 +98,11 @@ impl LocalVerb for Demo {
         } else {
             act(&site, &mut tools)
         };
-        if !params.serve {
-            tools.say("stopping the daemon");
+        if params.serve {
+            until_stopped(&mut child)?;
+        }
+        tools.say("stopping the daemon");
+        if child.try_wait().map_err(failed)?.is_none() {
             let pid = child.id().to_string();
             Command::new("kill").args(["-TERM", &pid]).status().map_err(failed)?;
         }

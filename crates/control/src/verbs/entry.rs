@@ -27,11 +27,11 @@ pub trait Verb: 'static {
     /// Fields that are given by position.
     const POSITIONAL: &'static [&'static str] = &[];
     /// Completes the parameters on the client's side: reads files, for the daemon has another
-    /// working folder and perhaps other rights.
+    /// working folder and perhaps other rights. A faulty file is refused here, daemon or no.
     ///
     /// # Errors
     /// What the file system says.
-    fn prepare(_params: &mut Self::Params, _client: &Client) -> Result<()> {
+    fn prepare(_params: &mut Self::Params, _app: &crate::App) -> Result<()> {
         Ok(())
     }
     /// The answer for people, with a line end.
@@ -105,7 +105,7 @@ pub struct Entry {
     /// Schema of the answer.
     pub answer: fn() -> Value,
     /// See [`Verb::prepare`].
-    pub prepare: fn(Value, &Client) -> Result<Value>,
+    pub prepare: fn(Value, &crate::App) -> Result<Value>,
     /// See [`Verb::table`].
     pub table: fn(Value) -> Result<String>,
     /// See [`Verb::exit`].
@@ -166,9 +166,9 @@ fn to_json<T: Serialize>(value: &T, name: &str) -> Result<Value> {
     serde_json::to_value(value).map_err(|e| Error::new(Kind::Internal, name, e))
 }
 
-fn prepare<V: Verb>(value: Value, client: &Client) -> Result<Value> {
+fn prepare<V: Verb>(value: Value, app: &crate::App) -> Result<Value> {
     let mut params = params::<V>(value)?;
-    V::prepare(&mut params, client)?;
+    V::prepare(&mut params, app)?;
     to_json(&params, V::NAME)
 }
 

@@ -52,9 +52,17 @@ impl Verb for Geom {
     type Answer = Answer;
     const NAME: &'static str = "geom";
     const DOC: &'static str = "Call a verb of a class";
-    const DETAIL: &'static str = "What a class understands: ashlar schema CLASS.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar geom nop configure name=slow delay_us=1000"];
+    const DETAIL: &'static str = "`insert` and `remove` slip any class that is one layer in \
+        under those who use a provider, and take it out again, while requests flow; it is no part \
+        of ashlar.toml and gone at the next start. `disk resize` reads the size of a file or \
+        device again, and with `size` makes a file larger first; initiators are told. A verb that \
+        a class does not have is answered with those it has.";
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar geom nop configure name=slow delay_ms=1 read_delay_percent=100",
+        "ashlar geom nop insert name=slow provider=d0p1",
+        "ashlar geom nop remove name=slow",
+        "ashlar geom disk resize name=d0 size=2GiB",
+    ];
     const POSITIONAL: &'static [&'static str] = &["class", "verb", "params"];
 
     fn table(answer: &Answer) -> String {

@@ -23,7 +23,7 @@ pub enum What {
     Disks,
     /// Geoms.
     Geoms,
-    /// Providers and who claimed them; with a name also why the others did not.
+    /// Providers and who claimed them, and why nobody claimed the others.
     Providers,
     /// Targets.
     Targets,
@@ -91,7 +91,11 @@ fn disks(state: &State) -> Listing {
             if d.discard { "yes" } else { "no" }.to_owned(),
             text::dash(&d.serial),
             text::dash(d.path.as_deref().unwrap_or("")),
-            text::dash(if d.health_why.is_empty() { &d.mode_why } else { &d.health_why }),
+            match (d.health_why.as_str(), d.mode_why.as_str()) {
+                ("", "") => "configured".to_owned(),
+                ("", why) => format!("configured; {why}"),
+                (why, _) => why.to_owned(),
+            },
         ]
     };
     let columns = [
@@ -120,18 +124,21 @@ fn geoms(state: &State) -> Listing {
     listing("geoms", &columns, state.geoms.iter().map(row).collect())
 }
 
-/// Providers with the classes that stand on them; `whole`: also why the others do not.
-fn providers(state: &State, whole: bool) -> Listing {
+/// Classes of the geoms that stand on a provider.
+fn standing<'s>(state: &'s State, provider: &str) -> Vec<&'s str> {
+    let stands = |g: &&crate::api::GeomState| {
+        g.consumers.iter().any(|c| c.provider.as_deref() == Some(provider))
+    };
+    let mut by: Vec<&str> = state.geoms.iter().filter(stands).map(|g| g.class.as_str()).collect();
+    by.dedup();
+    by
+}
+
+fn providers(state: &State) -> Listing {
     let mut rows = Vec::new();
     for geom in &state.geoms {
-        for p in &geom.providers {
-            let stands = |g: &&crate::api::GeomState| {
-                g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.name))
-            };
-            let mut by: Vec<&str> =
-                state.geoms.iter().filter(stands).map(|g| g.class.as_str()).collect();
-            by.dedup();
-            let mut row = vec![
+        rows.extend(geom.providers.iter().map(|p| {
+            vec![
                 p.name.clone(),
                 geom.class.clone(),
                 short(p.size_bytes),
@@ -139,28 +146,36 @@ fn providers(state: &State, whole: bool) -> Listing {
                 p.sector_bytes.to_string(),
                 p.mode(),
                 text::dash(p.error.as_deref().unwrap_or("")),
-                text::dash(&by.join(" ")),
-            ];
-            if whole {
-                let not = p.why_not.iter().map(|w| format!("{}: {}", w.class, w.why));
-                row.push(text::dash(&not.collect::<Vec<_>>().join("; ")));
-            }
-            rows.push(row);
+                text::dash(&standing(state, &p.name).join(" ")),
+            ]
+        }));
+    }
+    let columns =
+        ["provider", "class", ">size", ">bytes", ">sector", "mode", "error", "claimed by"];
+    listing("providers", &columns, rows)
+}
+
+/// Longest reason in a list of everything, in characters; `list providers NAME` shows all of it.
+const REASON_CHARS_MAX: usize = 90;
+
+/// What tasting found where it claimed nothing: a provider that nothing but LUNs stands on, or the
+/// one called `name`.
+fn left_alone(state: &State, name: Option<&str>) -> Listing {
+    let mut rows = Vec::new();
+    for p in state.geoms.iter().flat_map(|g| &g.providers) {
+        let by = standing(state, &p.name);
+        let shown = name.map_or(by.iter().all(|c| *c == "lun"), |n| n == p.name);
+        for not in p.why_not.iter().filter(|w| shown && !by.contains(&w.class.as_str())) {
+            let why = match not.why.char_indices().nth(REASON_CHARS_MAX) {
+                Some((end, _)) if name.is_none() => {
+                    format!("{}...", not.why.get(..end).unwrap_or(""))
+                }
+                _ => not.why.clone(),
+            };
+            rows.push(vec![p.name.clone(), not.class.clone(), why]);
         }
     }
-    let columns = [
-        "provider",
-        "class",
-        ">size",
-        ">bytes",
-        ">sector",
-        "mode",
-        "error",
-        "claimed by",
-        "not claimed by",
-    ];
-    let shown = if whole { columns.len() } else { columns.len() - 1 };
-    listing("providers", columns.get(..shown).unwrap_or(&columns), rows)
+    listing("provider left alone", &["left alone", "by class", "why"], rows)
 }
 
 fn targets(state: &State) -> Listing {
@@ -172,7 +187,7 @@ fn targets(state: &State) -> Listing {
             t.health.word().to_owned(),
             t.groups.len().to_string(),
             t.sessions.len().to_string(),
-            text::dash(&t.health_why),
+            if t.health_why.is_empty() { "configured".to_owned() } else { t.health_why.clone() },
         ]
     };
     let columns = ["target", "driver", "portals", "health", ">groups", ">sessions", "why"];
@@ -236,11 +251,14 @@ impl Verb for List {
 impl DaemonVerb for List {
     fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
         let state = control.state();
+        let name = params.name.as_deref();
         let listings = match params.what {
-            What::All => vec![disks(&state), geoms(&state), targets(&state)],
+            What::All => {
+                vec![disks(&state), geoms(&state), left_alone(&state, None), targets(&state)]
+            }
             What::Disks => vec![disks(&state)],
             What::Geoms => vec![geoms(&state)],
-            What::Providers => vec![providers(&state, params.name.is_some())],
+            What::Providers => vec![providers(&state), left_alone(&state, name)],
             What::Targets => vec![targets(&state)],
             What::Luns => vec![luns(&state)],
         };

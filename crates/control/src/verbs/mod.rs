@@ -17,7 +17,7 @@ mod list;
 pub(crate) mod man;
 mod part;
 mod part_show;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod schema;
 mod serve;
 mod sessions;

@@ -30,6 +30,9 @@ pub struct Params {
 pub struct Answer {
     /// The tables.
     pub tables: Vec<PartTable>,
+    /// What was named and carries no table, with why.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// How they shall be printed.
     pub style: Style,
 }
@@ -127,7 +130,8 @@ impl Verb for Show {
     const POSITIONAL: &'static [&'static str] = &["geoms"];
 
     fn table(answer: &Answer) -> String {
-        answer.tables.iter().map(|t| render(t, answer.style)).collect()
+        let tables = answer.tables.iter().map(|t| render(t, answer.style));
+        tables.chain(answer.without.iter().map(|w| format!("{w}\n"))).collect()
     }
 }
 
@@ -135,7 +139,8 @@ impl DaemonVerb for Show {
     fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
         let Params { geoms, labels, raw, providers } = params;
         let answer = control.change(|plant| plant.part(&PartRequest::Show { geoms }))?;
-        Ok(Answer { tables: answer.tables, style: Style { labels, raw, providers } })
+        let style = Style { labels, raw, providers };
+        Ok(Answer { tables: answer.tables, without: answer.warnings, style })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
-use crate::client::Client;
 use crate::config::{CONFIG_BYTES_MAX, read, secret};
 use crate::plan::{Risk, Step};
 use crate::plant::Progress;
@@ -40,6 +39,9 @@ pub struct Answer {
     pub steps: Vec<Step>,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// Steps that cannot be carried out, each with why; `apply` refuses the whole then.
+    #[serde(default)]
+    pub refused: Vec<String>,
 }
 
 /// The file that is meant when none is named.
@@ -47,11 +49,15 @@ pub fn default_file() -> String {
     std::env::var("ASHLAR_CONFIG").unwrap_or_else(|_| "/etc/ashlar/ashlar.toml".to_owned())
 }
 
-/// Reads the document on the client's side.
+/// Reads the document on the client's side and looks for faults.
 ///
 /// # Errors
-/// [`Kind::System`], [`Kind::Limit`].
-pub fn load(file: &mut Option<String>, document: &mut Option<String>) -> Result<()> {
+/// [`Kind::System`], and those of `read`.
+pub fn load(
+    file: &mut Option<String>,
+    document: &mut Option<String>,
+    app: &crate::App,
+) -> Result<()> {
     if document.is_some() {
         return Ok(());
     }
@@ -69,6 +75,7 @@ pub fn load(file: &mut Option<String>, document: &mut Option<String>) -> Result<
         let opened = std::fs::File::open(&name).map_err(fail)?;
         opened.take(limit).read_to_string(&mut text).map_err(fail)?;
     }
+    read(&text, &name, &(app.catalog)())?;
     *file = Some(name);
     *document = Some(text);
     Ok(())
@@ -121,13 +128,13 @@ impl Verb for Plan {
     const NAME: &'static str = "plan";
     const DOC: &'static str = "Show what apply would change, and how risky it is";
     const DETAIL: &'static str = "Compares the configuration with what runs. Exit code 0 when they \
-        agree, 6 when there are changes. Nothing is changed. Risks: safe (nobody notices), \
+        agree, 6 when there are changes, 1 when one of them cannot be carried out. Nothing is changed. Risks: safe (nobody notices), \
         disruptive (somebody connected loses something), destroys (data is lost).";
     const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];
     const POSITIONAL: &'static [&'static str] = &["file"];
 
-    fn prepare(params: &mut Params, _client: &Client) -> Result<()> {
-        load(&mut params.file, &mut params.document)
+    fn prepare(params: &mut Params, app: &crate::App) -> Result<()> {
+        load(&mut params.file, &mut params.document, app)
     }
 
     fn table(answer: &Answer) -> String {
@@ -137,6 +144,13 @@ impl Verb for Plan {
         }
         let count = text::count(answer.steps.len(), "step");
         let worst = answer.risk.unwrap_or_default().word();
+        if !answer.refused.is_empty() {
+            let why: String = answer.refused.iter().map(|r| format!("  {r}\n")).collect();
+            let steps = lines(&answer.steps);
+            return format!(
+                "{notes}{steps}{count}; `apply` refuses, for these cannot be done:\n{why}"
+            );
+        }
         format!(
             "{notes}{}{count}, at worst {worst}; `ashlar apply` does it\n",
             lines(&answer.steps)
@@ -144,7 +158,11 @@ impl Verb for Plan {
     }
 
     fn exit(answer: &Answer) -> Exit {
-        if answer.steps.is_empty() { Exit::Done } else { Exit::Pending }
+        match (answer.steps.is_empty(), answer.refused.is_empty()) {
+            (true, _) => Exit::Done,
+            (false, true) => Exit::Pending,
+            (false, false) => Exit::Failed,
+        }
     }
 }
 
@@ -156,6 +174,7 @@ impl DaemonVerb for Plan {
             schema_version: SCHEMA_VERSION,
             generation: plan.generation,
             risk: plan.steps.iter().map(|s| s.risk).max(),
+            refused: control.refused(&plan),
             steps: plan.steps,
             notes,
         })

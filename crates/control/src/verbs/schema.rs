@@ -4,7 +4,9 @@ use super::entry::{Local, LocalVerb, Verb};
 use super::{VERBS, find};
 use crate::api::{Error, Kind, Result, State};
 use crate::config::schema::{types_of, words_of};
-use crate::config::{Config, suggest};
+use crate::config::{
+    AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig, TargetConfig, suggest,
+};
 use crate::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,8 @@ pub struct Schema;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// A disk kind, a class, a driver, a verb, `config` or `state`. The names when absent.
+    /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb, `config` or `state`.
+    /// The names when absent.
     pub name: Option<String>,
 }
 
@@ -26,7 +29,7 @@ pub struct Params {
 pub struct Named {
     /// Its name.
     pub name: String,
-    /// `disk`, `geom`, `target`, `verb` or `form`.
+    /// `disk`, `geom`, `target`, `verb`, `section` or `form`.
     pub section: String,
     /// One sentence.
     pub doc: String,
@@ -99,8 +102,10 @@ impl Verb for Schema {
     type Answer = Answer;
     const NAME: &'static str = "schema";
     const DOC: &'static str = "Show what may stand in ashlar.toml, or what a verb takes";
-    const DETAIL: &'static str = "With --json the JSON Schema (2020-12).";
-    const EXAMPLES: &'static [&'static str] = &["ashlar schema", "ashlar schema nop --json"];
+    const DETAIL: &'static str = "A disk has the keys of the section `disk` and those of its kind; \
+        geoms and targets likewise. With --json the JSON Schema (2020-12).";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar schema", "ashlar schema access", "ashlar schema nop --json"];
     const POSITIONAL: &'static [&'static str] = &["name"];
 
     fn table(answer: &Answer) -> String {
@@ -127,6 +132,59 @@ impl Verb for Schema {
     }
 }
 
+/// The sections of `ashlar.toml`: what stands in each whatever its kind, class or driver.
+fn sections() -> Vec<Named> {
+    let section = |name: &str, doc: &str, example: &str, schema: schemars::Schema| Named {
+        name: name.to_owned(),
+        section: "section".to_owned(),
+        doc: doc.to_owned(),
+        example: example.to_owned(),
+        schema: Some(schema.to_value()),
+    };
+    vec![
+        section(
+            "daemon",
+            "[daemon]: the daemon itself; takes effect at its next start.",
+            "[daemon]\nlog = \"info\"\n",
+            schemars::schema_for!(DaemonConfig),
+        ),
+        section(
+            "disk",
+            "[[disk]]: a bottom provider; further keys are those of its kind.",
+            "[[disk]]\nname = \"d0\"\nkind = \"file\"\npath = \"/srv/d0.img\"\n",
+            schemars::schema_for!(DiskConfig),
+        ),
+        section(
+            "geom",
+            "[[geom]]: a layer that is not found by tasting; further keys are those of its class.",
+            "[[geom]]\nname = \"slow\"\nclass = \"nop\"\nprovider = \"d0\"\n",
+            schemars::schema_for!(GeomConfig),
+        ),
+        section(
+            "target",
+            "[[target]]: a target port; further keys are those of its driver.",
+            "[[target]]\ndriver = \"iscsi\"\nname = \"iqn.2026-11.org.example:store\"\n\
+             listen = [\"0.0.0.0:3260\"]\n\
+             chap = { user = \"vmhost\", secret = \"file:/etc/ashlar/chap\" }\n",
+            schemars::schema_for!(TargetConfig),
+        ),
+        section(
+            "access",
+            "[[access]]: which initiators see which LUNs of a target; nobody sees anything else.",
+            "[[access]]\ntarget = \"iqn.2026-11.org.example:store\"\ngroup = \"vmhosts\"\n\
+             initiators = [\"iqn.1998-01.com.vmware:*\"]\n\
+             luns = { 0 = \"d0\", 1 = { provider = \"d1\", mode = \"ro\" } }\n",
+            schemars::schema_for!(AccessConfig),
+        ),
+        section(
+            "lun",
+            "One LUN of [[access]]: the name of a provider, or these keys.",
+            "luns = { 0 = { provider = \"d0\", mode = \"ro\", serial = \"S0\" } }\n",
+            schemars::schema_for!(LunConfig),
+        ),
+    ]
+}
+
 fn all(local: &Local<'_>) -> Vec<Named> {
     let catalog = (local.app.catalog)();
     let mut out: Vec<Named> = catalog
@@ -148,6 +206,7 @@ fn all(local: &Local<'_>) -> Vec<Named> {
     };
     let config = schemars::schema_for!(Config).to_value();
     out.push(form("config", "The whole of ashlar.toml", config));
+    out.extend(sections());
     let state = schemars::schema_for!(State).to_value();
     out.push(form("state", "What the daemon says of itself", state));
     out.extend(VERBS.iter().map(|v| Named {

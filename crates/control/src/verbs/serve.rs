@@ -105,7 +105,8 @@ fn leave_out(config: &mut Config, error: &Error) -> bool {
     *config != before
 }
 
-async fn stopped() -> &'static str {
+/// Waits for a signal that ends a program, and names it.
+pub(super) async fn stopped() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
     let term = async {
         match signal(SignalKind::terminate()) {

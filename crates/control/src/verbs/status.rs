@@ -48,6 +48,27 @@ pub struct Answer {
     pub serves: String,
 }
 
+/// How long a command may wait before `status` speaks of it, in nanoseconds. Initiators give a
+/// command up after 30 s or more; half of that leaves time to look.
+const STUCK_NS: u64 = 15_000_000_000;
+
+/// Commands that wait for longer than [`STUCK_NS`], one finding a session.
+fn stuck(state: &State) -> Vec<Finding> {
+    let waits = state.sessions().filter(|(_, s)| s.oldest_command_ns > STUCK_NS);
+    let finding = |(target, s): (&crate::api::TargetState, &crate::api::SessionState)| Finding {
+        health: Health::Degraded,
+        at: format!("session of {} at {}", s.initiator, target.name),
+        why: format!(
+            "{} outstanding, the oldest for {}",
+            count(usize::try_from(s.commands_outstanding).unwrap_or(usize::MAX), "command"),
+            short_ns(s.oldest_command_ns)
+        ),
+        action: "Find the disk with requests in flight and no operations: `ashlar top`.".to_owned(),
+        see: format!("ashlar tree --down {}", s.initiator),
+    };
+    waits.map(finding).collect()
+}
+
 /// What of a state is not ok.
 pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
     let mut out = Vec::new();
@@ -109,6 +130,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
     }
+    out.extend(stuck(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));
     out
 }

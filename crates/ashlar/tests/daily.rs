@@ -4,7 +4,8 @@ mod house;
 
 use std::net::TcpListener;
 
-use house::{House, IQN, Load, QEMU, array, file_disk, text, tool};
+use house::load::Load;
+use house::{House, IQN, QEMU, array, file_disk, text, tool};
 use rig::peer;
 
 /// Size of most disks here.
@@ -193,6 +194,12 @@ fn who_is_there_and_what_they_do() {
     assert!(text(&session["address"]).starts_with("127.0.0.1:"), "{session:#}");
     assert!(session["stats"]["write"]["bytes"].as_u64() > Some(0), "{session:#}");
     house.ashlar(&["sessions"]).ends(0).says(&[QEMU, IQN, "all"]);
+    let uptime = || house.state()["daemon"]["uptime_ns"].as_u64().unwrap();
+    let age = |sessions: &serde_json::Value| array(&sessions["sessions"])[0]["age_ns"].as_u64();
+    let young = age(&sessions).unwrap();
+    load.goes_on();
+    let old = age(&house.json(&["sessions"])).unwrap();
+    assert!(old > young && old < uptime(), "{young} {old}");
     house.ashlar(&["tree"]).ends(0).says(&["d0", IQN, QEMU, "LUN 0"]);
     house.ashlar(&["tree", "--up", "d0"]).ends(0).says(&[QEMU]);
     house.ashlar(&["tree", "--down", IQN]).ends(0).says(&["d0"]);
@@ -252,6 +259,14 @@ fn a_stopped_daemon_has_flushed_and_a_new_one_is_the_same() {
     let mut house = plain("restart");
     let second = house.ashlar(&["serve"]).ends(1);
     second.complains(&["ASH-0041"]);
+    // Nor is a portal shared with a daemon that has another socket and other disks.
+    let rival = "[[disk]]\nname = \"n\"\nkind = \"null\"\nsize = \"1MiB\"\n\
+                 [[target]]\ndriver = \"iscsi\"\nname = \"iqn.2026-11.test.ashlar:rival\"\n\
+                 listen = [\"{portal}\"]\n";
+    let file = house.write("rival.toml", rival);
+    let (file, socket) = (file.to_str().unwrap(), house.path("rival.sock"));
+    let rival = house.ashlar_at(&socket, &["serve", file]).ends(1);
+    rival.complains(&["in use", &house.portal().to_string(), "ss -ltnp"]);
     house.ashlar(&["part", "create", "d0", "--scheme", "gpt"]).ends(1).complains(&["ASH-0022"]);
     let what = |house: &House| {
         let state = house.state();

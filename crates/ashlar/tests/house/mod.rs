@@ -7,7 +7,7 @@
 // Every test binary has this module, and each uses a part of it.
 #![allow(dead_code)]
 
-mod load;
+pub mod load;
 pub mod raw;
 
 use std::fs::File;
@@ -18,7 +18,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub use load::Load;
 use rig::Target;
 use rig::proc::{self, Proc, Scratch};
 use serde_json::Value;
@@ -150,8 +149,12 @@ impl House {
 
     /// `ashlar` with these words, about this house's daemon. Nothing is started yet.
     pub fn command(&self, words: &[&str]) -> Command {
+        self.command_at(&self.socket(), words)
+    }
+
+    fn command_at(&self, socket: &Path, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
-        command.args(words).arg("--socket").arg(self.socket());
+        command.args(words).arg("--socket").arg(socket);
         command.env("ASHLAR_CONFIG", self.path("ashlar.toml")).env_remove("ASHLAR_SOCKET");
         command
     }
@@ -211,8 +214,14 @@ impl House {
     /// Runs a command about the daemon.
     #[track_caller]
     pub fn ashlar(&self, words: &[&str]) -> Said {
+        self.ashlar_at(&self.socket(), words)
+    }
+
+    /// Runs a command about the daemon of another socket.
+    #[track_caller]
+    pub fn ashlar_at(&self, socket: &Path, words: &[&str]) -> Said {
         let (out, err) = (self.path("out"), self.path("err"));
-        let mut command = self.command(words);
+        let mut command = self.command_at(socket, words);
         command.stdin(std::process::Stdio::null());
         command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();

@@ -22,6 +22,8 @@
 //!  D5  A request at the end of the medium is cut, exactly at the end it is an empty success,
 //!      beyond it is `Io`; misaligned it is `Inval` (geom.md 1.7).
 //!  D6  A Bio that waits goes on by the newest ticket made for it, once; nothing older wakes it.
+//!  D7  The pieces of a request that is cut take its place in the queue: no later request enters
+//!      before or between them. Of more than one wave this holds for the first; see `cuts.rs`.
 
 use std::collections::VecDeque;
 
@@ -32,11 +34,13 @@ use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
 use crate::layer::{Back, Edge, Flow};
 use crate::snapshot::{FAILED, MAY_READ, MAY_WRITE, ORPHAN};
 
-enum Admit {
+pub(super) enum Admit {
     In,
     End(Status),
     Park,
     Split,
+    /// D7: it waits until an earlier request has sent its pieces.
+    Behind,
 }
 
 /// What to do next with a Bio that is out of the slab.
@@ -87,25 +91,29 @@ impl Core {
         };
         // As if from the loop: what the layer forks or submits here starts when it has answered.
         let running = self.running.replace(true);
-        let flow = {
-            let table = self.table.borrow();
-            let node = bio.frames.top_mut().and_then(|f| table.node(f.node));
-            match node {
-                Some(n) => n.layer.ready(&mut bio, result, self),
-                None => Flow::Done(Err(Errno::NxIo)),
-            }
-        };
+        let flow = self.ask(&self.table.borrow(), &mut bio, result);
         self.running.set(running);
         self.run_one(bio, Go::Act(flow));
     }
 
+    /// What the layer that holds a Bio says now that its wait is over.
+    #[inline]
+    fn ask(&self, table: &Table, bio: &mut Bio, result: Result<u64, Errno>) -> Flow {
+        let node = bio.frames.top_mut().and_then(|f| table.node(f.node));
+        match node {
+            Some(n) => n.layer.ready(bio, result, self),
+            None => Flow::Done(Err(Errno::NxIo)),
+        }
+    }
+
     /// Takes one Bio as far as it goes.
-    fn walk(&self, table: &Table, bio: Box<Bio>, go: Go) {
-        let mut held = Some(bio);
+    fn walk(&self, table: &Table, mut bio: Box<Bio>, go: Go) {
         let mut next = match go {
             Go::Enter(edge) => Next::Enter(edge),
             Go::Act(flow) => Next::Act(flow),
+            Go::Ask => Next::Act(self.ask(table, &mut bio, Ok(0))),
         };
+        let mut held = Some(bio);
         loop {
             next = match next {
                 Next::Enter(edge) => self.descend(table, &mut held, edge),
@@ -130,8 +138,18 @@ impl Core {
                 return Next::Return;
             };
             let node = &*e.node;
-            match admit(e, bio) {
+            let mut admitted = admit(e, bio);
+            if self.cutting.get() && matches!(admitted, Admit::In | Admit::Split) {
+                admitted = self.behind_cuts(bio, admitted);
+            }
+            match admitted {
                 Admit::In => {}
+                Admit::Behind => {
+                    if let Some(bio) = held.take() {
+                        self.stay_behind(bio);
+                    }
+                    return Next::Gone;
+                }
                 Admit::End(status) => {
                     bio.status = status;
                     return Next::Return;
@@ -287,6 +305,13 @@ impl Core {
         if let Some(frame) = bio.frames.top_mut() {
             frame.word = sent;
         }
+        let more = pieces != 0 && sent < bio.length;
+        let mut first = pieces as usize;
+        if more || self.cutting.get() {
+            first += self.note_cut(bio, edge, more);
+        }
+        // D7: what came later stands before them in the queue.
+        self.ready.borrow_mut().rotate_right(first);
         if pieces == 0 {
             bio.frames.pop();
             return Next::Return;

@@ -3,6 +3,7 @@
 //! Everything here runs on one thread. Methods take `&self`; no borrow is held across a call into
 //! another room, except that of the table, which changes only between dispatches.
 
+mod cuts;
 mod dispatch;
 mod gates;
 mod message;
@@ -45,6 +46,8 @@ const SPLIT_NODE: u32 = u32::MAX;
 enum Go {
     Enter(Edge),
     Act(Flow),
+    /// Its layer's `ready` is asked.
+    Ask,
 }
 
 struct Work {
@@ -74,6 +77,8 @@ pub struct Core {
     delayed_free: RefCell<Vec<u32>>,
     parked: RefCell<BTreeMap<u32, VecDeque<Box<Bio>>>>,
     drains: RefCell<Vec<gates::Drain>>,
+    cutting: Cell<bool>,
+    cuts: RefCell<cuts::Cuts>,
     inbox: RefCell<Mailbox<Message>>,
     report: Report,
 }
@@ -102,6 +107,8 @@ impl Core {
             delayed_free: RefCell::new(Vec::new()),
             parked: RefCell::new(BTreeMap::new()),
             drains: RefCell::new(Vec::new()),
+            cutting: Cell::new(false),
+            cuts: RefCell::default(),
             inbox: RefCell::new(inbox),
             report,
         });
@@ -182,6 +189,18 @@ impl Core {
             return false;
         };
         self.ready.borrow_mut().push_back(Work { bio, go: Go::Act(flow) });
+        self.run();
+        true
+    }
+
+    /// Has [`crate::Layer::ready`] called with `Ok(0)` for a Bio whose layer answered
+    /// [`Flow::Wait`], after what is ready now: [`Core::wake`] without a timer. False when the
+    /// ticket is not good.
+    pub fn restart(&self, ticket: Ticket) -> bool {
+        let Some(bio) = self.slab.borrow_mut().wake(ticket) else {
+            return false;
+        };
+        self.ready.borrow_mut().push_back(Work { bio, go: Go::Ask });
         self.run();
         true
     }

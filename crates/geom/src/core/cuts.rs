@@ -1,0 +1,94 @@
+//! Requests that are cut into more pieces than one wave, and who waits for them.
+//!
+//! Invariants
+//!  C1  While a request has pieces left to send, a later one with ORDERED waits in front of the
+//!      same edge, and so does whatever comes after that. While the cut one is ORDERED itself,
+//!      everything later waits. So below an edge all pieces of a request are before, or after,
+//!      every piece of a request with ORDERED. Nobody else waits for anybody.
+//!  C2  Who waits here has not entered: no meter, no gate counts it, only the drain of its edge.
+//!      When nothing is left to send they enter in the order in which they came, after the pieces.
+//!
+//! A request that comes through another edge is not held back: what has not been sent is not in
+//! the disk's queue yet.
+
+use std::collections::VecDeque;
+
+use bio::{Bio, BioId, End, Flags};
+
+use super::dispatch::Admit;
+use super::{Core, Go, Work};
+use crate::layer::Edge;
+
+/// A request with pieces left to send.
+struct Cut {
+    edge: u32,
+    parent: BioId,
+    ordered: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Cuts {
+    open: Vec<Cut>,
+    /// In the order of arrival; `Bio::edge` says where each waits.
+    behind: VecDeque<Box<Bio>>,
+}
+
+impl Core {
+    /// C1: whether a request that was admitted has to wait for one that is being cut.
+    #[cold]
+    pub(super) fn behind_cuts(&self, bio: &Bio, admitted: Admit) -> Admit {
+        let cuts = self.cuts.borrow();
+        let here = |cut: &&Cut| cut.edge == bio.edge;
+        let own = |cut: &Cut| bio.end == End::Parent(cut.parent);
+        if !cuts.open.iter().any(|cut| here(&cut)) || cuts.open.iter().filter(here).any(own) {
+            return admitted;
+        }
+        let waits = bio.flags.has(Flags::ORDERED)
+            || cuts.open.iter().filter(here).any(|cut| cut.ordered)
+            || cuts.behind.iter().any(|other| other.edge == bio.edge);
+        if waits { Admit::Behind } else { admitted }
+    }
+
+    pub(super) fn stay_behind(&self, bio: Box<Bio>) {
+        self.cuts.borrow_mut().behind.push_back(bio);
+    }
+
+    /// Notes that a request has pieces left to send, or has none; then C2. How many requests it
+    /// put at the end of the queue.
+    #[cold]
+    pub(super) fn note_cut(&self, bio: &Bio, edge: Edge, more: bool) -> usize {
+        let mut cuts = self.cuts.borrow_mut();
+        let mut entering = 0;
+        let known = cuts.open.iter().position(|cut| cut.parent == bio.id());
+        match (known, more) {
+            (None, true) => {
+                let ordered = bio.flags.has(Flags::ORDERED);
+                cuts.open.push(Cut { edge: edge.0, parent: bio.id(), ordered });
+            }
+            (Some(at), false) => {
+                cuts.open.swap_remove(at);
+                if !cuts.open.iter().any(|cut| cut.edge == edge.0) {
+                    entering = self.let_in(&mut cuts, edge.0);
+                }
+            }
+            _ => {}
+        }
+        self.cutting.set(!cuts.open.is_empty());
+        entering
+    }
+
+    fn let_in(&self, cuts: &mut Cuts, edge: u32) -> usize {
+        let all = std::mem::take(&mut cuts.behind);
+        let (now, later): (VecDeque<_>, _) = all.into_iter().partition(|bio| bio.edge == edge);
+        cuts.behind = later;
+        let entering = now.len();
+        let enter = |bio| Work { bio, go: Go::Enter(Edge(edge)) };
+        self.ready.borrow_mut().extend(now.into_iter().map(enter));
+        entering
+    }
+
+    /// Requests that wait in front of an edge.
+    pub(super) fn behind(&self, edge: u32) -> usize {
+        self.cuts.borrow().behind.iter().filter(|bio| bio.edge == edge).count()
+    }
+}

@@ -13,7 +13,6 @@ use reactor::{File, SendError};
 use serde_json::{Value, json};
 
 use crate::kind::{Answer, Identity, Open, Opened, Site, Unit};
-use crate::ordered::Ordered;
 use crate::registry::KINDS;
 use crate::watch::Watch;
 
@@ -97,7 +96,7 @@ impl DiskClass {
             geom,
             NewProvider {
                 name: name.into(),
-                layer: Arc::new(Ordered::new(opened.layer, self.site.cores)),
+                layer: opened.layer,
                 limits: opened.limits,
                 stripe_bytes: opened.stripe_bytes,
                 stripe_offset: 0,

@@ -101,6 +101,8 @@ impl Kind for BlockDev {
                 physpath: facts.physpath.clone(),
                 rotation_rate: u16::from(facts.rotational == Some(false)),
                 can_delete,
+                // The kernel punches a device by its zeroing command, never by a bare discard.
+                delete_reads_zero: can_delete,
             },
             read_only,
             watch: Some(watch),

@@ -19,6 +19,7 @@ mod kind;
 mod memory;
 mod model;
 mod null;
+mod ordered;
 mod pages;
 mod params;
 mod registry;

@@ -1,0 +1,257 @@
+//! The queue of a disk: what [`Flags::ORDERED`] means, for every kind of disk.
+//!
+//! Invariants
+//!  O1  Of what one core sends to one disk, a request with ORDERED is handed to the disk when all
+//!      that came before it have ended, and what comes after it when it has ended. All others,
+//!      FLUSH too, are handed over at once and may pass each other. GETATTR is not queued.
+//!  O2  Between cores order is by completion only: what was acknowledged, on any core, before an
+//!      ORDERED request was sent is before it, and what is sent after its acknowledgement is
+//!      after it. Of two requests of different cores that are under way together, none is first.
+//!  O3  A lane belongs to one core. While nothing in it is ordered a request costs two loads and
+//!      two stores there; its lock is taken otherwise, and never by another core.
+//!  O4  Somebody waits only while something is inside the disk, or while one who waited has been
+//!      called: each end, good or bad, calls the next one, and who is called calls the one behind.
+//!  O5  A request that the disk has no memory for keeps its place: it counts as inside and is
+//!      tried again from here.
+//!
+//! ```text
+//!   start --nothing ordered--------------------------------> disk --ended--> the next is called
+//!     \--ORDERED and somebody inside, or others wait--> waiting --called--^
+//! ```
+//!
+//! Larger requests than the disk takes arrive in pieces, one behind the other with nobody else
+//! between them (geom's dispatcher sees to that). Each piece of an ORDERED one is ordered, so they
+//! run one after the other, and together they are one barrier.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::{Bio, BioId, Errno, Flags, Op, Ticket};
+use geom::{Core, Flow, Layer};
+
+/// How long a request waits that the disk had no memory for, ns.
+const NOMEM_RETRY_NS: u64 = 1_000_000;
+
+/// Set in a lane's word while its line has to be asked; the other bits count who is inside.
+const LINE: u64 = 1 << 63;
+
+/// A disk with its queue.
+pub(crate) struct Ordered {
+    disk: Arc<dyn Layer>,
+    lanes: Box<[Lane]>,
+}
+
+/// One core's share, on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Lane {
+    /// Requests inside the disk, and [`LINE`]. O3: an atomic only because layers are shared.
+    word: AtomicU64,
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Waiter>,
+    /// What is inside the disk is ordered, and alone.
+    barrier: bool,
+    /// The first that waits has been called and has not come yet.
+    called: bool,
+    /// O5.
+    short: Vec<BioId>,
+}
+
+struct Waiter {
+    ticket: Ticket,
+    ordered: bool,
+}
+
+/// Why a request comes back.
+enum Return {
+    Called,
+    TriedAgain,
+    Ready,
+}
+
+impl Ordered {
+    /// The queue of `disk` for requests of `cores` cores. The disk answers `Wait` or `Done`, and
+    /// requests of it end by [`Layer::ready`]. Requests of other cores are handed on unordered.
+    pub(crate) fn new(disk: Arc<dyn Layer>, cores: usize) -> Ordered {
+        Ordered { disk, lanes: (0..cores.max(1)).map(|_| Lane::default()).collect() }
+    }
+
+    #[inline]
+    fn lane(&self, core: &Core) -> Option<&Lane> {
+        self.lanes.get(core.id() as usize)
+    }
+
+    #[cold]
+    fn start_in_line(&self, lane: &Lane, bio: &mut Bio, core: &Core) -> Flow {
+        if bio.op == Op::GetAttr {
+            return self.disk.start(bio, core);
+        }
+        let ordered = bio.flags.has(Flags::ORDERED);
+        let mut line = lane.line();
+        if line.barrier || !line.waiting.is_empty() || (ordered && lane.inside() != 0) {
+            line.waiting.push_back(Waiter { ticket: bio.ticket(), ordered });
+            lane.set_line(true);
+            return Flow::Wait;
+        }
+        line.barrier = ordered;
+        drop(line);
+        let flow = self.disk.start(bio, core);
+        self.answered(lane, bio, core, flow, false)
+    }
+
+    #[cold]
+    fn ready_in_line(
+        &self,
+        lane: &Lane,
+        bio: &mut Bio,
+        result: Result<u64, Errno>,
+        core: &Core,
+    ) -> Flow {
+        let why = lane.line().returns(bio.id());
+        match why {
+            Return::Called => {
+                let flow = self.disk.start(bio, core);
+                self.answered(lane, bio, core, flow, false)
+            }
+            Return::TriedAgain => {
+                let flow = self.disk.start(bio, core);
+                self.answered(lane, bio, core, flow, true)
+            }
+            Return::Ready => {
+                let flow = self.disk.ready(bio, result, core);
+                self.answered(lane, bio, core, flow, true)
+            }
+        }
+    }
+
+    /// Counts what the disk said about a request, and calls whose turn it is.
+    fn answered(&self, lane: &Lane, bio: &Bio, core: &Core, flow: Flow, was_inside: bool) -> Flow {
+        let flow = match flow {
+            Flow::Done(Err(Errno::NoMem)) => {
+                lane.line().short.push(bio.id());
+                core.wake(bio.ticket(), NOMEM_RETRY_NS);
+                Flow::Wait
+            }
+            other => other,
+        };
+        match (flow, was_inside) {
+            (Flow::Done(_), true) => lane.left(),
+            (Flow::Done(_), false) | (_, true) => {}
+            (_, false) => lane.entered(),
+        }
+        while let Some(ticket) = lane.next() {
+            if core.restart(ticket) {
+                break;
+            }
+            // Ended by somebody else; then the next one's turn has come.
+            lane.line().forget_called();
+        }
+        flow
+    }
+}
+
+impl Lane {
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.word.load(Relaxed) & LINE == 0
+    }
+
+    #[inline]
+    fn inside(&self) -> u64 {
+        self.word.load(Relaxed) & !LINE
+    }
+
+    #[inline]
+    fn entered(&self) {
+        self.word.store(self.word.load(Relaxed) + 1, Relaxed);
+    }
+
+    #[inline]
+    fn left(&self) {
+        let word = self.word.load(Relaxed);
+        debug_assert!(word & !LINE != 0, "who leaves was inside");
+        self.word.store(word - 1, Relaxed);
+    }
+
+    fn set_line(&self, on: bool) {
+        self.word.store(self.inside() | if on { LINE } else { 0 }, Relaxed);
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the first that waits if it is its turn.
+    fn next(&self) -> Option<Ticket> {
+        let mut line = self.line();
+        let empty = self.inside() == 0;
+        line.barrier &= !empty;
+        let free = !line.barrier && !line.called;
+        let first = line.waiting.front().filter(|w| free && (empty || !w.ordered));
+        let ticket = first.map(|w| w.ticket);
+        line.called |= ticket.is_some();
+        self.set_line(line.barrier || !line.waiting.is_empty() || !line.short.is_empty());
+        ticket
+    }
+}
+
+impl Line {
+    fn returns(&mut self, bio: BioId) -> Return {
+        if let Some(first) = self.waiting.front()
+            && first.ticket.id() == bio
+        {
+            self.barrier = first.ordered;
+            self.forget_called();
+            return Return::Called;
+        }
+        match self.short.iter().position(|id| *id == bio) {
+            Some(at) => {
+                self.short.swap_remove(at);
+                Return::TriedAgain
+            }
+            None => Return::Ready,
+        }
+    }
+
+    fn forget_called(&mut self) {
+        self.waiting.pop_front();
+        self.called = false;
+    }
+}
+
+impl Layer for Ordered {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let Some(lane) = self.lane(core) else { return self.disk.start(bio, core) };
+        if !lane.is_free() || bio.flags.has(Flags::ORDERED) {
+            return self.start_in_line(lane, bio, core);
+        }
+        match self.disk.start(bio, core) {
+            flow @ Flow::Done(Err(Errno::NoMem)) => self.answered(lane, bio, core, flow, false),
+            Flow::Done(status) => Flow::Done(status),
+            flow => {
+                lane.entered();
+                flow
+            }
+        }
+    }
+
+    fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
+        let Some(lane) = self.lane(core) else { return self.disk.ready(bio, result, core) };
+        if !lane.is_free() {
+            return self.ready_in_line(lane, bio, result, core);
+        }
+        match self.disk.ready(bio, result, core) {
+            flow @ Flow::Done(Err(Errno::NoMem)) => self.answered(lane, bio, core, flow, true),
+            Flow::Done(status) => {
+                lane.left();
+                Flow::Done(status)
+            }
+            flow => flow,
+        }
+    }
+}

@@ -64,11 +64,19 @@ const COLUMNS_MAX: usize = 100;
 /// Files that may be longer, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
+/// Packages whose library has another name.
+const LIBRARIES: &[(&str, &str)] = &[("md-5", "md5")];
+
 /// Every breach of a rule, as `file:line: what, and what to do instead`.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut out = Vec::new();
     for (room, manifest) in &tree.manifests {
-        edges(room, manifest, &mut out);
+        if room.is_empty() {
+            listed(manifest, tree, &mut out);
+        } else {
+            edges(room, manifest, &mut out);
+            used(room, manifest, tree, &mut out);
+        }
     }
     for s in &tree.sources {
         if s.room() == "tidy" {
@@ -80,6 +88,50 @@ pub fn check(tree: &Tree) -> Vec<String> {
         reachable(s, tree, &mut out);
     }
     out
+}
+
+/// Dependencies in a section of a manifest, with the number of their line.
+fn dependencies<'m>(
+    manifest: &'m str,
+    section: &str,
+) -> impl Iterator<Item = (usize, &'m str)> + use<'m> {
+    let wanted = format!("[{section}]");
+    let mut inside = false;
+    manifest.lines().enumerate().filter_map(move |(i, line)| {
+        if line.starts_with('[') {
+            inside = line == wanted;
+            return None;
+        }
+        let name = line.split(['.', ' ', '=']).next().unwrap_or("");
+        (inside && !name.is_empty() && !name.starts_with('#')).then_some((i + 1, name))
+    })
+}
+
+/// A dependency of the workspace that no room asks for is dead.
+fn listed(workspace: &str, tree: &Tree, out: &mut Vec<String>) {
+    for (n, name) in dependencies(workspace, "workspace.dependencies") {
+        let asks = |line: &str| {
+            line.strip_prefix(name).is_some_and(|rest| {
+                rest.starts_with(".workspace") || rest.starts_with(" = { workspace")
+            })
+        };
+        if !tree.manifests.iter().any(|(_, m)| m.lines().any(asks)) {
+            out.push(format!("Cargo.toml:{n}: no room depends on {name}"));
+        }
+    }
+}
+
+/// A dependency that a room's code does not name is dead.
+fn used(room: &str, manifest: &str, tree: &Tree, out: &mut Vec<String>) {
+    for (n, name) in dependencies(manifest, "dependencies") {
+        let known = LIBRARIES.iter().find(|(package, _)| *package == name);
+        let library = known.map_or_else(|| name.replace('-', "_"), |(_, l)| l.to_string());
+        let (path, import) = (format!("{library}::"), format!("use {library}"));
+        let mut sources = tree.sources.iter().filter(|s| s.room() == room);
+        if !sources.any(|s| s.text.contains(&path) || s.text.contains(&import)) {
+            out.push(format!("crates/{room}/Cargo.toml:{n}: {name} is not used"));
+        }
+    }
 }
 
 fn floor(room: &str) -> Option<u32> {
@@ -94,17 +146,9 @@ fn edges(room: &str, manifest: &str, out: &mut Vec<String>) {
         out.push(format!("crates/{room}/Cargo.toml:1: room {room} has no floor in FLOORS"));
         return;
     };
-    let mut section = "";
-    for (i, line) in manifest.lines().enumerate() {
-        if line.starts_with('[') {
-            section = line;
-        }
-        if section != "[dependencies]" {
-            continue;
-        }
-        let name = line.split(['.', ' ', '=']).next().unwrap_or("");
+    for (n, name) in dependencies(manifest, "dependencies") {
         let name = name.strip_prefix("ashlar-").unwrap_or(name);
-        let at = format!("crates/{room}/Cargo.toml:{}", i + 1);
+        let at = format!("crates/{room}/Cargo.toml:{n}");
         if TOOLS.contains(&name) {
             out.push(format!("{at}: {name} is a tool; only dev-dependencies may name it"));
         }

@@ -72,7 +72,7 @@ fn without_comment(line: &str) -> String {
 pub struct Tree {
     /// Rust files.
     pub sources: Vec<Source>,
-    /// `(room, text)` of every crate's manifest.
+    /// `(room, text)` of every crate's manifest; the workspace's own has no room's name.
     pub manifests: Vec<(String, String)>,
 }
 
@@ -80,6 +80,8 @@ impl Tree {
     /// Reads `crates/` below `root`.
     pub fn read(root: &Path) -> io::Result<Tree> {
         let mut tree = Tree { sources: Vec::new(), manifests: Vec::new() };
+        let workspace = fs::read_to_string(root.join("Cargo.toml"))?;
+        tree.manifests.push((String::new(), workspace));
         let mut todo = vec![root.join("crates")];
         while let Some(dir) = todo.pop() {
             let mut entries: Vec<PathBuf> =

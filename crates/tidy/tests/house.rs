@@ -61,7 +61,8 @@ fn unsafe_stands_only_where_it_is_listed() {
 fn imports_go_down_only() {
     let up = "[dependencies]\ngeom.workspace = true\n";
     let manifests = vec![("reactor".into(), up.into()), ("new".into(), String::new())];
-    let found = check(&Tree { sources: Vec::new(), manifests });
+    let code = Source { path: "crates/reactor/src/lib.rs".into(), text: "use geom::X;".into() };
+    let found = check(&Tree { sources: vec![code], manifests });
     assert!(found[0].contains("not below"), "{found:?}");
     assert!(found[1].contains("no floor"), "{found:?}");
 }
@@ -71,4 +72,19 @@ fn a_file_that_no_mod_names_is_dead() {
     let lone = Source { path: "crates/geom/src/dead.rs".into(), text: String::new() };
     let found = check(&Tree { sources: vec![lone], manifests: Vec::new() });
     assert!(found[0].contains("mod dead"), "{found:?}");
+}
+
+#[test]
+fn a_dependency_that_nobody_uses_is_dead() {
+    let tree = |code: &str| Tree {
+        sources: vec![Source { path: "crates/geom/src/lib.rs".into(), text: code.into() }],
+        manifests: vec![
+            ("".into(), "[workspace.dependencies]\nserde-x = \"=1\"\nold = \"=1\"\n".into()),
+            ("geom".into(), "[dependencies]\nserde-x.workspace = true\n".into()),
+        ],
+    };
+    let found = check(&tree("#![forbid(unsafe_code)]\nuse serde_x::X;\n"));
+    assert_eq!(found, ["Cargo.toml:3: no room depends on old"]);
+    let found = check(&tree("#![forbid(unsafe_code)]\n"));
+    assert!(found[1].contains("serde-x is not used"), "{found:?}");
 }

@@ -13,6 +13,7 @@ use reactor::{File, SendError};
 use serde_json::{Value, json};
 
 use crate::kind::{Answer, Identity, Open, Opened, Site, Unit};
+use crate::ordered::Ordered;
 use crate::registry::KINDS;
 use crate::watch::Watch;
 
@@ -96,7 +97,7 @@ impl DiskClass {
             geom,
             NewProvider {
                 name: name.into(),
-                layer: opened.layer,
+                layer: Arc::new(Ordered::new(opened.layer, self.site.cores)),
                 limits: opened.limits,
                 stripe_bytes: opened.stripe_bytes,
                 stripe_offset: 0,

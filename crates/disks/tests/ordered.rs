@@ -119,8 +119,9 @@ fn many(seed: u64) -> (u64, u64) {
         let edge = edges[random.below(3) as usize];
         let block = random.below(blocks);
         let ordered = random.chance(150);
-        let op = [Op::Write, Op::Write, Op::Write, Op::Read, Op::Delete, Op::WriteZeroes, Op::Flush]
-            [random.below(7) as usize];
+        let op =
+            [Op::Write, Op::Write, Op::Write, Op::Read, Op::Delete, Op::WriteZeroes, Op::Flush]
+                [random.below(7) as usize];
         let byte = (n % 251) as u8 + 1;
         let length = if op.has_range() { 512 } else { 0 };
         let data = if op.has_data() { filled(&w, 512, byte) } else { Segs::new() };

@@ -1,0 +1,100 @@
+//! What somebody meets who has never seen this before, on a daemon in this process.
+
+use control::api::{Kind, PartRequest};
+use control::config::{DaemonConfig, DiskConfig, GeomConfig, Port};
+use control::plan::{Action, Risk, Step};
+use control::{Outcome, Plant};
+use daemon::Daemon;
+use serde_json::{Map, Value, json};
+
+fn start() -> Daemon {
+    let config = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
+    Daemon::start(&config).expect("a daemon")
+}
+
+fn params(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn disk(name: &str, kind: &str, of: Value) -> Action {
+    let disk = DiskConfig { name: name.into(), kind: kind.into(), params: params(of) };
+    Action::CreateDisk { disk }
+}
+
+fn carry(daemon: &Daemon, action: &Action) -> control::api::Result<Outcome> {
+    daemon.carry_out(action, &mut |_| {})
+}
+
+#[test]
+fn a_disk_without_a_table_is_shown_as_such() {
+    let daemon = start();
+    for name in ["m0", "m1"] {
+        carry(&daemon, &disk(name, "memory", json!({ "size": 16 << 20 }))).expect("a disk");
+    }
+    let show = |geoms: &[&str]| {
+        let geoms = geoms.iter().map(|g| (*g).to_owned()).collect();
+        daemon.part(&PartRequest::Show { geoms })
+    };
+    let none = show(&["m0"]).expect("no table is no error");
+    assert!(none.tables.is_empty());
+    assert!(none.warnings[0].starts_with("m0: no partition table: "), "{:?}", none.warnings);
+    let create = PartRequest::Create {
+        provider: "m1".into(),
+        scheme: "gpt".into(),
+        entries: None,
+        overwrite: false,
+    };
+    daemon.part(&create).expect("a table");
+    let both = show(&["m0", "m1"]).expect("one has a table");
+    assert_eq!((both.tables.len(), both.warnings.len()), (1, 1));
+    assert_eq!(show(&[]).expect("all").tables.len(), 1);
+    assert_eq!(show(&["m9"]).expect_err("no such provider").kind, Kind::NotFound);
+    let events = daemon.journal(0, 100);
+    assert!(events.iter().any(|e| e.text == "part create: m1 created"), "{events:?}");
+}
+
+#[test]
+fn what_the_configuration_made_says_so_and_refusals_say_what_to_do() {
+    let daemon = start();
+    carry(&daemon, &disk("m0", "memory", json!({ "size": 16 << 20 }))).expect("a disk");
+    let geom = GeomConfig {
+        name: "n0".into(),
+        class: "nop".into(),
+        provider: Some("m0".into()),
+        members: Vec::new(),
+        params: Map::new(),
+    };
+    carry(&daemon, &Action::CreateGeom { geom }).expect("a geom");
+    let state = daemon.state();
+    let nop = state.geoms.iter().find(|g| g.class == "nop").expect("it is there");
+    assert_eq!((nop.why.as_str(), nop.configured), ("configured", true));
+    let (_, provider) = state.provider("n0").expect("its provider");
+    assert!(provider.why_not.iter().any(|w| w.class == "part"), "{:?}", provider.why_not);
+    assert_eq!(state.daemon.cores.len(), 1);
+
+    let lost = disk("x", "file", json!({ "path": "/nonexistent/x", "create": true, "size": 4096 }));
+    let error = carry(&daemon, &lost).expect_err("no such folder");
+    let next = error.next.unwrap_or_default();
+    assert!(next.contains("doctor"), "{next}");
+    let absent = disk("y", "file", json!({ "path": "/nonexistent/y" }));
+    let step = Step::new(absent, "test", Risk::Safe);
+    assert_eq!(daemon.check(&step, &[]).expect_err("no such file").kind, Kind::NotFound);
+}
+
+#[test]
+fn an_image_file_grows_in_place_and_never_shrinks() {
+    let daemon = start();
+    let path = std::env::temp_dir().join(format!("ashlar-grow-{}.img", std::process::id()));
+    let of = json!({ "path": path, "create": true, "size": 1 << 20 });
+    carry(&daemon, &disk("f0", "file", of)).expect("a disk");
+    let resize = |size: u64| {
+        daemon.verb("disk", "resize", &json!({ "name": "f0", "size": size }), &mut |_| {})
+    };
+    assert_eq!(resize(2 << 20).expect("larger"), json!({ "was": 1 << 20, "size": 2 << 20 }));
+    let size = daemon.state().provider("f0").map(|(_, p)| p.size_bytes);
+    assert_eq!(size, Some(2 << 20), "those above see it");
+    assert!(resize(1 << 20).is_err(), "that would lose data");
+    assert_eq!(std::fs::metadata(&path).expect("there").len(), 2 << 20);
+    drop(daemon);
+    std::fs::remove_file(&path).expect("scratch");
+}

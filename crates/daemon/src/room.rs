@@ -121,6 +121,11 @@ impl Room {
             }
             Action::CreateDisk { disk } => self.create_disk(disk),
             Action::RemoveDisk { disk } => self.destroy("disk", &disk.name),
+            Action::GrowDisk { to, .. } => {
+                let size = to.params.get("size").cloned().unwrap_or(Value::Null);
+                let params = serde_json::json!({ "size": size });
+                self.verb_on("disk", "resize", &to.name, &params).map(drop)
+            }
             Action::CreateGeom { geom } => self.create_geom(geom),
             Action::RemoveGeom { geom } => self.destroy(&geom.class, &geom.name),
             Action::CreateTarget { target } => {

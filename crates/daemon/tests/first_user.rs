@@ -94,7 +94,17 @@ fn an_image_file_grows_in_place_and_never_shrinks() {
     let size = daemon.state().provider("f0").map(|(_, p)| p.size_bytes);
     assert_eq!(size, Some(2 << 20), "those above see it");
     assert!(resize(1 << 20).is_err(), "that would lose data");
-    assert_eq!(std::fs::metadata(&path).expect("there").len(), 2 << 20);
+    let config = |size: u64| DiskConfig {
+        name: "f0".into(),
+        kind: "file".into(),
+        params: params(json!({ "path": path, "create": true, "size": size })),
+    };
+    let grow = Action::GrowDisk { from: config(2 << 20), to: config(3 << 20) };
+    carry(&daemon, &grow).expect("larger");
+    assert_eq!(carry(&daemon, &grow.inverse()).expect_err("smaller").kind, Kind::Usage);
+    let size = daemon.state().provider("f0").map(|(_, p)| p.size_bytes);
+    assert_eq!(size, Some(3 << 20));
+    assert_eq!(std::fs::metadata(&path).expect("there").len(), 3 << 20);
     drop(daemon);
     std::fs::remove_file(&path).expect("scratch");
 }

@@ -46,6 +46,14 @@ pub enum Action {
         /// Which.
         disk: DiskConfig,
     },
+    /// An image file becomes larger; nobody above has to let go of it. It is not made smaller
+    /// again when a later step fails: initiators may have written there.
+    GrowDisk {
+        /// As it is.
+        from: DiskConfig,
+        /// As it shall be: `size` differs and is greater.
+        to: DiskConfig,
+    },
     /// A disk goes; nothing stands on it any more.
     RemoveDisk {
         /// Which.
@@ -104,6 +112,7 @@ impl Action {
             Action::Daemon { from, to } => Action::Daemon { from: to, to: from },
             Action::CreateDisk { disk } => Action::RemoveDisk { disk },
             Action::RemoveDisk { disk } => Action::CreateDisk { disk },
+            Action::GrowDisk { from, to } => Action::GrowDisk { from: to, to: from },
             Action::CreateGeom { geom } => Action::RemoveGeom { geom },
             Action::RemoveGeom { geom } => Action::CreateGeom { geom },
             Action::CreateTarget { target } => Action::RemoveTarget { target },
@@ -121,6 +130,10 @@ impl Action {
             Action::Daemon { to, .. } => config.daemon = to.clone(),
             Action::CreateDisk { disk } => config.disk.push(disk.clone()),
             Action::RemoveDisk { disk } => config.disk.retain(|d| d.name != disk.name),
+            Action::GrowDisk { to, .. } => {
+                let place = config.disk.iter_mut().find(|d| d.name == to.name);
+                place.into_iter().for_each(|d| *d = to.clone());
+            }
             Action::CreateGeom { geom } => config.geom.push(geom.clone()),
             Action::RemoveGeom { geom } => config.geom.retain(|g| g.name != geom.name),
             Action::CreateTarget { target } => config.target.push(target.clone()),
@@ -147,6 +160,7 @@ impl Action {
             Action::Daemon { .. } => "change settings of the daemon".to_owned(),
             Action::CreateDisk { disk } => format!("create disk {} ({})", disk.name, disk.kind),
             Action::RemoveDisk { disk } => format!("remove disk {} ({})", disk.name, disk.kind),
+            Action::GrowDisk { to, .. } => format!("grow disk {} ({})", to.name, to.kind),
             Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
             Action::RemoveGeom { geom } => format!("remove geom {} ({})", geom.name, geom.class),
             Action::CreateTarget { target } => {
@@ -172,7 +186,9 @@ impl Action {
     pub fn name(&self) -> String {
         match self {
             Action::Daemon { .. } => "daemon".to_owned(),
-            Action::CreateDisk { disk } | Action::RemoveDisk { disk } => disk.name.clone(),
+            Action::CreateDisk { disk }
+            | Action::RemoveDisk { disk }
+            | Action::GrowDisk { to: disk, .. } => disk.name.clone(),
             Action::CreateGeom { geom } | Action::RemoveGeom { geom } => geom.name.clone(),
             Action::CreateTarget { target } | Action::RemoveTarget { target } => {
                 target.name.clone()

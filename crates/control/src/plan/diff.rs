@@ -6,7 +6,7 @@ use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
 use super::risk::risk;
 use crate::api::State;
-use crate::config::{AccessConfig, Catalog, Config};
+use crate::config::{AccessConfig, Catalog, Config, DiskConfig};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -25,7 +25,22 @@ pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog
     }
     planner.bring(running, desired, &gone, &ground);
     planner.grant(desired);
+    planner.grow(desired);
     planner.steps
+}
+
+/// Whether the one difference is that an image file becomes larger: that needs nobody to let go.
+fn grows(from: &DiskConfig, to: &DiskConfig) -> bool {
+    let size = |d: &DiskConfig| d.params.get("size").and_then(Value::as_u64);
+    let mut same = from.clone();
+    same.params.clone_from(&to.params);
+    let others = |d: &DiskConfig| {
+        let mut params = d.params.clone();
+        params.remove("size");
+        params
+    };
+    let larger = matches!((size(from), size(to)), (Some(a), Some(b)) if a < b);
+    from.kind == "file" && same == *to && others(from) == others(to) && larger
 }
 
 /// Disks and geoms that have to go, with the reason.
@@ -35,7 +50,9 @@ fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String,
     for disk in &running.disk {
         match desired.disk(&disk.name) {
             None => gone.insert(disk.name.clone(), absent.clone()),
-            Some(to) if to != disk => gone.insert(disk.name.clone(), changes(disk, to)),
+            Some(to) if to != disk && !grows(disk, to) => {
+                gone.insert(disk.name.clone(), changes(disk, to))
+            }
             Some(_) => None,
         };
     }
@@ -169,6 +186,16 @@ impl Planner<'_> {
                 let known = running.target(&target.name).is_some();
                 let why = if known { "its driver changes" } else { new.as_str() };
                 self.step(Action::CreateTarget { target: target.clone() }, why);
+            }
+        }
+    }
+
+    /// Last, because a grown file is not made smaller again when a later step fails.
+    fn grow(&mut self, desired: &Config) {
+        for to in &desired.disk {
+            if let Some(from) = self.now.disk(&to.name).filter(|from| grows(from, to)).cloned() {
+                let why = changes(&from, to);
+                self.step(Action::GrowDisk { from, to: to.clone() }, why);
             }
         }
     }

@@ -10,6 +10,7 @@ pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
     match action {
         Action::Daemon { .. }
         | Action::CreateDisk { .. }
+        | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }
         | Action::CreateTarget { .. }
         | Action::CreateAccess { .. } => Risk::Safe,

@@ -259,3 +259,27 @@ fn what_went_away_comes_back() {
     let steps = plan(&left, &a, &State::default(), &catalog());
     assert_eq!(steps.iter().map(|s| s.what.as_str()).collect::<Vec<_>>(), ["create disk n (null)"]);
 }
+
+/// A file that becomes larger does so in place; anything else about it needs it to go and come.
+#[test]
+fn image_files_grow_in_place() {
+    let file = |size: u64, path: &str| DiskConfig {
+        name: "f".to_owned(),
+        kind: "file".to_owned(),
+        params: serde_json::json!({ "size": size, "path": path })
+            .as_object()
+            .cloned()
+            .unwrap_or_default(),
+    };
+    let config = |disk| Config { disk: vec![disk], ..Config::default() };
+    let state = State::default();
+    let steps = |from, to| {
+        let steps = plan(&config(from), &config(to), &state, &catalog());
+        steps.into_iter().map(|s| (s.what, s.risk)).collect::<Vec<_>>()
+    };
+    let grown = steps(file(1 << 20, "/a"), file(2 << 20, "/a"));
+    assert_eq!(grown, [("grow disk f (file)".to_owned(), Risk::Safe)]);
+    for (from, to) in [(file(2, "/a"), file(1, "/a")), (file(1, "/a"), file(2, "/b"))] {
+        assert_eq!(steps(from, to).len(), 2, "it goes and comes");
+    }
+}

@@ -52,7 +52,10 @@ fn a_real_disk_is_found_by_tasting() {
         assert_eq!(text("PART::isleaf").as_deref(), Some("0"));
         assert_eq!(text("GEOM::physpath").as_deref(), Some("bay/3/p2"));
         assert_eq!(text("GEOM::ident").as_deref(), Some("serial-ada0"));
-        assert_eq!(text("GEOM::candelete").as_deref(), Some("0"));
+        for on in ["ada0p2", "gpt/wurzel", "ext2fs/root"] {
+            assert_eq!(world.text(on, "GEOM::candelete").as_deref(), Some("0"), "{on}");
+            assert_eq!(world.text(on, "GEOM::deletereadszero").as_deref(), Some("1"), "{on}");
+        }
         assert_eq!(world.show("part", "ada0", "scheme"), ["GPT"]);
         assert_eq!(world.show("part", "ada0", "state"), ["OK"]);
         assert_eq!(world.show("part", "ada0", "partition").len(), 3);

@@ -77,6 +77,8 @@ fn deleting_reaches_the_medium() {
     let p = w.disk("blockdev", "b0", json!({ "path": disk.device })).unwrap();
     let can = w.control.topology.attr(p, "GEOM::candelete");
     assert_eq!(can, Some(bio::Attr::Int(1)));
+    let zero = w.control.topology.attr(p, "GEOM::deletereadszero");
+    assert_eq!(zero, Some(bio::Attr::Int(1)));
     let edge = w.open("b0");
     for i in 0..4u64 {
         w.write(edge, i << 20, &vec![5; 1 << 20]).unwrap();

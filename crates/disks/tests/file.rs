@@ -156,6 +156,7 @@ fn identity_is_stable_and_told_by_attributes() {
         let p = w.disk("file", "f0", params).unwrap();
         let t = &w.control.topology;
         assert_eq!(t.attr(p, "GEOM::candelete"), Some(bio::Attr::Int(1)));
+        assert_eq!(t.attr(p, "GEOM::deletereadszero"), Some(bio::Attr::Int(1)));
         assert_eq!(t.attr(p, "GEOM::physpath"), Some(bio::Attr::Text(path.clone())));
         t.attr(p, "GEOM::ident")
     };

@@ -2,8 +2,9 @@
 
 mod world;
 
-use bio::{Errno, Flags, Op};
-use geom::Access;
+use bio::{Attr, Errno, Flags, Op};
+use classes::nop::Nop;
+use geom::{Access, Class, Create};
 use reactor::PortChoice;
 use serde_json::json;
 use world::{World, boundaries, exercise};
@@ -44,6 +45,43 @@ fn a_read_only_disk_refuses_writers_and_serves_readers() {
     let (_, edge) = w.user("m0", Access::READ).unwrap();
     assert_eq!(w.read(edge, 0, 512), Ok(vec![0; 512]));
     assert_eq!(w.write(edge, 0, &[1; 512]), Err(Errno::Perm));
+}
+
+#[test]
+fn disks_say_what_deleting_does_and_layers_pass_it_on() {
+    let mut w = World::simulated(1);
+    for (n, (kind, own, said)) in [
+        ("memory", json!({}), (1, 1)),
+        ("memory", json!({ "read_only": true }), (0, 1)),
+        ("null", json!({}), (1, 1)),
+        ("null", json!({ "fill": "leave" }), (1, 0)),
+        ("model", json!({}), (1, 1)),
+        ("model", json!({ "discards": false }), (0, 0)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut params = own.clone();
+        params["size"] = json!(1 << 20);
+        let name = format!("d{n}");
+        let disk = w.disk(kind, &name, params).unwrap();
+        let above = format!("d{n}.nop");
+        let create = Create { name: &above, members: &[disk], params: &json!({}) };
+        w.control.call(|t| Nop.create(t, &create)).unwrap();
+        for on in [name.as_str(), above.as_str()] {
+            let t = &w.control.topology;
+            let p = t.find(on).unwrap();
+            let told = (t.attr(p, "GEOM::candelete"), t.attr(p, "GEOM::deletereadszero"));
+            let wanted = (Some(Attr::Int(said.0)), Some(Attr::Int(said.1)));
+            assert_eq!(told, wanted, "{kind} {own} {on}");
+        }
+        if said == (1, 1) {
+            let edge = w.open(&above);
+            w.write(edge, 0, &[7; 8192]).unwrap();
+            assert_eq!(w.plain(edge, Op::Delete, 512, 4096), Ok(()));
+            assert_eq!(w.read(edge, 512, 4096), Ok(vec![0; 4096]), "{kind}");
+        }
+    }
 }
 
 #[test]

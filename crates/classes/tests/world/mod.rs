@@ -221,6 +221,7 @@ impl World {
                         ("GEOM::ident", Attr::Text(format!("serial-{name}"))),
                         ("GEOM::physpath", Attr::Text("bay/3".into())),
                         ("GEOM::candelete", Attr::Int(0)),
+                        ("GEOM::deletereadszero", Attr::Int(1)),
                     ],
                 },
             )

@@ -108,7 +108,8 @@ fn a_wrong_configuration_changes_nothing() {
     let port = taken.local_addr().unwrap().port();
     house.image("d1.img", DISK_BYTES);
     let second = format!(
-        "{}[[target]]\ndriver = \"iscsi\"\nname = \"{IQN}.second\"\nlisten = [\"127.0.0.1:{port}\"]\n",
+        "{}[[target]]\ndriver = \"iscsi\"\nname = \"{IQN}.second\"\n\
+         listen = [\"127.0.0.1:{port}\"]\n",
         file_disk("d1", "d1.img")
     );
     wrong(&second, "0 = \"d0\", 1 = \"d1\"", 1, &["ASH-0033", &port.to_string()]);

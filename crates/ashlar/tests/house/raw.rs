@@ -1,4 +1,5 @@
-//! An initiator made of bytes, for what no honest one does. Layouts: RFC 7143 sections 11.2 to 11.13.
+//! An initiator made of bytes, for what no honest one does. Layouts: RFC 7143 sections 11.2 to
+//! 11.13.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -255,7 +255,7 @@ impl Core {
                 bio.frames.restore(frame);
                 return self.split_more(table, held);
             }
-            let Some(e) = table.edge(frame.edge) else {
+            let Some(e) = table.inside(frame.edge) else {
                 continue;
             };
             match e.node.layer.done(bio, frame.word, self) {
@@ -424,7 +424,7 @@ fn leave(core: &Core, table: &Table, bio: &mut Bio) {
     let Some(frame) = bio.frames.pop() else {
         return;
     };
-    if let Some(e) = table.edge(frame.edge) {
+    if let Some(e) = table.inside(frame.edge) {
         account(e, core.now(), frame.start_ns, bio);
     }
 }

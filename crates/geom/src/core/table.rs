@@ -52,6 +52,15 @@ impl Table {
         if slot.edge.0 == number { Some(slot) } else { None }
     }
 
+    /// By the number in a frame: a request in flight keeps its slot (T4), so whose it is need not
+    /// be asked again on the way up.
+    #[inline(always)]
+    pub fn inside(&self, number: u32) -> Option<&EdgeSlot> {
+        let slot = self.edges.get(Edge(number).slot())?.as_ref();
+        debug_assert!(slot.is_none_or(|e| e.edge.0 == number), "T4");
+        slot
+    }
+
     /// Takes over a snapshot. Gates stay as they are: they are per core and not in the snapshot.
     pub fn refresh(&mut self, snapshot: &Snapshot, core: usize) {
         let was = std::mem::take(&mut self.nodes);

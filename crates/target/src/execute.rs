@@ -123,10 +123,13 @@ impl Session {
         if command.attribute == TaskAttribute::Aca {
             return Err(Ending::check(INVALID_ATTRIBUTE));
         }
-        let wrong_way = (plan.out > 0 && command.expect_out == 0 && command.expect_in > 0)
-            || (plan.reply > 0 && command.expect_in == 0 && command.expect_out > 0);
-        if wrong_way {
+        // One that would send to an initiator which wants to send itself moves nothing: GOOD with
+        // an overflow. One that would write nothing of what it should must not say GOOD.
+        if plan.out > 0 && command.expect_out == 0 && command.expect_in > 0 {
             return Err(Ending::check(asc::DATA_PHASE_ERROR));
+        }
+        if plan.exact && command.expect_out != plan.out {
+            return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
         }
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(place) else {

@@ -61,6 +61,8 @@ pub enum Run {
 pub struct Plan {
     /// Bytes that the command takes from the initiator.
     pub out: u32,
+    /// The initiator must send exactly `out` bytes: the length says what the command means.
+    pub exact: bool,
     /// Bytes that the command may send: allocation length, or the blocks' bytes.
     pub reply: u32,
     /// The unit must be there.
@@ -74,7 +76,7 @@ pub struct Plan {
 impl Plan {
     /// Executed at once, without data.
     pub const NOTHING: Plan =
-        Plan { out: 0, reply: 0, medium: false, writes: false, run: Run::Now };
+        Plan { out: 0, exact: false, reply: 0, medium: false, writes: false, run: Run::Now };
 
     /// Answered at once with at most `reply` bytes.
     pub const fn reply(reply: u32) -> Plan {

@@ -150,6 +150,11 @@ pub enum Command {
         blocks: u32,
         immed: bool,
     },
+    /// 0 blocks means to the end of the medium.
+    PreFetch {
+        lba: u64,
+        blocks: u32,
+    },
     Unmap {
         anchor: bool,
         len: u32,
@@ -241,6 +246,10 @@ fn parse_checked(b: &[u8; 16], info: &CommandInfo) -> Result<Command, CdbError> 
         (0x35 | 0x91, _) => {
             let Extent { lba, blocks, .. } = extent(b);
             Command::SynchronizeCache { lba, blocks, immed: flag(1, 2) }
+        }
+        (0x34 | 0x90, _) => {
+            let Extent { lba, blocks, .. } = extent(b);
+            Command::PreFetch { lba, blocks }
         }
         (0x42, _) => Command::Unmap { anchor: flag(1, 1), len: u32::from(get16::<7, 16>(b)) },
         (0x41 | 0x93, _) => write_same(b)?,

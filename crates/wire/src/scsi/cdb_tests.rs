@@ -31,6 +31,7 @@ fn commands_by_hand() {
             &[0x35, 2, 0, 0, 0, 5, 0, 0, 6, 0],
             Command::SynchronizeCache { lba: 5, blocks: 6, immed: true },
         ),
+        (&[0x34, 2, 0, 0, 0, 5, 3, 0, 6, 0], Command::PreFetch { lba: 5, blocks: 6 }),
         (&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], Command::Unmap { anchor: false, len: 24 }),
         (
             &[0x93, 0x09, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0],

@@ -95,6 +95,7 @@ pub const COMMANDS: &[CommandInfo] = &[
     plain("WRITE(10)", &[0x2a, RW, F, F, F, F, GRP, F, F, 0], Out),
     plain("WRITE AND VERIFY(10)", &[0x2e, VER, F, F, F, F, GRP, F, F, 0], Out),
     plain("VERIFY(10)", &[0x2f, VER, F, F, F, F, GRP, F, F, 0], Out),
+    plain("PRE-FETCH(10)", &[0x34, 0x02, F, F, F, F, GRP, F, F, 0], NoData),
     plain("SYNCHRONIZE CACHE(10)", &[0x35, 0x06, F, F, F, F, GRP, F, F, 0], NoData),
     plain("WRITE SAME(10)", &[0x41, 0x18, F, F, F, F, GRP, F, F, 0], Out),
     plain("UNMAP", &[0x42, 0x01, 0, 0, 0, 0, GRP, F, F, 0], Out),
@@ -104,6 +105,7 @@ pub const COMMANDS: &[CommandInfo] = &[
     plain("WRITE(16)", &[0x8a, RW, F, F, F, F, F, F, F, F, F, F, F, F, GRP, 0], Out),
     plain("WRITE AND VERIFY(16)", &[0x8e, VER, F, F, F, F, F, F, F, F, F, F, F, F, GRP, 0], Out),
     plain("VERIFY(16)", &[0x8f, VER, F, F, F, F, F, F, F, F, F, F, F, F, GRP, 0], Out),
+    plain("PRE-FETCH(16)", &[0x90, 0x02, F, F, F, F, F, F, F, F, F, F, F, F, GRP, 0], NoData),
     plain(
         "SYNCHRONIZE CACHE(16)",
         &[0x91, 0x06, F, F, F, F, F, F, F, F, F, F, F, F, GRP, 0],

@@ -1,4 +1,4 @@
-//! SYNCHRONIZE CACHE, START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL, REPORT SUPPORTED OPERATION
+//! SYNCHRONIZE CACHE, PRE-FETCH, START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL, REPORT SUPPORTED OPERATION
 //! CODES.
 
 use wire::scsi::{COMMANDS, CommandInfo, Extent, Report, Sense, asc, report_opcodes as list};
@@ -13,6 +13,15 @@ pub(super) fn plan_sync(lba: u64, blocks: u32, device: &Device) -> Result<Plan, 
     let extent = Extent { lba, blocks, ..Extent::default() };
     match extent.fits(device.blocks()) {
         true => Ok(Plan::task(0)),
+        false => Err(Sense::new(asc::LBA_OUT_OF_RANGE)),
+    }
+}
+
+/// There is no cache of ours to fetch into: GOOD, and not CONDITION MET, says so (SBC-3 5.8).
+pub(super) fn plan_prefetch(lba: u64, blocks: u32, device: &Device) -> Result<Plan, Sense> {
+    let extent = Extent { lba, blocks, ..Extent::default() };
+    match extent.fits(device.blocks()) {
+        true => Ok(Plan { medium: true, ..Plan::NOTHING }),
         false => Err(Sense::new(asc::LBA_OUT_OF_RANGE)),
     }
 }

@@ -53,6 +53,7 @@ impl Handler for Disk {
             Cdb::Verify { extent, check } => verify::plan(extent, check, device)?,
             Cdb::WriteVerify { extent, .. } => verify::plan_write(extent, device)?,
             Cdb::SynchronizeCache { lba, blocks, .. } => misc::plan_sync(lba, blocks, device)?,
+            Cdb::PreFetch { lba, blocks } => misc::plan_prefetch(lba, blocks, device)?,
             Cdb::Unmap { anchor, len } => unmap::plan(anchor, len, device)?,
             Cdb::WriteSame { lba, blocks, unmap, anchor, no_data } => {
                 let what = write_same::What { lba, blocks, unmap, anchor, no_data };
@@ -73,7 +74,7 @@ impl Handler for Disk {
             return Err(Sense::new(asc::LUN_NOT_SUPPORTED));
         };
         match command {
-            Cdb::TestUnitReady | Cdb::PreventAllow { .. } => {}
+            Cdb::TestUnitReady | Cdb::PreventAllow { .. } | Cdb::PreFetch { .. } => {}
             Cdb::RequestSense { descriptor, .. } => spc::request_sense(ask, descriptor),
             Cdb::ReportLuns { select, .. } => spc::report_luns(ask, select),
             Cdb::Inquiry { page, .. } => identity::inquiry(ask, device, page)?,

@@ -46,7 +46,7 @@ pub(super) fn plan(what: &What, device: &Device) -> Result<Plan, Sense> {
         return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
     }
     let out = if what.no_data { 0 } else { device.block_bytes() };
-    Ok(Plan::task(out).writing())
+    Ok(Plan { exact: true, ..Plan::task(out).writing() })
 }
 
 pub(super) async fn write_same(job: &Job, what: &What) -> Result<(), Ending> {

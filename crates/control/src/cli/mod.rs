@@ -136,11 +136,6 @@ fn one(
     }
 }
 
-/// Every verb's words: `part add`.
-pub fn verb_words() -> Vec<String> {
-    verbs::VERBS.iter().map(Entry::words).collect()
-}
-
 #[cfg(test)]
 #[path = "transcripts.rs"]
 mod tests;

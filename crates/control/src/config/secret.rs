@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Longest secret, in bytes. Longer files are refused: they are not secrets.
 pub const SECRET_BYTES_MAX: usize = 1024;
 
-/// Shortest CHAP secret, in bytes (RFC 7143 9.2.1: 96 bits). Shorter ones are refused.
-pub const CHAP_BYTES_MIN: usize = 12;
+/// Shortest CHAP secret, in bytes. Shorter ones are refused.
+pub const CHAP_BYTES_MIN: usize = wire::iscsi::SECRET_LEN_MIN;
 
 /// Whether the secret itself stands in the configuration.
 pub fn is_literal(reference: &str) -> bool {

@@ -1,0 +1,107 @@
+//! The whole daemon in one simulated world: disks, graph, engine, iSCSI, initiators, failures.
+//!
+//! `ASHLAR_SEEDS=N` runs N seeds instead of the default, `ASHLAR_SEED=N` that one alone,
+//! `ASHLAR_TRACE=1` prints what happens. A seed gives the same run each time.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `sim` | one seed: boot, crash, the end |
+//! | `changes` | what the control thread does meanwhile |
+//! | `gremlin` | what happens at any moment |
+//! | `stack` | the daemon's rooms, put together |
+//! | `agent`, `command`, `answer`, `conn` | an initiator port |
+//! | `model` | what every block may hold |
+//! | `shared` | what all of them know |
+
+mod agent;
+mod answer;
+mod changes;
+mod command;
+mod conn;
+mod gremlin;
+mod model;
+mod shared;
+mod sim;
+mod stack;
+
+use std::time::{Duration, Instant};
+
+use shared::Marks;
+use sim::Sim;
+
+/// Time for seeds when nobody says how many.
+const TIME: Duration = Duration::from_secs(20);
+/// Seeds that are run in any case.
+const SEEDS_MIN: u64 = 20;
+
+/// Seeds that once found something.
+const REGRESSIONS: &[u64] = &[];
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn everything_holds_whatever_happens() {
+    if let Some(seed) = number("ASHLAR_SEED") {
+        let (trace, marks) = Sim::new(seed).run();
+        return println!("seed {seed}: {trace:#x} {marks:?}");
+    }
+    let (began, wanted) = (Instant::now(), number("ASHLAR_SEEDS"));
+    let first = number("ASHLAR_FIRST_SEED").unwrap_or(0);
+    let mut all = Marks::default();
+    let mut run = 0;
+    while wanted.map_or(run < SEEDS_MIN || began.elapsed() < TIME, |n| run < n) {
+        let (_, marks) = Sim::new(first + run).run();
+        for (what, n) in marks.0 {
+            *all.0.entry(what).or_default() += n;
+        }
+        run += 1;
+    }
+    println!("{run} seeds: {all:?}");
+    for what in MUST_HAPPEN {
+        assert!(all.0.contains_key(what), "in {run} seeds never: {what}; {all:?}");
+    }
+}
+
+/// A run in which nothing happens is no success.
+const MUST_HAPPEN: &[&str] = &[
+    "aborts",
+    "attentions",
+    "crashes",
+    "cuts",
+    "exports",
+    "faults",
+    "flushes",
+    "hangs",
+    "logins",
+    "logouts",
+    "medium errors",
+    "nops in",
+    "nops out",
+    "power cuts",
+    "reads",
+    "resets",
+    "resizes",
+    "restarts",
+    "silences",
+    "table changes",
+    "targets renewed",
+    "withdrawals",
+    "write protected",
+    "writes",
+];
+
+#[test]
+fn seeds_that_found_something() {
+    for seed in REGRESSIONS {
+        Sim::new(*seed).run();
+    }
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in [3, 4] {
+        assert_eq!(Sim::new(seed).run(), Sim::new(seed).run(), "seed {seed}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What the test's parts know together: the model, the units, who may see them, what happened.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use reactor::sim::World;
+
+use crate::agent::Agent;
+use crate::model::{Model, Place};
+
+/// Lines shown of a seed that fails.
+const LINES_MAX: usize = 120;
+
+/// Access groups of the target.
+pub const GROUPS: usize = 2;
+
+/// What a group grants of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rights {
+    #[default]
+    None,
+    Read,
+    Write,
+}
+
+/// What a group grants, and will grant while that is being changed.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Grant {
+    pub now: Rights,
+    pub next: Option<Rights>,
+}
+
+impl Grant {
+    pub fn may_be(self, rights: Rights) -> bool {
+        self.now == rights || self.next == Some(rights)
+    }
+}
+
+/// A logical unit: a provider under a LUN number that no other ever gets.
+pub struct Unit {
+    pub lun: usize,
+    pub provider: String,
+    pub place: Cell<Place>,
+    /// Blocks of the model in one of the unit.
+    pub per: usize,
+    pub grants: Cell<[Grant; GROUPS]>,
+    pub exported: Cell<bool>,
+    /// When the groups' rights to it changed last.
+    pub changed: Cell<[u64; GROUPS]>,
+    /// Its size changed, or its place: refusals by address are no mistakes.
+    pub resized: Cell<bool>,
+    /// The cache is off, and nobody is about to change that.
+    pub cache_off: Cell<bool>,
+    pub mode_changes: Cell<u32>,
+    /// Grows with every beginning and end of a change of the mode.
+    pub mode_epoch: Cell<u64>,
+}
+
+impl Unit {
+    pub fn serial(&self) -> String {
+        format!("WORLD{:04}", self.lun)
+    }
+
+    pub fn grant(&self, group: usize) -> Grant {
+        self.grants.get()[group]
+    }
+
+    /// The mode is changed, or at its defaults again.
+    pub fn mode_moved(&self, off: bool) {
+        self.mode_epoch.set(self.mode_epoch.get() + 1);
+        self.cache_off.set(off);
+    }
+}
+
+/// What happened, so that a run in which nothing happens is no success.
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub struct Marks(pub std::collections::BTreeMap<&'static str, u64>);
+
+/// Everything that is known to all.
+pub struct Shared {
+    pub world: World,
+    pub model: RefCell<Model>,
+    pub units: RefCell<Vec<Rc<Unit>>>,
+    pub agents: RefCell<Vec<Rc<Agent>>>,
+    /// Nothing new is started any more.
+    pub draining: Cell<bool>,
+    /// Sessions are to log out.
+    pub leaving: Cell<bool>,
+    /// Disks of which something failed: errors are no mistakes.
+    pub failing: RefCell<Vec<bool>>,
+    pub marks: RefCell<Marks>,
+    lines: RefCell<VecDeque<String>>,
+    echo: bool,
+}
+
+impl Shared {
+    pub fn new(world: &World, disks: &[usize]) -> Rc<Shared> {
+        Rc::new(Shared {
+            world: world.clone(),
+            model: RefCell::new(Model::new(disks)),
+            units: RefCell::default(),
+            agents: RefCell::default(),
+            draining: Cell::new(false),
+            leaving: Cell::new(false),
+            failing: RefCell::new(vec![false; disks.len()]),
+            marks: RefCell::default(),
+            lines: RefCell::default(),
+            echo: std::env::var_os("ASHLAR_TRACE").is_some(),
+        })
+    }
+
+    /// Notes a line; the last ones are shown when the seed fails.
+    pub fn say(&self, line: impl FnOnce() -> String) {
+        let line = format!("{:>12} {}", self.world.now() / 1000, line());
+        if self.echo {
+            eprintln!("{line}");
+        }
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    pub fn last_lines(&self) -> Vec<String> {
+        self.lines.try_borrow().map(|l| l.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    pub fn mark(&self, what: &'static str) {
+        *self.marks.borrow_mut().0.entry(what).or_default() += 1;
+    }
+
+    pub fn unit(&self, lun: usize) -> Option<Rc<Unit>> {
+        self.units.borrow().iter().find(|u| u.lun == lun).cloned()
+    }
+
+    /// When the oldest read under way began.
+    pub fn oldest_read(&self) -> u64 {
+        self.agents.borrow().iter().map(|a| a.oldest_read()).min().unwrap_or(u64::MAX)
+    }
+
+    /// A disk had something done to it that may end in errors.
+    pub fn may_fail(&self, disk: usize) {
+        self.failing.borrow_mut()[disk] = true;
+    }
+
+    pub fn fails(&self, disk: usize) -> bool {
+        self.failing.borrow()[disk]
+    }
+}

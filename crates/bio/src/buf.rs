@@ -75,11 +75,6 @@ impl Buf {
         self.header().bytes.as_ptr() as usize
     }
 
-    /// True when this is the only handle.
-    pub fn is_unique(&self) -> bool {
-        self.header().refs.get() == 1
-    }
-
     /// `len` bytes from `start`; `None` when they are not all inside.
     pub fn seg(&self, start: usize, len: usize) -> Option<Seg> {
         (start.checked_add(len)? <= self.capacity())

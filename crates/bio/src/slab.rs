@@ -83,12 +83,6 @@ impl Slab {
         if place.tenant != id.tenant { None } else { place.parked.as_deref() }
     }
 
-    /// Looks at a parked Bio to change it.
-    pub fn peek_mut(&mut self, id: BioId) -> Option<&mut Bio> {
-        let place = self.places.get_mut(id.index as usize)?;
-        if place.tenant != id.tenant { None } else { place.parked.as_deref_mut() }
-    }
-
     /// Ends a Bio: its id is never valid again, its buffers go back.
     #[inline]
     pub fn free(&mut self, mut bio: Box<Bio>) {

@@ -8,9 +8,6 @@ use serde::Deserialize;
 
 use crate::driver::{DigestPolicy, TargetSpec};
 
-/// Shortest CHAP secret, bytes (RFC 7143 section 9.2.1 asks for 96 bits); a shorter one is refused.
-const SECRET_MIN: usize = 12;
-
 /// What an iSCSI target wants to know besides its name, portals and secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -97,8 +94,9 @@ impl Checked {
             if account.user.is_empty() || account.user.len() > 255 {
                 return Err(bad(format!("{key}: a user name has 1 to 255 bytes")));
             }
-            if account.secret.len() < SECRET_MIN {
-                return Err(bad(format!("{key}: a secret has at least {SECRET_MIN} bytes")));
+            if account.secret.len() < wire::SECRET_LEN_MIN {
+                let least = wire::SECRET_LEN_MIN;
+                return Err(bad(format!("{key}: a secret has at least {least} bytes")));
             }
         }
         match (&spec.chap, &spec.mutual_chap) {

@@ -92,7 +92,7 @@ pub enum Access {
     Deny(LoginStatus),
     /// The target is elsewhere.
     Redirect {
-        /// host[:port][,tag], IPv6 in brackets.
+        /// `host[:port][,tag]`, IPv6 in brackets.
         address: String,
         /// Moved for good.
         permanent: bool,

@@ -30,7 +30,7 @@ fn run(target: Target, bytes: &[u8], what: &str) {
 
 #[test]
 fn every_target_survives_its_corpus_and_mutations() {
-    let rounds = std::env::var("ASHLAR_FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok());
+    let rounds = std::env::var("ASHLAR_SEEDS").ok().and_then(|n| n.parse().ok());
     for (i, (name, target)) in TARGETS.iter().enumerate() {
         let seeds = corpus(name);
         assert!(seeds.len() >= 3, "{name} has too few seeds");

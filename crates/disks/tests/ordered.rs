@@ -303,7 +303,7 @@ fn pieces_of_an_ordered_request_are_one_barrier() {
             let mut w = shuffling(seed, 128 << 20);
             let edge = w.open("d0");
             let ended = Ended::default();
-            let spots = [0, 1 * mib + 512, len - 512];
+            let spots = [0, mib + 512, len - 512];
             for (n, at) in spots.into_iter().enumerate() {
                 write(&mut w, edge, &ended, n, (at, 512), (1, Flags::NONE));
             }

@@ -82,6 +82,9 @@ pub struct Function {
     pub issue: u64,
 }
 
+/// A unit attention that is due: LUN, code, and the moment since when.
+pub type Owed = (usize, (u8, u8), u64);
+
 pub struct Agent {
     pub name: String,
     pub group: usize,
@@ -99,8 +102,8 @@ pub struct Agent {
     pub orphan_functions: RefCell<Vec<Function>>,
     /// LUNs that said that the nexus is new, since the login.
     pub greeted: RefCell<Vec<usize>>,
-    /// Unit attentions that are due, by LUN: code, and the moment since when.
-    pub owed: RefCell<Vec<(usize, (u8, u8), u64)>>,
+    /// Unit attentions that are due.
+    pub owed: RefCell<Vec<Owed>>,
     pub logged_out: Cell<bool>,
     tag: Cell<u32>,
     ping: Cell<Option<u32>>,

@@ -15,7 +15,7 @@ const BLOCKS_MAX: u64 = 96;
 
 fn cdb_of(what: What, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u8; 16] {
     let mut cdb = [0; 16];
-    let ten = lba % 2 == 0;
+    let ten = lba.is_multiple_of(2);
     let op = |ten_op: u8, sixteen_op: u8| if ten { ten_op } else { sixteen_op };
     let mut range = |opcode: u8, flags: u8| {
         (cdb[0], cdb[1]) = (opcode, flags);

@@ -33,8 +33,10 @@ struct Entry {
     durable: bool,
     /// The power went between issue and end.
     cut: bool,
-    /// Chosen at this power cut, of the same block's entries with this number (M4).
-    choice: u32,
+    /// Chosen by the power cut of this moment, among the block's entries with this number (M4).
+    choice: u64,
+    /// Gone since this moment, but for reads that began before.
+    until: u64,
 }
 
 #[derive(Default)]
@@ -42,8 +44,16 @@ struct Block(Vec<Entry>);
 
 impl Block {
     fn new() -> Block {
-        let zero =
-            Entry { id: 0, issue: 0, end: 0, sure: true, durable: true, cut: false, choice: 0 };
+        let zero = Entry {
+            id: 0,
+            issue: 0,
+            end: 0,
+            sure: true,
+            durable: true,
+            cut: false,
+            choice: 0,
+            until: OPEN,
+        };
         Block(vec![zero])
     }
 
@@ -51,41 +61,45 @@ impl Block {
     fn may_read(&self, id: u64, began: u64, ended: u64) -> bool {
         let replaced =
             |e: &Entry| self.0.iter().any(|w| w.sure && w.issue > e.end && w.end < began);
-        self.0.iter().any(|e| e.id == id && e.issue < ended && !replaced(e))
+        self.0.iter().any(|e| e.id == id && e.issue < ended && began < e.until && !replaced(e))
     }
 
     /// What a power cut chose is known once it was read.
-    fn learn(&mut self, id: u64) {
-        let open = |e: &Entry| e.id == id && e.end == OPEN;
-        let choice = match self.0.iter().find(|e| e.id == id && e.choice > 0) {
-            Some(e) if !self.0.iter().any(open) => e.choice,
-            _ => return,
+    fn learn(&mut self, id: u64, began: u64) {
+        let all = || self.0.iter().filter(|e| e.until == OPEN);
+        let choice = match all().find(|e| e.id == id && (1..began).contains(&e.choice)) {
+            Some(e) => e.choice,
+            None => return,
         };
-        // Zeros may have been written again since.
-        if self.0.iter().any(|e| e.id == id && e.choice != choice) {
+        // The same may have been written again since: zeros, or what was under way.
+        if all().any(|e| e.id == id && e.choice != choice) {
             return;
         }
         self.0.retain(|e| e.choice != choice || e.id == id);
-        for e in &mut self.0 {
-            if e.choice == choice {
-                (e.sure, e.durable, e.choice) = (true, true, 0);
-            }
+        for e in self.0.iter_mut().filter(|e| e.choice == choice) {
+            (e.sure, e.durable, e.choice) = (true, true, 0);
         }
     }
 
     /// M4. `over`: nothing of before is under way any more.
-    fn power_cut(&mut self, now: u64, over: bool, choice: u32) {
-        let replaced = |e: &Entry| self.0.iter().any(|w| w.durable && w.sure && w.issue > e.end);
-        let mut left: Vec<Entry> = self.0.iter().filter(|e| !replaced(e)).cloned().collect();
+    fn power_cut(&mut self, now: u64, over: bool) {
+        let all = std::mem::take(&mut self.0);
+        let replaced = |e: &Entry| {
+            e.until != OPEN || all.iter().any(|w| w.durable && w.sure && w.issue > e.end)
+        };
+        let (mut gone, mut left): (Vec<Entry>, Vec<Entry>) =
+            all.iter().cloned().partition(replaced);
+        gone.iter_mut().for_each(|e| e.until = e.until.min(now));
         let open: Vec<Entry> = left.iter().filter(|e| e.end == OPEN && !over).cloned().collect();
         for e in &mut left {
             e.end = e.end.min(now);
-            (e.sure, e.durable, e.cut, e.choice) = (false, false, true, choice);
+            (e.sure, e.durable, e.cut, e.choice) = (false, false, true, now);
         }
         if let [only] = &mut left[..] {
             (only.sure, only.durable, only.choice) = (true, true, 0);
         }
         left.extend(open.into_iter().map(|e| Entry { cut: true, choice: 0, ..e }));
+        left.extend(gone);
         self.0 = left;
     }
 
@@ -127,13 +141,12 @@ pub struct Model {
     disks: Vec<Vec<Block>>,
     now: u64,
     ids: u64,
-    choices: u32,
 }
 
 impl Model {
     pub fn new(blocks: &[usize]) -> Model {
         let disk = |n: &usize| (0..*n).map(|_| Block::new()).collect();
-        Model { disks: blocks.iter().map(disk).collect(), now: 1, ids: 0, choices: 0 }
+        Model { disks: blocks.iter().map(disk).collect(), now: 1, ids: 0 }
     }
 
     /// A new moment.
@@ -155,9 +168,9 @@ impl Model {
 
     /// A write sets out; `id` 0 writes zeros.
     pub fn begin(&mut self, at: Place, id: u64, issue: u64) {
-        let (sure, durable, cut, choice) = (false, false, false, 0);
+        let (sure, durable, cut, choice, until) = (false, false, false, 0, OPEN);
         for (_, b) in self.blocks(at) {
-            b.0.push(Entry { id, issue, end: OPEN, sure, durable, cut, choice });
+            b.0.push(Entry { id, issue, end: OPEN, sure, durable, cut, choice, until });
         }
     }
 
@@ -196,9 +209,8 @@ impl Model {
 
     /// The power of a disk went. `over`: the daemon went with it.
     pub fn power_cut(&mut self, disk: usize, over: bool) {
-        self.choices += 1;
-        let (now, choice) = (self.tick(), self.choices);
-        self.disks[disk].iter_mut().for_each(|b| b.power_cut(now, over, choice));
+        let now = self.tick();
+        self.disks[disk].iter_mut().for_each(|b| b.power_cut(now, over));
     }
 
     /// The daemon ended and the disk did not: nothing is under way any more.
@@ -222,7 +234,7 @@ impl Model {
                 at.disk,
                 block.0
             );
-            block.learn(id);
+            block.learn(id, began);
         }
     }
 }

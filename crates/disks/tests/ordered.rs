@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bio::{Bio, End, Errno, Flags, Op, Segs};
 use classes::nop::Nop;
 use geom::{Class, Core, Create, Edge, Sink};
-use reactor::SeededRandom;
+use reactor::{PortChoice, SeededRandom};
 use serde_json::json;
 use world::{Ended, World, range};
 
@@ -388,5 +388,43 @@ fn large_requests_sent_in_a_burst_keep_their_place() {
         assert_eq!(watcher.wrong.borrow().clone(), None, "seed {seed}");
         assert_eq!(w.read(edge, mib, 1024), Ok(vec![4; 1024]));
         assert_eq!(w.read(edge, mib + 1024, 512), Ok(vec![3; 512]));
+    }
+}
+
+#[test]
+fn a_request_that_there_is_no_memory_for_keeps_its_place() {
+    // tmpfs zeroes by no command: zeroes are written, and need memory.
+    let path = format!("/dev/shm/ashlar-ordered-{}.img", std::process::id());
+    let mut w = World::new(PortChoice::Poll);
+    let params = json!({ "path": path, "create": true, "size": 1 << 20, "direct": "no" });
+    w.disk("file", "f0", params).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let edge = w.open("f0");
+    for byte in 1..=3u8 {
+        let ordered = filled(&w, 4096, byte);
+        let mut all = Vec::new();
+        while let Some(buf) = w.core.pool().get(4096) {
+            all.push(buf);
+        }
+        let ended = Ended::default();
+        w.start(edge, 0, &ended, |bio| {
+            range(bio, Op::WriteZeroes, 0, 65536, Segs::new());
+            bio.flags = Flags::NO_HOLE;
+        });
+        // By the second time the disk knows, and is short of memory from the start.
+        w.start(edge, 1, &ended, |bio| {
+            range(bio, Op::Write, 0, 4096, ordered);
+            bio.flags = Flags::ORDERED;
+        });
+        w.start(edge, 2, &ended, |bio| range(bio, Op::Delete, 4096, 4096, Segs::new()));
+        let until = w.reactor.fresh_now() + 20_000_000;
+        while w.reactor.fresh_now() < until {
+            w.turn(1_000_000);
+        }
+        assert_eq!(ended.list(), [], "nobody passes");
+        drop(all);
+        w.until("all three", |_| ended.list().len() == 3);
+        assert_eq!(ended.list(), [(0, Ok(())), (1, Ok(())), (2, Ok(()))]);
+        assert_eq!(w.read(edge, 0, 4096), Ok(vec![byte; 4096]));
     }
 }

@@ -1,6 +1,5 @@
 //! SYNCHRONIZE CACHE, PRE-FETCH, START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL, REPORT SUPPORTED
-//! OPERATION
-//! CODES.
+//! OPERATION CODES.
 
 use wire::scsi::{COMMANDS, CommandInfo, Extent, Report, Sense, asc, report_opcodes as list};
 

@@ -227,6 +227,7 @@ fn describe(
         physical_bytes: u32::try_from(physical).unwrap_or(limits.sector_bytes),
         rotation: int("GEOM::rotation_rate").and_then(|r| u16::try_from(r).ok()).filter(|r| *r > 0),
         can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only,
+        delete_reads_zero: int("GEOM::deletereadszero") == Some(1),
         delete_unit_bytes: sector,
         read_only: spec.read_only,
         stripe_bytes,

@@ -153,6 +153,7 @@ impl Connection {
     /// Notes a ping of ours.
     pub fn note_ping(&self) {
         self.pinged.set(Some(self.here.core.now()));
+        self.signals.quiet.set(true);
     }
 
     /// Once a watch period: time-outs, pings, peers that do not read.

@@ -65,7 +65,7 @@ impl Here {
     /// Settles on a core.
     pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
-        let limit_bytes = CONNECTIONS_MAX * 2 * PAGE_BYTES + SPARE_BYTES;
+        let limit_bytes = shared.connections_max * 2 * PAGE_BYTES + SPARE_BYTES;
         let here = Rc::new(Here {
             shared: shared.clone(),
             engine: engine.clone(),

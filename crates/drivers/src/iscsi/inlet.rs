@@ -4,7 +4,7 @@
 //!   buffer:  | taken | start .. end: arrived | room |
 //! ```
 //! A connection begins with one page. A peer that fills it gets a larger buffer, and a smaller one
-//! again when it sends little: ten thousand idle connections hold a page each.
+//! again when it sends little or is pinged: ten thousand idle connections hold a page each.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -34,6 +34,8 @@ pub(crate) struct Signals {
     pub heard: Cell<bool>,
     /// Reader and writer are to be polled once more.
     pub dirty: Cell<bool>,
+    /// The peer has been silent for long: it needs no large buffer when it speaks again.
+    pub quiet: Cell<bool>,
 }
 
 /// Receives for one connection.
@@ -147,7 +149,11 @@ impl Inlet {
             }
             self.signals.heard.set(true);
             self.filled = n == room.len();
-            self.short = if n < PAGE_BYTES / 2 { self.short.saturating_add(1) } else { 0 };
+            self.short = match (self.signals.quiet.take(), n < PAGE_BYTES / 2) {
+                (true, _) => SHORT_MAX,
+                (false, true) => self.short.saturating_add(1),
+                (false, false) => 0,
+            };
             self.end += n;
         }
         Ok(())

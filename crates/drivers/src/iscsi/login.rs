@@ -25,6 +25,10 @@ use super::session::{Session, Start, WINDOW};
 use super::shared::{Key, Tsih};
 use crate::driver::Account;
 
+/// How long a login waits for the end of the session that it replaces, ns; then it is told to try
+/// again. Less than a login may take.
+const REINSTATE_NS: u64 = 5_000_000_000;
+
 /// What was decided about a query.
 struct Decision {
     target: Option<Arc<Checked>>,
@@ -190,11 +194,27 @@ fn deny_note(conn: &Connection, query: &TargetQuery, text: String) {
     });
 }
 
+/// What to do when an initiator offers nothing but MD5, as most do unless they are told.
+fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
+    let target = query.target.as_deref().and_then(|t| conn.here.shared.target(t));
+    match target.is_some_and(|t| !t.params.chap_md5) {
+        true => {
+            "; when it offers MD5 only, let it offer SHA256 (open-iscsi: \
+             node.session.auth.chap_algs = SHA256) or set `chap_md5 = true` at the target"
+        }
+        false => "",
+    }
+}
+
 fn note_refusal(conn: &Connection, query: &TargetQuery, status: LoginStatus, reason: &str) {
     let who = if query.initiator.is_empty() { "an initiator" } else { &query.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
+    let hint = match status {
+        LoginStatus::AuthenticationFailure => md5_hint(conn, query),
+        _ => "",
+    };
     conn.complain(format_args!(
-        "login of {who} to {to} refused: {reason} (status {:04x})",
+        "login of {who} to {to} refused: {reason} (status {:04x}){hint}",
         status.code()
     ));
     if status == LoginStatus::AuthenticationFailure {
@@ -207,11 +227,7 @@ fn note_refusal(conn: &Connection, query: &TargetQuery, status: LoginStatus, rea
             Some(a) => format!("the user name expected is {}", a.user),
             None => "it has no account that matches".into(),
         };
-        let md5 = match target.is_some_and(|t| !t.params.chap_md5) {
-            true => "; an initiator that knows only MD5 needs `chap_md5 = true` at the target",
-            false => "",
-        };
-        deny_note(conn, query, format!("CHAP: {reason}; {expected}{md5}"));
+        deny_note(conn, query, format!("CHAP: {reason}; {expected}{}", md5_hint(conn, query)));
     }
 }
 
@@ -240,7 +256,13 @@ async fn enter(
             Some(claim) => Poll::Ready(claim),
             None => Poll::Pending,
         });
-        claim = Some(owned.await);
+        match geom::deadline(&conn.here.core, REINSTATE_NS, owned).await {
+            Some(owned) => claim = Some(owned),
+            None => {
+                old_session_hangs(conn, &done);
+                return Err(Ending::Refused);
+            }
+        }
     }
     let start = Start {
         params: done.params,
@@ -268,6 +290,19 @@ async fn enter(
     );
     send(conn, &done.reply);
     Ok(session)
+}
+
+/// Commands of the session that this one replaces are still at a disk which does not answer. Were
+/// the new one let in, writes of the old one could overwrite its own: it is told to try again.
+fn old_session_hangs(conn: &Connection, done: &Established) {
+    let status = LoginStatus::ServiceUnavailable;
+    let reason = "commands of its former session still hang at a disk";
+    note_refusal(conn, &done.query, status, reason);
+    let mut reply = done.reply.clone();
+    reply.text.clear();
+    reply.header.status = status;
+    (reply.header.transit, reply.header.data_len, reply.header.tsih) = (false, 0, 0);
+    send(conn, &reply);
 }
 
 fn begin(

@@ -68,7 +68,12 @@ pub struct Iscsi {
 impl Iscsi {
     /// Without targets.
     pub fn new(registry: Arc<Registry>) -> Iscsi {
-        Iscsi { shared: Shared::new(registry) }
+        Iscsi::with_connections_max(registry, CONNECTIONS_MAX)
+    }
+
+    /// With another limit than [`CONNECTIONS_MAX`] on the connections of a core.
+    pub fn with_connections_max(registry: Arc<Registry>, connections_max: usize) -> Iscsi {
+        Iscsi { shared: Shared::new(registry, connections_max) }
     }
 }
 

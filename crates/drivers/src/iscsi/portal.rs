@@ -7,7 +7,7 @@ use std::rc::Rc;
 use reactor::{Listener, Stream};
 
 use super::connection::{self, Connection};
-use super::here::{CONNECTIONS_MAX, Here};
+use super::here::Here;
 
 /// How long to wait after an accept that failed (out of descriptors), ns: the next try comes
 /// when some may have been closed, and the log is not flooded.
@@ -43,11 +43,12 @@ async fn accept(here: Rc<Here>, listener: Listener, at: SocketAddr) {
 }
 
 fn welcome(here: &Rc<Here>, stream: Stream, peer: SocketAddr, at: SocketAddr) {
-    if here.connections() >= CONNECTIONS_MAX {
+    let most = here.shared.connections_max;
+    if here.connections() >= most {
         if here.may_log() {
             tracing::warn!(
                 target: "iscsi",
-                "{peer}: refused, this core has {CONNECTIONS_MAX} connections already"
+                "{peer}: refused, this core has {most} connections already"
             );
         }
         stream.reset();

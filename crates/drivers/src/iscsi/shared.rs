@@ -17,6 +17,9 @@ use target::Registry;
 
 use super::params::Checked;
 
+/// Logins that wait for the end of one session; the oldest is forgotten, and times out by itself.
+const WAITERS_MAX: usize = 64;
+
 /// What names a session (RFC 7143 section 4.4.3.1, without the portal group: there is one).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Key {
@@ -56,13 +59,15 @@ struct State {
 /// What all cores share.
 pub(crate) struct Shared {
     pub registry: Arc<Registry>,
+    /// Connections of one core; a further one is reset.
+    pub connections_max: usize,
     state: Mutex<State>,
 }
 
 impl Shared {
     /// Without targets.
-    pub fn new(registry: Arc<Registry>) -> Arc<Shared> {
-        Arc::new(Shared { registry, state: Mutex::default() })
+    pub fn new(registry: Arc<Registry>, connections_max: usize) -> Arc<Shared> {
+        Arc::new(Shared { registry, connections_max, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,6 +158,9 @@ impl Shared {
             return Some(Claim { shared: self.clone(), key: key.clone() });
         };
         if !owner.waiters.iter().any(|w| w.will_wake(waker)) {
+            if owner.waiters.len() >= WAITERS_MAX {
+                owner.waiters.remove(0);
+            }
             owner.waiters.push(waker.clone());
         }
         let (core, connection) = (owner.core, owner.connection);

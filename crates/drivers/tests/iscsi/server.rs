@@ -2,15 +2,20 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
+use drivers::iscsi::Iscsi;
 use drivers::{Driver, TargetSpec};
 use geom::{Core, Message, Runtime, RuntimeConfig};
 use reactor::PortChoice;
 use serde_json::json;
 use target::lun::{OpenSpec, open_device};
 use target::{Engine, GroupSpec, LunSpec, Registry};
+
+#[path = "stuck_disk.rs"]
+mod stuck_disk;
 
 /// Name of the target of [`Server::start`].
 pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
@@ -30,6 +35,8 @@ pub struct Shape {
     pub pool_bytes: usize,
     /// The target; name and portals are filled in.
     pub spec: TargetSpec,
+    /// Connections of a core; `None` is the driver's own limit.
+    pub connections: Option<usize>,
 }
 
 impl Default for Shape {
@@ -40,6 +47,7 @@ impl Default for Shape {
             spin_ns: 0,
             pool_bytes: 64 << 20,
             spec: TargetSpec::default(),
+            connections: None,
         }
     }
 }
@@ -49,15 +57,20 @@ pub struct Server {
     pub registry: Arc<Registry>,
     pub driver: Arc<dyn Driver>,
     pub portal: SocketAddr,
+    /// While it is set nothing ends at LUN 2.
+    pub stuck: Arc<AtomicBool>,
     control: geom::Control,
     runtime: Runtime,
 }
 
 impl Server {
-    /// With the disks `memory` at LUN 0 and `null` at LUN 1 for everybody.
+    /// With the disks `memory` at LUN 0, `null` at LUN 1 and `stuck` at LUN 2 for everybody.
     pub fn start(shape: Shape) -> Server {
         let registry = Registry::new();
-        let driver = drivers::all(&registry).remove(0);
+        let driver: Arc<dyn Driver> = match shape.connections {
+            Some(most) => Arc::new(Iscsi::with_connections_max(registry.clone(), most)),
+            None => drivers::all(&registry).remove(0),
+        };
         let config = RuntimeConfig {
             cores: shape.cores,
             port: shape.port,
@@ -88,21 +101,23 @@ impl Server {
         let mut control = runtime.take_control().unwrap();
         let portal = told.recv().unwrap().unwrap();
         add_disks(&mut control, shape.cores, &registry);
+        let stuck = stuck_disk::add(&mut control);
+        open_device(&mut control, &registry, "stuck", &OpenSpec::default()).unwrap();
         let spec = TargetSpec { name: IQN.into(), listen: vec![any], ..shape.spec };
         driver.set_target(spec).unwrap();
         registry.set_target("iscsi", IQN).unwrap();
-        let server = Server { registry, driver, portal, control, runtime };
+        let server = Server { registry, driver, portal, stuck, control, runtime };
         server.allow(&["*"]);
         server
     }
 
-    /// Grants both units to the initiators that fit.
+    /// Grants all units to the initiators that fit.
     pub fn allow(&self, initiators: &[&str]) {
         let lun = |lun, device: &str| LunSpec { lun, device: device.into(), read_only: false };
         let group = GroupSpec {
             name: "all".into(),
             initiators: initiators.iter().map(|i| i.to_string()).collect(),
-            luns: vec![lun(0, "memory"), lun(1, "null")],
+            luns: vec![lun(0, "memory"), lun(1, "null"), lun(2, "stuck")],
         };
         self.registry.set_groups("iscsi", IQN, &[group]).unwrap();
     }

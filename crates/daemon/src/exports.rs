@@ -21,6 +21,12 @@ use target::{Engine, GroupSpec, LunSpec, Registry};
 use crate::errors::from_geom;
 use crate::identity;
 
+/// How often an address that is in use is tried again; then the portal is refused.
+const PORT_TRIES_MAX: u32 = 50;
+
+/// Time between two tries.
+const PORT_PAUSE: Duration = Duration::from_millis(20);
+
 /// Longest wait for a core to open a portal.
 const PORTAL_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -144,7 +150,7 @@ impl Exports {
             portal.users.insert(user.to_owned());
             return Ok(());
         }
-        if let Err(e) = nobody_listens(at) {
+        if let Err(e) = nobody_listens(control, at) {
             let error = Error::new(Kind::System, "open portal", e).at(at.to_string());
             return Err(error.next(next_for(at)));
         }
@@ -264,11 +270,21 @@ impl Exports {
 }
 
 /// The cores share a port, and with them would any other daemon of the same user: each connection
-/// would come to one of the two. So somebody who does not share asks first.
-fn nobody_listens(at: SocketAddr) -> std::io::Result<()> {
-    match at.port() {
-        0 => Ok(()),
-        _ => std::net::TcpListener::bind(at).map(drop),
+/// would come to one of the two. So somebody who does not share asks first, and asks again for a
+/// while: the kernel closes the sockets of a process that was killed a moment after its end.
+fn nobody_listens(control: &mut Control, at: SocketAddr) -> std::io::Result<()> {
+    if at.port() == 0 {
+        return Ok(());
+    }
+    let mut tries = 0;
+    loop {
+        match std::net::TcpListener::bind(at) {
+            Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && tries < PORT_TRIES_MAX => {
+                tries += 1;
+                control.wait_until(PORT_PAUSE, |_| false);
+            }
+            other => return other.map(drop),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +37,8 @@ pub struct Shape {
     pub spec: TargetSpec,
     /// Connections of a core; `None` is the driver's own limit.
     pub connections: Option<usize>,
+    /// Told again and again how many allocations the last core has made.
+    pub allocations: Option<Arc<AtomicU64>>,
 }
 
 impl Default for Shape {
@@ -48,6 +50,7 @@ impl Default for Shape {
             pool_bytes: 64 << 20,
             spec: TargetSpec::default(),
             connections: None,
+            allocations: None,
         }
     }
 }
@@ -87,6 +90,15 @@ impl Server {
             let engine = Engine::new(core.clone(), registry);
             opened.clone().install(&engine);
             let at = *first.lock().unwrap();
+            if let Some(counter) = shape.allocations.clone() {
+                let reactor = core.reactor().clone();
+                drop(core.reactor().spawn("allocations", async move {
+                    loop {
+                        counter.store(bio::allocations(), Ordering::Release);
+                        reactor.sleep(1_000_000).await;
+                    }
+                }));
+            }
             let opening = opened.clone().open_portal(engine.clone(), at);
             let tell = tell.lock().unwrap().clone();
             // The portal opens in the first turn; the task keeps the engine for the core's life.

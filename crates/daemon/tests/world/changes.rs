@@ -256,6 +256,8 @@ impl Sim {
         if self.part(&format!("delete {provider}"), request) {
             self.doubt[slot].clear();
             self.parts[slot] = None;
+            // Layers that nobody had open went with it.
+            self.nop_names.retain(|(_, under)| *under != provider);
         }
     }
 
@@ -337,7 +339,7 @@ impl Sim {
         match done {
             Ok(_) => {
                 self.shared.mark("nops in");
-                self.nop_names.push(name);
+                self.nop_names.push((name, under[at].clone()));
             }
             Err(e) => assert_eq!(e.kind, Errno::TimedOut, "insert {name}: {e}"),
         }
@@ -348,7 +350,7 @@ impl Sim {
             return;
         }
         let at = self.below(self.nop_names.len() as u64) as usize;
-        let name = self.nop_names[at].clone();
+        let (name, _) = self.nop_names[at].clone();
         let geom = self.stack().control.topology.find_geom("nop", &name);
         let geom = geom.unwrap_or_else(|| panic!("{name} has gone by itself"));
         let done = self.stack().control.remove(geom);

@@ -33,6 +33,8 @@ pub struct Conn {
     pub exp_stat_sn: Cell<u32>,
     pub dead: Cell<bool>,
     pub heard_ns: Cell<u64>,
+    /// What came right behind the login.
+    early: RefCell<Vec<u8>>,
     out: RefCell<VecDeque<Vec<u8>>>,
     more: Signal,
     pool: Pool,
@@ -117,7 +119,6 @@ pub async fn login(
         match login.response(&bhs, &data).map_err(|e| e.to_string())? {
             ClientStep::Send(next) => request = next,
             ClientStep::Done(done) => {
-                assert!(inlet.bytes.is_empty(), "something follows the login");
                 return Ok(Rc::new(Conn {
                     stream,
                     params: done.params,
@@ -126,6 +127,7 @@ pub async fn login(
                     exp_stat_sn: Cell::new(done.exp_stat_sn),
                     dead: Cell::new(false),
                     heard_ns: Cell::new(reactor.now()),
+                    early: RefCell::new(inlet.bytes),
                     out: RefCell::default(),
                     more: Signal::default(),
                     pool: pool.clone(),
@@ -159,7 +161,7 @@ impl Conn {
             ahs_len_max: 0,
         };
         let (stream, pool) = (self.stream.clone(), self.pool.clone());
-        let mut inlet = Inlet { stream, pool, bytes: Vec::new() };
+        let mut inlet = Inlet { stream, pool, bytes: self.early.take() };
         while let Some((bhs, data)) = inlet.pdu(&framer).await {
             let response = Response::decode(&bhs).expect("a right response");
             self.heard_ns.set(reactor.now());

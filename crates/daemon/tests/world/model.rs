@@ -75,9 +75,11 @@ impl Block {
         if all().any(|e| e.id == id && e.choice != choice) {
             return;
         }
-        self.0.retain(|e| e.choice != choice || e.id == id);
         for e in self.0.iter_mut().filter(|e| e.choice == choice) {
-            (e.sure, e.durable, e.choice) = (true, true, 0);
+            match e.id == id {
+                true => (e.sure, e.durable, e.choice) = (true, true, 0),
+                false => (e.until, e.choice) = (choice, 0),
+            }
         }
     }
 

@@ -57,7 +57,8 @@ pub struct Sim {
     pub plain_count: usize,
     pub plain_per: usize,
     pub nops: u32,
-    pub nop_names: Vec<String>,
+    /// Layers slipped in: name, and the provider below.
+    pub nop_names: Vec<(String, String)>,
     /// What changes under way would make of the slots, until the table was read again.
     pub doubt: [Vec<Option<usize>>; SLOTS],
     next_lun: usize,

@@ -125,7 +125,9 @@ impl Checked {
                 first_burst: p.first_burst_length.min(p.max_burst_length),
                 max_outstanding_r2t: p.max_outstanding_r2t,
                 error_recovery_level: 0,
-                time2retain_s: 0,
+                // Its default: at recovery level 0 nothing is retained whatever is agreed, and a
+                // key that the initiator did not bring up would cost one more round.
+                time2retain_s: wire::Params::default().time2retain_s,
                 ..wire::Params::default()
             },
             ..Offer::default()
@@ -174,6 +176,14 @@ mod tests {
 
     fn spec(params: serde_json::Value) -> TargetSpec {
         TargetSpec { name: "IQN.2026-01.org.Example:D".into(), params, ..TargetSpec::default() }
+    }
+
+    #[test]
+    fn an_initiator_that_says_little_is_asked_nothing() {
+        let c = Checked::new(spec(serde_json::Value::Null)).unwrap();
+        let mut n = wire::Negotiation::login(wire::Side::Target, false, c.offer());
+        let mut out = wire::TextBuilder::new();
+        assert!(!n.propose(&mut out).unwrap(), "nothing waits for an answer");
     }
 
     #[test]

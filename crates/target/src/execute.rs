@@ -337,6 +337,9 @@ impl Session {
         if length == 0 {
             return self.complete(place, Ending::Good);
         }
+        if let Some(error) = device.lost() {
+            return self.complete(place, ending_of(error, blocks.op));
+        }
         let mode = device.mode();
         let durable = blocks.fua || (blocks.op == Op::Write && !mode.has(ModeBits::WCE));
         let offset = blocks.lba.saturating_mul(u64::from(device.block_bytes()));

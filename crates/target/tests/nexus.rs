@@ -4,7 +4,7 @@ mod world;
 
 use bio::{Errno, Op};
 use geom::Event;
-use target::{Residual, TmFunction, TmOutcome};
+use target::{Next, Residual, TmFunction, TmOutcome};
 use world::*;
 
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 96, 0];
@@ -371,6 +371,21 @@ fn a_unit_is_given_back_only_when_nobody_maps_it() {
     let p = w.provider("d0");
     assert_eq!(w.control.topology.counts(p), geom::Access::NONE);
     w.export("d0");
+}
+
+#[test]
+fn a_write_that_waits_for_its_data_finds_its_unit_gone_and_nobody_elses_medium() {
+    let mut w = World::simple(1, 64);
+    let other = w.disk("d1", 64);
+    let h = w.calm(0, "i1", &[0]);
+    let (tag, next) = h.begin(0, &write16(3, 2), 0, 1024);
+    assert_eq!(next, Next::Data { wanted: 1024 });
+    w.map(&[]);
+    target::lun::close_device(&mut w.control, &w.registry, "d0").unwrap();
+    w.export("d1");
+    h.give(tag, &[0xAB; 1024]);
+    assert_eq!(w.answer(&h, tag).asc(), (2, 4, 3));
+    assert!(other.state().bytes.iter().all(|b| *b == 0), "written to another disk");
 }
 
 #[test]

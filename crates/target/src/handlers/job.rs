@@ -89,6 +89,9 @@ impl Job {
         if self.is_aborted() {
             return Err(STOPPED);
         }
+        if let Some(error) = self.device.lost() {
+            return Err(ending_of(error, op));
+        }
         let Some(offset) = lba.checked_mul(u64::from(self.device.block_bytes())) else {
             return Err(Ending::check(asc::LBA_OUT_OF_RANGE));
         };

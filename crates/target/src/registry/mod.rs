@@ -187,10 +187,12 @@ impl Registry {
                 return Err(Error::new(Errno::Busy, what));
             }
         }
-        state
-            .devices
-            .remove(name)
-            .ok_or_else(|| Error::new(Errno::NoEnt, format!("no device {name}")))
+        let Some(device) = state.devices.remove(name) else {
+            return Err(Error::new(Errno::NoEnt, format!("no device {name}")));
+        };
+        // Commands that wait for data or memory still have it; they come to the medium no more.
+        device.lose(Errno::NxIo);
+        Ok(device)
     }
 
     /// Makes a target without groups: nobody may log in yet. Exists already: that one.

@@ -201,20 +201,36 @@ impl Sim {
         self.exported().into_iter().find(|u| u.provider == provider)
     }
 
-    /// A request to the class `part`; errors are no mistakes on a disk that fails.
+    /// A request to the class `part`. An error is no mistake on a disk that fails or hangs: then
+    /// it is tried again, and what the table holds is what counts.
     fn part(&mut self, what: &str, request: serde_json::Value) -> bool {
-        match self.stack().part(request) {
+        let error = match self.stack().part(request) {
             Ok(_) => {
                 self.shared.mark("table changes");
                 self.say(|| format!("part {what}"));
-                true
+                return true;
             }
-            Err(e) => {
-                self.say(|| format!("part {what}: {e}"));
-                assert!(self.shared.fails(0) || e.kind == Errno::TimedOut, "part {what}: {e}");
-                false
+            Err(e) => e,
+        };
+        self.say(|| format!("part {what}: {error}"));
+        let late = [Errno::TimedOut, Errno::Busy].contains(&error.kind);
+        let hung = self.shared.marks.borrow().0.contains_key("hangs");
+        assert!(self.shared.fails(0) || (late && hung), "part {what}: {error}");
+        self.shared.mark("table changes failed");
+        for _ in 0..20 {
+            let again = self.stack().part(json!({ "op": "commit", "geom": "d0" }));
+            let known = self.stack().partitions("d0");
+            self.say(|| format!("part commit: {:?}, {known:?}", again.as_ref().err()));
+            let nothing = again.as_ref().is_err_and(|e| e.kind == Errno::Perm);
+            match known {
+                Some(known) if again.is_ok() || nothing => {
+                    self.compare_table(&known);
+                    return false;
+                }
+                _ => self.stack().pass(500 * MS),
             }
         }
+        panic!("part {what}: nobody knows what the disk holds");
     }
 
     fn add_partition(&mut self) {
@@ -277,11 +293,11 @@ impl Sim {
             "op": "resize", "geom": "d0", "index": slot + 1, "size": { "sectors": count },
         });
         let done = self.part(&format!("resize {provider} to {count} blocks"), request);
-        let count = if done { count } else { part.count };
         if done {
             self.doubt[slot].clear();
             self.parts[slot] = Some(Part { count });
         }
+        let count = self.parts[slot].map_or(count, |p| p.count);
         self.resized(unit.as_ref(), count, part.count);
     }
 

@@ -35,7 +35,11 @@ const TIME: Duration = Duration::from_secs(20);
 const SEEDS_MIN: u64 = 20;
 
 /// Seeds that once found something.
-const REGRESSIONS: &[u64] = &[];
+///
+/// 12: a write that waited for its data outlived its unit and landed in another partition.
+/// 1004, 10128: the model took what a read said for what a later power cut had left.
+/// 20273, 20366: tables half written, by a disk that failed and by a daemon that died.
+const REGRESSIONS: &[u64] = &[12, 1004, 10128, 20273, 20366];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -101,7 +105,7 @@ fn seeds_that_found_something() {
 
 #[test]
 fn a_seed_replays_exactly() {
-    for seed in [3, 4] {
+    for seed in [2, 6] {
         assert_eq!(Sim::new(seed).run(), Sim::new(seed).run(), "seed {seed}");
     }
 }

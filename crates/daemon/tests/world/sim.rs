@@ -206,7 +206,7 @@ impl Sim {
         self.export_all();
     }
 
-    fn find_table(&mut self) {
+    pub fn find_table(&mut self) {
         // A disk may hang, or fail while it is tasted; then somebody asks again.
         for _ in 0..20 {
             if let Some(found) = self.stack().partitions("d0") {

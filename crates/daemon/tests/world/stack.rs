@@ -169,15 +169,16 @@ impl Stack {
         part.verb(&mut self.control, "", "", &request)
     }
 
-    /// Partitions of a table: index, first block, blocks.
+    /// Partitions of a table: index, first block, blocks. A damaged table is mended first.
     pub fn partitions(&mut self, on: &str) -> Option<Vec<(u32, usize, usize)>> {
-        let answer = self.part(json!({ "op": "show", "geoms": [on] })).ok()?;
+        let mut answer = self.part(json!({ "op": "show", "geoms": [on] })).ok()?;
+        if answer["tables"][0]["corrupt"].as_bool()? {
+            self.part(json!({ "op": "recover", "geom": on })).ok()?;
+            answer = self.part(json!({ "op": "show", "geoms": [on] })).ok()?;
+        }
         let entries = answer["tables"][0]["entries"].as_array()?;
         let number = |v: &Value, key: &str| v[key].as_u64().expect("a number") as usize;
-        let entry = |e: &Value| {
-            let start = number(e, "start");
-            (number(e, "index") as u32, start, number(e, "count"))
-        };
+        let entry = |e: &Value| (number(e, "index") as u32, number(e, "start"), number(e, "count"));
         Some(entries.iter().map(entry).collect())
     }
 

@@ -87,6 +87,7 @@ impl Ordered {
     }
 
     #[cold]
+    #[inline(never)]
     fn start_in_line(&self, lane: &Lane, bio: &mut Bio, core: &Core) -> Flow {
         if bio.op == Op::GetAttr {
             return self.disk.start(bio, core);
@@ -105,6 +106,7 @@ impl Ordered {
     }
 
     #[cold]
+    #[inline(never)]
     fn ready_in_line(
         &self,
         lane: &Lane,
@@ -130,6 +132,8 @@ impl Ordered {
     }
 
     /// Counts what the disk said about a request, and calls whose turn it is.
+    #[cold]
+    #[inline(never)]
     fn answered(&self, lane: &Lane, bio: &Bio, core: &Core, flow: Flow, was_inside: bool) -> Flow {
         let flow = match flow {
             Flow::Done(Err(Errno::NoMem)) => {
@@ -230,13 +234,15 @@ impl Layer for Ordered {
         if !lane.is_free() || bio.flags.has(Flags::ORDERED) {
             return self.start_in_line(lane, bio, core);
         }
+        // The answers of every day are made anew: copying one that was just written in parts costs
+        // more than all the rest of this.
         match self.disk.start(bio, core) {
-            flow @ Flow::Done(Err(Errno::NoMem)) => self.answered(lane, bio, core, flow, false),
-            Flow::Done(status) => Flow::Done(status),
-            flow => {
+            Flow::Done(Ok(())) => Flow::Done(Ok(())),
+            Flow::Wait => {
                 lane.entered();
-                flow
+                Flow::Wait
             }
+            other => self.answered(lane, bio, core, other, false),
         }
     }
 
@@ -246,12 +252,11 @@ impl Layer for Ordered {
             return self.ready_in_line(lane, bio, result, core);
         }
         match self.disk.ready(bio, result, core) {
-            flow @ Flow::Done(Err(Errno::NoMem)) => self.answered(lane, bio, core, flow, true),
-            Flow::Done(status) => {
+            Flow::Done(Ok(())) => {
                 lane.left();
-                Flow::Done(status)
+                Flow::Done(Ok(()))
             }
-            flow => flow,
+            other => self.answered(lane, bio, core, other, true),
         }
     }
 }

@@ -202,6 +202,24 @@ fn parameters() -> Seeds {
     ]
 }
 
+fn alua() -> Seeds {
+    let group = |group, state, ports: &[u16]| PortGroup {
+        group,
+        state,
+        ports: ports.to_vec(),
+        preferred: group == 1,
+        cause: StateCause::Implicit,
+    };
+    let groups =
+        [group(1, AccessState::Optimized, &[1, 2]), group(2, AccessState::Standby, &[0xffff])];
+    let set = [(1, AccessState::NonOptimized), (2, AccessState::Optimized)];
+    vec![
+        ("report", report_target_port_groups(&groups, None)),
+        ("extended", report_target_port_groups(&groups, Some(60))),
+        ("set", set_target_port_groups(&set)),
+    ]
+}
+
 fn main() -> std::io::Result<()> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (target, seeds) in [
@@ -217,6 +235,7 @@ fn main() -> std::io::Result<()> {
         ("wire_mode_select", mode_selects()),
         ("wire_unmap", unmaps()),
         ("wire_parameters", parameters()),
+        ("wire_alua", alua()),
     ] {
         let folder = root.join(target);
         std::fs::create_dir_all(&folder)?;

@@ -12,7 +12,7 @@ pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
     fuzz_text,
 };
-pub use scsi::{fuzz_cdb, fuzz_mode_select, fuzz_parameters, fuzz_sense, fuzz_unmap};
+pub use scsi::{fuzz_alua, fuzz_cdb, fuzz_mode_select, fuzz_parameters, fuzz_sense, fuzz_unmap};
 
 /// Takes any bytes and must return.
 pub type Target = fn(&[u8]);
@@ -31,6 +31,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_mode_select", fuzz_mode_select),
     ("wire_unmap", fuzz_unmap),
     ("wire_parameters", fuzz_parameters),
+    ("wire_alua", fuzz_alua),
 ];
 
 /// A small seeded generator for tests (xorshift64*); not for secrets.

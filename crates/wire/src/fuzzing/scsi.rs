@@ -89,9 +89,26 @@ pub fn fuzz_parameters(data: &[u8]) {
     if let Some(bytes) = data.first_chunk::<8>()
         && let Ok(lun) = Lun::decode(*bytes)
     {
-        assert_eq!(Lun::decode(lun.encode()), Ok(lun));
+        for addressing in Addressing::ALL {
+            assert_eq!(Lun::decode(lun.encode_as(addressing)), Ok(lun));
+        }
     }
     if let Some(bytes) = data.first_chunk::<16>() {
         let _ = parse_lba_extent(bytes);
     }
+}
+
+/// Target port groups both ways: what is read writes and reads the same, and a list to set holds
+/// no more groups than it has bytes for.
+pub fn fuzz_alua(data: &[u8]) {
+    for extended in [false, true] {
+        let Ok((groups, seconds)) = parse_target_port_groups(data, extended) else { continue };
+        let again = report_target_port_groups(&groups, extended.then_some(seconds));
+        assert_eq!(parse_target_port_groups(&again, extended), Ok((groups, seconds)));
+    }
+    let Ok(lines) = parse_set_target_port_groups(data) else { return };
+    assert!(lines.is_empty() || lines.len() * 4 + 4 == data.len());
+    let plain: Vec<(u16, AccessState)> = lines.iter().map(|l| (l.group, l.state)).collect();
+    let again = parse_set_target_port_groups(&set_target_port_groups(&plain));
+    assert_eq!(again, Ok(lines));
 }

@@ -2,7 +2,7 @@
 //! 6.33, 6.37). Builders answer the whole data; [`super::truncate`] cuts it to the allocation
 //! length.
 
-use super::lun::Lun;
+use super::lun::{Addressing, Lun};
 use crate::bytes::{Reader, get_array, get16, get32};
 use crate::error::WireError;
 
@@ -76,13 +76,24 @@ pub fn parse_capacity16(data: &[u8]) -> Result<Capacity, WireError> {
 
 /// REPORT LUNS: the list, in the order given.
 pub fn report_luns(luns: impl IntoIterator<Item = Lun>) -> Vec<u8> {
-    let mut out = vec![0; 8];
-    luns.into_iter().for_each(|lun| out.extend(lun.encode()));
-    let len = u32::try_from(out.len() - 8).unwrap_or(u32::MAX);
-    if let Some(head) = out.first_chunk_mut::<4>() {
+    let mut out = Vec::new();
+    report_luns_into(&mut out, luns, Addressing::Peripheral);
+    out
+}
+
+/// The same behind what `out` holds, each number written by a method of addressing.
+pub fn report_luns_into(
+    out: &mut Vec<u8>,
+    luns: impl IntoIterator<Item = Lun>,
+    addressing: Addressing,
+) {
+    let start = out.len();
+    out.extend([0; 8]);
+    luns.into_iter().for_each(|lun| out.extend(lun.encode_as(addressing)));
+    let len = u32::try_from(out.len() - start - 8).unwrap_or(u32::MAX);
+    if let Some(head) = out.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<4>()) {
         *head = len.to_be_bytes();
     }
-    out
 }
 
 /// Reads REPORT LUNS data: the numbers it holds and the length in bytes that a whole list needs.
@@ -96,46 +107,6 @@ pub fn parse_luns(data: &[u8]) -> Result<(Vec<Lun>, u32), WireError> {
     let (entries, _) = rest.get(..held).unwrap_or(rest).as_chunks::<8>();
     let luns = entries.iter().filter_map(|entry| Lun::decode(*entry).ok()).collect();
     Ok((luns, len.saturating_add(8)))
-}
-
-/// A target port group with its ports.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortGroup {
-    /// TARGET PORT GROUP.
-    pub group: u16,
-    /// Asymmetric access state: 0 active/optimized, 1 active/non-optimized, 2 standby, 3
-    /// unavailable, 15 transitioning.
-    pub state: u8,
-    /// PREF: the preferred group.
-    pub preferred: bool,
-    /// Relative target port identifiers.
-    pub ports: Vec<u16>,
-}
-
-/// REPORT TARGET PORT GROUPS; all five states are marked supported. `extended` asks for the
-/// extended header, which names an implicit transition time of 0 seconds. At most 255 ports of a
-/// group fit.
-pub fn report_target_port_groups(groups: &[PortGroup], extended: bool) -> Vec<u8> {
-    let mut out = vec![0; 4];
-    if extended {
-        out.extend([0x10, 0, 0, 0]);
-    }
-    for group in groups {
-        let ports = group.ports.get(..255).unwrap_or(&group.ports);
-        let count = u8::try_from(ports.len()).unwrap_or(u8::MAX);
-        let state = (group.state & 0x0f) | if group.preferred { 0x80 } else { 0 };
-        let [high, low] = group.group.to_be_bytes();
-        out.extend([state, 0x8f, high, low, 0, 0, 0, count]);
-        for port in ports {
-            let [high, low] = port.to_be_bytes();
-            out.extend([0, 0, high, low]);
-        }
-    }
-    let len = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
-    if let Some(head) = out.first_chunk_mut::<4>() {
-        *head = len.to_be_bytes();
-    }
-    out
 }
 
 /// Whether blocks hold data.
@@ -229,12 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn port_groups_and_lba_status() {
-        let group = PortGroup { group: 1, state: 0, preferred: true, ports: vec![1, 2] };
-        let data = report_target_port_groups(std::slice::from_ref(&group), false);
-        let want = [0, 0, 0, 16, 0x80, 0x8f, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2];
-        assert_eq!(data, want);
-        assert_eq!(report_target_port_groups(&[group], true)[..8], [0, 0, 0, 20, 0x10, 0, 0, 0]);
+    fn lba_status_by_hand() {
         let extent = LbaExtent { lba: 5, blocks: 6, state: LbaState::Deallocated };
         let data = lba_status(&[extent]);
         assert_eq!(data[..8], [0, 0, 0, 20, 0, 0, 0, 0]);

@@ -5,12 +5,41 @@
 //!          01b LUN high 6 | byte 1 LUN low     flat, LUN 0 .. 16383
 //!          10b target(0)| bus(0) LUN 5 bits    logical unit addressing, LUN 0 .. 31
 //!          11b 01b 2h   | bytes 1 .. 3 LUN     extended flat, LUN 0 .. 2^24 - 1
+//!          11b 10b 2h   | bytes 1 .. 5 LUN     long extended flat; beyond 2^24 - 1 nobody is there
 //!          11b 00b 1h   | byte 1               well-known logical unit
 //! ```
 //! Every form of one number names the same logical unit; deeper levels must be zero.
 
 /// Largest number; more cannot be addressed in one level.
 pub const LUN_MAX: u32 = 0x00ff_ffff;
+
+/// How REPORT LUNS writes numbers; what does not fit a method is written by the next one. Every
+/// method is understood, whichever is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Addressing {
+    /// Peripheral device addressing up to 255, flat up to 16,383, then extended flat.
+    #[default]
+    Peripheral,
+    /// Flat space addressing up to 16,383, then extended flat.
+    Flat,
+    /// Extended flat space addressing for every number.
+    Extended,
+}
+
+impl Addressing {
+    /// Every method, in the order in which they are tried.
+    pub const ALL: [Addressing; 3] =
+        [Addressing::Peripheral, Addressing::Flat, Addressing::Extended];
+
+    /// The word in configurations and lists.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Addressing::Peripheral => "peripheral",
+            Addressing::Flat => "flat",
+            Addressing::Extended => "extended",
+        }
+    }
+}
 
 /// A logical unit number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,9 +67,15 @@ impl Lun {
 
     /// Reads any of the forms.
     pub fn decode(bytes: [u8; 8]) -> Result<Lun, LunError> {
-        let [a, b, c, d, deep @ ..] = bytes;
+        let [a, b, c, d, e, f, deep @ ..] = bytes;
         let one_level = c == 0 && d == 0;
-        if deep != [0; 4] {
+        if deep != [0; 2] {
+            return Err(LunError::Unsupported);
+        }
+        if (a, b, c) == (0xe2, 0, 0) {
+            return Ok(Lun(u32::from_be_bytes([0, d, e, f])));
+        }
+        if (e, f) != (0, 0) {
             return Err(LunError::Unsupported);
         }
         match (a >> 6, a & 0x3f) {
@@ -55,10 +90,17 @@ impl Lun {
 
     /// Writes the shortest form: peripheral, flat, extended flat.
     pub const fn encode(self) -> [u8; 8] {
+        self.encode_as(Addressing::Peripheral)
+    }
+
+    /// Writes the form of a method, or of the next one that can hold the number.
+    pub const fn encode_as(self, addressing: Addressing) -> [u8; 8] {
         let [_, x, y, z] = self.0.to_be_bytes();
-        match self.0 {
-            0..=0xff => [0, z, 0, 0, 0, 0, 0, 0],
-            0x100..=0x3fff => [0x40 | y, z, 0, 0, 0, 0, 0, 0],
+        match (addressing, self.0) {
+            (Addressing::Peripheral, 0..=0xff) => [0, z, 0, 0, 0, 0, 0, 0],
+            (Addressing::Peripheral | Addressing::Flat, 0..=0x3fff) => {
+                [0x40 | y, z, 0, 0, 0, 0, 0, 0]
+            }
             _ => [0xd2, x, y, z, 0, 0, 0, 0],
         }
     }
@@ -90,6 +132,8 @@ mod tests {
             ([0x80, 0x25, 0, 0], Err(LunError::Unsupported)),
             ([0x00, 0x05, 0, 1], Err(LunError::Unsupported)),
             ([0xff, 0, 0, 0], Err(LunError::Unsupported)),
+            ([0xe2, 0, 0, 0], Ok(Lun(0))),
+            ([0xe2, 0, 1, 0], Err(LunError::Unsupported)),
         ] {
             let mut bytes = [0; 8];
             bytes[..4].copy_from_slice(&head);
@@ -105,11 +149,17 @@ mod tests {
         let random = (0..1000).map(|_| rng.below(LUN_MAX as usize + 1) as u32);
         for number in (0..0x4100).chain(random).chain([LUN_MAX]) {
             let lun = Lun::new(number).unwrap();
-            assert_eq!(Lun::decode(lun.encode()), Ok(lun));
+            for addressing in Addressing::ALL {
+                assert_eq!(Lun::decode(lun.encode_as(addressing)), Ok(lun));
+            }
         }
+        assert_eq!(Lun::decode([0xe2, 0, 0, 1, 2, 3, 0, 0]), Ok(Lun(0x01_02_03)));
         assert_eq!(Lun::new(LUN_MAX + 1), None);
         assert_eq!(Lun(255).encode(), [0, 255, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Lun(256).encode(), [0x41, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Lun(16384).encode(), [0xd2, 0, 0x40, 0, 0, 0, 0, 0]);
+        assert_eq!(Lun(5).encode_as(Addressing::Flat), [0x40, 5, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Lun(16384).encode_as(Addressing::Flat), Lun(16384).encode());
+        assert_eq!(Lun(5).encode_as(Addressing::Extended), [0xd2, 0, 0, 5, 0, 0, 0, 0]);
     }
 }

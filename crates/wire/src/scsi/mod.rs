@@ -8,10 +8,12 @@
 //! | `status` | status codes |
 //! | `inquiry`, `vpd` | standard INQUIRY data and vital product data pages |
 //! | `mode` | mode pages, MODE SENSE and MODE SELECT |
-//! | `caps` | READ CAPACITY, REPORT LUNS, target port groups, LBA status |
+//! | `caps` | READ CAPACITY, REPORT LUNS, LBA status |
+//! | `alua` | target port groups and their states |
 //! | `unmap` | the UNMAP parameter list |
 //! | `lun` | LUN addressing |
 
+mod alua;
 mod caps;
 mod cdb;
 mod codes;
@@ -24,16 +26,19 @@ mod status;
 mod unmap;
 mod vpd;
 
+pub use alua::{
+    AccessState, GROUP_PORTS_MAX, PortGroup, SetGroup, StateCause, parse_set_target_port_groups,
+    parse_target_port_groups, report_target_port_groups, set_target_port_groups,
+};
 pub use caps::{
-    Capacity, LbaExtent, LbaState, PortGroup, lba_status, parse_capacity10, parse_capacity16,
-    parse_lba_extent, parse_luns, read_capacity10, read_capacity16, report_luns,
-    report_target_port_groups,
+    Capacity, LbaExtent, LbaState, lba_status, parse_capacity10, parse_capacity16,
+    parse_lba_extent, parse_luns, read_capacity10, read_capacity16, report_luns, report_luns_into,
 };
 pub use cdb::{CdbError, Command, Extent, LunSelect, PageControl};
 pub use codes::{Asc, Key, asc};
 pub use commands::{COMMANDS, CommandInfo, Direction, Report, find, report_opcodes};
 pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
-pub use lun::{LUN_MAX, Lun, LunError};
+pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mode::{ModeBlock, ModeSelect, ModeState, mode_sense, parse_mode_select};
 pub use sense::{FieldPointer, SENSE_LEN_MAX, Sense};
 pub use status::Status;

@@ -29,6 +29,6 @@ pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};
 pub use pinned::Pinned;
 pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
-pub use request::{Attr, Bio, BioId, End, Flags, Op, Origin, Ticket};
+pub use request::{Attr, Bio, BioId, End, Flags, HOLE, MAPPED, Op, Origin, Ticket};
 pub use segs::{Seg, Segs};
 pub use slab::Slab;

@@ -24,18 +24,27 @@ pub enum Op {
     GetAttr,
     /// The range reads as zeroes afterwards; carries no data.
     WriteZeroes,
+    /// Whether the range's first byte takes space: `value` is an `Attr::Int`, see [`MAPPED`] and
+    /// [`HOLE`], and the answer holds for the first `completed` bytes. Carries no data. A disk
+    /// that does not know ends it with `NotSup`: everything may be taken for mapped then.
+    Map,
 }
+
+/// Answer of [`Op::Map`]: the bytes are stored.
+pub const MAPPED: u64 = 0;
+/// Answer of [`Op::Map`]: the bytes take no space and read as zeroes.
+pub const HOLE: u64 = 1;
 
 impl Op {
     /// Number of operations, for tables indexed by `op as usize`.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
     /// Every operation, in the order of its number.
     pub const ALL: [Op; Op::COUNT] =
-        [Op::Read, Op::Write, Op::Delete, Op::Flush, Op::GetAttr, Op::WriteZeroes];
+        [Op::Read, Op::Write, Op::Delete, Op::Flush, Op::GetAttr, Op::WriteZeroes, Op::Map];
 
     /// Works on a range of bytes.
     pub const fn has_range(self) -> bool {
-        matches!(self, Op::Read | Op::Write | Op::Delete | Op::WriteZeroes)
+        matches!(self, Op::Read | Op::Write | Op::Delete | Op::WriteZeroes | Op::Map)
     }
 
     /// Carries data buffers.
@@ -57,6 +66,7 @@ impl Op {
             Op::Flush => "flush",
             Op::GetAttr => "getattr",
             Op::WriteZeroes => "write-zeroes",
+            Op::Map => "map",
         }
     }
 }

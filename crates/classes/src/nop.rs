@@ -382,6 +382,7 @@ impl Geom for NopGeom {
             ("getattrs", op(Op::GetAttr)),
             ("flushes", op(Op::Flush)),
             ("write-zeroes", op(Op::WriteZeroes)),
+            ("maps", op(Op::Map)),
             ("read bytes", s.read_bytes.load(Relaxed).to_string()),
             ("written bytes", s.written_bytes.load(Relaxed).to_string()),
             ("failed", s.failed.load(Relaxed).to_string()),

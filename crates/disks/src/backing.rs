@@ -18,7 +18,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bio::{Bio, Errno, Flags, Op, Segs};
+use bio::{Attr, Bio, Errno, Flags, HOLE, MAPPED, Op, Segs};
 use geom::{Core, Flow, Layer};
 use reactor::File;
 
@@ -174,6 +174,27 @@ impl Backing {
         }
     }
 
+    /// What the file system knows; it is asked in line, without data being read.
+    fn map(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if self.file(core).is_block_device() {
+            return Flow::Done(Err(Errno::NotSup));
+        }
+        match self.file(core).run_at(bio.offset) {
+            Ok((is_data, len)) => {
+                // The range a file system tells of need not end with a block of ours: one that
+                // holds data in part is mapped.
+                let unit = self.length_align as u64;
+                let whole = if is_data { len.next_multiple_of(unit) } else { len / unit * unit };
+                let (state, run) =
+                    if whole == 0 { (MAPPED, unit) } else { (state_of(is_data), whole) };
+                bio.completed = run.min(bio.length);
+                bio.value = Some(Attr::Int(state));
+                Flow::Done(Ok(()))
+            }
+            Err(e) => Flow::Done(Err(e.raw_os_error().map_or(Errno::Io, Errno::from_posix))),
+        }
+    }
+
     fn data_ready(&self, bio: &mut Bio, result: Result<u64, Errno>) -> Flow {
         let own = bio.length as usize;
         let copied = bio.data.len() > own;
@@ -204,6 +225,10 @@ impl Backing {
         }
         Flow::Done(Err(error))
     }
+}
+
+fn state_of(is_data: bool) -> u64 {
+    if is_data { MAPPED } else { HOLE }
 }
 
 /// Makes the request's buffers `len` bytes of zeroes, one buffer over and over. False when the
@@ -240,6 +265,7 @@ impl Layer for Backing {
             Op::Delete => core.file_punch(bio, self.file(core), bio.offset, bio.length),
             Op::Flush => core.file_sync(bio, self.file(core)),
             Op::WriteZeroes => self.zero(bio, core),
+            Op::Map => self.map(bio, core),
             Op::GetAttr => Flow::Done(Err(Errno::NoAttr)),
         }
     }

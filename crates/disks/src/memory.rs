@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bio::{Bio, Errno, Flags, Op};
+use bio::{Attr, Bio, Errno, Flags, HOLE, MAPPED, Op};
 use geom::{Core, Error, Flow, Layer, Limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,12 @@ impl Layer for MemoryLayer {
                 Ok(())
             }
             Op::Flush => Ok(()),
+            Op::Map => {
+                let (is_there, run) = self.pages.run_at(bio.offset, bio.length);
+                bio.completed = run;
+                bio.value = Some(Attr::Int(if is_there { MAPPED } else { HOLE }));
+                Ok(())
+            }
             Op::GetAttr => Err(Errno::NoAttr),
         })
     }

@@ -127,6 +127,7 @@ impl Layer for NullLayer {
             Op::Read if self.fill == Fill::Zeroes => {
                 bio.data.iter().for_each(|seg| seg.with_mut(|b| b.fill(0)));
             }
+            Op::Map => return Flow::Done(Err(Errno::NotSup)),
             Op::GetAttr => return Flow::Done(Err(Errno::NoAttr)),
             _ => {}
         }

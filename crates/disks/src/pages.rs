@@ -106,6 +106,21 @@ impl Pages {
         }
     }
 
+    /// Whether the chunk at `offset` exists, and for how many of `len` bytes that holds.
+    pub(crate) fn run_at(&self, offset: u64, len: u64) -> (bool, u64) {
+        let mut first = None;
+        let mut run = 0;
+        for piece in pieces(offset, len) {
+            let mut there = false;
+            self.look(piece.chunk, |bytes| there = bytes.is_some());
+            if *first.get_or_insert(there) != there {
+                break;
+            }
+            run += piece.len as u64;
+        }
+        (first.unwrap_or(false), run)
+    }
+
     fn existing(&self, chunk: u64) -> Option<&Chunk> {
         let dir = self.dirs.get((chunk / CHUNKS_A_DIR as u64) as usize)?.get()?;
         dir.get((chunk % CHUNKS_A_DIR as u64) as usize)
@@ -233,5 +248,17 @@ mod tests {
         }
         pages.clear(16 << 20, CHUNK_BYTES as u64);
         assert_eq!(pages.used(), (2000u64 * 2048).div_ceil(CHUNK_BYTES as u64) * 16384);
+    }
+
+    #[test]
+    fn runs_tell_where_chunks_are() {
+        let pool = Pool::new(PoolConfig::default());
+        let pages = Pages::new(1 << 20, u64::MAX);
+        let chunk = CHUNK_BYTES as u64;
+        assert_eq!(pages.run_at(0, 1 << 20), (false, 1 << 20));
+        pages.write(chunk, &segs(&pool, &[1; 512])).unwrap();
+        assert_eq!(pages.run_at(512, 1 << 20), (false, chunk - 512));
+        assert_eq!(pages.run_at(chunk + 512, 1 << 20), (true, chunk - 512));
+        assert_eq!(pages.run_at(chunk, 1024), (true, 1024));
     }
 }

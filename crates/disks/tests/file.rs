@@ -59,6 +59,19 @@ fn deleting_punches_holes_and_zeroing_does_as_told() {
         assert!((4 << 20..5 << 20).contains(&allocated(&path)), "{}", allocated(&path));
         w.plain(edge, Op::WriteZeroes, 0, 1 << 20).unwrap();
         assert!(allocated(&path) < 4 << 20, "zeroes may be holes");
+        let mut runs = Vec::new();
+        let mut at = 0;
+        while at < 8 << 20 {
+            let told = w.io(edge, move |bio| {
+                (bio.op, bio.offset, bio.length) = (Op::Map, at, (8 << 20) - at);
+            });
+            assert_eq!(told.status, Ok(()));
+            assert!(told.completed > 0);
+            runs.push((at >> 20, told.value));
+            at += told.completed;
+        }
+        let is = |state| Some(bio::Attr::Int(state));
+        assert_eq!(runs, [(0, is(bio::HOLE)), (5, is(bio::MAPPED))]);
         let (full, fua) = (allocated(&path), Flags::NO_HOLE | Flags::FUA);
         w.flagged(edge, Op::WriteZeroes, 0, 4 << 20, fua).unwrap();
         assert!(allocated(&path) >= full + (4 << 20), "these must not");

@@ -115,6 +115,23 @@ impl File {
         }
     }
 
+    /// Whether the byte at `offset` is stored or in a hole, and how many bytes from there on that
+    /// holds for. Reads the file system's map, no data; a simulated disk is stored as a whole.
+    pub fn run_at(&self, offset: u64) -> io::Result<(bool, u64)> {
+        let Body::Kernel(fd) = &self.0.body else {
+            return Ok((true, self.size()?.saturating_sub(offset)));
+        };
+        match fs::seek(fd, SeekFrom::Data(offset)) {
+            Ok(data) if data > offset => Ok((false, data - offset)),
+            Ok(_) => Ok((true, fs::seek(fd, SeekFrom::Hole(offset))?.saturating_sub(offset))),
+            // No data up to the end, or the end itself.
+            Err(rustix::io::Errno::NXIO) => {
+                Ok((false, fs::seek(fd, SeekFrom::End(0))?.saturating_sub(offset)))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// Cuts or extends a file to `size` bytes. Blocks.
     pub fn set_len(&self, size: u64) -> io::Result<()> {
         match &self.0.body {

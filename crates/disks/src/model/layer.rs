@@ -49,7 +49,7 @@ fn kind_of(op: Op) -> Option<DiskOp> {
         Op::Delete => Some(DiskOp::Discard),
         Op::Flush => Some(DiskOp::Flush),
         Op::WriteZeroes => Some(DiskOp::Zero),
-        Op::GetAttr => None,
+        Op::GetAttr | Op::Map => None,
     }
 }
 

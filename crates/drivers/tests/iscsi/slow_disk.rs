@@ -31,7 +31,7 @@ impl Layer for SlowDisk {
                 bio.data.copy_to(0, &mut bytes[range]);
             }
             Op::Delete | Op::WriteZeroes => bytes[range].fill(0),
-            Op::Flush | Op::GetAttr => {}
+            Op::Flush | Op::GetAttr | Op::Map => {}
         }
         Flow::Done(Ok(()))
     }

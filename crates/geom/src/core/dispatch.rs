@@ -502,6 +502,8 @@ fn check_range(node: &NodeSlot, bio: &mut Bio) -> Admit {
 #[inline]
 fn piece_max(node: &NodeSlot, op: Op) -> Option<u64> {
     let max = match op {
+        // One question; pieces would have several answers.
+        Op::Map => return None,
         Op::Read | Op::Write => u64::from(node.limits.io_max_bytes),
         _ => node.limits.delete_max_bytes,
     };

@@ -76,6 +76,7 @@ impl TestDisk {
             }
             Op::Delete | Op::WriteZeroes => s.bytes[at..end].fill(0),
             Op::Flush | Op::GetAttr => {}
+            Op::Map => return Flow::Done(Err(Errno::NotSup)),
         }
         let fua = bio.flags.has(Flags::FUA);
         s.log.push(Done { op: bio.op, offset: bio.offset, length: bio.length, fua, data });

@@ -7,6 +7,10 @@
 //!  U3  Every pointer in a submission lies in a started slot, which outlives it (O1, O2).
 //!  U4  The ring is dropped only after everything in flight was cancelled and reaped; what would
 //!      not end in time is leaked, never freed under the kernel.
+//!  U5  A wait expects the sends that it submits to end at once, as they do while the peer reads,
+//!      and asks for one completion more for each: an answer and the next request are one call.
+//!      One that does not end keeps the others waiting for [`SENDS_PATIENCE_NS`] once, and then
+//!      sends are not trusted for [`DOUBT_WAITS`] waits.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,6 +38,12 @@ const WORKERS: [u32; 2] = [4, 4];
 /// How long dropping the ring waits for cancelled operations before it leaks their memory.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
+/// Longest wait that counts on its sends, ns (U5).
+const SENDS_PATIENCE_NS: u64 = 2_000_000;
+
+/// Waits without trust after a send that did not end at once (U5).
+const DOUBT_WAITS: u32 = 256;
+
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
@@ -57,6 +67,11 @@ pub(crate) struct Uring {
     no_iowait: bool,
     taskrun_flag: bool,
     in_flight: usize,
+    /// Sends queued since the last gathering, all that are under way, and waits left that do not
+    /// count on them (U5).
+    sends: u32,
+    sends_out: u32,
+    doubt: u32,
     /// What the submission queue had no room for, in order.
     backlog: VecDeque<Waiting>,
 }
@@ -129,6 +144,9 @@ impl Uring {
             no_iowait,
             taskrun_flag,
             in_flight: 0,
+            sends: 0,
+            sends_out: 0,
+            doubt: 0,
             backlog: VecDeque::new(),
         };
         Ok((port, how))
@@ -163,8 +181,12 @@ impl Uring {
     fn place(&mut self, slots: &mut Slots, id: SlotId) -> bool {
         match slots.get(id) {
             Some(slot) => {
+                let sends = matches!(slot.op, Op::Send);
                 let entry = entry(slot).user_data(id.to_word());
-                self.push(entry)
+                let placed = self.push(entry);
+                self.sends += u32::from(placed && sends);
+                self.sends_out += u32::from(placed && sends);
+                placed
             }
             None => true,
         }
@@ -245,10 +267,26 @@ impl Uring {
                 if !self.bell_armed {
                     self.arm_bell();
                 }
-                self.enter(1, limit);
+                self.park(limit);
             }
         }
         self.reap(slots, out);
+        if std::mem::take(&mut self.sends) > 0 && self.sends_out > 0 {
+            self.doubt = DOUBT_WAITS;
+        }
+    }
+
+    /// Submits and sleeps (U5).
+    fn park(&mut self, limit: Option<u64>) {
+        let sends = self.sends;
+        let trusted = self.doubt == 0 && sends > 0 && (sends as usize) < self.in_flight;
+        if !trusted {
+            self.doubt = self.doubt.saturating_sub(1);
+            return self.enter(1, limit);
+        }
+        let want = sends.saturating_add(1);
+        let most = limit.unwrap_or(SENDS_PATIENCE_NS).min(SENDS_PATIENCE_NS);
+        self.enter(want, Some(most));
     }
 
     fn reap(&mut self, slots: &mut Slots, out: &mut Reaped) {
@@ -259,11 +297,13 @@ impl Uring {
                 word => {
                     let id = SlotId::from_word(word);
                     self.in_flight -= 1;
-                    if let Some(slot) = slots.get(id)
-                        && let (Op::Recv { .. }, On::Socket(socket)) = (slot.op, &slot.on)
-                    {
-                        let more = io_uring::cqueue::sock_nonempty(entry.flags());
-                        socket.set_drained(!more);
+                    match slots.get(id).map(|slot| (slot.op, &slot.on)) {
+                        Some((Op::Recv { .. }, On::Socket(socket))) => {
+                            let more = io_uring::cqueue::sock_nonempty(entry.flags());
+                            socket.set_drained(!more);
+                        }
+                        Some((Op::Send, _)) => self.sends_out = self.sends_out.saturating_sub(1),
+                        _ => {}
                     }
                     out.push((id, i64::from(entry.result())));
                 }

@@ -15,6 +15,7 @@ use control::api::{Error, Kind, Result};
 use control::config::{AccessConfig, Chap, DigestPolicy, LunMode, TargetConfig, secret};
 use drivers::{Account, Driver, TargetSpec};
 use geom::{Control, Local, Message};
+use reactor::Address;
 use target::lun::{OpenSpec, close_device, open_device};
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
@@ -45,7 +46,7 @@ pub fn install(core: &Rc<geom::Core>, registry: &Arc<Registry>, drivers: &[Arc<d
 }
 
 struct Portal {
-    bound: SocketAddr,
+    bound: Address,
     driver: String,
     users: BTreeSet<String>,
 }
@@ -54,7 +55,7 @@ struct Portal {
 pub struct Exports {
     registry: Arc<Registry>,
     drivers: Vec<Arc<dyn Driver>>,
-    portals: BTreeMap<SocketAddr, Portal>,
+    portals: BTreeMap<Address, Portal>,
 }
 
 impl Exports {
@@ -88,7 +89,7 @@ impl Exports {
         driver.set_target(spec).map_err(|e| from_geom(op, &config.name, e))?;
         let made = self.registry.set_target(&config.driver, &config.name);
         let opened = made.map_err(|e| from_geom(op, &config.name, e)).and_then(|_| {
-            listen.iter().try_for_each(|at| self.open(control, &driver, *at, &config.name))
+            listen.iter().try_for_each(|at| self.open(control, &driver, at, &config.name))
         });
         if opened.is_err() {
             self.remove_target(control, config)?;
@@ -106,17 +107,17 @@ impl Exports {
         let driver = self.driver(&to.driver)?;
         let (old, new) = (target_spec(from)?, target_spec(to)?);
         for at in new.listen.iter().filter(|a| !old.listen.contains(a)) {
-            if let Err(e) = self.open(control, &driver, *at, &to.name) {
+            if let Err(e) = self.open(control, &driver, at, &to.name) {
                 for undo in new.listen.iter().filter(|a| !old.listen.contains(a)) {
-                    self.close(control, *undo, &to.name);
+                    self.close(control, undo, &to.name);
                 }
                 return Err(e);
             }
         }
-        let gone: Vec<_> = old.listen.iter().filter(|a| !new.listen.contains(a)).copied().collect();
+        let gone: Vec<_> = old.listen.iter().filter(|a| !new.listen.contains(a)).cloned().collect();
         driver.set_target(new).map_err(|e| from_geom("change target", &to.name, e))?;
         for at in gone {
-            self.close(control, at, &to.name);
+            self.close(control, &at, &to.name);
         }
         Ok(())
     }
@@ -124,8 +125,8 @@ impl Exports {
     /// Closes a target's portals and sessions.
     pub fn remove_target(&mut self, control: &mut Control, config: &TargetConfig) -> Result<()> {
         let driver = self.driver(&config.driver)?;
-        for at in self.portals.keys().copied().collect::<Vec<_>>() {
-            self.close(control, at, &config.name);
+        for at in self.portals.keys().cloned().collect::<Vec<_>>() {
+            self.close(control, &at, &config.name);
         }
         driver.remove_target(&config.name);
         match self.registry.remove_target(&config.driver, &config.name) {
@@ -139,10 +140,10 @@ impl Exports {
         &mut self,
         control: &mut Control,
         driver: &Arc<dyn Driver>,
-        at: SocketAddr,
+        at: &Address,
         user: &str,
     ) -> Result<()> {
-        if let Some(portal) = self.portals.get_mut(&at) {
+        if let Some(portal) = self.portals.get_mut(at) {
             if portal.driver != driver.name() {
                 let why = format!("{at} belongs to driver {}", portal.driver);
                 return Err(Error::new(Kind::Busy, "open portal", why).at(user));
@@ -154,9 +155,9 @@ impl Exports {
             let error = Error::new(Kind::System, "open portal", e).at(at.to_string());
             return Err(error.next(next_for(at)));
         }
-        let mut bound = at;
+        let mut bound = at.clone();
         for core in 0..control.cores().len() {
-            let (opener, ask) = (driver.clone(), bound);
+            let (opener, ask) = (driver.clone(), bound.clone());
             let opened = on_core(control, core, move |e| opener.open_portal(e, ask));
             match opened {
                 Some(Ok(b)) => bound = b,
@@ -172,25 +173,25 @@ impl Exports {
             }
         }
         let users = BTreeSet::from([user.to_owned()]);
-        self.portals.insert(at, Portal { bound, driver: driver.name().to_owned(), users });
+        self.portals.insert(at.clone(), Portal { bound, driver: driver.name().to_owned(), users });
         Ok(())
     }
 
-    fn close(&mut self, control: &mut Control, at: SocketAddr, user: &str) {
-        let Some(portal) = self.portals.get_mut(&at) else { return };
+    fn close(&mut self, control: &mut Control, at: &Address, user: &str) {
+        let Some(portal) = self.portals.get_mut(at) else { return };
         if !portal.users.remove(user) || !portal.users.is_empty() {
             return;
         }
-        if let Some(portal) = self.portals.remove(&at)
+        if let Some(portal) = self.portals.remove(at)
             && let Ok(driver) = self.driver(&portal.driver)
         {
             self.close_on(control, driver, portal.bound, control.cores().len());
         }
     }
 
-    fn close_on(&self, control: &mut Control, driver: Arc<dyn Driver>, at: SocketAddr, n: usize) {
+    fn close_on(&self, control: &mut Control, driver: Arc<dyn Driver>, at: Address, n: usize) {
         for core in 0..n {
-            let driver = driver.clone();
+            let (driver, at) = (driver.clone(), at.clone());
             on_core(control, core, move |e| Box::pin(async move { driver.close_portal(&e, at) }));
         }
     }
@@ -272,7 +273,9 @@ impl Exports {
 /// The cores share a port, and with them would any other daemon of the same user: each connection
 /// would come to one of the two. So somebody who does not share asks first, and asks again for a
 /// while: the kernel closes the sockets of a process that was killed a moment after its end.
-fn nobody_listens(control: &mut Control, at: SocketAddr) -> std::io::Result<()> {
+/// Unix sockets are not shared with other processes: the driver finds out itself.
+fn nobody_listens(control: &mut Control, at: &Address) -> std::io::Result<()> {
+    let Some(at) = at.inet() else { return Ok(()) };
     if at.port() == 0 {
         return Ok(());
     }
@@ -289,8 +292,10 @@ fn nobody_listens(control: &mut Control, at: SocketAddr) -> std::io::Result<()> 
 }
 
 /// What to look at when an address cannot be listened on.
-fn next_for(at: SocketAddr) -> String {
-    let port = at.port();
+fn next_for(at: &Address) -> String {
+    let Some(port) = at.inet().map(|at| at.port()) else {
+        return format!("Is the folder of {at} there and writable, and nobody listening at it?");
+    };
     format!(
         "Is the address this machine's (`ip address`), the port free (`ss -ltnp 'sport = :{port}'`)\
          {}?",
@@ -330,12 +335,16 @@ fn target_spec(config: &TargetConfig) -> Result<TargetSpec> {
             let error = Error::new(Kind::ConfigValue, "create target", why).at(&config.name);
             error.next("Write `listen = [\"ADDRESS:PORT\"]`, for instance \"0.0.0.0:3260\".")
         };
+        if let Some(unix) = Address::parse_unix(text) {
+            listen.push(unix);
+            continue;
+        }
         let found = text.to_socket_addrs().map_err(|e| bad(format!("listen {text:?}: {e}")))?;
         let found: Vec<SocketAddr> = found.collect();
         if found.is_empty() {
             return Err(bad(format!("listen {text:?}: no such address")));
         }
-        listen.extend(found.into_iter().take(1));
+        listen.extend(found.into_iter().take(1).map(Address::Inet));
     }
     let policy = |p: DigestPolicy| match p {
         DigestPolicy::Off => drivers::DigestPolicy::Off,

@@ -280,7 +280,7 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
 fn denied(from: &Sources<'_>) -> Vec<Denied> {
     let mut out: Vec<Denied> = Vec::new();
     for d in &from.registry.denied {
-        let address = d.from.map(|a| a.ip().to_string()).unwrap_or_default();
+        let address = d.from.as_ref().map(|a| a.host()).unwrap_or_default();
         let same = |o: &&mut Denied| {
             o.target == d.target && o.initiator == d.initiator && o.address == address
         };

@@ -1,11 +1,11 @@
 //! What the daemon asks of a protocol.
 
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use geom::{Error, Local};
+use reactor::Address;
 use target::{Engine, Registry};
 
 use crate::iscsi::Iscsi;
@@ -44,7 +44,7 @@ pub struct TargetSpec {
     /// Its name on the wire.
     pub name: String,
     /// Portals, as they are given to [`Driver::open_portal`].
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Address>,
     /// Initiators must know this secret; `None` asks for no proof.
     pub chap: Option<Account>,
     /// The target proves itself with this secret to initiators that ask; `None` refuses to.
@@ -86,11 +86,11 @@ pub trait Driver: Send + Sync {
     fn open_portal(
         self: Arc<Self>,
         engine: Rc<Engine>,
-        at: SocketAddr,
-    ) -> Local<'static, io::Result<SocketAddr>>;
+        at: Address,
+    ) -> Local<'static, io::Result<Address>>;
 
     /// Stops listening on this core; connections stay.
-    fn close_portal(&self, engine: &Rc<Engine>, at: SocketAddr);
+    fn close_portal(&self, engine: &Rc<Engine>, at: Address);
 }
 
 /// Every driver: one line each.

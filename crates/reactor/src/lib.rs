@@ -10,6 +10,7 @@
 //!
 //! `unsafe` stands in `port/` only, where memory meets the kernel.
 
+mod address;
 mod file;
 mod mailbox;
 pub mod model;
@@ -27,9 +28,10 @@ mod timers;
 mod token;
 mod turn;
 
+pub use address::{Address, NoAddress, UNIX_PATH_MAX};
 pub use file::{File, FileFacts, Inline, OpenHow};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
-pub use net::{Listener, Stream};
+pub use net::{Listener, Stream, UnixListener};
 pub use port::{PortChoice, PortKind, PortReport};
 pub use random::SeededRandom;
 pub use reactor::{Config, Reactor, clock as monotonic_ns};

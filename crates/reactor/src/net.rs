@@ -108,6 +108,27 @@ impl Reactor {
         Ok(self.stream(socket, peer))
     }
 
+    /// Listens at the path of a Unix socket. One that nobody listens at any more is taken over.
+    pub fn listen_unix(&self, path: &str) -> io::Result<UnixListener> {
+        let socket = Socket::listen_unix(self.inner.world.as_ref(), path)?;
+        Ok(UnixListener { reactor: self.clone(), socket })
+    }
+
+    /// Listens together with the core that made the parcel by [`UnixListener::share`].
+    pub fn attach_unix(&self, parcel: Parcel) -> io::Result<UnixListener> {
+        let socket = Socket::from_parcel(self.inner.world.as_ref(), parcel)
+            .ok_or(io::ErrorKind::Unsupported)?;
+        Ok(UnixListener { reactor: self.clone(), socket })
+    }
+
+    /// Connects to the path of a Unix socket.
+    pub async fn connect_unix(&self, path: &str) -> io::Result<Stream> {
+        let socket = Socket::connect_unix(self.inner.world.as_ref(), path)?;
+        self.begin_pending(Op::Ready { out: true }, &socket, |_| ())?.await?;
+        socket.connected()?;
+        Ok(self.stream(socket, None))
+    }
+
     /// Connects to `addr`.
     pub async fn connect(&self, addr: SocketAddr) -> io::Result<Stream> {
         let socket = Socket::connect(self.inner.world.as_ref(), addr)?;
@@ -134,11 +155,37 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         loop {
             if let Some((socket, peer)) = self.socket.accept()? {
+                let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
                 return Ok((self.reactor.stream(socket, Some(peer)), peer));
             }
             let op = Op::Ready { out: false };
             self.reactor.begin_pending(op, &self.socket, |_| ())?.await?;
         }
+    }
+}
+
+/// A listening Unix socket. Dropping the last one that shares it stops listening; the path stays,
+/// and is taken over by whoever listens there next.
+pub struct UnixListener {
+    reactor: Reactor,
+    socket: Rc<Socket>,
+}
+
+impl UnixListener {
+    /// The next connection, of whichever core comes first when several share the socket.
+    pub async fn accept(&self) -> io::Result<Stream> {
+        loop {
+            if let Some((socket, _)) = self.socket.accept()? {
+                return Ok(self.reactor.stream(socket, None));
+            }
+            let op = Op::Ready { out: false };
+            self.reactor.begin_pending(op, &self.socket, |_| ())?.await?;
+        }
+    }
+
+    /// The same socket for another core, which makes it its own by [`Reactor::attach_unix`].
+    pub fn share(&self) -> io::Result<Parcel> {
+        self.socket.share()
     }
 }
 
@@ -207,6 +254,11 @@ impl Stream {
     /// Who is at the other end, when that is known.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.peer.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// User at the other end of a Unix socket, as it was when it connected.
+    pub fn peer_uid(&self) -> io::Result<u32> {
+        self.socket.peer_uid()
     }
 
     /// Our end.

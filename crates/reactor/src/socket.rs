@@ -4,10 +4,13 @@ use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    self, AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
 
 use crate::sim::{SimSocket, SocketKey, World};
 
@@ -71,6 +74,54 @@ impl Socket {
         Ok(Socket::new(Body::Kernel(fd)))
     }
 
+    /// Listens at a path. A socket that a process left behind, at which nobody listens, is taken
+    /// away; anything else at the path is an error.
+    pub(crate) fn listen_unix(world: Option<&World>, path: &str) -> io::Result<Rc<Socket>> {
+        if let Some(world) = world {
+            let door = SimSocket::listen(world, simulated_path(path), true)?;
+            return Ok(Socket::new(Body::Simulated(door)));
+        }
+        let at = SocketAddrUnix::new(path)?;
+        let fd = unix_socket()?;
+        match net::bind(&fd, &at) {
+            Err(rustix::io::Errno::ADDRINUSE) if is_left_behind(path, &at)? => {
+                std::fs::remove_file(path)?;
+                net::bind(&fd, &at)?;
+            }
+            other => other?,
+        }
+        net::listen(&fd, BACKLOG)?;
+        Ok(Socket::new(Body::Kernel(fd)))
+    }
+
+    /// Begins to connect to a path; see `connect`.
+    pub(crate) fn connect_unix(world: Option<&World>, path: &str) -> io::Result<Rc<Socket>> {
+        if let Some(world) = world {
+            let socket = SimSocket::connect(world, simulated_path(path));
+            return Ok(Socket::new(Body::Simulated(socket)));
+        }
+        let fd = unix_socket()?;
+        net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+        Ok(Socket::new(Body::Kernel(fd)))
+    }
+
+    /// The same listening socket once more, for another core.
+    pub(crate) fn share(&self) -> io::Result<Parcel> {
+        Ok(Parcel(match &self.body {
+            Body::Kernel(fd) => ParcelKind::Kernel(fd.try_clone()?),
+            Body::Simulated(s) => ParcelKind::Simulated(s.share()?),
+        }))
+    }
+
+    /// User at the other end of a Unix socket, as the kernel saw it when it connected; zero in
+    /// simulation.
+    pub(crate) fn peer_uid(&self) -> io::Result<u32> {
+        match &self.body {
+            Body::Kernel(fd) => Ok(sockopt::socket_peercred(fd)?.uid.as_raw()),
+            Body::Simulated(_) => Ok(0),
+        }
+    }
+
     /// Begins to connect: writable once it is known how that ended, see `connected`.
     pub(crate) fn connect(world: Option<&World>, addr: SocketAddr) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
@@ -94,17 +145,18 @@ impl Socket {
     }
 
     /// The next connection of a listener; None when none waits.
-    pub(crate) fn accept(&self) -> io::Result<Option<(Rc<Socket>, SocketAddr)>> {
+    /// The address is absent at a Unix socket.
+    pub(crate) fn accept(&self) -> io::Result<Option<(Rc<Socket>, Option<SocketAddr>)>> {
         let fd = match &self.body {
             Body::Kernel(fd) => fd,
             Body::Simulated(s) => {
                 let accepted = s.accept();
-                return Ok(accepted.map(|(s, peer)| (Socket::new(Body::Simulated(s)), peer)));
+                return Ok(accepted.map(|(s, peer)| (Socket::new(Body::Simulated(s)), Some(peer))));
             }
         };
         loop {
             return match net::acceptfrom_with(fd, SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => Ok(Some((Socket::new(Body::Kernel(fd)), to_addr(peer)?))),
+                Ok((fd, peer)) => Ok(Some((Socket::new(Body::Kernel(fd)), to_addr(peer).ok()))),
                 Err(rustix::io::Errno::AGAIN) => Ok(None),
                 // The peer gave up before we came.
                 Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => continue,
@@ -188,6 +240,9 @@ impl Socket {
     /// None: a parcel of the wrong kind for this reactor.
     pub(crate) fn from_parcel(world: Option<&World>, parcel: Parcel) -> Option<Rc<Socket>> {
         match (parcel.0, world) {
+            (ParcelKind::Kernel(fd), None) if is_listening(&fd) => {
+                Some(Socket::new(Body::Kernel(fd)))
+            }
             (ParcelKind::Kernel(fd), None) => Some(Socket::adopt(fd)),
             (ParcelKind::Simulated(key), Some(world)) => {
                 Some(Socket::new(Body::Simulated(SimSocket::new(world, key))))
@@ -232,6 +287,32 @@ fn tcp_socket(addr: SocketAddr) -> io::Result<OwnedFd> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// A listener keeps its flags: its accepts must not wait.
+fn is_listening(fd: &OwnedFd) -> bool {
+    sockopt::socket_acceptconn(fd).unwrap_or(false)
+}
+
+/// True when a socket stands at the path and nobody listens there any more.
+fn is_left_behind(path: &str, at: &SocketAddrUnix) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(Path::new(path))?.file_type().is_socket();
+    let probe = unix_socket()?;
+    Ok(is_socket && net::connect(&probe, at) == Err(rustix::io::Errno::CONNREFUSED))
+}
+
+/// A path in a simulated world, which knows TCP addresses only: one of its own by the path's hash.
+fn simulated_path(path: &str) -> SocketAddr {
+    let mix = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
+    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let ip = (0xfd75_u128 << 112) | u128::from(hash);
+    SocketAddr::new(std::net::Ipv6Addr::from(ip).into(), 1)
 }
 
 fn set_blocking(fd: &OwnedFd) -> rustix::io::Result<()> {

@@ -111,7 +111,7 @@ impl Engine {
                 driver: login.target.driver.clone(),
                 target: login.target.name.clone(),
                 initiator: login.initiator.clone(),
-                from: Some(login.from),
+                from: Some(login.from.clone()),
                 text: refused.text.clone(),
             });
             return Err(refused);

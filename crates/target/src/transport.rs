@@ -1,9 +1,9 @@
 //! What the engine and a target driver say to each other.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bio::Segs;
+use reactor::Address;
 
 use crate::registry::TargetPort;
 
@@ -140,9 +140,9 @@ pub struct Login {
     /// Its port as the transport names it (iSCSI: ISID).
     pub port_id: Vec<u8>,
     /// Our address.
-    pub portal: SocketAddr,
+    pub portal: Address,
     /// Its address.
-    pub from: SocketAddr,
+    pub from: Address,
     /// It takes the place of an older session: its units say I_T NEXUS LOSS.
     pub reinstates: bool,
     /// For lists: digests, authentication.

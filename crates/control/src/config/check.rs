@@ -152,7 +152,8 @@ fn cycles(config: &Config, out: &mut Vec<Problem>) {
 fn targets(config: &Config, out: &mut Vec<Problem>) {
     for (i, target) in config.target.iter().enumerate() {
         for (k, address) in target.listen.iter().enumerate() {
-            if address.parse::<SocketAddr>().is_err() {
+            let unix = address.strip_prefix("unix:").is_some_and(|path| path.starts_with('/'));
+            if !unix && address.parse::<SocketAddr>().is_err() {
                 let text = format!("`{address}` is not an address with a port (127.0.0.1:3260)");
                 let p = problem("target", i, "listen", Kind::ConfigValue, text);
                 out.push(Problem { element: Some(k), ..p });

@@ -123,7 +123,7 @@ impl Stack {
         let account = || Account { user: USER.into(), secret: SECRET.into() };
         let spec = TargetSpec {
             name: IQN.into(),
-            listen: vec![portal()],
+            listen: vec![portal().into()],
             chap: self.shape.chap.then(account),
             params: self.shape.params.clone(),
             ..TargetSpec::default()
@@ -132,7 +132,7 @@ impl Stack {
         self.registry.set_target("iscsi", IQN).expect("a right name");
         for i in 0..self.cores.len() {
             let (driver, engine) = (self.driver.clone(), self.engines[i].clone());
-            let opened = self.on_core(i, driver.open_portal(engine, portal()));
+            let opened = self.on_core(i, driver.open_portal(engine, portal().into()));
             opened.expect("the address is free");
         }
     }
@@ -140,7 +140,7 @@ impl Stack {
     /// Takes the target and its portal away.
     pub fn close_target(&mut self) {
         for engine in &self.engines {
-            self.driver.close_portal(engine, portal());
+            self.driver.close_portal(engine, portal().into());
         }
         self.driver.remove_target(IQN);
         self.registry.remove_target("iscsi", IQN).expect("it was there");

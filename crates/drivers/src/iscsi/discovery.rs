@@ -70,11 +70,11 @@ fn describe(session: &Session, target: &Arc<Checked>, out: &mut Vec<u8>) {
 fn addresses(session: &Session, target: &Arc<Checked>) -> Vec<SocketAddr> {
     let conn = &session.conn;
     let mut out = Vec::new();
-    for at in &target.spec.listen {
-        let address = if *at == conn.at {
+    for at in target.spec.listen.iter().filter_map(|at| at.inet()) {
+        let address = if at == conn.at {
             conn.local
         } else {
-            let local = conn.here.shared.portal(*at).unwrap_or(*at);
+            let local = conn.here.shared.portal(at).unwrap_or(at);
             match local.ip().is_unspecified() {
                 // Everywhere: then also at the address that the initiator has reached.
                 true => SocketAddr::new(conn.local.ip(), local.port()),

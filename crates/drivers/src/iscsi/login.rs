@@ -154,7 +154,7 @@ fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
 
 fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Decision {
     let here = &conn.here;
-    let found = here.shared.target(name).filter(|t| t.spec.listen.contains(&conn.at));
+    let found = here.shared.target(name).filter(|t| t.listens_at(conn.at));
     let (Some(target), Some(port)) = (found, here.engine.find_target(NAME, name)) else {
         deny_note(conn, query, format!("there is no target {name} at portal {}", conn.at));
         return Decision::deny(LoginStatus::NotFound);
@@ -189,7 +189,7 @@ fn deny_note(conn: &Connection, query: &TargetQuery, text: String) {
         driver: NAME.into(),
         target: query.target.clone().unwrap_or_default(),
         initiator: query.initiator.clone(),
-        from: Some(conn.peer),
+        from: Some(conn.peer.into()),
         text,
     });
 }
@@ -319,8 +319,8 @@ fn begin(
         target: port,
         initiator: session.initiator.clone(),
         port_id: done.query.isid.to_vec(),
-        portal: conn.local,
-        from: conn.peer,
+        portal: conn.local.into(),
+        from: conn.peer.into(),
         reinstates,
         labels: vec![
             ("header-digest", digest(done.params.header_digest)),

@@ -41,11 +41,11 @@ mod tasks;
 mod text;
 
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use geom::{Error, Local};
+use reactor::Address;
 use target::{Engine, Registry};
 
 use crate::driver::{Driver, TargetSpec};
@@ -107,17 +107,19 @@ impl Driver for Iscsi {
     fn open_portal(
         self: Arc<Self>,
         engine: Rc<Engine>,
-        at: SocketAddr,
-    ) -> Local<'static, io::Result<SocketAddr>> {
+        at: Address,
+    ) -> Local<'static, io::Result<Address>> {
         Box::pin(async move {
             let not_here = "iscsi was not installed on this core";
             let here = Here::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
-            portal::open(&here, at)
+            let tcp_only = "iSCSI listens at TCP addresses only";
+            let at = at.inet().ok_or(io::Error::other(tcp_only))?;
+            portal::open(&here, at).map(Address::from)
         })
     }
 
-    fn close_portal(&self, engine: &Rc<Engine>, at: SocketAddr) {
-        if let Some(here) = Here::find(&self.shared, engine) {
+    fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
+        if let (Some(here), Some(at)) = (Here::find(&self.shared, engine), at.inet()) {
             here.close_portal(at);
         }
     }

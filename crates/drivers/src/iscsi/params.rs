@@ -1,5 +1,7 @@
 //! The parameters of an iSCSI target, and what follows from them at login.
 
+use std::net::SocketAddr;
+
 use ::wire::iscsi::{self as wire, Offer};
 use bio::Errno;
 use geom::Error;
@@ -84,6 +86,9 @@ impl Checked {
             other => IscsiParams::deserialize(other).map_err(|e| bad(e.to_string()))?,
         };
         check_ranges(&params).map_err(bad)?;
+        if let Some(at) = spec.listen.iter().find(|at| at.inet().is_none()) {
+            return Err(bad(format!("listen: {at}: iSCSI listens at TCP addresses only")));
+        }
         let accounts = [
             ("chap", &spec.chap),
             ("mutual_chap", &spec.mutual_chap),
@@ -108,6 +113,11 @@ impl Checked {
             }
             _ => Ok(Checked { spec, params }),
         }
+    }
+
+    /// True when initiators find it at that portal.
+    pub fn listens_at(&self, portal: SocketAddr) -> bool {
+        self.spec.listen.iter().any(|at| at.inet() == Some(portal))
     }
 
     /// What a login offers.

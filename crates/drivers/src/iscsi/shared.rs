@@ -92,7 +92,7 @@ impl Shared {
     /// The targets of a portal.
     pub fn targets_at(&self, portal: SocketAddr) -> Vec<Arc<Checked>> {
         let state = self.state();
-        state.targets.values().filter(|t| t.spec.listen.contains(&portal)).cloned().collect()
+        state.targets.values().filter(|t| t.listens_at(portal)).cloned().collect()
     }
 
     /// Where a portal really is, once it is open: port 0 becomes a number.

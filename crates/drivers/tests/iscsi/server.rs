@@ -99,7 +99,7 @@ impl Server {
                     }
                 }));
             }
-            let opening = opened.clone().open_portal(engine.clone(), at);
+            let opening = opened.clone().open_portal(engine.clone(), at.into());
             let tell = tell.lock().unwrap().clone();
             // The portal opens in the first turn; the task keeps the engine for the core's life.
             drop(core.reactor().spawn("open", async move {
@@ -111,11 +111,11 @@ impl Server {
         })
         .unwrap();
         let mut control = runtime.take_control().unwrap();
-        let portal = told.recv().unwrap().unwrap();
+        let portal = told.recv().unwrap().unwrap().inet().unwrap();
         add_disks(&mut control, shape.cores, &registry);
         let stuck = stuck_disk::add(&mut control);
         open_device(&mut control, &registry, "stuck", &OpenSpec::default()).unwrap();
-        let spec = TargetSpec { name: IQN.into(), listen: vec![any], ..shape.spec };
+        let spec = TargetSpec { name: IQN.into(), listen: vec![any.into()], ..shape.spec };
         driver.set_target(spec).unwrap();
         registry.set_target("iscsi", IQN).unwrap();
         let server = Server { registry, driver, portal, stuck, control, runtime };

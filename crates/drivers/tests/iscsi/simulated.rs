@@ -411,7 +411,8 @@ fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant {
         "initial_r2t": random.chance(500), "immediate_data": random.chance(800),
         "max_burst_length": 8192 + random.below(60_000), "nop_interval": 1,
     });
-    let spec = TargetSpec { name: IQN.into(), listen: vec![at], params, ..TargetSpec::default() };
+    let spec =
+        TargetSpec { name: IQN.into(), listen: vec![at.into()], params, ..TargetSpec::default() };
     driver.set_target(spec).unwrap();
     registry.set_target("iscsi", IQN).unwrap();
     let group = GroupSpec {
@@ -422,7 +423,7 @@ fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant {
     registry.set_groups("iscsi", IQN, &[group]).unwrap();
     for engine in &engines {
         driver.clone().install(engine);
-        let opening = driver.clone().open_portal(engine.clone(), at);
+        let opening = driver.clone().open_portal(engine.clone(), at.into());
         drop(engine.core().reactor().spawn("open", async move {
             opening.await.unwrap();
         }));

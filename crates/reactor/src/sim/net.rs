@@ -103,6 +103,15 @@ impl SimSocket {
         self.reset.set(true);
     }
 
+    /// One more owner of a listener.
+    pub(crate) fn share(&self) -> io::Result<SocketKey> {
+        let SocketKey::Door(addr) = self.key else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let shared = self.world.state.borrow_mut().net.listen(addr, true);
+        shared.map(SocketKey::Door).ok_or_else(|| io::ErrorKind::AddrInUse.into())
+    }
+
     /// Gives the socket away: its new owner will close it.
     pub(crate) fn release(self) -> SocketKey {
         self.gone.set(true);

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
@@ -328,5 +329,41 @@ fn the_end_of_a_core_takes_everything_back() {
         assert_eq!(memory.usage().used_bytes, 0);
         assert!(r.tasks().is_empty());
         drop(a);
+    });
+}
+
+#[test]
+fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
+    each_port(|r| {
+        let folder = std::env::temp_dir();
+        let name = format!("ashlar-ports-{}-{}.sock", std::process::id(), r.name());
+        let path = folder.join(name).to_str().unwrap().to_owned();
+        let first = r.listen_unix(&path).unwrap();
+        assert_eq!(r.listen_unix(&path).err().unwrap().kind(), ErrorKind::AddrInUse);
+        let second = r.attach_unix(first.share().unwrap()).unwrap();
+        drop(first);
+        let (r2, at, pool) = (r.clone(), path.clone(), pool());
+        run(&r, async move {
+            let a = r2.connect_unix(&at).await.unwrap();
+            let b = second.accept().await.unwrap();
+            assert_eq!(b.peer_uid().unwrap(), std::fs::metadata(&at).unwrap().uid());
+            assert!(b.peer_addr().is_err());
+            let mut out = vec![seg(&pool, 3)];
+            out[0].copy_from(0, b"abc");
+            a.send(&mut out).await.unwrap();
+            let into = seg(&pool, 3);
+            let mut whole = Segs::new();
+            whole.push(into.clone());
+            b.recv_exact(&whole).await.unwrap();
+            into.with(|bytes| assert_eq!(bytes, b"abc"));
+        });
+        // Nobody listens any more, but the path is there.
+        assert!(std::fs::metadata(&path).is_ok());
+        drop(r.listen_unix(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"a file of somebody").unwrap();
+        assert!(r.listen_unix(&path).is_err(), "a file is not taken away");
+        assert_eq!(std::fs::read(&path).unwrap(), b"a file of somebody");
+        std::fs::remove_file(&path).unwrap();
     });
 }

@@ -227,3 +227,23 @@ fn a_thousand_connections_and_a_dropped_receive() {
     b.shutdown();
     assert_eq!((b.in_flight(), memory.usage().used_bytes), (0, 0));
 }
+
+#[test]
+fn unix_sockets_are_links_too() {
+    let (world, a, b) = stage(9, NetShape::default());
+    let listener = b.listen_unix("/run/x").unwrap();
+    let other = b.attach_unix(listener.share().unwrap()).unwrap();
+    drop(listener);
+    b.spawn("accept", async move {
+        let stream = other.accept().await.unwrap();
+        assert_eq!(stream.peer_uid().unwrap(), 0);
+        stream.shutdown().unwrap();
+    });
+    let (a2, memory) = (a.clone(), pool());
+    let n = run(&world, &[&a, &b], async move {
+        assert!(a2.connect_unix("/run/y").await.is_err());
+        let stream = a2.connect_unix("/run/x").await.unwrap();
+        stream.recv(&seg(&memory, &[0; 8])).await.unwrap()
+    });
+    assert_eq!(n, 0);
+}

@@ -2,9 +2,10 @@
 //!
 //! Invariant F1: every counter and every command's line has one writer, the session's core.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+
+use reactor::Address;
 
 use crate::command::CommandState;
 
@@ -84,9 +85,9 @@ pub struct SessionFacts {
     /// Port of the initiator as its transport names it (iSCSI: ISID).
     pub port_id: Vec<u8>,
     /// Our address.
-    pub portal: SocketAddr,
+    pub portal: Address,
     /// The initiator's address.
-    pub from: SocketAddr,
+    pub from: Address,
     /// What the transport wants shown: digests, authentication.
     pub labels: Vec<(&'static str, String)>,
     /// When it logged in, ns of the cores' clock.

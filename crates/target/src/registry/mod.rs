@@ -14,13 +14,12 @@ mod groups;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
 use geom::Error;
-use reactor::Mailer;
+use reactor::{Address, Mailer};
 
 use crate::access::{Decision, decide};
 use crate::device::{Device, DeviceSpec, SERIAL_MAX};
@@ -89,7 +88,7 @@ pub struct Denied {
     /// The name given.
     pub initiator: String,
     /// From where; `None` when the transport does not know.
-    pub from: Option<SocketAddr>,
+    pub from: Option<Address>,
     /// Why, and what to type.
     pub text: String,
 }

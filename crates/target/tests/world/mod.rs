@@ -431,8 +431,8 @@ impl Host {
             target: engine.find_target("iscsi", TARGET).unwrap(),
             initiator: name.into(),
             port_id: PORTS.fetch_add(1, Ordering::Relaxed).to_be_bytes().to_vec(),
-            portal: at,
-            from: at,
+            portal: at.into(),
+            from: at.into(),
             reinstates,
             labels: Vec::new(),
         };

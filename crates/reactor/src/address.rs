@@ -1,0 +1,108 @@
+//! Where something listens, or who is at the other end, as text knows it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Longest path of a Unix socket, bytes: what the kernel's address holds with its last zero.
+pub const UNIX_PATH_MAX: usize = 107;
+
+const UNIX_PREFIX: &str = "unix:";
+
+/// An address of a listener or a peer: `127.0.0.1:10809`, `[::1]:10809`, `unix:/run/x.sock`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Address {
+    /// TCP over IPv4 or IPv6.
+    Inet(SocketAddr),
+    /// A Unix socket by its path; of a peer, which has none, what is known about it.
+    Unix(Arc<str>),
+}
+
+impl Address {
+    /// The TCP address, if it is one.
+    pub fn inet(&self) -> Option<SocketAddr> {
+        match self {
+            Address::Inet(at) => Some(*at),
+            Address::Unix(_) => None,
+        }
+    }
+
+    /// The path, if it is that of a Unix socket.
+    pub fn unix(&self) -> Option<&str> {
+        match self {
+            Address::Inet(_) => None,
+            Address::Unix(path) => Some(path),
+        }
+    }
+
+    /// The host without the port; what a Unix socket is called otherwise.
+    pub fn host(&self) -> String {
+        match self {
+            Address::Inet(at) => at.ip().to_string(),
+            Address::Unix(_) => self.to_string(),
+        }
+    }
+
+    /// A text that begins with `unix:` and goes on with an absolute path that fits.
+    pub fn parse_unix(text: &str) -> Option<Address> {
+        let path = text.strip_prefix(UNIX_PREFIX)?;
+        let fits = path.starts_with('/') && path.len() <= UNIX_PATH_MAX && !path.contains('\0');
+        fits.then(|| Address::Unix(path.into()))
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(at: SocketAddr) -> Address {
+        Address::Inet(at)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Inet(at) => write!(f, "{at}"),
+            Address::Unix(path) => write!(f, "{UNIX_PREFIX}{path}"),
+        }
+    }
+}
+
+/// A text that is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoAddress;
+
+impl fmt::Display for NoAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("neither ADDRESS:PORT nor unix:/PATH")
+    }
+}
+
+impl std::error::Error for NoAddress {}
+
+impl FromStr for Address {
+    type Err = NoAddress;
+
+    fn from_str(text: &str) -> Result<Address, NoAddress> {
+        match Address::parse_unix(text) {
+            Some(unix) => Ok(unix),
+            None => text.parse().map(Address::Inet).map_err(|_| NoAddress),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_addresses() {
+        for good in ["127.0.0.1:10809", "[::1]:1", "unix:/run/a.sock"] {
+            assert_eq!(good.parse::<Address>().unwrap().to_string(), good);
+        }
+        let long = format!("unix:/{}", "x".repeat(UNIX_PATH_MAX));
+        for bad in ["", "host:1", "127.0.0.1", "unix:", "unix:relative", "unix:/a\0b", &long] {
+            assert!(bad.parse::<Address>().is_err(), "{bad}");
+        }
+        assert_eq!("127.0.0.1:5".parse::<Address>().unwrap().host(), "127.0.0.1");
+    }
+}

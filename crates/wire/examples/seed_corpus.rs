@@ -220,6 +220,37 @@ fn alua() -> Seeds {
     ]
 }
 
+fn reserves() -> Seeds {
+    let port = |n| TransportId::iscsi_port("iqn.2024-01.example:host", [0, 2, 0x3d, 0, 0, n]);
+    let ports: Vec<TransportId> = [port(1), port(2)].into_iter().flatten().collect();
+    let list = |action: PrOutAction, list: PrOutList| [vec![action as u8], list.encode()].concat();
+    let plain = PrOutList { key: 1, action_key: 2, aptpl: true, ..PrOutList::default() };
+    let to = ports.first().map(|port| PrMove { unregister: true, target: 1, port: port.clone() });
+    let all: Vec<PrStatus> = ports
+        .iter()
+        .map(|port| PrStatus {
+            key: 5,
+            holds: Some(PrType::WriteExclusiveAll),
+            target: 1,
+            port: port.clone(),
+        })
+        .collect();
+    let device = TransportId::iscsi_device("iqn.2024-01.example:host");
+    let device = device.map(|d| d.bytes().to_vec()).unwrap_or_default();
+    vec![
+        ("plain", list(PrOutAction::Preempt, plain.clone())),
+        (
+            "ports",
+            list(PrOutAction::Register, PrOutList { has_ports: true, ports, ..plain.clone() }),
+        ),
+        ("move", list(PrOutAction::RegisterAndMove, PrOutList { to, ..plain })),
+        ("device", [vec![0], device].concat()),
+        ("full_status", [vec![1], pr_full_status(7, all.iter())].concat()),
+        ("keys", [vec![1], pr_keys(7, [1, 2].into_iter())].concat()),
+        ("held", [vec![1], pr_reservation(7, Some((1, PrType::ExclusiveAccess)))].concat()),
+    ]
+}
+
 fn main() -> std::io::Result<()> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (target, seeds) in [
@@ -236,6 +267,7 @@ fn main() -> std::io::Result<()> {
         ("wire_unmap", unmaps()),
         ("wire_parameters", parameters()),
         ("wire_alua", alua()),
+        ("wire_reserve", reserves()),
     ] {
         let folder = root.join(target);
         std::fs::create_dir_all(&folder)?;

@@ -12,7 +12,9 @@ pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
     fuzz_text,
 };
-pub use scsi::{fuzz_alua, fuzz_cdb, fuzz_mode_select, fuzz_parameters, fuzz_sense, fuzz_unmap};
+pub use scsi::{
+    fuzz_alua, fuzz_cdb, fuzz_mode_select, fuzz_parameters, fuzz_reserve, fuzz_sense, fuzz_unmap,
+};
 
 /// Takes any bytes and must return.
 pub type Target = fn(&[u8]);
@@ -32,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_unmap", fuzz_unmap),
     ("wire_parameters", fuzz_parameters),
     ("wire_alua", fuzz_alua),
+    ("wire_reserve", fuzz_reserve),
 ];
 
 /// A small seeded generator for tests (xorshift64*); not for secrets.

@@ -112,3 +112,32 @@ pub fn fuzz_alua(data: &[u8]) {
     let again = parse_set_target_port_groups(&set_target_port_groups(&plain));
     assert_eq!(again, Ok(lines));
 }
+
+/// A service action, then a PERSISTENT RESERVE OUT list: what reads well, writes and reads the same.
+/// The bytes as TransportID and as PERSISTENT RESERVE IN data as well.
+pub fn fuzz_reserve(data: &[u8]) {
+    let Some((action, list)) = data.split_first() else { return };
+    if let Some(action) = PrOutAction::from_code(action & 7)
+        && let Ok(read) = PrOutList::parse(action, list)
+    {
+        assert!(read.ports.len() <= list.len() / 24);
+        assert_eq!(PrOutList::parse(action, &read.encode()), Ok(read));
+    }
+    if let Some((port, used)) = TransportId::decode(list) {
+        assert!(used <= list.len() && port.bytes().len() <= TRANSPORT_ID_LEN_MAX);
+        assert_eq!(TransportId::decode(port.bytes()), Some((port.clone(), port.bytes().len())));
+        assert!(!port.to_string().is_empty());
+    }
+    if let Some((generation, all)) = parse_pr_full_status(list) {
+        let again = parse_pr_full_status(&pr_full_status(generation, all.iter()));
+        assert_eq!(again, Some((generation, all)));
+    }
+    if let Some((generation, keys)) = parse_pr_keys(list) {
+        let again = parse_pr_keys(&pr_keys(generation, keys.iter().copied()));
+        assert_eq!(again, Some((generation, keys)));
+    }
+    if let Some((generation, held)) = parse_pr_reservation(list) {
+        let again = parse_pr_reservation(&pr_reservation(generation, held));
+        assert_eq!(again, Some((generation, held)));
+    }
+}

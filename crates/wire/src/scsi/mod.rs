@@ -10,6 +10,8 @@
 //! | `mode` | mode pages, MODE SENSE and MODE SELECT |
 //! | `caps` | READ CAPACITY, REPORT LUNS, LBA status |
 //! | `alua` | target port groups and their states |
+//! | `pr` | PERSISTENT RESERVE OUT lists, PERSISTENT RESERVE IN data |
+//! | `transport_id` | initiator ports by name |
 //! | `unmap` | the UNMAP parameter list |
 //! | `lun` | LUN addressing |
 
@@ -21,8 +23,10 @@ mod commands;
 mod inquiry;
 mod lun;
 mod mode;
+mod pr;
 mod sense;
 mod status;
+mod transport_id;
 mod unmap;
 mod vpd;
 
@@ -40,8 +44,14 @@ pub use commands::{COMMANDS, CommandInfo, Direction, Report, find, report_opcode
 pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mode::{ModeBlock, ModeSelect, ModeState, mode_sense, parse_mode_select};
+pub use pr::{
+    PR_OUT_LEN, PR_OUT_LEN_MAX, PrInAction, PrMove, PrOutAction, PrOutList, PrStatus, PrType,
+    parse_pr_full_status, parse_pr_keys, parse_pr_reservation, pr_capabilities, pr_full_status,
+    pr_keys, pr_reservation,
+};
 pub use sense::{FieldPointer, SENSE_LEN_MAX, Sense};
 pub use status::Status;
+pub use transport_id::{TRANSPORT_ID_LEN_MAX, TransportId};
 pub use unmap::{UnmapDescriptor, UnmapList};
 pub use vpd::{Limits, Provisioning, Vpd, vpd_page};
 

@@ -8,6 +8,7 @@
 //! - [`testcu`] runs libiscsi's conformance suite, a process a test, and compares the outcome
 //!   with an expectation file in both directions;
 //! - [`peer`] runs another target (tgt) to compare with, and the small host tools;
+//! - [`relay`] is a cable between initiator and portal that can be pulled;
 //! - [`proc`] guards child processes and reads what they cost;
 //! - [`packages`] makes sure that all of this is there, from Debian's packages.
 //!
@@ -20,6 +21,7 @@ pub mod modules;
 pub mod packages;
 pub mod peer;
 pub mod proc;
+pub mod relay;
 pub mod scenarios;
 mod target;
 pub mod testcu;

@@ -21,10 +21,12 @@ use crate::{Chap, Login};
 
 /// The guest prints this while it writes; the host may then kill the target.
 pub const READY_FOR_KILL: &str = "@@READY-FOR-KILL";
+/// The guest prints this before what the host shall do for it; see [`converse`].
+const ASK: &str = "@@ASK ";
 /// The guest prints this for every file whose fsync returned: name, SHA-256.
 const ACKNOWLEDGED: &str = "@@ACK ";
-/// The host answers this when the target is back.
-const GO: &str = "GO";
+/// The host answers this when it has done what the guest waits for.
+pub const GO: &str = "GO";
 /// Files acknowledged before the target is killed, and as many again after it came back.
 const FILES_EACH_SIDE: usize = 20;
 /// Files to copy, with the checksums that the host computed.
@@ -249,10 +251,7 @@ pub fn play(
     let (mut acknowledged, mut acknowledged_before) = (BTreeMap::new(), 0);
     let mut restarted = None;
     let run = boot(image, script, how, &mut |line, console| {
-        if let Some(words) = line.strip_prefix(ACKNOWLEDGED) {
-            let (name, sum) = words.split_once(' ').context("an ACK without a checksum")?;
-            acknowledged.insert(name.to_string(), sum.to_string());
-        } else if line == READY_FOR_KILL {
+        if !acknowledge(line, &mut acknowledged)? && line == READY_FOR_KILL {
             acknowledged_before = acknowledged.len();
             let start = Instant::now();
             restart().context("restart the target")?;
@@ -263,6 +262,45 @@ pub fn play(
     })?;
     run.expect_ok()?;
     Ok(Played { run, acknowledged, acknowledged_before, restart: restarted })
+}
+
+fn acknowledge(line: &str, into: &mut BTreeMap<String, String>) -> Result<bool> {
+    let Some(words) = line.strip_prefix(ACKNOWLEDGED) else {
+        return Ok(false);
+    };
+    let (name, sum) = words.split_once(' ').context("an ACK without a checksum")?;
+    into.insert(name.to_string(), sum.to_string());
+    Ok(true)
+}
+
+/// What a conversation brought.
+pub struct Conversed {
+    /// The guest's side.
+    pub run: Run,
+    /// Every file whose fsync returned: name, SHA-256 in hex.
+    pub acknowledged: BTreeMap<String, String>,
+}
+
+/// Runs a script; `answer` does what the guest asks for (`ask` and `told` of `lib.sh`) and says
+/// one line to it, [`GO`] when there is nothing to say. An error carries the guest's console.
+pub fn converse(
+    image: &Image,
+    script: &Script,
+    how: Boot,
+    answer: &mut dyn FnMut(&str) -> Result<String>,
+) -> Result<Conversed> {
+    let mut acknowledged = BTreeMap::new();
+    let run = boot(image, script, how, &mut |line, console| {
+        if !acknowledge(line, &mut acknowledged)?
+            && let Some(words) = line.strip_prefix(ASK)
+        {
+            let said = answer(words).with_context(|| format!("the guest asked: {words}"))?;
+            console.send(&said)?;
+        }
+        Ok(())
+    })?;
+    run.expect_ok()?;
+    Ok(Conversed { run, acknowledged })
 }
 
 /// `e2fsck -fn` finds nothing to repair in an image that starts with an ext2/3/4 file system.

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::kit::{self, Kit, Parts};
 use super::script::Script;
 use crate::cpio::Cpio;
 use crate::modules::Kernel;
@@ -21,22 +22,6 @@ pub fn guest_portal(portal: SocketAddr) -> String {
     format!("{HOST}:{}", portal.port())
 }
 
-/// Modules by what they are for; what they depend on is found in the modules themselves.
-const MODULES: [&str; 8] = [
-    "virtio_pci",
-    "virtio_net", // the network card
-    "scsi_transport_iscsi",
-    "iscsi_tcp",
-    "sd_mod", // the initiator and its disks
-    "crc32c_generic",
-    "ext4",
-    "nls_ascii", // checksums, the file system
-];
-/// Programs from the host with their libraries: name, place in the guest.
-const HOST_PROGRAMS: [(&str, &str); 1] = [("mke2fs", "usr/sbin/mke2fs")];
-/// Programs from the unpacked packages: place there and in the guest.
-const UNPACKED_PROGRAMS: [(&str, &str); 2] =
-    [("sbin/iscsid", "sbin/iscsid"), ("sbin/iscsiadm", "sbin/iscsiadm")];
 /// Where the loader looks without a cache file.
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 
@@ -50,8 +35,13 @@ pub struct Image {
 }
 
 impl Image {
-    /// Builds the base from Debian's packages; fetches them when the cache lacks them.
+    /// A guest with the initiator and ext4; packages are fetched when the cache lacks them.
     pub fn build() -> Result<Image> {
+        Image::with_kits(&[])
+    }
+
+    /// The same with more tools in it.
+    pub fn with_kits(kits: &[Kit]) -> Result<Image> {
         packages::ensure_host()?;
         let unpacked = packages::ensure_guest()?;
         let kernel = Kernel::find(&unpacked)?;
@@ -59,11 +49,10 @@ impl Image {
         cpio.file("init", 0o755, include_bytes!("init.sh"));
         cpio.file("rig/lib.sh", 0o644, include_bytes!("lib.sh"));
         cpio.file("bin/busybox", 0o755, &fs::read(proc::tool("busybox")?)?);
-        cpio.file("etc/passwd", 0o644, b"root::0:0:root:/:/bin/sh\n");
-        cpio.file("etc/group", 0o644, b"root:x:0:\n");
-        cpio.file("etc/iscsi/iscsid.conf", 0o600, b"node.startup = manual\n");
-        add_modules(&kernel, &mut cpio)?;
-        add_programs(&unpacked, &mut cpio)?;
+        let parts = kit::parts(kits);
+        add_modules(&kernel, &parts, &mut cpio)?;
+        add_programs(&unpacked, &parts, &mut cpio)?;
+        add_files(&unpacked, &parts, &mut cpio)?;
         if let Ok(config) = fs::read("/etc/mke2fs.conf") {
             cpio.file("etc/mke2fs.conf", 0o644, &config);
         }
@@ -85,9 +74,10 @@ impl Image {
     }
 }
 
-fn add_modules(kernel: &Kernel, cpio: &mut Cpio) -> Result<()> {
+fn add_modules(kernel: &Kernel, parts: &[Parts], cpio: &mut Cpio) -> Result<()> {
+    let wanted: Vec<&str> = parts.iter().flat_map(|part| part.modules).copied().collect();
     let mut order = String::new();
-    for file in kernel.load_order(&MODULES)? {
+    for file in kernel.load_order(&wanted)? {
         let name = file.file_name().context("module's name")?.to_string_lossy().into_owned();
         cpio.file(&format!("mod/{name}"), 0o644, &fs::read(&file)?);
         order.push_str(&name);
@@ -97,19 +87,35 @@ fn add_modules(kernel: &Kernel, cpio: &mut Cpio) -> Result<()> {
     Ok(())
 }
 
-fn add_programs(unpacked: &Path, cpio: &mut Cpio) -> Result<()> {
-    let mut programs = Vec::new();
-    for (name, place) in HOST_PROGRAMS {
-        programs.push((proc::tool(name)?, place));
+fn add_files(unpacked: &Path, parts: &[Parts], cpio: &mut Cpio) -> Result<()> {
+    for part in parts {
+        for file in part.files {
+            cpio.file(file, 0o644, &fs::read(kit::find(unpacked, file)?)?);
+        }
+        part.own.iter().for_each(|(place, text)| cpio.file(place, 0o600, text.as_bytes()));
+        part.links.iter().for_each(|(name, to)| cpio.link(name, to));
     }
-    for (file, place) in UNPACKED_PROGRAMS {
-        programs.push((unpacked.join(file), place));
+    Ok(())
+}
+
+fn add_programs(unpacked: &Path, parts: &[Parts], cpio: &mut Cpio) -> Result<()> {
+    let mut programs = Vec::new();
+    for part in parts {
+        for name in part.host {
+            programs.push((proc::tool(name)?, format!("usr/sbin/{name}")));
+        }
+        for file in part.unpacked {
+            programs.push((kit::find(unpacked, file)?, file.to_string()));
+        }
     }
     let mut libraries = BTreeMap::new();
     for (file, place) in &programs {
         let bytes = fs::read(file).with_context(|| format!("read {}", file.display()))?;
         cpio.file(place, 0o755, &bytes);
         libraries.extend(shared_libraries(file, unpacked)?);
+    }
+    for name in parts.iter().flat_map(|part| part.loaded) {
+        libraries.insert(name.to_string(), library(name, unpacked)?);
     }
     for (name, file) in libraries {
         let place = match name.strip_prefix('/') {
@@ -122,10 +128,23 @@ fn add_programs(unpacked: &Path, cpio: &mut Cpio) -> Result<()> {
     Ok(())
 }
 
+/// Folders of the unpacked packages in which libraries are.
+fn library_folders(unpacked: &Path) -> [PathBuf; 4] {
+    ["usr/lib/x86_64-linux-gnu", LIBRARIES, "usr/lib", "lib"].map(|folder| unpacked.join(folder))
+}
+
+/// A library by its soname: of the unpacked packages, else the host's.
+fn library(name: &str, unpacked: &Path) -> Result<PathBuf> {
+    let here = library_folders(Path::new("/"));
+    let found = library_folders(unpacked).into_iter().chain(here).map(|f| f.join(name));
+    let mut found = found.filter(|file| file.is_file());
+    found.next().with_context(|| format!("no library {name}: add its package to guest.txt"))
+}
+
 /// The libraries a program needs, by soname (the loader by its path), with their files. The
 /// host's loader resolves them, with the unpacked packages' folders searched first.
 fn shared_libraries(program: &Path, unpacked: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let folders = [unpacked.join("usr/lib/x86_64-linux-gnu"), unpacked.join(LIBRARIES)];
+    let folders = library_folders(unpacked);
     let search = folders.map(|folder| folder.display().to_string()).join(":");
     let mut command = Command::new(proc::tool("ldd")?);
     let text = proc::run(command.env("LD_LIBRARY_PATH", search).arg(program))?;

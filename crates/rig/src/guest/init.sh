@@ -6,7 +6,7 @@
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mount -t tmpfs tmpfs /tmp
-export PATH=/usr/sbin:/sbin:/bin HOME=/tmp
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 exec </dev/ttyS0 >/dev/ttyS0 2>&1
 stty -echo
 dmesg -n 1

@@ -81,3 +81,83 @@ wait_lines() {
         sleep 0.1
     done
 }
+
+# ask WORDS: has the host do something, and prints what it answers.
+ask() {
+    echo "@@ASK $*" >/dev/ttyS0
+    read -r answer </dev/ttyS0
+    echo "$answer"
+}
+
+# told WORDS: the same, where the answer must be GO.
+told() {
+    said=$(ask "$@")
+    [ "$said" = GO ] || { echo "the host on '$*': $said"; return 1; }
+}
+
+# within SECONDS COMMAND: repeats a command until it succeeds; shows its last words if it never does.
+within() {
+    left=$(($1 * 5))
+    shift
+    until "$@" >/tmp/within 2>&1; do
+        left=$((left - 1))
+        if [ $left -le 0 ]; then echo "never: $*"; cat /tmp/within; return 1; fi
+        sleep 0.2
+    done
+}
+
+# fact FILE PATTERN...: every pattern is in a file; shows the file where one is not.
+fact() {
+    file=$1
+    shift
+    for pattern in "$@"; do
+        grep -q -E -e "$pattern" "$file" || { echo "no '$pattern' in:"; cat "$file"; return 1; }
+    done
+}
+
+# says COMMAND -- PATTERN...: a command succeeds and every pattern is in what it prints.
+says() {
+    command=
+    while [ "$1" != -- ]; do
+        command="$command $1"
+        shift
+    done
+    shift
+    $command >/tmp/says 2>&1 || { echo "status $? of$command:"; cat /tmp/says; return 1; }
+    fact /tmp/says "$@"
+}
+
+# ends STATUS COMMAND: a command ends with this status.
+ends() {
+    wanted=$1
+    shift
+    got=0
+    "$@" >/tmp/ends 2>&1 || got=$?
+    [ $got = "$wanted" ] || { echo "status $got, not $wanted: $*"; cat /tmp/ends; return 1; }
+}
+
+# start_udevd: the device manager with Debian's rules, caught up with what is there.
+start_udevd() {
+    mkdir -p /run/udev
+    /lib/systemd/systemd-udevd --daemon
+    udevadm trigger --type=devices --action=add --subsystem-match=block
+    udevadm settle --timeout=20
+}
+
+# start_multipathd: and device manager.
+start_multipathd() {
+    start_udevd
+    mkdir -p /etc/multipath
+    multipathd
+    within 20 multipathd show daemon
+}
+
+# paths STATE COUNT: so many paths are in this state for the kernel and for the path checker.
+paths() {
+    multipathd show paths raw format "%w %d %t %T" >/tmp/paths
+    case $1 in
+    up) state="active ready" ;;
+    down) state="failed faulty" ;;
+    esac
+    [ "$(grep -c " $state" /tmp/paths)" = "$2" ] || { cat /tmp/paths; return 1; }
+}

@@ -1,6 +1,7 @@
 //! A machine with a real Linux kernel, as a stranger to the target under test.
 //!
-//! [`Image`] makes an initramfs (busybox, modules, open-iscsi, e2fsprogs) from Debian's packages;
+//! [`Image`] makes an initramfs (busybox, modules, open-iscsi, e2fsprogs, and any [`Kit`] of more
+//! tools) from Debian's packages;
 //! [`boot`] runs it in software emulation with the host's loopback at [`HOST`] and a serial
 //! console; a [`Script`] is shell steps whose exit statuses come back over that console, while
 //! the host watches every line and may answer.
@@ -16,8 +17,10 @@
 
 mod boot;
 mod image;
+mod kit;
 mod script;
 
 pub use boot::{Boot, Console, boot};
 pub use image::{HOST, Image, guest_portal};
+pub use kit::Kit;
 pub use script::{Run, Script, Step, StepResult, quote};

@@ -13,7 +13,8 @@ pub use iscsi::{
     fuzz_text,
 };
 pub use scsi::{
-    fuzz_alua, fuzz_cdb, fuzz_mode_select, fuzz_parameters, fuzz_reserve, fuzz_sense, fuzz_unmap,
+    fuzz_alua, fuzz_cdb, fuzz_medium, fuzz_mode_select, fuzz_parameters, fuzz_reserve, fuzz_sense,
+    fuzz_unmap,
 };
 
 /// Takes any bytes and must return.
@@ -32,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_sense", fuzz_sense),
     ("wire_mode_select", fuzz_mode_select),
     ("wire_unmap", fuzz_unmap),
+    ("wire_medium", fuzz_medium),
     ("wire_parameters", fuzz_parameters),
     ("wire_alua", fuzz_alua),
     ("wire_reserve", fuzz_reserve),

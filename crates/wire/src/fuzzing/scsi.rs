@@ -141,3 +141,22 @@ pub fn fuzz_reserve(data: &[u8]) {
         assert_eq!(again, Some((generation, held)));
     }
 }
+
+/// Lists of FORMAT UNIT and SANITIZE, and volume descriptors: patterns are never longer than a
+/// block or the list.
+pub fn fuzz_medium(data: &[u8]) {
+    for long in [false, true] {
+        if let Ok(list) = parse_format_list(long, data, 512) {
+            assert!(list.pattern.is_none_or(|p| (1..=512).contains(&p.len())));
+        }
+    }
+    if let Ok(list) = parse_overwrite(data, 512) {
+        assert!((1..=512).contains(&list.pattern.len()) && (1..=31).contains(&list.passes));
+        assert_eq!(list.pattern.len() + 4, data.len());
+    }
+    if let Some(volume) = parse_iso_volume(data) {
+        assert!(volume.label.len() <= 32);
+    }
+    let (a, b) = data.split_at(data.len() / 2);
+    assert_eq!(guard_more(guard(a), b), guard(data));
+}

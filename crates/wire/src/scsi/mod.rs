@@ -13,6 +13,9 @@
 //! | `pr` | PERSISTENT RESERVE OUT lists, PERSISTENT RESERVE IN data |
 //! | `transport_id` | initiator ports by name |
 //! | `unmap` | the UNMAP parameter list |
+//! | `protection` | protection information: guards, tuples, fields |
+//! | `format` | parameter lists of FORMAT UNIT and SANITIZE |
+//! | `mmc` | parameter data of CD and DVD units |
 //! | `lun` | LUN addressing |
 
 mod alua;
@@ -20,10 +23,13 @@ mod caps;
 mod cdb;
 mod codes;
 mod commands;
+mod format;
 mod inquiry;
 mod lun;
+mod mmc;
 mod mode;
 mod pr;
+mod protection;
 mod sense;
 mod status;
 mod transport_id;
@@ -41,14 +47,23 @@ pub use caps::{
 pub use cdb::{CdbError, Command, Extent, LunSelect, PageControl};
 pub use codes::{Asc, Key, asc};
 pub use commands::{COMMANDS, CommandInfo, Direction, Report, find, report_opcodes};
+pub use format::{
+    FormatList, Overwrite, SanitizeAction, format_protection, parse_format_list, parse_overwrite,
+};
 pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};
+pub use mmc::{
+    CD_BLOCK, Disc, FeatureFilter, ISO_DESCRIPTOR_BLOCK, IsoVolume, MediaEvent, capabilities_page,
+    dvd_physical_format, get_configuration, get_event_status, mechanism_status, parse_iso_volume,
+    read_disc_information, read_toc, read_track_information,
+};
 pub use mode::{ModeBlock, ModeSelect, ModeState, mode_sense, parse_mode_select};
 pub use pr::{
     PR_OUT_LEN, PR_OUT_LEN_MAX, PrInAction, PrMove, PrOutAction, PrOutList, PrStatus, PrType,
     parse_pr_full_status, parse_pr_keys, parse_pr_reservation, pr_capabilities, pr_full_status,
     pr_keys, pr_reservation,
 };
+pub use protection::{Protect, ProtectionType, TUPLE_LEN, Tuple, guard, guard_more};
 pub use sense::{FieldPointer, SENSE_LEN_MAX, Sense};
 pub use status::Status;
 pub use transport_id::{TRANSPORT_ID_LEN_MAX, TransportId};

@@ -89,32 +89,6 @@ pub fn format_protection(info: u8, usage: u8) -> Result<Option<ProtectionType>, 
     }
 }
 
-/// Service actions of SANITIZE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SanitizeAction {
-    /// 01h: OVERWRITE.
-    Overwrite,
-    /// 02h: BLOCK ERASE.
-    BlockErase,
-    /// 03h: CRYPTOGRAPHIC ERASE.
-    CryptoErase,
-    /// 1Fh: EXIT FAILURE MODE.
-    ExitFailure,
-}
-
-impl SanitizeAction {
-    /// By its number.
-    pub fn from_code(code: u8) -> Option<SanitizeAction> {
-        match code {
-            0x01 => Some(SanitizeAction::Overwrite),
-            0x02 => Some(SanitizeAction::BlockErase),
-            0x03 => Some(SanitizeAction::CryptoErase),
-            0x1f => Some(SanitizeAction::ExitFailure),
-            _ => None,
-        }
-    }
-}
-
 /// What SANITIZE OVERWRITE is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overwrite {
@@ -204,10 +178,6 @@ mod tests {
         for data in errors {
             let sense = parse_overwrite(data, 512).unwrap_err();
             assert_eq!(sense.code, asc::INVALID_FIELD_IN_CDB);
-        }
-        for code in 0..=0x1f {
-            let known = SanitizeAction::from_code(code).is_some();
-            assert_eq!(known, [1, 2, 3, 0x1f].contains(&code));
         }
     }
 }

@@ -47,9 +47,7 @@ pub use caps::{
 pub use cdb::{CdbError, Command, Extent, LunSelect, PageControl};
 pub use codes::{Asc, Key, asc};
 pub use commands::{COMMANDS, CommandInfo, Direction, Report, find, report_opcodes};
-pub use format::{
-    FormatList, Overwrite, SanitizeAction, format_protection, parse_format_list, parse_overwrite,
-};
+pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
 pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mmc::{

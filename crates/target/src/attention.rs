@@ -1,16 +1,21 @@
-//! Unit attentions: what an initiator must hear about a logical unit before its next command runs.
+//! One I_T_L nexus as all cores see it: who is behind it, what it may not do just now, and the unit
+//! attentions that its initiator must hear before its next command runs.
 //!
 //! Invariants
 //!  A1  Every I_T_L nexus has its own queue; nothing delivered to one is lost to another.
 //!  A2  Each condition is delivered once, in the order in which it came; identical ones merge.
 //!  A3  INQUIRY, REPORT LUNS and REQUEST SENSE run in spite of a queue that is not empty.
+//!  A4  Everything that can keep a command from running is a bit of one word. The core that serves
+//!      the nexus reads the word once a command; zero means that there is nothing to decide, and
+//!      what is not zero is decided in `gate.rs`. Whoever changes what a bit stands for sets it for
+//!      every nexus that it concerns before the change is told to the one who asked for it.
 //!
-//! Queues are shared: any core and the control thread may raise a condition, and it is there when
-//! the call returns. The core that serves the nexus looks at one flag a command.
+//! Any core and the control thread may raise a condition or set a bit, and it is there when the
+//! call returns.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::scsi::{Asc, asc};
 
@@ -18,29 +23,111 @@ use wire::scsi::{Asc, asc};
 /// tells the initiator to look at everything again.
 pub const ATTENTIONS_MAX: usize = 16;
 
+/// An initiator port at one target port: who is behind a nexus. One for each session.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Port {
+    /// The initiator's name.
+    pub initiator: String,
+    /// Its port as the transport names it (iSCSI: ISID).
+    pub port_id: Vec<u8>,
+    /// Its port as SCSI names it (SPC-4 7.6.4): with `relative_port`, the identity that outlives
+    /// the session. Empty when the transport has none: such a port cannot register.
+    pub transport_id: Vec<u8>,
+    /// Driver of the target.
+    pub driver: String,
+    /// Name of the target.
+    pub target: String,
+    /// Relative target port identifier.
+    pub relative_port: u16,
+    /// Number of the session.
+    pub session: u64,
+}
+
+/// Bits of [`Nexus::flags`].
+pub mod flags {
+    /// A unit attention waits.
+    pub const ATTENTION: u32 = 1;
+    /// A reservation keeps this nexus from commands of class [`wire::scsi::Access::Read`].
+    pub const RESERVED_READ: u32 = 1 << 1;
+    /// A reservation keeps this nexus from commands of class [`wire::scsi::Access::Write`].
+    pub const RESERVED_WRITE: u32 = 1 << 2;
+    /// A reservation keeps this nexus from commands of class [`wire::scsi::Access::Status`].
+    pub const RESERVED_STATUS: u32 = 1 << 3;
+    /// All that reservations set.
+    pub const RESERVED: u32 = RESERVED_READ | RESERVED_WRITE | RESERVED_STATUS;
+    /// An auto contingent allegiance concerns this nexus.
+    pub const ACA: u32 = 1 << 4;
+    /// Commands of the unit run in order just now (`order.rs`).
+    pub const ORDER: u32 = 1 << 5;
+    /// First bit of the asymmetric access state, four bits: zero while it is active, else its code
+    /// (SPC-4 table 180).
+    pub const ALUA_SHIFT: u32 = 8;
+    /// The asymmetric access state.
+    pub const ALUA: u32 = 0xf << ALUA_SHIFT;
+}
+
 /// What the cores and the control thread share about one I_T_L nexus.
 #[derive(Default)]
 pub struct Nexus {
-    pending: AtomicBool,
+    flags: AtomicU32,
+    lun: u64,
+    port: Arc<Port>,
     queue: Mutex<VecDeque<Asc>>,
 }
 
 impl Nexus {
     /// A nexus whose first command will hear `first`.
-    pub fn new(first: Asc) -> Nexus {
-        let nexus = Nexus::default();
+    pub fn new(port: Arc<Port>, lun: u64, first: Asc) -> Nexus {
+        let nexus = Nexus { port, lun, ..Nexus::default() };
         nexus.raise(first);
         nexus
+    }
+
+    /// Who is behind it.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// The number under which the initiator sees the unit.
+    pub fn lun(&self) -> u64 {
+        self.lun
+    }
+
+    /// The word of [`flags`]: one load.
+    #[inline(always)]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Acquire)
+    }
+
+    /// Sets bits.
+    pub fn set(&self, bits: u32) {
+        self.flags.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    /// Clears bits.
+    pub fn clear(&self, bits: u32) {
+        self.flags.fetch_and(!bits, Ordering::AcqRel);
+    }
+
+    /// Makes the bits of `mask` those of `bits`, at once.
+    pub fn put(&self, mask: u32, bits: u32) {
+        let next = |old: u32| Some(old & !mask | bits & mask);
+        let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Asc>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True when a condition waits: one load.
-    #[inline(always)]
+    /// True when a condition waits.
     pub fn is_pending(&self) -> bool {
-        self.pending.load(Ordering::Acquire)
+        self.flags() & flags::ATTENTION != 0
+    }
+
+    /// The flag follows the queue; called with the queue locked.
+    fn follow(&self, queue: &VecDeque<Asc>) {
+        let bits = if queue.is_empty() { 0 } else { flags::ATTENTION };
+        self.put(flags::ATTENTION, bits);
     }
 
     /// Puts a condition behind those that wait (A2).
@@ -56,22 +143,22 @@ impl Nexus {
                 queue.push_back(attention);
             }
         }
-        self.pending.store(!queue.is_empty(), Ordering::Release);
+        self.follow(&queue);
     }
 
     /// Takes the oldest condition.
     pub fn take(&self) -> Option<Asc> {
         let mut queue = self.queue();
         let first = queue.pop_front();
-        self.pending.store(!queue.is_empty(), Ordering::Release);
+        self.follow(&queue);
         first
     }
 
     /// Takes a condition back that was told otherwise.
-    pub fn clear(&self, attention: Asc) {
+    pub fn forget(&self, attention: Asc) {
         let mut queue = self.queue();
         queue.retain(|a| *a != attention);
-        self.pending.store(!queue.is_empty(), Ordering::Release);
+        self.follow(&queue);
     }
 
     /// Conditions that wait, oldest first.
@@ -86,7 +173,7 @@ mod tests {
 
     #[test]
     fn a2_order_is_kept_and_identical_ones_merge() {
-        let n = Nexus::new(asc::POWER_ON_OR_RESET);
+        let n = Nexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
         n.raise(asc::CAPACITY_CHANGED);
         n.raise(asc::MODE_CHANGED);
         n.raise(asc::CAPACITY_CHANGED);
@@ -111,8 +198,20 @@ mod tests {
 
     #[test]
     fn a_condition_told_otherwise_is_not_told_again() {
-        let n = Nexus::new(asc::LUNS_CHANGED);
-        n.clear(asc::LUNS_CHANGED);
+        let n = Nexus::new(Arc::default(), 0, asc::LUNS_CHANGED);
+        n.forget(asc::LUNS_CHANGED);
         assert!(!n.is_pending());
+    }
+
+    #[test]
+    fn a4_bits_come_and_go_beside_each_other() {
+        let n = Nexus::default();
+        n.set(flags::RESERVED_WRITE | flags::ACA);
+        n.raise(asc::MODE_CHANGED);
+        n.put(flags::RESERVED, flags::RESERVED_READ);
+        assert_eq!(n.flags(), flags::ATTENTION | flags::RESERVED_READ | flags::ACA);
+        n.clear(flags::ACA);
+        assert_eq!(n.take(), Some(asc::MODE_CHANGED));
+        assert_eq!(n.flags(), flags::RESERVED_READ);
     }
 }

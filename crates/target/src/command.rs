@@ -25,13 +25,12 @@
 //!  C3  A word given to the layers below carries the place's generation: an answer for an earlier
 //!      tenant finds nobody.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use bio::Segs;
 use wire::scsi::Command as Cdb;
 
-use crate::handlers::Plan;
+use crate::handlers::{Plan, Tie};
 use crate::session::Path;
 
 /// Where a command is.
@@ -154,8 +153,8 @@ pub(crate) struct Slot {
     pub needed: u64,
     /// Bytes asked for below: the dispatcher cuts a request at the end of a medium that shrank.
     pub asked: u64,
-    /// Tells a conversation that it has been aborted.
-    pub stop: Option<Rc<Cell<bool>>>,
+    /// What a conversation and the engine say to each other.
+    pub tie: Option<Rc<Tie>>,
     /// Task management functions that wait for the end.
     pub waiters: Vec<u32>,
 }
@@ -180,7 +179,7 @@ impl Slot {
             data: Segs::new(),
             needed: 0,
             asked: 0,
-            stop: None,
+            tie: None,
             waiters: Vec::new(),
         }
     }
@@ -302,7 +301,7 @@ impl Slots {
         slot.state = None;
         slot.path = None;
         slot.abort = None;
-        slot.stop = None;
+        slot.tie = None;
         slot.needed = 0;
         slot.data_ready = false;
         slot.enabled = false;

@@ -76,20 +76,43 @@ impl DeviceSpec {
 
 /// Bits of the mode pages that change how commands run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ModeBits(u8);
+pub struct ModeBits(u32);
 
 impl ModeBits {
     /// Caching page: write cache enable. Without it every write is durable before GOOD.
     pub const WCE: ModeBits = ModeBits(1);
     /// Control page: sense data in descriptor format.
-    pub const D_SENSE: ModeBits = ModeBits(2);
+    pub const D_SENSE: ModeBits = ModeBits(1 << 1);
     /// Control page: software write protect.
-    pub const SWP: ModeBits = ModeBits(4);
+    pub const SWP: ModeBits = ModeBits(1 << 2);
     /// Control page: commands aborted by another nexus end with TASK ABORTED.
-    pub const TAS: ModeBits = ModeBits(8);
+    pub const TAS: ModeBits = ModeBits(1 << 3);
+    /// Control page: TST is 001b, every nexus has a task set of its own. Not set: 000b.
+    pub const TST_EACH: ModeBits = ModeBits(1 << 4);
+    /// Control page, low bit of QERR: a CHECK CONDITION aborts other commands.
+    pub const QERR: ModeBits = ModeBits(1 << 5);
+    /// Control page, high bit of QERR, with the low one: only those of the same nexus (11b).
+    pub const QERR_OWN: ModeBits = ModeBits(1 << 6);
+    /// Control page: QUEUE ALGORITHM MODIFIER is 1h, SIMPLE commands may be reordered freely. Not
+    /// set: those that overlap run in the order in which they came.
+    pub const QAM: ModeBits = ModeBits(1 << 7);
+    /// Control page: commands of the ACA attribute are refused, CLEAR ACA alone ends an ACA.
+    pub const TMF_ONLY: ModeBits = ModeBits(1 << 8);
+    /// Control page: protection information is not checked when RDPROTECT is zero.
+    pub const DPICZ: ModeBits = ModeBits(1 << 9);
 
     /// No bit.
     pub const NONE: ModeBits = ModeBits(0);
+
+    /// The bits as a number, and back by [`ModeBits::from_bits`].
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Inverse of [`ModeBits::bits`].
+    pub const fn from_bits(bits: u32) -> ModeBits {
+        ModeBits(bits)
+    }
 
     /// True when every bit of `other` is set.
     pub const fn has(self, other: ModeBits) -> bool {
@@ -109,7 +132,7 @@ pub struct Device {
     handler: &'static dyn Handler,
     edge: AtomicU32,
     blocks: AtomicU64,
-    mode: AtomicU8,
+    mode: AtomicU32,
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
     lost: AtomicU8,
     nexuses: Mutex<Vec<Weak<Nexus>>>,
@@ -130,7 +153,7 @@ impl Device {
             number,
             edge: AtomicU32::new(spec.edge.0),
             blocks: AtomicU64::new(spec.media_bytes / sector),
-            mode: AtomicU8::new(0),
+            mode: AtomicU32::new(0),
             lost: AtomicU8::new(0),
             nexuses: Mutex::new(Vec::new()),
             transfer_max,
@@ -192,7 +215,7 @@ impl Device {
 
     /// The mode bits after a reset.
     pub fn default_mode(&self) -> ModeBits {
-        ModeBits::NONE.with(ModeBits::WCE, self.spec.write_cache)
+        ModeBits::QAM.with(ModeBits::WCE, self.spec.write_cache)
     }
 
     pub(crate) fn set_mode(&self, mode: ModeBits) {
@@ -229,20 +252,25 @@ impl Device {
         }
     }
 
-    fn nexuses(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
         self.nexuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new nexus will hear what is raised from now on.
     pub(crate) fn enlist(&self, nexus: &Arc<Nexus>) {
-        let mut all = self.nexuses();
+        let mut all = self.list();
         all.retain(|n| n.strong_count() > 0);
         all.push(Arc::downgrade(nexus));
     }
 
+    /// Its nexuses now, oldest first; one more may come at any time ([`Device::enlist`]).
+    pub fn nexuses(&self) -> Vec<Arc<Nexus>> {
+        self.list().iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Raises a condition for every nexus but `except`.
     pub fn raise(&self, attention: Asc, except: Option<&Arc<Nexus>>) {
-        for nexus in self.nexuses().iter().filter_map(Weak::upgrade) {
+        for nexus in self.nexuses() {
             if !except.is_some_and(|e| Arc::ptr_eq(e, &nexus)) {
                 nexus.raise(attention);
             }

@@ -3,7 +3,6 @@
 //! The way of a READ or WRITE allocates nothing in steady state: places, tag table, scatter lists
 //! and Bios are recycled, and the answer from below finds its place by a word.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,9 +10,13 @@ use bio::{End, Flags, Op, Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
+use crate::commands;
 use crate::device::ModeBits;
 use crate::finish::queue;
-use crate::handlers::{Ask, Blocks, Job, Plan, REPLY_MAX, Run, answer_none, plan_none};
+use crate::gate;
+use crate::handlers::{
+    Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, plan_none,
+};
 use crate::memory::Eater;
 use crate::registry::{DEPTH_MAX, add};
 use crate::session::{Path, Session};
@@ -22,12 +25,6 @@ use crate::transport::{DataError, Residual};
 
 /// INVALID MESSAGE ERROR: a task attribute that cannot be here.
 const INVALID_ATTRIBUTE: Asc = Asc::new(Key::AbortedCommand, 0x49, 0x00);
-
-/// Commands that run in spite of unit attentions (SPC-4 5.14.2): REQUEST SENSE, INQUIRY, REPORT
-/// LUNS.
-fn ignores_attentions(opcode: u8) -> bool {
-    matches!(opcode, 0x03 | 0x12 | 0xA0)
-}
 
 enum Memory {
     Here,
@@ -104,18 +101,21 @@ impl Session {
         slot.path = path.clone();
         drop(slots);
         self.note(place, opcode, command.tag, CommandState::DataWait);
-        if let Some(path) = &path
-            && path.nexus().is_pending()
-            && !ignores_attentions(opcode)
-            && let Some(attention) = path.nexus().take()
+        let word = path.as_ref().map_or(0, |p| p.nexus().flags());
+        if word != 0
+            && let Some(path) = &path
+            && let Some(attention) = gate::attention(path.nexus(), opcode)
         {
             self.told(attention);
             return Err(Ending::check(attention));
         }
-        let cdb = Cdb::parse(command.cdb).map_err(|e| match &path {
+        let (cdb, info) = Cdb::parse_with_info(command.cdb).map_err(|e| match &path {
             Some(_) => Ending::Check(e.sense()),
             None => Ending::check(asc::LUN_NOT_SUPPORTED),
         })?;
+        if word != 0 {
+            gate::rights(word, info.access(), command.cdb)?;
+        }
         let plan = match &path {
             Some(path) => plan(path, &cdb)?,
             None => plan_none(&cdb)?,
@@ -271,28 +271,31 @@ impl Session {
             let Some(slot) = slots.get(place) else { return };
             (slot.command, slot.path.clone(), slot.plan.reply)
         };
-        let map = self.map();
+        let (map, engine) = (self.map(), self.engine().clone());
         let mut reply = self.engine().take_scratch();
         let mut ask = Ask {
             command: &command,
-            device: path.as_ref().map(|p| &**p.device()),
-            nexus: path.as_ref().map(|p| &**p.nexus()),
+            device: path.as_ref().map(|p| p.device()),
+            nexus: path.as_ref().map(|p| p.nexus()),
             read_only: path.as_ref().is_none_or(|p| is_protected(p)),
             port: self.target(),
+            who: self.port(),
             luns: &map,
+            registry: engine.registry(),
+            core: engine.core(),
             reply: &mut reply,
             told: None,
         };
         let result = match &path {
-            Some(path) => path.device().handler().now(&mut ask),
+            Some(path) => match commands::find(&command) {
+                Some(own) => own.now(&mut ask),
+                None => path.device().handler().now(&mut ask),
+            },
             None => answer_none(&mut ask),
         };
         let told = ask.told;
         if let Some(attention) = told {
             self.told(attention);
-        }
-        if matches!(command, Cdb::ReportLuns { .. }) {
-            self.told(asc::LUNS_CHANGED);
         }
         let ending = match result {
             Ok(()) => {
@@ -359,32 +362,58 @@ impl Session {
     }
 
     fn begin_task(&self, place: u32) {
-        let stop = Rc::new(Cell::new(false));
-        let (job, word, path) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return };
-            let Some(path) = slot.path.clone() else { return };
-            slot.stop = Some(stop.clone());
-            let job = Job {
-                command: slot.command,
-                device: path.device().clone(),
-                nexus: path.nexus().clone(),
-                data: std::mem::take(&mut slot.data),
-                core: self.engine().core().clone(),
-                origin: Origin(self.number() as u32),
-                stop,
-            };
-            (job, word_of(place, slot.generation), path)
-        };
+        let tie = Rc::new(Tie::default());
+        let Some(job) = self.job(place, &tie) else { return };
         let Some(me) = self.handle() else { return };
-        let task = path.device().handler().task(job);
+        let word = {
+            let slots = self.slots.borrow();
+            slots.get(place).map_or(u64::MAX, |s| word_of(place, s.generation))
+        };
+        let task = match commands::find(&job.command) {
+            Some(own) => own.task(job),
+            None => job.device.handler().task(job),
+        };
         drop(self.engine().core().reactor().spawn("scsi", async move {
             let ending = task.await;
-            let place = me.slots.borrow_mut().by_word(word).map(|(place, _)| place);
+            let place = me.slots.borrow_mut().by_word(word).map(|(place, slot)| {
+                let mut reply = tie.reply.take();
+                if slot.plan.reply > 0 {
+                    reply.truncate(slot.plan.reply as usize);
+                    slot.needed = reply.len() as u64;
+                    slot.data = reply;
+                }
+                place
+            });
             if let Some(place) = place {
                 me.complete(place, ending);
             }
         }));
+    }
+
+    /// What the conversation of a command gets into its hands.
+    fn job(&self, place: u32, tie: &Rc<Tie>) -> Option<Job> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(place)?;
+        let path = slot.path.clone()?;
+        slot.tie = Some(tie.clone());
+        let medium = Medium {
+            device: path.device().clone(),
+            core: self.engine().core().clone(),
+            origin: Origin(self.number() as u32),
+            tie: tie.clone(),
+        };
+        Some(Job {
+            command: slot.command,
+            device: path.device().clone(),
+            nexus: path.nexus().clone(),
+            data: std::mem::take(&mut slot.data),
+            limit: slot.plan.reply,
+            read_only: is_protected(&path),
+            luns: self.map(),
+            port: self.target().clone(),
+            registry: self.engine().registry().clone(),
+            medium,
+        })
     }
 
     fn set_state(&self, place: u32, state: CommandState) {
@@ -434,7 +463,10 @@ fn is_protected(path: &Path) -> bool {
 /// What a command needs, or why it cannot run at this unit through this nexus.
 fn plan(path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
     let device = path.device();
-    let plan = device.handler().plan(cdb, device)?;
+    let plan = match commands::find(cdb) {
+        Some(own) => own.plan(cdb, device)?,
+        None => device.handler().plan(cdb, device)?,
+    };
     if plan.medium
         && let Some(error) = device.lost()
     {

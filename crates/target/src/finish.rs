@@ -188,8 +188,8 @@ impl Session {
                 slot.state = Some(CommandState::Aborting);
                 slot.abort = slot.abort.or(Some(how));
                 slot.waiters.extend(waiter);
-                if let Some(stop) = &slot.stop {
-                    stop.set(true);
+                if let Some(tie) = &slot.tie {
+                    tie.stop.set(true);
                 }
             }
             (place, executing)

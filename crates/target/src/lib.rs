@@ -19,10 +19,12 @@
 pub mod access;
 mod attention;
 mod command;
+mod commands;
 mod device;
 mod engine;
 mod execute;
 mod finish;
+mod gate;
 pub mod handlers;
 pub mod lun;
 mod memory;
@@ -31,8 +33,9 @@ mod session;
 mod status;
 mod tm;
 mod transport;
+pub mod vault;
 
-pub use attention::{ATTENTIONS_MAX, Nexus};
+pub use attention::{ATTENTIONS_MAX, Nexus, Port, flags};
 pub use command::{Command, CommandState, Next, TaskAttribute};
 pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
 pub use engine::{Engine, Message};

@@ -19,11 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use wire::scsi::{Asc, Lun, asc};
 
 use crate::access::Decision;
-use crate::attention::Nexus;
+use crate::attention::{Nexus, Port};
 use crate::command::{AbortHow, CommandState, Slots};
+use crate::commands::{nexus_lost, nexus_made};
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::registry::{DEPTH_MAX, LunMap, SessionFacts, Tally, TargetPort};
+use crate::registry::{DEPTH_MAX, LunEntry, LunMap, SessionFacts, Tally, TargetPort};
 use crate::transport::{CloseReason, Login, TmOutcome, Transport};
 
 /// Order of the commands of one path (task attributes).
@@ -73,6 +74,7 @@ pub struct Session {
     me: Weak<Session>,
     engine: Rc<Engine>,
     target: Arc<TargetPort>,
+    port: Arc<Port>,
     pub(crate) facts: Arc<SessionFacts>,
     transport: RefCell<Option<Rc<dyn Transport>>>,
     pub(crate) sink: Cell<u32>,
@@ -112,10 +114,18 @@ impl Session {
             tally: Tally::default(),
             lines: SessionFacts::lines(),
         });
+        let port = Arc::new(Port {
+            initiator: facts.initiator.clone(),
+            port_id: facts.port_id.clone(),
+            transport_id: login.transport_id,
+            driver: facts.driver.clone(),
+            target: facts.target.clone(),
+            relative_port: login.target.port,
+            session: facts.number,
+        });
         let first = if login.reinstates { asc::NEXUS_LOSS } else { asc::POWER_ON_OR_RESET };
         let paths = decision.luns.entries().iter().map(|e| {
-            let nexus = Arc::new(Nexus::new(first));
-            e.device.enlist(&nexus);
+            let nexus = nexus_of(e, &port, first);
             Rc::new(Path {
                 lun: e.lun,
                 device: e.device.clone(),
@@ -124,12 +134,13 @@ impl Session {
                 order: RefCell::default(),
             })
         });
-        let paths = paths.collect();
+        let paths: Vec<Rc<Path>> = paths.collect();
         let session = Rc::new_cyclic(|me| Session {
             me: me.clone(),
             // A change between the decision and this line is seen by the first command.
             seen: Cell::new(0),
             target: login.target,
+            port,
             transport: RefCell::new(Some(transport)),
             sink: Cell::new(0),
             map: RefCell::new(decision.luns),
@@ -158,8 +169,13 @@ impl Session {
     }
 
     /// Its target.
-    pub fn target(&self) -> &TargetPort {
+    pub fn target(&self) -> &Arc<TargetPort> {
         &self.target
+    }
+
+    /// The initiator port.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
     }
 
     /// Its engine.
@@ -262,9 +278,7 @@ impl Session {
                         Some(_) => asc::INQUIRY_CHANGED,
                         None => asc::POWER_ON_OR_RESET,
                     };
-                    let nexus = Arc::new(Nexus::new(first));
-                    e.device.enlist(&nexus);
-                    nexus
+                    nexus_of(e, &self.port, first)
                 }
             };
             new.push(Rc::new(Path {
@@ -276,6 +290,11 @@ impl Session {
             }));
         }
         changed |= kept != old.len();
+        for path in old {
+            if !new.iter().any(|p| Arc::ptr_eq(&p.nexus, &path.nexus)) {
+                nexus_lost(&path.device, &path.nexus);
+            }
+        }
         *self.paths.borrow_mut() = new;
         changed
     }
@@ -288,7 +307,7 @@ impl Session {
     /// The condition was told: at every path of the session when it is one of the session's.
     pub(crate) fn told(&self, attention: Asc) {
         if attention == asc::LUNS_CHANGED {
-            self.paths.borrow().iter().for_each(|p| p.nexus.clear(attention));
+            self.paths.borrow().iter().for_each(|p| p.nexus.forget(attention));
         }
     }
 
@@ -350,10 +369,20 @@ impl Session {
         self.engine.core().remove_sink(self.sink.get());
         self.engine.forget(self.number());
         let transport = self.transport.take();
-        self.paths.take();
+        for path in self.paths.take() {
+            nexus_lost(&path.device, &path.nexus);
+        }
         if let Some(transport) = transport {
             transport.ended();
         }
         drop(me);
     }
+}
+
+/// A new nexus of an entry of the map, known to its unit.
+fn nexus_of(entry: &LunEntry, port: &Arc<Port>, first: Asc) -> Arc<Nexus> {
+    let nexus = Arc::new(Nexus::new(port.clone(), entry.lun, first));
+    entry.device.enlist(&nexus);
+    nexus_made(&entry.device, &nexus);
+    nexus
 }

@@ -18,6 +18,7 @@ use reactor::{Mailer, SendError};
 use wire::scsi::asc;
 
 use crate::command::{AbortHow, CommandState};
+use crate::commands::{device_reset, nexus_lost};
 use crate::device::{Device, ModeBits};
 use crate::engine::{Engine, Message};
 use crate::session::{Path, Session};
@@ -181,6 +182,12 @@ impl Engine {
     }
 }
 
+/// The unit as at power on.
+fn reset(device: &Arc<Device>) {
+    device.reset();
+    device_reset(device);
+}
+
 impl Session {
     /// A task management function arrives; the answer comes by
     /// [`crate::Transport::task_management_done`], maybe from inside this call. `of` is the tag
@@ -241,16 +248,19 @@ impl Session {
             }
             (TmFunction::LunReset, Some(path)) => {
                 engine.abort_everywhere(path.device(), by, true, ticket);
-                path.device().reset();
+                reset(path.device());
             }
             (TmFunction::NexusReset, _) => {
                 engine.abort_all(&self, &self.commands_at(|_| true), AbortHow::Silent, ticket);
+                for path in self.paths() {
+                    nexus_lost(path.device(), path.nexus());
+                }
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
             _ => {
                 for path in self.paths() {
                     engine.abort_everywhere(path.device(), by, true, ticket);
-                    path.device().reset();
+                    reset(path.device());
                 }
             }
         }

@@ -139,6 +139,8 @@ pub struct Login {
     pub initiator: String,
     /// Its port as the transport names it (iSCSI: ISID).
     pub port_id: Vec<u8>,
+    /// Its port as a SCSI TransportID (SPC-4 7.6.4); empty when the transport has none.
+    pub transport_id: Vec<u8>,
     /// Our address.
     pub portal: Address,
     /// Its address.

@@ -24,6 +24,7 @@ use super::params::Checked;
 use super::session::{Session, Start, WINDOW};
 use super::shared::{Key, Tsih};
 use crate::driver::Account;
+use wire::scsi::TransportId;
 
 /// How long a login waits for the end of the session that it replaces, ns; then it is told to try
 /// again. Less than a login may take.
@@ -319,6 +320,8 @@ fn begin(
         target: port,
         initiator: session.initiator.clone(),
         port_id: done.query.isid.to_vec(),
+        transport_id: TransportId::iscsi_port(&session.initiator, done.query.isid)
+            .map_or_else(Vec::new, |id| id.bytes().to_vec()),
         portal: conn.local.into(),
         from: conn.peer.into(),
         reinstates,

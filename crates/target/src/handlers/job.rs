@@ -1,6 +1,6 @@
 //! A conversation of one command with its medium.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,22 +10,51 @@ use wire::scsi::{Command as Cdb, Status, asc};
 
 use crate::attention::Nexus;
 use crate::device::{Device, ModeBits};
+use crate::registry::{LunMap, Registry, TargetPort};
 use crate::status::{Ending, ending_at, ending_of};
+use crate::vault::{Kind, ticket};
 
-/// What a handler's conversation has in its hands. After an abort every further request is
-/// refused here, so the conversation ends soon and touches the medium no more.
+/// What a conversation and its engine say to each other.
+#[derive(Default)]
+pub(crate) struct Tie {
+    /// Task management has ended the command.
+    pub stop: Cell<bool>,
+    /// Data for the initiator.
+    pub reply: RefCell<Segs>,
+}
+
+/// What a conversation has in its hands. After an abort every further request is refused here, so
+/// the conversation ends soon and touches the medium no more.
 pub struct Job {
     /// The command.
     pub command: Cdb,
     /// The unit.
     pub device: Arc<Device>,
-    /// The nexus that sent it.
+    /// The nexus that sent it; [`Nexus::port`] says who that is.
     pub nexus: Arc<Nexus>,
     /// Write data: what the command asked for, or less when the initiator has less.
     pub data: Segs,
+    /// Bytes that the command may send: the plan's `reply`.
+    pub limit: u32,
+    /// The unit takes no writes through this nexus.
+    pub read_only: bool,
+    /// What this initiator sees.
+    pub luns: Arc<LunMap>,
+    /// The port through which the command came.
+    pub port: Arc<TargetPort>,
+    /// What all engines share.
+    pub registry: Arc<Registry>,
+    pub(crate) medium: Medium,
+}
+
+/// The way to one unit's medium for a conversation: its own unit's, or another's
+/// ([`Job::medium_of`]).
+#[derive(Clone)]
+pub struct Medium {
+    pub(crate) device: Arc<Device>,
     pub(crate) core: Rc<Core>,
     pub(crate) origin: Origin,
-    pub(crate) stop: Rc<Cell<bool>>,
+    pub(crate) tie: Rc<Tie>,
 }
 
 /// The end of an aborted conversation; no initiator sees it.
@@ -34,17 +63,88 @@ const STOPPED: Ending = Ending::Status(Status::TaskAborted);
 impl Job {
     /// True when task management has ended the command.
     pub fn is_aborted(&self) -> bool {
-        self.stop.get()
+        self.medium.tie.stop.get()
+    }
+
+    /// The core: clock, randomness, timers.
+    pub fn core(&self) -> &Rc<Core> {
+        &self.medium.core
+    }
+
+    /// Its own unit's medium.
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// The medium of another unit, for copies. Whoever asks has made sure that the initiator may
+    /// go there; requests end when this command is aborted.
+    pub fn medium_of(&self, device: &Arc<Device>) -> Medium {
+        Medium { device: device.clone(), ..self.medium.clone() }
+    }
+
+    /// Data for the initiator, in the place of what was given before; the engine cuts it to the
+    /// allocation length and to what the initiator takes. Sent only when the command ends GOOD.
+    pub fn reply(&self, data: Segs) {
+        let before = self.medium.tie.reply.replace(data);
+        drop(before);
+    }
+
+    /// The same with bytes; waits while the pool is exhausted.
+    pub async fn reply_bytes(&self, bytes: &[u8]) -> Result<(), Ending> {
+        let len = bytes.len().min(usize::try_from(self.limit).unwrap_or(usize::MAX));
+        let data = self.buffers(len).await?;
+        data.copy_from(0, bytes.get(..len).unwrap_or(bytes));
+        self.reply(data);
+        Ok(())
+    }
+
+    /// Stores a record of the unit; ends when it is on stable storage (`vault.rs`).
+    pub async fn save(&self, kind: Kind, bytes: Vec<u8>) -> Result<(), bio::Errno> {
+        let (done, saved) = ticket();
+        self.registry.vault().save(&self.device.spec().serial, kind, bytes, done);
+        saved.await
+    }
+
+    /// Buffers; waits while the pool is exhausted.
+    pub async fn buffers(&self, len: usize) -> Result<Segs, Ending> {
+        self.medium.buffers(len).await
+    }
+
+    /// Lets other work of this core go first.
+    pub async fn pause(&self) {
+        self.core().reactor().yield_now().await;
+    }
+
+    /// Reads blocks.
+    pub async fn read(&self, lba: u64, blocks: u32) -> Result<Segs, Ending> {
+        self.medium.read(lba, blocks).await
+    }
+
+    /// Writes blocks; durable when asked for, or when the write cache is off.
+    pub async fn write(&self, lba: u64, data: Segs, fua: bool) -> Result<(), Ending> {
+        self.medium.write(lba, data, fua).await
+    }
+
+    /// DELETE or WRITE ZEROES of blocks.
+    pub async fn range(&self, op: Op, lba: u64, blocks: u64, flags: Flags) -> Result<(), Ending> {
+        self.medium.range(op, lba, blocks, flags).await
+    }
+
+    /// Everything written before is durable when this ends.
+    pub async fn flush(&self) -> Result<(), Ending> {
+        self.medium.flush().await
+    }
+}
+
+impl Medium {
+    /// The unit.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
     /// Buffers; waits while the pool is exhausted.
     pub async fn buffers(&self, len: usize) -> Result<Segs, Ending> {
         self.core.buffers(len).await.map_err(|e| ending_of(e, Op::Read))
-    }
-
-    /// Lets other work of this core go first.
-    pub async fn pause(&self) {
-        self.core.reactor().yield_now().await;
     }
 
     /// Reads blocks.
@@ -86,7 +186,7 @@ impl Job {
         data: Segs,
         flags: Flags,
     ) -> Result<Segs, Ending> {
-        if self.is_aborted() {
+        if self.tie.stop.get() {
             return Err(STOPPED);
         }
         if let Some(error) = self.device.lost() {

@@ -10,18 +10,21 @@
 pub mod disk;
 mod job;
 mod none;
-mod spc;
+
+use std::rc::Rc;
+use std::sync::Arc;
 
 use bio::Op;
-use geom::Local;
+use geom::{Core, Local};
 use wire::scsi::{Asc, Command as Cdb, PeripheralType, Sense};
 
-use crate::attention::Nexus;
+use crate::attention::{Nexus, Port};
 use crate::device::Device;
-use crate::registry::{LunMap, TargetPort};
+use crate::registry::{LunMap, Registry, TargetPort};
 use crate::status::Ending;
 
-pub use job::Job;
+pub(crate) use job::Tie;
+pub use job::{Job, Medium};
 pub(crate) use none::{answer_none, plan_none};
 
 /// Largest reply of a command that reads no blocks, bytes: REPORT LUNS with every LUN there can
@@ -99,15 +102,21 @@ pub struct Ask<'a> {
     /// The command.
     pub command: &'a Cdb,
     /// The unit; `None` at a LUN that is not mapped.
-    pub device: Option<&'a Device>,
+    pub device: Option<&'a Arc<Device>>,
     /// The nexus, with its unit attentions; `None` at a LUN that is not mapped.
-    pub nexus: Option<&'a Nexus>,
+    pub nexus: Option<&'a Arc<Nexus>>,
     /// The unit takes no writes through this nexus.
     pub read_only: bool,
     /// The port through which the command came.
-    pub port: &'a TargetPort,
+    pub port: &'a Arc<TargetPort>,
+    /// The initiator port that sent it.
+    pub who: &'a Arc<Port>,
     /// What this initiator sees.
-    pub luns: &'a LunMap,
+    pub luns: &'a Arc<LunMap>,
+    /// What all engines share.
+    pub registry: &'a Arc<Registry>,
+    /// The core: clock and randomness.
+    pub core: &'a Rc<Core>,
     /// The reply, empty at first; the engine cuts it to the allocation length.
     pub reply: &'a mut Vec<u8>,
     /// Set to a unit attention that the reply tells.
@@ -129,8 +138,8 @@ pub trait Handler: Send + Sync {
     /// Answers a command whose plan says [`Run::Now`].
     fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense>;
 
-    /// Executes a command whose plan says [`Run::Task`]. All write data is there. It must not be
-    /// dropped half-way: the engine waits for its end even when the command was aborted.
+    /// Executes a command whose plan says [`Run::Task`]. All write data is there; data for the
+    /// initiator goes by [`Job::reply`]. It must not be dropped half-way: the engine waits for its end even when the command was aborted.
     fn task(&self, job: Job) -> Local<'static, Ending>;
 }
 

@@ -3,7 +3,8 @@
 
 use wire::scsi::{Command as Cdb, SENSE_LEN_MAX, Sense, asc, no_lun_inquiry};
 
-use super::{Ask, Plan, spc};
+use super::{Ask, Plan};
+use crate::commands::report_luns;
 
 /// What a command at an unmapped LUN needs.
 pub(crate) fn plan_none(command: &Cdb) -> Result<Plan, Sense> {
@@ -20,7 +21,7 @@ pub(crate) fn plan_none(command: &Cdb) -> Result<Plan, Sense> {
 pub(crate) fn answer_none(ask: &mut Ask<'_>) -> Result<(), Sense> {
     match *ask.command {
         Cdb::Inquiry { .. } => ask.reply.extend(no_lun_inquiry()),
-        Cdb::ReportLuns { select, .. } => spc::report_luns(ask, select),
+        Cdb::ReportLuns { .. } => report_luns(ask),
         Cdb::RequestSense { descriptor, .. } => {
             let mut bytes = [0; SENSE_LEN_MAX];
             let len = Sense::new(asc::LUN_NOT_SUPPORTED).encode(descriptor, &mut bytes);

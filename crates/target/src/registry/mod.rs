@@ -22,10 +22,12 @@ use geom::Error;
 use reactor::{Address, Mailer};
 
 use crate::access::{Decision, decide};
+use crate::commands;
 use crate::device::{Device, DeviceSpec, SERIAL_MAX};
 use crate::engine::Message;
 use crate::handlers;
 use crate::transport::CloseReason;
+use crate::vault::{NoVault, Vault};
 
 pub use facts::{CommandView, Counters, DEPTH_MAX, SessionFacts};
 pub(crate) use facts::{Tally, add};
@@ -108,6 +110,7 @@ struct State {
 #[derive(Default)]
 pub struct Registry {
     state: Mutex<State>,
+    vault: Mutex<Option<Arc<dyn Vault>>>,
     denied_total: AtomicU64,
     /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
     transfer_max: Arc<AtomicU32>,
@@ -117,6 +120,17 @@ impl Registry {
     /// Without targets, groups or devices.
     pub fn new() -> Arc<Registry> {
         Arc::default()
+    }
+
+    /// What units keep over a restart is kept there from now on.
+    pub fn set_vault(&self, vault: Arc<dyn Vault>) {
+        *self.vault.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault);
+    }
+
+    /// Where units keep what outlives a restart; one that keeps nothing when none was given.
+    pub fn vault(&self) -> Arc<dyn Vault> {
+        let vault = self.vault.lock().unwrap_or_else(PoisonError::into_inner);
+        vault.clone().unwrap_or_else(|| Arc::new(NoVault))
     }
 
     /// The pool of a core lets transfers of so many bytes through.
@@ -160,6 +174,7 @@ impl Registry {
         state.devices_made += 1;
         let device =
             Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
+        commands::device_made(&device, &*self.vault())?;
         state.devices.insert(device.spec().name.clone(), device.clone());
         Ok(device)
     }

@@ -425,12 +425,16 @@ impl Host {
         reinstates: bool,
     ) -> Result<Host, target::Refused> {
         static PORTS: AtomicU32 = AtomicU32::new(0);
+        let port = PORTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let isid = [0x80, 0, port[0], port[1], port[2], port[3]];
+        let named = wire::scsi::TransportId::iscsi_port(name, isid);
         let fake = Rc::new(Fake::default());
         let at: SocketAddr = "127.0.0.1:3260".parse().unwrap();
         let login = Login {
             target: engine.find_target("iscsi", TARGET).unwrap(),
             initiator: name.into(),
-            port_id: PORTS.fetch_add(1, Ordering::Relaxed).to_be_bytes().to_vec(),
+            port_id: port.to_vec(),
+            transport_id: named.map_or_else(Vec::new, |id| id.bytes().to_vec()),
             portal: at.into(),
             from: at.into(),
             reinstates,

@@ -110,7 +110,8 @@ fn every_bit_outside_the_map_is_pointed_at() {
         base[1] = info.service_action.unwrap_or(0);
         for byte in 1..info.cdb_len() {
             for bit in 0..8u8 {
-                let used = info.usage[byte] & (1 << bit) != 0;
+                let naca = byte + 1 == info.cdb_len() && bit == 2;
+                let used = naca || info.usage[byte] & (1 << bit) != 0;
                 if used || (byte == 1 && info.service_action.is_some() && bit < 5) {
                     continue;
                 }

@@ -43,8 +43,20 @@ impl CommandInfo {
         match (at, self.service_action) {
             (0, _) => 0xff,
             (1, Some(_)) => usage | 0x1f,
+            _ if self.is_control(at) => usage | NACA,
             _ => usage,
         }
+    }
+
+    /// Byte `at` is the CONTROL byte (SAM-5 5.2): the last one.
+    fn is_control(&self, at: usize) -> bool {
+        at + 1 == self.cdb_len()
+    }
+
+    /// The usage map as REPORT SUPPORTED OPERATION CODES tells it: with NACA in the CONTROL byte.
+    fn usage_data(&self) -> impl Iterator<Item = u8> {
+        let naca = |at| if self.is_control(at) { NACA } else { 0 };
+        self.usage.iter().enumerate().map(move |(at, byte)| byte | naca(at))
     }
 
     /// Checks that nothing outside the usage map is set.
@@ -59,6 +71,9 @@ impl CommandInfo {
         Ok(())
     }
 }
+
+/// CONTROL byte: a CHECK CONDITION of this command establishes an auto contingent allegiance.
+pub const NACA: u8 = 0x04;
 
 const fn plain(name: &'static str, usage: &'static [u8], direction: Direction) -> CommandInfo {
     CommandInfo { opcode: usage[0], service_action: None, name, usage, direction }
@@ -199,7 +214,7 @@ pub fn report_opcodes(
     let flags = 3 | if timeouts { 0x80 } else { 0 };
     let mut out = vec![0, flags];
     out.extend(len16(info));
-    out.extend_from_slice(info.usage);
+    out.extend(info.usage_data());
     if timeouts {
         out.extend(NO_TIMEOUTS);
     }
@@ -270,7 +285,7 @@ mod tests {
         let timed = report_opcodes(COMMANDS, Report::All, true).unwrap();
         assert_eq!(timed.len(), 4 + 20 * COMMANDS.len());
         let one = report_opcodes(COMMANDS, Report::Opcode(0x12), false).unwrap();
-        assert_eq!(one, [0, 3, 0, 6, 0x12, 1, 0xff, 0xff, 0xff, 0]);
+        assert_eq!(one, [0, 3, 0, 6, 0x12, 1, 0xff, 0xff, 0xff, NACA]);
         let one = report_opcodes(COMMANDS, Report::Opcode(0x12), true).unwrap();
         assert_eq!((one[1], one.len()), (0x83, 22));
         let none = vec![0, 1, 0, 0];

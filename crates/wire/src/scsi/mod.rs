@@ -2,6 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `access` | how commands stand to reservations |
 //! | `commands` | the table of commands: lengths, usage maps; REPORT SUPPORTED OPERATION CODES |
 //! | `cdb` | a CDB as a typed command |
 //! | `sense`, `codes` | sense data, and the additional sense codes by name |
@@ -18,6 +19,7 @@
 //! | `mmc` | parameter data of CD and DVD units |
 //! | `lun` | LUN addressing |
 
+mod access;
 mod alua;
 mod caps;
 mod cdb;
@@ -36,6 +38,7 @@ mod transport_id;
 mod unmap;
 mod vpd;
 
+pub use access::Access;
 pub use alua::{
     AccessState, GROUP_PORTS_MAX, PortGroup, SetGroup, StateCause, parse_set_target_port_groups,
     parse_target_port_groups, report_target_port_groups, set_target_port_groups,
@@ -46,7 +49,7 @@ pub use caps::{
 };
 pub use cdb::{CdbError, Command, Extent, LunSelect, PageControl};
 pub use codes::{Asc, Key, asc};
-pub use commands::{COMMANDS, CommandInfo, Direction, Report, find, report_opcodes};
+pub use commands::{COMMANDS, CommandInfo, Direction, NACA, Report, find, report_opcodes};
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
 pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};

@@ -18,7 +18,7 @@ use bio::Op;
 use geom::Local;
 use wire::scsi::{Command as Cdb, PeripheralType, Sense, asc};
 
-use super::{Ask, Handler, Job, Plan, Run, spc};
+use super::{Ask, Handler, Job, Plan, Run};
 use crate::device::Device;
 use crate::status::Ending;
 
@@ -40,10 +40,8 @@ impl Handler for Disk {
             Cdb::Read(extent) => read_write::plan(Op::Read, extent, device)?,
             Cdb::Write(extent) => read_write::plan(Op::Write, extent, device)?,
             Cdb::TestUnitReady => there(Plan::NOTHING),
-            Cdb::RequestSense { alloc, .. }
-            | Cdb::Inquiry { alloc, .. }
+            Cdb::Inquiry { alloc, .. }
             | Cdb::ModeSense { alloc, .. }
-            | Cdb::ReportLuns { alloc, .. }
             | Cdb::ReportOpcodes { alloc, .. } => Plan::reply(alloc),
             Cdb::ReadCapacity10 => there(Plan::reply(8)),
             Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
@@ -61,6 +59,10 @@ impl Handler for Disk {
             }
             Cdb::StartStop { power, eject, .. } => misc::plan_start_stop(power, eject)?,
             Cdb::PreventAllow { prevent } => misc::plan_prevent(prevent)?,
+            // Answered by the engine before it asks here.
+            Cdb::RequestSense { .. } | Cdb::ReportLuns { .. } => {
+                return Err(Sense::new(asc::INVALID_OPCODE));
+            }
             // Known to the parser, not served here.
             Cdb::GetLbaStatus { .. } | Cdb::ReportTargetPortGroups { .. } => {
                 return Err(Sense::cdb_field(1, Some(4)));
@@ -75,8 +77,6 @@ impl Handler for Disk {
         };
         match command {
             Cdb::TestUnitReady | Cdb::PreventAllow { .. } | Cdb::PreFetch { .. } => {}
-            Cdb::RequestSense { descriptor, .. } => spc::request_sense(ask, descriptor),
-            Cdb::ReportLuns { select, .. } => spc::report_luns(ask, select),
             Cdb::Inquiry { page, .. } => identity::inquiry(ask, device, page)?,
             Cdb::ReadCapacity10 => capacity::read_capacity_10(ask, device),
             Cdb::ReadCapacity16 { .. } => capacity::read_capacity_16(ask, device),

@@ -23,10 +23,9 @@ pub(super) fn state_of(bits: ModeBits) -> ModeState {
     }
 }
 
-/// The inverse of [`state_of`].
-pub(super) fn bits_of(state: ModeState) -> ModeBits {
-    ModeBits::NONE
-        .with(ModeBits::WCE, state.write_cache)
+/// The inverse of [`state_of`]: `bits` with what the pages say.
+pub(super) fn bits_of(bits: ModeBits, state: ModeState) -> ModeBits {
+    bits.with(ModeBits::WCE, state.write_cache)
         .with(ModeBits::D_SENSE, state.descriptor_sense)
         .with(ModeBits::SWP, state.write_protect)
         .with(ModeBits::TAS, state.task_aborted_status)
@@ -86,7 +85,7 @@ pub(super) async fn select(job: &Job, ten: bool) -> Result<(), Ending> {
         let was = device.mode();
         let wanted =
             parse_mode_select(ten, &list, &block_of(device, false)).map_err(Ending::Check)?;
-        device.set_mode(bits_of(wanted.state));
+        device.set_mode(bits_of(was, wanted.state));
         if wanted.changed {
             device.raise(asc::MODE_CHANGED, Some(&job.nexus));
         }
@@ -109,7 +108,7 @@ mod tests {
                 .into_iter()
                 .enumerate()
                 .fold(ModeBits::NONE, |b, (i, bit)| b.with(bit, n & (1 << i) != 0));
-            assert_eq!(bits_of(state_of(bits)), bits);
+            assert_eq!(bits_of(ModeBits::NONE, state_of(bits)), bits);
         }
     }
 }

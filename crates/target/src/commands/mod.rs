@@ -1,0 +1,66 @@
+//! Commands that the engine answers itself, whatever the kind of unit: each has a file here and a
+//! line in [`find`]. They have the two forms that handlers have: [`EngineCommand::now`] for an
+//! answer without waiting, [`EngineCommand::task`] for a conversation.
+//!
+//! What happens to nexuses and units, and that such commands keep state about, is told to them by
+//! the functions at the end: each adds its line there.
+
+mod report_luns;
+mod request_sense;
+
+use std::sync::Arc;
+
+use geom::{Error, Local};
+use wire::scsi::{Command as Cdb, Sense, asc};
+
+use crate::attention::Nexus;
+use crate::device::Device;
+use crate::handlers::{Ask, Job, Plan};
+use crate::status::Ending;
+use crate::vault::Vault;
+
+pub(crate) use report_luns::answer as report_luns;
+
+/// A command that every kind of unit answers in the same way.
+pub(crate) trait EngineCommand: Sync {
+    /// What it needs, or why it is refused; as [`crate::handlers::Handler::plan`].
+    fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
+
+    /// Answers when the plan says [`crate::handlers::Run::Now`].
+    fn now(&self, _ask: &mut Ask<'_>) -> Result<(), Sense> {
+        Err(Sense::new(asc::INTERNAL_FAILURE))
+    }
+
+    /// Executes when the plan says [`crate::handlers::Run::Task`]. All write data is there, data
+    /// for the initiator goes by [`Job::reply`]. It must not be dropped half-way.
+    fn task(&self, _job: Job) -> Local<'static, Ending> {
+        Box::pin(async { Ending::check(asc::INTERNAL_FAILURE) })
+    }
+}
+
+/// The engine's own command, if it is one.
+#[inline]
+pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
+    Some(match command {
+        Cdb::ReportLuns { .. } => &report_luns::ReportLuns,
+        Cdb::RequestSense { .. } => &request_sense::RequestSense,
+        _ => return None,
+    })
+}
+
+/// A unit is being made: what the vault has of it is taken over before any nexus sees it. An error
+/// keeps the unit from being exported.
+pub(crate) fn device_made(_device: &Arc<Device>, _vault: &dyn Vault) -> Result<(), Error> {
+    Ok(())
+}
+
+/// A nexus has just been enlisted with its unit: rights of the past that belong to its port are
+/// its own from the first command on.
+pub(crate) fn nexus_made(_device: &Arc<Device>, _nexus: &Arc<Nexus>) {}
+
+/// A nexus has ended, its commands too: logout, lost connection, reinstatement, a LUN taken away;
+/// or I_T NEXUS RESET, after which it goes on.
+pub(crate) fn nexus_lost(_device: &Arc<Device>, _nexus: &Arc<Nexus>) {}
+
+/// LOGICAL UNIT RESET, before anybody hears of it.
+pub(crate) fn device_reset(_device: &Arc<Device>) {}

@@ -1,0 +1,31 @@
+//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention as data, and it is told then; or nothing
+//! to tell.
+
+use wire::scsi::{Command as Cdb, SENSE_LEN_MAX, Sense, asc};
+
+use super::EngineCommand;
+use crate::device::Device;
+use crate::handlers::{Ask, Plan};
+
+pub(super) struct RequestSense;
+
+impl EngineCommand for RequestSense {
+    fn plan(&self, command: &Cdb, _: &Device) -> Result<Plan, Sense> {
+        let Cdb::RequestSense { alloc, .. } = *command else {
+            return Err(Sense::new(asc::INTERNAL_FAILURE));
+        };
+        Ok(Plan::reply(alloc))
+    }
+
+    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+        let Cdb::RequestSense { descriptor, .. } = *ask.command else {
+            return Err(Sense::new(asc::INTERNAL_FAILURE));
+        };
+        let attention = ask.nexus.and_then(|n| n.take());
+        ask.told = attention;
+        let mut bytes = [0; SENSE_LEN_MAX];
+        let len = Sense::new(attention.unwrap_or(asc::NONE)).encode(descriptor, &mut bytes);
+        ask.reply.extend(bytes.iter().take(len));
+        Ok(())
+    }
+}

@@ -183,6 +183,49 @@ fn mode_selects() -> Seeds {
     vec![("caching", list(false, 8)), ("control", list(true, 0x0a)), ("all", list(true, 0x3f))]
 }
 
+/// A list with two units and one segment of each kind; the first byte picks the form.
+fn copies() -> Seeds {
+    let cscd = Cscd {
+        null: false,
+        peripheral: 0,
+        code_set: 1,
+        association: 0,
+        kind: 3,
+        designator: &[0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+        block_len: 512,
+    };
+    let cscds = [cscd.encode(), Cscd { null: true, ..cscd }.encode()].concat();
+    let mut blocks = vec![0x02, 0, 0, 0x18, 0, 0, 0, 1, 0, 0, 0, 8];
+    blocks.extend([0; 16]);
+    let mut bytes = vec![0x0a, 0, 0, 0x1c, 0, 1, 0xff, 0xff, 0, 0, 2, 0];
+    bytes.extend([0; 20]);
+    let verify = vec![0x07, 0, 0, 8, 0, 1, 0, 0, 1, 0, 0, 0];
+    let segments = [blocks, bytes, verify].concat();
+    let len = segments.len() as u8;
+    let mut one = vec![0, 7, 0x10, 0, 64, 0, 0, 0, 0, 0, 0, 0, len, 0, 0, 0, 2];
+    one.extend([cscds.clone(), segments.clone(), vec![1, 2]].concat());
+    let mut four = vec![1, 1, 0, 0, 0x20];
+    four.extend([0; 11]);
+    four.extend([1, 0xff, 0, 0, 0, 0, 0, 0, 9]);
+    four.extend([0; 18]);
+    four.extend([0, 64, 0, len, 0, 0]);
+    four.extend([cscds, segments].concat());
+    vec![("none", vec![0]), ("lid1", one), ("lid4", four)]
+}
+
+fn tokens() -> Seeds {
+    let ranges = vec![BlockRange { lba: 8, blocks: 16 }, BlockRange { lba: 64, blocks: 1 }];
+    let populate = PopulateToken { immed: true, timeout_s: 30, ranges: ranges.clone() };
+    let token = RodToken::zero();
+    let write = WriteToken { immed: false, delete: true, offset: 4, token, ranges };
+    let one = PopulateToken { ranges: vec![BlockRange::default()], ..populate.clone() };
+    vec![
+        ("populate", [vec![0], encode_populate(&populate)].concat()),
+        ("populate_one", [vec![0], encode_populate(&one)].concat()),
+        ("write", [vec![1], encode_write_token(&write)].concat()),
+    ]
+}
+
 fn unmaps() -> Seeds {
     let run = UnmapDescriptor { lba: 8, blocks: 16 };
     vec![
@@ -265,6 +308,8 @@ fn main() -> std::io::Result<()> {
         ("wire_sense", senses()),
         ("wire_mode_select", mode_selects()),
         ("wire_unmap", unmaps()),
+        ("wire_copy", copies()),
+        ("wire_token", tokens()),
         ("wire_parameters", parameters()),
         ("wire_alua", alua()),
         ("wire_reserve", reserves()),

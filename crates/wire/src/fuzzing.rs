@@ -13,8 +13,8 @@ pub use iscsi::{
     fuzz_text,
 };
 pub use scsi::{
-    fuzz_alua, fuzz_cdb, fuzz_medium, fuzz_mode_select, fuzz_parameters, fuzz_reserve, fuzz_sense,
-    fuzz_unmap,
+    fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_medium, fuzz_mode_select, fuzz_parameters, fuzz_reserve,
+    fuzz_sense, fuzz_token, fuzz_unmap,
 };
 
 /// Takes any bytes and must return.
@@ -34,6 +34,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_mode_select", fuzz_mode_select),
     ("wire_unmap", fuzz_unmap),
     ("wire_medium", fuzz_medium),
+    ("wire_copy", fuzz_copy),
+    ("wire_token", fuzz_token),
     ("wire_parameters", fuzz_parameters),
     ("wire_alua", fuzz_alua),
     ("wire_reserve", fuzz_reserve),

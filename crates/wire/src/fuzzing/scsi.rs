@@ -68,6 +68,69 @@ pub fn fuzz_unmap(data: &[u8]) {
     assert_eq!(again.iter().collect::<Vec<_>>(), runs);
 }
 
+/// Limits of the copy targets: small ones, so that lists reach them.
+const COPY_LIMITS: CopyLimits = CopyLimits {
+    cscds: 4,
+    segments: 8,
+    descriptors_len: 512,
+    inline_len: 64,
+    held_len: 64,
+    concurrent: 4,
+    identified: 4,
+    ranges: 8,
+    timeout_max_s: 60,
+    timeout_default_s: 10,
+    token_bytes: 1 << 30,
+    chunk_bytes: 1 << 20,
+};
+
+/// A byte that picks the form, then an EXTENDED COPY list: what is accepted is within the limits,
+/// and field pointers point into the list.
+pub fn fuzz_copy(data: &[u8]) {
+    let Some((form, list)) = data.split_first() else { return };
+    let form = if form & 1 == 0 { CopyForm::Lid1 } else { CopyForm::Lid4 };
+    match CopyList::parse(form, list, &COPY_LIMITS) {
+        Ok(None) => assert!(list.is_empty()),
+        Ok(Some(copy)) => {
+            assert!(copy.cscds.len() <= 4 && copy.segments.len() <= 8);
+            assert!(copy.usage != ListUsage::None || copy.id == 0);
+            for (i, cscd) in copy.cscds.iter().enumerate() {
+                let at = usize::from(copy.cscds_at) + i * CSCD_LEN;
+                let again = cscd.encode();
+                assert_eq!(again[8..8 + cscd.designator.len()], *cscd.designator);
+                assert_eq!(list[at], again[0]);
+            }
+            assert!(copy.segments.iter().all(|s| usize::from(s.at) < list.len()));
+        }
+        Err(sense) => {
+            let inside = sense.field.is_none_or(|f| usize::from(f.byte) < list.len());
+            assert!(!sense.field.is_some_and(|f| f.in_cdb) && inside);
+        }
+    }
+}
+
+/// A byte that picks POPULATE TOKEN or WRITE USING TOKEN, then its list, which writes and reads the
+/// same; what follows is a token.
+pub fn fuzz_token(data: &[u8]) {
+    let Some((which, list)) = data.split_first() else { return };
+    let distinct = |ranges: &[BlockRange]| {
+        let sum: u128 = ranges.iter().map(|r| u128::from(r.blocks)).sum();
+        assert!(ranges.len() <= 8 && sum <= 8 * u128::from(u32::MAX));
+    };
+    if which & 1 == 0 {
+        let Ok(Some(populate)) = PopulateToken::parse(list, &COPY_LIMITS) else { return };
+        distinct(&populate.ranges);
+        let again = PopulateToken::parse(&encode_populate(&populate), &COPY_LIMITS);
+        assert_eq!(again, Ok(Some(populate)));
+    } else {
+        let Ok(Some(write)) = WriteToken::parse(list, &COPY_LIMITS) else { return };
+        distinct(&write.ranges);
+        let _ = RodToken::parse(&write.token);
+        let again = WriteToken::parse(&encode_write_token(&write), &COPY_LIMITS);
+        assert_eq!(again, Ok(Some(write)));
+    }
+}
+
 /// Everything an initiator reads from a target's parameter data, and LUNs.
 pub fn fuzz_parameters(data: &[u8]) {
     if let Ok(identity) = Identity::parse(data) {

@@ -135,6 +135,32 @@ sense_codes! {
     INVALID_FIELD_IN_CDB = IllegalRequest, 0x24, 0x00, "INVALID FIELD IN CDB";
     LUN_NOT_SUPPORTED = IllegalRequest, 0x25, 0x00, "LOGICAL UNIT NOT SUPPORTED";
     INVALID_FIELD_IN_LIST = IllegalRequest, 0x26, 0x00, "INVALID FIELD IN PARAMETER LIST";
+    TOO_MANY_CSCDS = IllegalRequest, 0x26, 0x06, "TOO MANY TARGET DESCRIPTORS";
+    UNSUPPORTED_CSCD = IllegalRequest, 0x26, 0x07, "UNSUPPORTED TARGET DESCRIPTOR TYPE CODE";
+    TOO_MANY_SEGMENTS = IllegalRequest, 0x26, 0x08, "TOO MANY SEGMENT DESCRIPTORS";
+    UNSUPPORTED_SEGMENT = IllegalRequest, 0x26, 0x09,
+        "UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE";
+    INLINE_DATA_TOO_LONG = IllegalRequest, 0x26, 0x0b, "INLINE DATA LENGTH EXCEEDED";
+    OPERATION_IN_PROGRESS = IllegalRequest, 0x00, 0x16, "OPERATION IN PROGRESS";
+    TOKEN_TYPE = IllegalRequest, 0x23, 0x01,
+        "INVALID TOKEN OPERATION, UNSUPPORTED TOKEN TYPE";
+    TOKEN_UNKNOWN = IllegalRequest, 0x23, 0x04, "INVALID TOKEN OPERATION, TOKEN UNKNOWN";
+    TOKEN_CORRUPT = IllegalRequest, 0x23, 0x05, "INVALID TOKEN OPERATION, TOKEN CORRUPT";
+    TOKEN_REVOKED = IllegalRequest, 0x23, 0x06, "INVALID TOKEN OPERATION, TOKEN REVOKED";
+    TOKEN_EXPIRED = IllegalRequest, 0x23, 0x07, "INVALID TOKEN OPERATION, TOKEN EXPIRED";
+    TOKEN_CANCELLED = IllegalRequest, 0x23, 0x08, "INVALID TOKEN OPERATION, TOKEN CANCELLED";
+    TOKEN_DELETED = IllegalRequest, 0x23, 0x09, "INVALID TOKEN OPERATION, TOKEN DELETED";
+    TOKEN_LENGTH = IllegalRequest, 0x23, 0x0a, "INVALID TOKEN OPERATION, INVALID TOKEN LENGTH";
+    NO_ROD_TOKEN_RESOURCES = IllegalRequest, 0x55, 0x0d,
+        "INSUFFICIENT RESOURCES TO CREATE ROD TOKEN";
+    COPY_ABORTED = CopyAborted, 0x00, 0x00, "NO ADDITIONAL SENSE INFORMATION";
+    COPY_UNREACHABLE = CopyAborted, 0x08, 0x04, "UNREACHABLE COPY TARGET";
+    COPY_DEVICE_FAILURE = CopyAborted, 0x0d, 0x01, "THIRD PARTY DEVICE FAILURE";
+    COPY_DEVICE_GONE = CopyAborted, 0x0d, 0x02, "COPY TARGET DEVICE NOT REACHABLE";
+    COPY_DEVICE_TYPE = CopyAborted, 0x0d, 0x03, "INCORRECT COPY TARGET DEVICE TYPE";
+    COPY_INEXACT = CopyAborted, 0x26, 0x0a, "UNEXPECTED INEXACT SEGMENT";
+    COPY_INVALID_OPERATION = CopyAborted, 0x26, 0x0c,
+        "INVALID OPERATION FOR COPY SOURCE OR DESTINATION";
     INVALID_RELEASE = IllegalRequest, 0x26, 0x04, "INVALID RELEASE OF PERSISTENT RESERVATION";
     SAVING_UNSUPPORTED = IllegalRequest, 0x39, 0x00, "SAVING PARAMETERS NOT SUPPORTED";
     REMOVAL_PREVENTED = IllegalRequest, 0x53, 0x02, "MEDIUM REMOVAL PREVENTED";
@@ -175,7 +201,7 @@ mod tests {
     fn names_are_found_and_unique() {
         for (i, (code, name)) in asc::ALL.iter().enumerate() {
             assert_eq!(code.name(), *name);
-            assert!(asc::ALL[..i].iter().all(|(c, _)| (c.asc, c.ascq) != (code.asc, code.ascq)));
+            assert!(asc::ALL[..i].iter().all(|(c, _)| c != code), "{name} stands twice");
             assert_eq!(Key::from_code(code.key as u8), Some(code.key));
         }
         assert_eq!(

@@ -13,6 +13,7 @@
 //! | `alua` | target port groups and their states |
 //! | `pr` | PERSISTENT RESERVE OUT lists, PERSISTENT RESERVE IN data |
 //! | `transport_id` | initiator ports by name |
+//! | `copy` | third-party copy: EXTENDED COPY, its results, ROD tokens, page 8Fh |
 //! | `unmap` | the UNMAP parameter list |
 //! | `protection` | protection information: guards, tuples, fields |
 //! | `format` | parameter lists of FORMAT UNIT and SANITIZE |
@@ -25,6 +26,7 @@ mod caps;
 mod cdb;
 mod codes;
 mod commands;
+mod copy;
 mod format;
 mod inquiry;
 mod lun;
@@ -50,6 +52,13 @@ pub use caps::{
 pub use cdb::{CdbError, Command, Extent, LunSelect, PageControl};
 pub use codes::{Asc, Key, asc};
 pub use commands::{COMMANDS, CommandInfo, Direction, NACA, Report, find, report_opcodes};
+pub use copy::{
+    BlockRange, COPY_IN_ACTIONS, COPY_OUT_ACTIONS, CSCD_LEN, CSCD_THIS_UNIT, CopyForm, CopyLimits,
+    CopyList, CopyProgress, CopyState, Cscd, DESCRIPTOR_TYPES, ListUsage, PopulateToken,
+    ROD_TOKEN_LEN, RodToken, RodType, Segment, SegmentAt, TOKEN_SECRET_LEN, TokenInfo, WriteToken,
+    copy_status_lid1, copy_status_lid4, encode_populate, encode_write_token, failed_segment,
+    held_data, operating_parameters, report_rod_tokens, rod_token_information, third_party_page,
+};
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
 pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};

@@ -4,9 +4,9 @@ use super::codes::{Asc, Key, asc};
 use crate::bytes::Reader;
 use crate::error::WireError;
 
-/// Most bytes that [`Sense::encode`] writes: a header and the information and sense-key-specific
-/// descriptors.
-pub const SENSE_LEN_MAX: usize = 28;
+/// Most bytes that [`Sense::encode`] writes: a header and the information, command-specific and
+/// sense-key-specific descriptors.
+pub const SENSE_LEN_MAX: usize = 40;
 
 /// Length of fixed format sense data.
 const FIXED_LEN: usize = 18;
@@ -32,6 +32,9 @@ pub struct Sense {
     pub information: Option<u64>,
     /// The field at fault; None when there is none.
     pub field: Option<FieldPointer>,
+    /// COMMAND-SPECIFIC INFORMATION of a copy that ended early: the segment that did not succeed,
+    /// counted from 0 (SPC-4 5.17.7.4).
+    pub segment: Option<u16>,
     /// Reports an earlier command (response code 71h or 73h).
     pub deferred: bool,
 }
@@ -45,7 +48,7 @@ impl From<Asc> for Sense {
 impl Sense {
     /// A sense with nothing but its meaning.
     pub const fn new(code: Asc) -> Sense {
-        Sense { code, information: None, field: None, deferred: false }
+        Sense { code, information: None, field: None, segment: None, deferred: false }
     }
 
     /// INVALID FIELD IN CDB at a byte and, if known, its bit.
@@ -58,6 +61,15 @@ impl Sense {
     pub const fn list_field(byte: u16, bit: Option<u8>) -> Sense {
         let field = Some(FieldPointer { in_cdb: false, byte, bit });
         Sense { field, ..Sense::new(asc::INVALID_FIELD_IN_LIST) }
+    }
+
+    /// COPY ABORTED in a segment (counted from 0), with a field of the parameter list.
+    pub const fn copy_aborted(code: Asc, segment: u16, field: Option<u16>) -> Sense {
+        let field = match field {
+            Some(byte) => Some(FieldPointer { in_cdb: false, byte, bit: None }),
+            None => None,
+        };
+        Sense { segment: Some(segment), field, ..Sense::new(code) }
     }
 
     /// The same with INFORMATION.
@@ -79,6 +91,9 @@ impl Sense {
             }
             out[2] = key as u8;
             out[7] = (FIXED_LEN - 8) as u8;
+            if let Some(segment) = self.segment {
+                crate::bytes::put::<10, 2, SENSE_LEN_MAX>(out, segment.to_be_bytes());
+            }
             (out[12], out[13]) = (asc, ascq);
             crate::bytes::put::<15, 3, SENSE_LEN_MAX>(out, self.key_specific());
             return FIXED_LEN;
@@ -91,13 +106,19 @@ impl Sense {
             out.iter_mut().skip(len).zip(parts).for_each(|(to, from)| *to = from);
             len += 12;
         }
+        if let Some(segment) = self.segment {
+            let [high, low] = segment.to_be_bytes();
+            let parts = [0x01, 0x0a, 0, 0, 0, 0, high, low, 0, 0, 0, 0];
+            out.iter_mut().skip(len).zip(parts).for_each(|(to, from)| *to = from);
+            len += 12;
+        }
         if self.field.is_some() {
             let [x, y, z] = self.key_specific();
             let parts = [0x02, 0x06, 0, 0, x, y, z, 0];
             out.iter_mut().skip(len).zip(parts).for_each(|(to, from)| *to = from);
             len += 8;
         }
-        // At most 20.
+        // At most 32.
         out[7] = u8::try_from(len - 8).unwrap_or(0);
         len
     }
@@ -129,6 +150,11 @@ fn key_of(byte: u8, at: u32) -> Result<Key, WireError> {
     Key::from_code(byte & 0x0f).ok_or(WireError::bad("SENSE KEY", at))
 }
 
+/// Keys whose sense-key-specific data is a field pointer.
+fn points(key: Key) -> bool {
+    matches!(key, Key::IllegalRequest | Key::CopyAborted)
+}
+
 fn field_of(bytes: &[u8]) -> Option<FieldPointer> {
     let [flags, high, low] = *bytes.first_chunk::<3>()?;
     (flags & 0x80 != 0).then_some(FieldPointer {
@@ -146,8 +172,10 @@ fn decode_fixed(bytes: &[u8], valid: bool, deferred: bool) -> Result<Sense, Wire
     let asc = bytes.get(12).copied().unwrap_or(0);
     let ascq = bytes.get(13).copied().unwrap_or(0);
     let specific = bytes.get(15..).and_then(field_of);
-    let field = specific.filter(|_| key == Key::IllegalRequest);
-    Ok(Sense { code: Asc { key, asc, ascq }, information, field, deferred })
+    let field = specific.filter(|_| points(key));
+    let copy = bytes.get(10..).and_then(|rest| rest.first_chunk::<2>());
+    let segment = copy.filter(|_| key == Key::CopyAborted).map(|b| u16::from_be_bytes(*b));
+    Ok(Sense { code: Asc { key, asc, ascq }, information, field, segment, deferred })
 }
 
 fn decode_descriptors(bytes: &[u8], deferred: bool) -> Result<Sense, WireError> {
@@ -155,8 +183,7 @@ fn decode_descriptors(bytes: &[u8], deferred: bool) -> Result<Sense, WireError> 
     reader.take(1, "RESPONSE CODE")?;
     let key = key_of(reader.u8("SENSE KEY")?, 1)?;
     let (asc, ascq) = (reader.u8("ASC")?, reader.u8("ASCQ")?);
-    let mut sense =
-        Sense { code: Asc { key, asc, ascq }, information: None, field: None, deferred };
+    let mut sense = Sense { deferred, ..Sense::new(Asc { key, asc, ascq }) };
     let Ok([_, _, _, len]) = reader.array::<4>("ADDITIONAL SENSE LENGTH") else {
         return Ok(sense);
     };
@@ -169,7 +196,11 @@ fn decode_descriptors(bytes: &[u8], deferred: bool) -> Result<Sense, WireError> 
                 let info = body.get(2..).and_then(|rest| rest.first_chunk::<8>());
                 sense.information = info.map(|info| u64::from_be_bytes(*info));
             }
-            0x02 if key == Key::IllegalRequest => {
+            0x01 if key == Key::CopyAborted => {
+                let info = body.get(4..).and_then(|rest| rest.first_chunk::<2>());
+                sense.segment = info.map(|info| u16::from_be_bytes(*info));
+            }
+            0x02 if points(key) => {
                 sense.field = body.get(2..).and_then(field_of);
             }
             _ => {}
@@ -211,18 +242,34 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_ended_early_by_hand() {
+        let mut out = [0xff; SENSE_LEN_MAX];
+        let sense = Sense::copy_aborted(asc::COPY_UNREACHABLE, 0x0102, Some(0x30));
+        let n = sense.encode(false, &mut out);
+        let want = [0x70, 0, 0xa, 0, 0, 0, 0, 10, 0, 0, 1, 2, 0x08, 0x04, 0, 0x80, 0, 0x30];
+        assert_eq!(out[..n], want);
+        let n = sense.encode(true, &mut out);
+        let want = [
+            0x72, 0xa, 0x08, 0x04, 0, 0, 0, 20, 1, 10, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 6, 0, 0,
+            0x80, 0, 0x30, 0,
+        ];
+        assert_eq!(out[..n], want);
+    }
+
+    #[test]
     fn everything_comes_back_and_cuts_do_no_harm() {
         let mut rng = Prng::new(5);
         for (code, _) in asc::ALL {
             for descriptor in [false, true] {
-                let field = (code.key == Key::IllegalRequest).then_some(FieldPointer {
+                let field = points(code.key).then_some(FieldPointer {
                     in_cdb: rng.below(2) == 0,
                     byte: rng.below(65536) as u16,
                     bit: (rng.below(2) == 0).then_some(rng.below(8) as u8),
                 });
                 let information = (rng.below(2) == 0).then_some(rng.next_u64() >> 32);
                 let deferred = rng.below(2) == 0;
-                let sense = Sense { code: *code, information, field, deferred };
+                let segment = (code.key == Key::CopyAborted).then(|| rng.below(65536) as u16);
+                let sense = Sense { code: *code, information, field, segment, deferred };
                 let mut out = [0; SENSE_LEN_MAX];
                 let n = sense.encode(descriptor, &mut out);
                 assert_eq!(Sense::decode(&out[..n]), Ok(sense));

@@ -345,6 +345,8 @@ fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
         let (r2, at, pool) = (r.clone(), path.clone(), pool());
         run(&r, async move {
             let a = r2.connect_unix(&at).await.unwrap();
+            // The one who found the path taken had asked whether somebody answers.
+            drop(second.accept().await.unwrap());
             let b = second.accept().await.unwrap();
             assert_eq!(b.peer_uid().unwrap(), std::fs::metadata(&at).unwrap().uid());
             assert!(b.peer_addr().is_err());

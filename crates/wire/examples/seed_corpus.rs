@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use wire::iscsi::*;
+use wire::nbd;
 use wire::scsi::*;
 
 type Seeds = Vec<(&'static str, Vec<u8>)>;
@@ -294,6 +295,60 @@ fn reserves() -> Seeds {
     ]
 }
 
+fn nbd_handshakes() -> Seeds {
+    use nbd::codes::{info, option};
+    let talk = |options: u8, parts: &[Vec<u8>]| {
+        [&[options][..], &nbd::dial::flags(), &parts.concat()].concat()
+    };
+    let go =
+        nbd::dial::option(option::GO, &nbd::dial::info("abc", &[info::NAME, info::BLOCK_SIZE]));
+    let structured = nbd::dial::option(option::STRUCTURED_REPLY, &[]);
+    let contexts = nbd::dial::contexts("abc", &["base:allocation"]);
+    let set = nbd::dial::option(option::SET_META_CONTEXT, &contexts);
+    let tls = nbd::dial::option(option::STARTTLS, &[]);
+    let list = nbd::dial::option(option::LIST, &[]);
+    let extended = nbd::dial::option(option::EXTENDED_HEADERS, &[]);
+    let name = nbd::dial::option(option::EXPORT_NAME, b"abc");
+    vec![
+        ("go", talk(0, &[list.clone(), structured.clone(), set, go.clone()])),
+        ("export_name", talk(9, &[extended, name])),
+        ("starttls", talk(1 + 3 * 15, &[structured, tls.clone(), go.clone()])),
+        ("required", talk(2, &[list, go, tls])),
+    ]
+}
+
+fn nbd_transmission() -> Seeds {
+    use nbd::Form;
+    let request = nbd::Request { flags: 1, kind: 1, cookie: 2, offset: 4096, len: 512 };
+    let mut out = Vec::new();
+    for (name, options, form) in
+        [("request", 0u8, Form::Simple), ("request_extended", 2, Form::Extended)]
+    {
+        let mut bytes = vec![options];
+        request.encode(form, &mut bytes);
+        out.push((name, bytes));
+    }
+    let chunk = nbd::Head::Chunk { flags: 1, kind: 5, cookie: 2, offset: 0, len: 20 };
+    for (name, head, form) in [
+        ("simple", nbd::Head::Simple { error: 5, cookie: 1 }, Form::Simple),
+        ("structured", chunk, Form::Structured),
+        ("extended", chunk, Form::Extended),
+    ] {
+        let mut bytes = [0; nbd::HEAD_MAX];
+        let used = head.encode(form, &mut bytes);
+        out.push((name, [&[1], &bytes[..used]].concat()));
+    }
+    let extents =
+        [nbd::chunk::Extent { len: 4096, flags: 3 }, nbd::chunk::Extent { len: 8192, flags: 0 }];
+    let mut bytes = vec![0];
+    nbd::chunk::block_status_ext(1, &extents, &mut bytes);
+    out.push(("block_status", bytes));
+    let run =
+        |lba: u64, state: u8| [&lba.to_be_bytes()[..], &[0, 0, 0, 8, state, 0, 0, 0]].concat();
+    out.push(("lba_status", [&[0; 9][..], &run(0, 0), &run(8, 1), &run(16, 0)].concat()));
+    out
+}
+
 fn main() -> std::io::Result<()> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (target, seeds) in [
@@ -304,6 +359,8 @@ fn main() -> std::io::Result<()> {
         ("wire_negotiate", negotiations()),
         ("wire_login", logins()),
         ("wire_client_login", client_logins()),
+        ("wire_nbd_handshake", nbd_handshakes()),
+        ("wire_nbd_transmission", nbd_transmission()),
         ("wire_cdb", cdbs()),
         ("wire_sense", senses()),
         ("wire_mode_select", mode_selects()),

@@ -6,12 +6,14 @@
 //! fuzzer.
 
 mod iscsi;
+mod nbd;
 mod scsi;
 
 pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
     fuzz_text,
 };
+pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission};
 pub use scsi::{
     fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_medium, fuzz_mode_select, fuzz_parameters, fuzz_reserve,
     fuzz_sense, fuzz_token, fuzz_unmap,
@@ -29,6 +31,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_negotiate", fuzz_negotiate),
     ("wire_login", fuzz_login),
     ("wire_client_login", fuzz_client_login),
+    ("wire_nbd_handshake", fuzz_nbd_handshake),
+    ("wire_nbd_transmission", fuzz_nbd_transmission),
     ("wire_cdb", fuzz_cdb),
     ("wire_sense", fuzz_sense),
     ("wire_mode_select", fuzz_mode_select),

@@ -1,0 +1,117 @@
+//! Targets for the NBD codecs.
+
+use crate::nbd::*;
+use crate::scsi::Sense;
+
+struct Shop;
+
+impl Exports for Shop {
+    fn find(&mut self, name: &str, _: bool) -> Result<Export, Unavailable> {
+        assert!(name.len() <= NAME_MAX);
+        match name.len() % 3 {
+            0 | 1 => Ok(Export {
+                name: name.to_owned(),
+                description: "d".to_owned(),
+                size: 1 << 20,
+                flags: 5,
+                block_sizes: [512, 4096, 1 << 25],
+            }),
+            _ => Err(Unavailable::Unknown("none".to_owned())),
+        }
+    }
+
+    fn list(&mut self) -> Option<Vec<Listed>> {
+        Some(vec![Listed { name: "a".to_owned(), description: String::new() }])
+    }
+}
+
+/// A byte of options, then what a client says: it ends, the replies can be read, the answer does
+/// not depend on how the bytes are cut, and nobody passes without TLS where it is required.
+pub fn fuzz_nbd_handshake(data: &[u8]) {
+    let Some((options, stream)) = data.split_first() else { return };
+    let tls = [Tls::Off, Tls::Allow, Tls::Require][usize::from(options % 3)];
+    let cut = usize::from(options / 3) + 1;
+    let whole = talk(tls, stream, stream.len().max(1));
+    let pieces = talk(tls, stream, cut);
+    // Bytes behind STARTTLS in the same piece end it: only then may the two differ.
+    if !whole.2 && !pieces.2 {
+        assert_eq!((&whole.0, whole.1), (&pieces.0, pieces.1));
+    }
+    let mut rest = &whole.0[..];
+    while let Ok((reply, used)) = OptionReply::decode(rest) {
+        assert!(used >= OptionReply::HEADER_LEN && reply.payload.len() <= NAME_MAX + 64);
+        rest = &rest[used..];
+    }
+}
+
+/// What was answered, whether transmission began, whether STARTTLS came.
+fn talk(tls: Tls, stream: &[u8], cut: usize) -> (Vec<u8>, bool, bool) {
+    let mut out = Vec::new();
+    let mut server = Handshake::new(Settings { tls }, &mut out);
+    out.clear();
+    let mut secured = false;
+    for piece in stream.chunks(cut) {
+        let mut piece = piece;
+        loop {
+            let before = out.len();
+            let Ok((used, step)) = server.input(piece, &mut Shop, &mut out) else {
+                return (out, false, secured);
+            };
+            assert!(out.len() - before <= 3 * NAME_MAX + 4096);
+            piece = &piece[used..];
+            match step {
+                Step::More => assert!(piece.is_empty()),
+                Step::Answered => {}
+                Step::StartTls => {
+                    assert!(tls != Tls::Off && piece.is_empty());
+                    server.secured();
+                    secured = true;
+                }
+                Step::Transmit(agreed) => {
+                    assert!(tls != Tls::Require || secured);
+                    assert!(!agreed.allocation || agreed.form != Form::Simple);
+                    return (out, true, secured);
+                }
+                Step::Abort => return (out, false, secured),
+            }
+            if piece.is_empty() {
+                break;
+            }
+        }
+        assert!(server.options() <= OPTIONS_MAX);
+    }
+    (out, false, secured)
+}
+
+/// A byte of options, then headers: what reads well, writes and reads the same.
+pub fn fuzz_nbd_transmission(data: &[u8]) {
+    let Some((options, bytes)) = data.split_first() else { return };
+    let form = [Form::Simple, Form::Structured, Form::Extended][usize::from(options % 3)];
+    if let Ok(request) = Request::decode(form, bytes) {
+        let mut again = Vec::new();
+        request.encode(form, &mut again);
+        assert_eq!(Request::decode(form, &again), Ok(request));
+        assert!(request.payload_len(form) == 0 || request.payload_len(form) == request.len);
+    }
+    if let Ok((head, used)) = Head::decode(bytes) {
+        let form = if used == HEAD_MAX { Form::Extended } else { Form::Structured };
+        let mut out = [0; HEAD_MAX];
+        assert_eq!(head.encode(form, &mut out), used);
+        assert_eq!(Head::decode(&out[..used]), Ok((head, used)));
+    }
+    for wide in [false, true] {
+        if let Ok((id, extents)) = chunk::parse_block_status(bytes, wide) {
+            let mut again = Vec::new();
+            match wide {
+                true => chunk::block_status_ext(id, &extents, &mut again),
+                false => chunk::block_status(id, &extents, &mut again),
+            }
+            assert_eq!(chunk::parse_block_status(&again, wide), Ok((id, extents)));
+        }
+    }
+    let _ = (chunk::parse_error(bytes), chunk::parse_hole(bytes), dial::greeting(bytes));
+    let extents = command::extents(bytes, 512, 512, 1 << 20, true);
+    let sum: u64 = extents.iter().map(|e| e.len).sum();
+    assert!(sum <= 1 << 20 && extents.iter().all(|e| e.len > 0));
+    let _ = command::outcome(*options, Sense::decode(bytes).ok(), options % 2 == 0);
+}

@@ -29,6 +29,7 @@ pub mod handlers;
 pub mod lun;
 mod memory;
 pub mod registry;
+pub mod reserve;
 mod session;
 mod status;
 mod tm;

@@ -25,8 +25,8 @@ mod state;
 pub use actions::Request;
 pub use record::RecordError;
 pub use state::{
-    Access, Change, Effects, Held, Identity, Legacy, REGISTRATIONS_MAX, Refusal, Reservations,
-    Restriction, Surroundings, Who,
+    Change, Effects, Held, Identity, Legacy, REGISTRATIONS_MAX, Refusal, Reservations, Restriction,
+    Surroundings, Who,
 };
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use wire::scsi::{Asc, PrStatus, PrType, Sense, TransportId};
 
+use crate::attention::flags;
+
 /// Registrations of one unit. One more is refused with INSUFFICIENT REGISTRATION RESOURCES.
 pub const REGISTRATIONS_MAX: usize = 4096;
 
@@ -41,19 +43,6 @@ pub struct Legacy {
     pub session: u64,
 }
 
-/// How a command uses the unit, for the table of what a reservation lets through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Passes every reservation.
-    Free,
-    /// Passes persistent reservations, not those of RESERVE (TEST UNIT READY).
-    FreeOfPersistent,
-    /// Passes Write Exclusive types.
-    Read,
-    /// Passes none.
-    Write,
-}
-
 /// What the unit's reservations forbid a nexus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Restriction {
@@ -68,13 +57,13 @@ pub enum Restriction {
 }
 
 impl Restriction {
-    /// True when a command of this kind ends RESERVATION CONFLICT.
-    pub fn forbids(self, access: Access) -> bool {
-        match access {
-            Access::Free => false,
-            Access::FreeOfPersistent => self == Restriction::Legacy,
-            Access::Read => matches!(self, Restriction::All | Restriction::Legacy),
-            Access::Write => self != Restriction::None,
+    /// The bits of [`crate::attention::flags`]: which classes of commands end RESERVATION CONFLICT.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Restriction::None => 0,
+            Restriction::Writes => flags::RESERVED_WRITE,
+            Restriction::All => flags::RESERVED_WRITE | flags::RESERVED_READ,
+            Restriction::Legacy => flags::RESERVED,
         }
     }
 }

@@ -5,6 +5,7 @@ use reactor::SeededRandom;
 use wire::scsi::{Asc, PrMove, PrOutAction, PrOutList, PrType, TransportId, asc};
 
 use super::*;
+use crate::attention::flags;
 
 /// Initiator ports 0 to 2 at target ports 1 and 2: nexus `n` is port `n % 3` at target `n / 3 + 1`.
 const NEXUSES: usize = 6;
@@ -324,8 +325,9 @@ fn check(state: &Reservations, m: &Model, what: &str) {
     for n in 0..NEXUSES {
         assert_eq!(state.key_of(&nexus(n)).unwrap_or(0), m.key[n], "key of {n}, {what}");
         assert_eq!(state.is_holder(&nexus(n)), m.holds(n), "holder {n}, {what}");
-        let r = state.restriction(Some(&nexus(n)), n as u64);
-        let may = (!r.forbids(Access::Read), !r.forbids(Access::Write));
+        let bits = state.restriction(Some(&nexus(n)), n as u64).bits();
+        let may = (bits & flags::RESERVED_READ == 0, bits & flags::RESERVED_WRITE == 0);
+        assert_eq!(bits & flags::RESERVED_STATUS, 0, "{what}");
         assert_eq!(may, m.may(n), "access of {n}, {what}");
     }
     let key = if m.kind >= 7 { 0 } else { m.key[m.holder] };
@@ -419,7 +421,7 @@ fn a_spc2_reservation_belongs_to_a_session_and_excludes_persistent_ones() {
     assert_eq!(state.restriction(Some(&a), 1), Restriction::None);
     // Another session of the same ports is another nexus.
     assert_eq!(state.restriction(Some(&a), 3), Restriction::Legacy);
-    assert!(Restriction::Legacy.forbids(Access::FreeOfPersistent));
+    assert_eq!(Restriction::Legacy.bits(), flags::RESERVED);
     for who in [i1, i2] {
         let register = plain(PrOutAction::Register, 0, 7, 0);
         assert_eq!(state.out(who, &register, &around()), Err(Refusal::Conflict));

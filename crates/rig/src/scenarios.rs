@@ -94,6 +94,22 @@ impl Tree {
         Ok(tree)
     }
 
+    /// A small one of the machine's documentation: up to so many files, of 2 MiB together.
+    pub fn some(files_max: usize) -> Result<Tree> {
+        let take = Take { files_max, bytes_max: 2 << 20, sizes: 0..=64 << 10 };
+        let tree = Tree::gather(&[Path::new("/usr/share/doc"), Path::new("/usr/include")], &take)?;
+        ensure!(tree.files.len() >= files_max / 2, "only {} files", tree.files.len());
+        Ok(tree)
+    }
+
+    /// The tree below /rig/tree of a guest, and its checksums in /rig/sums.
+    pub fn guest_files(&self) -> Vec<(String, Vec<u8>)> {
+        let file = |(name, bytes): &(String, Vec<u8>)| (format!("rig/tree/{name}"), bytes.clone());
+        let mut files: Vec<_> = self.files.iter().map(file).collect();
+        files.push(("rig/sums".to_string(), self.sums.clone().into_bytes()));
+        files
+    }
+
     /// Writes the files below a folder, under the names they have below the root.
     pub fn write(&self, folder: &Path) -> Result<()> {
         for (name, bytes) in &self.files {
@@ -182,10 +198,7 @@ pub fn discover(login: &Login) -> Script {
 pub fn copy_tree(login: &Login, tree: &Tree) -> Script {
     let mut script = Script::new();
     let names = variables(login);
-    for (name, bytes) in &tree.files {
-        script.file(&format!("rig/tree/{name}"), bytes.as_slice());
-    }
-    script.file("rig/sums", tree.sums.as_bytes());
+    script.files.extend(tree.guest_files());
     let compare = "cd /mnt/tree; sha256sum -c -s /rig/sums\n\
                    [ $(find . -type f | wc -l) = $(lines /rig/sums) ]; cd /; df /mnt | tail -n 1\n";
     begin(&mut script, login);

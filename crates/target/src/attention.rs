@@ -47,11 +47,11 @@ pub struct Port {
 pub mod flags {
     /// A unit attention waits.
     pub const ATTENTION: u32 = 1;
-    /// A reservation keeps this nexus from commands of class [`wire::scsi::Access::Read`].
+    /// A reservation keeps this nexus from commands that [`wire::scsi::Persistent::Read`] stops.
     pub const RESERVED_READ: u32 = 1 << 1;
-    /// A reservation keeps this nexus from commands of class [`wire::scsi::Access::Write`].
+    /// A reservation keeps this nexus from commands that [`wire::scsi::Persistent::Write`] stops.
     pub const RESERVED_WRITE: u32 = 1 << 2;
-    /// A reservation keeps this nexus from commands of class [`wire::scsi::Access::Status`].
+    /// A reservation keeps this nexus from commands that not even RESERVE lets run.
     pub const RESERVED_STATUS: u32 = 1 << 3;
     /// All that reservations set.
     pub const RESERVED: u32 = RESERVED_READ | RESERVED_WRITE | RESERVED_STATUS;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{End, Flags, Op, Origin, Segs};
-use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
+use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
 
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
 use crate::commands;
@@ -15,7 +15,7 @@ use crate::device::ModeBits;
 use crate::finish::queue;
 use crate::gate;
 use crate::handlers::{
-    Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, plan_none,
+    Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, parse, plan_none,
 };
 use crate::memory::Eater;
 use crate::registry::{DEPTH_MAX, add};
@@ -109,12 +109,16 @@ impl Session {
             self.told(attention);
             return Err(Ending::check(attention));
         }
-        let (cdb, info) = Cdb::parse_with_info(command.cdb).map_err(|e| match &path {
-            Some(_) => Ending::Check(e.sense()),
-            None => Ending::check(asc::LUN_NOT_SUPPORTED),
-        })?;
+        let parsed = match &path {
+            Some(path) => parse(command.cdb, path.device()),
+            None => {
+                let parsed = Cdb::parse_for(PeripheralType::Disk, command.cdb);
+                parsed.map_err(|_| Sense::new(asc::LUN_NOT_SUPPORTED))
+            }
+        };
+        let (cdb, info) = parsed.map_err(Ending::Check)?;
         if word != 0 {
-            gate::rights(word, info.access(), command.cdb)?;
+            gate::rights(word, info.access, command.cdb)?;
         }
         let plan = match &path {
             Some(path) => plan(path, &cdb)?,

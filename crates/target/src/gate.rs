@@ -8,7 +8,7 @@
 //! is in SPC-4 5.14.2, the rights under a reservation in the commands' classes
 //! ([`wire::scsi::Access`]), those of asymmetric access states in SPC-4 5.11.2.
 
-use wire::scsi::{Access, Asc, Key, Status};
+use wire::scsi::{Access, Alua, Asc, Key, Persistent, Status};
 
 use crate::attention::{Nexus, flags};
 use crate::status::Ending;
@@ -34,43 +34,49 @@ pub(crate) fn attention(nexus: &Nexus, opcode: u8) -> Option<Asc> {
     nexus.take()
 }
 
-/// What keeps a command of a class from running, its CDB being right.
+/// What keeps a command with these rules from running, its CDB being right.
 #[cold]
 pub(crate) fn rights(word: u32, access: Access, cdb: &[u8]) -> Result<(), Ending> {
-    let barred = match access {
-        Access::Read => flags::RESERVED_READ,
-        Access::Write => flags::RESERVED_WRITE,
-        Access::Status => flags::RESERVED_STATUS,
-        Access::Always | Access::Own => 0,
-    };
-    if word & barred != 0 {
+    if word & barred(access, cdb) != 0 {
         return Err(Ending::Status(Status::ReservationConflict));
     }
     let state = (word & flags::ALUA) >> flags::ALUA_SHIFT;
     if state == 0 {
         return Ok(());
     }
-    asymmetric(state, cdb).map_or(Ok(()), |code| Err(Ending::check(code)))
+    asymmetric(state, access.alua).map_or(Ok(()), |code| Err(Ending::check(code)))
+}
+
+/// The bits that stop a command.
+fn barred(access: Access, cdb: &[u8]) -> u32 {
+    let options = cdb.get(4).copied().unwrap_or(0);
+    let harmless = match access.persistent {
+        Persistent::Always => true,
+        // START without a power condition.
+        Persistent::StartStop => options & 0xF1 == 0x01,
+        // ALLOW.
+        Persistent::Prevent => options & 0x03 == 0,
+        Persistent::Read => return flags::RESERVED_READ,
+        Persistent::Write => return flags::RESERVED_WRITE,
+        // They look at the reservation themselves.
+        Persistent::Reserve | Persistent::Release | Persistent::PersistentOut => return 0,
+    };
+    match (harmless, access.despite_reserve) {
+        (true, true) => 0,
+        (true, false) => flags::RESERVED_STATUS,
+        (false, _) => flags::RESERVED_WRITE,
+    }
 }
 
 /// The sense data of a command that an asymmetric access state does not let run (SPC-4 5.11.2.4 to
 /// 5.11.2.8). State 1, active and not optimised, lets everything run.
-fn asymmetric(state: u32, cdb: &[u8]) -> Option<Asc> {
-    let opcode = cdb.first().copied().unwrap_or(0);
-    let action = cdb.get(1).map_or(0, |b| b & 0x1f);
-    // INQUIRY, REPORT LUNS, REQUEST SENSE, REPORT TARGET PORT GROUPS.
-    let asks = matches!((opcode, action), (0x03 | 0x12 | 0xA0, _) | (0xA3, 0x0A));
-    // SET TARGET PORT GROUPS, READ BUFFER and WRITE BUFFER.
-    let mends = matches!((opcode, action), (0xA4, 0x0A) | (0x3B | 0x3C, _));
-    // Mode and log pages, diagnostics, persistent reservations.
-    let manages = matches!(opcode, 0x15 | 0x1A | 0x1C | 0x1D | 0x4C | 0x4D | 0x55 | 0x5A)
-        || matches!(opcode, 0x5E | 0x5F);
+fn asymmetric(state: u32, runs: Alua) -> Option<Asc> {
     let (runs, code) = match state {
         0x0 | 0x1 => return None,
-        0x2 => (asks || mends || manages, STANDBY),
-        0xE => (asks, OFFLINE),
-        0xF => (asks, TRANSITIONING),
-        _ => (asks || mends, UNAVAILABLE),
+        0x2 => (runs != Alua::Active, STANDBY),
+        0xE => (runs == Alua::Any, OFFLINE),
+        0xF => (runs == Alua::Any, TRANSITIONING),
+        _ => (matches!(runs, Alua::Any | Alua::Unavailable), UNAVAILABLE),
     };
     (!runs).then_some(code)
 }
@@ -79,7 +85,7 @@ fn asymmetric(state: u32, cdb: &[u8]) -> Option<Asc> {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use wire::scsi::asc;
+    use wire::scsi::{PeripheralType, asc, find};
 
     #[test]
     fn a3_three_commands_leave_the_queue_alone() {
@@ -91,28 +97,47 @@ mod tests {
         assert_eq!(attention(&n, 0x28), None);
     }
 
+    fn rules(cdb: &[u8]) -> Access {
+        find(PeripheralType::Disk, cdb).unwrap().access
+    }
+
     #[test]
     fn each_bit_bars_its_class_only() {
         let bits = [flags::RESERVED_READ, flags::RESERVED_WRITE, flags::RESERVED_STATUS];
-        let classes = [Access::Read, Access::Write, Access::Status, Access::Always, Access::Own];
-        for (i, bit) in bits.into_iter().enumerate() {
-            for (j, class) in classes.into_iter().enumerate() {
-                assert_eq!(rights(bit, class, &[0x28]).is_err(), i == j, "{bit} {class:?}");
-            }
+        let cases: [(&[u8], [bool; 3]); 10] = [
+            (&[0x28], [true, false, false]),
+            (&[0x2A], [false, true, false]),
+            (&[0x00], [false, false, true]),
+            (&[0x12], [false; 3]),
+            (&[0x5F, 0], [false; 3]),
+            (&[0x16], [false; 3]),
+            (&[0x1B, 0, 0, 0, 0x01], [false; 3]),
+            (&[0x1B, 0, 0, 0, 0x00], [false, true, false]),
+            (&[0x1B, 0, 0, 0, 0x11], [false, true, false]),
+            (&[0x1E, 0, 0, 0, 0x01], [false, true, false]),
+        ];
+        for (cdb, want) in cases {
+            let got = bits.map(|bit| rights(bit, rules(cdb), cdb).is_err());
+            assert_eq!(got, want, "{cdb:02x?}");
         }
     }
 
     #[test]
     fn states_let_run_what_the_standard_says() {
-        let run = |state: u32, cdb: &[u8]| rights(state << flags::ALUA_SHIFT, Access::Always, cdb);
+        let run = |state: u32, cdb: &[u8]| rights(state << flags::ALUA_SHIFT, rules(cdb), cdb);
         for state in 0..16 {
             assert_eq!(run(state, &[0x12]), Ok(()), "INQUIRY in {state}");
             assert_eq!(run(state, &[0xA3, 0x0A]), Ok(()), "REPORT TARGET PORT GROUPS in {state}");
             assert_eq!(run(state, &[0x28]).is_ok(), state < 2, "READ in {state}");
-            assert_eq!(run(state, &[0x5E]).is_ok(), state < 3, "PERSISTENT RESERVE IN in {state}");
+            assert_eq!(
+                run(state, &[0x5E, 0]).is_ok(),
+                state < 3,
+                "PERSISTENT RESERVE IN in {state}"
+            );
         }
         assert_eq!(run(2, &[0x00]), Err(Ending::check(STANDBY)));
         assert_eq!(run(3, &[0x00]), Err(Ending::check(UNAVAILABLE)));
+        assert_eq!(run(3, &[0xA4, 0x0A]), Ok(()));
         assert_eq!(run(14, &[0xA4, 0x0A]), Err(Ending::check(OFFLINE)));
         assert_eq!(run(15, &[0xA4, 0x0A]), Err(Ending::check(TRANSITIONING)));
     }

@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn commands_are_what_the_codec_reads() {
         for (lba, blocks) in [(0, 1), (7, 8), (1 << 20, 65535), (5, 65536), (1 << 33, 1)] {
-            let extent = Extent { lba, blocks, dpo: false, fua: false };
+            let extent = Extent::new(lba, blocks);
             assert_eq!(Command::parse(&cdb(false, lba, blocks)), Ok(Command::Read(extent)));
             assert_eq!(Command::parse(&cdb(true, lba, blocks)), Ok(Command::Write(extent)));
         }

@@ -1,6 +1,7 @@
 //! Commands that the engine answers itself, whatever the kind of unit: each has a file here and a
 //! line in [`find`]. They have the two forms that handlers have: [`EngineCommand::now`] for an
-//! answer without waiting, [`EngineCommand::task`] for a conversation.
+//! answer without waiting, [`EngineCommand::task`] for a conversation. [`serves`] says the same of
+//! rows of the table of commands.
 //!
 //! What happens to nexuses and units, and that such commands keep state about, is told to them by
 //! the functions at the end: each adds its line there.
@@ -11,7 +12,7 @@ mod request_sense;
 use std::sync::Arc;
 
 use geom::{Error, Local};
-use wire::scsi::{Command as Cdb, Sense, asc};
+use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
 
 use crate::attention::Nexus;
 use crate::device::Device;
@@ -46,6 +47,11 @@ pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
         Cdb::RequestSense { .. } => &request_sense::RequestSense,
         _ => return None,
     })
+}
+
+/// Whether the engine executes the commands of a row itself: those that [`find`] knows.
+pub(crate) fn serves(info: &CommandInfo) -> bool {
+    matches!(info.opcode, 0x03 | 0xA0)
 }
 
 /// A unit is being made: what the vault has of it is taken over before any nexus sees it. An error

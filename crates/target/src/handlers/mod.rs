@@ -10,13 +10,14 @@
 pub mod disk;
 mod job;
 mod none;
+mod serve;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::Op;
 use geom::{Core, Local};
-use wire::scsi::{Asc, Command as Cdb, PeripheralType, Sense};
+use wire::scsi::{Asc, Command as Cdb, CommandInfo, PeripheralType, Sense};
 
 use crate::attention::{Nexus, Port};
 use crate::device::Device;
@@ -26,6 +27,7 @@ use crate::status::Ending;
 pub(crate) use job::Tie;
 pub use job::{Job, Medium};
 pub(crate) use none::{answer_none, plan_none};
+pub(crate) use serve::{parse, served};
 
 /// Largest reply of a command that reads no blocks, bytes: REPORT LUNS with every LUN there can
 /// be. An allocation length beyond it reserves no more memory.
@@ -130,6 +132,10 @@ pub trait Handler: Send + Sync {
 
     /// Peripheral device type.
     fn peripheral(&self) -> PeripheralType;
+
+    /// Whether it executes the commands of a row of the table, at this unit. The engine refuses all
+    /// others, and REPORT SUPPORTED OPERATION CODES lists exactly these.
+    fn serves(&self, info: &CommandInfo, device: &Device) -> bool;
 
     /// What a command needs, or why it is refused. Checks everything that can be checked before
     /// data moves: support, ranges, limits.

@@ -2,23 +2,33 @@
 
 use crate::scsi::*;
 
-/// A CDB: the parser and the table agree, and errors point into the CDB.
+/// A CDB, for a disk and for a CD: the parser and the table agree, and errors point into the CDB.
 pub fn fuzz_cdb(data: &[u8]) {
-    match Command::parse_with_info(data) {
+    for kind in [PeripheralType::Disk, PeripheralType::Cdrom] {
+        cdb_of(kind, data);
+    }
+}
+
+fn cdb_of(kind: PeripheralType, data: &[u8]) {
+    match Command::parse_for(kind, data) {
         Ok((command, info)) => {
             assert!(data.len() >= info.cdb_len());
-            assert_eq!(find(data), Ok(info));
-            assert_eq!(Command::parse(&data[..info.cdb_len()]), Ok(command));
+            assert_eq!(find(kind, data), Ok(info));
+            let exact = &data[..info.cdb_len()];
+            assert_eq!(Command::parse_for(kind, exact), Ok((command, info)));
+            assert_eq!(naca(data), naca(exact));
             if let Command::Read(extent) | Command::Write(extent) = command {
                 assert!(extent.fits(u64::MAX) || extent.end().is_none());
             }
             if let Command::ReportOpcodes { report, timeouts, .. } = command {
-                let _ = report_opcodes(COMMANDS, report, timeouts);
+                let rows: Vec<&CommandInfo> =
+                    (0..=255).flat_map(|opcode| commands_of(kind, opcode)).collect();
+                let _ = report_opcodes(&rows, report, timeouts);
             }
         }
-        Err(CdbError::Opcode) => assert!(find(data).is_err()),
+        Err(CdbError::Opcode) => assert!(find(kind, data).is_err()),
         Err(CdbError::Field { byte, bit }) => {
-            assert!(byte < 16 && bit.is_none_or(|bit| bit < 8));
+            assert!(byte < 32 && bit.is_none_or(|bit| bit < 8));
         }
     }
 }

@@ -1,9 +1,27 @@
-//! A CDB as a typed command (SPC-4 section 6, SBC-3 section 5).
+//! A CDB as a typed command (SPC-4 section 6, SBC-3 section 5, MMC-6 section 6).
+//!
+//! | file | reads |
+//! | --- | --- |
+//! | `primary` | what every unit has: INQUIRY, modes, logs, diagnostics, buffers, MAINTENANCE |
+//! | `block` | commands with logical blocks |
+//! | `reserve` | RESERVE and PERSISTENT RESERVE |
+//! | `copy` | EXTENDED COPY, tokens, RECEIVE COPY |
+//! | `media` | what only a CD has |
+
+mod block;
+mod copy;
+mod media;
+mod primary;
+mod reserve;
 
 use super::codes::asc;
-use super::commands::{CommandInfo, Report, find};
+use super::commands::{CommandInfo, Report, VARIABLE, find};
+use super::inquiry::PeripheralType;
+use super::pr::{PrInAction, PrOutAction};
 use super::sense::Sense;
-use crate::bytes::{get_array, get16, get32};
+
+pub use copy::{CopyOut, CopyStatus};
+pub use media::{MainChannel, TrackAddress};
 
 /// Why a CDB is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +58,17 @@ impl From<CdbError> for Sense {
     }
 }
 
+/// What a 32-byte command says about protection information (SBC-3 4.22).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    /// EXPECTED INITIAL LOGICAL BLOCK REFERENCE TAG.
+    pub reference: u32,
+    /// EXPECTED LOGICAL BLOCK APPLICATION TAG.
+    pub application: u16,
+    /// LOGICAL BLOCK APPLICATION TAG MASK: the bits of it that are compared.
+    pub mask: u16,
+}
+
 /// A run of logical blocks with the bits that reads and writes share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
@@ -51,9 +80,19 @@ pub struct Extent {
     pub dpo: bool,
     /// FUA: to or from the medium, not the cache.
     pub fua: bool,
+    /// RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT, 0 to 7; 0 in commands that have no such
+    /// field.
+    pub protect: u8,
+    /// Of the 32-byte commands.
+    pub tags: Option<Tags>,
 }
 
 impl Extent {
+    /// A run without any of the bits.
+    pub const fn new(lba: u64, blocks: u32) -> Extent {
+        Extent { lba, blocks, dpo: false, fua: false, protect: 0, tags: None }
+    }
+
     /// The block after the last; None when it does not fit in 64 bits.
     pub fn end(&self) -> Option<u64> {
         self.lba.checked_add(u64::from(self.blocks))
@@ -64,6 +103,24 @@ impl Extent {
     pub fn fits(&self, capacity: u64) -> bool {
         self.end().is_some_and(|end| end <= capacity)
     }
+
+    /// How a protection field that is not served is refused: a pointer to it.
+    pub fn protect_error(&self) -> CdbError {
+        CdbError::Field { byte: if self.tags.is_some() { 10 } else { 1 }, bit: Some(7) }
+    }
+}
+
+/// SANITIZE's service actions (SBC-3 5.25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SanitizeAction {
+    /// 01h: write a pattern, which the parameter list holds.
+    Overwrite,
+    /// 02h: erase every block.
+    BlockErase,
+    /// 03h: change the key.
+    CryptographicErase,
+    /// 1Fh: leave the failure of an earlier SANITIZE.
+    ExitFailureMode,
 }
 
 /// Which values of mode pages are asked for.
@@ -79,6 +136,19 @@ pub enum PageControl {
     Saved,
 }
 
+/// Which values of log parameters are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogControl {
+    /// Threshold values.
+    Threshold,
+    /// Cumulative values.
+    Cumulative,
+    /// Default threshold values.
+    DefaultThreshold,
+    /// Default cumulative values.
+    DefaultCumulative,
+}
+
 /// Which logical units REPORT LUNS lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LunSelect {
@@ -90,7 +160,8 @@ pub enum LunSelect {
     All,
 }
 
-/// A parsed command. Lengths are bytes unless they say blocks.
+/// A parsed command. Lengths are bytes unless they say blocks; `alloc` is an ALLOCATION LENGTH,
+/// `len` a PARAMETER LIST LENGTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Command {
@@ -102,6 +173,10 @@ pub enum Command {
     /// `page` is None without EVPD.
     Inquiry {
         page: Option<u8>,
+        alloc: u32,
+    },
+    ReportLuns {
+        select: LunSelect,
         alloc: u32,
     },
     /// `long_lba` allows the 16-byte block descriptor (LLBAA); `no_blocks` is DBD.
@@ -120,6 +195,130 @@ pub enum Command {
         save: bool,
         len: u32,
     },
+    /// `from` is PARAMETER POINTER: the first parameter wanted.
+    LogSense {
+        save: bool,
+        control: LogControl,
+        page: u8,
+        subpage: u8,
+        from: u16,
+        alloc: u32,
+    },
+    /// `reset` is PCR.
+    LogSelect {
+        reset: bool,
+        save: bool,
+        control: LogControl,
+        page: u8,
+        subpage: u8,
+        len: u32,
+    },
+    /// `test` is SELF-TEST CODE, `default_test` is SELFTEST.
+    SendDiagnostic {
+        test: u8,
+        page_format: bool,
+        default_test: bool,
+        device_offline: bool,
+        unit_offline: bool,
+        len: u32,
+    },
+    /// `page` is None without PCV.
+    ReceiveDiagnostic {
+        page: Option<u8>,
+        alloc: u32,
+    },
+    ReadBuffer {
+        mode: u8,
+        id: u8,
+        offset: u64,
+        alloc: u32,
+    },
+    WriteBuffer {
+        mode: u8,
+        id: u8,
+        offset: u32,
+        len: u32,
+    },
+    StartStop {
+        immed: bool,
+        power: u8,
+        modifier: u8,
+        no_flush: bool,
+        eject: bool,
+        start: bool,
+    },
+    /// `prevent`: bit 0 prevents, bit 1 (CD) makes it persistent.
+    PreventAllow {
+        prevent: u8,
+    },
+    ReportOpcodes {
+        report: Report,
+        timeouts: bool,
+        alloc: u32,
+    },
+    /// `extended` is REPD.
+    ReportTaskManagement {
+        extended: bool,
+        alloc: u32,
+    },
+    /// `kind` is IDENTIFYING INFORMATION TYPE.
+    ReportIdentifying {
+        kind: u8,
+        alloc: u32,
+    },
+    SetIdentifying {
+        kind: u8,
+        len: u32,
+    },
+    ReportTimestamp {
+        alloc: u32,
+    },
+    SetTimestamp {
+        len: u32,
+    },
+    /// `extended` asks for the extended header.
+    ReportTargetPortGroups {
+        extended: bool,
+        alloc: u32,
+    },
+    SetTargetPortGroups {
+        len: u32,
+    },
+    /// RESERVE 6 and 10 of the whole unit; nothing else can be asked for.
+    Reserve,
+    /// RELEASE 6 and 10.
+    Release,
+    PersistentIn {
+        action: PrInAction,
+        alloc: u32,
+    },
+    /// `kind` is TYPE, 0 to 15; `scope` likewise.
+    PersistentOut {
+        action: PrOutAction,
+        scope: u8,
+        kind: u8,
+        len: u32,
+    },
+    /// EXTENDED COPY and tokens: the parameter list has the rest. `list_id` is LIST IDENTIFIER of
+    /// the token commands; in EXTENDED COPY the list has it.
+    CopyOut {
+        action: CopyOut,
+        list_id: u32,
+        len: u32,
+    },
+    CopyAbort {
+        list_id: u32,
+    },
+    /// `list_id`: one byte with LID1, four with LID4.
+    CopyStatus {
+        action: CopyStatus,
+        list_id: u32,
+        alloc: u32,
+    },
+    RezeroUnit,
+    Seek {
+        lba: u64,
+    },
     ReadCapacity10,
     ReadCapacity16 {
         alloc: u32,
@@ -128,12 +327,18 @@ pub enum Command {
         lba: u64,
         alloc: u32,
     },
-    ReportLuns {
-        select: LunSelect,
-        alloc: u32,
-    },
+    /// READ 6, 10, 12, 16, 32.
     Read(Extent),
+    /// WRITE 6, 10, 12, 16, 32.
     Write(Extent),
+    /// `boundary` is ATOMIC BOUNDARY, blocks; 0 is none.
+    WriteAtomic {
+        extent: Extent,
+        boundary: u16,
+    },
+    OrWrite(Extent),
+    /// Twice `extent.blocks` come from the initiator: to compare, then to write.
+    CompareWrite(Extent),
     /// `check`: see [`Command::Verify`].
     WriteVerify {
         extent: Extent,
@@ -154,213 +359,166 @@ pub enum Command {
     PreFetch {
         lba: u64,
         blocks: u32,
+        immed: bool,
     },
     Unmap {
         anchor: bool,
         len: u32,
     },
-    /// 0 blocks means to the end of the medium; `no_data` (NDOB) writes zeros.
+    /// 0 blocks means to the end of the medium; `no_data` (NDOB) writes zeros. `protect` and
+    /// `tags`: see [`Extent`].
     WriteSame {
         lba: u64,
         blocks: u32,
         unmap: bool,
         anchor: bool,
         no_data: bool,
+        protect: u8,
+        tags: Option<Tags>,
     },
-    StartStop {
+    /// `protect` is FMTPINFO, `data` FMTDATA, `complete` CMPLST, `format` DEFECT LIST FORMAT.
+    FormatUnit {
+        protect: u8,
+        long_list: bool,
+        data: bool,
+        complete: bool,
+        format: u8,
+    },
+    /// `unrestricted` is AUSE.
+    Sanitize {
+        action: SanitizeAction,
         immed: bool,
-        power: u8,
-        modifier: u8,
-        no_flush: bool,
-        eject: bool,
-        start: bool,
+        unrestricted: bool,
+        len: u32,
     },
-    PreventAllow {
-        prevent: u8,
-    },
-    ReportOpcodes {
-        report: Report,
-        timeouts: bool,
+    /// `index` is ADDRESS DESCRIPTOR INDEX, 0 in the 10-byte command.
+    ReadDefects {
+        twelve: bool,
+        primary: bool,
+        grown: bool,
+        format: u8,
+        index: u32,
         alloc: u32,
     },
-    /// `extended` asks for the extended header.
-    ReportTargetPortGroups {
-        extended: bool,
+    /// `sub_q` is SUBQ.
+    ReadSubChannel {
+        msf: bool,
+        sub_q: bool,
+        format: u8,
+        track: u8,
         alloc: u32,
+    },
+    ReadToc {
+        msf: bool,
+        format: u8,
+        track: u8,
+        alloc: u32,
+    },
+    /// `which` is RT, `from` the first feature.
+    GetConfiguration {
+        which: u8,
+        from: u16,
+        alloc: u32,
+    },
+    /// `classes` is NOTIFICATION CLASS REQUEST.
+    GetEventStatus {
+        polled: bool,
+        classes: u8,
+        alloc: u32,
+    },
+    ReadDiscInformation {
+        kind: u8,
+        alloc: u32,
+    },
+    ReadTrackInformation {
+        open: bool,
+        track: TrackAddress,
+        alloc: u32,
+    },
+    ReadDiscStructure {
+        media: u8,
+        address: u32,
+        layer: u8,
+        format: u8,
+        agid: u8,
+        alloc: u32,
+    },
+    SetCdSpeed {
+        rotation: u8,
+        read: u16,
+        write: u16,
+    },
+    MechanismStatus {
+        alloc: u32,
+    },
+    /// `kind` is EXPECTED SECTOR TYPE, `sub_channel` is SUB-CHANNEL SELECTION.
+    ReadCd {
+        lba: u32,
+        blocks: u32,
+        kind: u8,
+        main: MainChannel,
+        sub_channel: u8,
     },
 }
 
 impl Command {
-    /// Reads a CDB. `cdb` may be longer than the command (iSCSI pads to 16 bytes); what follows the
-    /// command is not looked at. Bits outside the usage map of the table are refused.
+    /// Reads a CDB of a disk: [`Command::parse_for`] without the table's row.
     pub fn parse(cdb: &[u8]) -> Result<Command, CdbError> {
-        Command::parse_with_info(cdb).map(|(command, _)| command)
+        Command::parse_for(PeripheralType::Disk, cdb).map(|(command, _)| command)
     }
 
-    /// The same, with the table's row.
-    pub fn parse_with_info(cdb: &[u8]) -> Result<(Command, &'static CommandInfo), CdbError> {
-        let info = find(cdb)?;
+    /// Reads a CDB for a type of device. `cdb` may be longer than the command (iSCSI pads to 16
+    /// bytes); what follows the command is not looked at. Bits outside the usage map of the table
+    /// are refused. Answers the table's row too.
+    pub fn parse_for(
+        kind: PeripheralType,
+        cdb: &[u8],
+    ) -> Result<(Command, &'static CommandInfo), CdbError> {
+        let info = find(kind, cdb)?;
         info.check(cdb)?;
-        // Shorter commands are followed by zeros, so that one array serves all lengths.
-        let mut bytes = [0u8; 16];
-        let used = cdb.get(..info.cdb_len()).unwrap_or(cdb);
-        bytes.iter_mut().zip(used).for_each(|(to, from)| *to = *from);
-        Ok((parse_checked(&bytes, info)?, info))
-    }
-}
-
-fn parse_checked(b: &[u8; 16], info: &CommandInfo) -> Result<Command, CdbError> {
-    let flag = |byte: usize, mask: u8| b.get(byte).is_some_and(|v| v & mask != 0);
-    Ok(match (b[0], info.service_action) {
-        (0x00, _) => Command::TestUnitReady,
-        (0x03, _) => Command::RequestSense { descriptor: flag(1, 1), alloc: u32::from(b[4]) },
-        (0x12, _) => inquiry(b)?,
-        (0x15, _) => mode_select(b, false, u32::from(b[4])),
-        (0x55, _) => mode_select(b, true, u32::from(get16::<7, 16>(b))),
-        (0x1a, _) => mode_sense(b, false, u32::from(b[4])),
-        (0x5a, _) => mode_sense(b, true, u32::from(get16::<7, 16>(b))),
-        (0x1b, _) => Command::StartStop {
-            immed: flag(1, 1),
-            power: b[4] >> 4,
-            modifier: b[3] & 0x0f,
-            no_flush: flag(4, 4),
-            eject: flag(4, 2),
-            start: flag(4, 1),
-        },
-        (0x1e, _) => Command::PreventAllow { prevent: b[4] & 3 },
-        (0x25, _) => Command::ReadCapacity10,
-        (0x9e, Some(0x10)) => Command::ReadCapacity16 { alloc: get32::<10, 16>(b) },
-        (0x9e, _) => Command::GetLbaStatus { lba: lba64(b), alloc: get32::<10, 16>(b) },
-        (0xa0, _) => Command::ReportLuns { select: select(b[2])?, alloc: get32::<6, 16>(b) },
-        (0xa3, Some(0x0c)) => report(b)?,
-        (0xa3, _) => Command::ReportTargetPortGroups {
-            extended: header_format(b[1])?,
-            alloc: get32::<6, 16>(b),
-        },
-        (0x08 | 0x28 | 0xa8 | 0x88, _) => Command::Read(extent(b)),
-        (0x0a | 0x2a | 0xaa | 0x8a, _) => Command::Write(extent(b)),
-        (0x2e | 0xae | 0x8e, _) => {
-            Command::WriteVerify { extent: verified(b), check: byte_check(b)? }
+        if info.opcode == VARIABLE {
+            return Ok((block::variable(info, &padded(info, cdb))?, info));
         }
-        (0x2f | 0xaf | 0x8f, _) => Command::Verify { extent: verified(b), check: byte_check(b)? },
-        (0x35 | 0x91, _) => {
-            let Extent { lba, blocks, .. } = extent(b);
-            Command::SynchronizeCache { lba, blocks, immed: flag(1, 2) }
-        }
-        (0x34 | 0x90, _) => {
-            let Extent { lba, blocks, .. } = extent(b);
-            Command::PreFetch { lba, blocks }
-        }
-        (0x42, _) => Command::Unmap { anchor: flag(1, 1), len: u32::from(get16::<7, 16>(b)) },
-        (0x41 | 0x93, _) => write_same(b)?,
-        _ => return Err(CdbError::Opcode),
-    })
-}
-
-fn inquiry(b: &[u8; 16]) -> Result<Command, CdbError> {
-    let evpd = b[1] & 1 != 0;
-    if !evpd && b[2] != 0 {
-        return Err(CdbError::field(2, None));
-    }
-    let alloc = u32::from(get16::<3, 16>(b));
-    Ok(Command::Inquiry { page: evpd.then_some(b[2]), alloc })
-}
-
-fn mode_select(b: &[u8; 16], ten: bool, len: u32) -> Command {
-    Command::ModeSelect { ten, page_format: b[1] & 0x10 != 0, save: b[1] & 1 != 0, len }
-}
-
-fn mode_sense(b: &[u8; 16], ten: bool, alloc: u32) -> Command {
-    let control = match b[2] >> 6 {
-        0 => PageControl::Current,
-        1 => PageControl::Changeable,
-        2 => PageControl::Default,
-        _ => PageControl::Saved,
-    };
-    Command::ModeSense {
-        ten,
-        long_lba: b[1] & 0x10 != 0,
-        no_blocks: b[1] & 0x08 != 0,
-        control,
-        page: b[2] & 0x3f,
-        subpage: b[3],
-        alloc,
+        Ok((parse_checked(&padded(info, cdb), kind, info)?, info))
     }
 }
 
-fn select(code: u8) -> Result<LunSelect, CdbError> {
-    match code {
-        0 => Ok(LunSelect::Units),
-        1 => Ok(LunSelect::WellKnown),
-        2 => Ok(LunSelect::All),
-        _ => Err(CdbError::field(2, None)),
+/// Shorter commands are followed by zeros, so that one array serves all lengths.
+fn padded<const N: usize>(info: &CommandInfo, cdb: &[u8]) -> [u8; N] {
+    let mut bytes = [0u8; N];
+    let used = cdb.get(..info.cdb_len()).unwrap_or(cdb);
+    bytes.iter_mut().zip(used).for_each(|(to, from)| *to = *from);
+    bytes
+}
+
+/// Every family answers None for what is not its own.
+fn parse_checked(
+    b: &[u8; 16],
+    kind: PeripheralType,
+    info: &CommandInfo,
+) -> Result<Command, CdbError> {
+    if kind == PeripheralType::Cdrom
+        && let Some(command) = media::parse(b)?
+    {
+        return Ok(command);
     }
-}
-
-fn header_format(byte: u8) -> Result<bool, CdbError> {
-    match byte >> 5 {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(CdbError::field(1, Some(7))),
+    if let Some(command) = block::parse(b, info.service_action)? {
+        return Ok(command);
     }
-}
-
-fn report(b: &[u8; 16]) -> Result<Command, CdbError> {
-    let (opcode, action) = (b[3], get16::<4, 16>(b));
-    let report = match b[2] & 7 {
-        0 => Report::All,
-        1 => Report::Opcode(opcode),
-        2 => Report::Action(opcode, action),
-        3 => Report::Either(opcode, action),
-        _ => return Err(CdbError::field(2, Some(2))),
-    };
-    Ok(Command::ReportOpcodes { report, timeouts: b[2] & 0x80 != 0, alloc: get32::<6, 16>(b) })
-}
-
-fn lba64(b: &[u8; 16]) -> u64 {
-    u64::from_be_bytes(get_array::<2, 8, 16>(b))
-}
-
-/// LBA and length by the opcode's group; DPO and FUA stand in byte 1 of all but the 6-byte ones.
-fn extent(b: &[u8; 16]) -> Extent {
-    let (dpo, fua) = (b[1] & 0x10 != 0, b[1] & 0x08 != 0);
-    match b[0] >> 5 {
-        0 => {
-            let lba = u64::from(u32::from_be_bytes([0, b[1] & 0x1f, b[2], b[3]]));
-            let blocks = if b[4] == 0 { 256 } else { u32::from(b[4]) };
-            Extent { lba, blocks, dpo: false, fua: false }
-        }
-        1 | 2 => {
-            let (lba, blocks) = (get32::<2, 16>(b), get16::<7, 16>(b));
-            Extent { lba: u64::from(lba), blocks: u32::from(blocks), dpo, fua }
-        }
-        5 => {
-            let (lba, blocks) = (get32::<2, 16>(b), get32::<6, 16>(b));
-            Extent { lba: u64::from(lba), blocks, dpo, fua }
-        }
-        _ => Extent { lba: lba64(b), blocks: get32::<10, 16>(b), dpo, fua },
+    if let Some(command) = primary::parse(b)? {
+        return Ok(command);
     }
-}
-
-/// Verify commands have no FUA: its place belongs to another field.
-fn verified(b: &[u8; 16]) -> Extent {
-    Extent { fua: false, ..extent(b) }
-}
-
-fn byte_check(b: &[u8; 16]) -> Result<u8, CdbError> {
-    match (b[1] >> 1) & 3 {
-        2 => Err(CdbError::field(1, Some(2))),
-        check => Ok(check),
+    match b[0] {
+        0x16 | 0x56 => Ok(Command::Reserve),
+        0x17 | 0x57 => Ok(Command::Release),
+        0x5e => reserve::persistent_in(b),
+        0x5f => reserve::persistent_out(b),
+        0x83 => copy::out(b),
+        0x84 => copy::status(b),
+        0xa3 => primary::maintenance_in(b),
+        0xa4 => primary::maintenance_out(b),
+        _ => Err(CdbError::Opcode),
     }
-}
-
-fn write_same(b: &[u8; 16]) -> Result<Command, CdbError> {
-    let (anchor, unmap) = (b[1] & 0x10 != 0, b[1] & 0x08 != 0);
-    if anchor && !unmap {
-        return Err(CdbError::field(1, Some(4)));
-    }
-    let Extent { lba, blocks, .. } = extent(b);
-    Ok(Command::WriteSame { lba, blocks, unmap, anchor, no_data: b[1] & 1 != 0 })
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `access` | how commands stand to reservations |
-//! | `commands` | the table of commands: lengths, usage maps; REPORT SUPPORTED OPERATION CODES |
+//! | `commands` | the table of commands: usage maps, access rules; REPORT SUPPORTED OPERATION CODES |
 //! | `cdb` | a CDB as a typed command |
 //! | `sense`, `codes` | sense data, and the additional sense codes by name |
 //! | `status` | status codes |
@@ -20,7 +19,6 @@
 //! | `mmc` | parameter data of CD and DVD units |
 //! | `lun` | LUN addressing |
 
-mod access;
 mod alua;
 mod caps;
 mod cdb;
@@ -40,7 +38,6 @@ mod transport_id;
 mod unmap;
 mod vpd;
 
-pub use access::Access;
 pub use alua::{
     AccessState, GROUP_PORTS_MAX, PortGroup, SetGroup, StateCause, parse_set_target_port_groups,
     parse_target_port_groups, report_target_port_groups, set_target_port_groups,
@@ -49,9 +46,15 @@ pub use caps::{
     Capacity, LbaExtent, LbaState, lba_status, parse_capacity10, parse_capacity16,
     parse_lba_extent, parse_luns, read_capacity10, read_capacity16, report_luns, report_luns_into,
 };
-pub use cdb::{CdbError, Command, Extent, LunSelect, PageControl};
+pub use cdb::{
+    CdbError, Command, CopyOut, CopyStatus, Extent, LogControl, LunSelect, MainChannel,
+    PageControl, SanitizeAction, Tags, TrackAddress,
+};
 pub use codes::{Asc, Key, asc};
-pub use commands::{COMMANDS, CommandInfo, Direction, NACA, Report, find, report_opcodes};
+pub use commands::{
+    Access, Alua, COMMANDS, CommandInfo, Direction, NACA, Persistent, Report, Times, Types,
+    commands_of, control_byte, find, naca, report_opcodes,
+};
 pub use copy::{
     BlockRange, COPY_IN_ACTIONS, COPY_OUT_ACTIONS, CSCD_LEN, CSCD_THIS_UNIT, CopyForm, CopyLimits,
     CopyList, CopyProgress, CopyState, Cscd, DESCRIPTOR_TYPES, ListUsage, PopulateToken,

@@ -1,10 +1,10 @@
 //! SYNCHRONIZE CACHE, PRE-FETCH, START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL, REPORT SUPPORTED
 //! OPERATION CODES.
 
-use wire::scsi::{COMMANDS, CommandInfo, Extent, Report, Sense, asc, report_opcodes as list};
+use wire::scsi::{Extent, Report, Sense, asc, report_opcodes as list};
 
 use crate::device::Device;
-use crate::handlers::{Ask, Job, Plan};
+use crate::handlers::{Ask, Job, Plan, served};
 use crate::status::Ending;
 
 /// The whole medium is flushed whatever the range. IMMED is not taken up: GOOD is said when it is
@@ -51,23 +51,12 @@ pub(super) fn plan_prevent(prevent: u8) -> Result<Plan, Sense> {
     }
 }
 
-/// Commands of the table that this unit executes.
-fn serves(info: &CommandInfo, device: &Device) -> bool {
-    match (info.opcode, info.service_action) {
-        (0x9E, Some(0x12)) | (0xA3, Some(0x0A)) => false,
-        (0x42, _) => device.spec().can_delete,
-        _ => true,
-    }
-}
-
 pub(super) fn report_opcodes(
     ask: &mut Ask<'_>,
     device: &Device,
     report: Report,
     timeouts: bool,
 ) -> Result<(), Sense> {
-    let served: Vec<CommandInfo> =
-        COMMANDS.iter().filter(|info| serves(info, device)).copied().collect();
-    ask.reply.extend(list(&served, report, timeouts).map_err(|e| e.sense())?);
+    ask.reply.extend(list(&served(device), report, timeouts).map_err(|e| e.sense())?);
     Ok(())
 }

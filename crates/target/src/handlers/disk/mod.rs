@@ -1,7 +1,7 @@
 //! The disk handler: a direct-access block device (SBC-3) over one provider.
 //!
-//! One file a family of commands. Everything not listed in [`Disk::plan`] ends with the sense data
-//! that the table of commands gives, and REPORT SUPPORTED OPERATION CODES agrees with it.
+//! One file a family of commands. [`Handler::serves`] lists what is executed; the engine refuses the
+//! rest.
 
 mod capacity;
 mod identity;
@@ -16,7 +16,7 @@ pub use identity::naa;
 
 use bio::Op;
 use geom::Local;
-use wire::scsi::{Command as Cdb, PeripheralType, Sense, asc};
+use wire::scsi::{Command as Cdb, CommandInfo, PeripheralType, Sense, asc};
 
 use super::{Ask, Handler, Job, Plan, Run};
 use crate::device::Device;
@@ -32,6 +32,19 @@ impl Handler for Disk {
 
     fn peripheral(&self) -> PeripheralType {
         PeripheralType::Disk
+    }
+
+    fn serves(&self, info: &CommandInfo, device: &Device) -> bool {
+        match (info.opcode, info.service_action) {
+            (0x42, _) => device.spec().can_delete,
+            (0x00 | 0x12 | 0x15 | 0x1A | 0x1B | 0x1E | 0x55 | 0x5A, _) => true,
+            (0x08 | 0x28 | 0xA8 | 0x88 | 0x0A | 0x2A | 0xAA | 0x8A, _) => true,
+            (0x2E | 0xAE | 0x8E | 0x2F | 0xAF | 0x8F, _) => true,
+            (0x34 | 0x90 | 0x35 | 0x91 | 0x41 | 0x93, _) => true,
+            (0x25, _) | (0x9E, Some(0x10)) => true,
+            (0xA3, Some(0x0C)) => true,
+            _ => false,
+        }
     }
 
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense> {
@@ -51,22 +64,17 @@ impl Handler for Disk {
             Cdb::Verify { extent, check } => verify::plan(extent, check, device)?,
             Cdb::WriteVerify { extent, .. } => verify::plan_write(extent, device)?,
             Cdb::SynchronizeCache { lba, blocks, .. } => misc::plan_sync(lba, blocks, device)?,
-            Cdb::PreFetch { lba, blocks } => misc::plan_prefetch(lba, blocks, device)?,
+            Cdb::PreFetch { lba, blocks, .. } => misc::plan_prefetch(lba, blocks, device)?,
             Cdb::Unmap { anchor, len } => unmap::plan(anchor, len, device)?,
-            Cdb::WriteSame { lba, blocks, unmap, anchor, no_data } => {
+            Cdb::WriteSame { protect: 1.., .. } => return Err(Sense::cdb_field(1, Some(7))),
+            Cdb::WriteSame { lba, blocks, unmap, anchor, no_data, .. } => {
                 let what = write_same::What { lba, blocks, unmap, anchor, no_data };
                 write_same::plan(&what, device)?
             }
             Cdb::StartStop { power, eject, .. } => misc::plan_start_stop(power, eject)?,
             Cdb::PreventAllow { prevent } => misc::plan_prevent(prevent)?,
-            // Answered by the engine before it asks here.
-            Cdb::RequestSense { .. } | Cdb::ReportLuns { .. } => {
-                return Err(Sense::new(asc::INVALID_OPCODE));
-            }
-            // Known to the parser, not served here.
-            Cdb::GetLbaStatus { .. } | Cdb::ReportTargetPortGroups { .. } => {
-                return Err(Sense::cdb_field(1, Some(4)));
-            }
+            // The engine's own, or not served.
+            _ => return Err(Sense::new(asc::INVALID_OPCODE)),
         })
     }
 
@@ -99,7 +107,7 @@ impl Handler for Disk {
                 }
                 Cdb::SynchronizeCache { .. } => job.flush().await,
                 Cdb::Unmap { .. } => unmap::unmap(&job).await,
-                Cdb::WriteSame { lba, blocks, unmap, anchor, no_data } => {
+                Cdb::WriteSame { lba, blocks, unmap, anchor, no_data, .. } => {
                     let what = write_same::What { lba, blocks, unmap, anchor, no_data };
                     write_same::write_same(&job, &what).await
                 }

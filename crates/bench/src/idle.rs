@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind};
 use crate::iscsi::{counters, two_cores};
 use crate::load::{self, Spec};
-use crate::options::Options;
+use crate::options::{Options, Peer};
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
 use crate::servers::{Backing, FILE_BYTES, Scratch, Server};
@@ -42,9 +42,10 @@ pub(crate) fn measure(
         Server::ashlar(&binary, cores.0, backings)
     })?;
     let mut sides = Vec::new();
-    for (n, &peer) in (1..).zip(options.peers()) {
+    let peers = options.peers().iter().filter(|p| **p != Peer::Bare);
+    for (n, &peer) in (1..).zip(peers) {
         progress(Progress { done: n, of: steps, what: format!("idle: {}", peer.name()) });
-        let start = |backings: &[Backing]| Server::peer(peer, cores.0, backings);
+        let start = |backings: &[Backing]| Server::peer(peer, options, cores.0, backings);
         match weigh_one(options, cores.1, counters, &start) {
             Ok(theirs) => sides.push((Some(peer.name()), theirs)),
             Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),

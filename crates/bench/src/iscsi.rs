@@ -16,10 +16,19 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// Part of the measured requests that is made again to count system calls: apart, for the counting
 /// costs the server time, and a given number, for the load need not be steady.
 const COUNTED_PART: f64 = 0.25;
-/// Goal: our CPU time a request over the peer's.
-const CPU_RATIO: f64 = 1.0 / 3.0;
+/// Goal: our CPU time a 4 KiB request over tgt's.
+const TGT_RATIO: f64 = 1.0 / 4.0;
+/// Goal: our CPU time a 4 KiB request over that of the bare responder.
+const BARE_RATIO: f64 = 1.5;
+/// Goal: the same for large requests, which are copies and the network.
+const BARE_LARGE_RATIO: f64 = 1.3;
+/// Goal: CPU time with digests over that without, in the same round.
+const DIGEST_RATIO: f64 = 1.15;
+/// Goals: CPU time of a 4 KiB request, us, many in flight and one.
+const DEEP_US: f64 = 3.0;
+const ALONE_US: f64 = 8.0;
 /// Goal: system calls a command.
-const SYSCALLS: f64 = 0.25;
+const SYSCALLS: f64 = 0.15;
 /// Bytes of a request that fills a memory disk.
 const FILL_BYTES: u32 = 64 * 1024;
 /// Requests of each session that proves the data, before anything is measured.
@@ -54,8 +63,23 @@ pub struct Case {
     pub sessions: u32,
     /// Header and data digests.
     pub digests: bool,
-    /// The goals of the project hold for it.
-    pub goals: bool,
+    /// The goals of the project that hold for it.
+    pub goals: Goals,
+}
+
+/// Which goals a case has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goals {
+    /// None.
+    None,
+    /// Those of 4 KiB requests, many in flight.
+    Deep,
+    /// Those of one 4 KiB request at a time.
+    Alone,
+    /// Those of large requests.
+    Large,
+    /// What digests may cost.
+    Digests,
 }
 
 const READ: Case = Case {
@@ -66,22 +90,33 @@ const READ: Case = Case {
     depth: 32,
     sessions: 1,
     digests: false,
-    goals: false,
+    goals: Goals::None,
 };
 
 /// Every case. Places are random.
-pub const CASES: [Case; 10] = [
-    Case { name: "null-read-4k-d32", goals: true, ..READ },
-    Case { name: "memory-read-4k-d32", store: Store::Memory, goals: true, ..READ },
-    Case { name: "null-read-4k-d1", depth: 1, ..READ },
+pub const CASES: [Case; 14] = [
+    Case { name: "null-read-4k-d32", goals: Goals::Deep, ..READ },
+    Case { name: "memory-read-4k-d32", store: Store::Memory, goals: Goals::Deep, ..READ },
+    Case { name: "null-write-4k-d32", write: true, goals: Goals::Deep, ..READ },
+    Case { name: "memory-write-4k-d32", goals: Goals::Deep, write: true, ..MEMORY },
+    Case { name: "null-read-4k-d1", depth: 1, goals: Goals::Alone, ..READ },
+    Case { name: "memory-read-4k-d1", depth: 1, goals: Goals::Alone, ..MEMORY },
+    Case { name: "memory-read-128k-d8", depth: 8, ..LARGE },
+    Case { name: "memory-write-128k-d8", depth: 8, write: true, ..LARGE },
     Case { name: "null-read-64k-d32", request_bytes: 65536, ..READ },
-    Case { name: "null-write-4k-d32", write: true, ..READ },
-    Case { name: "memory-write-4k-d32", store: Store::Memory, write: true, ..READ },
-    Case { name: "null-read-4k-d32-digests", digests: true, ..READ },
+    Case { name: "null-read-4k-d32-digests", digests: true, goals: Goals::Digests, ..READ },
+    Case { name: "null-write-4k-d32-digests", write: true, ..DIGESTS },
     Case { name: "null-read-4k-d1-c8", depth: 1, sessions: 8, ..READ },
     Case { name: "null-read-4k-d32-c8", sessions: 8, ..READ },
     Case { name: "memory-read-4k-d32-c8", store: Store::Memory, sessions: 8, ..READ },
 ];
+
+const MEMORY: Case = Case { store: Store::Memory, ..READ };
+const LARGE: Case = Case { request_bytes: 131_072, goals: Goals::Large, ..MEMORY };
+const DIGESTS: Case = Case { digests: true, goals: Goals::Digests, ..READ };
+
+/// Ourselves without digests, as the one to compare with.
+const PLAIN: &str = "undigested";
 
 const FIGURES: [(&str, &str); 5] = [
     ("server CPU a request", "us"),
@@ -112,7 +147,7 @@ pub(crate) fn measure(
     let stores = [Backing::Null, Backing::Memory];
     let mut servers = vec![Server::ashlar(&options.binary()?, server_core, &stores)?];
     for &peer in options.peers() {
-        match Server::peer(peer, server_core, &stores) {
+        match Server::peer(peer, options, server_core, &stores) {
             Ok(server) => servers.push(server),
             Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
             Err(error) => return Err(error),
@@ -126,25 +161,46 @@ pub(crate) fn measure(
     let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
     let mut done = 0;
     for case in cases {
-        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); servers.len()];
+        let sides = sides(case, &servers);
+        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); sides.len()];
         for round in 0..options.rounds {
             let what = format!("iscsi: {}, round {}", case.name, round + 1);
             progress(Progress { done, of: steps, what });
             done += 1;
             // Who begins changes from round to round.
-            for turn in 0..servers.len() {
-                let n = (turn + round as usize) % servers.len();
-                let one = weigh_round(&servers[n], case, options, load_core, counters);
-                rounds[n].push(one.map_err(|e| e.within(&place(&servers[n], case)))?);
+            for turn in 0..sides.len() {
+                let n = (turn + round as usize) % sides.len();
+                let Side { server, case, name } = sides[n];
+                let one = weigh_round(server, &case, options, load_core, counters);
+                let place = format!("{name} in case {}", case.name);
+                rounds[n].push(one.map_err(|e| e.within(&place))?);
             }
         }
-        rows(options, report, case, &servers, &rounds);
+        rows(options, report, case, &sides, &rounds);
     }
     Ok(())
 }
 
-fn place(server: &Server, case: &Case) -> String {
-    format!("{} in case {}", server.name, case.name)
+/// One of those that are compared in a case; the first is ours.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    name: &'static str,
+    server: &'a Server,
+    case: Case,
+}
+
+/// Ourselves and the peers that can do the case; with digests also ourselves without.
+fn sides<'a>(case: &Case, servers: &'a [Server]) -> Vec<Side<'a>> {
+    let can = |s: &&Server| !case.digests || s.digest_target.is_some();
+    let side = |server: &'a Server| Side { name: server.name, server, case: *case };
+    let mut sides: Vec<Side<'a>> = servers.iter().filter(can).map(side).collect();
+    if case.digests
+        && let Some(ours) = servers.first()
+    {
+        let plain = Case { digests: false, ..*case };
+        sides.push(Side { name: PLAIN, server: ours, case: plain });
+    }
+    sides
 }
 
 /// A core for the server and one for the load, as far as there are two.
@@ -175,7 +231,8 @@ fn spec(server: &Server, case: &Case) -> Spec {
         Store::Null => NULL_UNIT,
         Store::Memory => MEMORY_UNIT,
     };
-    let target = if case.digests { &server.digest_target } else { &server.target };
+    let digest_target = server.digest_target.as_ref().filter(|_| case.digests);
+    let target = digest_target.unwrap_or(&server.target);
     Spec {
         depth: case.depth,
         sessions: case.sessions,
@@ -193,8 +250,9 @@ fn spec(server: &Server, case: &Case) -> Spec {
 fn prove(server: &Server, core: Option<usize>) -> Result<(), Error> {
     let small =
         Spec { core, ..Spec::new(server.portal, server.target.clone(), server.luns[MEMORY_UNIT]) };
-    for digests in [false, true] {
-        let target = if digests { &server.digest_target } else { &server.target };
+    for (digests, target) in [(false, Some(&server.target)), (true, server.digest_target.as_ref())]
+    {
+        let Some(target) = target else { continue };
         load::run(&Spec {
             target: target.clone(),
             sessions: 4,
@@ -260,27 +318,54 @@ fn rows(
     options: &Options,
     report: &mut Report,
     case: &Case,
-    servers: &[Server],
+    sides: &[Side<'_>],
     rounds: &[Vec<Round>],
 ) {
-    let pick = |server: usize, figure: usize| -> Vec<f64> {
-        let all = rounds.get(server).map(Vec::as_slice).unwrap_or_default();
+    let pick = |side: usize, figure: usize| -> Vec<f64> {
+        let all = rounds.get(side).map(Vec::as_slice).unwrap_or_default();
         all.iter().filter_map(|round| round.get(figure).copied().flatten()).collect()
     };
-    // One row for each peer; without any, one with our figures alone.
-    let peers: Vec<usize> = if servers.len() > 1 { (1..servers.len()).collect() } else { vec![0] };
-    for peer in peers {
-        for (n, figure) in FIGURES.into_iter().enumerate() {
-            let theirs = if peer > 0 { pick(peer, n) } else { Vec::new() };
-            let series = Series { ours: pick(0, n), theirs };
-            let goal = match n {
-                0 => Some(Goal { of: Of::Ratio, at_most: CPU_RATIO }),
-                1 => Some(Goal { of: Of::Ours, at_most: SYSCALLS }),
-                _ => None,
-            };
-            let row = series.row(case.name, figure, servers.get(peer).map(|s| s.name));
-            let goal = goal.filter(|_| case.goals);
-            report.rows.extend(row.map(|r| with(r, options, "iscsi", goal)));
-        }
+    let mut add = |n: usize, theirs: Vec<f64>, peer: Option<&str>, goal: Option<Goal>| {
+        let Some(&figure) = FIGURES.get(n) else { return };
+        let row = Series { ours: pick(0, n), theirs }.row(case.name, figure, peer);
+        report.rows.extend(row.map(|r| with(r, options, "iscsi", goal)));
+    };
+    if let Some(at_most) = absolute(case) {
+        add(0, Vec::new(), None, Some(Goal { of: Of::Ours, at_most }));
     }
+    // The first peer is compared in everything, others in what a request costs.
+    let first = sides.get(1);
+    for n in 0..FIGURES.len() {
+        let goal = match (n, first) {
+            (0, Some(side)) => relative(case, side.name),
+            (1, _) if case.goals == Goals::Deep => Some(Goal { of: Of::Ours, at_most: SYSCALLS }),
+            _ => None,
+        };
+        let theirs = if first.is_some() { pick(1, n) } else { Vec::new() };
+        add(n, theirs, first.map(|s| s.name), goal);
+    }
+    for (n, side) in sides.iter().enumerate().skip(2) {
+        add(0, pick(n, 0), Some(side.name), relative(case, side.name));
+    }
+}
+
+/// Goal for our CPU time of a request, us.
+fn absolute(case: &Case) -> Option<f64> {
+    match case.goals {
+        Goals::Deep => Some(DEEP_US),
+        Goals::Alone => Some(ALONE_US),
+        _ => None,
+    }
+}
+
+/// Goal for our CPU time of a request over a peer's.
+fn relative(case: &Case, peer: &str) -> Option<Goal> {
+    let at_most = match (case.goals, peer) {
+        (Goals::Deep, "tgt") => TGT_RATIO,
+        (Goals::Deep | Goals::Alone, "bare") => BARE_RATIO,
+        (Goals::Large, "bare") => BARE_LARGE_RATIO,
+        (Goals::Digests, PLAIN) => DIGEST_RATIO,
+        _ => return None,
+    };
+    Some(Goal { of: Of::Ratio, at_most })
 }

@@ -8,6 +8,7 @@
 //! * Servers are children of this process, pinned to one core; the load runs on another. They are
 //!   weighed from outside ([`weigh`]): Ashlar and its peers alike, with the same instruments.
 
+mod bare;
 mod error;
 mod idle;
 mod iscsi;
@@ -20,7 +21,7 @@ pub mod servers;
 pub mod weigh;
 
 pub use error::{Error, Kind};
-pub use iscsi::{CASES, Case, Store};
+pub use iscsi::{CASES, Case, Goals, Store};
 pub use layers::{LayerRow, layers};
 pub use options::{Options, Peer, What};
 pub use report::{Goal, Of, Report, Row};

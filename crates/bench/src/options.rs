@@ -1,5 +1,7 @@
 //! What to measure, and how long.
 
+use std::net::SocketAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +25,8 @@ pub enum What {
     Iscsi,
     /// What a daemon costs that has nothing to do.
     Idle,
+    /// No measurement: the bare responder serves on `listen` until it is killed.
+    Bare,
 }
 
 /// A target to compare with.
@@ -31,6 +35,8 @@ pub enum What {
 pub enum Peer {
     /// tgt, from Debian's package `tgt`.
     Tgt,
+    /// The bare responder: a header in, header and data out, and nothing that a target has to do.
+    Bare,
 }
 
 impl Peer {
@@ -38,6 +44,7 @@ impl Peer {
     pub fn name(self) -> &'static str {
         match self {
             Peer::Tgt => "tgt",
+            Peer::Bare => "bare",
         }
     }
 }
@@ -46,7 +53,7 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `iscsi` or `idle`.
+    /// Which measurements: `all`, `layers`, `iscsi` or `idle`; or `bare`, the bare responder alone.
     pub what: What,
     /// Only the cases whose name contains this; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +67,9 @@ pub struct Options {
     /// Seconds an idle server is watched.
     #[schemars(range(min = 1, max = 3600))]
     pub idle_seconds: u32,
+    /// Address of the bare responder, for `bare`; absent: a free port of 127.0.0.1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
     /// Targets to compare with.
     pub peers: Vec<Peer>,
     /// Measure Ashlar alone.
@@ -84,7 +94,8 @@ impl Default for Options {
             rounds: 5,
             seconds: 1,
             idle_seconds: 10,
-            peers: vec![Peer::Tgt],
+            listen: None,
+            peers: vec![Peer::Tgt, Peer::Bare],
             no_peers: false,
             ashlar: None,
             no_counters: false,

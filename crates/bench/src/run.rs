@@ -5,9 +5,10 @@ use std::process::Command;
 
 use crate::error::{Error, Kind};
 use crate::layers::{count, layers};
-use crate::options::{Options, What};
+use crate::options::{Options, Peer, What};
 use crate::report::{Goal, Of, Report, Row, Series};
-use crate::{idle, iscsi};
+use crate::servers::free_address;
+use crate::{bare, idle, iscsi};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -33,6 +34,12 @@ pub struct Progress {
 /// this returns, with an error too.
 pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
     options.check()?;
+    if options.what == What::Bare {
+        let portal = options.listen.map_or_else(free_address, Ok)?;
+        progress(Progress { done: 0, of: 1, what: format!("bare: listening on {portal}") });
+        bare::serve(portal)?;
+        return Ok(Report::default());
+    }
     let wants = |what| options.what == What::All || options.what == what;
     let mut report = Report { machine: machine(&options), ..Report::default() };
     if wants(What::Layers) {
@@ -131,7 +138,10 @@ fn machine(options: &Options) -> Vec<String> {
     let mut lines =
         vec![format!("{model}, {cores} cores, Linux {}, load {load} before", kernel.trim())];
     let measures_peers = options.what != What::Layers;
-    for peer in options.peers().iter().filter(|_| measures_peers) {
+    for &peer in options.peers().iter().filter(|_| measures_peers) {
+        if peer == Peer::Bare {
+            continue;
+        }
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f", "${Version}", peer.name()]);
         let version = query.output().ok().filter(|o| o.status.success());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bench::load::{self, Order, Spec, Work};
 use bench::servers::{Backing, Scratch, Server};
-use bench::{Kind, Peer};
+use bench::{Kind, Options, Peer};
 
 /// Bytes of the unit.
 const BYTES: u64 = 16 << 20;
@@ -14,7 +14,8 @@ fn target() -> (Server, PathBuf, Scratch) {
     rig::packages::ensure_host().expect("packages");
     let scratch = Scratch::new("test").expect("scratch");
     let file = scratch.file("disk", BYTES).expect("file");
-    let server = Server::peer(Peer::Tgt, None, &[Backing::File(file.clone())]).expect("tgt");
+    let server = Server::peer(Peer::Tgt, &Options::default(), None, &[Backing::File(file.clone())])
+        .expect("tgt");
     (server, file, scratch)
 }
 
@@ -30,7 +31,8 @@ fn what_was_written_is_read_back_at_every_size_and_depth() {
         [(512, 1, 1), (4096, 32, 1), (4096, 8, 3), (65536, 16, 2), (1 << 20, 2, 2)]
     {
         for digests in [false, true] {
-            let target = if digests { &server.digest_target } else { &server.target };
+            let digest_target = server.digest_target.as_ref().filter(|_| digests);
+            let target = digest_target.unwrap_or(&server.target);
             let spec = Spec {
                 target: target.clone(),
                 request_bytes,

@@ -31,7 +31,7 @@ pub(super) fn start(
         name: "ashlar",
         portal,
         target: TARGET.to_owned(),
-        digest_target: TARGET.to_owned(),
+        digest_target: Some(TARGET.to_owned()),
         luns,
         child,
         _scratch: vec![scratch],

@@ -72,7 +72,7 @@ pub fn tool(name: &str) -> Result<PathBuf, Error> {
 }
 
 /// A TCP address of 127.0.0.1 on which nobody listened a moment ago.
-pub(super) fn free_address() -> Result<SocketAddr, Error> {
+pub(crate) fn free_address() -> Result<SocketAddr, Error> {
     let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     socket.map_err(|e| Error::system("find a free port", e))
 }

@@ -1,16 +1,18 @@
 //! The servers under load: children of this process, each on a free port of 127.0.0.1.
 
 mod ashlar;
+mod bare;
 mod child;
 mod tgt;
 
+pub(crate) use child::free_address;
 pub use child::{Child, Scratch, tool};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::options::Peer;
+use crate::options::{Options, Peer};
 
 /// Bytes of a memory disk, and of the peer's file that stands against it.
 pub const MEMORY_BYTES: u64 = 256 << 20;
@@ -36,8 +38,8 @@ pub struct Server {
     pub portal: SocketAddr,
     /// Its target's name; without digests.
     pub target: String,
-    /// The name of the target that has the same units and takes digests.
-    pub digest_target: String,
+    /// The name of the target that has the same units and takes digests; None without any.
+    pub digest_target: Option<String>,
     /// Numbers of its logical units, in the order of their backings.
     pub luns: Vec<u32>,
     child: Child,
@@ -52,9 +54,15 @@ impl Server {
     }
 
     /// Starts a peer, on one core only when `core` is given.
-    pub fn peer(peer: Peer, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
+    pub fn peer(
+        peer: Peer,
+        options: &Options,
+        core: Option<usize>,
+        backings: &[Backing],
+    ) -> Result<Self, Error> {
         match peer {
             Peer::Tgt => tgt::start(core, backings),
+            Peer::Bare => bare::start(&options.worker()?, core, backings),
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn start(core: Option<usize>, backings: &[Backing]) -> Result<Server,
         name: "tgt",
         portal,
         target: plain,
-        digest_target,
+        digest_target: Some(digest_target),
         // LUN 0 is tgt's own controller.
         luns: (1..).take(backings.len()).collect(),
         child,

@@ -1,0 +1,434 @@
+//! The bare responder: what any iSCSI target must spend on this machine.
+//!
+//! A header in, a header and the data out: one blocking thread a connection, one `read` and one
+//! `writev` for all the requests that a read brings, and nothing that a real target has to do: no
+//! access rules, no order, no aborts, no limits, no errors. Nobody should be faster; how close a
+//! target comes is the figure.
+//!
+//! Unit 0 answers from one buffer. Unit 1 has a memory and copies every request's bytes out of it
+//! and into it: the floor of a target that keeps data.
+
+use std::io::{IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wire::iscsi::{
+    Access, Algorithms, Auth, BHS_LEN, Bhs, Challenge, DataIn, Grant, Login, LoginConfig,
+    LogoutAnswer, LogoutRequest, LogoutResponse, Numbers, Offer, Params, Pdu, R2t, Residual,
+    ScsiCommand, ScsiResponse, Step, TAG_NONE, ahs_len_of, data_len_of, opcode, opcode_of,
+};
+
+use crate::error::{Error, Kind};
+use crate::servers::MEMORY_BYTES;
+
+/// Commands that may be open, as a target's window says.
+const WINDOW: u32 = 256;
+/// Bytes read at a time.
+const READ_BYTES: usize = 256 * 1024;
+/// Largest transfer of a command, bytes; a longer one ends the connection.
+const TRANSFER_MAX: u32 = 8 << 20;
+/// Bytes of a block.
+const BLOCK: u64 = 512;
+/// Most of an initiator's data in one PDU, and most that it may send unasked, bytes.
+const BURST: u32 = 1 << 20;
+
+/// Serves on `portal` until the process is killed; prints a line when it listens.
+pub fn serve(portal: SocketAddr) -> Result<(), Error> {
+    let door = TcpListener::bind(portal).map_err(|e| Error::system(portal, e))?;
+    let memory = Arc::new(Mutex::new(vec![0u8; MEMORY_BYTES as usize]));
+    for stream in door.incoming() {
+        let Ok(stream) = stream else { continue };
+        let memory = memory.clone();
+        std::thread::spawn(move || {
+            // The load says what went wrong: its connection ends.
+            let _ = Talk::new(stream, memory).and_then(Talk::run);
+        });
+    }
+    Ok(())
+}
+
+fn broken(what: &'static str) -> Error {
+    Error::new(Kind::Protocol, what)
+}
+
+/// A write whose data is still coming.
+struct Writing {
+    command: ScsiCommand,
+    come: u32,
+    /// R2Ts sent.
+    asked: u32,
+}
+
+struct Talk {
+    stream: TcpStream,
+    memory: Arc<Mutex<Vec<u8>>>,
+    input: Vec<u8>,
+    /// Where the next PDU begins, and the end of what has come.
+    at: usize,
+    have: usize,
+    /// Headers of the answers of one turn, and data copied for them.
+    out: Vec<u8>,
+    /// Zeroes that unit 0 answers with.
+    zeroes: Vec<u8>,
+    /// Pieces of the answers: a part of `out`, or so many zeroes.
+    pieces: Vec<Piece>,
+    writing: Vec<Writing>,
+    sn: Numbers,
+    send_max: u32,
+}
+
+enum Piece {
+    Out { from: usize, to: usize },
+    Zeroes(usize),
+}
+
+impl Talk {
+    fn new(stream: TcpStream, memory: Arc<Mutex<Vec<u8>>>) -> Result<Talk, Error> {
+        stream.set_nodelay(true).map_err(|e| Error::system("TCP_NODELAY", e))?;
+        Ok(Talk {
+            stream,
+            memory,
+            input: vec![0; READ_BYTES],
+            at: 0,
+            have: 0,
+            out: Vec::new(),
+            zeroes: vec![0; BURST as usize],
+            pieces: Vec::new(),
+            writing: Vec::new(),
+            sn: Numbers::default(),
+            send_max: 8192,
+        })
+    }
+
+    fn run(mut self) -> Result<(), Error> {
+        self.login()?;
+        while self.fill()? {
+            while let Some(len) = self.whole()? {
+                if !self.pdu()? {
+                    return self.send();
+                }
+                self.at += len;
+            }
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    /// Reads what has come; false at the end.
+    fn fill(&mut self) -> Result<bool, Error> {
+        self.input.copy_within(self.at..self.have, 0);
+        self.have -= std::mem::take(&mut self.at);
+        if self.have == self.input.len() {
+            self.input.resize(self.have * 2, 0);
+        }
+        let room = self.input.get_mut(self.have..).unwrap_or(&mut []);
+        let got = self.stream.read(room).map_err(|e| Error::system("read", e))?;
+        self.have += got;
+        Ok(got > 0)
+    }
+
+    fn header(&self) -> Option<Bhs> {
+        self.input.get(self.at..self.have)?.first_chunk::<BHS_LEN>().copied()
+    }
+
+    /// Length of the first PDU when all of it is here.
+    fn whole(&self) -> Result<Option<usize>, Error> {
+        let Some(bhs) = self.header() else { return Ok(None) };
+        let data = data_len_of(&bhs);
+        if data > TRANSFER_MAX {
+            return Err(broken("a data segment is too long"));
+        }
+        let len = BHS_LEN + ahs_len_of(&bhs) + (data as usize).next_multiple_of(4);
+        Ok((len <= self.have - self.at).then_some(len))
+    }
+
+    fn login(&mut self) -> Result<(), Error> {
+        let params = Params {
+            initial_r2t: false,
+            first_burst: BURST,
+            max_burst: BURST,
+            recv_data_len_max: BURST,
+            ..Params::default()
+        };
+        let mut login = Login::new(LoginConfig {
+            offer: Offer { params, ..Offer::default() },
+            algorithms: Algorithms::default(),
+            challenge: Challenge { id: 0, bytes: [0; wire::iscsi::CHALLENGE_LEN] },
+            stat_sn: 1,
+            command_window: WINDOW,
+        });
+        loop {
+            let len = loop {
+                match self.whole()? {
+                    Some(len) => break len,
+                    None if self.fill()? => {}
+                    None => return Err(broken("the login was cut off")),
+                }
+            };
+            let bhs = self.header().ok_or(broken("no header"))?;
+            let from = self.at + BHS_LEN;
+            let text = self.input.get(from..from + data_len_of(&bhs) as usize).unwrap_or(&[]);
+            let mut step = login.request(&bhs, text);
+            if let Step::NeedTarget(_) = step {
+                let grant = Grant { auth: Auth::None, tsih: 1, portal_group: 1, alias: None };
+                step = login.decide(Access::Allow(grant));
+            }
+            let (reply, done) = match step {
+                Step::Reply(reply) => (reply, None),
+                Step::FullFeature(done) => (done.reply.clone(), Some(done)),
+                _ => return Err(broken("the login was refused")),
+            };
+            self.stream.write_all(&reply.to_bytes()).map_err(|e| Error::system("write", e))?;
+            self.at += len;
+            if let Some(done) = done {
+                self.sn = Numbers {
+                    stat_sn: done.stat_sn,
+                    exp_cmd_sn: done.exp_cmd_sn,
+                    max_cmd_sn: done.exp_cmd_sn.wrapping_add(WINDOW - 1),
+                };
+                self.send_max = done.params.send_data_len_max.max(512);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the first PDU; false when the session is over.
+    fn pdu(&mut self) -> Result<bool, Error> {
+        let bhs = self.header().ok_or(broken("no header"))?;
+        let from = self.at + BHS_LEN + ahs_len_of(&bhs);
+        match opcode_of(&bhs) {
+            opcode::SCSI_COMMAND => {
+                let command = ScsiCommand::decode(&bhs).map_err(|_| broken("SCSI Command"))?;
+                if !command.immediate {
+                    self.sn.exp_cmd_sn = command.cmd_sn.wrapping_add(1);
+                    self.sn.max_cmd_sn = command.cmd_sn.wrapping_add(WINDOW);
+                }
+                self.command(command, from)?;
+            }
+            opcode::DATA_OUT => self.data_out(&bhs, from)?,
+            opcode::LOGOUT_REQUEST => {
+                let asked = LogoutRequest::decode(&bhs).map_err(|_| broken("Logout"))?;
+                let (task_tag, sn) = (asked.task_tag, self.next_sn());
+                let answer = LogoutAnswer::Closed;
+                let reply =
+                    LogoutResponse { answer, task_tag, sn, time2wait_s: 0, time2retain_s: 0 };
+                self.put(&reply);
+                return Ok(false);
+            }
+            _ => return Err(broken("a PDU that the load does not send")),
+        }
+        Ok(true)
+    }
+
+    fn command(&mut self, command: ScsiCommand, from: usize) -> Result<(), Error> {
+        if command.transfer_len > TRANSFER_MAX {
+            return Err(broken("a transfer is too long"));
+        }
+        if command.write {
+            let come = command.data_len;
+            self.store(&command, 0, from, come as usize);
+            if come < command.transfer_len {
+                self.writing.push(Writing { command, come, asked: 0 });
+                if command.last {
+                    self.ask(self.writing.len() - 1);
+                }
+            } else {
+                self.good(command.task_tag);
+            }
+        } else if command.read {
+            self.reply(&command);
+        } else {
+            self.good(command.task_tag);
+        }
+        Ok(())
+    }
+
+    /// Asks for the next data of a write.
+    fn ask(&mut self, at: usize) {
+        let Some(writing) = self.writing.get_mut(at) else { return };
+        let (command, offset) = (writing.command, writing.come);
+        let desired_len = (command.transfer_len - offset).min(BURST);
+        let r2t_sn = writing.asked;
+        writing.asked += 1;
+        self.put(&R2t {
+            lun: command.lun,
+            task_tag: command.task_tag,
+            target_tag: command.task_tag,
+            sn: self.sn,
+            r2t_sn,
+            offset,
+            desired_len,
+        });
+    }
+
+    fn data_out(&mut self, bhs: &Bhs, from: usize) -> Result<(), Error> {
+        let data = wire::iscsi::DataOut::decode(bhs).map_err(|_| broken("Data-Out"))?;
+        let at = self.writing.iter().position(|w| w.command.task_tag == data.task_tag);
+        let at = at.ok_or(broken("data of no command"))?;
+        let Some(writing) = self.writing.get_mut(at) else { return Ok(()) };
+        writing.come = writing.come.saturating_add(data.data_len);
+        let (command, come) = (writing.command, writing.come);
+        self.store(&command, data.offset, from, data.data_len as usize);
+        if come >= command.transfer_len {
+            self.writing.swap_remove(at);
+            self.good(command.task_tag);
+        } else if data.last {
+            self.ask(at);
+        }
+        Ok(())
+    }
+
+    /// Where a READ or WRITE of 10 or 16 bytes begins in the memory; None at the unit without one.
+    fn place(command: &ScsiCommand) -> Option<usize> {
+        let cdb = &command.cdb;
+        let lba = match cdb.first()? {
+            0x28 | 0x2a => u64::from(u32::from_be_bytes(*cdb.get(2..)?.first_chunk()?)),
+            _ => u64::from_be_bytes(*cdb.get(2..)?.first_chunk()?),
+        };
+        let place = usize::try_from(lba.checked_mul(BLOCK)?).ok()?;
+        (command.lun.get(1) == Some(&1)).then_some(place)
+    }
+
+    fn store(&mut self, command: &ScsiCommand, offset: u32, from: usize, len: usize) {
+        let Some(place) = Talk::place(command) else { return };
+        let at = place.saturating_add(offset as usize);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = memory.get_mut(at..at.saturating_add(len));
+        if let (Some(to), Some(data)) = (to, self.input.get(from..from + len)) {
+            to.copy_from_slice(data);
+        }
+    }
+
+    fn reply(&mut self, command: &ScsiCommand) {
+        let read = matches!(command.cdb.first(), Some(0x28 | 0x88));
+        let (mut at, end) = (0u32, command.transfer_len);
+        if !read {
+            // READ CAPACITY(16): the only other command with data that the load sends.
+            let blocks = MEMORY_BYTES / BLOCK - 1;
+            let mut data = [0u8; 32];
+            data[..8].copy_from_slice(&blocks.to_be_bytes());
+            data[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
+            let len = end.min(32);
+            self.data_in(command, 0, len, true);
+            let from = self.out.len();
+            self.out.extend_from_slice(data.get(..len as usize).unwrap_or(&[]));
+            self.pieces.push(Piece::Out { from, to: self.out.len() });
+            return;
+        }
+        let mut data_sn = 0;
+        while at < end {
+            let len = (end - at).min(self.send_max).min(BURST);
+            self.data_in_at(command, (data_sn, at, len), at + len == end);
+            match Talk::place(command) {
+                None => self.pieces.push(Piece::Zeroes(len as usize)),
+                Some(place) => {
+                    let from = self.out.len();
+                    let at = place.saturating_add(at as usize);
+                    let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+                    let bytes = memory.get(at..at.saturating_add(len as usize));
+                    self.out.extend_from_slice(bytes.unwrap_or(&[]));
+                    drop(memory);
+                    self.out.resize(from + len as usize, 0);
+                    self.pieces.push(Piece::Out { from, to: self.out.len() });
+                }
+            }
+            (at, data_sn) = (at + len, data_sn + 1);
+        }
+    }
+
+    fn data_in(&mut self, command: &ScsiCommand, at: u32, len: u32, last: bool) {
+        self.data_in_at(command, (0, at, len), last);
+    }
+
+    fn data_in_at(&mut self, command: &ScsiCommand, (n, at, len): (u32, u32, u32), last: bool) {
+        let sn = if last { self.next_sn() } else { self.sn };
+        self.put(&DataIn {
+            last,
+            status: last.then_some((0, Residual::None)),
+            task_tag: command.task_tag,
+            target_tag: TAG_NONE,
+            sn,
+            data_sn: n,
+            offset: at,
+            data_len: len,
+            ..DataIn::default()
+        });
+    }
+
+    fn good(&mut self, task_tag: u32) {
+        let sn = self.next_sn();
+        self.put(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() });
+    }
+
+    fn next_sn(&mut self) -> Numbers {
+        let sn = self.sn;
+        self.sn.stat_sn = sn.stat_sn.wrapping_add(1);
+        sn
+    }
+
+    fn put(&mut self, pdu: &impl Pdu) {
+        let mut bhs = [0; BHS_LEN];
+        pdu.encode(&mut bhs);
+        let from = self.out.len();
+        self.out.extend_from_slice(&bhs);
+        self.pieces.push(Piece::Out { from, to: self.out.len() });
+    }
+
+    /// One `writev` for all answers, as long as they are few enough for one.
+    fn send(&mut self) -> Result<(), Error> {
+        const SLICES: usize = 256;
+        for pieces in self.pieces.chunks(SLICES) {
+            let slice = |piece: &Piece| match *piece {
+                Piece::Out { from, to } => self.out.get(from..to).unwrap_or(&[]),
+                Piece::Zeroes(len) => self.zeroes.get(..len).unwrap_or(&[]),
+            };
+            let mut list = [IoSlice::new(&[]); SLICES];
+            for (to, piece) in list.iter_mut().zip(pieces) {
+                *to = IoSlice::new(slice(piece));
+            }
+            let mut left = list.get_mut(..pieces.len()).unwrap_or(&mut []);
+            while !left.is_empty() {
+                let sent =
+                    self.stream.write_vectored(left).map_err(|e| Error::system("write", e))?;
+                if sent == 0 {
+                    return Err(broken("the load is gone"));
+                }
+                IoSlice::advance_slices(&mut left, sent);
+            }
+        }
+        self.out.clear();
+        self.pieces.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{self, Order, Spec, Work};
+    use crate::servers::free_address;
+
+    /// A responder that loses data would be no floor.
+    #[test]
+    fn it_keeps_what_it_is_given() {
+        let portal = free_address().unwrap();
+        std::thread::spawn(move || serve(portal));
+        while TcpStream::connect(portal).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let small = Spec::new(portal, "iqn.2026-11.bench.ashlar:bare", 1);
+        let mixed = Spec { sessions: 3, depth: 16, requests: Some(500), ..small.clone() };
+        load::run(&Spec { work: Work::Verify, ..mixed }).unwrap();
+        for request_bytes in [4096, 65536, 131_072] {
+            let whole = Spec {
+                depth: 8,
+                request_bytes,
+                order: Order::Sequential,
+                requests: Some(MEMORY_BYTES / u64::from(request_bytes)),
+                ..small.clone()
+            };
+            load::run(&Spec { work: Work::Fill, ..whole.clone() }).unwrap();
+            load::run(&Spec { work: Work::Check, ..whole }).unwrap();
+        }
+    }
+}

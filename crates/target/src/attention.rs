@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::scsi::{Asc, asc};
 
+use crate::reserve::Identity;
+
 /// Conditions in one queue. When it is full the newest one is replaced by a reset condition, which
 /// tells the initiator to look at everything again.
 pub const ATTENTIONS_MAX: usize = 16;
@@ -39,6 +41,8 @@ pub struct Port {
     pub target: String,
     /// Relative target port identifier.
     pub relative_port: u16,
+    /// Both as registrations know it; None without a TransportID.
+    pub identity: Option<Identity>,
     /// Number of the session.
     pub session: u64,
 }

@@ -18,6 +18,7 @@ use wire::scsi::{Asc, asc};
 
 use crate::attention::Nexus;
 use crate::handlers::{Handler, TRANSFER_MAX};
+use crate::reserve::Place;
 
 /// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
 pub const SERIAL_MAX: usize = 64;
@@ -137,6 +138,7 @@ pub struct Device {
     lost: AtomicU8,
     nexuses: Mutex<Vec<Weak<Nexus>>>,
     transfer_max: Arc<AtomicU32>,
+    reservations: Place,
     /// Held while MODE SELECT compares and replaces.
     pub(crate) mode_gate: Mutex<()>,
 }
@@ -157,6 +159,7 @@ impl Device {
             lost: AtomicU8::new(0),
             nexuses: Mutex::new(Vec::new()),
             transfer_max,
+            reservations: Place::default(),
             mode_gate: Mutex::new(()),
             handler,
             spec,
@@ -173,6 +176,11 @@ impl Device {
     /// What it was made from.
     pub fn spec(&self) -> &DeviceSpec {
         &self.spec
+    }
+
+    /// Who has reserved it.
+    pub fn reservations(&self) -> &Place {
+        &self.reservations
     }
 
     /// What executes its commands.

@@ -416,6 +416,7 @@ impl Session {
             luns: self.map(),
             port: self.target().clone(),
             registry: self.engine().registry().clone(),
+            engine: self.engine().clone(),
             medium,
         })
     }

@@ -189,7 +189,7 @@ impl Session {
                 slot.abort = slot.abort.or(Some(how));
                 slot.waiters.extend(waiter);
                 if let Some(tie) = &slot.tie {
-                    tie.stop.set(true);
+                    tie.stop();
                 }
             }
             (place, executing)

@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wire::scsi::{Asc, Lun, asc};
+use wire::scsi::{Asc, Lun, TransportId, asc};
 
 use crate::access::Decision;
 use crate::attention::{Nexus, Port};
@@ -25,6 +25,7 @@ use crate::commands::{nexus_lost, nexus_made};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::registry::{DEPTH_MAX, LunEntry, LunMap, SessionFacts, Tally, TargetPort};
+use crate::reserve::Identity;
 use crate::transport::{CloseReason, Login, TmOutcome, Transport};
 
 /// Order of the commands of one path (task attributes).
@@ -114,6 +115,7 @@ impl Session {
             tally: Tally::default(),
             lines: SessionFacts::lines(),
         });
+        let scsi = TransportId::decode(&login.transport_id).map(|(port, _)| port);
         let port = Arc::new(Port {
             initiator: facts.initiator.clone(),
             port_id: facts.port_id.clone(),
@@ -121,6 +123,7 @@ impl Session {
             driver: facts.driver.clone(),
             target: facts.target.clone(),
             relative_port: login.target.port,
+            identity: scsi.map(|port| Identity { port, target: login.target.port }),
             session: facts.number,
         });
         let first = if login.reinstates { asc::NEXUS_LOSS } else { asc::POWER_ON_OR_RESET };

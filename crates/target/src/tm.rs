@@ -11,8 +11,11 @@
 //!
 //! Invariant M1: `left` counts what the function waits for, plus one while it is being set up.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 
 use reactor::{Mailer, SendError};
 use wire::scsi::asc;
@@ -21,6 +24,7 @@ use crate::command::{AbortHow, CommandState};
 use crate::commands::{device_reset, nexus_lost};
 use crate::device::{Device, ModeBits};
 use crate::engine::{Engine, Message};
+use crate::reserve::Identity;
 use crate::session::{Path, Session};
 use crate::transport::{CloseReason, TmFunction, TmOutcome};
 
@@ -36,8 +40,10 @@ pub struct AbortOrder {
 }
 
 /// What happens to the commands of a unit.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Why {
+    /// Only the commands of these nexuses; None is everybody's.
+    whom: Option<Arc<BTreeSet<Identity>>>,
     /// The session that asked.
     by: u64,
     /// The unit is reset: everybody hears of it. Otherwise the others hear COMMANDS CLEARED when
@@ -50,6 +56,32 @@ struct Why {
 enum Done {
     Answer { session: Rc<Session>, tag: u32, outcome: TmOutcome, close_all: bool },
     Reply { to: Mailer<Message>, ticket: u32 },
+    Ring(Rc<Bell>),
+}
+
+/// Rings once: what a conversation waits for has happened.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Bell {
+    fn ring(&self) {
+        self.rung.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub fn has_rung(&self) -> bool {
+        self.rung.get()
+    }
+
+    /// Whom to wake.
+    pub fn wakes(&self, waker: &Waker) {
+        self.waker.replace(Some(waker.clone()));
+    }
 }
 
 struct Tm {
@@ -103,6 +135,7 @@ impl Engine {
         let done = self.tms.borrow_mut().less(ticket);
         match done {
             None => {}
+            Some(Done::Ring(bell)) => bell.ring(),
             Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
             Some(Done::Answer { session, tag, outcome, close_all }) => {
                 session.tm_answer(tag, outcome);
@@ -133,9 +166,13 @@ impl Engine {
     /// Aborts the commands of every session of this core at a unit. A session hears of a reset
     /// here and not earlier: what it sends after it has heard is never aborted.
     fn abort_at(self: &Rc<Self>, device: &Arc<Device>, why: Why, ticket: u32) {
-        let Why { by, reset, tas } = why;
+        let Why { by, reset, tas, ref whom } = why;
+        let meant = |s: &Rc<Session>| match whom {
+            Some(whom) => s.port().identity.as_ref().is_some_and(|id| whom.contains(id)),
+            None => true,
+        };
         let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
-        for session in self.sessions() {
+        for session in self.sessions().into_iter().filter(meant) {
             let own = session.number() == by;
             let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
             let words = session.commands_at(there);
@@ -171,10 +208,31 @@ impl Engine {
 
     /// The same on all cores.
     fn abort_everywhere(self: &Rc<Self>, device: &Arc<Device>, by: u64, reset: bool, tm: u32) {
-        let why = Why { by, reset, tas: device.mode().has(ModeBits::TAS) };
+        let why = Why { whom: None, by, reset, tas: device.mode().has(ModeBits::TAS) };
+        self.abort_on_all(device, why, tm);
+    }
+
+    /// PREEMPT AND ABORT by a session: the commands of some nexuses. The bell rings when they can
+    /// no longer touch the medium.
+    pub(crate) fn abort_nexuses(
+        self: &Rc<Self>,
+        device: &Arc<Device>,
+        by: u64,
+        whom: Arc<BTreeSet<Identity>>,
+    ) -> Rc<Bell> {
+        let bell = Rc::new(Bell::default());
+        let ticket = self.tms.borrow_mut().open(Done::Ring(bell.clone()));
+        let tas = device.mode().has(ModeBits::TAS);
+        self.abort_on_all(device, Why { whom: Some(whom), by, reset: false, tas }, ticket);
+        self.tm_step(ticket);
+        bell
+    }
+
+    fn abort_on_all(self: &Rc<Self>, device: &Arc<Device>, why: Why, tm: u32) {
         for peer in self.registry().engines_but(self.core().id()) {
             self.tms.borrow_mut().more(tm);
             let reply = self.mailer().clone();
+            let why = why.clone();
             let order = AbortOrder { device: device.clone(), why, reply, ticket: tm };
             self.post(peer, Message::Abort(order));
         }

@@ -50,6 +50,11 @@ pub trait Vault: Send + Sync {
     /// they began.
     fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket);
 
+    /// False when nothing is ever kept: promises of durability are refused then.
+    fn keeps(&self) -> bool {
+        true
+    }
+
     /// What was stored last; `None` when nothing was. Called on the control thread: it may wait.
     fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error>;
 }
@@ -120,6 +125,10 @@ pub fn ticket() -> (Ticket, Saved) {
 pub(crate) struct NoVault;
 
 impl Vault for NoVault {
+    fn keeps(&self) -> bool {
+        false
+    }
+
     fn save(&self, _: &str, _: Kind, _: Vec<u8>, done: Ticket) {
         done.end(Err(Errno::NotSup));
     }

@@ -6,8 +6,10 @@
 //! What happens to nexuses and units, and that such commands keep state about, is told to them by
 //! the functions at the end: each adds its line there.
 
+mod persistent;
 mod report_luns;
 mod request_sense;
+mod reserve;
 
 use std::sync::Arc;
 
@@ -44,6 +46,9 @@ pub(crate) trait EngineCommand: Sync {
 pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
     Some(match command {
         Cdb::ReportLuns { .. } => &report_luns::ReportLuns,
+        Cdb::PersistentIn { .. } => &persistent::PersistentIn,
+        Cdb::PersistentOut { .. } => &persistent::PersistentOut,
+        Cdb::Reserve | Cdb::Release => &reserve::Reserve,
         Cdb::RequestSense { .. } => &request_sense::RequestSense,
         _ => return None,
     })
@@ -51,22 +56,29 @@ pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
 
 /// Whether the engine executes the commands of a row itself: those that [`find`] knows.
 pub(crate) fn serves(info: &CommandInfo) -> bool {
-    matches!(info.opcode, 0x03 | 0xA0)
+    matches!(info.opcode, 0x03 | 0x16 | 0x17 | 0x56 | 0x57 | 0x5E | 0x5F | 0xA0)
 }
 
 /// A unit is being made: what the vault has of it is taken over before any nexus sees it. An error
 /// keeps the unit from being exported.
-pub(crate) fn device_made(_device: &Arc<Device>, _vault: &dyn Vault) -> Result<(), Error> {
+pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn Vault) -> Result<(), Error> {
+    persistent::load(device, vault)?;
     Ok(())
 }
 
 /// A nexus has just been enlisted with its unit: rights of the past that belong to its port are
 /// its own from the first command on.
-pub(crate) fn nexus_made(_device: &Arc<Device>, _nexus: &Arc<Nexus>) {}
+pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<Nexus>) {
+    device.reservations().greet(nexus);
+}
 
 /// A nexus has ended, its commands too: logout, lost connection, reinstatement, a LUN taken away;
 /// or I_T NEXUS RESET, after which it goes on.
-pub(crate) fn nexus_lost(_device: &Arc<Device>, _nexus: &Arc<Nexus>) {}
+pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<Nexus>) {
+    device.reservations().session_ended(device, nexus.port().session);
+}
 
 /// LOGICAL UNIT RESET, before anybody hears of it.
-pub(crate) fn device_reset(_device: &Arc<Device>) {}
+pub(crate) fn device_reset(device: &Arc<Device>) {
+    device.reservations().reset(device);
+}

@@ -1,8 +1,10 @@
 //! A conversation of one command with its medium.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use bio::{Flags, Op, Origin, Segs};
 use geom::Core;
@@ -10,7 +12,9 @@ use wire::scsi::{Command as Cdb, Status, asc};
 
 use crate::attention::Nexus;
 use crate::device::{Device, ModeBits};
+use crate::engine::Engine;
 use crate::registry::{LunMap, Registry, TargetPort};
+use crate::reserve::Identity;
 use crate::status::{Ending, ending_at, ending_of};
 use crate::vault::{Kind, ticket};
 
@@ -19,8 +23,20 @@ use crate::vault::{Kind, ticket};
 pub(crate) struct Tie {
     /// Task management has ended the command.
     pub stop: Cell<bool>,
+    /// What the conversation waits for ends when the command is aborted.
+    pub patience: RefCell<Option<Waker>>,
     /// Data for the initiator.
     pub reply: RefCell<Segs>,
+}
+
+impl Tie {
+    /// The command is aborted.
+    pub fn stop(&self) {
+        self.stop.set(true);
+        if let Some(waker) = self.patience.take() {
+            waker.wake();
+        }
+    }
 }
 
 /// What a conversation has in its hands. After an abort every further request is refused here, so
@@ -44,6 +60,7 @@ pub struct Job {
     pub port: Arc<TargetPort>,
     /// What all engines share.
     pub registry: Arc<Registry>,
+    pub(crate) engine: Rc<Engine>,
     pub(crate) medium: Medium,
 }
 
@@ -80,6 +97,24 @@ impl Job {
     /// go there; requests end when this command is aborted.
     pub fn medium_of(&self, device: &Arc<Device>) -> Medium {
         Medium { device: device.clone(), ..self.medium.clone() }
+    }
+
+    /// Aborts the commands of other nexuses at its unit on all cores, as PREEMPT AND ABORT does;
+    /// ends when they can no longer touch the medium, or when this command is aborted itself: two
+    /// that wait for each other's end would wait for ever.
+    pub(crate) async fn abort_nexuses(&self, whom: Arc<BTreeSet<Identity>>) {
+        let by = self.nexus.port().session;
+        let bell = self.engine.abort_nexuses(&self.device, by, whom);
+        let tie = &self.medium.tie;
+        std::future::poll_fn(|cx| {
+            if bell.has_rung() || tie.stop.get() {
+                return Poll::Ready(());
+            }
+            bell.wakes(cx.waker());
+            tie.patience.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Data for the initiator, in the place of what was given before; the engine cuts it to the

@@ -318,6 +318,15 @@ impl Registry {
         self.state().engines.push((core, mailer));
     }
 
+    /// Relative identifiers of the target ports of a driver, by growing number.
+    pub(crate) fn relative_ports(&self, driver: &str) -> Vec<u16> {
+        let state = self.state();
+        let ports = state.targets.values().filter(|t| t.driver == driver && !t.is_removed());
+        let mut ports: Vec<u16> = ports.map(|t| t.port).collect();
+        ports.sort_unstable();
+        ports
+    }
+
     /// The engines of all cores but one.
     pub(crate) fn engines_but(&self, core: u32) -> Vec<Mailer<Message>> {
         self.state().engines.iter().filter(|(c, _)| *c != core).map(|(_, m)| m.clone()).collect()

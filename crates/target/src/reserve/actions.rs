@@ -38,25 +38,27 @@ impl Reservations {
         if self.legacy.is_some() {
             return Err(Refusal::Conflict);
         }
+        // A nexus without a name is nobody that a registration could belong to.
+        let Some(me) = who.id else { return Err(Refusal::Conflict) };
         let list = &request.list;
         let registers =
             matches!(request.action, PrOutAction::Register | PrOutAction::RegisterAndIgnore);
-        if !registers && self.key_of(who.id) != Some(list.key) {
+        if !registers && self.key_of(me) != Some(list.key) {
             return Err(Refusal::Conflict);
         }
         match request.action {
-            PrOutAction::Register => self.register(who.id, list, false, around),
-            PrOutAction::RegisterAndIgnore => self.register(who.id, list, true, around),
+            PrOutAction::Register => self.register(me, list, false, around),
+            PrOutAction::RegisterAndIgnore => self.register(me, list, true, around),
             PrOutAction::RegisterAndMove => match &list.to {
-                Some(to) => self.move_to(who.id, list, to, around).map(Some),
+                Some(to) => self.move_to(me, list, to, around).map(Some),
                 None => Err(Sense::new(asc::PARAMETER_LIST_LEN).into()),
             },
-            PrOutAction::Clear => Ok(Some(self.clear(Some(who.id)))),
-            PrOutAction::Reserve => self.reserve(who.id, kind_of(request)?),
-            PrOutAction::Release => self.release(who.id, request),
+            PrOutAction::Clear => Ok(Some(self.clear(Some(me)))),
+            PrOutAction::Reserve => self.reserve(me, kind_of(request)?),
+            PrOutAction::Release => self.release(me, request),
             PrOutAction::Preempt | PrOutAction::PreemptAndAbort => {
                 let abort = request.action == PrOutAction::PreemptAndAbort;
-                self.preempt(who.id, list.action_key, kind_of(request), abort).map(Some)
+                self.preempt(me, list.action_key, kind_of(request), abort).map(Some)
             }
         }
     }
@@ -264,10 +266,9 @@ impl Reservations {
     }
 
     /// SPC-4 5.12.3, compatible reservation handling.
-    fn is_compatible(&self, id: &Identity) -> bool {
-        self.held.as_ref().is_some_and(|held| {
-            self.is_holder(id) || (held.kind.admits_registrants() && self.keys.contains_key(id))
-        })
+    fn is_compatible(&self, id: Option<&Identity>) -> bool {
+        let (Some(held), Some(id)) = (&self.held, id) else { return false };
+        self.is_holder(id) || (held.kind.admits_registrants() && self.keys.contains_key(id))
     }
 
     /// A session has ended or its nexus was lost: a SPC-2 reservation ends with it (P4). None when

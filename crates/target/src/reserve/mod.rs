@@ -18,11 +18,13 @@
 //!      A SPC-2 reservation belongs to a session and dies with it.
 
 mod actions;
+mod place;
 mod preempt;
 mod record;
 mod state;
 
 pub use actions::Request;
+pub use place::Place;
 pub use record::RecordError;
 pub use state::{
     Change, Effects, Held, Identity, Legacy, REGISTRATIONS_MAX, Refusal, Reservations, Restriction,

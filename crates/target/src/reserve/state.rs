@@ -21,8 +21,8 @@ pub struct Identity {
 /// A nexus that asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Who<'a> {
-    /// Its ports.
-    pub id: &'a Identity,
+    /// Its ports; None for one that SCSI has no name for: it cannot register.
+    pub id: Option<&'a Identity>,
     /// Its session: what a SPC-2 reservation belongs to.
     pub session: u64,
 }

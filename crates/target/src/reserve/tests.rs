@@ -350,7 +350,7 @@ fn run(seed: u64) {
         let step = random_step(&mut random, &model);
         let what = format!("seed {seed}, step {i}: {step:?}, before {model:?}");
         let result = state.out(
-            Who { id: &nexus(step.me), session: step.me as u64 },
+            Who { id: Some(&nexus(step.me)), session: step.me as u64 },
             &request(&step),
             &around(),
         );
@@ -404,7 +404,7 @@ fn plain(action: PrOutAction, key: u64, action_key: u64, kind: u8) -> Request {
 
 fn apply(state: &mut Reservations, n: usize, request: &Request) -> Effects {
     let id = nexus(n);
-    let change = state.out(Who { id: &id, session: n as u64 }, request, &around()).unwrap();
+    let change = state.out(Who { id: Some(&id), session: n as u64 }, request, &around()).unwrap();
     let change = change.expect("a change");
     *state = change.next;
     change.effects
@@ -413,7 +413,7 @@ fn apply(state: &mut Reservations, n: usize, request: &Request) -> Effects {
 #[test]
 fn a_spc2_reservation_belongs_to_a_session_and_excludes_persistent_ones() {
     let (a, b) = (nexus(0), nexus(1));
-    let (i1, i2) = (Who { id: &a, session: 1 }, Who { id: &b, session: 2 });
+    let (i1, i2) = (Who { id: Some(&a), session: 1 }, Who { id: Some(&b), session: 2 });
     let state = Reservations::default().reserve_unit(i1).unwrap().unwrap();
     assert_eq!(state.reserve_unit(i1), Ok(None));
     assert_eq!(state.reserve_unit(i2), Err(Refusal::Conflict));
@@ -438,7 +438,7 @@ fn beside_registrations_reserve_and_release_are_compatible_or_conflict() {
     let mut state = Reservations::default();
     apply(&mut state, 0, &plain(PrOutAction::Register, 0, 1, 0));
     apply(&mut state, 1, &plain(PrOutAction::Register, 0, 2, 0));
-    let who = |id, session| Who { id, session };
+    let who = |id, session| Who { id: Some(id), session };
     for (id, n) in [(&a, 0), (&b, 1), (&c, 2)] {
         assert_eq!(state.reserve_unit(who(id, n)), Err(Refusal::Conflict));
         assert_eq!(state.release_unit(who(id, n)), Err(Refusal::Conflict));
@@ -467,7 +467,7 @@ fn a_unit_takes_so_many_registrations_and_not_one_more() {
         state.keys.insert(id(n), 9);
     }
     let last = id(REGISTRATIONS_MAX);
-    let refused = state.out(Who { id: &last, session: 1 }, &register, &around());
+    let refused = state.out(Who { id: Some(&last), session: 1 }, &register, &around());
     assert_eq!(refused, Err(Refusal::Sense(asc::OUT_OF_RESERVATIONS.into())));
     assert!(state.is_sound());
     state.aptpl = true;
@@ -482,7 +482,8 @@ fn a_port_nobody_knows_and_one_of_another_transport_cannot_be_registered() {
     for port in [stranger, other] {
         let mut request = plain(PrOutAction::Register, 0, 1, 0);
         (request.list.has_ports, request.list.ports) = (true, vec![port]);
-        let result = Reservations::default().out(Who { id: &me, session: 0 }, &request, &around());
+        let result =
+            Reservations::default().out(Who { id: Some(&me), session: 0 }, &request, &around());
         assert_eq!(said(&result), IN_LIST);
     }
 }

@@ -418,23 +418,45 @@ pub fn lun_field(lun: u64) -> [u8; 8] {
     wire::scsi::Lun::new(lun as u32).unwrap().encode()
 }
 
+/// The TransportID of a port that nobody had before.
+fn new_port(name: &str) -> Vec<u8> {
+    static PORTS: AtomicU32 = AtomicU32::new(0);
+    let [a, b, c, d] = PORTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let named = wire::scsi::TransportId::iscsi_port(name, [0x80, 0, a, b, c, d]);
+    named.map_or_else(Vec::new, |id| id.bytes().to_vec())
+}
+
 impl Host {
     pub fn login(
         engine: &Rc<Engine>,
         name: &str,
         reinstates: bool,
     ) -> Result<Host, target::Refused> {
-        static PORTS: AtomicU32 = AtomicU32::new(0);
-        let port = PORTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        let isid = [0x80, 0, port[0], port[1], port[2], port[3]];
-        let named = wire::scsi::TransportId::iscsi_port(name, isid);
+        Host::login_with(engine, name, &new_port(name), reinstates)
+    }
+
+    /// As the initiator port of that TransportID.
+    pub fn login_as(
+        engine: &Rc<Engine>,
+        name: &str,
+        transport_id: &[u8],
+    ) -> Result<Host, target::Refused> {
+        Host::login_with(engine, name, transport_id, false)
+    }
+
+    fn login_with(
+        engine: &Rc<Engine>,
+        name: &str,
+        transport_id: &[u8],
+        reinstates: bool,
+    ) -> Result<Host, target::Refused> {
         let fake = Rc::new(Fake::default());
         let at: SocketAddr = "127.0.0.1:3260".parse().unwrap();
         let login = Login {
             target: engine.find_target("iscsi", TARGET).unwrap(),
             initiator: name.into(),
-            port_id: port.to_vec(),
-            transport_id: named.map_or_else(Vec::new, |id| id.bytes().to_vec()),
+            port_id: transport_id.to_vec(),
+            transport_id: transport_id.to_vec(),
             portal: at.into(),
             from: at.into(),
             reinstates,

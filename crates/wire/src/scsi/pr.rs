@@ -322,10 +322,10 @@ pub fn pr_reservation(generation: u32, held: Option<(u64, PrType)>) -> Vec<u8> {
 /// Exclusive types (SPC-4 table 213, 011b).
 const ALLOW_COMMANDS: u8 = 3;
 
-/// REPORT CAPABILITIES parameter data: RESERVE and RELEASE are compatible (CRH), SPEC_I_PT, ALL_TG_PT
-/// and APTPL work, all six types; `aptpl` says whether APTPL is active.
-pub fn pr_capabilities(aptpl: bool) -> Vec<u8> {
-    let bits = 0x10 | 0x08 | 0x04 | 0x01;
+/// REPORT CAPABILITIES parameter data: RESERVE and RELEASE are compatible (CRH), SPEC_I_PT and ALL_TG_PT
+/// work, all six types; `keeps` says whether APTPL does, `aptpl` whether it is active.
+pub fn pr_capabilities(keeps: bool, aptpl: bool) -> Vec<u8> {
+    let bits = 0x10 | 0x08 | 0x04 | u8::from(keeps);
     let valid = 0x80 | ALLOW_COMMANDS << 4 | u8::from(aptpl);
     vec![0, 8, bits, valid, 0xea, 0x01, 0, 0]
 }

@@ -98,8 +98,9 @@ fn parameter_data_by_hand_and_back() {
     assert_eq!(held, want);
     assert_eq!(parse_pr_reservation(&held), Some((3, Some((5, PrType::ExclusiveAccess)))));
     assert_eq!(parse_pr_reservation(&pr_reservation(3, None)), Some((3, None)));
-    assert_eq!(pr_capabilities(false), [0, 8, 0x1d, 0xb0, 0xea, 1, 0, 0]);
-    assert_eq!(pr_capabilities(true)[3], 0xb1);
+    assert_eq!(pr_capabilities(true, false), [0, 8, 0x1d, 0xb0, 0xea, 1, 0, 0]);
+    assert_eq!(pr_capabilities(true, true)[3], 0xb1);
+    assert_eq!(pr_capabilities(false, false)[2], 0x1c);
     let all = [
         PrStatus { key: 5, holds: Some(PrType::WriteExclusive), target: 1, port: port(1) },
         PrStatus { key: 6, holds: None, target: 2, port: port(2) },
@@ -114,7 +115,7 @@ fn parameter_data_by_hand_and_back() {
 
 #[test]
 fn codes_and_types_agree_with_the_mask_of_capabilities() {
-    let [low, high] = [pr_capabilities(false)[4], pr_capabilities(false)[5]];
+    let [low, high] = [pr_capabilities(true, false)[4], pr_capabilities(true, false)[5]];
     for code in 0..16u8 {
         let claimed = if code < 8 { low >> code & 1 } else { high >> (code - 8) & 1 };
         assert_eq!(PrType::from_code(code).is_some(), claimed == 1, "type {code}");

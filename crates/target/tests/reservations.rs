@@ -1,0 +1,258 @@
+//! Reservations through the engine, on two cores: who hears what, whose commands end, what
+//! survives a restart. Tests 10 to 13 of the list of what toy targets get wrong.
+
+mod world;
+
+use target::{TmFunction, TmOutcome};
+use wire::scsi::{PrMove, PrOutAction, PrOutList, PrType, Status, TransportId};
+use wire::scsi::{parse_pr_full_status, parse_pr_keys, parse_pr_reservation};
+use world::*;
+
+use PrOutAction::*;
+
+const GOOD: u8 = 0;
+const CONFLICT: u8 = Status::ReservationConflict as u8;
+const RESERVE6: [u8; 6] = [0x16, 0, 0, 0, 0, 0];
+const RELEASE6: [u8; 6] = [0x17, 0, 0, 0, 0, 0];
+
+fn pr_in(action: u8) -> [u8; 10] {
+    [0x5E, action, 0, 0, 0, 0, 0, 0x20, 0, 0]
+}
+
+fn pr_out(action: PrOutAction, kind: u8, list: &[u8]) -> [u8; 10] {
+    let len = (list.len() as u32).to_be_bytes();
+    [0x5F, action as u8, kind, 0, 0, len[0], len[1], len[2], len[3], 0]
+}
+
+fn list(key: u64, action_key: u64) -> PrOutList {
+    PrOutList { key, action_key, ..PrOutList::default() }
+}
+
+fn run(w: &World, h: &Host, action: PrOutAction, kind: u8, list: &PrOutList) -> Answer {
+    let bytes = list.encode();
+    w.run(h, 0, &pr_out(action, kind, &bytes), 0, &bytes)
+}
+
+fn register(w: &World, h: &Host, key: u64) {
+    run(w, h, RegisterAndIgnore, 0, &list(0, key)).good();
+}
+
+fn keys(w: &World, h: &Host) -> (u32, Vec<u64>) {
+    parse_pr_keys(&w.run(h, 0, &pr_in(0), 8192, &[]).good().data).unwrap()
+}
+
+fn reservation(w: &World, h: &Host) -> Option<(u64, PrType)> {
+    parse_pr_reservation(&w.run(h, 0, &pr_in(1), 8192, &[]).good().data).unwrap().1
+}
+
+fn status(w: &World, h: &Host, cdb: &[u8], data: &[u8]) -> u8 {
+    w.run(h, 0, cdb, if data.is_empty() { 512 } else { 0 }, data).status
+}
+
+#[test]
+fn a_registrant_reserves_and_the_other_core_conflicts_at_once() {
+    let w = World::simple(1, 64);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    register(&w, &a, 1);
+    run(&w, &a, Reserve, 1, &list(1, 0)).good();
+    assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), CONFLICT);
+    assert_eq!(status(&w, &b, &read16(0, 1), &[]), GOOD);
+    assert_eq!(status(&w, &a, &write16(0, 1), &[1; 512]), GOOD);
+    assert_eq!(keys(&w, &b), (1, vec![1]));
+    assert_eq!(reservation(&w, &b), Some((1, PrType::WriteExclusive)));
+    // A nexus that comes later has its rights from the first command on.
+    let c = w.calm(1, "i3", &[0]);
+    assert_eq!(status(&w, &c, &write16(0, 1), &[1; 512]), CONFLICT);
+    run(&w, &a, Release, 1, &list(1, 0)).good();
+    assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), GOOD);
+    assert_eq!(status(&w, &c, &write16(0, 1), &[1; 512]), GOOD);
+    let full = w.run(&a, 0, &pr_in(3), 8192, &[]).good().data;
+    let (generation, all) = parse_pr_full_status(&full).unwrap();
+    assert_eq!((generation, all.len(), all[0].holds), (1, 1, None));
+    assert_eq!(all[0].port.iscsi_name(), Some("i1"));
+}
+
+#[test]
+fn a_registration_outlives_its_session_and_a_reserve_does_not() {
+    let w = World::simple(1, 64);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let port = a.session.port().transport_id.clone();
+    register(&w, &a, 1);
+    run(&w, &a, Reserve, 3, &list(1, 0)).good();
+    a.session.close();
+    assert!(a.ended());
+    assert_eq!(status(&w, &b, &read16(0, 1), &[]), CONFLICT);
+    // The same port on the other core is the holder again; another port of the name is not.
+    let a = Host::login_as(&w.engines[1], "i1", &port).unwrap();
+    assert_eq!(w.run(&a, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+    assert_eq!(status(&w, &a, &write16(0, 1), &[1; 512]), GOOD);
+    let other = w.calm(0, "i1", &[0]);
+    assert_eq!(status(&w, &other, &read16(0, 1), &[]), CONFLICT);
+    run(&w, &a, Clear, 0, &list(1, 0)).good();
+    w.run(&a, 0, &RESERVE6, 0, &[]).good();
+    assert_eq!(status(&w, &b, &TUR, &[]), CONFLICT);
+    a.session.close();
+    assert_eq!(status(&w, &b, &TUR, &[]), GOOD);
+}
+
+#[test]
+fn test_13_reserve_is_for_one_nexus_and_ends_with_it() {
+    type End = fn(&World, &Host, &Host);
+    let ends: [(&str, bool, End); 5] = [
+        ("release", true, |w, a, _| drop(w.run(a, 0, &RELEASE6, 0, &[]).good())),
+        ("logout", true, |_, a, _| a.session.close()),
+        ("nexus reset", true, |w, a, _| {
+            let tag = a.manage(TmFunction::NexusReset, 0, None);
+            w.turn();
+            assert_eq!(a.outcome(tag), Some(TmOutcome::Complete));
+        }),
+        ("LUN reset", true, |w, _, b| {
+            let tag = b.manage(TmFunction::LunReset, 0, None);
+            w.turn();
+            assert_eq!(b.outcome(tag), Some(TmOutcome::Complete));
+            assert_eq!(w.run(b, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+        }),
+        ("release by another", false, |w, _, b| drop(w.run(b, 0, &RELEASE6, 0, &[]).good())),
+    ];
+    for (what, ended, end) in ends {
+        let w = World::simple(1, 64);
+        let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+        w.run(&a, 0, &RESERVE6, 0, &[]).good();
+        w.run(&a, 0, &RESERVE6, 0, &[]).good();
+        for cdb in [&TUR[..], &RESERVE6, &pr_in(0), &read16(0, 1)] {
+            assert_eq!(status(&w, &b, cdb, &[]), CONFLICT, "{what}: {cdb:02x?}");
+        }
+        // PERSISTENT RESERVE conflicts even for the holder.
+        assert_eq!(status(&w, &a, &pr_in(0), &[]), CONFLICT, "{what}");
+        assert_eq!(run(&w, &a, Register, 0, &list(0, 1)).status, CONFLICT, "{what}");
+        end(&w, &a, &b);
+        let want = if ended { GOOD } else { CONFLICT };
+        assert_eq!(status(&w, &b, &TUR, &[]), want, "{what}");
+    }
+    // Third parties and extents.
+    let w = World::simple(1, 64);
+    let a = w.calm(0, "i1", &[0]);
+    for byte in [0x10, 0x01, 0x1e] {
+        for opcode in [0x16, 0x17] {
+            assert_eq!(w.run(&a, 0, &[opcode, byte, 0, 0, 0, 0], 0, &[]).asc(), (5, 0x24, 0));
+        }
+    }
+}
+
+#[test]
+fn test_11_attentions_reach_the_nexuses_that_are_meant_and_no_other() {
+    for kind in PrType::ALL {
+        let w = World::simple(1, 64);
+        let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]), w.calm(1, "i3", &[0])];
+        let [a, b, c] = &hosts;
+        let open = kind.admits_registrants();
+        let heard = |h: &Host| w.run(h, 0, &TUR, 0, &[]).asc();
+        register(&w, a, 1);
+        register(&w, b, 2);
+        run(&w, a, Reserve, kind.code(), &list(1, 0)).good();
+        run(&w, a, Release, kind.code(), &list(1, 0)).good();
+        let want = if open { (6, 0x2A, 4) } else { (0, 0, 0) };
+        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), want, (0, 0, 0)), "{kind:?}");
+        // A release of the wrong type.
+        run(&w, a, Reserve, kind.code(), &list(1, 0)).good();
+        let wrong = if kind == PrType::WriteExclusive { 3 } else { 1 };
+        assert_eq!(run(&w, a, Release, wrong, &list(1, 0)).asc(), (5, 0x26, 4));
+        // The holder unregisters: released, but for "all registrants".
+        run(&w, a, Register, 0, &list(1, 0)).good();
+        let stays = kind.is_all_registrants();
+        let want = if open && !stays { (6, 0x2A, 4) } else { (0, 0, 0) };
+        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), want, (0, 0, 0)), "{kind:?}");
+        let held = reservation(&w, b).map(|(_, kind)| kind);
+        assert_eq!(held, stays.then_some(kind), "{kind:?}");
+        run(&w, b, Clear, 0, &list(2, 0)).good();
+        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), (0, 0, 0), (0, 0, 0)));
+        // PREEMPT of a holder, and CLEAR.
+        register(&w, a, 1);
+        register(&w, b, 2);
+        register(&w, c, 3);
+        run(&w, a, Reserve, kind.code(), &list(1, 0)).good();
+        let victim = if kind.is_all_registrants() { 0 } else { 1 };
+        run(&w, b, Preempt, 1, &list(2, victim)).good();
+        let third = match (kind.is_all_registrants(), kind) {
+            (true, _) => (6, 0x2A, 5),
+            (_, PrType::WriteExclusive) => (0, 0, 0),
+            _ => (6, 0x2A, 4),
+        };
+        assert_eq!((heard(a), heard(b), heard(c)), ((6, 0x2A, 5), (0, 0, 0), third), "{kind:?}");
+        assert_eq!(reservation(&w, c), Some((2, PrType::WriteExclusive)));
+        register(&w, c, 3);
+        run(&w, b, Clear, 0, &list(2, 0)).good();
+        assert_eq!((heard(a), heard(b), heard(c)), ((0, 0, 0), (0, 0, 0), (6, 0x2A, 3)));
+        assert_eq!((keys(&w, a).1, reservation(&w, a)), (vec![], None));
+    }
+}
+
+#[test]
+fn a_key_that_is_wrong_conflicts_and_changes_nothing() {
+    let w = World::simple(1, 64);
+    let a = w.calm(0, "i1", &[0]);
+    register(&w, &a, 1);
+    for action in PrOutAction::ALL.into_iter().filter(|a| *a != RegisterAndIgnore) {
+        let to = (action == RegisterAndMove).then(|| PrMove {
+            unregister: false,
+            target: 1,
+            port: TransportId::iscsi_device("i2").unwrap(),
+        });
+        let wrong = PrOutList { to, ..list(9, 2) };
+        assert_eq!(run(&w, &a, action, 1, &wrong).status, CONFLICT, "{action:?}");
+    }
+    assert_eq!(keys(&w, &a), (1, vec![1]));
+    // Lists that are too short or too long, by the CDB or by what comes.
+    for len in [0, 8, 23, 25, 70_000] {
+        let cdb = pr_out(Register, 0, &vec![0; len]);
+        assert_eq!(w.run(&a, 0, &cdb, 0, &[0; 24]).asc(), (5, 0x1A, 0), "{len}");
+    }
+    let cdb = pr_out(Register, 0, &[0; 24]);
+    assert_eq!(w.run(&a, 0, &cdb, 0, &[0; 10]).asc(), (5, 0x1A, 0));
+}
+
+#[test]
+fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more() {
+    for tas in [false, true] {
+        let w = World::simple(1, 64);
+        let disk = w.disks[0].1.clone();
+        let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+        let c = w.calm(1, "i3", &[0]);
+        let (cdb, page) = control_page(false, false, tas);
+        w.run(&a, 0, &cdb, 0, &page).good();
+        for h in [&b, &c] {
+            let heard = w.run(h, 0, &TUR, 0, &[]).asc();
+            assert_eq!(heard, if tas { (6, 0x2A, 1) } else { (0, 0, 0) });
+        }
+        register(&w, &a, 1);
+        register(&w, &b, 2);
+        run(&w, &b, Reserve, 5, &list(2, 0)).good();
+        disk.state().hold = true;
+        let victim = b.send(0, &write16(1, 1), 0, &[7; 512]);
+        let waits = b.begin(0, &write16(2, 1), 0, 512).0;
+        let bystander = c.send(0, &read16(1, 1), 512, &[]);
+        w.turn();
+        let bytes = list(1, 2).encode();
+        let preempt = a.send(0, &pr_out(PreemptAndAbort, 5, &bytes), 0, &bytes);
+        w.turn();
+        assert_eq!(a.answer(preempt), None, "the write is still below");
+        // The change holds already: what comes now conflicts.
+        assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 5));
+        assert_eq!(status(&w, &c, &write16(3, 1), &[1; 512]), CONFLICT);
+        disk.state().hold = false;
+        while w.release(&disk, 0) {}
+        w.answer(&a, preempt).good();
+        w.answer(&c, bystander).good();
+        for tag in [victim, waits] {
+            let ended = b.answer(tag).map(|a| a.status);
+            let want = tas.then_some(Status::TaskAborted as u8);
+            assert_eq!(ended, want, "{}", if tas { "TASK ABORTED" } else { "silence" });
+        }
+        if !tas {
+            assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2F, 0));
+        }
+        assert_eq!(status(&w, &b, &write16(3, 1), &[1; 512]), CONFLICT);
+        assert_eq!(status(&w, &c, &write16(3, 1), &[1; 512]), CONFLICT);
+        assert_eq!(reservation(&w, &a), Some((1, PrType::WriteExclusiveRegistrants)));
+    }
+}

@@ -17,6 +17,7 @@ use geom::Edge;
 use wire::scsi::{Asc, asc};
 
 use crate::attention::Nexus;
+use crate::condition::Condition;
 use crate::handlers::{Handler, TRANSFER_MAX};
 use crate::reserve::Place;
 
@@ -52,6 +53,10 @@ pub struct DeviceSpec {
     pub read_only: bool,
     /// Best size of a transfer, bytes; zero when there is none.
     pub stripe_bytes: u64,
+    /// The medium can be taken out (RMB).
+    pub removable: bool,
+    /// SANITIZE is served: initiators may destroy everything for good.
+    pub sanitize: bool,
 }
 
 impl DeviceSpec {
@@ -71,6 +76,8 @@ impl DeviceSpec {
             write_cache: true,
             read_only: false,
             stripe_bytes: 0,
+            removable: false,
+            sanitize: false,
         }
     }
 }
@@ -137,6 +144,7 @@ pub struct Device {
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
     lost: AtomicU8,
     nexuses: Mutex<Vec<Weak<Nexus>>>,
+    condition: Condition,
     transfer_max: Arc<AtomicU32>,
     reservations: Place,
     /// Held while MODE SELECT compares and replaces.
@@ -158,6 +166,7 @@ impl Device {
             mode: AtomicU32::new(0),
             lost: AtomicU8::new(0),
             nexuses: Mutex::new(Vec::new()),
+            condition: Condition::default(),
             transfer_max,
             reservations: Place::default(),
             mode_gate: Mutex::new(()),
@@ -181,6 +190,17 @@ impl Device {
     /// Who has reserved it.
     pub fn reservations(&self) -> &Place {
         &self.reservations
+    }
+
+    /// Whether FORMAT UNIT can turn protection information on.
+    pub fn can_protect(&self) -> bool {
+        false
+    }
+
+    /// What has become of its medium.
+    #[inline]
+    pub fn condition(&self) -> &Condition {
+        &self.condition
     }
 
     /// What executes its commands.

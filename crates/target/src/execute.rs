@@ -143,7 +143,7 @@ impl Session {
         slot.plan = plan;
         slot.wanted = plan.out.min(command.expect_out);
         slot.data_ready = slot.wanted == 0;
-        slot.needed = u64::from(plan.out);
+        slot.needed = u64::from(if plan.up_to { slot.wanted } else { plan.out });
         slot.enabled = match &path {
             Some(path) => queue(path, place, command.attribute),
             None => true,

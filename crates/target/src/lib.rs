@@ -20,6 +20,7 @@ pub mod access;
 mod attention;
 mod command;
 mod commands;
+mod condition;
 mod device;
 mod engine;
 mod execute;
@@ -38,6 +39,7 @@ pub mod vault;
 
 pub use attention::{ATTENTIONS_MAX, Nexus, Port, flags};
 pub use command::{Command, CommandState, Next, TaskAttribute};
+pub use condition::{Condition, MediumState, TrayError};
 pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
 pub use engine::{Engine, Message};
 pub use memory::{Eater, PATIENCE_NS, Part};

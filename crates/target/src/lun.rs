@@ -7,12 +7,17 @@
 //! It opens as a device node does (geom.md 1.2): r1w1, or r1 when read-only; never exclusively.
 
 use std::any::Any;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
-use geom::{Access, Class, ConsumerId, Control, Error, Geom, GeomId, ProviderId, Topology};
+use geom::{
+    Access, Class, ConsumerId, Control, Core, Error, Geom, GeomId, Message, ProviderId, Topology,
+};
 
+use crate::condition::MediumState;
 use crate::device::{Device, DeviceSpec, SERIAL_MAX};
+use crate::handlers::disk::upkeep;
 use crate::registry::Registry;
 
 /// Name of the class.
@@ -96,13 +101,17 @@ pub struct OpenSpec {
     pub read_only: bool,
     /// Handler; `None` is `disk`.
     pub handler: Option<String>,
+    /// The medium can be taken out.
+    pub removable: bool,
+    /// SANITIZE is served.
+    pub sanitize: bool,
 }
 
 /// Opens a provider as a logical unit. Whole or not at all; the graph is at rest when it returns.
 /// A unit that was lost comes to life again when its provider is back with the same identity.
 pub fn open_device(
     control: &mut Control,
-    registry: &Registry,
+    registry: &Arc<Registry>,
     provider: &str,
     spec: &OpenSpec,
 ) -> Result<Arc<Device>, Error> {
@@ -130,6 +139,11 @@ pub fn open_device(
     });
     if told.is_none() {
         device.lose(Errno::NxIo);
+    }
+    if device.condition().state() == MediumState::Sanitizing {
+        let (device, registry) = (device.clone(), registry.clone());
+        let goes_on = move |core: &Rc<Core>| upkeep::resume(core, device, registry);
+        control.send(0, Message::Call(Box::new(goes_on)));
     }
     Ok(device)
 }
@@ -230,6 +244,8 @@ fn describe(
         delete_reads_zero: int("GEOM::deletereadszero") == Some(1),
         delete_unit_bytes: sector,
         read_only: spec.read_only,
+        removable: spec.removable,
+        sanitize: spec.sanitize,
         stripe_bytes,
         ..DeviceSpec::new(
             provider,

@@ -28,17 +28,20 @@ pub enum Kind {
     Reservations,
     /// Saved mode pages.
     ModePages,
+    /// What is being done to the medium as a whole.
+    Medium,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 2] = [Kind::Reservations, Kind::ModePages];
+    pub const ALL: [Kind; 3] = [Kind::Reservations, Kind::ModePages, Kind::Medium];
 
     /// Name in file names and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Reservations => "reservations",
             Kind::ModePages => "mode-pages",
+            Kind::Medium => "medium",
         }
     }
 }

@@ -159,7 +159,7 @@ impl Drop for Server {
     }
 }
 
-fn add_disks(control: &mut geom::Control, cores: usize, registry: &Registry) {
+fn add_disks(control: &mut geom::Control, cores: usize, registry: &Arc<Registry>) {
     let class = Arc::new(disks::DiskClass::new(control.inbox().clone(), cores));
     control.topology.load(class.clone()).unwrap();
     let kinds = [

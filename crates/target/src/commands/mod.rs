@@ -63,6 +63,7 @@ pub(crate) fn serves(info: &CommandInfo) -> bool {
 /// keeps the unit from being exported.
 pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn Vault) -> Result<(), Error> {
     persistent::load(device, vault)?;
+    crate::handlers::disk::upkeep::recall(device, vault)?;
     Ok(())
 }
 
@@ -76,9 +77,11 @@ pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<Nexus>) {
 /// or I_T NEXUS RESET, after which it goes on.
 pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<Nexus>) {
     device.reservations().session_ended(device, nexus.port().session);
+    crate::handlers::tray::nexus_lost(device, nexus);
 }
 
 /// LOGICAL UNIT RESET, before anybody hears of it.
 pub(crate) fn device_reset(device: &Arc<Device>) {
     device.reservations().reset(device);
+    crate::handlers::tray::device_reset(device);
 }

@@ -1,5 +1,5 @@
-//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention as data, and it is told then; or nothing
-//! to tell.
+//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention as data, and it is told then; or what is
+//! being done to the medium and how far it is; or nothing to tell.
 
 use wire::scsi::{Command as Cdb, SENSE_LEN_MAX, Sense, asc};
 
@@ -24,7 +24,12 @@ impl EngineCommand for RequestSense {
         let attention = ask.nexus.and_then(|n| n.take());
         ask.told = attention;
         let mut bytes = [0; SENSE_LEN_MAX];
-        let len = Sense::new(attention.unwrap_or(asc::NONE)).encode(descriptor, &mut bytes);
+        let sense = match (attention, ask.device) {
+            (Some(code), _) => Sense::new(code),
+            (None, Some(device)) => device.condition().refusal().unwrap_or_default(),
+            (None, None) => Sense::new(asc::NONE),
+        };
+        let len = sense.encode(descriptor, &mut bytes);
         ask.reply.extend(bytes.iter().take(len));
         Ok(())
     }

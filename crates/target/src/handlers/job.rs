@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use bio::{Flags, Op, Origin, Segs};
-use geom::Core;
+use bio::{Attr, Errno, Flags, HOLE, Op, Origin, Segs};
+use geom::{Core, Finished};
 use wire::scsi::{Command as Cdb, Status, asc};
 
 use crate::attention::Nexus;
@@ -134,7 +134,7 @@ impl Job {
     }
 
     /// Stores a record of the unit; ends when it is on stable storage (`vault.rs`).
-    pub async fn save(&self, kind: Kind, bytes: Vec<u8>) -> Result<(), bio::Errno> {
+    pub async fn save(&self, kind: Kind, bytes: Vec<u8>) -> Result<(), Errno> {
         let (done, saved) = ticket();
         self.registry.vault().save(&self.device.spec().serial, kind, bytes, done);
         saved.await
@@ -169,9 +169,96 @@ impl Job {
     pub async fn flush(&self) -> Result<(), Ending> {
         self.medium.flush().await
     }
+
+    /// See [`Medium::exclusive`].
+    pub(crate) async fn exclusive(&self, lba: u64, blocks: u64) -> Result<Alone, Ending> {
+        self.medium.exclusive(lba, blocks).await
+    }
 }
 
+/// Blocks that nobody else touches for as long as this lives.
+pub(crate) struct Alone;
+
 impl Medium {
+    /// A way of its own, not of any command: it is not aborted.
+    pub(crate) fn alone(core: &Rc<Core>, device: Arc<Device>) -> Medium {
+        Medium { device, core: core.clone(), origin: Origin::default(), tie: Rc::default() }
+    }
+
+    /// The same way, which goes on when the command is aborted.
+    pub(crate) fn detached(&self) -> Medium {
+        Medium { tie: Rc::default(), ..self.clone() }
+    }
+
+    /// Waits until no other command touches the blocks, and keeps those that come out.
+    pub(crate) async fn exclusive(&self, _lba: u64, _blocks: u64) -> Result<Alone, Ending> {
+        Ok(Alone)
+    }
+
+    /// Whether the blocks from `lba` on take no space, and how many of `blocks` that holds for. A
+    /// disk that does not know says that they do.
+    pub async fn map(&self, lba: u64, blocks: u64) -> Result<(bool, u64), Ending> {
+        let unit = u64::from(self.device.block_bytes());
+        let (offset, len) = (lba.saturating_mul(unit), blocks.saturating_mul(unit));
+        let done = self.ask(Op::Map, offset, len, Segs::new(), Flags::NONE).await?;
+        match done.status {
+            Ok(()) => {
+                let hole = done.value == Some(Attr::Int(HOLE));
+                let run = done.completed / unit;
+                // A run that ends within a block: that block is stored in part.
+                Ok(if run == 0 { (false, 1) } else { (hole, run) })
+            }
+            Err(Errno::NotSup | Errno::NoAttr) => Ok((false, blocks)),
+            Err(e) => Err(ending_at(e, Op::Map, lba, len, &self.device)),
+        }
+    }
+
+    /// A request by bytes, past protection information.
+    pub(crate) async fn raw(
+        &self,
+        op: Op,
+        offset: u64,
+        len: u64,
+        data: Segs,
+        flags: Flags,
+    ) -> Result<Segs, Ending> {
+        let lba = offset / u64::from(self.device.block_bytes());
+        let done = self.ask(op, offset, len, data, flags).await?;
+        match done.status {
+            Ok(()) if op.has_range() && done.completed < len => {
+                Err(Ending::check(asc::LBA_OUT_OF_RANGE))
+            }
+            Ok(()) => Ok(done.data),
+            Err(e) => Err(ending_at(e, op, lba, len, &self.device)),
+        }
+    }
+
+    async fn ask(
+        &self,
+        op: Op,
+        offset: u64,
+        len: u64,
+        data: Segs,
+        flags: Flags,
+    ) -> Result<Finished, Ending> {
+        if self.tie.stop.get() {
+            return Err(STOPPED);
+        }
+        if let Some(error) = self.device.lost() {
+            return Err(ending_of(error, op));
+        }
+        let origin = self.origin;
+        let filled = self.core.io(self.device.edge(), |bio| {
+            bio.op = op;
+            bio.flags = flags;
+            bio.origin = origin;
+            bio.offset = offset;
+            bio.length = len;
+            bio.data = data;
+        });
+        Ok(filled.await)
+    }
+
     /// The unit.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
@@ -221,33 +308,9 @@ impl Medium {
         data: Segs,
         flags: Flags,
     ) -> Result<Segs, Ending> {
-        if self.tie.stop.get() {
-            return Err(STOPPED);
-        }
-        if let Some(error) = self.device.lost() {
-            return Err(ending_of(error, op));
-        }
         let Some(offset) = lba.checked_mul(u64::from(self.device.block_bytes())) else {
             return Err(Ending::check(asc::LBA_OUT_OF_RANGE));
         };
-        let origin = self.origin;
-        let done = self
-            .core
-            .io(self.device.edge(), |bio| {
-                bio.op = op;
-                bio.flags = flags;
-                bio.origin = origin;
-                bio.offset = offset;
-                bio.length = len;
-                bio.data = data;
-            })
-            .await;
-        match done.status {
-            Ok(()) if op.has_range() && done.completed < len => {
-                Err(Ending::check(asc::LBA_OUT_OF_RANGE))
-            }
-            Ok(()) => Ok(done.data),
-            Err(e) => Err(ending_at(e, op, lba, len, &self.device)),
-        }
+        self.raw(op, offset, len, data, flags).await
     }
 }

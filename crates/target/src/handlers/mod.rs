@@ -11,6 +11,7 @@ pub mod disk;
 mod job;
 mod none;
 mod serve;
+pub(crate) mod tray;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -68,6 +69,8 @@ pub struct Plan {
     pub out: u32,
     /// The initiator must send exactly `out` bytes: the length says what the command means.
     pub exact: bool,
+    /// `out` is the most that is taken; less is as good.
+    pub up_to: bool,
     /// Bytes that the command may send: allocation length, or the blocks' bytes.
     pub reply: u32,
     /// The unit must be there.
@@ -80,8 +83,15 @@ pub struct Plan {
 
 impl Plan {
     /// Executed at once, without data.
-    pub const NOTHING: Plan =
-        Plan { out: 0, exact: false, reply: 0, medium: false, writes: false, run: Run::Now };
+    pub const NOTHING: Plan = Plan {
+        out: 0,
+        exact: false,
+        up_to: false,
+        reply: 0,
+        medium: false,
+        writes: false,
+        run: Run::Now,
+    };
 
     /// Answered at once with at most `reply` bytes.
     pub const fn reply(reply: u32) -> Plan {

@@ -37,6 +37,8 @@ pub struct Sense {
     pub segment: Option<u16>,
     /// Reports an earlier command (response code 71h or 73h).
     pub deferred: bool,
+    /// How much of what runs is done, of 65536 (NOT READY and NO SENSE only).
+    pub progress: Option<u16>,
 }
 
 impl From<Asc> for Sense {
@@ -48,7 +50,14 @@ impl From<Asc> for Sense {
 impl Sense {
     /// A sense with nothing but its meaning.
     pub const fn new(code: Asc) -> Sense {
-        Sense { code, information: None, field: None, segment: None, deferred: false }
+        Sense {
+            code,
+            information: None,
+            field: None,
+            segment: None,
+            deferred: false,
+            progress: None,
+        }
     }
 
     /// INVALID FIELD IN CDB at a byte and, if known, its bit.
@@ -112,7 +121,7 @@ impl Sense {
             out.iter_mut().skip(len).zip(parts).for_each(|(to, from)| *to = from);
             len += 12;
         }
-        if self.field.is_some() {
+        if self.field.is_some() || self.progress.is_some() {
             let [x, y, z] = self.key_specific();
             let parts = [0x02, 0x06, 0, 0, x, y, z, 0];
             out.iter_mut().skip(len).zip(parts).for_each(|(to, from)| *to = from);
@@ -125,7 +134,11 @@ impl Sense {
 
     /// The three bytes of sense-key-specific data.
     fn key_specific(&self) -> [u8; 3] {
-        let Some(field) = self.field else { return [0; 3] };
+        let Some(field) = self.field else {
+            let Some(progress) = self.progress else { return [0; 3] };
+            let [high, low] = progress.to_be_bytes();
+            return [0x80, high, low];
+        };
         let cdb = if field.in_cdb { 0x40 } else { 0 };
         let bit = field.bit.map_or(0, |bit| 0x08 | (bit & 7));
         let [high, low] = field.byte.to_be_bytes();
@@ -164,6 +177,13 @@ fn field_of(bytes: &[u8]) -> Option<FieldPointer> {
     })
 }
 
+/// A progress indication, where keys have one.
+fn progress_of(key: Key, bytes: &[u8]) -> Option<u16> {
+    let [flags, high, low] = *bytes.first_chunk::<3>()?;
+    let told = flags & 0x80 != 0 && matches!(key, Key::NotReady | Key::NoSense);
+    told.then_some(u16::from_be_bytes([high, low]))
+}
+
 fn decode_fixed(bytes: &[u8], valid: bool, deferred: bool) -> Result<Sense, WireError> {
     let mut reader = Reader::new(bytes);
     reader.take(2, "SENSE KEY")?;
@@ -175,7 +195,8 @@ fn decode_fixed(bytes: &[u8], valid: bool, deferred: bool) -> Result<Sense, Wire
     let field = specific.filter(|_| points(key));
     let copy = bytes.get(10..).and_then(|rest| rest.first_chunk::<2>());
     let segment = copy.filter(|_| key == Key::CopyAborted).map(|b| u16::from_be_bytes(*b));
-    Ok(Sense { code: Asc { key, asc, ascq }, information, field, segment, deferred })
+    let progress = bytes.get(15..).and_then(|b| progress_of(key, b));
+    Ok(Sense { code: Asc { key, asc, ascq }, information, field, segment, deferred, progress })
 }
 
 fn decode_descriptors(bytes: &[u8], deferred: bool) -> Result<Sense, WireError> {
@@ -203,6 +224,7 @@ fn decode_descriptors(bytes: &[u8], deferred: bool) -> Result<Sense, WireError> 
             0x02 if points(key) => {
                 sense.field = body.get(2..).and_then(field_of);
             }
+            0x02 => sense.progress = body.get(2..).and_then(|b| progress_of(key, b)),
             _ => {}
         }
     }
@@ -269,7 +291,9 @@ mod tests {
                 let information = (rng.below(2) == 0).then_some(rng.next_u64() >> 32);
                 let deferred = rng.below(2) == 0;
                 let segment = (code.key == Key::CopyAborted).then(|| rng.below(65536) as u16);
-                let sense = Sense { code: *code, information, field, segment, deferred };
+                let progress = matches!(code.key, Key::NotReady | Key::NoSense)
+                    .then_some(rng.below(65536) as u16);
+                let sense = Sense { code: *code, information, field, segment, deferred, progress };
                 let mut out = [0; SENSE_LEN_MAX];
                 let n = sense.encode(descriptor, &mut out);
                 assert_eq!(Sense::decode(&out[..n]), Ok(sense));

@@ -34,6 +34,8 @@ pub struct Limits {
     pub transfer_best: u32,
     /// Largest COMPARE AND WRITE; 0 when it is not served.
     pub compare_max: u8,
+    /// Largest WRITE ATOMIC, of any alignment and granularity; 0 when it is not served.
+    pub atomic_max: u32,
     /// Most blocks of one UNMAP; 0 when it is not served.
     pub unmap_blocks_max: u32,
     /// Most descriptors of one UNMAP.
@@ -155,6 +157,7 @@ fn block_limits(limits: &Limits) -> Vec<u8> {
     let alignment = limits.unmap_alignment.map_or(0, |at| 0x8000_0000 | at);
     out.extend(alignment.to_be_bytes());
     out.extend(limits.write_same_max.to_be_bytes());
+    out.extend(limits.atomic_max.to_be_bytes());
     out.resize(60, 0);
     out
 }

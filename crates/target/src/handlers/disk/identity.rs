@@ -4,6 +4,7 @@ use wire::scsi::{Identity, Limits, Provisioning, Sense, Vpd, inquiry_data, vpd_p
 
 use super::unmap::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use super::write_same::WRITE_SAME_BYTES_MAX;
+use super::{atomic, compare_write};
 use crate::device::Device;
 use crate::handlers::Ask;
 use crate::registry::TargetPort;
@@ -38,7 +39,7 @@ fn identity(device: &Device, port: &TargetPort) -> Identity {
     let spec = device.spec();
     Identity {
         kind: device.handler().peripheral(),
-        removable: false,
+        removable: spec.removable,
         vendor: VENDOR.into(),
         product: PRODUCT.into(),
         revision: REVISION.into(),
@@ -76,13 +77,14 @@ fn limits(device: &Device) -> Limits {
         granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
         transfer_max: blocks(u64::from(device.transfer_max())),
         transfer_best: blocks(spec.stripe_bytes.min(u64::from(device.transfer_max()))),
-        compare_max: 0,
+        compare_max: compare_write::blocks_max(device),
+        atomic_max: atomic::blocks_max(device),
         unmap_blocks_max: if thin { UNMAP_BLOCKS_MAX } else { 0 },
         unmap_descriptors_max: if thin { UNMAP_DESCRIPTORS_MAX } else { 0 },
         unmap_granularity: if thin { unit } else { 0 },
         unmap_alignment: None,
         write_same_max: u64::from(blocks(WRITE_SAME_BYTES_MAX)),
-        write_same_nonzero: true,
+        write_same_nonzero: false,
         provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
         unmap: thin,
         unmap_same16: thin,

@@ -3,12 +3,20 @@
 //! One file a family of commands. [`Handler::serves`] lists what is executed; the engine refuses the
 //! rest.
 
+mod atomic;
 mod capacity;
+mod compare_write;
+mod format;
 mod identity;
+mod lba_status;
 mod misc;
 mod mode;
+mod orwrite;
+mod prefetch;
 mod read_write;
+mod sanitize;
 mod unmap;
+pub(crate) mod upkeep;
 mod verify;
 mod write_same;
 
@@ -18,7 +26,7 @@ use bio::Op;
 use geom::Local;
 use wire::scsi::{Command as Cdb, CommandInfo, PeripheralType, Sense, asc};
 
-use super::{Ask, Handler, Job, Plan, Run};
+use super::{Ask, Handler, Job, Plan, Run, tray};
 use crate::device::Device;
 use crate::status::Ending;
 
@@ -35,47 +43,36 @@ impl Handler for Disk {
     }
 
     fn serves(&self, info: &CommandInfo, device: &Device) -> bool {
+        let spec = device.spec();
         match (info.opcode, info.service_action) {
-            (0x42, _) => device.spec().can_delete,
+            (0x42, _) => spec.can_delete,
+            (0x04, _) => !spec.read_only,
+            (0x48, Some(action)) => sanitize::serves_code(action, device),
             (0x00 | 0x12 | 0x15 | 0x1A | 0x1B | 0x1E | 0x55 | 0x5A, _) => true,
             (0x08 | 0x28 | 0xA8 | 0x88 | 0x0A | 0x2A | 0xAA | 0x8A, _) => true,
             (0x2E | 0xAE | 0x8E | 0x2F | 0xAF | 0x8F, _) => true,
-            (0x34 | 0x90 | 0x35 | 0x91 | 0x41 | 0x93, _) => true,
-            (0x25, _) | (0x9E, Some(0x10)) => true,
+            (0x34 | 0x90 | 0x35 | 0x91 | 0x41 | 0x93 | 0x89 | 0x8B | 0x9C, _) => true,
+            (0x25, _) | (0x9E, Some(0x10 | 0x12)) => true,
+            // READ, VERIFY, WRITE, WRITE AND VERIFY, WRITE SAME of 32 bytes.
+            (0x7F, Some(0x09..=0x0D)) => true,
             (0xA3, Some(0x0C)) => true,
             _ => false,
         }
     }
 
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense> {
-        let there = |plan: Plan| Plan { medium: true, ..plan };
-        Ok(match *command {
-            Cdb::Read(extent) => read_write::plan(Op::Read, extent, device)?,
-            Cdb::Write(extent) => read_write::plan(Op::Write, extent, device)?,
-            Cdb::TestUnitReady => there(Plan::NOTHING),
-            Cdb::Inquiry { alloc, .. }
-            | Cdb::ModeSense { alloc, .. }
-            | Cdb::ReportOpcodes { alloc, .. } => Plan::reply(alloc),
-            Cdb::ReadCapacity10 => there(Plan::reply(8)),
-            Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
-            Cdb::ModeSelect { page_format, save, len, .. } => {
-                mode::plan_select(page_format, save, len)?
-            }
-            Cdb::Verify { extent, check } => verify::plan(extent, check, device)?,
-            Cdb::WriteVerify { extent, .. } => verify::plan_write(extent, device)?,
-            Cdb::SynchronizeCache { lba, blocks, .. } => misc::plan_sync(lba, blocks, device)?,
-            Cdb::PreFetch { lba, blocks, .. } => misc::plan_prefetch(lba, blocks, device)?,
-            Cdb::Unmap { anchor, len } => unmap::plan(anchor, len, device)?,
-            Cdb::WriteSame { protect: 1.., .. } => return Err(Sense::cdb_field(1, Some(7))),
-            Cdb::WriteSame { lba, blocks, unmap, anchor, no_data, .. } => {
-                let what = write_same::What { lba, blocks, unmap, anchor, no_data };
-                write_same::plan(&what, device)?
-            }
-            Cdb::StartStop { power, eject, .. } => misc::plan_start_stop(power, eject)?,
-            Cdb::PreventAllow { prevent } => misc::plan_prevent(prevent)?,
-            // The engine's own, or not served.
-            _ => return Err(Sense::new(asc::INVALID_OPCODE)),
-        })
+        let plan = plan_of(command, device)?;
+        let own = matches!(
+            command,
+            Cdb::StartStop { .. } | Cdb::FormatUnit { .. } | Cdb::Sanitize { .. }
+        );
+        if plan.medium
+            && !own
+            && let Some(sense) = device.condition().refusal()
+        {
+            return Err(sense);
+        }
+        Ok(plan)
     }
 
     fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
@@ -84,7 +81,8 @@ impl Handler for Disk {
             return Err(Sense::new(asc::LUN_NOT_SUPPORTED));
         };
         match command {
-            Cdb::TestUnitReady | Cdb::PreventAllow { .. } | Cdb::PreFetch { .. } => {}
+            Cdb::TestUnitReady | Cdb::PreFetch { .. } => {}
+            Cdb::PreventAllow { prevent } => tray::prevent(ask, prevent),
             Cdb::Inquiry { page, .. } => identity::inquiry(ask, device, page)?,
             Cdb::ReadCapacity10 => capacity::read_capacity_10(ask, device),
             Cdb::ReadCapacity16 { .. } => capacity::read_capacity_16(ask, device),
@@ -107,18 +105,58 @@ impl Handler for Disk {
                 }
                 Cdb::SynchronizeCache { .. } => job.flush().await,
                 Cdb::Unmap { .. } => unmap::unmap(&job).await,
-                Cdb::WriteSame { lba, blocks, unmap, anchor, no_data, .. } => {
-                    let what = write_same::What { lba, blocks, unmap, anchor, no_data };
-                    write_same::write_same(&job, &what).await
+                Cdb::WriteSame { .. } => write_same::write_same(&job).await,
+                Cdb::CompareWrite(extent) => compare_write::compare_write(&job, extent).await,
+                Cdb::OrWrite(extent) => orwrite::orwrite(&job, extent).await,
+                Cdb::WriteAtomic { extent, .. } => atomic::write_atomic(&job, extent).await,
+                Cdb::PreFetch { lba, blocks, .. } => prefetch::prefetch(&job, lba, blocks).await,
+                Cdb::GetLbaStatus { lba, alloc } => lba_status::lba_status(&job, lba, alloc).await,
+                Cdb::FormatUnit { .. } => format::format(&job).await,
+                Cdb::Sanitize { action, immed, unrestricted, .. } => {
+                    sanitize::sanitize(&job, action, immed, unrestricted).await
                 }
-                Cdb::StartStop { start, no_flush, .. } => {
-                    misc::start_stop(&job, start, no_flush).await
-                }
+                Cdb::StartStop { .. } => tray::start_stop(&job).await,
                 _ => Err(Ending::check(asc::INTERNAL_FAILURE)),
             };
             result.err().unwrap_or(Ending::Good)
         })
     }
+}
+
+/// What a command needs, the medium being ready.
+fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
+    let there = |plan: Plan| Plan { medium: true, ..plan };
+    Ok(match *command {
+        Cdb::Read(extent) => read_write::plan(Op::Read, extent, device)?,
+        Cdb::Write(extent) => read_write::plan(Op::Write, extent, device)?,
+        Cdb::TestUnitReady => there(Plan::NOTHING),
+        Cdb::Inquiry { alloc, .. }
+        | Cdb::ModeSense { alloc, .. }
+        | Cdb::ReportOpcodes { alloc, .. } => Plan::reply(alloc),
+        Cdb::ReadCapacity10 => there(Plan::reply(8)),
+        Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
+        Cdb::GetLbaStatus { lba, alloc } => lba_status::plan(lba, alloc, device)?,
+        Cdb::ModeSelect { page_format, save, len, .. } => {
+            mode::plan_select(page_format, save, len)?
+        }
+        Cdb::Verify { extent, check } => verify::plan(extent, check, device)?,
+        Cdb::WriteVerify { extent, .. } => verify::plan_write(extent, device)?,
+        Cdb::CompareWrite(extent) => compare_write::plan(extent, device)?,
+        Cdb::OrWrite(extent) => orwrite::plan(extent, device)?,
+        Cdb::WriteAtomic { extent, boundary } => atomic::plan(extent, boundary, device)?,
+        Cdb::SynchronizeCache { lba, blocks, .. } => misc::plan_sync(lba, blocks, device)?,
+        Cdb::PreFetch { lba, blocks, immed } => prefetch::plan(lba, blocks, immed, device)?,
+        Cdb::Unmap { anchor, len } => unmap::plan(anchor, len, device)?,
+        Cdb::WriteSame { .. } => write_same::plan(command, device)?,
+        Cdb::FormatUnit { .. } => format::plan(command, device)?,
+        Cdb::Sanitize { action, unrestricted, len, .. } => {
+            sanitize::plan(action, unrestricted, len, device)?
+        }
+        Cdb::StartStop { power, eject, .. } => tray::plan_start_stop(device, power, eject)?,
+        Cdb::PreventAllow { prevent } => tray::plan_prevent(prevent)?,
+        // The engine's own, or not served.
+        _ => return Err(Sense::new(asc::INVALID_OPCODE)),
+    })
 }
 
 /// Plain blocks as a plan; shared by the families.

@@ -14,8 +14,8 @@ pub(super) fn plan(op: Op, extent: Extent, device: &Device) -> Result<Plan, Sens
     Ok(blocks_plan(op, extent.lba, extent.blocks, extent.fua, bytes))
 }
 
-/// Checks range and length; answers the bytes. There is no protection information. The field at fault of a long one is not pointed
-/// at: it differs by CDB length.
+/// Checks range and length; answers the bytes. There is no protection information. The field at
+/// fault of a long one is not pointed at: it differs by CDB length.
 pub(super) fn check(extent: Extent, device: &Device) -> Result<u32, Sense> {
     if extent.protect != 0 {
         return Err(extent.protect_error().sense());

@@ -99,7 +99,7 @@ async fn compare(job: &Job, lba: u64, blocks: u32, check: u8) -> Result<(), Endi
 }
 
 /// Offset of the first byte of `a` that `b` does not have there.
-fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+pub(super) fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     (same < a.len()).then_some(same)
 }

@@ -1,4 +1,5 @@
-//! WRITE SAME 10 and 16 (SBC-3 5.42, 5.43).
+//! WRITE SAME 10, 16 and 32 (SBC-3 5.42 to 5.44). A length of zero means up to the end of the
+//! medium (WSNZ is zero).
 //!
 //! | block | UNMAP | below |
 //! | --- | --- | --- |
@@ -9,7 +10,7 @@
 //! A layer that has no WRITE ZEROES is given zeroes to write.
 
 use bio::{Errno, Flags, Op, Segs};
-use wire::scsi::{Extent, Sense, asc};
+use wire::scsi::{Command as Cdb, Extent, Sense, asc};
 
 use super::verify::CHUNK_BYTES;
 use crate::device::{Device, ModeBits};
@@ -21,35 +22,51 @@ pub(super) const WRITE_SAME_BYTES_MAX: u64 = 1 << 30;
 
 /// The fields of the command.
 #[derive(Clone, Copy)]
-pub(super) struct What {
-    pub lba: u64,
-    pub blocks: u32,
-    pub unmap: bool,
-    pub anchor: bool,
-    pub no_data: bool,
+struct What {
+    lba: u64,
+    blocks: u64,
+    unmap: bool,
+    anchor: bool,
+    no_data: bool,
 }
 
-pub(super) fn plan(what: &What, device: &Device) -> Result<Plan, Sense> {
+/// The fields, with the length that is meant.
+fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
+    let Cdb::WriteSame { lba, blocks, unmap, anchor, no_data, protect, tags } = *command else {
+        return Err(Sense::new(asc::INTERNAL_FAILURE));
+    };
+    let extent = Extent { protect, tags, ..Extent::new(lba, blocks) };
+    if protect != 0 {
+        return Err(extent.protect_error().sense());
+    }
+    if !extent.fits(device.blocks()) || lba >= device.blocks() {
+        return Err(Sense::new(asc::LBA_OUT_OF_RANGE));
+    }
+    let blocks = match blocks {
+        0 => device.blocks().saturating_sub(lba),
+        n => u64::from(n),
+    };
+    Ok(What { lba, blocks, unmap, anchor, no_data })
+}
+
+pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
+    let what = what(command, device)?;
     if what.anchor {
         return Err(Sense::cdb_field(1, Some(4)));
     }
     if what.unmap && !device.spec().can_delete {
         return Err(Sense::cdb_field(1, Some(3)));
     }
-    let extent = Extent { lba: what.lba, blocks: what.blocks, ..Extent::default() };
-    if !extent.fits(device.blocks()) {
-        return Err(Sense::new(asc::LBA_OUT_OF_RANGE));
-    }
-    let bytes = u64::from(what.blocks) * u64::from(device.block_bytes());
-    // WSNZ is set: zero blocks do not mean the rest of the medium.
-    if what.blocks == 0 || bytes > WRITE_SAME_BYTES_MAX {
+    let bytes = what.blocks.saturating_mul(u64::from(device.block_bytes()));
+    if bytes > WRITE_SAME_BYTES_MAX {
         return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
     }
     let out = if what.no_data { 0 } else { device.block_bytes() };
     Ok(Plan { exact: true, ..Plan::task(out).writing() })
 }
 
-pub(super) async fn write_same(job: &Job, what: &What) -> Result<(), Ending> {
+pub(super) async fn write_same(job: &Job) -> Result<(), Ending> {
+    let what = &what(&job.command, &job.device).map_err(Ending::Check)?;
     let block = if what.no_data { Vec::new() } else { job.data.to_vec() };
     if !what.no_data && block.len() != job.device.block_bytes() as usize {
         // The initiator sent less than the one block there must be.
@@ -61,7 +78,7 @@ pub(super) async fn write_same(job: &Job, what: &What) -> Result<(), Ending> {
     let keep = if what.unmap { Flags::NONE } else { Flags::NO_HOLE };
     let durable = !job.device.mode().has(ModeBits::WCE);
     let flags = if durable { keep | Flags::FUA } else { keep };
-    let zeroed = job.range(Op::WriteZeroes, what.lba, u64::from(what.blocks), flags).await;
+    let zeroed = job.range(Op::WriteZeroes, what.lba, what.blocks, flags).await;
     match zeroed {
         Ok(()) if durable => job.flush().await,
         Err(e) if e == ending_of(Errno::NotSup, Op::WriteZeroes) => {
@@ -75,19 +92,20 @@ pub(super) async fn write_same(job: &Job, what: &What) -> Result<(), Ending> {
 /// Writes `block` over and over, a chunk at a time.
 async fn repeat(job: &Job, what: &What, block: &[u8]) -> Result<(), Ending> {
     let unit = job.device.block_bytes();
-    let chunk = (CHUNK_BYTES / unit).max(1).min(what.blocks);
+    let most = u32::try_from(what.blocks).unwrap_or(u32::MAX);
+    let chunk = (CHUNK_BYTES / unit).max(1).min(most);
     let pattern = job.buffers(chunk as usize * unit as usize).await?;
     for at in 0..chunk as usize {
         pattern.copy_from(at * unit as usize, block);
     }
     let mut done = 0;
     while done < what.blocks {
-        let n = chunk.min(what.blocks - done);
+        let n = u64::from(chunk).min(what.blocks - done);
         let mut piece = Segs::new();
         if !pattern.slice_into(0, n as usize * unit as usize, &mut piece) {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         }
-        job.write(what.lba + u64::from(done), piece, false).await?;
+        job.write(what.lba + done, piece, false).await?;
         done += n;
     }
     Ok(())

@@ -1,0 +1,44 @@
+//! WRITE ATOMIC(16) (SBC-4 5.48): no other command sees a part of it.
+//!
+//! The limits stand in page B0h: any length up to the largest, no alignment, no granularity, no
+//! boundaries.
+
+use bio::Segs;
+use wire::scsi::{Extent, Sense, asc};
+
+use super::read_write;
+use crate::device::Device;
+use crate::handlers::{Job, Plan};
+use crate::status::Ending;
+
+/// Most bytes of one WRITE ATOMIC; told in page B0h, a longer one is refused.
+pub(super) const ATOMIC_BYTES_MAX: u32 = 4 << 20;
+
+/// Most blocks at this unit.
+pub(super) fn blocks_max(device: &Device) -> u32 {
+    ATOMIC_BYTES_MAX.min(device.transfer_max()) / device.block_bytes()
+}
+
+/// All the data must come: a part of it is what may not happen.
+pub(super) fn plan(extent: Extent, boundary: u16, device: &Device) -> Result<Plan, Sense> {
+    if boundary != 0 {
+        return Err(Sense::cdb_field(10, None));
+    }
+    let bytes = read_write::check(extent, device)?;
+    if extent.blocks > blocks_max(device) {
+        return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
+    }
+    Ok(Plan { exact: true, ..Plan::task(bytes).writing() })
+}
+
+pub(super) async fn write_atomic(job: &Job, extent: Extent) -> Result<(), Ending> {
+    if extent.blocks == 0 {
+        return Ok(());
+    }
+    let _alone = job.exclusive(extent.lba, u64::from(extent.blocks)).await?;
+    let mut data = Segs::new();
+    if !job.data.slice_into(0, job.data.len(), &mut data) {
+        return Err(Ending::check(asc::INTERNAL_FAILURE));
+    }
+    job.write(extent.lba, data, extent.fua).await
+}

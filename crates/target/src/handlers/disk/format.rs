@@ -1,0 +1,55 @@
+//! FORMAT UNIT (SBC-3 5.3): every block reads as zeroes or as the pattern afterwards; FMTPINFO turns
+//! protection information on, off, or to another type.
+
+use wire::scsi::{
+    Command as Cdb, ProtectionType, Sense, asc, format_protection, parse_format_list,
+};
+
+use super::upkeep::{Work, run};
+use crate::condition::MediumState;
+use crate::device::Device;
+use crate::handlers::{Job, Plan};
+use crate::status::Ending;
+
+/// Header and descriptor of the longest parameter list taken, besides its pattern.
+const LIST_HEAD: u32 = 8 + 4;
+
+/// The list has no length in the CDB: as much is taken as the initiator has, up to the longest list
+/// there can be. Defect lists of any format are as good: there are no defects.
+pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
+    let Cdb::FormatUnit { protect, data, .. } = *command else {
+        return Err(Sense::new(asc::INTERNAL_FAILURE));
+    };
+    if protect & 3 == 1 || (protect != 0 && !device.can_protect()) {
+        return Err(Sense::cdb_field(1, Some(7)));
+    }
+    match device.condition().state() {
+        MediumState::Ready | MediumState::FormatCorrupted => {}
+        _ => return Err(device.condition().refusal().unwrap_or_default()),
+    }
+    let most = if data { LIST_HEAD + device.block_bytes() } else { 0 };
+    Ok(Plan { up_to: true, ..Plan::task(most).writing() })
+}
+
+pub(super) async fn format(job: &Job) -> Result<(), Ending> {
+    let Cdb::FormatUnit { protect, long_list, .. } = job.command else {
+        return Err(Ending::check(asc::INTERNAL_FAILURE));
+    };
+    let list = parse_format_list(long_list, &job.data.to_vec(), job.device.block_bytes());
+    let list = list.map_err(Ending::Check)?;
+    let kind: Option<ProtectionType> =
+        format_protection(protect, list.usage).map_err(Ending::Check)?;
+    let work = Work {
+        sanitize: false,
+        unrestricted: false,
+        failed: false,
+        free: list.pattern.is_none()
+            && job.device.spec().can_delete
+            && job.device.spec().delete_reads_zero,
+        invert: false,
+        passes: u8::from(list.pattern.is_some()),
+        pattern: list.pattern.unwrap_or_default(),
+        protection: job.device.can_protect().then_some(kind),
+    };
+    run(job, work, list.immed).await
+}

@@ -44,13 +44,6 @@ initiators = ["iqn.2026-11.test.ashlar:*"]
 luns = { 3 = "files" }
 "#;
 
-fn secret_file(house: &House, secret: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    let path = house.path("secret");
-    std::fs::write(&path, secret).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-}
-
 #[test]
 fn a_kernel_copies_a_tree_and_outlives_a_killed_daemon() {
     let mut house = House::new("kernel");
@@ -58,7 +51,7 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_daemon() {
     let (tree_image, files_image) =
         (house.image("tree.img", UNIT_BYTES), house.image("files.img", UNIT_BYTES));
     let disks = [file_disk("tree", "tree.img"), file_disk("files", "files.img")].concat();
-    secret_file(&house, "initiator-pass");
+    house.secret("secret", "initiator-pass");
     house.write("ashlar.toml", &format!("{disks}{EXPORTS}"));
     house.start();
 

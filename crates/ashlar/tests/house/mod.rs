@@ -122,6 +122,14 @@ impl House {
         path
     }
 
+    /// A file that only its owner may read.
+    pub fn secret(&self, name: &str, secret: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.path(name);
+        std::fs::write(&path, secret).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
     /// A configuration file; `{here}`, `{portal}` and `{iqn}` stand for the house's own.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let here = self.scratch.path().to_str().unwrap();

@@ -48,11 +48,15 @@ pub fn fuzz_sense(data: &[u8]) {
 /// A byte of options, then a MODE SELECT list: the result differs only where it may.
 pub fn fuzz_mode_select(data: &[u8]) {
     let Some((options, list)) = data.split_first() else { return };
+    let on = |bit: u8| options & bit != 0;
     let changeable = ModeState {
-        write_cache: options & 2 != 0,
-        descriptor_sense: options & 4 != 0,
-        write_protect: options & 8 != 0,
-        task_aborted_status: options & 16 != 0,
+        write_cache: on(2),
+        descriptor_sense: on(4),
+        write_protect: on(8),
+        task_aborted_status: on(16),
+        error_aborts: if on(32) { 3 } else { 0 },
+        task_sets: on(64),
+        ..ModeState::default()
     };
     let mode = ModeBlock { changeable, blocks: 2048, block_len: 512, ..ModeBlock::default() };
     let ten = options & 1 != 0;
@@ -62,8 +66,10 @@ pub fn fuzz_mode_select(data: &[u8]) {
     assert!(new.descriptor_sense == old.descriptor_sense || changeable.descriptor_sense);
     assert!(new.write_protect == old.write_protect || changeable.write_protect);
     assert!(new.task_aborted_status == old.task_aborted_status || changeable.task_aborted_status);
+    assert!(new.error_aborts == old.error_aborts || changeable.error_aborts == 3);
+    assert!(new.error_aborts != 2 && new.reordering == old.reordering);
     let after = ModeBlock { current: new, ..mode };
-    let data = mode_sense(ten, ten, false, PageControl::Current, (0x3f, 0), &after);
+    let data = mode_sense(ten, ten, false, PageControl::Current, (0x3f, 0xff), &after);
     let again = parse_mode_select(ten, &data.expect("known pages"), &after);
     assert_eq!(again, Ok(ModeSelect { state: new, changed: false }));
 }

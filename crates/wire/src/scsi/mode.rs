@@ -1,15 +1,19 @@
-//! Mode pages 01h, 08h, 0Ah and 1Ch, MODE SENSE and MODE SELECT (SPC-4 6.11 to 6.14, 7.5; SBC-3
-//! 6.5).
+//! Mode pages 01h 02h 03h 04h 07h 08h 0Ah 0Ah/01h 1Ah 1Ch, MODE SENSE and MODE SELECT (SPC-4 6.11 to
+//! 6.14, 7.5; SBC-3 6.5).
 //!
 //! Invariants
-//!  M1  What MODE SENSE reports as current, changeable and default comes from the same builder.
+//!  M1  What MODE SENSE reports as current, changeable, default and saved comes from the same
+//!      builder (`pages`).
 //!  M2  MODE SELECT changes all or nothing: a new state is answered only when every page is right.
 //!  M3  A bit outside the changeable mask must have its current value.
 
+mod pages;
+
 use super::cdb::PageControl;
 use super::codes::asc;
-use super::sense::Sense;
+use super::sense::{SENSE_LEN_MAX, Sense};
 use crate::bytes::Reader;
+use pages::{PAGES, head_len, is_savable, page, take_page};
 
 /// The bits of the mode pages that mean something here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,17 +26,46 @@ pub struct ModeState {
     pub write_protect: bool,
     /// TAS, control page: aborted tasks of other initiators end with TASK ABORTED.
     pub task_aborted_status: bool,
+    /// TST 001b, control page: every nexus has a task set of its own.
+    pub task_sets: bool,
+    /// QERR, control page: 0, 1 or 3; in a changeable mask 3.
+    pub error_aborts: u8,
+    /// QUEUE ALGORITHM MODIFIER 1h, control page: SIMPLE commands may be reordered freely.
+    pub reordering: bool,
+    /// TMF_ONLY, control page: the ACA attribute is refused.
+    pub tmf_only: bool,
+    /// DPICZ, control page: RDPROTECT zero checks no protection information.
+    pub unchecked_reads: bool,
 }
 
-/// The three sets of values.
+impl ModeState {
+    /// Every bit, as a changeable mask.
+    pub const ALL: ModeState = ModeState {
+        write_cache: true,
+        descriptor_sense: true,
+        write_protect: true,
+        task_aborted_status: true,
+        task_sets: true,
+        error_aborts: 3,
+        reordering: true,
+        tmf_only: true,
+        unchecked_reads: true,
+    };
+}
+
+/// The four sets of values, and the facts that pages tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModeBlock {
     /// Current values.
     pub current: ModeState,
     /// Default values.
     pub default: ModeState,
+    /// Saved values; they hold after a reset.
+    pub saved: ModeState,
     /// True for what MODE SELECT may change.
     pub changeable: ModeState,
+    /// Values can be saved (PS, SP).
+    pub savable: bool,
     /// Number of logical blocks, for the block descriptor.
     pub blocks: u64,
     /// Bytes of a logical block.
@@ -41,59 +74,34 @@ pub struct ModeBlock {
     pub protected: bool,
     /// DPO and FUA are honoured.
     pub dpo_fua: bool,
+    /// Revolutions a minute; 0 not told, 1 does not rotate.
+    pub rotation: u16,
+    /// IALUAE: access states may change by themselves.
+    pub implicit_alua: bool,
+    /// ATO: application tags belong to the initiators.
+    pub application_tags: bool,
 }
 
-/// Page codes, in the order in which page 3Fh lists them.
-const PAGES: [u8; 4] = [0x01, 0x08, 0x0a, 0x1c];
 const ALL_PAGES: u8 = 0x3f;
 const ALL_SUBPAGES: u8 = 0xff;
 
-/// One page. With `fixed`, the bits that never change are there too; the changeable mask leaves
-/// them out.
-fn page(code: u8, state: &ModeState, fixed: bool) -> Vec<u8> {
-    let bit = |on: bool, bit: u8| if on { bit } else { 0 };
-    let mut out = match code {
-        // Caching: WCE.
-        0x08 => {
-            let mut out = vec![code, 18, bit(state.write_cache, 0x04)];
-            out.resize(20, 0);
-            out
-        }
-        // Control: D_SENSE and GLTSD; QAM 1 (simple tasks may be reordered); SWP; TAS.
-        0x0a => vec![
-            code,
-            10,
-            bit(state.descriptor_sense, 0x04) | bit(fixed, 0x02),
-            bit(fixed, 0x10),
-            bit(state.write_protect, 0x08),
-            bit(state.task_aborted_status, 0x40),
-        ],
-        // Informational exceptions: DEXCPT, none are reported.
-        0x1c => vec![code, 10, bit(fixed, 0x08)],
-        // Read-write error recovery: nothing to tell.
-        _ => vec![code, 10],
-    };
-    out.resize(out.len().max(12), 0);
-    out
-}
-
-/// The bits of `state` that a page holds.
-fn take_page(code: u8, bytes: &[u8], state: &mut ModeState) {
-    let bit = |at: usize, bit: u8| bytes.get(at).is_some_and(|b| b & bit != 0);
-    match code {
-        0x08 => state.write_cache = bit(2, 0x04),
-        0x0a => {
-            state.descriptor_sense = bit(2, 0x04);
-            state.write_protect = bit(4, 0x08);
-            state.task_aborted_status = bit(5, 0x40);
-        }
-        _ => {}
+/// The pages that a page and a subpage code mean.
+fn select_pages(code: u8, subpage: u8) -> Result<impl Iterator<Item = (u8, u8)>, Sense> {
+    let named = move |(one, _): &(u8, u8)| code == ALL_PAGES || code == *one;
+    let part = move |(_, sub): &(u8, u8)| subpage == ALL_SUBPAGES || subpage == *sub;
+    if !PAGES.iter().any(named) {
+        return Err(Sense::cdb_field(2, Some(5)));
     }
+    let reserved = code == ALL_PAGES && !matches!(subpage, 0 | ALL_SUBPAGES);
+    if reserved || !PAGES.iter().filter(|one| named(one)).any(|one| part(one)) {
+        return Err(Sense::cdb_field(3, None));
+    }
+    Ok(PAGES.into_iter().filter(move |one| named(one) && part(one)))
 }
 
 /// A MODE SENSE as [`super::Command::ModeSense`] has it; `mode` holds the values. The answer is not
-/// truncated. Saved values are refused with SAVING PARAMETERS NOT SUPPORTED, unknown pages and
-/// subpages with a pointer to their byte.
+/// truncated. Saved values that there cannot be are refused with SAVING PARAMETERS NOT SUPPORTED,
+/// unknown pages and subpages with a pointer to their byte.
 pub fn mode_sense(
     ten: bool,
     long_lba: bool,
@@ -102,25 +110,26 @@ pub fn mode_sense(
     which: (u8, u8),
     mode: &ModeBlock,
 ) -> Result<Vec<u8>, Sense> {
-    let (code, subpage) = which;
+    let wanted = select_pages(which.0, which.1)?;
     let (state, fixed) = match control {
         PageControl::Current => (&mode.current, true),
         PageControl::Changeable => (&mode.changeable, false),
         PageControl::Default => (&mode.default, true),
+        PageControl::Saved if mode.savable => (&mode.saved, true),
         PageControl::Saved => return Err(Sense::new(asc::SAVING_UNSUPPORTED)),
     };
-    if !(PAGES.contains(&code) || code == ALL_PAGES) {
-        return Err(Sense::cdb_field(2, Some(5)));
-    }
-    if !matches!(subpage, 0 | ALL_SUBPAGES) {
-        return Err(Sense::cdb_field(3, None));
-    }
     let blocks = if no_blocks { Vec::new() } else { block_descriptor(ten && long_lba, mode) };
-    let pages: Vec<u8> = PAGES
-        .iter()
-        .filter(|one| code == ALL_PAGES || code == **one)
-        .flat_map(|one| page(*one, state, fixed))
-        .collect();
+    let mut pages = Vec::new();
+    for one in wanted {
+        let start = pages.len();
+        pages.extend(page(one, state, mode, fixed));
+        if mode.savable
+            && is_savable(one)
+            && let Some(first) = pages.get_mut(start)
+        {
+            *first |= 0x80;
+        }
+    }
     let protect = if mode.protected || mode.current.write_protect { 0x80 } else { 0 };
     let device = protect | if mode.dpo_fua { 0x10 } else { 0 };
     let descriptor_len = u8::try_from(blocks.len()).unwrap_or(0);
@@ -169,35 +178,50 @@ pub fn parse_mode_select(ten: bool, data: &[u8], mode: &ModeBlock) -> Result<Mod
         return Ok(ModeSelect { state, changed: false });
     }
     let mut reader = Reader::new(data);
-    let cut = |_| Sense::new(asc::PARAMETER_LIST_LEN);
     read_header(ten, &mut reader, mode)?;
     while !reader.rest().is_empty() {
-        let at = reader.at();
-        let code = reader.u8("PAGE CODE").map_err(cut)?;
-        let len = reader.u8("PAGE LENGTH").map_err(cut)?;
-        // PS is reserved here and ignored; a subpage format page is not known.
-        if code & 0x40 != 0 || !PAGES.contains(&(code & 0x3f)) {
-            return Err(list_field(at, 0, Some(6)));
-        }
-        let code = code & 0x3f;
-        let current = page(code, &state, true);
-        let mask = page(code, &mode.changeable, false);
-        if current.get(1) != Some(&len) {
-            return Err(list_field(at, 1, None));
-        }
-        let body = reader.take(usize::from(len), "mode page").map_err(cut)?;
-        let mut whole = vec![code, len];
-        whole.extend_from_slice(body);
-        let triples = whole.iter().zip(&current).zip(&mask).enumerate().skip(2);
-        for (i, ((new, old), mask)) in triples {
-            let wrong = (new ^ old) & !mask;
-            if wrong != 0 {
-                return Err(list_field(at, i, u8::try_from(wrong.ilog2()).ok()));
-            }
-        }
-        take_page(code, &whole, &mut state);
+        read_page(&mut reader, mode, &mut state)?;
     }
     Ok(ModeSelect { state, changed: state != mode.current })
+}
+
+/// One page of a list.
+fn read_page(
+    reader: &mut Reader<'_>,
+    mode: &ModeBlock,
+    state: &mut ModeState,
+) -> Result<(), Sense> {
+    let cut = |_| Sense::new(asc::PARAMETER_LIST_LEN);
+    let (at, start) = (reader.at(), reader.rest());
+    let first = reader.u8("PAGE CODE").map_err(cut)?;
+    // PS is reserved here and ignored.
+    let which = match first & 0x40 != 0 {
+        true => (first & 0x3f, reader.u8("SUBPAGE CODE").map_err(cut)?),
+        false => (first & 0x3f, 0),
+    };
+    let known = PAGES.contains(&which) && (first & 0x40 != 0) == (which.1 != 0);
+    if !known {
+        let code = PAGES.iter().any(|one| one.0 == which.0) && first & 0x40 != 0;
+        return Err(if code { list_field(at, 1, None) } else { list_field(at, 0, Some(6)) });
+    }
+    let current = page(which, state, mode, true);
+    let mask = page(which, &mode.changeable, mode, false);
+    let head = head_len(which);
+    let len_len = head - if which.1 == 0 { 1 } else { 2 };
+    let given = reader.take(len_len, "PAGE LENGTH").map_err(cut)?;
+    if current.get(head - len_len..head) != Some(given) {
+        return Err(list_field(at, head - len_len, None));
+    }
+    reader.take(current.len() - head, "mode page").map_err(cut)?;
+    let whole = start.get(..current.len()).ok_or(Sense::new(asc::PARAMETER_LIST_LEN))?;
+    let triples = whole.iter().zip(&current).zip(&mask).enumerate().skip(head);
+    for (i, ((new, old), mask)) in triples {
+        let wrong = (new ^ old) & !mask;
+        if wrong != 0 {
+            return Err(list_field(at, i, u8::try_from(wrong.ilog2()).ok()));
+        }
+    }
+    take_page(which, whole, state).map_err(|(i, bit)| list_field(at, i, Some(bit)))
 }
 
 fn list_field(page_at: u32, offset: usize, bit: Option<u8>) -> Sense {

@@ -3,18 +3,15 @@
 use super::*;
 
 fn mode() -> ModeBlock {
-    let on = ModeState {
-        write_cache: true,
-        descriptor_sense: true,
-        write_protect: true,
-        task_aborted_status: true,
-    };
     ModeBlock {
         current: ModeState { write_cache: true, ..ModeState::default() },
-        changeable: on,
+        saved: ModeState { task_aborted_status: true, ..ModeState::default() },
+        changeable: ModeState::ALL,
+        savable: true,
         blocks: 0x1_0000_0000,
         block_len: 512,
         dpo_fua: true,
+        rotation: 7200,
         ..ModeBlock::default()
     }
 }
@@ -23,21 +20,54 @@ fn sense(ten: bool, control: PageControl, code: u8, mode: &ModeBlock) -> Result<
     mode_sense(ten, true, false, control, (code, 0), mode)
 }
 
+/// Where the pages begin in a list of them.
+fn starts(pages: &[u8]) -> Vec<usize> {
+    let mut at = 0;
+    let mut out = Vec::new();
+    while at < pages.len() {
+        out.push(at);
+        at += match pages[at] & 0x40 {
+            0 => 2 + usize::from(pages[at + 1]),
+            _ => 4 + usize::from(u16::from_be_bytes([pages[at + 2], pages[at + 3]])),
+        };
+    }
+    assert_eq!(at, pages.len());
+    out
+}
+
 #[test]
 fn pages_by_hand() {
     let data = sense(false, PageControl::Current, 0x08, &mode()).unwrap();
-    let mut want = vec![31, 0, 0x10, 8, 0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0, 8, 18, 4];
+    let mut want = vec![31, 0, 0x10, 8, 0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0, 0x88, 18, 4];
     want.resize(32, 0);
     assert_eq!(data, want);
     let data = sense(true, PageControl::Changeable, 0x0a, &mode()).unwrap();
     let mut want = vec![0, 34, 0, 0x10, 1, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0];
-    want.extend([0, 0, 0, 0, 0, 0, 2, 0, 0x0a, 10, 4, 0, 8, 0x40, 0, 0, 0, 0, 0, 0]);
+    want.extend([0, 0, 0, 0, 0, 0, 2, 0, 0x8a, 10, 0x3c, 0x16, 8, 0x40, 0, 0, 0, 0, 0, 0]);
     assert_eq!(data, want);
-    let all = mode_sense(true, false, true, PageControl::Default, (0x3f, 0xff), &mode()).unwrap();
-    assert_eq!(all.len(), 8 + 12 + 20 + 12 + 12);
-    assert_eq!(all[..2], [0, 62]);
-    assert_eq!((all[8], all[20], all[40], all[52]), (1, 8, 0x0a, 0x1c));
-    assert_eq!(all[22], 0, "the default has no write cache");
+    let saved = mode_sense(false, false, true, PageControl::Saved, (0x0a, 0), &mode()).unwrap();
+    assert_eq!(saved, [15, 0, 0x10, 0, 0x8a, 10, 2, 0, 0, 0x40, 0, 0, 0, 0, 0, 0]);
+    let rigid = mode_sense(false, false, true, PageControl::Current, (4, 0), &mode()).unwrap();
+    assert_eq!((&rigid[6..10], &rigid[24..26]), (&[2, 0, 0, 128][..], &[0x1c, 0x20][..]));
+    let more = mode_sense(false, false, true, PageControl::Current, (0x0a, 1), &mode()).unwrap();
+    assert_eq!((more.len(), &more[4..8]), (4 + 32, &[0x4a, 1, 0, 28][..]));
+}
+
+#[test]
+fn lists_of_pages() {
+    let codes = |code, subpage| {
+        let all = mode_sense(true, false, true, PageControl::Default, (code, subpage), &mode());
+        let all = all.unwrap();
+        assert_eq!(all[..2], u16::try_from(all.len() - 2).unwrap().to_be_bytes());
+        starts(&all[8..]).into_iter().map(|at| all[8 + at] & 0x7f).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(0x3f, 0), [1, 2, 3, 4, 7, 8, 0x0a, 0x1a, 0x1c]);
+    assert_eq!(codes(0x3f, 0xff), [1, 2, 3, 4, 7, 8, 0x0a, 0x4a, 0x1a, 0x1c]);
+    assert_eq!(codes(0x0a, 0xff), [0x0a, 0x4a]);
+    assert_eq!(codes(0x0a, 1), [0x4a]);
+    // The short header can tell all of it.
+    let all = mode_sense(false, false, false, PageControl::Current, (0x3f, 0xff), &mode()).unwrap();
+    assert_eq!(usize::from(all[0]), all.len() - 1);
 }
 
 #[test]
@@ -47,12 +77,21 @@ fn protection_and_refusals() {
     let mut by_page = mode();
     by_page.current.write_protect = true;
     assert_eq!(sense(true, PageControl::Current, 1, &by_page).unwrap()[3], 0x90);
-    let saved = sense(false, PageControl::Saved, 8, &mode()).unwrap_err();
+    let unsaved = ModeBlock { savable: false, ..mode() };
+    let saved = sense(false, PageControl::Saved, 8, &unsaved).unwrap_err();
     assert_eq!(saved.code, asc::SAVING_UNSUPPORTED);
-    let unknown = sense(false, PageControl::Current, 0x02, &mode()).unwrap_err();
-    assert_eq!(unknown, Sense::cdb_field(2, Some(5)));
-    let subpage = mode_sense(false, false, false, PageControl::Current, (8, 1), &mode());
-    assert_eq!(subpage.unwrap_err(), Sense::cdb_field(3, None));
+    assert_eq!(sense(false, PageControl::Current, 8, &unsaved).unwrap()[12], 0x08);
+    for (code, subpage, want) in [
+        (0x05, 0, Sense::cdb_field(2, Some(5))),
+        (0x00, 0xff, Sense::cdb_field(2, Some(5))),
+        (0x08, 1, Sense::cdb_field(3, None)),
+        (0x0a, 2, Sense::cdb_field(3, None)),
+        (0x3f, 1, Sense::cdb_field(3, None)),
+    ] {
+        let which = (code, subpage);
+        let got = mode_sense(false, false, false, PageControl::Current, which, &mode());
+        assert_eq!(got.unwrap_err(), want);
+    }
 }
 
 /// SELECT of what SENSE gave changes nothing; every changeable bit can be changed; every other
@@ -61,36 +100,46 @@ fn protection_and_refusals() {
 fn select_is_sense_backwards() {
     let mode = mode();
     for ten in [false, true] {
-        let data = sense(ten, PageControl::Current, 0x3f, &mode).unwrap();
+        let all = |control| mode_sense(ten, true, false, control, (0x3f, 0xff), &mode).unwrap();
+        let data = all(PageControl::Current);
         let header = if ten { 8 + 16 } else { 4 + 8 };
         let same = parse_mode_select(ten, &data, &mode).unwrap();
         assert_eq!(same, ModeSelect { state: mode.current, changed: false });
-        let mask = sense(ten, PageControl::Changeable, 0x3f, &mode).unwrap();
-        let heads = [0, 1, 12, 13, 32, 33, 44, 45].map(|at| header + at);
+        let mask = all(PageControl::Changeable);
+        let starts = starts(&data[header..]);
+        let heads: Vec<usize> = starts
+            .iter()
+            .flat_map(|at| *at..at + if data[header + at] & 0x40 == 0 { 2 } else { 4 })
+            .collect();
         let mut changed = 0;
         for bit in header * 8..data.len() * 8 {
             let (byte, bit) = (bit / 8, (bit % 8) as u8);
-            if heads.contains(&byte) {
+            if heads.contains(&(byte - header)) {
                 continue;
             }
             let mut edited = data.clone();
             edited[byte] ^= 1 << bit;
             let result = parse_mode_select(ten, &edited, &mode);
-            if mask[byte] & (1 << bit) != 0 {
-                let result = result.unwrap();
-                assert!(result.changed && result.state != mode.current);
-                let after = ModeBlock { current: result.state, ..mode };
-                let read = sense(ten, PageControl::Current, 0x3f, &after).unwrap();
-                assert_eq!(read[header..], edited[header..]);
-                changed += 1;
-            } else {
-                assert_eq!(result.unwrap_err(), Sense::list_field(byte as u16, Some(bit)));
+            let refused = Sense::list_field(byte as u16, Some(bit));
+            if mask[byte] & (1 << bit) == 0 {
+                assert_eq!(result.unwrap_err(), refused);
+                continue;
             }
+            changed += 1;
+            let Ok(result) = result else {
+                // QERR 10b does not exist.
+                assert_eq!((result.unwrap_err(), bit), (refused, 2));
+                continue;
+            };
+            assert!(result.changed && result.state != mode.current);
+            let after = ModeBlock { current: result.state, ..mode };
+            let read = mode_sense(ten, true, false, PageControl::Current, (0x3f, 0xff), &after);
+            assert_eq!(read.unwrap()[header..], edited[header..]);
         }
-        assert_eq!(changed, 4);
+        assert_eq!(changed, 10);
         // A cut within a page or the header; between pages the list is merely shorter.
         for cut in 1..data.len() {
-            let whole = [0, 12, 32, 44].map(|at| header + at).contains(&cut);
+            let whole = cut >= header && starts.contains(&(cut - header));
             let result = parse_mode_select(ten, &data[..cut], &mode);
             assert_eq!(result.is_ok(), whole, "cut at {cut}");
             assert!(whole || result.unwrap_err().code == asc::PARAMETER_LIST_LEN);
@@ -108,8 +157,10 @@ fn lists_that_lie() {
         (&[0, 0, 0, 16, 0, 0, 0, 0], pointer(3, None)),
         (&[0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 2, 0], pointer(4, None)),
         (&[0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 4, 0], pointer(8, None)),
-        (&[0, 0, 0, 0, 0x02, 10], pointer(4, Some(6))),
-        (&[0, 0, 0, 0, 0x48, 18], pointer(4, Some(6))),
+        (&[0, 0, 0, 0, 0x05, 10], pointer(4, Some(6))),
+        (&[0, 0, 0, 0, 0x48, 18], pointer(5, None)),
+        (&[0, 0, 0, 0, 0x4a, 0, 0, 10], pointer(5, None)),
+        (&[0, 0, 0, 0, 0x4a, 1, 0, 27], pointer(6, None)),
         (&[0, 0, 0, 0, 0x08, 10], pointer(5, None)),
     ] {
         assert_eq!(parse_mode_select(false, list, &mode).unwrap_err(), want, "{list:?}");

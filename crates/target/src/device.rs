@@ -9,7 +9,7 @@
 //!   LIVE --lose(error)--> LOST (commands end NOT READY; sessions stay) --find(edge)--> LIVE
 //! ```
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
@@ -141,6 +141,8 @@ pub struct Device {
     edge: AtomicU32,
     blocks: AtomicU64,
     mode: AtomicU32,
+    /// Mode bits that hold after a reset: the defaults, or what MODE SELECT saved.
+    saved: AtomicU32,
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
     lost: AtomicU8,
     nexuses: Mutex<Vec<Weak<Nexus>>>,
@@ -149,6 +151,8 @@ pub struct Device {
     reservations: Place,
     /// Held while MODE SELECT compares and replaces.
     pub(crate) mode_gate: Mutex<()>,
+    /// A MODE SELECT is being saved.
+    pub(crate) selecting: AtomicBool,
 }
 
 impl Device {
@@ -164,16 +168,18 @@ impl Device {
             edge: AtomicU32::new(spec.edge.0),
             blocks: AtomicU64::new(spec.media_bytes / sector),
             mode: AtomicU32::new(0),
+            saved: AtomicU32::new(0),
             lost: AtomicU8::new(0),
             nexuses: Mutex::new(Vec::new()),
             condition: Condition::default(),
             transfer_max,
             reservations: Place::default(),
             mode_gate: Mutex::new(()),
+            selecting: AtomicBool::new(false),
             handler,
             spec,
         };
-        device.set_mode(device.default_mode());
+        device.restore_mode(device.default_mode());
         device
     }
 
@@ -242,6 +248,21 @@ impl Device {
     }
 
     /// The mode bits after a reset.
+    pub fn saved_mode(&self) -> ModeBits {
+        ModeBits(self.saved.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_saved_mode(&self, mode: ModeBits) {
+        self.saved.store(mode.0, Ordering::Release);
+    }
+
+    /// What was saved before the unit was made holds from its first command on.
+    pub(crate) fn restore_mode(&self, mode: ModeBits) {
+        self.set_saved_mode(mode);
+        self.set_mode(mode);
+    }
+
+    /// The mode bits of a unit for which nothing was saved.
     pub fn default_mode(&self) -> ModeBits {
         ModeBits::QAM.with(ModeBits::WCE, self.spec.write_cache)
     }
@@ -305,10 +326,10 @@ impl Device {
         }
     }
 
-    /// LOGICAL UNIT RESET: mode pages as at the start. The nexuses are told by their engines.
+    /// LOGICAL UNIT RESET: mode pages as they were saved. The nexuses are told by their engines.
     pub(crate) fn reset(&self) {
         let _gate = self.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
-        self.set_mode(self.default_mode());
+        self.set_mode(self.saved_mode());
     }
 }
 

@@ -30,11 +30,14 @@ pub enum Kind {
     ModePages,
     /// What is being done to the medium as a whole.
     Medium,
+    /// Identifying information that initiators gave the unit.
+    Identifying,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 3] = [Kind::Reservations, Kind::ModePages, Kind::Medium];
+    pub const ALL: [Kind; 4] =
+        [Kind::Reservations, Kind::ModePages, Kind::Medium, Kind::Identifying];
 
     /// Name in file names and messages.
     pub const fn name(self) -> &'static str {
@@ -42,6 +45,7 @@ impl Kind {
             Kind::Reservations => "reservations",
             Kind::ModePages => "mode-pages",
             Kind::Medium => "medium",
+            Kind::Identifying => "identifying",
         }
     }
 }
@@ -60,6 +64,11 @@ pub trait Vault: Send + Sync {
 
     /// What was stored last; `None` when nothing was. Called on the control thread: it may wait.
     fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Whether saves can succeed at all: what initiators are told about saving.
+    fn keeps(&self) -> bool {
+        true
+    }
 }
 
 #[derive(Default)]
@@ -138,6 +147,10 @@ impl Vault for NoVault {
 
     fn load(&self, _: &str, _: Kind) -> Result<Option<Vec<u8>>, Error> {
         Ok(None)
+    }
+
+    fn keeps(&self) -> bool {
+        false
     }
 }
 

@@ -10,6 +10,7 @@ mod persistent;
 mod report_luns;
 mod request_sense;
 mod reserve;
+pub(crate) mod saved_modes;
 
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ pub(crate) fn serves(info: &CommandInfo) -> bool {
 pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn Vault) -> Result<(), Error> {
     persistent::load(device, vault)?;
     crate::handlers::disk::upkeep::recall(device, vault)?;
-    Ok(())
+    saved_modes::load(device, vault)
 }
 
 /// A nexus has just been enlisted with its unit: rights of the past that belong to its port are

@@ -93,7 +93,7 @@ fn select_pages(code: u8, subpage: u8) -> Result<impl Iterator<Item = (u8, u8)>,
         return Err(Sense::cdb_field(2, Some(5)));
     }
     let reserved = code == ALL_PAGES && !matches!(subpage, 0 | ALL_SUBPAGES);
-    if reserved || !PAGES.iter().filter(|one| named(one)).any(|one| part(one)) {
+    if reserved || !PAGES.iter().filter(|one| named(one)).any(part) {
         return Err(Sense::cdb_field(3, None));
     }
     Ok(PAGES.into_iter().filter(move |one| named(one) && part(one)))

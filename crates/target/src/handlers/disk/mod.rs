@@ -98,7 +98,7 @@ impl Handler for Disk {
     fn task(&self, job: Job) -> Local<'static, Ending> {
         Box::pin(async move {
             let result = match job.command {
-                Cdb::ModeSelect { ten, .. } => mode::select(&job, ten).await,
+                Cdb::ModeSelect { ten, save, .. } => mode::select(&job, ten, save).await,
                 Cdb::Verify { extent, check } => verify::verify(&job, extent, check).await,
                 Cdb::WriteVerify { extent, check } => {
                     verify::write_verify(&job, extent, check).await
@@ -136,9 +136,7 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         Cdb::ReadCapacity10 => there(Plan::reply(8)),
         Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
         Cdb::GetLbaStatus { lba, alloc } => lba_status::plan(lba, alloc, device)?,
-        Cdb::ModeSelect { page_format, save, len, .. } => {
-            mode::plan_select(page_format, save, len)?
-        }
+        Cdb::ModeSelect { page_format, len, .. } => mode::plan_select(page_format, len)?,
         Cdb::Verify { extent, check } => verify::plan(extent, check, device)?,
         Cdb::WriteVerify { extent, .. } => verify::plan_write(extent, device)?,
         Cdb::CompareWrite(extent) => compare_write::plan(extent, device)?,

@@ -1,17 +1,22 @@
-//! MODE SENSE and MODE SELECT. Four bits can be changed: WCE, D_SENSE, SWP, TAS; they are shared
-//! by all nexuses, not saved, and back at their defaults after a reset.
+//! MODE SENSE and MODE SELECT. What can be changed is shared by all nexuses; a reset brings what was
+//! saved back, or the defaults.
 
 use std::sync::PoisonError;
 
 use wire::scsi::{Command as Cdb, ModeBlock, ModeState, Sense, asc, mode_sense, parse_mode_select};
 
+use crate::commands::saved_modes::{Turn, save};
 use crate::device::{Device, ModeBits};
 use crate::handlers::{Ask, Job, Plan};
+use crate::registry::Registry;
 use crate::status::Ending;
 
 /// Longest MODE SELECT parameter list taken, bytes: all pages are far shorter. A longer one is
 /// refused before its data moves.
 const SELECT_MAX: u32 = 4096;
+
+/// What MODE SELECT may change. DPICZ is left out where there is no protection information.
+const CHANGEABLE: ModeState = ModeState { unchecked_reads: false, ..ModeState::ALL };
 
 /// Mode bits as the pages have them.
 pub(super) fn state_of(bits: ModeBits) -> ModeState {
@@ -20,6 +25,15 @@ pub(super) fn state_of(bits: ModeBits) -> ModeState {
         descriptor_sense: bits.has(ModeBits::D_SENSE),
         write_protect: bits.has(ModeBits::SWP),
         task_aborted_status: bits.has(ModeBits::TAS),
+        task_sets: bits.has(ModeBits::TST_EACH),
+        error_aborts: match (bits.has(ModeBits::QERR), bits.has(ModeBits::QERR_OWN)) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 3,
+        },
+        reordering: bits.has(ModeBits::QAM),
+        tmf_only: bits.has(ModeBits::TMF_ONLY),
+        unchecked_reads: bits.has(ModeBits::DPICZ),
     }
 }
 
@@ -29,22 +43,28 @@ pub(super) fn bits_of(bits: ModeBits, state: ModeState) -> ModeBits {
         .with(ModeBits::D_SENSE, state.descriptor_sense)
         .with(ModeBits::SWP, state.write_protect)
         .with(ModeBits::TAS, state.task_aborted_status)
+        .with(ModeBits::TST_EACH, state.task_sets)
+        .with(ModeBits::QERR, state.error_aborts != 0)
+        .with(ModeBits::QERR_OWN, state.error_aborts == 3)
+        .with(ModeBits::QAM, state.reordering)
+        .with(ModeBits::TMF_ONLY, state.tmf_only)
+        .with(ModeBits::DPICZ, state.unchecked_reads)
 }
 
-fn block_of(device: &Device, protected: bool) -> ModeBlock {
+fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock {
     ModeBlock {
         current: state_of(device.mode()),
         default: state_of(device.default_mode()),
-        changeable: ModeState {
-            write_cache: true,
-            descriptor_sense: true,
-            write_protect: true,
-            task_aborted_status: true,
-        },
+        saved: state_of(device.saved_mode()),
+        changeable: CHANGEABLE,
+        savable: registry.vault().keeps(),
         blocks: device.blocks(),
         block_len: device.block_bytes(),
         protected,
         dpo_fua: true,
+        rotation: device.spec().rotation.unwrap_or(0),
+        implicit_alua: false,
+        application_tags: false,
     }
 }
 
@@ -52,17 +72,14 @@ pub(super) fn sense(ask: &mut Ask<'_>, device: &Device, command: &Cdb) -> Result
     let Cdb::ModeSense { ten, long_lba, no_blocks, control, page, subpage, .. } = *command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
-    let block = block_of(device, ask.read_only);
+    let block = block_of(device, ask.registry, ask.read_only);
     ask.reply.extend(mode_sense(ten, long_lba, no_blocks, control, (page, subpage), &block)?);
     Ok(())
 }
 
-pub(super) fn plan_select(page_format: bool, save: bool, len: u32) -> Result<Plan, Sense> {
+pub(super) fn plan_select(page_format: bool, len: u32) -> Result<Plan, Sense> {
     if !page_format {
         return Err(Sense::cdb_field(1, Some(4)));
-    }
-    if save {
-        return Err(Sense::cdb_field(1, Some(0)));
     }
     if len > SELECT_MAX {
         return Err(Sense::new(asc::PARAMETER_LIST_LEN));
@@ -70,28 +87,37 @@ pub(super) fn plan_select(page_format: bool, save: bool, len: u32) -> Result<Pla
     Ok(Plan { medium: false, ..Plan::task(len) })
 }
 
-/// All or nothing; the other nexuses hear of it before this one hears GOOD.
-pub(super) async fn select(job: &Job, ten: bool) -> Result<(), Ending> {
+/// All or nothing: what is saved is on stable storage before it holds, and the other nexuses hear
+/// of a change before this one hears GOOD.
+pub(super) async fn select(job: &Job, ten: bool, keep: bool) -> Result<(), Ending> {
     let list = job.data.to_vec();
     let device = &job.device;
-    let wanted = parse_mode_select(ten, &list, &block_of(device, false)).map_err(Ending::Check)?;
-    if device.mode().has(ModeBits::WCE) && !wanted.state.write_cache {
+    let _turn = Turn::take(device)?;
+    let block = block_of(device, &job.registry, false);
+    let wanted = parse_mode_select(ten, &list, &block).map_err(Ending::Check)?;
+    if keep && !block.savable {
+        return Err(Ending::Check(Sense::cdb_field(1, Some(0))));
+    }
+    let bits = bits_of(device.mode(), wanted.state);
+    let turns_off = device.mode().has(ModeBits::WCE) && !wanted.state.write_cache;
+    if turns_off {
         // What was acknowledged from the cache becomes durable before the cache is off. Writes
         // that run meanwhile see the bit still set; they are flushed below.
         job.flush().await?;
     }
-    let turned_off = {
+    if keep {
+        save(job, bits).await?;
+    }
+    {
+        // A reset may have come in between; what this command asks for is the later of the two.
         let _gate = device.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
-        let was = device.mode();
-        let wanted =
-            parse_mode_select(ten, &list, &block_of(device, false)).map_err(Ending::Check)?;
-        device.set_mode(bits_of(was, wanted.state));
-        if wanted.changed {
+        let changed = wanted.changed || device.mode() != bits;
+        device.set_mode(bits);
+        if changed {
             device.raise(asc::MODE_CHANGED, Some(&job.nexus));
         }
-        was.has(ModeBits::WCE) && !wanted.state.write_cache
-    };
-    if turned_off {
+    }
+    if turns_off {
         job.flush().await?;
     }
     Ok(())
@@ -103,11 +129,11 @@ mod tests {
 
     #[test]
     fn bits_and_pages_agree() {
-        for n in 0..16u8 {
-            let bits = [ModeBits::WCE, ModeBits::D_SENSE, ModeBits::SWP, ModeBits::TAS]
-                .into_iter()
-                .enumerate()
-                .fold(ModeBits::NONE, |b, (i, bit)| b.with(bit, n & (1 << i) != 0));
+        for n in 0..1 << 10 {
+            let bits = ModeBits::from_bits(n);
+            if bits.has(ModeBits::QERR_OWN) && !bits.has(ModeBits::QERR) {
+                continue;
+            }
             assert_eq!(bits_of(ModeBits::NONE, state_of(bits)), bits);
         }
     }

@@ -64,11 +64,6 @@ pub trait Vault: Send + Sync {
 
     /// What was stored last; `None` when nothing was. Called on the control thread: it may wait.
     fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error>;
-
-    /// Whether saves can succeed at all: what initiators are told about saving.
-    fn keeps(&self) -> bool {
-        true
-    }
 }
 
 #[derive(Default)]
@@ -137,10 +132,6 @@ pub fn ticket() -> (Ticket, Saved) {
 pub(crate) struct NoVault;
 
 impl Vault for NoVault {
-    fn keeps(&self) -> bool {
-        false
-    }
-
     fn save(&self, _: &str, _: Kind, _: Vec<u8>, done: Ticket) {
         done.end(Err(Errno::NotSup));
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             command()
-//!   (free) ---------------> DATA_WAIT --data()--+           end_of_barrier()
+//!   (free) ---------------> DATA_WAIT --data()--+           turn()
 //!      |                                        +--> DORMANT ----------+
 //!      | no data wanted, first in order         |                      |
 //!      +----------------------------------------+-----> begin() <------+
@@ -39,7 +39,7 @@ use crate::session::Path;
 pub enum CommandState {
     /// Waits for write data from the transport.
     DataWait = 1,
-    /// Waits for an ORDERED command, or is one that waits for those before it.
+    /// Waits for its turn in the order of the unit.
     Dormant = 2,
     /// Waits for buffers.
     MemoryWait = 3,
@@ -85,11 +85,11 @@ pub enum TaskAttribute {
     /// May be reordered.
     #[default]
     Simple,
-    /// After everything before it, before everything after it, on this nexus.
+    /// After everything before it, before everything after it.
     Ordered,
     /// At once.
     HeadOfQueue,
-    /// Only legal during an auto contingent allegiance, which does not exist here.
+    /// Only legal during an auto contingent allegiance that its nexus established.
     Aca,
 }
 
@@ -146,6 +146,10 @@ pub(crate) struct Slot {
     pub wanted: u32,
     pub data_ready: bool,
     pub enabled: bool,
+    /// Its number in the order of the unit; zero when it runs without one.
+    pub entry: u64,
+    /// NACA is set: its CHECK CONDITION establishes a contingent allegiance.
+    pub naca: bool,
     pub abort: Option<AbortHow>,
     /// Write data, or the buffers to read into.
     pub data: Segs,
@@ -175,6 +179,8 @@ impl Slot {
             wanted: 0,
             data_ready: false,
             enabled: false,
+            entry: 0,
+            naca: false,
             abort: None,
             data: Segs::new(),
             needed: 0,
@@ -305,6 +311,7 @@ impl Slots {
         slot.needed = 0;
         slot.data_ready = false;
         slot.enabled = false;
+        slot.entry = 0;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);

@@ -16,10 +16,12 @@ use bio::Errno;
 use geom::Edge;
 use wire::scsi::{Asc, asc};
 
-use crate::attention::Nexus;
+use crate::attention::{Nexus, flags};
 use crate::condition::Condition;
 use crate::handlers::{Handler, TRANSFER_MAX};
+use crate::order::TaskSet;
 use crate::reserve::Place;
+use crate::strict::Owner;
 
 /// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
 pub const SERIAL_MAX: usize = 64;
@@ -133,6 +135,13 @@ impl ModeBits {
     }
 }
 
+#[derive(Default)]
+struct Nexuses {
+    all: Vec<Weak<Nexus>>,
+    /// Bits of `flags` that are set in every nexus of the unit, those to come too.
+    bits: u32,
+}
+
 /// A logical unit.
 pub struct Device {
     number: u32,
@@ -145,8 +154,10 @@ pub struct Device {
     saved: AtomicU32,
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
     lost: AtomicU8,
-    nexuses: Mutex<Vec<Weak<Nexus>>>,
     condition: Condition,
+    nexuses: Mutex<Nexuses>,
+    /// Order of the commands (`order.rs`); locked before `nexuses`.
+    order: Mutex<TaskSet<Owner>>,
     transfer_max: Arc<AtomicU32>,
     reservations: Place,
     /// Held while MODE SELECT compares and replaces.
@@ -170,8 +181,9 @@ impl Device {
             mode: AtomicU32::new(0),
             saved: AtomicU32::new(0),
             lost: AtomicU8::new(0),
-            nexuses: Mutex::new(Vec::new()),
             condition: Condition::default(),
+            nexuses: Mutex::default(),
+            order: Mutex::default(),
             transfer_max,
             reservations: Place::default(),
             mode_gate: Mutex::new(()),
@@ -267,8 +279,46 @@ impl Device {
         ModeBits::QAM.with(ModeBits::WCE, self.spec.write_cache)
     }
 
+    /// From now on commands run by these bits.
     pub(crate) fn set_mode(&self, mode: ModeBits) {
+        let set = self.order();
         self.mode.store(mode.0, Ordering::Release);
+        if !mode.has(ModeBits::QAM) {
+            self.mark(flags::ORDER);
+        } else if !set.is_strict() {
+            self.unmark(flags::ORDER);
+        }
+    }
+
+    /// The order of its commands.
+    pub(crate) fn order(&self) -> MutexGuard<'_, TaskSet<Owner>> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the order back when nothing needs it any more.
+    pub(crate) fn calm(&self) -> bool {
+        let mut set = self.order();
+        if set.is_strict() && !set.calm() {
+            return false;
+        }
+        if self.mode().has(ModeBits::QAM) {
+            self.unmark(flags::ORDER);
+        }
+        true
+    }
+
+    /// Sets bits in every nexus, those to come too.
+    pub(crate) fn mark(&self, bits: u32) {
+        let mut list = self.list();
+        list.bits |= bits;
+        list.all.iter().filter_map(Weak::upgrade).for_each(|n| n.set(bits));
+    }
+
+    /// Clears bits in every nexus.
+    pub(crate) fn unmark(&self, bits: u32) {
+        let mut list = self.list();
+        list.bits &= !bits;
+        list.all.iter().filter_map(Weak::upgrade).for_each(|n| n.clear(bits));
     }
 
     /// Why the unit is gone, if it is.
@@ -301,20 +351,21 @@ impl Device {
         }
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
+    fn list(&self) -> MutexGuard<'_, Nexuses> {
         self.nexuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new nexus will hear what is raised from now on.
     pub(crate) fn enlist(&self, nexus: &Arc<Nexus>) {
-        let mut all = self.list();
-        all.retain(|n| n.strong_count() > 0);
-        all.push(Arc::downgrade(nexus));
+        let mut list = self.list();
+        list.all.retain(|n| n.strong_count() > 0);
+        list.all.push(Arc::downgrade(nexus));
+        nexus.set(list.bits);
     }
 
     /// Its nexuses now, oldest first; one more may come at any time ([`Device::enlist`]).
     pub fn nexuses(&self) -> Vec<Arc<Nexus>> {
-        self.list().iter().filter_map(Weak::upgrade).collect()
+        self.list().all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Raises a condition for every nexus but `except`.

@@ -6,13 +6,14 @@
 //!  E3 to E6: see `memory.rs`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use geom::Core;
 use reactor::{Mailbox, Mailer};
 
+use crate::device::Device;
 use crate::memory::{Memory, transfer_max};
 use crate::registry::{Denied, Registry, TargetPort};
 use crate::session::Session;
@@ -37,6 +38,20 @@ pub enum Message {
         /// The asker's number for it.
         ticket: u32,
     },
+    /// The commands of a unit run in order from now on: count those out that run already.
+    Gather {
+        /// The unit.
+        device: Arc<Device>,
+        /// Numbers in its order below this one are of an earlier time.
+        floor: u64,
+    },
+    /// The turn of a command has come.
+    Go {
+        /// Its session.
+        session: u64,
+        /// Its place and generation.
+        word: u64,
+    },
 }
 
 /// The engine of one core.
@@ -47,6 +62,9 @@ pub struct Engine {
     sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     pub(crate) tms: RefCell<Tms>,
     pub(crate) memory: Memory,
+    /// Commands whose turn has come, by session and place.
+    pub(crate) starting: RefCell<VecDeque<(u64, u64)>>,
+    pub(crate) is_starting: Cell<bool>,
     scratch: Cell<Vec<u8>>,
 }
 
@@ -63,6 +81,8 @@ impl Engine {
             sessions: RefCell::default(),
             tms: RefCell::default(),
             memory: Memory::default(),
+            starting: RefCell::default(),
+            is_starting: Cell::default(),
             scratch: Cell::default(),
         });
         let listen = listen(Rc::downgrade(&engine), mailbox);
@@ -126,6 +146,10 @@ impl Engine {
         self.sessions.borrow().values().cloned().collect()
     }
 
+    pub(crate) fn session(&self, number: u64) -> Option<Rc<Session>> {
+        self.sessions.borrow().get(&number).cloned()
+    }
+
     pub(crate) fn forget(&self, session: u64) {
         self.sessions.borrow_mut().remove(&session);
         self.registry.session_ended(session);
@@ -150,13 +174,14 @@ impl Engine {
         match message {
             Message::Refresh => self.sessions().iter().for_each(|s| s.refresh()),
             Message::Close { session, why } => {
-                let session = self.sessions.borrow().get(&session).cloned();
-                if let Some(session) = session {
+                if let Some(session) = self.session(session) {
                     session.ask_to_close(why);
                 }
             }
             Message::Abort(order) => self.abort_for_peer(order),
             Message::Aborted { ticket } => self.tm_step(ticket),
+            Message::Gather { device, floor } => self.gather(&device, floor),
+            Message::Go { session, word } => self.turn(session, word),
         }
     }
 }

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use bio::{End, Flags, Op, Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
 
+use crate::attention::flags;
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
 use crate::commands;
 use crate::device::ModeBits;
-use crate::finish::queue;
 use crate::gate;
 use crate::handlers::{
     Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, parse, plan_none,
 };
 use crate::memory::Eater;
+use crate::order::Span;
 use crate::registry::{DEPTH_MAX, add};
 use crate::session::{Path, Session};
 use crate::status::{Ending, ending_of};
@@ -135,6 +136,7 @@ impl Session {
         if plan.exact && command.expect_out != plan.out {
             return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
         }
+        let simple = command.attribute == TaskAttribute::Simple;
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(place) else {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
@@ -144,11 +146,19 @@ impl Session {
         slot.wanted = plan.out.min(command.expect_out);
         slot.data_ready = slot.wanted == 0;
         slot.needed = u64::from(if plan.up_to { slot.wanted } else { plan.out });
-        slot.enabled = match &path {
-            Some(path) => queue(path, place, command.attribute),
-            None => true,
-        };
-        Ok(slot.wanted)
+        slot.enabled = true;
+        let wanted = slot.wanted;
+        drop(slots);
+        if (word & flags::ORDER != 0 || !simple || plan.exclusive)
+            && let Some(path) = &path
+            && !(simple && gate::ignores_attentions(opcode))
+        {
+            let enabled = self.enter(place, path, &plan, command.attribute);
+            if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+                slot.enabled = enabled;
+            }
+        }
+        Ok(wanted)
     }
 
     /// All the write data that was wanted. `data` is exchanged for an empty list.
@@ -416,6 +426,7 @@ impl Session {
             luns: self.map(),
             port: self.target().clone(),
             registry: self.engine().registry().clone(),
+            may_claim: slot.plan.span() == Span::Nothing,
             engine: self.engine().clone(),
             medium,
         })

@@ -5,11 +5,11 @@ use bio::{Bio, Op, Segs};
 use geom::{Core, Sink};
 use wire::scsi::{SENSE_LEN_MAX, Status, asc};
 
-use crate::command::{AbortHow, CommandState, Slot, TaskAttribute};
+use crate::command::{AbortHow, CommandState, Slot};
 use crate::device::ModeBits;
 use crate::handlers::Run;
 use crate::registry::add;
-use crate::session::{Path, Session};
+use crate::session::Session;
 use crate::status::{Ending, ending_at, ending_of};
 use crate::transport::{Residual, Response};
 
@@ -92,75 +92,26 @@ impl Session {
 
     /// Frees a place, starts what waited for its turn, tells task management, ends the session.
     pub(crate) fn release(&self, place: u32) {
-        let (path, enabled, attribute, waiters) = {
+        let (path, entry, waiters) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(place) else { return };
             let mut waiters = Vec::new();
             std::mem::swap(&mut waiters, &mut slot.waiters);
-            let path = slot.path.take();
-            let out = (path, slot.enabled, slot.attribute, waiters);
+            let out = (slot.path.take(), slot.entry, waiters);
             slots.free(place);
             out
         };
         self.facts.clear(place);
         self.held.set(self.held.get().saturating_sub(1));
-        if let Some(path) = path {
-            self.leave(&path, place, enabled, attribute);
+        if entry != 0
+            && let Some(path) = &path
+        {
+            self.engine().part(path.device(), entry);
         }
         for ticket in waiters {
             self.engine().tm_step(ticket);
         }
         self.end_if_idle();
-    }
-
-    /// A command has left its path: those behind it may go.
-    fn leave(&self, path: &Path, place: u32, enabled: bool, attribute: TaskAttribute) {
-        {
-            let mut order = path.order.borrow_mut();
-            if enabled {
-                order.enabled = order.enabled.saturating_sub(1);
-                if attribute == TaskAttribute::Ordered {
-                    order.barrier = false;
-                }
-            } else {
-                order.dormant.retain(|p| *p != place);
-            }
-            if order.dormant.is_empty() {
-                return;
-            }
-        }
-        while let Some(next) = self.next_dormant(path) {
-            let ready = {
-                let mut slots = self.slots.borrow_mut();
-                match slots.get_mut(next) {
-                    Some(slot) => {
-                        slot.enabled = true;
-                        slot.data_ready
-                    }
-                    None => false,
-                }
-            };
-            if ready {
-                self.begin_command(next, false);
-            }
-        }
-    }
-
-    /// The next command of a path whose turn has come.
-    fn next_dormant(&self, path: &Path) -> Option<u32> {
-        let mut order = path.order.borrow_mut();
-        let first = *order.dormant.front()?;
-        let ordered = {
-            let slots = self.slots.borrow();
-            slots.get(first).is_some_and(|s| s.attribute == TaskAttribute::Ordered)
-        };
-        if order.barrier || (ordered && order.enabled > 0) {
-            return None;
-        }
-        order.dormant.pop_front();
-        order.enabled += 1;
-        order.barrier = ordered;
-        Some(first)
     }
 
     /// Keeps commands that are about to be aborted from starting when one before them goes.
@@ -269,22 +220,4 @@ fn answer_of(slot: &Slot, ending: &Ending, data: &mut Segs) -> Residual {
     }
     data.clear();
     Residual::of(slot.needed, slot.expect_out)
-}
-
-/// Puts a command in the order of its path; true when it may execute as soon as its data is
-/// there.
-pub(crate) fn queue(path: &Path, place: u32, attribute: TaskAttribute) -> bool {
-    let mut order = path.order.borrow_mut();
-    let enabled = match attribute {
-        TaskAttribute::HeadOfQueue => true,
-        TaskAttribute::Ordered => order.enabled == 0 && order.dormant.is_empty(),
-        _ => !order.barrier && order.dormant.is_empty(),
-    };
-    if enabled {
-        order.enabled += 1;
-        order.barrier |= attribute == TaskAttribute::Ordered;
-    } else {
-        order.dormant.push_back(place);
-    }
-    enabled
 }

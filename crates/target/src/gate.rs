@@ -21,7 +21,7 @@ const OFFLINE: Asc = Asc::new(Key::NotReady, 0x04, 0x12);
 
 /// Commands that run in spite of unit attentions (SPC-4 5.14.2): REQUEST SENSE, INQUIRY, REPORT
 /// LUNS.
-fn ignores_attentions(opcode: u8) -> bool {
+pub(crate) fn ignores_attentions(opcode: u8) -> bool {
     matches!(opcode, 0x03 | 0x12 | 0xA0)
 }
 

@@ -29,10 +29,12 @@ mod gate;
 pub mod handlers;
 pub mod lun;
 mod memory;
+mod order;
 pub mod registry;
 pub mod reserve;
 mod session;
 mod status;
+mod strict;
 mod tm;
 mod transport;
 pub mod vault;
@@ -43,9 +45,11 @@ pub use condition::{Condition, MediumState, TrayError};
 pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
 pub use engine::{Engine, Message};
 pub use memory::{Eater, PATIENCE_NS, Part};
+pub use order::Span;
 pub use registry::{GroupSpec, LunSpec, Registry, TargetPort};
 pub use session::{Path, Session};
 pub use status::{Ending, ending_of};
+pub use strict::Guard;
 pub use tm::AbortOrder;
 pub use transport::{
     CloseReason, DataError, Login, Refused, RefusedWhy, Residual, Response, TmFunction, TmOutcome,

@@ -11,7 +11,6 @@
 //!  N2  While a transport or a layer below is called, no cell of the session is borrowed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,24 +27,12 @@ use crate::registry::{DEPTH_MAX, LunEntry, LunMap, SessionFacts, Tally, TargetPo
 use crate::reserve::Identity;
 use crate::transport::{CloseReason, Login, TmOutcome, Transport};
 
-/// Order of the commands of one path (task attributes).
-#[derive(Default)]
-pub(crate) struct Order {
-    /// Commands that may execute and have not ended.
-    pub enabled: u32,
-    /// An ORDERED command is among them.
-    pub barrier: bool,
-    /// Commands behind a barrier, or barriers that wait, oldest first.
-    pub dormant: VecDeque<u32>,
-}
-
 /// One I_T_L nexus on its core.
 pub struct Path {
     lun: u64,
     device: Arc<Device>,
     nexus: Arc<Nexus>,
     read_only: bool,
-    pub(crate) order: RefCell<Order>,
 }
 
 impl Path {
@@ -129,13 +116,7 @@ impl Session {
         let first = if login.reinstates { asc::NEXUS_LOSS } else { asc::POWER_ON_OR_RESET };
         let paths = decision.luns.entries().iter().map(|e| {
             let nexus = nexus_of(e, &port, first);
-            Rc::new(Path {
-                lun: e.lun,
-                device: e.device.clone(),
-                nexus,
-                read_only: e.read_only,
-                order: RefCell::default(),
-            })
+            Rc::new(Path { lun: e.lun, device: e.device.clone(), nexus, read_only: e.read_only })
         });
         let paths: Vec<Rc<Path>> = paths.collect();
         let session = Rc::new_cyclic(|me| Session {
@@ -289,7 +270,6 @@ impl Session {
                 device: e.device.clone(),
                 nexus,
                 read_only: e.read_only,
-                order: RefCell::default(),
             }));
         }
         changed |= kept != old.len();

@@ -53,10 +53,23 @@ struct Why {
     tas: bool,
 }
 
-enum Done {
-    Answer { session: Rc<Session>, tag: u32, outcome: TmOutcome, close_all: bool },
-    Reply { to: Mailer<Message>, ticket: u32 },
+pub(crate) enum Done {
+    Answer {
+        session: Rc<Session>,
+        tag: u32,
+        outcome: TmOutcome,
+        close_all: bool,
+    },
+    Reply {
+        to: Mailer<Message>,
+        ticket: u32,
+    },
     Ring(Rc<Bell>),
+    /// The crowd of a unit has ended on this core (`strict.rs`).
+    Crowd {
+        device: Arc<Device>,
+        spans: bool,
+    },
 }
 
 /// Rings once: what a conversation waits for has happened.
@@ -96,7 +109,7 @@ pub(crate) struct Tms {
 }
 
 impl Tms {
-    fn open(&mut self, done: Done) -> u32 {
+    pub(crate) fn open(&mut self, done: Done) -> u32 {
         let tm = Some(Tm { left: 1, done });
         match self.places.iter().position(Option::is_none) {
             Some(i) => {
@@ -112,7 +125,7 @@ impl Tms {
         }
     }
 
-    fn more(&mut self, ticket: u32) {
+    pub(crate) fn more(&mut self, ticket: u32) {
         if let Some(Some(tm)) = self.places.get_mut(ticket as usize) {
             tm.left += 1;
         }
@@ -137,6 +150,7 @@ impl Engine {
             None => {}
             Some(Done::Ring(bell)) => bell.ring(),
             Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
+            Some(Done::Crowd { device, spans }) => self.counted_out(&device, spans),
             Some(Done::Answer { session, tag, outcome, close_all }) => {
                 session.tm_answer(tag, outcome);
                 if close_all {
@@ -148,10 +162,14 @@ impl Engine {
 
     /// Sends to another core; a full mailbox is tried again, a closed one belongs to a core that
     /// has stopped and has nothing in flight.
-    fn post(self: &Rc<Self>, to: Mailer<Message>, message: Message) {
+    pub(crate) fn post(self: &Rc<Self>, to: Mailer<Message>, message: Message) {
         match to.send(message) {
             Ok(()) => {}
             Err(SendError::Closed(Message::Abort(order))) => self.tm_step(order.ticket),
+            Err(SendError::Closed(Message::Gather { device, .. })) => {
+                self.counted_out(&device, false);
+                self.counted_out(&device, true);
+            }
             Err(SendError::Closed(_)) => {}
             Err(SendError::Full(message)) => {
                 let engine = self.clone();
@@ -172,16 +190,26 @@ impl Engine {
             None => true,
         };
         let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
-        for session in self.sessions().into_iter().filter(meant) {
-            let own = session.number() == by;
-            let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
-            let words = session.commands_at(there);
-            if reset {
-                session.raise_at(asc::POWER_ON_OR_RESET, there);
-            } else if !words.is_empty() && !own && !tas {
-                session.raise_at(asc::COMMANDS_CLEARED, there);
-            }
-            self.abort_all(&session, &words, how, ticket);
+        let mut sessions = self.sessions();
+        sessions.retain(meant);
+        let doomed: Vec<(&Rc<Session>, Vec<u64>, AbortHow)> = sessions
+            .iter()
+            .map(|session| {
+                let own = session.number() == by;
+                let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
+                let words = session.commands_at(there);
+                session.doom(&words, how);
+                if reset {
+                    session.raise_at(asc::POWER_ON_OR_RESET, there);
+                } else if !words.is_empty() && !own && !tas {
+                    session.raise_at(asc::COMMANDS_CLEARED, there);
+                }
+                (session, words, how)
+            })
+            .collect();
+        // All are doomed before the first is ended: no end of one starts another.
+        for (session, words, how) in doomed {
+            self.abort_all(session, &words, how, ticket);
         }
     }
 

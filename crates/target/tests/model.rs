@@ -264,6 +264,9 @@ impl Sim {
 
     fn manage(&mut self, host: usize, disk: usize, f: TmFunction) {
         let all = f != TmFunction::AbortTaskSet;
+        // A command whose turn is on its way to another core may still end as if nothing were.
+        self.w.turn();
+        self.look();
         let targets: Vec<(usize, u32)> = self
             .sent
             .iter()

@@ -13,9 +13,11 @@ use wire::scsi::{Command as Cdb, Status, asc};
 use crate::attention::Nexus;
 use crate::device::{Device, ModeBits};
 use crate::engine::Engine;
+use crate::order::Span;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reserve::Identity;
 use crate::status::{Ending, ending_at, ending_of};
+use crate::strict::Guard;
 use crate::vault::{Kind, ticket};
 
 /// What a conversation and its engine say to each other.
@@ -60,6 +62,8 @@ pub struct Job {
     pub port: Arc<TargetPort>,
     /// What all engines share.
     pub registry: Arc<Registry>,
+    /// Its plan touches no block: it may claim some.
+    pub(crate) may_claim: bool,
     pub(crate) engine: Rc<Engine>,
     pub(crate) medium: Medium,
 }
@@ -138,6 +142,22 @@ impl Job {
         let (done, saved) = ticket();
         self.registry.vault().save(&self.device.spec().serial, kind, bytes, done);
         saved.await
+    }
+
+    /// Claims blocks of a unit, this one or another: waits until nobody touches them, and nobody
+    /// does until the guard is dropped. The plan of the command says [`Span::Nothing`], and it
+    /// holds one guard at a time, or two commands could wait for each other.
+    pub async fn exclusive(
+        &self,
+        device: &Arc<Device>,
+        lba: u64,
+        blocks: u64,
+    ) -> Result<Guard, Ending> {
+        if !self.may_claim {
+            return Err(Ending::check(asc::INTERNAL_FAILURE));
+        }
+        let guard = self.engine.claim(device, Span::Range { lba, blocks }).await;
+        if self.is_aborted() { Err(STOPPED) } else { Ok(guard) }
     }
 
     /// Buffers; waits while the pool is exhausted.

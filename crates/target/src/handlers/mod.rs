@@ -22,6 +22,7 @@ use wire::scsi::{Asc, Command as Cdb, CommandInfo, PeripheralType, Sense};
 
 use crate::attention::{Nexus, Port};
 use crate::device::Device;
+use crate::order::Span;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::status::Ending;
 
@@ -79,6 +80,11 @@ pub struct Plan {
     pub writes: bool,
     /// How it is executed.
     pub run: Run,
+    /// Blocks that it touches; `None`: those of [`Run::Blocks`], else all when it needs the medium.
+    /// [`Span::Nothing`] for one that claims blocks itself ([`Job::exclusive`]).
+    pub span: Option<Span>,
+    /// Nobody else touches those blocks while it runs, whatever the core and the nexus.
+    pub exclusive: bool,
 }
 
 impl Plan {
@@ -91,6 +97,8 @@ impl Plan {
         medium: false,
         writes: false,
         run: Run::Now,
+        span: None,
+        exclusive: false,
     };
 
     /// Answered at once with at most `reply` bytes.
@@ -101,6 +109,26 @@ impl Plan {
     /// A conversation that takes `out` bytes.
     pub const fn task(out: u32) -> Plan {
         Plan { out, medium: true, run: Run::Task, ..Plan::NOTHING }
+    }
+
+    /// The same, touching these blocks only.
+    pub const fn at(self, lba: u64, blocks: u64) -> Plan {
+        Plan { span: Some(Span::Range { lba, blocks }), ..self }
+    }
+
+    /// The same, alone with the blocks that it touches.
+    pub const fn alone(self) -> Plan {
+        Plan { exclusive: true, ..self }
+    }
+
+    /// Blocks that it touches.
+    pub(crate) fn span(&self) -> Span {
+        match (self.span, self.run) {
+            (Some(span), _) => span,
+            (None, Run::Blocks(b)) => Span::Range { lba: b.lba, blocks: u64::from(b.blocks) },
+            (None, _) if self.medium => Span::Whole,
+            (None, _) => Span::Nothing,
+        }
     }
 
     /// The same, for a command that changes the medium.

@@ -415,6 +415,8 @@ impl Session {
             core: self.engine().core().clone(),
             origin: Origin(self.number() as u32),
             tie: tie.clone(),
+            engine: Some(self.engine().clone()),
+            may_claim: slot.plan.span() == Span::Nothing,
         };
         Some(Job {
             command: slot.command,
@@ -426,7 +428,6 @@ impl Session {
             luns: self.map(),
             port: self.target().clone(),
             registry: self.engine().registry().clone(),
-            may_claim: slot.plan.span() == Span::Nothing,
             engine: self.engine().clone(),
             medium,
         })

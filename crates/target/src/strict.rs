@@ -94,6 +94,13 @@ pub struct Guard {
     id: u64,
 }
 
+impl Guard {
+    /// Of a unit that nobody else can reach yet.
+    pub(crate) fn nothing(device: &Arc<Device>) -> Guard {
+        Guard { engine: Weak::new(), device: device.clone(), id: 0 }
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.upgrade() {

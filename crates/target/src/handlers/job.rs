@@ -62,8 +62,6 @@ pub struct Job {
     pub port: Arc<TargetPort>,
     /// What all engines share.
     pub registry: Arc<Registry>,
-    /// Its plan touches no block: it may claim some.
-    pub(crate) may_claim: bool,
     pub(crate) engine: Rc<Engine>,
     pub(crate) medium: Medium,
 }
@@ -76,6 +74,10 @@ pub struct Medium {
     pub(crate) core: Rc<Core>,
     pub(crate) origin: Origin,
     pub(crate) tie: Rc<Tie>,
+    /// `None` before anybody else can reach the unit.
+    pub(crate) engine: Option<Rc<Engine>>,
+    /// The plan touches no block: it may claim some.
+    pub(crate) may_claim: bool,
 }
 
 /// The end of an aborted conversation; no initiator sees it.
@@ -144,20 +146,14 @@ impl Job {
         saved.await
     }
 
-    /// Claims blocks of a unit, this one or another: waits until nobody touches them, and nobody
-    /// does until the guard is dropped. The plan of the command says [`Span::Nothing`], and it
-    /// holds one guard at a time, or two commands could wait for each other.
+    /// Claims blocks of a unit, this one or another, as [`Medium::exclusive`] does.
     pub async fn exclusive(
         &self,
         device: &Arc<Device>,
         lba: u64,
         blocks: u64,
     ) -> Result<Guard, Ending> {
-        if !self.may_claim {
-            return Err(Ending::check(asc::INTERNAL_FAILURE));
-        }
-        let guard = self.engine.claim(device, Span::Range { lba, blocks }).await;
-        if self.is_aborted() { Err(STOPPED) } else { Ok(guard) }
+        self.medium_of(device).exclusive(lba, blocks).await
     }
 
     /// Buffers; waits while the pool is exhausted.
@@ -189,20 +185,19 @@ impl Job {
     pub async fn flush(&self) -> Result<(), Ending> {
         self.medium.flush().await
     }
-
-    /// See [`Medium::exclusive`].
-    pub(crate) async fn exclusive(&self, lba: u64, blocks: u64) -> Result<Alone, Ending> {
-        self.medium.exclusive(lba, blocks).await
-    }
 }
-
-/// Blocks that nobody else touches for as long as this lives.
-pub(crate) struct Alone;
 
 impl Medium {
     /// A way of its own, not of any command: it is not aborted.
     pub(crate) fn alone(core: &Rc<Core>, device: Arc<Device>) -> Medium {
-        Medium { device, core: core.clone(), origin: Origin::default(), tie: Rc::default() }
+        Medium {
+            device,
+            core: core.clone(),
+            origin: Origin::default(),
+            tie: Rc::default(),
+            engine: None,
+            may_claim: true,
+        }
     }
 
     /// The same way, which goes on when the command is aborted.
@@ -210,9 +205,18 @@ impl Medium {
         Medium { tie: Rc::default(), ..self.clone() }
     }
 
-    /// Waits until no other command touches the blocks, and keeps those that come out.
-    pub(crate) async fn exclusive(&self, _lba: u64, _blocks: u64) -> Result<Alone, Ending> {
-        Ok(Alone)
+    /// Claims blocks: waits until nobody touches them, and nobody does until the guard is dropped.
+    /// The plan of the command says [`Span::Nothing`], and it holds one guard at a time, or two
+    /// commands could wait for each other.
+    pub async fn exclusive(&self, lba: u64, blocks: u64) -> Result<Guard, Ending> {
+        if !self.may_claim {
+            return Err(Ending::check(asc::INTERNAL_FAILURE));
+        }
+        let Some(engine) = &self.engine else {
+            return Ok(Guard::nothing(&self.device));
+        };
+        let guard = engine.claim(&self.device, Span::Range { lba, blocks }).await;
+        if self.tie.stop.get() { Err(STOPPED) } else { Ok(guard) }
     }
 
     /// Whether the blocks from `lba` on take no space, and how many of `blocks` that holds for. A

@@ -116,6 +116,11 @@ impl Plan {
         Plan { span: Some(Span::Range { lba, blocks }), ..self }
     }
 
+    /// The same; it claims the blocks that it touches when it runs ([`Job::exclusive`]).
+    pub const fn claiming(self) -> Plan {
+        Plan { span: Some(Span::Nothing), ..self }
+    }
+
     /// The same, alone with the blocks that it touches.
     pub const fn alone(self) -> Plan {
         Plan { exclusive: true, ..self }

@@ -28,14 +28,15 @@ pub(super) fn plan(extent: Extent, boundary: u16, device: &Device) -> Result<Pla
     if extent.blocks > blocks_max(device) {
         return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
     }
-    Ok(Plan { exact: true, ..Plan::task(bytes).writing() })
+    Ok(Plan { exact: true, ..Plan::task(bytes).writing() }
+        .at(extent.lba, u64::from(extent.blocks))
+        .alone())
 }
 
 pub(super) async fn write_atomic(job: &Job, extent: Extent) -> Result<(), Ending> {
     if extent.blocks == 0 {
         return Ok(());
     }
-    let _alone = job.exclusive(extent.lba, u64::from(extent.blocks)).await?;
     let mut data = Segs::new();
     if !job.data.slice_into(0, job.data.len(), &mut data) {
         return Err(Ending::check(asc::INTERNAL_FAILURE));

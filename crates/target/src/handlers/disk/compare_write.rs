@@ -25,7 +25,9 @@ pub(super) fn plan(extent: Extent, device: &Device) -> Result<Plan, Sense> {
     if extent.blocks > u32::from(blocks_max(device)) {
         return Err(Sense::cdb_field(13, None));
     }
-    Ok(Plan { exact: true, ..Plan::task(bytes * 2).writing() })
+    Ok(Plan { exact: true, ..Plan::task(bytes * 2).writing() }
+        .at(extent.lba, u64::from(extent.blocks))
+        .alone())
 }
 
 /// INFORMATION of a miscompare is the offset of the first byte that differs.
@@ -34,7 +36,6 @@ pub(super) async fn compare_write(job: &Job, extent: Extent) -> Result<(), Endin
     if extent.blocks == 0 {
         return Ok(());
     }
-    let _alone = job.exclusive(extent.lba, u64::from(extent.blocks)).await?;
     let medium = job.read(extent.lba, extent.blocks).await?;
     let (mut expected, mut wanted) = (Segs::new(), Segs::new());
     let cut =

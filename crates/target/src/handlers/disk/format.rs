@@ -28,7 +28,7 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         _ => return Err(device.condition().refusal().unwrap_or_default()),
     }
     let most = if data { LIST_HEAD + device.block_bytes() } else { 0 };
-    Ok(Plan { up_to: true, ..Plan::task(most).writing() })
+    Ok(Plan { up_to: true, ..Plan::task(most).writing() }.claiming())
 }
 
 pub(super) async fn format(job: &Job) -> Result<(), Ending> {

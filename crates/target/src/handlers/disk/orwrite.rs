@@ -8,7 +8,8 @@ use crate::handlers::{Job, Plan};
 use crate::status::Ending;
 
 pub(super) fn plan(extent: Extent, device: &Device) -> Result<Plan, Sense> {
-    Ok(Plan::task(read_write::check(extent, device)?).writing())
+    let plan = Plan::task(read_write::check(extent, device)?).writing();
+    Ok(plan.at(extent.lba, u64::from(extent.blocks)).alone())
 }
 
 /// Whole blocks that the initiator has sent are combined; what it has not sent stays as it is.
@@ -19,7 +20,6 @@ pub(super) async fn orwrite(job: &Job, extent: Extent) -> Result<(), Ending> {
     if blocks == 0 {
         return Ok(());
     }
-    let _alone = job.exclusive(extent.lba, u64::from(blocks)).await?;
     let medium = job.read(extent.lba, blocks).await?;
     let mut sum = medium.to_vec();
     sum.iter_mut().zip(job.data.to_vec()).for_each(|(ours, theirs)| *ours |= theirs);

@@ -69,7 +69,7 @@ pub(super) fn plan(
         MediumState::SanitizeFailed => {}
         _ => return Err(condition.refusal().unwrap_or_default()),
     }
-    Ok(Plan { exact: true, ..Plan::task(len).writing() })
+    Ok(Plan { exact: true, ..Plan::task(len).writing() }.claiming())
 }
 
 pub(super) async fn sanitize(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use house::{House, IQN, file_disk};
 use rig::Login;
 use rig::guest::{Boot, Image, Kit, Script, guest_portal};
-use rig::scenarios::{self, GO, Tree};
+use rig::scenarios::{self, From, GO, Tree};
 
 /// Size of each unit at first; mkfs.xfs wants 300 MiB.
 const UNIT_BYTES: u64 = 320 << 20;
@@ -132,7 +132,7 @@ fn disks_are_filled_trimmed_grown_and_exchanged() {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut asked_for = Vec::new();
     let (mut filled, mut trimmed) = ([0; 2], [0; 2]);
-    let conversed = scenarios::converse(&image, &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
         match asked {
             "filled" => filled = files.each_ref().map(|file| blocks(file)),
             "trimmed" => {

@@ -12,7 +12,7 @@ use rig::guest::{Boot, Image, Kit, Script, guest_portal};
 use rig::peer::{self, wait_port};
 use rig::proc::free_port;
 use rig::relay::{Cable, Relay};
-use rig::scenarios::{self, GO};
+use rig::scenarios::{self, From, GO};
 
 /// How long the killed daemon stays away.
 const DOWN: Duration = Duration::from_millis(500);
@@ -123,7 +123,7 @@ fn a_map_of_two_paths_outlives_both_and_the_daemon() {
     let how = Boot { deadline: DEADLINE, core: None };
     let mut wwid = String::new();
     let mut asked_for = 0;
-    let conversed = scenarios::converse(&image, &script, how, &mut |asked| {
+    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
         let words: Vec<&str> = asked.split(' ').collect();
         let cable = |number: &str| &cables[number.parse::<usize>().unwrap()];
         match words[..] {

@@ -19,6 +19,9 @@ pub const HOST_LIST: &str = include_str!("../../../ci/packages/rig.txt");
 /// Packages unpacked for the guest.
 pub const GUEST_LIST: &str = include_str!("../../../ci/packages/guest.txt");
 
+/// Packages unpacked to make a bootable disk.
+pub const BOOT_LIST: &str = include_str!("../../../ci/packages/boot.txt");
+
 /// How long apt may wait for another apt before it gives up, in seconds.
 const APT_LOCK_SECONDS: u32 = 300;
 

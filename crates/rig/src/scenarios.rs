@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::guest::{Boot, Image, Run, Script, boot, guest_portal, quote};
+use crate::guest::{Boot, Console, Image, Run, Script, boot, boot_disk, guest_portal, quote};
 use crate::proc::{self, Scratch};
 use crate::{Chap, Login};
 
@@ -286,6 +286,15 @@ fn acknowledge(line: &str, into: &mut BTreeMap<String, String>) -> Result<bool> 
     Ok(true)
 }
 
+/// What a guest is booted from.
+#[derive(Clone, Copy)]
+pub enum From<'a> {
+    /// Kernel and initramfs.
+    Kernel(&'a Image),
+    /// A disk with the script on it; see [`boot_disk`].
+    Disk(&'a str),
+}
+
 /// What a conversation brought.
 pub struct Conversed {
     /// The guest's side.
@@ -297,13 +306,13 @@ pub struct Conversed {
 /// Runs a script; `answer` does what the guest asks for (`ask` and `told` of `lib.sh`) and says
 /// one line to it, [`GO`] when there is nothing to say. An error carries the guest's console.
 pub fn converse(
-    image: &Image,
+    from: From<'_>,
     script: &Script,
     how: Boot,
     answer: &mut dyn FnMut(&str) -> Result<String>,
 ) -> Result<Conversed> {
     let mut acknowledged = BTreeMap::new();
-    let run = boot(image, script, how, &mut |line, console| {
+    let mut hear = |line: &str, console: &mut Console| {
         if !acknowledge(line, &mut acknowledged)?
             && let Some(words) = line.strip_prefix(ASK)
         {
@@ -311,7 +320,11 @@ pub fn converse(
             console.send(&said)?;
         }
         Ok(())
-    })?;
+    };
+    let run = match from {
+        From::Kernel(image) => boot(image, script, how, &mut hear),
+        From::Disk(drive) => boot_disk(drive, script, how, &mut hear),
+    }?;
     run.expect_ok()?;
     Ok(Conversed { run, acknowledged })
 }

@@ -27,6 +27,10 @@ const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
 /// The guest's memory in MiB.
 const MEMORY_MIB: u32 = 512;
 
+/// What the kernel is told.
+pub(super) const KERNEL_WORDS: &str =
+    "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on";
+
 /// How to boot.
 #[derive(Clone, Copy, Debug)]
 pub struct Boot {
@@ -76,9 +80,36 @@ pub fn boot(
     let scratch = Scratch::new("guest")?;
     let initramfs = scratch.path().join("initramfs");
     std::fs::write(&initramfs, image.with(script)).context("write the initramfs")?;
-    let start = Instant::now();
     let mut command = proc::command("qemu-system-x86_64", how.core)?;
     command.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&initramfs);
+    command.args(["-append", KERNEL_WORDS]);
+    run(command, &scratch, script, how, on_line)
+}
+
+/// As [`boot`], of a disk that [`Image::write_disk`] made with the same script, wherever it is now:
+/// `drive` is what the emulator's own block layer opens, a file or an `iscsi://` or `nbd://` address.
+/// The firmware loads the loader from it, the loader the kernel, and the kernel has its root there.
+pub fn boot_disk(
+    drive: &str,
+    script: &Script,
+    how: Boot,
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
+    let scratch = Scratch::new("guest")?;
+    let mut command = proc::command("qemu-system-x86_64", how.core)?;
+    command.arg("-drive").arg(format!("file={drive},format=raw,if=none,id=disk,cache=none"));
+    command.args(["-device", "virtio-blk-pci,drive=disk,bootindex=0"]);
+    run(command, &scratch, script, how, on_line)
+}
+
+fn run(
+    mut command: Command,
+    scratch: &Scratch,
+    script: &Script,
+    how: Boot,
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
+    let start = Instant::now();
     let words = scratch.path().join("emulator");
     command.stderr(File::create(&words)?);
     let mut child = arguments(&mut command).spawn().context("start the emulator")?;
@@ -120,7 +151,6 @@ fn arguments(command: &mut Command) -> &mut Command {
     command.args(["-accel", "tcg", "-smp", "1", "-m", &MEMORY_MIB.to_string()]);
     command.args(["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"]);
     command.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
-    command.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped())
 }
 

@@ -61,6 +61,18 @@ impl Image {
 
     /// The initramfs with a script's steps and files in it: two archives, one after the other.
     pub(super) fn with(&self, script: &Script) -> Vec<u8> {
+        let mut bytes = self.base.clone();
+        bytes.extend_from_slice(&Image::steps(script));
+        bytes
+    }
+
+    /// The archive without steps.
+    pub(super) fn base(&self) -> &[u8] {
+        &self.base
+    }
+
+    /// The archive of a script's steps and files.
+    pub(super) fn steps(script: &Script) -> Vec<u8> {
         let mut cpio = Cpio::new();
         for (number, step) in script.steps.iter().enumerate() {
             cpio.file(&format!("rig/steps/{number:03}"), 0o644, step.shell.as_bytes());
@@ -68,13 +80,11 @@ impl Image {
         for (name, bytes) in &script.files {
             cpio.file(name, 0o644, bytes);
         }
-        let mut bytes = self.base.clone();
-        bytes.extend_from_slice(&cpio.finish());
-        bytes
+        cpio.finish()
     }
 }
 
-fn add_modules(kernel: &Kernel, parts: &[Parts], cpio: &mut Cpio) -> Result<()> {
+pub(super) fn add_modules(kernel: &Kernel, parts: &[Parts], cpio: &mut Cpio) -> Result<()> {
     let wanted: Vec<&str> = parts.iter().flat_map(|part| part.modules).copied().collect();
     let mut order = String::new();
     for file in kernel.load_order(&wanted)? {

@@ -10,7 +10,10 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 exec </dev/ttyS0 >/dev/ttyS0 2>&1
 stty -echo
 dmesg -n 1
-while read -r module; do insmod "/mod/$module" || echo "@@MODULE $module"; done </mod/order
+while read -r module; do
+    name=${module%.ko}
+    [ -e "/sys/module/${name//-/_}" ] || insmod "/mod/$module" || echo "@@MODULE $module"
+done </mod/order
 ifconfig lo 127.0.0.1 up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
 echo "@@BOOT $(uname -r)"

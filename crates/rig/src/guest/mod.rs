@@ -3,7 +3,7 @@
 //! [`Image`] makes an initramfs (busybox, modules, open-iscsi, e2fsprogs, and any [`Kit`] of more
 //! tools) from Debian's packages;
 //! [`boot`] runs it in software emulation with the host's loopback at [`HOST`] and a serial
-//! console; a [`Script`] is shell steps whose exit statuses come back over that console, while
+//! console, and [`boot_disk`] a disk with loader, kernel and root on it; a [`Script`] is shell steps whose exit statuses come back over that console, while
 //! the host watches every line and may answer.
 //!
 //! ```text
@@ -16,11 +16,13 @@
 //! ```
 
 mod boot;
+mod disk;
 mod image;
 mod kit;
 mod script;
 
-pub use boot::{Boot, Console, boot};
+pub use boot::{Boot, Console, boot, boot_disk};
+pub use disk::{ROOT_BYTES, ROOT_START};
 pub use image::{HOST, Image, guest_portal};
 pub use kit::Kit;
 pub use script::{Run, Script, Step, StepResult, quote};

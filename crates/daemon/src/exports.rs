@@ -325,6 +325,7 @@ fn group_spec(access: &AccessConfig) -> GroupSpec {
         name: access.group.clone(),
         initiators: access.initiators.clone(),
         luns: access.luns.iter().map(lun).collect(),
+        ..GroupSpec::default()
     }
 }
 

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::registry::{Groups, LunMap};
+use reactor::Address;
+use wire::portal::Place;
+
+use crate::registry::{Groups, LunMap, View};
 
 /// The answer for one initiator at one target.
 #[derive(Clone)]
@@ -14,35 +17,61 @@ pub struct Decision {
     pub luns: Arc<LunMap>,
     /// The reason, for people.
     pub why: String,
+    /// Where changes show.
+    pub(crate) view: Arc<View>,
 }
 
 impl Decision {
     /// True when the initiator sees at least one unit.
     pub fn grants(&self) -> bool {
-        !self.luns.entries().is_empty()
+        !self.luns.is_empty()
     }
 }
 
-/// Decides by name. `target` is for the text only.
-pub fn decide(target: &str, groups: &Groups, initiator: &str) -> Decision {
-    if let Some(group) = groups.group_of(initiator) {
-        let pattern = group.patterns.iter().find(|p| p.matches(initiator));
-        let pattern = pattern.map_or("", |p| p.as_str());
-        let units = group.luns.entries().len();
-        let why = match units {
+/// An address as rules know it.
+fn place(at: &Address) -> Place<'_> {
+    match at {
+        Address::Inet(at) => Place::Inet(*at),
+        Address::Unix(path) => Place::Unix(path),
+    }
+}
+
+/// Decides by the initiator's name and the portal that it came to. `target` is for the text only.
+pub fn decide(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> Decision {
+    let at = place(portal);
+    if let Some(group) = groups.group_of(initiator, at) {
+        let pattern = group.admits(initiator, at).map_or("", |p| p.as_str());
+        let luns = group.luns();
+        let why = match luns.len() {
             0 => format!("{initiator} is in group {} ({pattern}), which has no LUN", group.name),
             n => format!("{initiator} is in group {} ({pattern}): {n} LUN(s)", group.name),
         };
-        return Decision { group: Some(group.name.clone()), luns: group.luns.clone(), why };
+        let view = group.view.clone();
+        return Decision { group: Some(group.name.clone()), luns, why, view };
+    }
+    let why = refusal(target, groups, initiator, portal);
+    Decision { group: None, luns: Arc::default(), why, view: groups.nobody.clone() }
+}
+
+fn refusal(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> String {
+    let elsewhere =
+        groups.groups().iter().find(|g| g.patterns.iter().any(|p| p.matches(initiator)));
+    if let Some(group) = elsewhere {
+        let rules: Vec<String> = group.portals.iter().map(|r| r.to_string()).collect();
+        return format!(
+            "group {} of {target} names the initiator {initiator}, but only at {}; it came to \
+             {portal}",
+            group.name,
+            rules.join(", ")
+        );
     }
     let names: Vec<&str> = groups.groups().iter().map(|g| g.name.as_str()).collect();
-    let why = match names.as_slice() {
+    match names.as_slice() {
         [] => format!("{target} has no access group, so nobody may log in"),
         _ => format!(
             "no access group of {target} ({}) names the initiator {initiator}; \
              add this name to one of them",
             names.join(", ")
         ),
-    };
-    Decision { group: None, luns: Arc::default(), why }
+    }
 }

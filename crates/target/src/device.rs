@@ -9,6 +9,7 @@
 //!   LIVE --lose(error)--> LOST (commands end NOT READY; sessions stay) --find(edge)--> LIVE
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -158,6 +159,10 @@ pub struct Device {
     nexuses: Mutex<Nexuses>,
     /// Order of the commands (`order.rs`); locked before `nexuses`.
     order: Mutex<TaskSet<Owner>>,
+    /// Entries of LUN maps that name it, by relative target port.
+    ports: Mutex<BTreeMap<u16, u32>>,
+    /// Number of its last reset (`Registry::next_reset`).
+    reset_number: AtomicU64,
     transfer_max: Arc<AtomicU32>,
     reservations: Place,
     /// Held while MODE SELECT compares and replaces.
@@ -184,6 +189,8 @@ impl Device {
             condition: Condition::default(),
             nexuses: Mutex::default(),
             order: Mutex::default(),
+            ports: Mutex::default(),
+            reset_number: AtomicU64::new(0),
             transfer_max,
             reservations: Place::default(),
             mode_gate: Mutex::new(()),
@@ -358,9 +365,41 @@ impl Device {
     /// A new nexus will hear what is raised from now on.
     pub(crate) fn enlist(&self, nexus: &Arc<Nexus>) {
         let mut list = self.list();
-        list.all.retain(|n| n.strong_count() > 0);
+        // Whoever finds the list full looks for the dead, and it doubles when most are alive.
+        if list.all.len() == list.all.capacity() {
+            list.all.retain(|n| n.strong_count() > 0);
+        }
         list.all.push(Arc::downgrade(nexus));
         nexus.set(list.bits);
+    }
+
+    /// True when some session has used it and is there still.
+    pub(crate) fn has_nexus(&self) -> bool {
+        self.list().all.iter().any(|n| n.strong_count() > 0)
+    }
+
+    fn ports_list(&self) -> MutexGuard<'_, BTreeMap<u16, u32>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Relative identifiers of the target ports through which it is mapped, by growing number.
+    pub fn ports(&self) -> Vec<u16> {
+        self.ports_list().keys().copied().collect()
+    }
+
+    /// An entry of a map of a port names it from now on, or does so no more.
+    pub(crate) fn mapped(&self, port: u16, comes: bool) {
+        let mut ports = self.ports_list();
+        let count = ports.entry(port).or_default();
+        *count = if comes { count.saturating_add(1) } else { count.saturating_sub(1) };
+        if *count == 0 {
+            ports.remove(&port);
+        }
+    }
+
+    /// Number of its last reset; zero before the first.
+    pub(crate) fn reset_number(&self) -> u64 {
+        self.reset_number.load(Ordering::Acquire)
     }
 
     /// Its nexuses now, oldest first; one more may come at any time ([`Device::enlist`]).
@@ -377,8 +416,10 @@ impl Device {
         }
     }
 
-    /// LOGICAL UNIT RESET: mode pages as they were saved. The nexuses are told by their engines.
-    pub(crate) fn reset(&self) {
+    /// LOGICAL UNIT RESET, of that number: mode pages as they were saved. The nexuses are told by
+    /// their engines.
+    pub(crate) fn reset(&self, number: u64) {
+        self.reset_number.fetch_max(number, Ordering::AcqRel);
         let _gate = self.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.set_mode(self.saved_mode());
     }

@@ -11,8 +11,9 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use geom::Core;
-use reactor::{Mailbox, Mailer};
+use reactor::{Address, Mailbox, Mailer};
 
+use crate::alua::Transition;
 use crate::device::Device;
 use crate::memory::{Memory, transfer_max};
 use crate::registry::{Denied, Registry, TargetPort};
@@ -24,6 +25,8 @@ use crate::transport::{CloseReason, Login, Refused, RefusedWhy, Transport};
 pub enum Message {
     /// Groups have changed: look at all sessions.
     Refresh,
+    /// Say when the commands have ended that a change of access states waits for.
+    Drain(Arc<Transition>),
     /// End a session.
     Close {
         /// Its number.
@@ -54,8 +57,22 @@ pub enum Message {
     },
 }
 
+/// Sessions that look for changes before other work of the core goes on.
+const REFRESH_BATCH: usize = 64;
+
+/// Whether sessions are looking for changes.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Refreshing {
+    #[default]
+    No,
+    Once,
+    /// Something changed meanwhile.
+    Again,
+}
+
 /// The engine of one core.
 pub struct Engine {
+    refreshing: Cell<Refreshing>,
     core: Rc<Core>,
     registry: Arc<Registry>,
     mailer: Mailer<Message>,
@@ -75,6 +92,7 @@ impl Engine {
         registry.add_engine(core.id(), mailer.clone());
         registry.note_pool(transfer_max(core.pool().usage().limit_bytes));
         let engine = Rc::new(Engine {
+            refreshing: Cell::default(),
             core,
             registry,
             mailer,
@@ -106,8 +124,13 @@ impl Engine {
     }
 
     /// Targets that grant this initiator something, for discovery.
-    pub fn visible_targets(&self, driver: &str, initiator: &str) -> Vec<Arc<TargetPort>> {
-        self.registry.visible_targets(driver, initiator)
+    pub fn visible_targets(
+        &self,
+        driver: &str,
+        initiator: &str,
+        portal: &Address,
+    ) -> Vec<Arc<TargetPort>> {
+        self.registry.visible_targets(driver, initiator, portal)
     }
 
     /// Lets an initiator in, or says why not; refusals are remembered for lists.
@@ -116,7 +139,7 @@ impl Engine {
         login: Login,
         transport: Rc<dyn Transport>,
     ) -> Result<Rc<Session>, Refused> {
-        let decision = login.target.decide(&login.initiator);
+        let decision = login.target.decide(&login.initiator, &login.portal);
         let refused = if login.target.is_removed() {
             let text = format!("target {} is being taken away", login.target.name);
             Some(Refused { why: RefusedWhy::TargetGone, text })
@@ -170,9 +193,42 @@ impl Engine {
         self.scratch.set(scratch);
     }
 
+    /// Has all sessions look for changes, a few at a time: commands go on between, and each looks
+    /// for itself before.
+    fn refresh_all(self: &Rc<Self>) {
+        if self.refreshing.replace(Refreshing::Again) != Refreshing::No {
+            return;
+        }
+        let engine = self.clone();
+        drop(self.core.reactor().spawn("target refresh", async move {
+            while engine.refreshing.replace(Refreshing::Once) == Refreshing::Again {
+                let mut next = 0;
+                while let Some(number) = engine.refresh_some(next) {
+                    next = number;
+                    engine.core.reactor().yield_now().await;
+                }
+            }
+            engine.refreshing.set(Refreshing::No);
+        }));
+    }
+
+    /// The next sessions from a number on; answers where to go on.
+    fn refresh_some(&self, from: u64) -> Option<u64> {
+        let some: Vec<Rc<Session>> = self
+            .sessions
+            .borrow()
+            .range(from..)
+            .take(REFRESH_BATCH)
+            .map(|(_, s)| s.clone())
+            .collect();
+        some.iter().for_each(|s| s.refresh());
+        (some.len() == REFRESH_BATCH).then(|| some.last().map_or(from, |s| s.number()) + 1)
+    }
+
     fn receive(self: &Rc<Self>, message: Message) {
         match message {
-            Message::Refresh => self.sessions().iter().for_each(|s| s.refresh()),
+            Message::Refresh => self.refresh_all(),
+            Message::Drain(transition) => self.drain(transition),
             Message::Close { session, why } => {
                 if let Some(session) = self.session(session) {
                     session.ask_to_close(why);

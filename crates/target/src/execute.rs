@@ -102,12 +102,11 @@ impl Session {
         slot.path = path.clone();
         drop(slots);
         self.note(place, opcode, command.tag, CommandState::DataWait);
-        let word = path.as_ref().map_or(0, |p| p.nexus().flags());
+        let word = path.as_ref().map_or(0, |p| self.word_of(p));
         if word != 0
             && let Some(path) = &path
-            && let Some(attention) = gate::attention(path.nexus(), opcode)
+            && let Some(attention) = self.attention(path, opcode)
         {
-            self.told(attention);
             return Err(Ending::check(attention));
         }
         let parsed = match &path {
@@ -286,6 +285,9 @@ impl Session {
             (slot.command, slot.path.clone(), slot.plan.reply)
         };
         let (map, engine) = (self.map(), self.engine().clone());
+        if let (Some(path), Cdb::RequestSense { .. }) = (&path, &command) {
+            self.lend_attention(path);
+        }
         let mut reply = self.engine().take_scratch();
         let mut ask = Ask {
             command: &command,

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod alua;
 mod attention;
 mod command;
 mod commands;
@@ -30,6 +31,7 @@ pub mod handlers;
 pub mod lun;
 mod memory;
 mod order;
+mod paths;
 pub mod registry;
 pub mod reserve;
 mod session;
@@ -46,7 +48,7 @@ pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
 pub use engine::{Engine, Message};
 pub use memory::{Eater, PATIENCE_NS, Part};
 pub use order::Span;
-pub use registry::{GroupSpec, LunSpec, Registry, TargetPort};
+pub use registry::{GroupSpec, LunChange, LunSpec, Registry, TargetPort};
 pub use session::{Path, Session};
 pub use status::{Ending, ending_of};
 pub use strict::Guard;

@@ -6,24 +6,23 @@
 //! ```
 //!
 //! Invariants
-//!  N1  A session has one path (I_T_L nexus) for each LUN that its group grants now. A command
-//!      keeps the path that it came by, whatever the groups say later.
+//!  N1  Its paths keep the invariants of `paths.rs`.
 //!  N2  While a transport or a layer below is called, no cell of the session is borrowed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use wire::scsi::{Asc, Lun, TransportId, asc};
+use wire::scsi::TransportId;
 
 use crate::access::Decision;
 use crate::attention::{Nexus, Port};
 use crate::command::{AbortHow, CommandState, Slots};
-use crate::commands::{nexus_lost, nexus_made};
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::registry::{DEPTH_MAX, LunEntry, LunMap, SessionFacts, Tally, TargetPort};
+use crate::paths::Paths;
+use crate::registry::{DEPTH_MAX, LunMap, SessionFacts, Tally, TargetPort, View};
 use crate::reserve::Identity;
 use crate::transport::{CloseReason, Login, TmOutcome, Transport};
 
@@ -32,10 +31,14 @@ pub struct Path {
     lun: u64,
     device: Arc<Device>,
     nexus: Arc<Nexus>,
-    read_only: bool,
+    pub(crate) read_only: Cell<bool>,
 }
 
 impl Path {
+    pub(crate) fn new(lun: u64, device: Arc<Device>, nexus: Arc<Nexus>, read_only: bool) -> Path {
+        Path { lun, device, nexus, read_only: Cell::new(read_only) }
+    }
+
     /// The number under which the initiator sees the unit.
     pub fn lun(&self) -> u64 {
         self.lun
@@ -53,7 +56,7 @@ impl Path {
 
     /// The group grants no writes.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only.get()
     }
 }
 
@@ -66,9 +69,17 @@ pub struct Session {
     pub(crate) facts: Arc<SessionFacts>,
     transport: RefCell<Option<Rc<dyn Transport>>>,
     pub(crate) sink: Cell<u32>,
-    seen: Cell<u64>,
-    map: RefCell<Arc<LunMap>>,
-    paths: RefCell<Vec<Rc<Path>>>,
+    /// Where changes of what the initiator sees show, and the generation that was looked at.
+    pub(crate) view: RefCell<Arc<View>>,
+    pub(crate) seen: Cell<u64>,
+    pub(crate) map: RefCell<Arc<LunMap>>,
+    pub(crate) paths: RefCell<Paths>,
+    /// Bits as those of [`Nexus::flags`], for every path.
+    pub(crate) bits: Cell<u32>,
+    /// It took the place of a session of the same initiator port.
+    pub(crate) reinstates: bool,
+    /// Resets of units before the login.
+    pub(crate) began: u64,
     pub(crate) slots: RefCell<Slots>,
     pub(crate) outstanding: Cell<u32>,
     /// Places taken, those being answered included.
@@ -113,22 +124,20 @@ impl Session {
             identity: scsi.map(|port| Identity { port, target: login.target.port }),
             session: facts.number,
         });
-        let first = if login.reinstates { asc::NEXUS_LOSS } else { asc::POWER_ON_OR_RESET };
-        let paths = decision.luns.entries().iter().map(|e| {
-            let nexus = nexus_of(e, &port, first);
-            Rc::new(Path { lun: e.lun, device: e.device.clone(), nexus, read_only: e.read_only })
-        });
-        let paths: Vec<Rc<Path>> = paths.collect();
         let session = Rc::new_cyclic(|me| Session {
             me: me.clone(),
             // A change between the decision and this line is seen by the first command.
             seen: Cell::new(0),
+            view: RefCell::new(decision.view),
+            bits: Cell::new(0),
+            reinstates: login.reinstates,
+            began: registry.resets(),
             target: login.target,
             port,
             transport: RefCell::new(Some(transport)),
             sink: Cell::new(0),
             map: RefCell::new(decision.luns),
-            paths: RefCell::new(paths),
+            paths: RefCell::default(),
             slots: RefCell::new(Slots::new()),
             outstanding: Cell::new(0),
             held: Cell::new(0),
@@ -137,6 +146,7 @@ impl Session {
             facts: facts.clone(),
             engine,
         });
+        session.see_access_state();
         session.sink.set(core.add_sink(session.clone()));
         registry.session_began(&facts);
         session
@@ -192,106 +202,6 @@ impl Session {
 
     pub(crate) fn map(&self) -> Arc<LunMap> {
         self.map.borrow().clone()
-    }
-
-    /// The paths now, by growing LUN.
-    pub fn paths(&self) -> Vec<Rc<Path>> {
-        self.paths.borrow().clone()
-    }
-
-    /// The path of a LUN field, in any legal form.
-    pub fn path_of(&self, lun: [u8; 8]) -> Option<Rc<Path>> {
-        let number = u64::from(Lun::decode(lun).ok()?.number());
-        let paths = self.paths.borrow();
-        let at = paths.binary_search_by_key(&number, |p| p.lun).ok()?;
-        paths.get(at).cloned()
-    }
-
-    /// True when the groups have changed since the session last looked: one load.
-    #[inline]
-    pub(crate) fn is_stale(&self) -> bool {
-        self.target.generation() != self.seen.get()
-    }
-
-    /// Takes over what the groups say now.
-    pub(crate) fn refresh(&self) {
-        if !self.is_stale() || self.closing.get() {
-            return;
-        }
-        self.seen.set(self.target.generation());
-        self.take_over();
-        if self.target.is_removed() {
-            self.ask_to_close(CloseReason::TargetRemoved);
-        }
-    }
-
-    fn take_over(&self) {
-        let decision = self.target.decide(&self.facts.initiator);
-        if Arc::ptr_eq(&decision.luns, &self.map.borrow()) {
-            return;
-        }
-        *self.facts.group.lock().unwrap_or_else(PoisonError::into_inner) =
-            decision.group.unwrap_or_default();
-        let changed = self.replace_paths(&decision.luns);
-        *self.map.borrow_mut() = decision.luns;
-        if changed {
-            self.raise_at(asc::LUNS_CHANGED, |_| true);
-        }
-    }
-
-    /// N1. True when a unit came, went or was exchanged.
-    fn replace_paths(&self, map: &LunMap) -> bool {
-        let old = self.paths.take();
-        let mut changed = false;
-        let mut kept = 0;
-        let mut new = Vec::with_capacity(map.entries().len());
-        for e in map.entries() {
-            let was = old.iter().find(|p| p.lun == e.lun);
-            let same = was.filter(|p| Arc::ptr_eq(&p.device, &e.device));
-            kept += usize::from(same.is_some());
-            if let Some(path) = same.filter(|p| p.read_only == e.read_only) {
-                new.push(path.clone());
-                continue;
-            }
-            let nexus = match same {
-                // The same unit under another rule keeps its conditions.
-                Some(path) => path.nexus.clone(),
-                None => {
-                    changed = true;
-                    let first = match was {
-                        Some(_) => asc::INQUIRY_CHANGED,
-                        None => asc::POWER_ON_OR_RESET,
-                    };
-                    nexus_of(e, &self.port, first)
-                }
-            };
-            new.push(Rc::new(Path {
-                lun: e.lun,
-                device: e.device.clone(),
-                nexus,
-                read_only: e.read_only,
-            }));
-        }
-        changed |= kept != old.len();
-        for path in old {
-            if !new.iter().any(|p| Arc::ptr_eq(&p.nexus, &path.nexus)) {
-                nexus_lost(&path.device, &path.nexus);
-            }
-        }
-        *self.paths.borrow_mut() = new;
-        changed
-    }
-
-    /// Raises a condition at the paths that `wanted` picks.
-    pub(crate) fn raise_at(&self, attention: Asc, wanted: impl Fn(&Rc<Path>) -> bool) {
-        self.paths.borrow().iter().filter(|p| wanted(p)).for_each(|p| p.nexus.raise(attention));
-    }
-
-    /// The condition was told: at every path of the session when it is one of the session's.
-    pub(crate) fn told(&self, attention: Asc) {
-        if attention == asc::LUNS_CHANGED {
-            self.paths.borrow().iter().for_each(|p| p.nexus.forget(attention));
-        }
     }
 
     /// Commands by the paths they came by.
@@ -352,20 +262,10 @@ impl Session {
         self.engine.core().remove_sink(self.sink.get());
         self.engine.forget(self.number());
         let transport = self.transport.take();
-        for path in self.paths.take() {
-            nexus_lost(&path.device, &path.nexus);
-        }
+        self.drop_paths();
         if let Some(transport) = transport {
             transport.ended();
         }
         drop(me);
     }
-}
-
-/// A new nexus of an entry of the map, known to its unit.
-fn nexus_of(entry: &LunEntry, port: &Arc<Port>, first: Asc) -> Arc<Nexus> {
-    let nexus = Arc::new(Nexus::new(port.clone(), entry.lun, first));
-    entry.device.enlist(&nexus);
-    nexus_made(&entry.device, &nexus);
-    nexus
 }

@@ -20,16 +20,21 @@ use std::task::Waker;
 use reactor::{Mailer, SendError};
 use wire::scsi::asc;
 
-use crate::command::{AbortHow, CommandState};
+use crate::alua::Transition;
+use crate::command::{AbortHow, CommandState, Slot};
 use crate::commands::{device_reset, nexus_lost};
 use crate::device::{Device, ModeBits};
 use crate::engine::{Engine, Message};
+use crate::registry::Registry;
 use crate::reserve::Identity;
 use crate::session::{Path, Session};
 use crate::transport::{CloseReason, TmFunction, TmOutcome};
 
 /// How long a full mailbox of another core is left alone before the next try, ns.
 const MAILBOX_RETRY_NS: u64 = 1_000_000;
+
+/// Operation code of MAINTENANCE OUT, of which SET TARGET PORT GROUPS is one.
+const SET_TARGET_PORT_GROUPS: u8 = 0xA4;
 
 /// What another core is asked to do.
 pub struct AbortOrder {
@@ -70,6 +75,7 @@ pub(crate) enum Done {
         device: Arc<Device>,
         spans: bool,
     },
+    Drained(Arc<Transition>),
 }
 
 /// Rings once: what a conversation waits for has happened.
@@ -151,6 +157,7 @@ impl Engine {
             Some(Done::Ring(bell)) => bell.ring(),
             Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
             Some(Done::Crowd { device, spans }) => self.counted_out(&device, spans),
+            Some(Done::Drained(transition)) => self.registry().drained(&transition),
             Some(Done::Answer { session, tag, outcome, close_all }) => {
                 session.tm_answer(tag, outcome);
                 if close_all {
@@ -234,6 +241,19 @@ impl Engine {
         self.tm_step(ticket);
     }
 
+    /// Waits for what a change of access states waits for on this core, and says so.
+    pub(crate) fn drain(self: &Rc<Self>, transition: Arc<Transition>) {
+        let ticket = self.tms.borrow_mut().open(Done::Drained(transition.clone()));
+        let concerned =
+            |s: &Rc<Session>| transition.targets.iter().any(|t| Arc::ptr_eq(t, s.target()));
+        for session in self.sessions().into_iter().filter(concerned) {
+            for _ in 0..session.await_commands(ticket) {
+                self.tms.borrow_mut().more(ticket);
+            }
+        }
+        self.tm_step(ticket);
+    }
+
     /// The same on all cores.
     fn abort_everywhere(self: &Rc<Self>, device: &Arc<Device>, by: u64, reset: bool, tm: u32) {
         let why = Why { whom: None, by, reset, tas: device.mode().has(ModeBits::TAS) };
@@ -269,8 +289,8 @@ impl Engine {
 }
 
 /// The unit as at power on.
-fn reset(device: &Arc<Device>) {
-    device.reset();
+fn reset(registry: &Registry, device: &Arc<Device>) {
+    device.reset(registry.next_reset());
     device_reset(device);
 }
 
@@ -299,7 +319,7 @@ impl Session {
                         if any { TmOutcome::Found } else { TmOutcome::Complete }
                     }
                     TmFunction::QueryAsyncEvent => {
-                        let any = path.nexus().is_pending();
+                        let any = self.is_pending(&path);
                         if any { TmOutcome::Found } else { TmOutcome::Complete }
                     }
                     _ => return me.run_tm(tag, f, Some(path), of),
@@ -334,7 +354,7 @@ impl Session {
             }
             (TmFunction::LunReset, Some(path)) => {
                 engine.abort_everywhere(path.device(), by, true, ticket);
-                reset(path.device());
+                reset(engine.registry(), path.device());
             }
             (TmFunction::NexusReset, _) => {
                 engine.abort_all(&self, &self.commands_at(|_| true), AbortHow::Silent, ticket);
@@ -344,13 +364,32 @@ impl Session {
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
             _ => {
-                for path in self.paths() {
-                    engine.abort_everywhere(path.device(), by, true, ticket);
-                    reset(path.device());
+                for device in self.devices() {
+                    // Without a nexus nobody has sent it anything.
+                    if device.has_nexus() {
+                        engine.abort_everywhere(&device, by, true, ticket);
+                    }
+                    reset(engine.registry(), &device);
                 }
             }
         }
         engine.tm_step(ticket);
+    }
+
+    /// Has a ticket told when each command of now has ended that a change of access states waits
+    /// for: those that could change states are no part of it. Answers how many there are.
+    fn await_commands(&self, ticket: u32) -> usize {
+        let mut slots = self.slots.borrow_mut();
+        let waited = |s: &Slot| {
+            s.state != Some(CommandState::Responding) && s.opcode != SET_TARGET_PORT_GROUPS
+        };
+        let words = slots.select(waited);
+        for word in &words {
+            if let Some((_, slot)) = slots.by_word(*word) {
+                slot.waiters.push(ticket);
+            }
+        }
+        words.len()
     }
 
     /// Commands that are being aborted but are still at the medium: what a function waits for.

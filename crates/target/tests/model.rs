@@ -3,7 +3,8 @@
 //! the media. `ASHLAR_SEEDS=1000` runs more seeds; a failing one prints itself.
 //!
 //! What the model knows
-//!  * unit attentions: a queue for each initiator and LUN, told in order, once each;
+//!  * unit attentions: a queue for each initiator and LUN, told in order, once each; before the
+//!    first command for a LUN it holds one condition, which covers all that come;
 //!  * media: every write has a stamp; GOOD means that it is there once, a stamp whose command was
 //!    aborted never arrives after the abort was answered or the command was discarded;
 //!  * reads return, block by block, what the medium held at some moment while they ran;
@@ -53,6 +54,8 @@ struct Sim {
     random: SeededRandom,
     hosts: Vec<Host>,
     queues: Vec<[VecDeque<(u8, u8)>; 2]>,
+    /// Which LUNs a host has used since it logged in.
+    used: Vec<[bool; 2]>,
     sent: BTreeMap<(usize, u32), Sent>,
     tms: BTreeMap<(usize, u32), Manage>,
     size: [u64; 2],
@@ -70,13 +73,20 @@ struct Sim {
     ended: u64,
 }
 
-fn push(queue: &mut VecDeque<(u8, u8)>, attention: (u8, u8)) {
-    if !queue.contains(&attention) {
-        queue.push_back(attention);
-    }
-}
-
 impl Sim {
+    /// A condition comes to a nexus.
+    fn push(&mut self, host: usize, disk: usize, attention: (u8, u8)) {
+        let queue = &mut self.queues[host][disk];
+        if !self.used[host][disk] {
+            // A reset is more than a lost nexus; everything else is less than either.
+            if attention == (0x29, 0) {
+                *queue = VecDeque::from([attention]);
+            }
+        } else if !queue.contains(&attention) {
+            queue.push_back(attention);
+        }
+    }
+
     fn new(seed: u64) -> Sim {
         let mut w = World::new(seed);
         for name in DISKS {
@@ -92,6 +102,7 @@ impl Sim {
             random: SeededRandom::new(seed),
             hosts,
             queues: (0..3).map(|_| fresh()).collect(),
+            used: vec![[false; 2]; 3],
             sent: BTreeMap::new(),
             tms: BTreeMap::new(),
             size: [64; 2],
@@ -136,6 +147,7 @@ impl Sim {
 
     /// What a command must hear at once: a unit attention, or a range error.
     fn must(&mut self, host: usize, disk: usize, end: Option<u64>) -> Option<(u8, u8, u8)> {
+        self.used[host][disk] = true;
         if let Some((asc, ascq)) = self.queues[host][disk].pop_front() {
             return Some((6, asc, ascq));
         }
@@ -215,6 +227,7 @@ impl Sim {
     /// TEST UNIT READY, INQUIRY or REQUEST SENSE, at the head of the queue: answered at once.
     fn send_other(&mut self, host: usize, disk: usize) {
         self.hosts[host].attribute.set(TaskAttribute::HeadOfQueue);
+        self.used[host][disk] = true;
         let h = &self.hosts[host];
         match self.random.below(3) {
             0 => {
@@ -275,12 +288,14 @@ impl Sim {
             .collect();
         let tas = self.tas[disk];
         self.mark(host, &targets, tas);
+        self.used[host][disk] = true;
         for other in 0..3 {
             let lost = targets.iter().any(|t| t.0 == other);
-            let queue = &mut self.queues[other][disk];
             match f {
-                TmFunction::LunReset => push(queue, (0x29, 0)),
-                TmFunction::ClearTaskSet if lost && other != host && !tas => push(queue, (0x2F, 0)),
+                TmFunction::LunReset => self.push(other, disk, (0x29, 0)),
+                TmFunction::ClearTaskSet if lost && other != host && !tas => {
+                    self.push(other, disk, (0x2F, 0));
+                }
                 _ => {}
             }
         }
@@ -302,7 +317,7 @@ impl Sim {
         if want.is_none() && tas != self.tas[disk] {
             self.tas[disk] = tas;
             for other in (0..3).filter(|o| *o != host) {
-                push(&mut self.queues[other][disk], (0x2A, 1));
+                self.push(other, disk, (0x2A, 1));
             }
         }
     }
@@ -314,7 +329,7 @@ impl Sim {
         self.w.settle();
         if size != self.size[disk] {
             self.size[disk] = size;
-            (0..3).for_each(|h| push(&mut self.queues[h][disk], (0x2A, 9)));
+            (0..3).for_each(|h| self.push(h, disk, (0x2A, 9)));
         }
     }
 
@@ -351,6 +366,7 @@ impl Sim {
         self.hosts[host] =
             Host::login(&self.w.engines[host % 2], &format!("i{host}"), true).unwrap();
         self.queues[host] = [VecDeque::from([(0x29, 7)]), VecDeque::from([(0x29, 7)])];
+        self.used[host] = [false; 2];
     }
 
     /// Takes in what the disks did and what the initiators heard.

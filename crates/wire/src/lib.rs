@@ -7,7 +7,7 @@
 //! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
-//! * [`pattern`]: patterns of initiator names.
+//! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
 //! * [`fuzzing`]: one function per codec that takes any bytes; run by `cargo test` and by `fuzz/`.
 //!
 //! ```
@@ -24,6 +24,7 @@ pub mod fuzzing;
 pub mod iscsi;
 pub mod nbd;
 pub mod pattern;
+pub mod portal;
 pub mod scsi;
 
 pub use error::{Kind, WireError};

@@ -144,7 +144,7 @@ impl Sim {
                 luns.push(LunSpec { lun, device, read_only: rights == Rights::Read });
             }
         }
-        GroupSpec { name: format!("g{group}"), initiators, luns }
+        GroupSpec { name: format!("g{group}"), initiators, luns, ..GroupSpec::default() }
     }
 
     pub fn open_unit(&mut self, unit: &Unit) {

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use target::TargetPort;
+
 use super::NAME;
 use super::params::Checked;
 use super::session::Session;
@@ -32,7 +34,9 @@ pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
         }
     };
     let mut out = Vec::new();
-    for port in session.conn.here.engine.visible_targets(NAME, &session.initiator) {
+    let engine = &session.conn.here.engine;
+    let reached = session.conn.local.into();
+    for port in engine.visible_targets(NAME, &session.initiator, &reached) {
         if wanted.as_ref().is_some_and(|w| *w != port.name) {
             continue;
         }
@@ -44,7 +48,7 @@ pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
             session.conn.complain(format_args!("too many targets for one SendTargets answer"));
             break;
         }
-        describe(session, &target, &mut out);
+        describe(session, &port, &target, &mut out);
     }
     Some(out)
 }
@@ -55,8 +59,10 @@ fn may_hear_of(target: &Checked, user: Option<&str>) -> bool {
     account.is_none_or(|a| user == Some(a.user.as_str()))
 }
 
-fn describe(session: &Session, target: &Arc<Checked>, out: &mut Vec<u8>) {
-    let addresses = addresses(session, target);
+fn describe(session: &Session, port: &TargetPort, target: &Arc<Checked>, out: &mut Vec<u8>) {
+    let mut addresses = addresses(session, target);
+    // A group may be limited to portals: nobody is told of one that would refuse it.
+    addresses.retain(|at| port.decide(&session.initiator, &(*at).into()).grants());
     if addresses.is_empty() {
         return;
     }

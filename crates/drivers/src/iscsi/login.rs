@@ -160,7 +160,7 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
         deny_note(conn, query, format!("there is no target {name} at portal {}", conn.at));
         return Decision::deny(LoginStatus::NotFound);
     };
-    let access = port.decide(&query.initiator);
+    let access = port.decide(&query.initiator, &conn.local.into());
     if !access.grants() {
         let example = format!(
             "{}. To let it in, add to the configuration:\n[[access]]\ntarget = \"{name}\"\n\

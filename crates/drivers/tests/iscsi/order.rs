@@ -248,6 +248,7 @@ fn a_discovery_session_that_lists_many_targets() {
             name: "g".into(),
             initiators: vec![if i % 2 == 0 { "*".into() } else { "nobody".into() }],
             luns: vec![target::LunSpec { lun: 0, device: "null".into(), read_only: false }],
+            ..Default::default()
         };
         server.registry.set_groups("iscsi", &name, &[group]).unwrap();
     }

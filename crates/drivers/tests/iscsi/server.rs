@@ -130,6 +130,7 @@ impl Server {
             name: "all".into(),
             initiators: initiators.iter().map(|i| i.to_string()).collect(),
             luns: vec![lun(0, "memory"), lun(1, "null"), lun(2, "stuck")],
+            ..Default::default()
         };
         self.registry.set_groups("iscsi", IQN, &[group]).unwrap();
     }

@@ -419,6 +419,7 @@ fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant {
         name: "all".into(),
         initiators: vec!["*".into()],
         luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
+        ..Default::default()
     };
     registry.set_groups("iscsi", IQN, &[group]).unwrap();
     for engine in &engines {

@@ -6,6 +6,7 @@
 //! What happens to nexuses and units, and that such commands keep state about, is told to them by
 //! the functions at the end: each adds its line there.
 
+mod alua;
 mod persistent;
 mod report_luns;
 mod request_sense;
@@ -51,6 +52,8 @@ pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
         Cdb::PersistentOut { .. } => &persistent::PersistentOut,
         Cdb::Reserve | Cdb::Release => &reserve::Reserve,
         Cdb::RequestSense { .. } => &request_sense::RequestSense,
+        Cdb::ReportTargetPortGroups { .. } => &alua::ReportTargetPortGroups,
+        Cdb::SetTargetPortGroups { .. } => &alua::SetTargetPortGroups,
         _ => return None,
     })
 }
@@ -58,6 +61,7 @@ pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
 /// Whether the engine executes the commands of a row itself: those that [`find`] knows.
 pub(crate) fn serves(info: &CommandInfo) -> bool {
     matches!(info.opcode, 0x03 | 0x16 | 0x17 | 0x56 | 0x57 | 0x5E | 0x5F | 0xA0)
+        || matches!((info.opcode, info.service_action), (0xA3 | 0xA4, Some(0x0A)))
 }
 
 /// A unit is being made: what the vault has of it is taken over before any nexus sees it. An error

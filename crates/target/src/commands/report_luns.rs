@@ -1,6 +1,6 @@
 //! REPORT LUNS (SPC-4 6.33): the initiator's own view. There are no well-known units.
 
-use wire::scsi::{Command as Cdb, Lun, LunSelect, Sense, asc, report_luns as list};
+use wire::scsi::{Command as Cdb, Lun, LunSelect, Sense, asc, report_luns_into};
 
 use super::EngineCommand;
 use crate::device::Device;
@@ -26,8 +26,10 @@ impl EngineCommand for ReportLuns {
 pub(crate) fn answer(ask: &mut Ask<'_>) {
     let Cdb::ReportLuns { select, .. } = *ask.command else { return };
     let wanted = select != LunSelect::WellKnown;
-    let entries = ask.luns.entries().iter().filter(|_| wanted);
+    let entries = ask.luns.iter().filter(|_| wanted);
     let numbers = entries.filter_map(|e| Lun::new(u32::try_from(e.lun).ok()?));
-    ask.reply.extend(list(numbers));
-    ask.told = Some(asc::LUNS_CHANGED);
+    report_luns_into(ask.reply, numbers, ask.luns.addressing());
+    if wanted {
+        ask.told = Some(asc::LUNS_CHANGED);
+    }
 }

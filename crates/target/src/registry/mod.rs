@@ -5,15 +5,19 @@
 //! whether the groups have changed.
 //!
 //! Invariants
-//!  R1  A map in use is never changed; a change makes a new one and raises the target's generation.
+//!  R1  A map in use is never changed; a change makes a new one, which shares what has not changed,
+//!      and raises the generation of the group's view.
 //!  R2  Nobody sees a unit that no group of the target grants: the default is to deny.
 //!  R3  A change that cannot be carried out wholly changes nothing.
+//!  R4  A device counts its entries in maps by port: `recount` follows every change of a map.
 
 mod facts;
 mod groups;
+mod map;
+mod ports;
 mod view;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +26,7 @@ use geom::Error;
 use reactor::{Address, Mailer};
 
 use crate::access::{Decision, decide};
+use crate::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::commands;
 use crate::device::{Device, DeviceSpec, SERIAL_MAX};
 use crate::engine::Message;
@@ -31,10 +36,10 @@ use crate::vault::{NoVault, Vault};
 
 pub use facts::{CommandView, Counters, DEPTH_MAX, SessionFacts};
 pub(crate) use facts::{Tally, add};
-pub use groups::{
-    GROUPS_MAX, Group, GroupSpec, Groups, LUN_MAX, LunEntry, LunMap, LunSpec, PATTERNS_MAX,
-};
-pub use view::{DeviceView, GroupView, RegistryView, TargetView};
+pub(crate) use groups::View;
+pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};
+pub use map::{LUN_MAX, LunEntry, LunMap, Tell};
+pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 pub use wire::pattern::{PATTERN_MAX, Pattern};
 
 /// Refused logins remembered for lists; older ones go.
@@ -50,9 +55,9 @@ pub struct TargetPort {
     pub name: String,
     /// Relative target port identifier, from 1.
     pub port: u16,
-    generation: AtomicU64,
     removed: AtomicBool,
     groups: Mutex<Arc<Groups>>,
+    port_group: Mutex<Arc<PortGroup>>,
 }
 
 impl TargetPort {
@@ -61,15 +66,20 @@ impl TargetPort {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Grows with every change of the groups.
-    #[inline]
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+    /// The target port group that it belongs to.
+    pub fn port_group(&self) -> Arc<PortGroup> {
+        self.port_group.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What an initiator may see here.
-    pub fn decide(&self, initiator: &str) -> Decision {
-        decide(&self.name, &self.groups(), initiator)
+    /// Goes over to a group; its sessions look at the new one's state.
+    fn join(&self, group: Arc<PortGroup>) {
+        *self.port_group.lock().unwrap_or_else(PoisonError::into_inner) = group;
+        self.groups().touch(false);
+    }
+
+    /// What an initiator may see here that comes to one of our addresses.
+    pub fn decide(&self, initiator: &str, portal: &Address) -> Decision {
+        decide(&self.name, &self.groups(), initiator, portal)
     }
 
     /// True when the target was taken away; its sessions are closing.
@@ -102,6 +112,10 @@ struct State {
     engines: Vec<(u32, Mailer<Message>)>,
     sessions: BTreeMap<u64, Arc<SessionFacts>>,
     denied: VecDeque<Denied>,
+    /// Names of devices by serial number.
+    serials: HashMap<String, String>,
+    /// By growing identifier.
+    port_groups: Vec<Arc<PortGroup>>,
     devices_made: u32,
     sessions_made: u64,
 }
@@ -112,6 +126,8 @@ pub struct Registry {
     state: Mutex<State>,
     vault: Mutex<Option<Arc<dyn Vault>>>,
     denied_total: AtomicU64,
+    /// Grows with every reset of a unit, so that sessions know which came after their login.
+    resets: AtomicU64,
     /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
     transfer_max: Arc<AtomicU32>,
 }
@@ -139,6 +155,16 @@ impl Registry {
         let _ = self.transfer_max.fetch_update(Ordering::AcqRel, Ordering::Acquire, smaller);
     }
 
+    /// Resets of units until now.
+    pub(crate) fn resets(&self) -> u64 {
+        self.resets.load(Ordering::Acquire)
+    }
+
+    /// One more: answers its number.
+    pub(crate) fn next_reset(&self) -> u64 {
+        self.resets.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -162,12 +188,11 @@ impl Registry {
             let what = format!("device {} is exported already", spec.name);
             return Err(Error::new(Errno::Exist, what));
         }
-        if let Some(other) = state.devices.values().find(|d| d.spec().serial == spec.serial) {
+        if let Some(other) = state.serials.get(&spec.serial) {
             let what = format!(
-                "{}: serial number {} is that of {}; initiators would take the two for one disk",
-                spec.name,
-                spec.serial,
-                other.spec().name
+                "{}: serial number {} is that of {other}; initiators would take the two for one \
+                 disk",
+                spec.name, spec.serial,
             );
             return Err(Error::new(Errno::Exist, what));
         }
@@ -175,7 +200,9 @@ impl Registry {
         let device =
             Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
         commands::device_made(&device, &*self.vault())?;
-        state.devices.insert(device.spec().name.clone(), device.clone());
+        let (name, serial) = (device.spec().name.clone(), device.spec().serial.clone());
+        state.serials.insert(serial, name.clone());
+        state.devices.insert(name, device.clone());
         Ok(device)
     }
 
@@ -187,23 +214,16 @@ impl Registry {
     /// Forgets a device; refused while a group maps it.
     pub fn remove_device(&self, name: &str) -> Result<Arc<Device>, Error> {
         let mut state = self.state();
-        for target in state.targets.values() {
-            let groups = target.groups();
-            let user = groups
-                .groups()
-                .iter()
-                .find(|g| g.luns.entries().iter().any(|e| e.device.spec().name == name));
-            if let Some(group) = user {
-                let what = format!(
-                    "{name} is mapped by group {} of {}; take the LUN out first",
-                    group.name, target.name
-                );
-                return Err(Error::new(Errno::Busy, what));
-            }
+        let used = state.devices.get(name).is_some_and(|d| !d.ports().is_empty());
+        if let Some((target, group)) = used.then(|| user_of(&state, name)).flatten() {
+            let what =
+                format!("{name} is mapped by group {group} of {target}; take the LUN out first");
+            return Err(Error::new(Errno::Busy, what));
         }
         let Some(device) = state.devices.remove(name) else {
             return Err(Error::new(Errno::NoEnt, format!("no device {name}")));
         };
+        state.serials.remove(&device.spec().serial);
         // Commands that wait for data or memory still have it; they come to the medium no more.
         device.lose(Errno::NxIo);
         Ok(device)
@@ -227,9 +247,9 @@ impl Registry {
             driver: driver.into(),
             name: name.into(),
             port,
-            generation: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             groups: Mutex::default(),
+            port_group: Mutex::new(state.default_group()),
         });
         state.targets.insert(key, target.clone());
         Ok(target)
@@ -260,17 +280,66 @@ impl Registry {
     /// command, and REPORTED LUNS DATA HAS CHANGED; commands in flight finish on the old one.
     pub fn set_groups(&self, driver: &str, name: &str, specs: &[GroupSpec]) -> Result<(), Error> {
         let state = self.state();
-        let key = (driver.to_string(), name.to_string());
-        let Some(target) = state.targets.get(&key) else {
-            return Err(Error::new(Errno::NoEnt, format!("no {driver} target {name}")));
+        let target = state.target(driver, name)?;
+        let old = target.groups();
+        let new = Groups::build(name, specs, &old, |d| state.devices.get(d).cloned())?;
+        if new.same_members(&old) {
+            // Who belongs where stays: only what they see is replaced.
+            for group in old.groups() {
+                if let Some(to) = new.group(&group.name) {
+                    recount(target, &group.luns(), &to.luns());
+                    group.view.replace(to.luns());
+                }
+            }
+        } else {
+            replace(target, new);
+        }
+        drop(state);
+        self.tell_engines();
+        Ok(())
+    }
+
+    /// Changes some LUNs of a group, all of them or none; the cost does not grow with the number
+    /// of LUNs that stay.
+    pub fn change_luns(
+        &self,
+        driver: &str,
+        name: &str,
+        group: &str,
+        changes: &[LunChange],
+    ) -> Result<(), Error> {
+        let state = self.state();
+        let target = state.target(driver, name)?;
+        let groups = target.groups();
+        let at = format!("{name}, group {group}");
+        let Some(found) = groups.group(group) else {
+            return Err(Error::new(Errno::NoEnt, format!("{at}: no such group")));
         };
-        let groups = Groups::build(name, specs, |d| state.devices.get(d).cloned())?;
-        replace(target, groups);
-        for (_, engine) in &state.engines {
+        let old = found.luns();
+        let mut new = (*old).clone();
+        for change in changes {
+            let entry = match change {
+                LunChange::Set(line) => {
+                    let entry = groups::resolve(&at, line, &|d| state.devices.get(d).cloned())?;
+                    Some(Arc::new(entry))
+                }
+                LunChange::Remove(_) => None,
+            };
+            new.set(change.lun(), entry);
+        }
+        recount(target, &old, &new);
+        found.view.replace(Arc::new(new));
+        drop(state);
+        self.tell_engines();
+        Ok(())
+    }
+
+    /// Sessions look for changes now and not only with their next command.
+    pub(crate) fn tell_engines(&self) {
+        for (_, engine) in &self.state().engines {
             // A full or closed mailbox loses nothing: sessions look for themselves as well.
             let _ = engine.send(Message::Refresh);
         }
-        Ok(())
     }
 
     /// A target by driver and name.
@@ -278,11 +347,17 @@ impl Registry {
         self.state().targets.get(&(driver.to_string(), name.to_string())).cloned()
     }
 
-    /// Targets of a driver that grant an initiator at least one unit, by name.
-    pub fn visible_targets(&self, driver: &str, initiator: &str) -> Vec<Arc<TargetPort>> {
+    /// Targets of a driver that grant an initiator, come to one of our addresses, at least one
+    /// unit; by name.
+    pub fn visible_targets(
+        &self,
+        driver: &str,
+        initiator: &str,
+        portal: &Address,
+    ) -> Vec<Arc<TargetPort>> {
         let all: Vec<Arc<TargetPort>> =
             self.state().targets.values().filter(|t| t.driver == driver).cloned().collect();
-        all.into_iter().filter(|t| t.decide(initiator).grants()).collect()
+        all.into_iter().filter(|t| t.decide(initiator, portal).grants()).collect()
     }
 
     /// Ends a session by its number; false when there is none.
@@ -357,11 +432,75 @@ impl Registry {
     }
 }
 
-/// R1.
+impl State {
+    fn target(&self, driver: &str, name: &str) -> Result<&Arc<TargetPort>, Error> {
+        self.targets
+            .get(&(driver.to_string(), name.to_string()))
+            .ok_or_else(|| Error::new(Errno::NoEnt, format!("no {driver} target {name}")))
+    }
+
+    /// The group of ports that are in no other, made when it is asked for first.
+    fn default_group(&mut self) -> Arc<PortGroup> {
+        let found = self.port_groups.iter().find(|g| g.name() == DEFAULT_GROUP).cloned();
+        found.unwrap_or_else(|| {
+            let group = Arc::new(PortGroup::new(&PortGroupSpec::default_group()));
+            self.port_groups.push(group.clone());
+            group
+        })
+    }
+}
+
+/// One change of a group's LUNs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LunChange {
+    /// The number stands for this from now on.
+    Set(LunSpec),
+    /// The number stands for nothing any more.
+    Remove(u64),
+}
+
+impl LunChange {
+    fn lun(&self) -> u64 {
+        match self {
+            LunChange::Set(line) => line.lun,
+            LunChange::Remove(lun) => *lun,
+        }
+    }
+}
+
+/// New groups with new views; those of the old ones' sessions ask which group is theirs.
 fn replace(target: &TargetPort, groups: Groups) {
-    let mut place = target.groups.lock().unwrap_or_else(PoisonError::into_inner);
-    *place = Arc::new(groups);
-    target.generation.fetch_add(1, Ordering::AcqRel);
+    let old = target.groups();
+    for group in old.groups() {
+        let to = groups.group(&group.name).map(Group::luns).unwrap_or_default();
+        recount(target, &group.luns(), &to);
+    }
+    for group in groups.groups().iter().filter(|g| old.group(&g.name).is_none()) {
+        recount(target, &LunMap::default(), &group.luns());
+    }
+    *target.groups.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(groups);
+    old.touch(true);
+}
+
+/// R4.
+fn recount(target: &TargetPort, old: &LunMap, new: &LunMap) {
+    old.compare(new, &mut |was, is| {
+        if let Some(entry) = is {
+            entry.device.mapped(target.port, true);
+        }
+        if let Some(entry) = was {
+            entry.device.mapped(target.port, false);
+        }
+    });
+}
+
+/// The target and the group that map a device.
+fn user_of(state: &State, device: &str) -> Option<(String, String)> {
+    state.targets.values().find_map(|t| {
+        let groups = t.groups();
+        let maps = |g: &&Group| g.luns().iter().any(|e| e.device.spec().name == device);
+        groups.groups().iter().find(maps).map(|g| (t.name.clone(), g.name.clone()))
+    })
 }
 
 fn send_close(state: &State, session: &SessionFacts, why: CloseReason) -> bool {

@@ -4,6 +4,10 @@ use geom::Edge;
 
 use super::*;
 
+fn at() -> Address {
+    Address::Inet("10.0.0.1:3260".parse().unwrap())
+}
+
 fn registry() -> Arc<Registry> {
     let r = Registry::new();
     for name in ["a", "b"] {
@@ -25,6 +29,7 @@ fn group(name: &str, initiators: &[&str], luns: &[(u64, &str)]) -> GroupSpec {
                 read_only: false,
             })
             .collect(),
+        ..GroupSpec::default()
     }
 }
 
@@ -32,16 +37,16 @@ fn group(name: &str, initiators: &[&str], luns: &[(u64, &str)]) -> GroupSpec {
 fn r2_nobody_is_let_in_unless_a_group_says_so() {
     let r = registry();
     let t = r.target("iscsi", "iqn.t").unwrap();
-    assert!(!t.decide("iqn.h1").grants());
-    assert!(t.decide("iqn.h1").why.contains("no access group"));
+    assert!(!t.decide("iqn.h1", &at()).grants());
+    assert!(t.decide("iqn.h1", &at()).why.contains("no access group"));
     r.set_groups("iscsi", "iqn.t", &[group("g", &["iqn.h1"], &[(0, "a")])]).unwrap();
-    assert!(t.decide("iqn.h1").grants());
-    let no = t.decide("iqn.h2");
+    assert!(t.decide("iqn.h1", &at()).grants());
+    let no = t.decide("iqn.h2", &at());
     assert!(!no.grants() && no.group.is_none());
     assert!(no.why.contains("iqn.h2") && no.why.contains("(g)"), "{}", no.why);
-    assert_eq!(r.visible_targets("iscsi", "iqn.h1").len(), 1);
-    assert_eq!(r.visible_targets("iscsi", "iqn.h2").len(), 0);
-    assert_eq!(r.visible_targets("nbd", "iqn.h1").len(), 0);
+    assert_eq!(r.visible_targets("iscsi", "iqn.h1", &at()).len(), 1);
+    assert_eq!(r.visible_targets("iscsi", "iqn.h2", &at()).len(), 0);
+    assert_eq!(r.visible_targets("nbd", "iqn.h1", &at()).len(), 0);
 }
 
 #[test]
@@ -49,7 +54,7 @@ fn r3_what_cannot_be_done_wholly_changes_nothing() {
     let r = registry();
     let good = [group("g", &["iqn.h1"], &[(0, "a")])];
     r.set_groups("iscsi", "iqn.t", &good).unwrap();
-    let before = r.target("iscsi", "iqn.t").unwrap().generation();
+    let before = r.target("iscsi", "iqn.t").unwrap().decide("iqn.h1", &at());
     let bad: Vec<(Vec<GroupSpec>, Errno, &str)> = vec![
         (vec![group("x", &["*"], &[(0, "c")])], Errno::NoEnt, "no device c"),
         (vec![group("x", &["*"], &[(0, "a"), (0, "b")])], Errno::Exist, "twice"),
@@ -63,9 +68,55 @@ fn r3_what_cannot_be_done_wholly_changes_nothing() {
         assert_eq!(e.kind, kind, "{e}");
         assert!(e.what.contains(text), "{e}");
         let t = r.target("iscsi", "iqn.t").unwrap();
-        assert_eq!(t.generation(), before);
-        assert!(t.decide("iqn.h1").grants());
+        let after = t.decide("iqn.h1", &at());
+        assert!(after.grants() && Arc::ptr_eq(&after.luns, &before.luns));
+        assert_eq!(after.view.generation(), before.view.generation());
     }
+}
+
+#[test]
+fn a_portal_decides_as_a_name_does() {
+    let r = registry();
+    let limited = |name: &str, portal: &str, device: &str| GroupSpec {
+        portals: vec![portal.into()],
+        ..group(name, &["iqn.h*"], &[(0, device)])
+    };
+    let both = [limited("x", "10.0.0.1", "a"), limited("y", "*:3261", "b")];
+    let e = r.set_groups("iscsi", "iqn.t", &both).unwrap_err();
+    assert!(e.what.contains("belong to group x") && e.what.contains("portals"), "{e}");
+    let apart = [limited("x", "10.0.0.1", "a"), limited("y", "10.0.0.2:3261", "b")];
+    r.set_groups("iscsi", "iqn.t", &apart).unwrap();
+    let t = r.target("iscsi", "iqn.t").unwrap();
+    assert_eq!(t.decide("iqn.h1", &at()).group.as_deref(), Some("x"));
+    let second = Address::Inet("10.0.0.2:3261".parse().unwrap());
+    assert_eq!(t.decide("iqn.h1", &second).group.as_deref(), Some("y"));
+    let no = t.decide("iqn.h1", &Address::Unix("/run/a".into()));
+    assert!(!no.grants() && no.why.contains("only at 10.0.0.1"), "{}", no.why);
+    let odd = r.set_groups("iscsi", "iqn.t", &[limited("x", "nowhere", "a")]).unwrap_err();
+    assert!(odd.what.contains("is no portal"), "{odd}");
+}
+
+#[test]
+fn r4_one_lun_changes_among_many_and_devices_know_where_they_are() {
+    let r = registry();
+    r.set_groups("iscsi", "iqn.t", &[group("g", &["iqn.h1"], &[(0, "a")])]).unwrap();
+    let (t, b) = (r.target("iscsi", "iqn.t").unwrap(), r.device("b").unwrap());
+    let line = |lun, device: &str| LunSpec { lun, device: device.into(), read_only: false };
+    let before = t.decide("iqn.h1", &at());
+    let change = [LunChange::Set(line(16_384, "b")), LunChange::Set(line(LUN_MAX, "b"))];
+    r.change_luns("iscsi", "iqn.t", "g", &change).unwrap();
+    assert_eq!((b.ports(), r.device("a").unwrap().ports()), (vec![t.port], vec![t.port]));
+    assert_eq!((t.decide("iqn.h1", &at()).luns.len(), before.luns.len()), (3, 1));
+    let refused = [LunChange::Remove(0), LunChange::Set(line(1, "c"))];
+    let e = r.change_luns("iscsi", "iqn.t", "g", &refused).unwrap_err();
+    assert!(e.what.contains("no device c"), "{e}");
+    assert!(t.decide("iqn.h1", &at()).luns.get(0).is_some());
+    r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Remove(LUN_MAX)]).unwrap();
+    assert_eq!(r.remove_device("b").err().map(|e| e.kind), Some(Errno::Busy));
+    r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Remove(16_384)]).unwrap();
+    assert!(b.ports().is_empty() && r.remove_device("b").is_ok());
+    r.remove_target("iscsi", "iqn.t").unwrap();
+    assert!(r.remove_device("a").is_ok());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bio::Errno;
+use wire::scsi::{AccessState, Addressing};
 
 use super::facts::SessionFacts;
 use super::{Denied, Registry};
@@ -14,6 +15,8 @@ use crate::handlers::disk::naa;
 pub struct RegistryView {
     /// Targets by driver and name.
     pub targets: Vec<TargetView>,
+    /// Target port groups by growing identifier.
+    pub port_groups: Vec<PortGroupView>,
     /// Devices by name.
     pub devices: Vec<DeviceView>,
     /// Sessions, oldest first. Counters and commands are read through the facts.
@@ -30,10 +33,26 @@ pub struct TargetView {
     pub name: String,
     /// Relative target port identifier.
     pub port: u16,
+    /// Name of its target port group.
+    pub port_group: String,
     /// Its groups.
     pub groups: Vec<GroupView>,
     /// Sessions now.
     pub sessions: usize,
+}
+
+/// A target port group.
+pub struct PortGroupView {
+    /// Its name.
+    pub name: String,
+    /// TARGET PORT GROUP.
+    pub id: u16,
+    /// Its state.
+    pub state: AccessState,
+    /// PREF.
+    pub preferred: bool,
+    /// Initiators may change its state.
+    pub explicit: bool,
 }
 
 /// An access group.
@@ -42,6 +61,10 @@ pub struct GroupView {
     pub name: String,
     /// Its patterns.
     pub initiators: Vec<String>,
+    /// Its rules for portals; empty means all.
+    pub portals: Vec<String>,
+    /// How REPORT LUNS writes the numbers.
+    pub addressing: Addressing,
     /// LUN, device, read-only.
     pub luns: Vec<(u64, String, bool)>,
 }
@@ -78,6 +101,7 @@ impl Registry {
             driver: t.driver.clone(),
             name: t.name.clone(),
             port: t.port,
+            port_group: t.port_group().name().into(),
             groups: t.groups().groups().iter().map(see_group).collect(),
             sessions: state
                 .sessions
@@ -97,7 +121,15 @@ impl Registry {
             write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
             lost: d.lost(),
         });
+        let port_groups = state.port_groups.iter().map(|g| PortGroupView {
+            name: g.name().into(),
+            id: g.id(),
+            state: g.state(),
+            preferred: g.is_preferred(),
+            explicit: g.is_explicit(),
+        });
         RegistryView {
+            port_groups: port_groups.collect(),
             targets: targets.collect(),
             devices: devices.collect(),
             sessions: state.sessions.values().cloned().collect(),
@@ -112,14 +144,12 @@ impl Registry {
 }
 
 fn see_group(g: &super::Group) -> GroupView {
+    let luns = g.luns();
     GroupView {
         name: g.name.clone(),
         initiators: g.patterns.iter().map(|p| p.as_str().to_string()).collect(),
-        luns: g
-            .luns
-            .entries()
-            .iter()
-            .map(|e| (e.lun, e.device.spec().name.clone(), e.read_only))
-            .collect(),
+        portals: g.portals.iter().map(|r| r.to_string()).collect(),
+        addressing: luns.addressing(),
+        luns: luns.iter().map(|e| (e.lun, e.device.spec().name.clone(), e.read_only)).collect(),
     }
 }

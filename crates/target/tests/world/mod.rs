@@ -247,6 +247,7 @@ impl World {
                         read_only: *read_only,
                     })
                     .collect(),
+                ..GroupSpec::default()
             })
             .collect();
         self.registry.set_groups("iscsi", TARGET, &specs).unwrap();

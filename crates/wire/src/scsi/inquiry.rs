@@ -40,6 +40,8 @@ pub struct Identity {
     pub relative_port: u16,
     /// Target port group of that port.
     pub port_group: u16,
+    /// iSCSI's portal group tag, a part of the port's name.
+    pub portal_group: u16,
     /// TPGS: 0 none, 1 implicit, 2 explicit, 3 both.
     pub tpgs: u8,
     /// MULTIP: the target has more than one port.

@@ -117,7 +117,7 @@ fn designators(identity: &Identity) -> Vec<u8> {
         designator(&mut out, ISCSI | BINARY, PORT | 5, &[0, 0, high, low]);
     }
     if !identity.target_name.is_empty() {
-        let port = format!("{},t,0x{:04x}", identity.target_name, identity.port_group);
+        let port = format!("{},t,0x{:04x}", identity.target_name, identity.portal_group);
         designator(&mut out, ISCSI | UTF8, PORT | 8, &terminated(&port));
         designator(&mut out, ISCSI | UTF8, DEVICE | 8, &terminated(&identity.target_name));
     }
@@ -191,7 +191,8 @@ mod tests {
             naa: Some([0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
             target_name: "iqn.2001-04.com.example:d".to_owned(),
             relative_port: 1,
-            port_group: 2,
+            port_group: 3,
+            portal_group: 2,
             tpgs: 1,
             rotation_rate: 1,
             ..Identity::default()

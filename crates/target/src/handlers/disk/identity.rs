@@ -36,7 +36,7 @@ pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> R
 }
 
 fn identity(device: &Device, port: &TargetPort) -> Identity {
-    let spec = device.spec();
+    let (spec, group) = (device.spec(), port.port_group());
     Identity {
         kind: device.handler().peripheral(),
         removable: spec.removable,
@@ -47,8 +47,10 @@ fn identity(device: &Device, port: &TargetPort) -> Identity {
         naa: Some(naa(&spec.serial)),
         target_name: port.name.clone(),
         relative_port: port.port,
-        port_group: 1,
-        tpgs: 0,
+        port_group: group.id(),
+        portal_group: 1,
+        // Implicit changes always, explicit ones when the group takes orders.
+        tpgs: 1 | if group.is_explicit() { 2 } else { 0 },
         multi_port: false,
         write_cache: spec.write_cache,
         rotation_rate: spec.rotation.unwrap_or(0),

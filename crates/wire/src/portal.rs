@@ -1,0 +1,212 @@
+//! Rules for portals: the address of ours to which somebody came.
+//!
+//! ```text
+//! 10.0.0.1        that address, any port      10.0.0.1:3260   that one only
+//! [2001:db8::1]   the same for IPv6           *:3260          any address
+//! unix:/run/a/*   a Unix socket, by a pattern of its path
+//! ```
+//! The configuration, the command line and the engine all ask this file, as they ask
+//! [`crate::pattern`] about names.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::pattern::Pattern;
+
+/// How rules for Unix sockets begin.
+const UNIX: &str = "unix:";
+
+/// An address of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place<'a> {
+    /// Over IP.
+    Inet(SocketAddr),
+    /// A Unix socket, by its path.
+    Unix(&'a str),
+}
+
+impl<'a> Place<'a> {
+    /// `ADDRESS:PORT` or `unix:PATH`.
+    pub fn parse(text: &'a str) -> Option<Place<'a>> {
+        match text.strip_prefix(UNIX) {
+            Some(path) => Some(Place::Unix(path)),
+            None => text.parse().ok().map(Place::Inet),
+        }
+    }
+}
+
+/// A rule that was checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortalRule {
+    /// Over IP.
+    Inet {
+        /// `None` is any; IPv4 addresses inside IPv6 are IPv4.
+        address: Option<IpAddr>,
+        /// `None` is any.
+        port: Option<u16>,
+    },
+    /// A Unix socket whose path fits.
+    Unix(Pattern),
+}
+
+impl PortalRule {
+    /// `None` when the text is no rule: `*` alone says nothing and is none.
+    pub fn new(text: &str) -> Option<PortalRule> {
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return Pattern::new(path).map(PortalRule::Unix);
+        }
+        if let Some(port) = text.strip_prefix("*:") {
+            return Some(PortalRule::Inet { address: None, port: Some(number(port)?) });
+        }
+        if let Ok(at) = text.parse::<SocketAddr>() {
+            let address = Some(at.ip().to_canonical());
+            let rule = PortalRule::Inet { address, port: Some(at.port()) };
+            return (at.port() != 0).then_some(rule);
+        }
+        let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        let address = match inner {
+            Some(v6) => v6.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+            None => text.parse::<IpAddr>().ok(),
+        };
+        address.map(|a| PortalRule::Inet { address: Some(a.to_canonical()), port: None })
+    }
+
+    /// True when somebody who came to `at` is meant.
+    pub fn matches(&self, at: Place<'_>) -> bool {
+        match (self, at) {
+            (PortalRule::Inet { address, port }, Place::Inet(at)) => {
+                address.is_none_or(|a| a == at.ip().to_canonical())
+                    && port.is_none_or(|p| p == at.port())
+            }
+            (PortalRule::Unix(pattern), Place::Unix(path)) => pattern.matches(path),
+            _ => false,
+        }
+    }
+
+    /// True when some portal fits both.
+    pub fn overlaps(&self, other: &PortalRule) -> bool {
+        fn meet<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+            match (a, b) {
+                (Some(a), Some(b)) => a == b,
+                _ => true,
+            }
+        }
+        match (self, other) {
+            (
+                PortalRule::Inet { address: a, port: p },
+                PortalRule::Inet { address: b, port: q },
+            ) => meet(a, b) && meet(p, q),
+            (PortalRule::Unix(a), PortalRule::Unix(b)) => a.overlaps(b),
+            _ => false,
+        }
+    }
+}
+
+/// True when somebody who came to `at` is meant by one of the rules. No rule means everybody.
+pub fn any_matches(rules: &[PortalRule], at: Place<'_>) -> bool {
+    rules.is_empty() || rules.iter().any(|r| r.matches(at))
+}
+
+/// True when somebody could be meant by both lists.
+pub fn any_overlaps(a: &[PortalRule], b: &[PortalRule]) -> bool {
+    a.is_empty() || b.is_empty() || a.iter().any(|x| b.iter().any(|y| x.overlaps(y)))
+}
+
+/// A port that can be connected to.
+fn number(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|p| *p != 0)
+}
+
+impl fmt::Display for PortalRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortalRule::Inet { address: Some(a), port: Some(p) } => {
+                write!(f, "{}", SocketAddr::new(*a, *p))
+            }
+            PortalRule::Inet { address: Some(IpAddr::V6(a)), port: None } => write!(f, "[{a}]"),
+            PortalRule::Inet { address: Some(a), port: None } => write!(f, "{a}"),
+            PortalRule::Inet { address: None, port: Some(p) } => write!(f, "*:{p}"),
+            PortalRule::Inet { address: None, port: None } => write!(f, "*"),
+            PortalRule::Unix(pattern) => write!(f, "{UNIX}{}", pattern.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> PortalRule {
+        PortalRule::new(text).unwrap()
+    }
+
+    fn at(text: &str) -> Place<'_> {
+        Place::parse(text).unwrap()
+    }
+
+    #[test]
+    fn rules_are_read_and_written() {
+        for text in [
+            "10.0.0.1",
+            "10.0.0.1:3260",
+            "[2001:db8::1]",
+            "[2001:db8::1]:860",
+            "*:3261",
+            "unix:/a*",
+        ] {
+            assert_eq!(rule(text).to_string(), text);
+        }
+        assert_eq!(rule("2001:db8::1").to_string(), "[2001:db8::1]");
+        for text in
+            ["", "*", "*:", "*:0", "host", "10.0.0.1:0", "10.0.0", "[10.0.0.1]", "*:65536", "unix:"]
+        {
+            assert_eq!(PortalRule::new(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_mean_portals() {
+        assert!(rule("10.0.0.1").matches(at("10.0.0.1:99")));
+        assert!(rule("10.0.0.1").matches(at("[::ffff:10.0.0.1]:99")));
+        assert!(!rule("10.0.0.1:3260").matches(at("10.0.0.1:99")));
+        assert!(rule("*:99").matches(at("[::1]:99")) && !rule("*:99").matches(at("[::1]:98")));
+        assert!(any_matches(&[], at("[::1]:99")) && !any_matches(&[rule("*:98")], at("[::1]:99")));
+        assert!(any_matches(&[rule("*:98"), rule("::1")], at("[::1]:99")));
+        assert!(rule("unix:/run/*").matches(at("unix:/run/a.sock")));
+        assert!(
+            !rule("unix:/run/*").matches(at("[::1]:99")) && !rule("*:99").matches(at("unix:/"))
+        );
+    }
+
+    /// Over all pairs of some rules: they overlap exactly when some portal fits both.
+    #[test]
+    fn rules_overlap_when_a_portal_fits_both() {
+        let rules: Vec<PortalRule> = [
+            "1.1.1.1",
+            "1.1.1.1:1",
+            "1.1.1.1:2",
+            "2.2.2.2",
+            "2.2.2.2:1",
+            "*:1",
+            "*:2",
+            "::1",
+            "unix:/a*",
+            "unix:*b",
+        ]
+        .map(rule)
+        .to_vec();
+        let mut places: Vec<Place<'_>> = ["1.1.1.1", "2.2.2.2", "::1", "3.3.3.3"]
+            .iter()
+            .flat_map(|a| [1, 2, 3].map(|p| Place::Inet(SocketAddr::new(a.parse().unwrap(), p))))
+            .collect();
+        places.extend(["/a", "/ab", "/b", "/"].map(Place::Unix));
+        for a in &rules {
+            for b in &rules {
+                let both = places.iter().any(|at| a.matches(*at) && b.matches(*at));
+                assert_eq!(a.overlaps(b), both, "{a} {b}");
+            }
+            let one = std::slice::from_ref(a);
+            assert!(any_overlaps(&[], one) && any_overlaps(one, &[]));
+        }
+    }
+}

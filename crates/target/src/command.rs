@@ -150,6 +150,8 @@ pub(crate) struct Slot {
     pub entry: u64,
     /// NACA is set: its CHECK CONDITION establishes a contingent allegiance.
     pub naca: bool,
+    /// It is the command of the ACA attribute of an allegiance.
+    pub aca: bool,
     pub abort: Option<AbortHow>,
     /// Write data, or the buffers to read into.
     pub data: Segs,
@@ -181,6 +183,7 @@ impl Slot {
             enabled: false,
             entry: 0,
             naca: false,
+            aca: false,
             abort: None,
             data: Segs::new(),
             needed: 0,
@@ -312,6 +315,7 @@ impl Slots {
         slot.data_ready = false;
         slot.enabled = false;
         slot.entry = 0;
+        slot.aca = false;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);

@@ -22,6 +22,7 @@ mod attention;
 mod command;
 mod commands;
 mod condition;
+mod contingent;
 mod device;
 mod engine;
 mod execute;

@@ -124,10 +124,15 @@ impl Rig {
             disk(&mut control, &name, leaf).map_err(failed)?;
             let spec = target::lun::OpenSpec::default();
             target::lun::open_device(&mut control, &registry, &name, &spec).map_err(failed)?;
-            luns.push(LunSpec { lun, device: name, read_only: false });
+            luns.push(LunSpec { lun, device: name, ..LunSpec::default() });
         }
         registry.set_target(DRIVER, TARGET).map_err(failed)?;
-        let group = GroupSpec { name: "all".into(), initiators: vec!["*".into()], luns };
+        let group = GroupSpec {
+            name: "all".into(),
+            initiators: vec!["*".into()],
+            luns,
+            ..GroupSpec::default()
+        };
         registry.set_groups(DRIVER, TARGET, &[group]).map_err(failed)?;
         Ok(Rig { runtime, doors, control, shape, threads })
     }

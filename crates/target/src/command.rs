@@ -150,9 +150,9 @@ pub(crate) struct Slot {
     pub entry: u64,
     /// NACA is set: its CHECK CONDITION establishes a contingent allegiance.
     pub naca: bool,
-    /// It is the command of the ACA attribute of an allegiance.
-    pub aca: bool,
     pub abort: Option<AbortHow>,
+    /// Its status was sent, it goes on ([`crate::handlers::Job::answer_early`]).
+    pub answered: bool,
     /// Write data, or the buffers to read into.
     pub data: Segs,
     /// Bytes that the command would move if the initiator took all of them.
@@ -183,8 +183,8 @@ impl Slot {
             enabled: false,
             entry: 0,
             naca: false,
-            aca: false,
             abort: None,
+            answered: false,
             data: Segs::new(),
             needed: 0,
             asked: 0,
@@ -310,12 +310,12 @@ impl Slots {
         slot.state = None;
         slot.path = None;
         slot.abort = None;
+        slot.answered = false;
         slot.tie = None;
         slot.needed = 0;
         slot.data_ready = false;
         slot.enabled = false;
         slot.entry = 0;
-        slot.aca = false;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);

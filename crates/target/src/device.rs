@@ -19,6 +19,7 @@ use wire::scsi::{Asc, asc};
 
 use crate::attention::{Nexus, flags};
 use crate::condition::Condition;
+use crate::copy::{Operations, Watch};
 use crate::handlers::{Handler, TRANSFER_MAX};
 use crate::order::TaskSet;
 use crate::reserve::Place;
@@ -163,6 +164,8 @@ pub struct Device {
     ports: Mutex<BTreeMap<u16, u32>>,
     /// Number of its last reset (`Registry::next_reset`).
     reset_number: AtomicU64,
+    operations: Operations,
+    watch: Watch,
     transfer_max: Arc<AtomicU32>,
     reservations: Place,
     /// Held while MODE SELECT compares and replaces.
@@ -191,6 +194,8 @@ impl Device {
             order: Mutex::default(),
             ports: Mutex::default(),
             reset_number: AtomicU64::new(0),
+            operations: Operations::default(),
+            watch: Watch::default(),
             transfer_max,
             reservations: Place::default(),
             mode_gate: Mutex::new(()),
@@ -258,6 +263,17 @@ impl Device {
             0 => TRANSFER_MAX,
             most => most.min(TRANSFER_MAX),
         }
+    }
+
+    /// Its copy manager's operations.
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    /// Who watches over its data.
+    #[inline(always)]
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// The mode bits now.
@@ -344,6 +360,7 @@ impl Device {
     /// The provider is back, by another way: the unit lives again and every nexus hears NOT READY
     /// TO READY CHANGE.
     pub fn find(&self, edge: Edge, media_bytes: u64) {
+        self.watch.revoke_all();
         self.edge.store(edge.0, Ordering::Release);
         self.resize(media_bytes);
         self.raise(asc::MEDIUM_CHANGED, None);

@@ -12,7 +12,6 @@ use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
 use crate::attention::flags;
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
 use crate::commands;
-use crate::contingent;
 use crate::device::ModeBits;
 use crate::gate;
 use crate::handlers::{
@@ -101,17 +100,9 @@ impl Session {
         slot.wanted = 0;
         slot.plan = Plan::NOTHING;
         slot.path = path.clone();
-        slot.naca = contingent::naca(command.cdb);
         drop(slots);
         self.note(place, opcode, command.tag, CommandState::DataWait);
         let word = path.as_ref().map_or(0, |p| self.word_of(p));
-        let runs = match &path {
-            Some(path) if word & flags::ACA != 0 => contingent::admit(path, command)?,
-            _ => false,
-        };
-        if runs && let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-            slot.aca = true;
-        }
         if word != 0
             && let Some(path) = &path
             && let Some(attention) = self.attention(path, opcode)
@@ -133,7 +124,7 @@ impl Session {
             Some(path) => plan(path, &cdb)?,
             None => plan_none(&cdb)?,
         };
-        if command.attribute == TaskAttribute::Aca && !runs {
+        if command.attribute == TaskAttribute::Aca {
             return Err(Ending::check(INVALID_ATTRIBUTE));
         }
         // One that would send to an initiator which wants to send itself moves nothing: GOOD with
@@ -368,6 +359,9 @@ impl Session {
         if let Some(error) = device.lost() {
             return self.complete(place, ending_of(error, blocks.op));
         }
+        if blocks.op == Op::Write {
+            device.watch().before_write(blocks.lba, u64::from(blocks.blocks));
+        }
         let mode = device.mode();
         let durable = blocks.fua || (blocks.op == Op::Write && !mode.has(ModeBits::WCE));
         let offset = blocks.lba.saturating_mul(u64::from(device.block_bytes()));
@@ -387,13 +381,13 @@ impl Session {
     }
 
     fn begin_task(&self, place: u32) {
-        let tie = Rc::new(Tie::default());
-        let Some(job) = self.job(place, &tie) else { return };
         let Some(me) = self.handle() else { return };
         let word = {
             let slots = self.slots.borrow();
             slots.get(place).map_or(u64::MAX, |s| word_of(place, s.generation))
         };
+        let tie = Rc::new(Tie { session: Rc::downgrade(&me), word, ..Tie::default() });
+        let Some(job) = self.job(place, &tie) else { return };
         let task = match commands::find(&job.command) {
             Some(own) => own.task(job),
             None => job.device.handler().task(job),

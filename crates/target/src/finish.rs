@@ -11,7 +11,6 @@ use crate::handlers::Run;
 use crate::registry::add;
 use crate::session::Session;
 use crate::status::{Ending, ending_at, ending_of};
-use crate::strict::key_of;
 use crate::transport::{Residual, Response};
 
 impl Session {
@@ -20,6 +19,10 @@ impl Session {
         let abort = {
             let slots = self.slots.borrow();
             match slots.get(place) {
+                Some(slot) if slot.answered => {
+                    drop(slots);
+                    return self.release(place);
+                }
                 Some(slot) => slot.abort,
                 None => return,
             }
@@ -34,9 +37,6 @@ impl Session {
         let Some((tag, mut data, residual, descriptor)) = self.take_answer(place, &ending) else {
             return;
         };
-        if let Ending::Check(_) = ending {
-            self.blame(place);
-        }
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
         self.tell(tag, ending, &mut data, residual, descriptor);
         data.clear();
@@ -44,6 +44,40 @@ impl Session {
             slot.data = data;
         }
         self.release(place);
+    }
+
+    /// Tells GOOD of a conversation that goes on. It leaves the order of its unit, but not its
+    /// place: task management and the end of the session still wait for it.
+    pub(crate) fn answer_early(&self, word: u64) {
+        let (place, path, entry, waiters) = {
+            let mut slots = self.slots.borrow_mut();
+            let Some((place, slot)) = slots.by_word(word) else { return };
+            let running = slot.state == Some(CommandState::Executing);
+            if !running || slot.abort.is_some() || slot.answered {
+                return;
+            }
+            slot.answered = true;
+            // Nobody aborts it yet: those who wait are the order's.
+            let waiters = std::mem::take(&mut slot.waiters);
+            (place, slot.path.clone(), std::mem::take(&mut slot.entry), waiters)
+        };
+        let Some((tag, mut data, residual, descriptor)) = self.take_answer(place, &Ending::Good)
+        else {
+            return;
+        };
+        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+            slot.state = Some(CommandState::Executing);
+        }
+        self.outstanding.set(self.outstanding.get().saturating_sub(1));
+        self.tell(tag, Ending::Good, &mut data, residual, descriptor);
+        if let Some(path) = path
+            && entry != 0
+        {
+            self.engine().part(path.device(), entry);
+        }
+        for ticket in waiters {
+            self.engine().tm_step(ticket);
+        }
     }
 
     /// Takes what the answer needs out of the place and counts it.
@@ -96,21 +130,20 @@ impl Session {
 
     /// Frees a place, starts what waited for its turn, tells task management, ends the session.
     pub(crate) fn release(&self, place: u32) {
-        let (path, entry, aca, waiters) = {
+        let (path, entry, waiters) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(place) else { return };
             let mut waiters = Vec::new();
             std::mem::swap(&mut waiters, &mut slot.waiters);
-            let out = (slot.path.take(), slot.entry, slot.aca, waiters);
+            let out = (slot.path.take(), slot.entry, waiters);
             slots.free(place);
             out
         };
         self.facts.clear(place);
         self.held.set(self.held.get().saturating_sub(1));
-        if let Some(path) = path.filter(|_| aca || entry != 0) {
-            if aca {
-                path.device().order().aca_ended(key_of(path.nexus()));
-            }
+        if entry != 0
+            && let Some(path) = &path
+        {
             self.engine().part(path.device(), entry);
         }
         for ticket in waiters {

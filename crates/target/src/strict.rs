@@ -288,7 +288,8 @@ impl Session {
     fn count_crowd(&self, device: &Arc<Device>, floor: u64, all: u32, spans: u32) {
         let mut slots = self.slots.borrow_mut();
         let of_it = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
-        let words = slots.select(|s| s.entry < floor && s.path.as_ref().is_some_and(of_it));
+        let words =
+            slots.select(|s| s.entry < floor && !s.answered && s.path.as_ref().is_some_and(of_it));
         let mut tms = self.engine().tms.borrow_mut();
         for word in words {
             let Some((_, slot)) = slots.by_word(word) else { continue };

@@ -79,7 +79,7 @@ pub enum TmFunction {
     AbortTask,
     /// All commands of this nexus at a unit.
     AbortTaskSet,
-    /// Ends the auto contingent allegiance of this nexus at a unit.
+    /// Not supported: there is no ACA.
     ClearAca,
     /// All commands of all nexuses at a unit.
     ClearTaskSet,

@@ -7,6 +7,7 @@
 //! the functions at the end: each adds its line there.
 
 mod alua;
+mod copy;
 mod persistent;
 mod report_luns;
 mod request_sense;
@@ -47,6 +48,7 @@ pub(crate) trait EngineCommand: Sync {
 #[inline]
 pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
     Some(match command {
+        Cdb::CopyOut { .. } | Cdb::CopyAbort { .. } | Cdb::CopyStatus { .. } => &copy::Copy,
         Cdb::ReportLuns { .. } => &report_luns::ReportLuns,
         Cdb::PersistentIn { .. } => &persistent::PersistentIn,
         Cdb::PersistentOut { .. } => &persistent::PersistentOut,
@@ -60,7 +62,7 @@ pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
 
 /// Whether the engine executes the commands of a row itself: those that [`find`] knows.
 pub(crate) fn serves(info: &CommandInfo) -> bool {
-    matches!(info.opcode, 0x03 | 0x16 | 0x17 | 0x56 | 0x57 | 0x5E | 0x5F | 0xA0)
+    matches!(info.opcode, 0x03 | 0x16 | 0x17 | 0x83 | 0x84 | 0x56 | 0x57 | 0x5E | 0x5F | 0xA0)
         || matches!((info.opcode, info.service_action), (0xA3 | 0xA4, Some(0x0A)))
 }
 
@@ -83,6 +85,7 @@ pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<Nexus>) {
 pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<Nexus>) {
     device.reservations().session_ended(device, nexus.port().session);
     crate::handlers::tray::nexus_lost(device, nexus);
+    device.operations().forget(nexus);
 }
 
 /// LOGICAL UNIT RESET, before anybody hears of it.

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::order::Span;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reserve::Identity;
+use crate::session::Session;
 use crate::status::{Ending, ending_at, ending_of};
 use crate::strict::Guard;
 use crate::vault::{Kind, ticket};
@@ -23,6 +24,10 @@ use crate::vault::{Kind, ticket};
 /// What a conversation and its engine say to each other.
 #[derive(Default)]
 pub(crate) struct Tie {
+    /// The command's session, and its place there.
+    pub session: Weak<Session>,
+    /// Place and generation.
+    pub word: u64,
     /// Task management has ended the command.
     pub stop: Cell<bool>,
     /// What the conversation waits for ends when the command is aborted.
@@ -137,6 +142,14 @@ impl Job {
         data.copy_from(0, bytes.get(..len).unwrap_or(bytes));
         self.reply(data);
         Ok(())
+    }
+
+    /// Sends GOOD now, while the conversation goes on (IMMED). The command keeps its place until
+    /// the conversation ends: whoever resets the unit or ends the session waits for it.
+    pub fn answer_early(&self) {
+        if let Some(session) = self.medium.tie.session.upgrade() {
+            session.answer_early(self.medium.tie.word);
+        }
     }
 
     /// Stores a record of the unit; ends when it is on stable storage (`vault.rs`).
@@ -270,6 +283,11 @@ impl Medium {
         }
         if let Some(error) = self.device.lost() {
             return Err(ending_of(error, op));
+        }
+        if op.needs_write() && op.has_range() {
+            let unit = u64::from(self.device.block_bytes());
+            let end = offset.saturating_add(len).div_ceil(unit);
+            self.device.watch().before_write(offset / unit, end.saturating_sub(offset / unit));
         }
         let origin = self.origin;
         let filled = self.core.io(self.device.edge(), |bio| {

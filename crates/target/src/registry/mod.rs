@@ -28,6 +28,7 @@ use reactor::{Address, Mailer};
 use crate::access::{Decision, decide};
 use crate::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::commands;
+use crate::copy::Tokens;
 use crate::device::{Device, DeviceSpec, SERIAL_MAX};
 use crate::engine::Message;
 use crate::handlers;
@@ -128,6 +129,7 @@ pub struct Registry {
     denied_total: AtomicU64,
     /// Grows with every reset of a unit, so that sessions know which came after their login.
     resets: AtomicU64,
+    tokens: Tokens,
     /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
     transfer_max: Arc<AtomicU32>,
 }
@@ -147,6 +149,11 @@ impl Registry {
     pub fn vault(&self) -> Arc<dyn Vault> {
         let vault = self.vault.lock().unwrap_or_else(PoisonError::into_inner);
         vault.clone().unwrap_or_else(|| Arc::new(NoVault))
+    }
+
+    /// ROD tokens.
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     /// The pool of a core lets transfers of so many bytes through.

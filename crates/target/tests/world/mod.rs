@@ -194,15 +194,20 @@ impl World {
     }
 
     pub fn disk(&mut self, name: &str, blocks: u64) -> Arc<TestDisk> {
+        self.disk_of(name, blocks, BLOCK)
+    }
+
+    /// A disk with blocks of `sector` bytes.
+    pub fn disk_of(&mut self, name: &str, blocks: u64, sector: usize) -> Arc<TestDisk> {
         let disk = Arc::new(TestDisk::default());
-        disk.state().bytes = vec![0; (blocks * 2) as usize * BLOCK];
+        disk.state().bytes = vec![0; (blocks * 2) as usize * sector];
         let layer = Arc::new(Shared(disk.clone()));
         self.control
             .call(|t| {
                 let g = t.new_geom("testdisk", name, "test", Box::new(DiskGeom))?;
                 let limits = Limits {
-                    media_bytes: blocks * BLOCK as u64,
-                    sector_bytes: BLOCK as u32,
+                    media_bytes: blocks * sector as u64,
+                    sector_bytes: sector as u32,
                     io_max_bytes: 0,
                     delete_max_bytes: 0,
                 };
@@ -268,14 +273,6 @@ impl World {
         for lun in luns {
             assert_eq!(self.run(&host, *lun, &TUR, 0, &[]).asc(), (6, 0x29, 0));
         }
-        host
-    }
-
-    /// The same at LUN 0 while another nexus has it by RESERVE.
-    pub fn calm_under_reserve(&self, core: usize, name: &str) -> Host {
-        let host = self.host(core, name);
-        assert_eq!(self.run(&host, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
-        assert_eq!(self.run(&host, 0, &TUR, 0, &[]).status, 0x18);
         host
     }
 

@@ -1,5 +1,6 @@
 //! Standard INQUIRY data (SPC-4 section 6.6.2), from a plain description.
 
+use super::copy::CopyLimits;
 use crate::bytes::Reader;
 use crate::error::WireError;
 
@@ -48,6 +49,8 @@ pub struct Identity {
     pub multi_port: bool,
     /// The unit has a volatile write cache.
     pub write_cache: bool,
+    /// 3PC: the unit copies for its initiators, within these limits (page 8Fh).
+    pub third_party: Option<CopyLimits>,
     /// Medium rotation rate in revolutions per minute; 0 not reported, 1 non-rotating.
     pub rotation_rate: u16,
 }
@@ -65,8 +68,9 @@ pub fn inquiry_data(identity: &Identity) -> Vec<u8> {
     // Version 06h is SPC-4; HISUP and response data format 2.
     out.extend([identity.kind as u8, removable, 0x06, 0x12]);
     let multi = if identity.multi_port { 0x10 } else { 0 };
-    // ADDITIONAL LENGTH, TPGS, MULTIP, CMDQUE.
-    out.extend([(INQUIRY_LEN - 5) as u8, (identity.tpgs & 3) << 4, multi, 0x02]);
+    let copies = if identity.third_party.is_some() { 0x08 } else { 0 };
+    // ADDITIONAL LENGTH, TPGS and 3PC, MULTIP, CMDQUE.
+    out.extend([(INQUIRY_LEN - 5) as u8, (identity.tpgs & 3) << 4 | copies, multi, 0x02]);
     out.extend(ascii::<8>(&identity.vendor));
     out.extend(ascii::<16>(&identity.product));
     out.extend(ascii::<4>(&identity.revision));

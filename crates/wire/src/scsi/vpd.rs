@@ -1,5 +1,6 @@
-//! Vital product data pages (SPC-4 section 7.8, SBC-3 section 6.6): 00 80 83 86 B0 B1 B2.
+//! Vital product data pages (SPC-4 section 7.8, SBC-3 section 6.6): 00 80 83 86 8F B0 B1 B2.
 
+use super::copy::third_party_page;
 use super::inquiry::{Identity, PeripheralType, ascii, printable};
 
 /// Pages of every device type.
@@ -74,11 +75,11 @@ pub fn vpd_page(page: u8, vpd: Vpd<'_>) -> Option<Vec<u8>> {
     let identity = vpd.identity;
     let disk = identity.kind == PeripheralType::Disk;
     let body = match page {
-        0x00 if disk => COMMON.into_iter().chain(DISK).collect(),
-        0x00 => COMMON.to_vec(),
+        0x00 => pages(identity, disk),
         0x80 => printable(&identity.serial).take(SERIAL_LEN_MAX).collect(),
         0x83 => designators(identity),
         0x86 => extended(identity),
+        0x8f => third_party_page(identity.third_party.as_ref()?),
         0xb0 if disk => block_limits(vpd.limits),
         0xb1 if disk => characteristics(identity),
         0xb2 if disk => provisioning(vpd.limits),
@@ -88,6 +89,13 @@ pub fn vpd_page(page: u8, vpd: Vpd<'_>) -> Option<Vec<u8>> {
     out.extend(u16::try_from(body.len()).unwrap_or(u16::MAX).to_be_bytes());
     out.extend(body);
     Some(out)
+}
+
+/// The pages there are, by growing code.
+fn pages(identity: &Identity, disk: bool) -> Vec<u8> {
+    let copies = identity.third_party.is_some().then_some(0x8f);
+    let of_disk = DISK.into_iter().filter(|_| disk);
+    COMMON.into_iter().chain(copies).chain(of_disk).collect()
 }
 
 /// Code sets of designators.

@@ -5,6 +5,7 @@ use wire::scsi::{Identity, Limits, Provisioning, Sense, Vpd, inquiry_data, vpd_p
 use super::unmap::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use super::write_same::WRITE_SAME_BYTES_MAX;
 use super::{atomic, compare_write};
+use crate::copy::LIMITS;
 use crate::device::Device;
 use crate::handlers::Ask;
 use crate::registry::TargetPort;
@@ -53,8 +54,15 @@ fn identity(device: &Device, port: &TargetPort) -> Identity {
         tpgs: 1 | if group.is_explicit() { 2 } else { 0 },
         multi_port: false,
         write_cache: spec.write_cache,
+        third_party: Some(LIMITS),
         rotation_rate: spec.rotation.unwrap_or(0),
     }
+}
+
+/// VPD page 83h of a unit: what it may be called by.
+pub(crate) fn designators(device: &Device, port: &TargetPort) -> Vec<u8> {
+    let (identity, limits) = (identity(device, port), limits(device));
+    vpd_page(0x83, Vpd { identity: &identity, limits: &limits }).unwrap_or_default()
 }
 
 /// A 128-bit name of type 6h, from the serial number alone: the same on every path, after every

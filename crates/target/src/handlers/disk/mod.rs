@@ -20,6 +20,7 @@ pub(crate) mod upkeep;
 mod verify;
 mod write_same;
 
+pub(crate) use identity::designators;
 pub use identity::naa;
 
 use bio::Op;

@@ -21,6 +21,8 @@ pub enum CopyOut {
 pub enum CopyStatus {
     /// 84h/00h: RECEIVE COPY STATUS(LID1).
     StatusLid1,
+    /// 84h/01h: RECEIVE COPY DATA(LID1).
+    HeldData,
     /// 84h/03h: RECEIVE COPY OPERATING PARAMETERS.
     Parameters,
     /// 84h/04h: RECEIVE COPY FAILURE DETAILS(LID1).
@@ -49,6 +51,7 @@ pub(super) fn out(b: &[u8; 16]) -> Result<Command, CdbError> {
 pub(super) fn status(b: &[u8; 16]) -> Result<Command, CdbError> {
     let (action, list_id) = match b[1] & 0x1f {
         0x00 => (CopyStatus::StatusLid1, u32::from(b[2])),
+        0x01 => (CopyStatus::HeldData, u32::from(b[2])),
         0x03 => (CopyStatus::Parameters, 0),
         0x04 => (CopyStatus::FailureDetails, u32::from(b[2])),
         0x05 => (CopyStatus::StatusLid4, get32::<2, 16>(b)),

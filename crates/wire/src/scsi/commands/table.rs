@@ -184,6 +184,8 @@ table! {
         NoData WRITE D QUICK;
     action "RECEIVE COPY STATUS(LID1)" [0x84, 0x00, F, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, C]
         In READ D QUICK;
+    action "RECEIVE COPY DATA(LID1)" [0x84, 0x01, F, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, C]
+        In READ D QUICK;
     action "RECEIVE COPY OPERATING PARAMETERS"
         [0x84, 0x03, F, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, C] In READ D QUICK;
     action "RECEIVE COPY FAILURE DETAILS(LID1)"

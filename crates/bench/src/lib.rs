@@ -9,20 +9,23 @@
 //!   weighed from outside ([`weigh`]): Ashlar and its peers alike, with the same instruments.
 
 mod bare;
+mod cores;
 mod error;
 mod idle;
+mod inproc;
 mod iscsi;
 mod layers;
 pub mod load;
 mod options;
 mod report;
 mod run;
+mod seeds;
 pub mod servers;
 pub mod weigh;
 
 pub use error::{Error, Kind};
 pub use iscsi::{CASES, Case, Goals, Store};
 pub use layers::{LayerRow, layers};
-pub use options::{Options, Peer, What};
+pub use options::{Options, Peer, Seed, What};
 pub use report::{Goal, Of, Report, Row};
 pub use run::{Progress, run};

@@ -25,8 +25,21 @@ pub enum What {
     Iscsi,
     /// What a daemon costs that has nothing to do.
     Idle,
+    /// What a second core adds, without a network.
+    Cores,
+    /// The comparisons of the project's seeds; not a part of `all`.
+    Seeds,
     /// No measurement: the bare responder serves on `listen` until it is killed.
     Bare,
+}
+
+/// A seed document of the project.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Seed {
+    /// The posting that introduced SCST: threads, and one system call a command.
+    #[default]
+    Scst,
 }
 
 /// A target to compare with.
@@ -53,8 +66,12 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `iscsi` or `idle`; or `bare`, the bare responder alone.
+    /// Which measurements: `all`, `layers`, `iscsi`, `cores`, `idle`; or `seeds`; or `bare`, the bare
+    /// responder alone.
     pub what: What,
+    /// Which seed, for `seeds`: `scst`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
     /// Only the cases whose name contains this; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
@@ -90,6 +107,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             what: What::All,
+            seed: None,
             case: None,
             rounds: 5,
             seconds: 1,
@@ -152,16 +170,17 @@ impl Options {
             words => words.join(" "),
         };
         words.push_str(&match what {
-            "iscsi" => {
-                format!(" iscsi --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
+            "iscsi" | "cores" | "seeds scst" => {
+                format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
             }
             "idle" => format!(" idle --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
-        if self.no_peers && what != "layers" {
+        let servers = matches!(what, "iscsi" | "idle");
+        if self.no_peers && servers {
             words.push_str(" --no-peers");
         }
-        if let Some(path) = self.ashlar.as_ref().filter(|_| what != "layers") {
+        if let Some(path) = self.ashlar.as_ref().filter(|_| servers) {
             words.push_str(&format!(" --ashlar {path}"));
         }
         words

@@ -8,7 +8,7 @@ use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
 use crate::report::{Goal, Of, Report, Row, Series};
 use crate::servers::free_address;
-use crate::{bare, idle, iscsi};
+use crate::{bare, cores, idle, iscsi, seeds};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -48,6 +48,12 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
     if wants(What::Iscsi) {
         iscsi::measure(&options, &mut report, progress)?;
     }
+    if wants(What::Cores) {
+        cores::measure(&options, &mut report, progress)?;
+    }
+    if options.what == What::Seeds {
+        seeds::measure(&options, &mut report, progress)?;
+    }
     if wants(What::Idle) && options.wants(idle::CASE) {
         idle::measure(&options, &mut report, progress)?;
     }
@@ -64,7 +70,8 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
 fn case_names() -> impl Iterator<Item = String> {
     let layers = DEPTHS.iter().map(|d| format!("layers-{d}"));
     let iscsi = iscsi::CASES.iter().map(|c| c.name.to_owned());
-    layers.chain(["layers-all".to_owned()]).chain(iscsi).chain([idle::CASE.to_owned()])
+    let cores = cores::CASES.iter().map(|(name, ..)| (*name).to_owned());
+    layers.chain(["layers-all".to_owned()]).chain(iscsi).chain(cores).chain([idle::CASE.to_owned()])
 }
 
 fn measure_layers(
@@ -137,7 +144,7 @@ fn machine(options: &Options) -> Vec<String> {
     let cores = crate::weigh::cores().len();
     let mut lines =
         vec![format!("{model}, {cores} cores, Linux {}, load {load} before", kernel.trim())];
-    let measures_peers = options.what != What::Layers;
+    let measures_peers = !matches!(options.what, What::Layers | What::Cores | What::Seeds);
     for &peer in options.peers().iter().filter(|_| measures_peers) {
         if peer == Peer::Bare {
             continue;

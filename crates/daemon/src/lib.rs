@@ -21,6 +21,7 @@ mod plant;
 mod room;
 mod shim;
 mod state;
+mod vault;
 
 pub use catalog::catalog;
 pub use plant::Daemon;

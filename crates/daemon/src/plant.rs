@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +23,7 @@ use crate::exports::{self, Exports};
 use crate::journal::Journal;
 use crate::room::{Room, Shown, check};
 use crate::state::{Sources, busy_ns, memory, state};
+use crate::vault::FileVault;
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -65,6 +67,10 @@ fn control_thread(
     ready: &SyncSender<Result<Arc<Desk>>>,
 ) {
     let registry = Registry::new();
+    if let Err(e) = set_vault(&registry, config, &journal) {
+        let _ = ready.send(Err(e));
+        return;
+    }
     let drivers = drivers::all(&registry);
     let on_core = {
         let (registry, drivers) = (registry.clone(), drivers.clone());
@@ -128,6 +134,23 @@ fn control_thread(
     room.serve(&desk);
     drop(room);
     runtime.stop();
+}
+
+/// What units keep over a restart goes to the state folder; without one nothing is kept.
+fn set_vault(registry: &Registry, config: &DaemonConfig, journal: &Arc<Journal>) -> Result<()> {
+    let Some(folder) = &config.state else { return Ok(()) };
+    let (journal, started) = (journal.clone(), std::time::Instant::now());
+    let tell = move |serial: &str, text: String| {
+        let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        journal.note(at_ns, Level::Error, serial, text);
+    };
+    let vault = FileVault::start(Path::new(folder), Arc::new(tell)).map_err(|e| {
+        system("open the state folder", &e)
+            .at(folder)
+            .next("Name a folder that can be written: `state` in [daemon].")
+    })?;
+    registry.set_vault(Arc::new(vault));
+    Ok(())
 }
 
 fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {

@@ -9,6 +9,7 @@ use reactor::Address;
 use target::{Engine, Registry};
 
 use crate::iscsi::Iscsi;
+use crate::nbd::Nbd;
 
 /// A name and the secret that proves it.
 #[derive(Clone, PartialEq, Eq)]
@@ -95,5 +96,5 @@ pub trait Driver: Send + Sync {
 
 /// Every driver: one line each.
 pub fn all(registry: &Arc<Registry>) -> Vec<Arc<dyn Driver>> {
-    vec![Arc::new(Iscsi::new(registry.clone()))]
+    vec![Arc::new(Iscsi::new(registry.clone())), Arc::new(Nbd::new(registry.clone()))]
 }

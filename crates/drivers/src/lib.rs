@@ -5,11 +5,14 @@
 //!   line there.
 //! * [`TargetSpec`] is a target port as the configuration gives it.
 //! * [`iscsi`]: iSCSI (RFC 7143) over TCP.
+//! * [`nbd`]: NBD over TCP and Unix sockets, with TLS.
 //!
 //! A driver lives on every core: it listens there, and a connection stays on the core that
 //! accepted it. Nothing here parses a CDB; nothing in the engine knows a PDU.
 
 mod driver;
 pub mod iscsi;
+pub mod nbd;
+mod outbox;
 
 pub use driver::{Account, DigestPolicy, Driver, TargetSpec, all};

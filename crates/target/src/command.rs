@@ -150,6 +150,8 @@ pub(crate) struct Slot {
     pub entry: u64,
     /// NACA is set: its CHECK CONDITION establishes a contingent allegiance.
     pub naca: bool,
+    /// It is the command of the ACA attribute of an allegiance.
+    pub aca: bool,
     pub abort: Option<AbortHow>,
     /// Its status was sent, it goes on ([`crate::handlers::Job::answer_early`]).
     pub answered: bool,
@@ -183,6 +185,7 @@ impl Slot {
             enabled: false,
             entry: 0,
             naca: false,
+            aca: false,
             abort: None,
             answered: false,
             data: Segs::new(),
@@ -316,6 +319,7 @@ impl Slots {
         slot.data_ready = false;
         slot.enabled = false;
         slot.entry = 0;
+        slot.aca = false;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);

@@ -12,6 +12,7 @@ use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
 use crate::attention::flags;
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
 use crate::commands;
+use crate::contingent;
 use crate::device::ModeBits;
 use crate::gate;
 use crate::handlers::{
@@ -100,9 +101,17 @@ impl Session {
         slot.wanted = 0;
         slot.plan = Plan::NOTHING;
         slot.path = path.clone();
+        slot.naca = contingent::naca(command.cdb);
         drop(slots);
         self.note(place, opcode, command.tag, CommandState::DataWait);
         let word = path.as_ref().map_or(0, |p| self.word_of(p));
+        let runs = match &path {
+            Some(path) if word & flags::ACA != 0 => contingent::admit(path, command)?,
+            _ => false,
+        };
+        if runs && let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+            slot.aca = true;
+        }
         if word != 0
             && let Some(path) = &path
             && let Some(attention) = self.attention(path, opcode)
@@ -124,7 +133,7 @@ impl Session {
             Some(path) => plan(path, &cdb)?,
             None => plan_none(&cdb)?,
         };
-        if command.attribute == TaskAttribute::Aca {
+        if command.attribute == TaskAttribute::Aca && !runs {
             return Err(Ending::check(INVALID_ATTRIBUTE));
         }
         // One that would send to an initiator which wants to send itself moves nothing: GOOD with

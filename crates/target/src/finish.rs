@@ -11,6 +11,7 @@ use crate::handlers::Run;
 use crate::registry::add;
 use crate::session::Session;
 use crate::status::{Ending, ending_at, ending_of};
+use crate::strict::key_of;
 use crate::transport::{Residual, Response};
 
 impl Session {
@@ -37,6 +38,9 @@ impl Session {
         let Some((tag, mut data, residual, descriptor)) = self.take_answer(place, &ending) else {
             return;
         };
+        if let Ending::Check(_) = ending {
+            self.blame(place);
+        }
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
         self.tell(tag, ending, &mut data, residual, descriptor);
         data.clear();
@@ -130,20 +134,21 @@ impl Session {
 
     /// Frees a place, starts what waited for its turn, tells task management, ends the session.
     pub(crate) fn release(&self, place: u32) {
-        let (path, entry, waiters) = {
+        let (path, entry, aca, waiters) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(place) else { return };
             let mut waiters = Vec::new();
             std::mem::swap(&mut waiters, &mut slot.waiters);
-            let out = (slot.path.take(), slot.entry, waiters);
+            let out = (slot.path.take(), slot.entry, slot.aca, waiters);
             slots.free(place);
             out
         };
         self.facts.clear(place);
         self.held.set(self.held.get().saturating_sub(1));
-        if entry != 0
-            && let Some(path) = &path
-        {
+        if let Some(path) = path.filter(|_| aca || entry != 0) {
+            if aca {
+                path.device().order().aca_ended(key_of(path.nexus()));
+            }
             self.engine().part(path.device(), entry);
         }
         for ticket in waiters {

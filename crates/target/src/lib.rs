@@ -22,6 +22,7 @@ mod attention;
 mod command;
 mod commands;
 mod condition;
+mod contingent;
 mod copy;
 mod device;
 mod engine;

@@ -30,7 +30,7 @@ use std::sync::{Arc, PoisonError};
 use wire::scsi::{Asc, Lun, asc};
 
 use crate::attention::{Nexus, Port, flags};
-use crate::commands::{nexus_lost, nexus_made};
+use crate::commands::nexus_made;
 use crate::device::Device;
 use crate::gate;
 use crate::registry::{LunEntry, LunMap};
@@ -171,12 +171,12 @@ impl Session {
                 Fate::Keep(read_only) => path.read_only.set(read_only),
                 Fate::Drop => {
                     self.paths.borrow_mut().remove(&path.lun());
-                    nexus_lost(path.device(), path.nexus());
+                    self.engine().lose(&path);
                 }
                 Fate::Exchange(entry) => {
                     let new = Rc::new(path_to(&entry, self.port(), asc::INQUIRY_CHANGED));
                     self.paths.borrow_mut().insert(entry.lun, new);
-                    nexus_lost(path.device(), path.nexus());
+                    self.engine().lose(&path);
                 }
             }
         }
@@ -238,7 +238,7 @@ impl Session {
     /// The session is over: its nexuses are, too.
     pub(crate) fn drop_paths(&self) {
         for path in self.paths() {
-            nexus_lost(path.device(), path.nexus());
+            self.engine().lose(&path);
         }
         self.paths.take();
     }

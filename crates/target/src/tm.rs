@@ -25,7 +25,6 @@ use crate::command::{AbortHow, CommandState, Slot};
 use crate::commands::{device_reset, nexus_lost};
 use crate::device::{Device, ModeBits};
 use crate::engine::{Engine, Message};
-use crate::registry::Registry;
 use crate::reserve::Identity;
 use crate::session::{Path, Session};
 use crate::transport::{CloseReason, TmFunction, TmOutcome};
@@ -70,6 +69,8 @@ pub(crate) enum Done {
         ticket: u32,
     },
     Ring(Rc<Bell>),
+    /// Nobody waits.
+    Nothing,
     /// The crowd of a unit has ended on this core (`strict.rs`).
     Crowd {
         device: Arc<Device>,
@@ -153,7 +154,7 @@ impl Engine {
     pub(crate) fn tm_step(self: &Rc<Self>, ticket: u32) {
         let done = self.tms.borrow_mut().less(ticket);
         match done {
-            None => {}
+            None | Some(Done::Nothing) => {}
             Some(Done::Ring(bell)) => bell.ring(),
             Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
             Some(Done::Crowd { device, spans }) => self.counted_out(&device, spans),
@@ -227,7 +228,7 @@ impl Engine {
         }
     }
 
-    fn abort_all(&self, session: &Session, words: &[u64], how: AbortHow, ticket: u32) {
+    pub(crate) fn abort_all(&self, session: &Session, words: &[u64], how: AbortHow, ticket: u32) {
         session.doom(words, how);
         for word in words {
             self.abort_one(session, *word, how, ticket);
@@ -255,7 +256,13 @@ impl Engine {
     }
 
     /// The same on all cores.
-    fn abort_everywhere(self: &Rc<Self>, device: &Arc<Device>, by: u64, reset: bool, tm: u32) {
+    pub(crate) fn abort_everywhere(
+        self: &Rc<Self>,
+        device: &Arc<Device>,
+        by: u64,
+        reset: bool,
+        tm: u32,
+    ) {
         let why = Why { whom: None, by, reset, tas: device.mode().has(ModeBits::TAS) };
         self.abort_on_all(device, why, tm);
     }
@@ -271,9 +278,27 @@ impl Engine {
         let bell = Rc::new(Bell::default());
         let ticket = self.tms.borrow_mut().open(Done::Ring(bell.clone()));
         let tas = device.mode().has(ModeBits::TAS);
+        for nexus in device.nexuses() {
+            if nexus.port().identity.as_ref().is_some_and(|id| whom.contains(id)) {
+                self.absolve(device, Some(&nexus));
+            }
+        }
         self.abort_on_all(device, Why { whom: Some(whom), by, reset: false, tas }, ticket);
         self.tm_step(ticket);
         bell
+    }
+
+    /// A nexus has ended, or goes on as if it had.
+    pub(crate) fn lose(self: &Rc<Self>, path: &Path) {
+        nexus_lost(path.device(), path.nexus());
+        self.absolve(path.device(), Some(path.nexus()));
+    }
+
+    /// The unit as at power on.
+    fn reset(self: &Rc<Self>, device: &Arc<Device>) {
+        device.reset(self.registry().next_reset());
+        device_reset(device);
+        self.absolve(device, None);
     }
 
     fn abort_on_all(self: &Rc<Self>, device: &Arc<Device>, why: Why, tm: u32) {
@@ -288,12 +313,6 @@ impl Engine {
     }
 }
 
-/// The unit as at power on.
-fn reset(registry: &Registry, device: &Arc<Device>) {
-    device.reset(registry.next_reset());
-    device_reset(device);
-}
-
 impl Session {
     /// A task management function arrives; the answer comes by
     /// [`crate::Transport::task_management_done`], maybe from inside this call. `of` is the tag
@@ -301,7 +320,6 @@ impl Session {
     pub fn task_management(&self, tag: u32, f: TmFunction, lun: [u8; 8], of: Option<u32>) {
         let Some(me) = self.handle() else { return };
         let outcome = match f {
-            TmFunction::ClearAca => TmOutcome::NotSupported,
             TmFunction::AbortTask if self.find(of).is_none() => TmOutcome::NoTask,
             TmFunction::QueryTask => match self.find(of) {
                 Some(_) => TmOutcome::Found,
@@ -345,21 +363,31 @@ impl Session {
                     engine.abort_one(&self, word, AbortHow::Silent, ticket);
                 }
             }
-            (TmFunction::AbortTaskSet, Some(path)) => {
+            (TmFunction::ClearAca, Some(path)) => {
+                let words = self
+                    .slots
+                    .borrow()
+                    .select(|s| s.aca && s.path.as_ref().is_some_and(|p| Rc::ptr_eq(p, &path)));
+                engine.abort_all(&self, &words, AbortHow::Silent, ticket);
+                engine.absolve(path.device(), Some(path.nexus()));
+            }
+            (TmFunction::ClearTaskSet, Some(path))
+                if !path.device().mode().has(ModeBits::TST_EACH) =>
+            {
+                engine.abort_everywhere(path.device(), by, false, ticket);
+            }
+            (TmFunction::AbortTaskSet | TmFunction::ClearTaskSet, Some(path)) => {
                 let words = self.commands_at(|p| Rc::ptr_eq(p, &path));
                 engine.abort_all(&self, &words, AbortHow::Silent, ticket);
             }
-            (TmFunction::ClearTaskSet, Some(path)) => {
-                engine.abort_everywhere(path.device(), by, false, ticket);
-            }
             (TmFunction::LunReset, Some(path)) => {
                 engine.abort_everywhere(path.device(), by, true, ticket);
-                reset(engine.registry(), path.device());
+                engine.reset(path.device());
             }
             (TmFunction::NexusReset, _) => {
                 engine.abort_all(&self, &self.commands_at(|_| true), AbortHow::Silent, ticket);
                 for path in self.paths() {
-                    nexus_lost(path.device(), path.nexus());
+                    engine.lose(&path);
                 }
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
@@ -369,7 +397,7 @@ impl Session {
                     if device.has_nexus() {
                         engine.abort_everywhere(&device, by, true, ticket);
                     }
-                    reset(engine.registry(), &device);
+                    engine.reset(&device);
                 }
             }
         }

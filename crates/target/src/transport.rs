@@ -79,7 +79,7 @@ pub enum TmFunction {
     AbortTask,
     /// All commands of this nexus at a unit.
     AbortTaskSet,
-    /// Not supported: there is no ACA.
+    /// Ends the auto contingent allegiance of this nexus at a unit.
     ClearAca,
     /// All commands of all nexuses at a unit.
     ClearTaskSet,

@@ -401,7 +401,7 @@ fn queries_answer_and_what_is_not_there_is_not_managed() {
     assert_eq!(ask(TmFunction::QueryTask, 0, Some(999)), TmOutcome::Complete);
     assert_eq!(ask(TmFunction::QueryTaskSet, 0, None), TmOutcome::Complete);
     assert_eq!(ask(TmFunction::LunReset, 9, None), TmOutcome::NoLun);
-    assert_eq!(ask(TmFunction::ClearAca, 0, None), TmOutcome::NotSupported);
+    assert_eq!(ask(TmFunction::ClearAca, 0, None), TmOutcome::Complete);
     let (tag, _) = h.begin(0, &write16(0, 1), 0, 512);
     assert_eq!(ask(TmFunction::QueryTask, 0, Some(tag)), TmOutcome::Found);
     assert_eq!(ask(TmFunction::QueryTaskSet, 0, None), TmOutcome::Found);

@@ -3,6 +3,8 @@
 
 mod world;
 
+use bio::Errno;
+use target::vault::{Kind, MemoryVault};
 use target::{TmFunction, TmOutcome};
 use wire::scsi::{PrMove, PrOutAction, PrOutList, PrType, Status, TransportId};
 use wire::scsi::{parse_pr_full_status, parse_pr_keys, parse_pr_reservation};
@@ -255,4 +257,131 @@ fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more()
         assert_eq!(status(&w, &c, &write16(3, 1), &[1; 512]), CONFLICT);
         assert_eq!(reservation(&w, &a), Some((1, PrType::WriteExclusiveRegistrants)));
     }
+}
+
+fn register_aptpl(w: &World, h: &Host, key: u64) -> Answer {
+    let list = PrOutList { aptpl: true, ..list(0, key) };
+    run(w, h, RegisterAndIgnore, 0, &list)
+}
+
+/// A world over a vault, as after a start of the daemon.
+fn start(vault: &std::sync::Arc<MemoryVault>) -> World {
+    let mut w = World::new(1);
+    w.registry.set_vault(vault.clone());
+    w.disk("d0", 64);
+    w.export("d0");
+    w.map(&[(0, "d0", false)]);
+    w
+}
+
+#[test]
+fn test_12_aptpl_is_alive_before_the_first_command_after_a_restart() {
+    for kind in PrType::ALL {
+        let vault = MemoryVault::new();
+        let (w, ports) = {
+            let w = start(&vault);
+            let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+            register_aptpl(&w, &a, 1).good();
+            register_aptpl(&w, &b, 2).good();
+            run(&w, &a, Reserve, kind.code(), &list(1, 0)).good();
+            let ports = [&a, &b].map(|h| h.session.port().transport_id.clone());
+            (w, ports)
+        };
+        // Nothing is said to the world that ends: it is killed.
+        drop(w);
+        let w = start(&vault);
+        let stranger = w.calm(1, "i3", &[0]);
+        assert_eq!(status(&w, &stranger, &write16(0, 1), &[1; 512]), CONFLICT, "{kind:?}");
+        let b = Host::login_as(&w.engines[0], "i2", &ports[1]).unwrap();
+        assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+        let want = if kind.admits_registrants() { GOOD } else { CONFLICT };
+        assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), want, "{kind:?}");
+        let a = Host::login_as(&w.engines[1], "i1", &ports[0]).unwrap();
+        assert_eq!(w.run(&a, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+        assert_eq!(status(&w, &a, &write16(0, 1), &[1; 512]), GOOD, "{kind:?}");
+        assert_eq!(
+            keys(&w, &a),
+            (2, {
+                let mut k = vec![1, 2];
+                k.sort_unstable();
+                k
+            })
+        );
+        assert_eq!(reservation(&w, &a).map(|(_, k)| k), Some(kind));
+        // APTPL given up: the next life begins empty.
+        run(&w, &a, RegisterAndIgnore, 0, &list(0, 1)).good();
+        drop(w);
+        let w = start(&vault);
+        let c = w.calm(0, "i3", &[0]);
+        assert_eq!((keys(&w, &c).1, reservation(&w, &c)), (vec![], None));
+    }
+}
+
+#[test]
+fn test_12_a_save_that_fails_is_an_error_and_changes_nothing() {
+    let vault = MemoryVault::new();
+    let w = start(&vault);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    register_aptpl(&w, &a, 1).good();
+    let record = vault.record("d0", Kind::Reservations);
+    assert!(record.is_some());
+    for (error, want) in [(Errno::NoSpc, (5, 0x55, 4)), (Errno::Io, (4, 0x44, 0))] {
+        vault.fail(Some(error));
+        assert_eq!(register_aptpl(&w, &b, 2).asc(), want);
+        assert_eq!(run(&w, &a, Reserve, 1, &list(1, 0)).asc(), want);
+        assert_eq!(run(&w, &a, Clear, 0, &list(1, 0)).asc(), want);
+        // Giving APTPL up has to be durable too.
+        assert_eq!(run(&w, &a, RegisterAndIgnore, 0, &list(0, 3)).asc(), want);
+        assert_eq!((keys(&w, &b), reservation(&w, &b)), ((1, vec![1]), None));
+        assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), GOOD);
+    }
+    vault.fail(None);
+    assert_eq!(vault.record("d0", Kind::Reservations), record);
+    run(&w, &a, Reserve, 1, &list(1, 0)).good();
+    assert_eq!(status(&w, &b, &write16(0, 1), &[1; 512]), CONFLICT);
+}
+
+#[test]
+fn test_12_nothing_is_answered_before_it_is_saved_and_changes_wait_for_each_other() {
+    let vault = MemoryVault::new();
+    let w = start(&vault);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    register_aptpl(&w, &a, 1).good();
+    vault.hold(true);
+    let bytes = list(1, 0).encode();
+    let first = a.send(0, &pr_out(Reserve, 3, &bytes), 0, &bytes);
+    let more = PrOutList { aptpl: true, ..list(0, 2) }.encode();
+    let second = b.send(0, &pr_out(RegisterAndIgnore, 0, &more), 0, &more);
+    let legacy = b.send(0, &RESERVE6, 0, &[]);
+    w.turn();
+    assert_eq!((a.answer(first), b.answer(second), b.answer(legacy)), (None, None, None));
+    assert_eq!(status(&w, &b, &read16(0, 1), &[]), GOOD, "not reserved yet");
+    vault.hold(false);
+    w.answer(&a, first).good();
+    w.answer(&b, second).good();
+    assert_eq!(w.answer(&b, legacy).status, CONFLICT);
+    assert_eq!(status(&w, &b, &read16(0, 1), &[]), CONFLICT);
+    assert_eq!(keys(&w, &b).0, 2);
+}
+
+#[test]
+fn without_a_vault_aptpl_is_refused_and_not_promised() {
+    let w = World::simple(1, 64);
+    let a = w.calm(0, "i1", &[0]);
+    let refused = register_aptpl(&w, &a, 1);
+    assert_eq!((refused.asc(), refused.sense().field.map(|f| f.byte)), ((5, 0x26, 0), Some(20)));
+    assert_eq!(w.run(&a, 0, &pr_in(2), 512, &[]).good().data[2] & 1, 0);
+}
+
+#[test]
+fn a_record_that_makes_no_sense_keeps_the_unit_from_being_exported() {
+    let vault = MemoryVault::new();
+    vault.put("d0", Kind::Reservations, vec![0, 1, 1]);
+    let mut w = World::new(1);
+    w.registry.set_vault(vault);
+    w.disk("d0", 64);
+    let spec = target::lun::OpenSpec::default();
+    let made = target::lun::open_device(&mut w.control, &w.registry, "d0", &spec);
+    let why = made.err().expect("it must not be exported").to_string();
+    assert!(why.contains("saved reservations"), "{why}");
 }

@@ -317,6 +317,15 @@ fn nbd_handshakes() -> Seeds {
     ]
 }
 
+fn certificates() -> Seeds {
+    let long = "x".repeat(200);
+    vec![
+        ("both", wire::x509::sample("client one", &["a.example", "b.example"])),
+        ("none", wire::x509::sample("", &[])),
+        ("long", wire::x509::sample(&long, &[&long])),
+    ]
+}
+
 fn nbd_transmission() -> Seeds {
     use nbd::Form;
     let request = nbd::Request { flags: 1, kind: 1, cookie: 2, offset: 4096, len: 512 };
@@ -361,6 +370,7 @@ fn main() -> std::io::Result<()> {
         ("wire_client_login", client_logins()),
         ("wire_nbd_handshake", nbd_handshakes()),
         ("wire_nbd_transmission", nbd_transmission()),
+        ("wire_x509", certificates()),
         ("wire_cdb", cdbs()),
         ("wire_sense", senses()),
         ("wire_mode_select", mode_selects()),

@@ -13,7 +13,7 @@ pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
     fuzz_text,
 };
-pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission};
+pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission, fuzz_x509};
 pub use scsi::{
     fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_medium, fuzz_mode_select, fuzz_parameters, fuzz_reserve,
     fuzz_sense, fuzz_token, fuzz_unmap,
@@ -33,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_client_login", fuzz_client_login),
     ("wire_nbd_handshake", fuzz_nbd_handshake),
     ("wire_nbd_transmission", fuzz_nbd_transmission),
+    ("wire_x509", fuzz_x509),
     ("wire_cdb", fuzz_cdb),
     ("wire_sense", fuzz_sense),
     ("wire_mode_select", fuzz_mode_select),

@@ -8,6 +8,7 @@
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
+//! * [`x509`]: the names in a certificate.
 //! * [`fuzzing`]: one function per codec that takes any bytes; run by `cargo test` and by `fuzz/`.
 //!
 //! ```
@@ -26,5 +27,6 @@ pub mod nbd;
 pub mod pattern;
 pub mod portal;
 pub mod scsi;
+pub mod x509;
 
 pub use error::{Kind, WireError};

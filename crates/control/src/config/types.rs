@@ -60,6 +60,11 @@ pub struct DaemonConfig {
     pub spin_us: Option<u32>,
     /// What goes to the log: `info`, or a list such as `info,geom=debug`.
     pub log: String,
+    /// Folder of what logical units keep over a restart: persistent reservations, saved mode pages.
+    /// Absent: `units` beside the socket; for a socket below /run, which a restart of the machine
+    /// empties, /var/lib/ashlar/units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// Folder of the archived configurations; absent: `history` beside the socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
@@ -77,6 +82,7 @@ impl Default for DaemonConfig {
             memory: None,
             spin_us: None,
             log: "info".to_owned(),
+            state: None,
             history: None,
             history_kept: 32,
         }

@@ -15,9 +15,13 @@ impl Verb for Bench {
     const DETAIL: &'static str = "Starts daemons of its own and, from Debian's packages, a peer's; \
         server on one processor, load on the other, rounds in turn, medians. Exit code 3 when a \
         goal was missed. Every row names the command that repeats it alone.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar bench", "ashlar bench layers --rounds 9", "ashlar bench iscsi --no-peers --json"];
-    const POSITIONAL: &'static [&'static str] = &["what"];
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar bench",
+        "ashlar bench layers --rounds 9",
+        "ashlar bench iscsi --no-peers --json",
+        "ashlar bench seeds scst",
+    ];
+    const POSITIONAL: &'static [&'static str] = &["what", "seed"];
 
     fn table(report: &Report) -> String {
         report.table()

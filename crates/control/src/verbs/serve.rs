@@ -120,6 +120,15 @@ pub(super) async fn stopped() -> &'static str {
     }
 }
 
+/// Where logical units keep what outlives the daemon, when the configuration does not say.
+fn state_folder(socket: &Path) -> String {
+    let folder = match socket.starts_with("/run") {
+        true => PathBuf::from("/var/lib/ashlar/units"),
+        false => socket.with_file_name("units"),
+    };
+    folder.display().to_string()
+}
+
 /// Where configurations are archived.
 fn archive(config: &Config, socket: &Path) -> Archive {
     let beside = || socket.with_file_name("history");
@@ -151,7 +160,9 @@ impl LocalVerb for Serve {
         log(&config.daemon.log);
         let path = socket(local, &config);
         let listening = Listening::at(&path)?;
-        let plant = (local.app.launch)(&config)?;
+        let mut given = config.clone();
+        given.daemon.state.get_or_insert_with(|| state_folder(&path));
+        let plant = (local.app.launch)(&given)?;
         let archive = archive(&config, &path);
         let control = Arc::new(Control::new(plant, (local.app.catalog)(), &config, archive));
         if let Err(e) = bring_up(&control, &config, params.keep_going) {

@@ -26,9 +26,9 @@ use reactor::Stream;
 use super::ending::Ending;
 use super::here::Here;
 use super::inlet::{Inlet, Signals};
-use super::outbox::Outbox;
 use super::session::Session;
 use super::{login, receive};
+use crate::outbox::Outbox;
 
 /// Bytes waiting to be sent on one connection above which nothing more is read from it.
 pub const BACKLOG_MAX: usize = 1 << 20;

@@ -6,7 +6,7 @@
 //! | `shared`, `here` | what all cores share; the driver on one core, its watch |
 //! | `portal` | listening and accepting |
 //! | `connection` | one TCP connection: its tasks, its end |
-//! | `inlet`, `outbox` | bytes that came, bytes that go |
+//! | `inlet` | bytes that came; those that go: `outbox` of the room |
 //! | `login` | the login phase |
 //! | `session` | numbers, windows, answers: the engine's transport |
 //! | `receive` | what arrives in the full feature phase |
@@ -28,7 +28,6 @@ mod inlet;
 mod login;
 mod logout;
 mod nop;
-mod outbox;
 mod params;
 mod portal;
 mod receive;

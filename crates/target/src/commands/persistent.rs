@@ -86,6 +86,10 @@ async fn change(job: &Job) -> Result<(), Ending> {
     let Cdb::PersistentOut { action, scope, kind, len } = job.command else {
         return Err(Ending::check(asc::INTERNAL_FAILURE));
     };
+    // A conflict comes before what is wrong with the list.
+    if job.device.reservations().state().legacy().is_some() {
+        return Err(Ending::Status(Status::ReservationConflict));
+    }
     if u32::try_from(job.data.len()) != Ok(len) {
         return Err(Ending::check(asc::PARAMETER_LIST_LEN));
     }

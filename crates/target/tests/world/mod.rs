@@ -276,6 +276,14 @@ impl World {
         host
     }
 
+    /// The same at LUN 0 while another nexus has it by RESERVE.
+    pub fn calm_under_reserve(&self, core: usize, name: &str) -> Host {
+        let host = self.host(core, name);
+        assert_eq!(self.run(&host, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+        assert_eq!(self.run(&host, 0, &TUR, 0, &[]).status, 0x18);
+        host
+    }
+
     /// Turns until nothing moves that is not held.
     pub fn settle(&mut self) {
         for _ in 0..6 {

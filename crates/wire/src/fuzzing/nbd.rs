@@ -83,6 +83,15 @@ fn talk(tls: Tls, stream: &[u8], cut: usize) -> (Vec<u8>, bool, bool) {
     (out, false, secured)
 }
 
+/// A certificate: its names are short and printable.
+pub fn fuzz_x509(data: &[u8]) {
+    let Ok(names) = crate::x509::names(data) else { return };
+    for name in names.common.iter().chain(&names.alternatives) {
+        assert!(!name.is_empty() && name.len() <= crate::x509::NAME_MAX);
+        assert!(!name.chars().any(char::is_control));
+    }
+}
+
 /// A byte of options, then headers: what reads well, writes and reads the same.
 pub fn fuzz_nbd_transmission(data: &[u8]) {
     let Some((options, bytes)) = data.split_first() else { return };

@@ -104,7 +104,7 @@ pub fn extents(reply: &[u8], block_bytes: u32, offset: u64, len: u64, zeroes: bo
 pub enum Outcome {
     /// Done.
     Good,
-    /// Something else is to be told first, or others were in the way: send it once more.
+    /// Something else was to be told first, or others ended it: send it once more.
     Again,
     /// For good.
     Failed(Error),
@@ -115,8 +115,10 @@ pub fn outcome(status: u8, sense: Option<Sense>, writes: bool) -> Outcome {
     match status {
         // GOOD, CONDITION MET
         0x00 | 0x04 => Outcome::Good,
-        // BUSY, TASK SET FULL, TASK ABORTED
-        0x08 | 0x28 | 0x40 => Outcome::Again,
+        // BUSY, TASK SET FULL: whoever waited for buffers waited in vain.
+        0x08 | 0x28 => Outcome::Failed(Error::NoMem),
+        // TASK ABORTED, by another initiator
+        0x40 => Outcome::Again,
         // RESERVATION CONFLICT
         0x18 => Outcome::Failed(Error::Perm),
         0x02 => sense.map_or(Outcome::Failed(Error::Io), |s| of_sense(s, writes)),

@@ -1,0 +1,56 @@
+//! What a second core adds, without a network: the same load on one core and on two.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::inproc::{Outcome, Rig, Shape, Way};
+use crate::options::Options;
+use crate::report::{Goal, Of, Report, Series};
+use crate::run::{Progress, with};
+use crate::weigh;
+
+/// Cases: a disk for all cores, and for each core initiators at two.
+pub(crate) const CASES: [(&str, u32, bool); 3] =
+    [("cores-read-1", 1, false), ("cores-read-2", 2, false), ("cores-write-2", 2, true)];
+/// Goal: commands a second with one core over those with two.
+const ONE_OVER_TWO: f64 = 1.0 / 1.8;
+
+pub(crate) fn measure(
+    options: &Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    let wanted: Vec<_> = CASES.iter().filter(|(name, ..)| options.wants(name)).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    if weigh::cores().len() < 2 {
+        report.notes.push("cores: there is one core only, so nothing can be compared".into());
+        return Ok(());
+    }
+    let of = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
+    for (done, &&(name, disks, write)) in (0..).zip(&wanted) {
+        progress(Progress { done, of, what: format!("cores: {name}") });
+        let one = Shape { cores: 1, disks, way: Way::Direct, write, depth: 32 };
+        let time = Duration::from_secs(u64::from(options.seconds));
+        let (mut alone, mut pair) = (Rig::start(one)?, Rig::start(Shape { cores: 2, ..one })?);
+        let (mut with_one, mut with_two) = (Vec::new(), Vec::new());
+        for _ in 0..options.rounds {
+            with_one.push(alone.run(time)?);
+            with_two.push(pair.run(time)?);
+        }
+        let pick = |all: &[Outcome], f: fn(&Outcome) -> f64| all.iter().map(f).collect::<Vec<_>>();
+        let rate =
+            Series { ours: pick(&with_one, Outcome::rate), theirs: pick(&with_two, Outcome::rate) };
+        let goal = Goal { of: Of::Ratio, at_most: ONE_OVER_TWO };
+        let row = rate.row(name, ("commands with one core", "1/s"), Some("two cores"));
+        report.rows.extend(row.map(|r| with(r, options, "cores", Some(goal))));
+        let cost = Series {
+            ours: pick(&with_one, Outcome::cpu_us),
+            theirs: pick(&with_two, Outcome::cpu_us),
+        };
+        let row = cost.row(name, ("processor time a command", "us"), Some("two cores"));
+        report.rows.extend(row.map(|r| with(r, options, "cores", None)));
+    }
+    Ok(())
+}

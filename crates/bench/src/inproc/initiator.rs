@@ -1,0 +1,132 @@
+//! An initiator that is a task of the core that serves it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bio::Segs;
+use target::{
+    CloseReason, Command, Engine, Login, Next, Response, Session, TaskAttribute, TmOutcome,
+    Transport,
+};
+
+use reactor::SeededRandom;
+
+use crate::error::{Error, Kind};
+
+/// Bytes of a command.
+const BYTES: u32 = 4096;
+/// Blocks of a command, of 512 bytes.
+const BLOCKS: u32 = BYTES / 512;
+
+/// What the engine tells.
+#[derive(Default)]
+struct Ear {
+    free: RefCell<Vec<u32>>,
+    ended: Cell<u64>,
+    failed: Cell<u64>,
+}
+
+impl Transport for Ear {
+    fn respond(&self, tag: u32, response: Response<'_>) {
+        self.ended.set(self.ended.get() + 1);
+        self.failed.set(self.failed.get() + u64::from(response.status != 0));
+        self.free.borrow_mut().push(tag);
+    }
+
+    fn discard(&self, tag: u32) {
+        self.free.borrow_mut().push(tag);
+    }
+
+    fn task_management_done(&self, _: u32, _: TmOutcome) {}
+
+    fn close(&self, _: CloseReason) {}
+
+    fn ended(&self) {}
+}
+
+/// A session with so many 4 KiB commands in flight.
+pub(crate) struct Initiator {
+    session: Rc<Session>,
+    ear: Rc<Ear>,
+    lun: [u8; 8],
+    write: bool,
+    places: u64,
+    random: SeededRandom,
+    data: Segs,
+}
+
+impl Initiator {
+    /// Logs in and hears the reset.
+    pub fn login(
+        engine: &Rc<Engine>,
+        login: Login,
+        lun: u8,
+        (write, depth, places): (bool, u32, u64),
+    ) -> Result<Initiator, Error> {
+        let ear = Rc::new(Ear::default());
+        let seed = u64::from(lun) + 1;
+        let session = engine
+            .login(login, ear.clone())
+            .map_err(|refused| Error::new(Kind::System, refused.text))?;
+        let mut lun_field = [0; 8];
+        lun_field[1] = lun;
+        let me = Initiator {
+            session,
+            ear,
+            lun: lun_field,
+            write,
+            places,
+            random: SeededRandom::new(seed),
+            data: Segs::new(),
+        };
+        me.send(0, &[0; 6], 0, 0);
+        me.ear.ended.set(0);
+        me.ear.failed.set(0);
+        *me.ear.free.borrow_mut() = (1..=depth).collect();
+        Ok(me)
+    }
+
+    fn send(&self, tag: u32, cdb: &[u8], expect_in: u32, expect_out: u32) -> Next {
+        let attribute = TaskAttribute::Simple;
+        let lun = self.lun;
+        self.session.command(&Command { tag, lun, cdb, attribute, expect_in, expect_out })
+    }
+
+    /// Sends a command for each one that has ended. False when one was refused.
+    pub fn turn(&mut self) -> bool {
+        // Those that end at once are sent again in the next turn, so that a turn has an end.
+        let mut free = self.ear.free.take();
+        for tag in free.drain(..) {
+            let lba = self.random.below(self.places) * u64::from(BLOCKS);
+            let mut cdb = [0; 16];
+            cdb[0] = if self.write { 0x8a } else { 0x88 };
+            cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+            cdb[10..14].copy_from_slice(&BLOCKS.to_be_bytes());
+            let (inward, outward) = if self.write { (0, BYTES) } else { (BYTES, 0) };
+            if let Next::Data { wanted } = self.send(tag, &cdb, inward, outward) {
+                let pool = self.session.engine().core().pool().clone();
+                if !self.data.grow(&pool, wanted as usize) {
+                    return false;
+                }
+                self.session.data(tag, &mut self.data);
+            }
+        }
+        let mut ended = self.ear.free.borrow_mut();
+        if ended.is_empty() {
+            // Give the room back that the list had.
+            *ended = free;
+        }
+        drop(ended);
+        self.ear.failed.get() == 0
+    }
+
+    /// Commands that have ended.
+    pub fn ended(&self) -> u64 {
+        self.ear.ended.get()
+    }
+
+    /// Logs out.
+    pub fn close(&self) {
+        self.session.close();
+    }
+}

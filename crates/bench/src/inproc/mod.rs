@@ -1,0 +1,12 @@
+//! The engine without a network: initiators that are tasks of the server's own cores.
+//!
+//! Commands go through access groups, order, the disk handler and the graph as an initiator's do;
+//! only transport and wire are missing. [`Rig`] runs a load for a while and says how many commands
+//! each core ended and what processor time that took.
+
+mod initiator;
+mod leaf;
+mod rig;
+
+pub(crate) use leaf::Way;
+pub(crate) use rig::{Outcome, Rig, Shape};

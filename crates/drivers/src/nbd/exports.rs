@@ -1,0 +1,144 @@
+//! Names of units, and what clients are told about one.
+//!
+//! An initiator's exports are the LUNs of its group. Each is called by its LUN in decimal digits,
+//! by the name of its unit, or by an alias; nothing at all is LUN 0. Where targets share an address
+//! and a name is not enough, `TARGET/NAME` is.
+
+use std::sync::Arc;
+
+use reactor::Address;
+use target::registry::{LunEntry, LunMap};
+use target::{Device, Engine, ModeBits, TargetPort};
+use wire::nbd::codes::export_flag as flag;
+use wire::nbd::{Export, Listed};
+
+use super::NAME;
+use super::params::Checked;
+
+/// Largest READ or WRITE, bytes: what every client may send without asking. A longer READ ends
+/// INVAL, a longer WRITE is read, dropped and ends INVAL.
+pub const PAYLOAD_MAX: u32 = 32 << 20;
+
+/// How often a command that was ended by others (unit attention, reset) is sent once more; then
+/// the request ends with an error.
+pub const TRIES_MAX: u8 = 32;
+
+/// Best size of a request when the unit knows none, bytes.
+const PREFERRED: u32 = 4096;
+
+/// A unit that an initiator may use.
+pub(crate) struct Found {
+    pub target: Arc<Checked>,
+    pub port: Arc<TargetPort>,
+    pub entry: Arc<LunEntry>,
+}
+
+/// Every export of an initiator at those targets, in the order of targets and LUNs.
+pub(crate) fn all(
+    engine: &Engine,
+    targets: &[Arc<Checked>],
+    initiator: &str,
+    portal: &Address,
+) -> Vec<Found> {
+    let mut out = Vec::new();
+    for target in targets {
+        let Some(port) = engine.find_target(NAME, &target.spec.name) else { continue };
+        let decision = port.decide(initiator, portal);
+        let one = |entry: &Arc<LunEntry>| Found {
+            target: target.clone(),
+            port: port.clone(),
+            entry: entry.clone(),
+        };
+        out.extend(decision.luns.iter().map(one));
+    }
+    out
+}
+
+/// The export of a name.
+pub(crate) fn find(
+    engine: &Engine,
+    targets: &[Arc<Checked>],
+    initiator: &str,
+    portal: &Address,
+    name: &str,
+) -> Option<Found> {
+    let of_target = |t: &&Arc<Checked>, name: &str| {
+        let port = engine.find_target(NAME, &t.spec.name)?;
+        let decision = port.decide(initiator, portal);
+        let entry = pick(t, &decision.luns, name)?.clone();
+        Some(Found { target: (*t).clone(), port, entry })
+    };
+    let plain = targets.iter().find_map(|t| of_target(&t, name));
+    plain.or_else(|| {
+        let (target, name) = name.split_once('/')?;
+        let target = targets.iter().find(|t| t.spec.name == target)?;
+        of_target(&target, name)
+    })
+}
+
+fn pick<'a>(target: &Checked, luns: &'a LunMap, name: &str) -> Option<&'a Arc<LunEntry>> {
+    let named = |name: &str| luns.iter().find(|e| e.device.spec().name == name);
+    let of_lun = |lun: u64| luns.get(lun);
+    if name.is_empty() {
+        return of_lun(0);
+    }
+    let alias = || target.params.aliases.get(name).and_then(|unit| named(unit));
+    named(name).or_else(alias).or_else(|| of_lun(name.parse().ok()?))
+}
+
+/// Lines of LIST: the names of units, with their target's where there is another of that name.
+pub(crate) fn list(all: &[Found]) -> Vec<Listed> {
+    let name = |f: &Found| f.entry.device.spec().name.clone();
+    let line = |(i, f): (usize, &Found)| {
+        let first = all.iter().position(|other| name(other) == name(f));
+        let name = match first {
+            Some(first) if first < i => format!("{}/{}", f.target.spec.name, name(f)),
+            _ => name(f),
+        };
+        Listed { name, description: description(f) }
+    };
+    all.iter().enumerate().map(line).collect()
+}
+
+fn description(f: &Found) -> String {
+    let spec = f.entry.device.spec();
+    format!("LUN {} of {}, serial number {}", f.entry.lun, f.target.spec.name, spec.serial)
+}
+
+/// Zeroes cost no writing of them.
+pub(crate) fn zeroes_fast(device: &Device) -> bool {
+    device.spec().can_delete && device.spec().delete_reads_zero
+}
+
+/// What a client is told.
+pub(crate) fn describe(f: &Found) -> Export {
+    let device = &f.entry.device;
+    let spec = device.spec();
+    let read_only = f.entry.read_only || spec.read_only || device.mode().has(ModeBits::SWP);
+    let mut flags = flag::HAS_FLAGS
+        | flag::SEND_FLUSH
+        | flag::SEND_FUA
+        // A flush is one of the whole unit, whoever wrote.
+        | flag::CAN_MULTI_CONN
+        | flag::SEND_CACHE;
+    if read_only {
+        flags |= flag::READ_ONLY;
+    } else {
+        flags |= flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO;
+        flags |= if spec.can_delete { flag::SEND_TRIM } else { 0 };
+    }
+    if spec.rotation.is_some_and(|rpm| rpm > 1) {
+        flags |= flag::ROTATIONAL;
+    }
+    let min = device.block_bytes();
+    let stripe = u32::try_from(spec.stripe_bytes).unwrap_or(0);
+    let best = [stripe, spec.physical_bytes.max(PREFERRED), min];
+    let fits = |b: &u32| b.is_power_of_two() && (min..=PAYLOAD_MAX).contains(b);
+    Export {
+        name: spec.name.clone(),
+        description: description(f),
+        size: device.blocks().saturating_mul(u64::from(min)),
+        flags,
+        block_sizes: [min, best.into_iter().find(fits).unwrap_or(min), PAYLOAD_MAX],
+    }
+}

@@ -1,0 +1,202 @@
+//! The parameters of an NBD target.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::tls::Keys;
+use crate::driver::TargetSpec;
+
+/// Longest name of a target, bytes: export names begin with it.
+const NAME_MAX: usize = 223;
+
+/// Whether connections are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TlsPolicy {
+    /// Never.
+    #[default]
+    Off,
+    /// When the client wants it.
+    Allow,
+    /// Nothing is told or served without it.
+    Require,
+}
+
+/// What an NBD target wants to know besides its name and portals.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NbdParams {
+    /// Whether connections are encrypted. Targets at the same address say the same.
+    pub tls: TlsPolicy,
+    /// File with the certificates of the server in PEM, its own first.
+    pub tls_certificate: String,
+    /// File with the private key of the server in PEM.
+    pub tls_key: String,
+    /// File with the certificates in PEM of whoever may vouch for clients. A client must then show
+    /// a certificate, and is known in access groups as `tls:NAME`, its common name or, without one,
+    /// its first alternative name. Empty asks clients for no certificate.
+    pub tls_client_ca: String,
+    /// Tell clients the names of the exports that they may use.
+    pub list: bool,
+    /// Further names of exports: alias to the name of a unit.
+    pub aliases: BTreeMap<String, String>,
+    /// Seconds that a handshake may take in all.
+    #[schemars(range(min = 1, max = 300))]
+    pub handshake_timeout: u32,
+    /// Connections at one time; a further one is refused.
+    #[schemars(range(min = 1, max = 16384))]
+    pub connections_max: u32,
+}
+
+impl Default for NbdParams {
+    fn default() -> NbdParams {
+        NbdParams {
+            tls: TlsPolicy::Off,
+            tls_certificate: String::new(),
+            tls_key: String::new(),
+            tls_client_ca: String::new(),
+            list: true,
+            aliases: BTreeMap::new(),
+            handshake_timeout: 15,
+            connections_max: 4096,
+        }
+    }
+}
+
+/// A target, checked.
+pub(crate) struct Checked {
+    /// As it was given.
+    pub spec: TargetSpec,
+    /// Its parameters.
+    pub params: NbdParams,
+    /// What TLS needs; `None` without TLS.
+    pub keys: Option<Keys>,
+    /// Connections now.
+    pub connections: Arc<AtomicUsize>,
+}
+
+impl Checked {
+    /// Checks a target and reads its keys; an error says what to change.
+    pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
+        let name = spec.name.clone();
+        let bad = |what: String| Error::new(Errno::Inval, format!("nbd target {name}: {what}"));
+        let odd = |c: char| c.is_control() || c == '/';
+        if spec.name.is_empty() || spec.name.len() > NAME_MAX || spec.name.chars().any(odd) {
+            return Err(bad(format!("a name has 1 to {NAME_MAX} bytes, printable, without /")));
+        }
+        if spec.chap.is_some() || spec.mutual_chap.is_some() || spec.discovery_chap.is_some() {
+            return Err(bad("NBD has no CHAP; clients prove themselves by tls_client_ca".into()));
+        }
+        let params = match &spec.params {
+            serde_json::Value::Null => NbdParams::default(),
+            other => NbdParams::deserialize(other).map_err(|e| bad(e.to_string()))?,
+        };
+        check(&params).map_err(bad)?;
+        let keys = match params.tls {
+            TlsPolicy::Off => None,
+            TlsPolicy::Allow | TlsPolicy::Require => Some(Keys::read(&params).map_err(bad)?),
+        };
+        Ok(Checked { spec, params, keys, connections: Arc::default() })
+    }
+
+    /// What targets at one address have to agree on: TLS begins before the target is known.
+    pub fn door(&self) -> (TlsPolicy, [&str; 3]) {
+        let p = &self.params;
+        (p.tls, [&p.tls_certificate, &p.tls_key, &p.tls_client_ca])
+    }
+
+    /// One connection more; None when there are enough.
+    pub fn place(&self) -> Option<Place> {
+        let most = usize::try_from(self.params.connections_max).unwrap_or(usize::MAX);
+        let one_more = |n: usize| (n < most).then_some(n + 1);
+        let taken = self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        taken.is_ok().then(|| Place(self.connections.clone()))
+    }
+}
+
+/// A connection's place at a target; given back when dropped.
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn check(p: &NbdParams) -> Result<(), String> {
+    for (key, value, min, max) in [
+        ("handshake_timeout", p.handshake_timeout, 1, 300),
+        ("connections_max", p.connections_max, 1, 16384),
+    ] {
+        if value < min || value > max {
+            return Err(format!("{key} = {value}: it must be {min} to {max}"));
+        }
+    }
+    if let Some(alias) = p.aliases.keys().find(|a| a.is_empty() || a.parse::<u64>().is_ok()) {
+        return Err(format!("aliases: {alias:?}: a number is a LUN, and nothing is LUN 0"));
+    }
+    let given = [&p.tls_certificate, &p.tls_key, &p.tls_client_ca];
+    match p.tls {
+        TlsPolicy::Off if given.iter().any(|file| !file.is_empty()) => {
+            Err("tls is off: say tls = \"require\", or leave the files out".into())
+        }
+        TlsPolicy::Allow | TlsPolicy::Require
+            if p.tls_certificate.is_empty() || p.tls_key.is_empty() =>
+        {
+            Err("tls needs tls_certificate and tls_key".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// JSON Schema of [`NbdParams`].
+pub(crate) fn schema() -> serde_json::Value {
+    schemars::schema_for!(NbdParams).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn spec(name: &str, params: serde_json::Value) -> TargetSpec {
+        TargetSpec { name: name.into(), params, ..TargetSpec::default() }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (name, params, word) in [
+            ("", json!({}), "name"),
+            ("a/b", json!({}), "name"),
+            ("a", json!({"tsl": "off"}), "tsl"),
+            ("a", json!({"tls": "require"}), "tls_certificate"),
+            ("a", json!({"tls_key": "x"}), "off"),
+            ("a", json!({"handshake_timeout": 0}), "handshake_timeout"),
+            ("a", json!({"aliases": {"3": "disk"}}), "LUN"),
+            (
+                "a",
+                json!({"tls": "allow", "tls_certificate": "/nowhere/c", "tls_key": "/nowhere/k"}),
+                "/nowhere/c",
+            ),
+        ] {
+            let error = Checked::new(spec(name, params)).err().unwrap();
+            assert!(error.what.contains(word), "{error}");
+        }
+        assert!(Checked::new(spec("a", serde_json::Value::Null)).is_ok());
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let c = Checked::new(spec("a", json!({"connections_max": 2}))).unwrap();
+        let (a, b) = (c.place(), c.place());
+        assert!(a.is_some() && b.is_some() && c.place().is_none());
+        drop(a);
+        assert!(c.place().is_some());
+    }
+}

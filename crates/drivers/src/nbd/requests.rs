@@ -1,0 +1,130 @@
+//! Requests under way on one connection.
+//!
+//! ```text
+//!   FREE --put--> OPEN --issue--> at the engine --respond: GOOD--> next piece, or answered: FREE
+//!                  ^                  |
+//!                  +-- again <--------+  unit attention, aborted by others; TRIES_MAX times
+//! ```
+//! A request that is too large for one command goes piece by piece. A large WRITE comes piece by
+//! piece too: its pieces are requests of their own, and their parent is answered after the last.
+//!
+//! Invariants
+//!  Q1  A place that is open is answered exactly once, or the connection ends.
+//!  Q2  Write data is held until the command has ended: it can be sent to the engine again.
+
+use bio::Segs;
+use wire::nbd::{Error, Request};
+
+/// What a command does for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Waits for its pieces; nothing of its own.
+    #[default]
+    Parent,
+    /// READ.
+    Read,
+    /// WRITE.
+    Write,
+    /// UNMAP.
+    Trim,
+    /// WRITE SAME; true when blocks may go.
+    Zero(bool),
+    /// SYNCHRONIZE CACHE.
+    Flush,
+    /// PRE-FETCH.
+    Cache,
+    /// GET LBA STATUS.
+    Status,
+}
+
+impl Work {
+    /// It changes the medium.
+    pub fn writes(self) -> bool {
+        matches!(self, Work::Write | Work::Trim | Work::Zero(_))
+    }
+}
+
+/// One place of the table.
+#[derive(Default)]
+pub(crate) struct Place {
+    pub open: bool,
+    pub request: Request,
+    pub work: Work,
+    /// First byte of the command under way.
+    pub at: u64,
+    /// Bytes of the command under way.
+    pub now: u64,
+    /// Bytes after it that no command was issued for.
+    pub left: u64,
+    /// A flush follows the last piece.
+    pub then_flush: bool,
+    /// Write data (Q2).
+    pub data: Segs,
+    /// The request that this one is a piece of.
+    pub parent: Option<u32>,
+    /// Of a parent: pieces that have not ended.
+    pub pieces: u32,
+    /// Of a parent: all pieces are on their way.
+    pub whole: bool,
+    /// Of a parent: what the first piece that failed said.
+    pub error: Option<Error>,
+    pub tries: u8,
+    /// Some of the reply is out.
+    pub begun: bool,
+}
+
+/// The table; the place of a request is its tag at the engine.
+#[derive(Default)]
+pub(crate) struct Requests {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    open: u32,
+}
+
+impl Requests {
+    /// Requests under way.
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Takes a place; its lists are empty and keep their capacity.
+    pub fn put(&mut self, request: Request, work: Work, at: u64, len: u64) -> u32 {
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.open += 1;
+        if let Some(place) = self.get(tag) {
+            let data = std::mem::take(&mut place.data);
+            *place = Place { open: true, request, work, at, left: len, data, ..Place::default() };
+        }
+        tag
+    }
+
+    /// A place that is open.
+    pub fn get(&mut self, tag: u32) -> Option<&mut Place> {
+        let place = self.places.get_mut(usize::try_from(tag).ok()?)?;
+        Some(place)
+    }
+
+    /// A place that is open, to look at.
+    pub fn open_at(&mut self, tag: u32) -> Option<&mut Place> {
+        self.get(tag).filter(|p| p.open)
+    }
+
+    /// Gives a place back.
+    pub fn free(&mut self, tag: u32) {
+        if let Some(place) = self.open_at(tag) {
+            place.open = false;
+            place.data.clear();
+            self.open -= 1;
+            self.free.push(tag);
+        }
+    }
+
+    /// Tags of all that are open.
+    pub fn tags(&self) -> Vec<u32> {
+        let open = (0u32..).zip(&self.places).filter(|(_, p)| p.open);
+        open.map(|(tag, _)| tag).collect()
+    }
+}

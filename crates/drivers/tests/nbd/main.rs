@@ -1,0 +1,5 @@
+//! NBD from outside: tools of other projects, and a client of our own that breaks rules.
+
+mod server;
+mod tls;
+mod tools;

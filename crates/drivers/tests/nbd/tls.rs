@@ -1,0 +1,177 @@
+//! Certificates made on the spot, clients of GnuTLS (libnbd, QEMU), and our server.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rig::proc;
+use serde_json::json;
+
+use crate::server::{MEMORY_BYTES, Server, Shape};
+use crate::tools::try_run;
+
+fn openssl(folder: &Path, arguments: &str) {
+    let mut command = Command::new(proc::tool("openssl").unwrap());
+    proc::run(command.current_dir(folder).args(arguments.split(' '))).unwrap();
+}
+
+/// A CA, and what it signed, in folders as libnbd and QEMU want them.
+struct Papers(proc::Scratch);
+
+impl Papers {
+    fn new() -> Papers {
+        rig::packages::ensure_host().unwrap();
+        let papers = Papers(proc::Scratch::new("drivers-nbd-tls").unwrap());
+        papers.authority("ca");
+        papers.sign("ca", "server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1");
+        papers.sign("ca", "alice", "alice", "subjectAltName=DNS:alice.example");
+        papers.authority("other");
+        papers.sign("other", "mallory", "alice", "subjectAltName=DNS:alice.example");
+        papers
+    }
+
+    fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn authority(&self, name: &str) {
+        let how = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+        let files = format!("-keyout {name}.key -out {name}.pem -subj /CN={name}");
+        openssl(self.folder(), &format!("{how} {files}"));
+    }
+
+    /// A key and a certificate in a folder of their own, with the first CA's beside them.
+    fn sign(&self, by: &str, name: &str, common: &str, alternative: &str) {
+        let folder = self.folder();
+        let mine = folder.join(name);
+        std::fs::create_dir(&mine).unwrap();
+        std::fs::write(folder.join("ext"), alternative).unwrap();
+        let side = if name == "server" { "server" } else { "client" };
+        let (key, cert) = (format!("{name}/{side}-key.pem"), format!("{name}/{side}-cert.pem"));
+        let how = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+        openssl(folder, &format!("{how} -keyout {key} -out {name}.csr -subj /CN={common}"));
+        let ca = format!("-CA {by}.pem -CAkey {by}.key -CAcreateserial -days 2 -extfile ext");
+        openssl(folder, &format!("x509 -req -in {name}.csr {ca} -out {cert}"));
+        std::fs::copy(folder.join("ca.pem"), mine.join("ca-cert.pem")).unwrap();
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    fn params(&self, tls: &str, clients: bool) -> serde_json::Value {
+        json!({
+            "tls": tls,
+            "tls_certificate": self.file("server/server-cert.pem"),
+            "tls_key": self.file("server/server-key.pem"),
+            "tls_client_ca": if clients { self.file("ca.pem") } else { PathBuf::new() },
+        })
+    }
+
+    fn url(&self, server: &Server, who: &str, export: &str) -> String {
+        let folder = self.file(who);
+        let port = server.portal.port();
+        format!("nbds://localhost:{port}/{export}?tls-certificates={}", folder.display())
+    }
+}
+
+fn size(url: &str) -> Result<String, String> {
+    try_run("nbdinfo", &["--size", url])
+}
+
+#[test]
+fn a_certificate_says_who_comes() {
+    let papers = Papers::new();
+    let params = papers.params("require", true);
+    let server = Server::start(Shape { params, ..Shape::default() });
+    server.allow(&["tls:alice"]);
+    let good = papers.url(&server, "alice", "memory");
+    assert_eq!(size(&good).unwrap().trim(), MEMORY_BYTES.to_string());
+    let plain = size(&server.url("memory")).unwrap_err();
+    assert!(plain.contains("TLS"), "{plain}");
+    assert!(size(&papers.url(&server, "mallory", "memory")).is_err(), "another CA's");
+    let denied = server.registry.denied();
+    assert!(denied.iter().any(|d| d.text.contains("TLS")), "{denied:?}");
+    server.allow(&["tls:bob"]);
+    assert!(size(&good).is_err(), "masked by name");
+    let denied = server.registry.denied();
+    assert_eq!(denied.last().unwrap().initiator, "tls:alice");
+}
+
+#[test]
+fn data_goes_encrypted_both_ways() {
+    let papers = Papers::new();
+    let params = papers.params("allow", true);
+    let server = Server::start(Shape { params, ..Shape::default() });
+    let bytes: Vec<u8> =
+        (0..MEMORY_BYTES / 4).flat_map(|i| (i as u32 ^ 0x5a5a).to_le_bytes()).collect();
+    let (up, down) = (papers.file("up"), papers.file("down"));
+    std::fs::write(&up, &bytes).unwrap();
+    let url = papers.url(&server, "alice", "memory");
+    try_run("nbdcopy", &["--connections=3", up.to_str().unwrap(), &url]).unwrap();
+    try_run("nbdcopy", &["--connections=2", &url, down.to_str().unwrap()]).unwrap();
+    assert!(std::fs::read(&down).unwrap() == bytes);
+    // The same in the clear, as `allow` says.
+    try_run("nbdcopy", &[&server.url("memory"), down.to_str().unwrap()]).unwrap();
+    assert!(std::fs::read(&down).unwrap() == bytes);
+    let creds =
+        format!("tls-creds-x509,id=t,endpoint=client,dir={}", papers.file("alice").display());
+    let image = format!(
+        "driver=nbd,server.type=inet,server.host=localhost,server.port={},{}",
+        server.portal.port(),
+        "export=memory,tls-creds=t"
+    );
+    let out = try_run(
+        "qemu-img",
+        &[
+            "compare",
+            "--object",
+            &creds,
+            "--image-opts",
+            &image,
+            &format!("driver=raw,file.filename={}", up.display()),
+        ],
+    );
+    assert!(out.unwrap().contains("identical"));
+}
+
+#[test]
+fn nbdkit_comes_through_tls_too() {
+    let papers = Papers::new();
+    let params = papers.params("require", false);
+    let server = Server::start(Shape { params, ..Shape::default() });
+    let folder = format!("tls-certificates={}", papers.file("alice").display());
+    let port = format!("port={}", server.portal.port());
+    let out = try_run(
+        "nbdkit",
+        &[
+            "-U",
+            "-",
+            "nbd",
+            "hostname=localhost",
+            &port,
+            "export=memory",
+            "tls=require",
+            &folder,
+            "--run",
+            "nbdinfo --size \"$uri\"",
+        ],
+    );
+    assert_eq!(out.unwrap().trim(), MEMORY_BYTES.to_string());
+    // Without client certificates a client is known by its address.
+    server.allow(&["ip:127.0.0.1"]);
+    assert!(size(&papers.url(&server, "alice", "memory")).is_ok());
+}
+
+#[test]
+fn targets_at_one_address_agree_about_tls() {
+    let papers = Papers::new();
+    let server = Server::start(Shape::default());
+    let spec = drivers::TargetSpec {
+        name: "second".into(),
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        params: papers.params("require", true),
+        ..drivers::TargetSpec::default()
+    };
+    let error = server.driver.set_target(spec).unwrap_err();
+    assert!(error.what.contains("TLS"), "{error}");
+}

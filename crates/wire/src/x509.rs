@@ -1,0 +1,205 @@
+//! The names in a certificate (RFC 5280): its subject's common name and alternative names.
+//!
+//! Nothing is verified here: whoever calls has had the certificate verified, and wants to know
+//! whose it is.
+
+use crate::bytes::Reader;
+use crate::error::WireError;
+
+/// Longest name that is taken, bytes; longer ones are passed over.
+pub const NAME_MAX: usize = 255;
+
+/// Alternative names that are taken; further ones are passed over.
+pub const ALTERNATIVES_MAX: usize = 64;
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OID: u8 = 0x06;
+const OCTETS: u8 = 0x04;
+const UTF8: u8 = 0x0c;
+const PRINTABLE: u8 = 0x13;
+const IA5: u8 = 0x16;
+const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+
+/// id-at-commonName
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// id-ce-subjectAltName
+const ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+
+/// What a certificate calls its subject.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The most specific common name.
+    pub common: Option<String>,
+    /// Alternative names that are text: DNS names, mail addresses, URIs, in their order.
+    pub alternatives: Vec<String>,
+}
+
+impl Names {
+    /// The common name, or the first alternative name.
+    pub fn first(&self) -> Option<&str> {
+        self.common.as_deref().or(self.alternatives.first().map(String::as_str))
+    }
+}
+
+/// One element: its tag and its contents. Lengths of up to four bytes.
+fn element<'a>(r: &mut Reader<'a>) -> Result<(u8, &'a [u8]), WireError> {
+    let tag = r.u8("tag")?;
+    let short = r.u8("length")?;
+    let len = match short {
+        0..=0x7f => usize::from(short),
+        0x81..=0x84 => {
+            let mut len = 0usize;
+            for _ in 0x80..short {
+                len = (len << 8) | usize::from(r.u8("length")?);
+            }
+            len
+        }
+        _ => return Err(WireError::bad("length", r.at())),
+    };
+    Ok((tag, r.take(len, "contents")?))
+}
+
+/// The contents of the next element, which must have that tag.
+fn expect<'a>(r: &mut Reader<'a>, tag: u8, field: &'static str) -> Result<&'a [u8], WireError> {
+    let at = r.at();
+    match element(r)? {
+        (found, contents) if found == tag => Ok(contents),
+        _ => Err(WireError::bad(field, at)),
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    let fits = !bytes.is_empty() && bytes.len() <= NAME_MAX;
+    let text = std::str::from_utf8(bytes).ok().filter(|_| fits)?;
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
+/// Reads the names in a certificate in DER.
+pub fn names(certificate: &[u8]) -> Result<Names, WireError> {
+    let whole = expect(&mut Reader::new(certificate), SEQUENCE, "certificate")?;
+    let tbs = expect(&mut Reader::new(whole), SEQUENCE, "tbsCertificate")?;
+    let mut r = Reader::new(tbs);
+    let mut out = Names::default();
+    if r.rest().first() == Some(&VERSION) {
+        element(&mut r)?;
+    }
+    for _ in ["serialNumber", "signature", "issuer", "validity"] {
+        element(&mut r)?;
+    }
+    common_name(expect(&mut r, SEQUENCE, "subject")?, &mut out)?;
+    element(&mut r)?;
+    while !r.rest().is_empty() {
+        if let (EXTENSIONS, contents) = element(&mut r)? {
+            let list = expect(&mut Reader::new(contents), SEQUENCE, "extensions")?;
+            extensions(list, &mut out)?;
+        }
+    }
+    Ok(out)
+}
+
+fn common_name(subject: &[u8], out: &mut Names) -> Result<(), WireError> {
+    let mut sets = Reader::new(subject);
+    while !sets.rest().is_empty() {
+        let mut pairs = Reader::new(expect(&mut sets, SET, "relative name")?);
+        while !pairs.rest().is_empty() {
+            let mut pair = Reader::new(expect(&mut pairs, SEQUENCE, "attribute")?);
+            let kind = expect(&mut pair, OID, "attribute type")?;
+            let (tag, value) = element(&mut pair)?;
+            if kind == COMMON_NAME && matches!(tag, UTF8 | PRINTABLE | IA5) {
+                out.common = text(value).or(out.common.take());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn extensions(list: &[u8], out: &mut Names) -> Result<(), WireError> {
+    let mut all = Reader::new(list);
+    while !all.rest().is_empty() {
+        let mut one = Reader::new(expect(&mut all, SEQUENCE, "extension")?);
+        let kind = expect(&mut one, OID, "extension type")?;
+        let (mut tag, mut value) = element(&mut one)?;
+        if tag != OCTETS {
+            // It says first whether it is critical.
+            (tag, value) = element(&mut one)?;
+        }
+        if kind != ALTERNATIVE_NAME || tag != OCTETS {
+            continue;
+        }
+        let mut names = Reader::new(expect(&mut Reader::new(value), SEQUENCE, "names")?);
+        while !names.rest().is_empty() {
+            let (tag, value) = element(&mut names)?;
+            // rfc822Name, dNSName, uniformResourceIdentifier
+            if matches!(tag, 0x81 | 0x82 | 0x86) && out.alternatives.len() < ALTERNATIVES_MAX {
+                out.alternatives.extend(text(value));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A certificate with these names and nothing else that makes sense, for tests and seeds.
+pub fn sample(common: &str, alternatives: &[&str]) -> Vec<u8> {
+    let cn = [der(OID, COMMON_NAME), der(UTF8, common.as_bytes())].concat();
+    let subject = der(SEQUENCE, &der(SET, &der(SEQUENCE, &cn)));
+    let names: Vec<u8> = alternatives.iter().flat_map(|n| der(0x82, n.as_bytes())).collect();
+    let value = der(OCTETS, &der(SEQUENCE, &names));
+    let extension = [der(OID, ALTERNATIVE_NAME), der(1, &[0xff]), value].concat();
+    let empty = der(SEQUENCE, &[]);
+    let tbs = [
+        der(VERSION, &der(2, &[2])),
+        der(2, &[1]),
+        empty.clone(),
+        empty.clone(),
+        empty.clone(),
+        subject,
+        empty,
+        der(EXTENSIONS, &der(SEQUENCE, &der(SEQUENCE, &extension))),
+    ]
+    .concat();
+    der(SEQUENCE, &der(SEQUENCE, &tbs))
+}
+
+fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag];
+    match u8::try_from(contents.len()) {
+        Ok(len @ 0..=0x7f) => out.push(len),
+        _ => {
+            out.push(0x84);
+            out.extend(u32::try_from(contents.len()).unwrap_or(u32::MAX).to_be_bytes());
+        }
+    }
+    out.extend(contents);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found() {
+        let found = names(&sample("client one", &["a.example", "b.example"])).unwrap();
+        assert_eq!(found.first(), Some("client one"));
+        assert_eq!(found.alternatives, ["a.example", "b.example"]);
+        let found = names(&sample("", &["a.example"])).unwrap();
+        assert_eq!((found.common.as_deref(), found.first()), (None, Some("a.example")));
+        let found = names(&sample("a\nb", &[&"x".repeat(NAME_MAX + 1)])).unwrap();
+        assert_eq!(found, Names::default(), "neither fits");
+    }
+
+    #[test]
+    fn cuts_and_lies_are_errors() {
+        let good = sample("client", &["a.example"]);
+        for len in 0..good.len() {
+            assert!(names(&good[..len]).is_err(), "{len}");
+        }
+        for (at, byte) in [(0, 0x31), (1, 0x80), (1, 0x85), (1, 0xff)] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            assert!(names(&bad).is_err());
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! A real Linux kernel with open-iscsi: a tree copied with CHAP in both directions and CRC32C over
-//! headers and data, and a daemon killed in the middle of writes. One boot.
+//! headers and data, and a daemon killed in the middle of writes, then stopped. One boot.
 
 mod house;
 
@@ -45,7 +45,7 @@ luns = { 3 = "files" }
 "#;
 
 #[test]
-fn a_kernel_copies_a_tree_and_outlives_a_killed_daemon() {
+fn a_kernel_copies_a_tree_and_outlives_a_killed_and_a_stopped_daemon() {
     let mut house = House::new("kernel");
     let image = Image::build().unwrap();
     let (tree_image, files_image) =
@@ -67,14 +67,19 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_daemon() {
     first.settings.push(("node.session.auth.chap_algs".into(), "SHA256".into()));
     let tree = Tree::documentation().unwrap();
     let mut script = scenarios::discover(&second);
-    script.then(scenarios::copy_tree(&first, &tree)).then(scenarios::kill_in_writes(&second));
+    script.then(scenarios::copy_tree(&first, &tree)).then(scenarios::end_in_writes(&second, 2));
 
     let how = Boot { deadline: DEADLINE, core: None };
-    let mut seen = None;
+    let (mut seen, mut stopped) = (None, 0);
     let played = scenarios::play(&image, &script, how, &mut || {
-        seen = Some(house.json(&["sessions"]));
         house.assert_alive();
-        house.kill();
+        if seen.is_none() {
+            seen = Some(house.json(&["sessions"]));
+            house.kill();
+        } else {
+            house.stop();
+            stopped += 1;
+        }
         std::thread::sleep(DOWN);
         house.start();
         wait_port(house.portal())
@@ -83,7 +88,8 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_daemon() {
     println!("{:?} files and bytes\n{}", tree.size(), played.run.summary());
     let after = played.acknowledged.len() - played.acknowledged_before;
     println!("acknowledged {} + {after}", played.acknowledged_before);
-    assert!(played.acknowledged_before >= 20 && after >= 20);
+    assert!(played.acknowledged_before >= 20 && after >= 40);
+    assert_eq!(stopped, 1);
 
     let sessions = seen.expect("the daemon was killed");
     let live = array(&sessions["sessions"]);

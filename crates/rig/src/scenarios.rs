@@ -213,22 +213,24 @@ pub fn copy_tree(login: &Login, tree: &Tree) -> Script {
     script
 }
 
-/// Write files with fsync without a pause, have the target killed and restarted in the middle,
-/// write on, and find every acknowledged file after a remount.
-pub fn kill_in_writes(login: &Login) -> Script {
+/// Write files with fsync without a pause, have the target ended and started again in the middle,
+/// so many times, write on, and find every acknowledged file after a remount.
+pub fn end_in_writes(login: &Login, times: usize) -> Script {
     let mut script = Script::new();
     let names = variables(login);
     begin(&mut script, login);
     let count = FILES_EACH_SIDE;
     script.step(
-        "write while the target is killed",
+        "write while the target ends and starts",
         format!(
             "mkdir -p /mnt/files; rm -f /tmp/stop /tmp/list\n\
              write_and_acknowledge /mnt/files /tmp/list & writer=$!\n\
              wait_lines /tmp/list {count} $writer\n\
-             echo {READY_FOR_KILL}\n\
-             read -r answer; [ \"$answer\" = {GO} ]; before=$(lines /tmp/list)\n\
-             wait_lines /tmp/list $((before + {count})) $writer\n\
+             for round in $(seq {times}); do\n\
+                 echo {READY_FOR_KILL}\n\
+                 read -r answer; [ \"$answer\" = {GO} ]; before=$(lines /tmp/list)\n\
+                 wait_lines /tmp/list $((before + {count})) $writer\n\
+             done\n\
              touch /tmp/stop; wait $writer"
         ),
     );
@@ -247,13 +249,13 @@ pub struct Played {
     pub run: Run,
     /// Every file whose fsync returned: name, SHA-256 in hex.
     pub acknowledged: BTreeMap<String, String>,
-    /// How many of them before the target was killed.
+    /// How many of them before the target was ended for the first time.
     pub acknowledged_before: usize,
-    /// How long the `restart` closure took; None: it was not called.
+    /// How long the first call of the `restart` closure took; None: it was not called.
     pub restart: Option<Duration>,
 }
 
-/// Runs a script; calls `restart` (kill with SIGKILL, start again) each time the guest is ready
+/// Runs a script; calls `restart` (end the target, start it again) each time the guest is ready
 /// for it. An error carries the guest's console.
 pub fn play(
     image: &Image,
@@ -265,10 +267,12 @@ pub fn play(
     let mut restarted = None;
     let run = boot(image, script, how, &mut |line, console| {
         if !acknowledge(line, &mut acknowledged)? && line == READY_FOR_KILL {
-            acknowledged_before = acknowledged.len();
             let start = Instant::now();
+            if restarted.is_none() {
+                acknowledged_before = acknowledged.len();
+            }
             restart().context("restart the target")?;
-            restarted = Some(start.elapsed());
+            restarted.get_or_insert(start.elapsed());
             console.send(GO)?;
         }
         Ok(())

@@ -37,7 +37,7 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_target() {
     let open = Login::open(second.target().clone());
     let mut script =
         scenarios::copy_tree(&Login::open(first.target().clone()).with_chap(chap), &tree);
-    script.then(scenarios::discover(&open)).then(scenarios::kill_in_writes(&open));
+    script.then(scenarios::discover(&open)).then(scenarios::end_in_writes(&open, 1));
 
     let how = Boot { deadline: Duration::from_secs(180), core: None };
     let played = scenarios::play(&image, &script, how, &mut || {

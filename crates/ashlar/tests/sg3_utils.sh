@@ -1,0 +1,128 @@
+# What sg3_utils say of unit $A, 64 MiB of 512-byte blocks, and $B beside it. A step begins with `#:`.
+
+#: who it is
+says sg_inq $A -- 'PDT=0 ' 'version=0x06' 'CmdQue=1' 'HiSUP=1' 'identification: ASHLAR' \
+    'identification: VIRTUAL DISK' 'serial number: [0-9a-f]{16}$'
+sg_vpd -p sv $A >/tmp/pages
+fact /tmp/pages '\[sv\]' '\[sn\]' '\[di\]' '\[ei\]' '\[bl\]' '\[bdc\]' '\[lbpv\]'
+for page in $(sed -n 's/.*\[\(.*\)\].*/\1/p' /tmp/pages); do says sg_vpd -p $page $A -- 'VPD page'; done
+says sg_vpd -p sn $A -- "serial number: $(sg_inq $A | sed -n 's/.*serial number: //p')"
+says sg_vpd -p di $A -- 'designator type: NAA' '0x6[0-9a-f]{31}$' 'T10 vendor identification' \
+    'vendor id: ASHLAR' 'Relative target port: 0x1' '^ *iqn.2026-11.test.ashlar:house$' \
+    '^ *iqn.2026-11.test.ashlar:house,t,0x0001$'
+says sg_vpd -p ei $A -- 'HEADSUP=1 ORDSUP=1 SIMPSUP=1' 'V_SUP=1' 'LUICLR=1'
+says sg_vpd -p bl $A -- 'compare and write length: [1-9]' 'Maximum transfer length: [1-9]' \
+    'unmap LBA count: [1-9]' 'unmap block descriptor count: [1-9]' 'atomic transfer length: [1-9]'
+says sg_vpd -p lbpv $A -- 'LBPU\): 1' 'LBPWS\): 1' 'LBPWS10\): 1' 'LBPRZ\): 1' 'thin provisioned'
+[ "$(sg_vpd -q -p di_lu $A | md5sum)" != "$(sg_vpd -q -p di_lu $B | md5sum)" ]
+ends 5 sg_raw -r 252 $A 12 01 81 00 fc 00
+
+#: how large it is
+says sg_readcap $A -- 'Last LBA=131071 ' 'block length=512 ' 'Device size: 67108864 '
+says sg_readcap -l $A -- 'prot_en=0' 'lbpme=1, lbprz=1' 'Last LBA=131071 ' 'exponent=3 '
+says sg_luns $A -- '^ *0000000000000000$' '^ *0001000000000000$'
+[ $(sg_luns $A | grep -c '000000$') = 2 ]
+says sg_turs -n 5 $A -- 'Completed 5 Test Unit Ready commands with 0 errors'
+says sg_requests $A -- 'No Sense'
+
+#: what it can do
+sg_opcodes $A >/tmp/opcodes
+fact /tmp/opcodes 'Read\(16\)' 'Write\(32\)' 'Write same\(16\)' 'Unmap' 'Compare and write' 'Orwrite' \
+    'Write atomic\(16\)' 'Get LBA status' 'Persistent reserve out, register and move' 'Reserve\(10\)' \
+    'Report luns' 'Report supported operation codes' 'Format Unit' 'Verify\(12\)' 'Pre-fetch\(16\)'
+[ $(grep -c '^ [0-9a-f][0-9a-f] ' /tmp/opcodes) -ge 60 ]
+says sg_opcodes -R -o 0x88 $A -- 'Opcode=0x88' 'Read\(16\)' 'conforming to SCSI standard' \
+    '88 .. ff ff ff ff ff ff ff ff ff ff ff ff' 'recommended timeout: [1-9]'
+says sg_opcodes -o 0xee $A -- 'is NOT supported'
+
+#: mode pages
+sg_modes -a $A >/tmp/modes
+fact /tmp/modes 'WP=0' 'DpoFua=1' 'Read-Write error recovery' 'Caching' 'Control' 'Informational'
+sg_modes -r -p 8 $A >/tmp/before
+says sg_wr_mode -p 8 $A -- '[08]8 12 04'
+sg_raw -s 24 -i /dev/zero $A 15 10 00 00 18 00 >/tmp/zero 2>&1 && false
+says sg_turs $A --
+sg_modes -r -p 8 $A >/tmp/after
+cmp /tmp/before /tmp/after
+
+#: read, verify, compare
+head -c 65536 /dev/urandom >/tmp/data
+dd if=/tmp/data of=$A bs=64k count=1 conv=fsync 2>/dev/null
+ends 0 sg_verify -l 0 -c 128 $A
+ends 0 sg_verify -E 1 -n 4096 -l 0 -c 8 -i /tmp/data $A
+ends 14 sg_verify -E 1 -n 4096 -l 8 -c 8 -i /tmp/data $A
+ends 0 sg_sync $A
+ends 0 sg_sync -l 8 -c 8 $A
+(dd if=/tmp/data bs=512 skip=16 count=1; tr '\0-\377' '\377' </dev/zero | head -c 512) 2>/dev/null >/tmp/both
+ends 0 sg_compare_and_write -l 16 -n 1 -i /tmp/both -x 1024 $A
+ends 14 sg_compare_and_write -l 16 -n 1 -i /tmp/both -x 1024 $A
+dd if=$A bs=512 skip=16 count=1 iflag=direct 2>/dev/null >/tmp/got
+tail -c 512 /tmp/both | cmp - /tmp/got
+head -c 4096 /tmp/data >/tmp/eight
+ends 0 sg_write_x --atomic=0 --16 --lba=64 --num=8 --in=/tmp/eight $A
+dd if=$A bs=512 skip=64 count=8 iflag=direct 2>/dev/null | cmp - /tmp/eight
+tr '\0-\377' '\360' </dev/zero | head -c 4096 >/tmp/mask
+ends 0 sg_write_x --or --16 --lba=64 --num=8 --in=/tmp/mask $A
+says sg_raw -r 512 $A 88 00 00 00 00 00 00 00 00 40 00 00 00 01 00 00 -- \
+    '^ *00 +([f][0-9a-f] +){8}'
+ends 22 sg_raw -r 512 $A 88 00 00 00 00 00 00 02 00 00 00 00 00 01 00 00
+told compared
+
+#: what is unmapped is gone
+dd if=/tmp/data of=$B bs=64k count=1 conv=fsync 2>/dev/null
+says sg_get_lba_status -l 0 $B -- 'LBA: 0x0000000000000000' 'mapped'
+ends 0 sg_unmap -f -l 32 -n 32 $B
+says sg_get_lba_status -l 32 $B -- 'LBA: 0x0000000000000020' 'deallocated'
+ends 0 sg_write_same -U -l 96 -n 16 -x 512 -i /dev/zero $B
+says sg_get_lba_status -l 96 $B -- 'LBA: 0x0000000000000060' 'deallocated'
+ends 0 sg_write_same -l 0 -n 8 -x 512 -i /tmp/data $B
+dd if=$B bs=512 count=128 iflag=direct 2>/dev/null >/tmp/got
+dd if=/tmp/got bs=512 skip=7 count=1 2>/dev/null | cmp - /tmp/data -n 512
+dd if=/tmp/got bs=512 skip=32 count=32 2>/dev/null | cmp - /dev/zero -n 16384
+dd if=/tmp/got bs=512 skip=96 count=16 2>/dev/null | cmp - /dev/zero -n 8192
+dd if=/tmp/got bs=512 skip=8 count=24 2>/dev/null >/tmp/kept
+dd if=/tmp/data bs=512 skip=8 count=24 2>/dev/null | cmp - /tmp/kept
+told unmapped
+
+#: reservations
+says sg_persist -i -c $A -- 'Compatible Reservation Handling\(CRH\): 1' 'Specify Initiator Ports.*: 1' \
+    'Type Mask Valid\(TMV\): 1' 'Write Exclusive, all registrants: 1' 'Exclusive Access: 1'
+says sg_persist -i -k $A -- 'NO registered reservation keys'
+told write
+says sg_persist -o -G -S 0xabc $A --
+says sg_persist -i -k $A -- '1 registered reservation key' '0xabc'
+ends 24 sg_persist -o -R -K 0xdef -T 5 $A
+says sg_persist -o -R -K 0xabc -T 5 $A --
+says sg_persist -i -r $A -- 'Key=0xabc' 'LU_SCOPE' 'Write Exclusive, registrants only'
+says sg_persist -i -s $A -- 'Key=0xabc' 'is reservation holder|<< Reservation holder >>' \
+    'iqn.2026-11.test.ashlar:guest,i,0x'
+told conflict write
+told read
+says sg_persist -o -L -K 0xabc -T 5 $A --
+told write
+says sg_persist -o -R -K 0xabc -T 3 $A --
+told conflict read
+says sg_persist -o -C -K 0xabc $A --
+told read
+says sg_persist -i -k $A -- 'NO registered reservation keys'
+ends 0 sg_raw $A 16 00 00 00 00 00
+told conflict write
+ends 0 sg_raw $A 17 00 00 00 00 00
+told write
+
+#: resets and attentions
+ends 0 sg_reset -d $A
+says sg_turs -n 2 $A -- 'Completed 2 Test Unit Ready commands with 1 errors'
+ends 0 sg_turs $A
+says sg_requests $A -- 'No Sense'
+
+#: formats
+says sg_format $B -- 'Number of blocks=131072' 'Block size=512'
+dd if=/tmp/data of=$B bs=64k count=1 conv=fsync 2>/dev/null
+sg_format --format -Q --wait $B >/tmp/format 2>&1 || { cat /tmp/format; false; }
+dd if=$B bs=64k count=1 iflag=direct 2>/dev/null | cmp - /dev/zero -n 65536
+says sg_turs $B --
+
+#: ports and their states
+says sg_rtpg -d $A -- 'target port group id : 0x1 ' '0x00 \(active/optimized\)' 'T_SUP : 1' \
+    'target port count : 01' '^ *0x01$'

@@ -87,3 +87,54 @@ impl Raw {
         self.stream.write_all(&pdu(header, &[]))
     }
 }
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// SCSI status.
+    pub status: u8,
+    /// Data for the initiator.
+    pub data: Vec<u8>,
+    /// Sense data; empty without.
+    pub sense: Vec<u8>,
+}
+
+impl Raw {
+    /// A command to LUN 0 with at most 8 KiB of data either way; waits for its end.
+    pub fn command(&mut self, cdb: &[u8], read: u32, data: &[u8]) -> io::Result<Ended> {
+        let mut header = [0; 48];
+        header[0] = 0x01;
+        header[1] = 0x81 | u8::from(read > 0) << 6 | u8::from(!data.is_empty()) << 5;
+        header[16..20].copy_from_slice(&self.command.to_be_bytes());
+        header[20..24].copy_from_slice(&read.max(data.len() as u32).to_be_bytes());
+        header[24..28].copy_from_slice(&self.command.to_be_bytes());
+        header[28..32].copy_from_slice(&2u32.to_be_bytes());
+        header[32..32 + cdb.len()].copy_from_slice(cdb);
+        self.command += 1;
+        self.stream.write_all(&pdu(header, data))?;
+        let mut got = Vec::new();
+        loop {
+            let mut header = [0; 48];
+            self.stream.read_exact(&mut header)?;
+            let length = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
+            let mut segment = vec![0; length.next_multiple_of(4)];
+            self.stream.read_exact(&mut segment)?;
+            segment.truncate(length);
+            match header[0] & 0x3f {
+                0x25 => {
+                    got.extend(segment);
+                    if header[1] & 1 != 0 {
+                        return Ok(Ended { status: header[3], data: got, sense: Vec::new() });
+                    }
+                }
+                0x21 => {
+                    let sense = segment.split_off(segment.len().min(2));
+                    return Ok(Ended { status: header[3], data: got, sense });
+                }
+                // A NOP-In asks nothing of us here.
+                0x20 => {}
+                other => return Err(io::Error::other(format!("PDU {other:02x}: {header:02x?}"))),
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Persistent reservations over the death of the daemon: `kill -9` right after GOOD, a torn file,
+//! a state folder that is gone. Test 12 of the list of what toy targets get wrong, from outside.
+
+mod house;
+
+use house::raw::{Ended, Raw};
+use house::{House, IQN, file_disk};
+
+/// Size of the disk here.
+const DISK_BYTES: u64 = 16 << 20;
+const CONFLICT: u8 = 0x18;
+
+/// An initiator that has heard what there was to hear.
+fn login(house: &House, name: &str) -> Raw {
+    let mut raw = Raw::login(house.portal(), name, IQN).unwrap();
+    assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+    raw
+}
+
+/// PERSISTENT RESERVE OUT with APTPL.
+fn out(raw: &mut Raw, action: u8, kind: u8, key: u64, action_key: u64) -> Ended {
+    let mut list = [0; 24];
+    list[..8].copy_from_slice(&key.to_be_bytes());
+    list[8..16].copy_from_slice(&action_key.to_be_bytes());
+    list[20] = 1;
+    raw.command(&[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap()
+}
+
+fn write(raw: &mut Raw) -> u8 {
+    raw.command(&[0x2A, 0, 0, 0, 0, 8, 0, 0, 1, 0], 0, &[7; 512]).unwrap().status
+}
+
+/// READ KEYS, or READ RESERVATION.
+fn read(raw: &mut Raw, action: u8) -> Vec<u8> {
+    let ended = raw.command(&[0x5E, action, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]).unwrap();
+    assert_eq!(ended.status, 0);
+    ended.data
+}
+
+fn house(name: &str) -> House {
+    let mut house = House::new(name);
+    house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    house
+}
+
+/// The file of the newest record.
+fn record(house: &House) -> std::path::PathBuf {
+    let files = std::fs::read_dir(house.path("units")).unwrap();
+    let names = |f: std::io::Result<std::fs::DirEntry>| f.unwrap().path();
+    let newest = |p: &std::path::PathBuf| p.extension().is_some_and(|e| e == "reservations");
+    files.map(names).find(newest).expect("a record")
+}
+
+#[test]
+fn test_12_kill_9_after_good_loses_nothing() {
+    let mut house = house("reservations");
+    let mut a = login(&house, "iqn.2024-01.test:a");
+    assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
+    assert_eq!(out(&mut a, 1, 5, 1, 0).status, 0);
+    house.kill();
+    house.start();
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(write(&mut b), CONFLICT);
+    let mut a = login(&house, "iqn.2024-01.test:a");
+    assert_eq!(write(&mut a), 0);
+    assert_eq!(read(&mut b, 0), [0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(read(&mut b, 1)[21], 5);
+    // The reservation is released, which is saved as well.
+    assert_eq!(out(&mut a, 2, 5, 1, 0).status, 0);
+    house.kill();
+    house.start();
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(write(&mut b), 0);
+    assert_eq!(read(&mut b, 0).len(), 16);
+    house.stop();
+}
+
+#[test]
+fn test_12_a_torn_file_is_survived_and_said_and_a_missing_folder_is_no_success() {
+    let mut house = house("reservations-torn");
+    let mut a = login(&house, "iqn.2024-01.test:a");
+    assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
+    assert_eq!(out(&mut a, 1, 3, 1, 0).status, 0);
+    assert_eq!(out(&mut a, 6, 0, 0, 2).status, 0);
+    house.kill();
+    let file = record(&house);
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    house.start();
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("the one before it is used"), "{said}");
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(write(&mut b), CONFLICT, "the record before has the reservation too");
+    assert_eq!(read(&mut b, 0)[15], 1, "and the key before");
+    // Nowhere to save to: nothing changes, and nobody hears GOOD.
+    std::fs::remove_dir_all(house.path("units")).unwrap();
+    let refused = out(&mut b, 6, 0, 0, 9);
+    assert_eq!((refused.status, refused.sense[2], refused.sense[12]), (2, 4, 0x44));
+    assert_eq!(read(&mut b, 0).len(), 16);
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("could not be saved"), "{said}");
+    house.stop();
+}

@@ -33,6 +33,10 @@ fn name_of(peer: &Address) -> String {
     }
 }
 
+fn by_tls(name: String) -> String {
+    format!("tls {name}")
+}
+
 /// Goes through the handshake; answers the session that transmission belongs to.
 pub(crate) async fn run(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<Rc<Session>, Ending> {
     let targets = conn.here.shared.targets_at(&conn.at);
@@ -178,7 +182,11 @@ impl Door<'_> {
             portal: conn.local.clone(),
             from: conn.peer.clone(),
             reinstates: false,
-            labels: vec![("tls", tls), ("export", found.entry.device.spec().name.clone())],
+            labels: vec![
+                ("tls", tls),
+                ("auth", conn.tls().and_then(|t| t.client()).map_or("none".into(), by_tls)),
+                ("export", found.entry.device.spec().name.clone()),
+            ],
         };
         let transport: Rc<dyn Transport> = session.clone();
         let entered = conn.here.engine.login(login, transport);

@@ -4,5 +4,8 @@ mod client;
 mod hostile;
 mod requests;
 mod server;
+mod simulated;
+#[path = "../iscsi/slow_disk.rs"]
+mod slow_disk;
 mod tls;
 mod tools;

@@ -54,7 +54,7 @@ impl EngineCommand for Copy {
             CopyStatus::AllTokens => {
                 let sees = |d: &Arc<Device>| ask.luns.iter().any(|e| Arc::ptr_eq(&e.device, d));
                 let tokens = ask.registry.tokens().list(sees, now);
-                Some(report_rod_tokens(tokens.iter().map(|token| &**token)))
+                Some(report_rod_tokens(tokens.iter()))
             }
             CopyStatus::StatusLid1 => operations.status_lid1(name, now),
             CopyStatus::HeldData => operations.take_held(name, now),

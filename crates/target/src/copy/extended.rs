@@ -127,7 +127,7 @@ async fn blocks(
         (u64::from(source.device().block_bytes()), u64::from(destination.device().block_bytes()));
     let len = u64::from(blocks) * if of_destination { theirs } else { ours };
     // Neither PAD nor CAT is served: a rest has no place to go.
-    if len % ours != 0 || len % theirs != 0 {
+    if !len.is_multiple_of(ours) || !len.is_multiple_of(theirs) {
         return Err(Stop::Abort(asc::COPY_INEXACT, Some(COUNT_AT)));
     }
     let from = start(source_lba, 0, ours, len, source, SOURCE_LBA_AT)?;

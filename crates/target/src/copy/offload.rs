@@ -27,7 +27,7 @@ const WRITE_OFFSET: u16 = 8;
 fn check(ranges: &[BlockRange], device: &Device) -> Result<u64, Sense> {
     let mut sum = 0u64;
     for range in ranges {
-        if !range.end().is_some_and(|end| end <= device.blocks()) {
+        if range.end().is_none_or(|end| end > device.blocks()) {
             return Err(Sense::new(asc::LBA_OUT_OF_RANGE).with_information(range.lba));
         }
         sum = sum.saturating_add(u64::from(range.blocks));
@@ -166,7 +166,7 @@ fn fits(job: &Job, rod: &Rod, offset: u64, blocks: u64) -> Result<(), Sense> {
     let unit = u64::from(rod.device.block_bytes());
     let len = blocks.saturating_mul(u64::from(job.device.block_bytes()));
     let beyond = Sense::list_field(WRITE_OFFSET, None);
-    if len % unit != 0 {
+    if !len.is_multiple_of(unit) {
         return Err(beyond);
     }
     let end = offset.checked_add(len / unit).ok_or(beyond)?;

@@ -256,15 +256,11 @@ impl Tokens {
     }
 
     /// Tokens that are good, for units that the initiator addresses.
-    pub fn list(
-        &self,
-        sees: impl Fn(&Arc<Device>) -> bool,
-        now: u64,
-    ) -> Vec<Box<[u8; ROD_TOKEN_LEN]>> {
+    pub fn list(&self, sees: impl Fn(&Arc<Device>) -> bool, now: u64) -> Vec<[u8; ROD_TOKEN_LEN]> {
         let all = self.all(now);
         let good = all.iter().filter(|r| r.still().is_ok() && sees(&r.device));
         good.filter(|r| r.armed.load(Ordering::Acquire) == r.ranges.len())
-            .map(|r| r.token.clone())
+            .map(|r| *r.token)
             .collect()
     }
 }

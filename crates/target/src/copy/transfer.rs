@@ -108,7 +108,7 @@ impl Move<'_> {
         let len = end.saturating_sub(begin);
         let (from, to) = (self.from.saturating_add(begin), self.to.saturating_add(begin));
         let unit = u64::from(self.destination.device().block_bytes());
-        let whole = to % unit == 0 && len % unit == 0;
+        let whole = to.is_multiple_of(unit) && len.is_multiple_of(unit);
         let first = to / unit;
         let blocks = to.saturating_add(len).div_ceil(unit).saturating_sub(first);
         let guard = self.job.exclusive(self.destination.device(), first, blocks).await?;
@@ -140,7 +140,7 @@ impl Move<'_> {
         let blocks = at.saturating_add(len).div_ceil(unit).saturating_sub(first);
         let count = u32::try_from(blocks).map_err(|_| Ending::check(asc::INTERNAL_FAILURE))?;
         let data = self.source.medium.read(first, count).await?;
-        if at % unit == 0 && blocks * unit == len {
+        if at.is_multiple_of(unit) && blocks * unit == len {
             return Ok(data);
         }
         // Bytes from the middle of a block get buffers of their own: media want aligned memory.

@@ -69,10 +69,7 @@ impl<'a> Cscd<'a> {
             let sense = Sense::list_field(at16(at), None);
             return Err(Sense { code: asc::UNSUPPORTED_CSCD, ..sense });
         }
-        // LU ID TYPE: only logical unit numbers, not proxy tokens.
-        if bytes[1] & 0xc0 != 0 {
-            return Err(Sense::list_field(at16(at + 1), Some(7)));
-        }
+        // LU ID TYPE is obsolete, and ignored.
         let wrong_len = Sense::list_field(at16(at + 7), None);
         let len = usize::from(bytes[7]);
         if len > DESIGNATOR_LEN_MAX {

@@ -141,7 +141,6 @@ fn malformed_lists() {
         ("inline data", patch(good.clone(), 15, 1), Sense::new(asc::INLINE_DATA_TOO_LONG)),
         ("a part of a CSCD", patch(good.clone(), 3, 31), Sense::list_field(2, None)),
         ("FC CSCD", patch(good.clone(), 16, 0xe0), with(asc::UNSUPPORTED_CSCD, 16)),
-        ("LU ID TYPE", patch(good.clone(), 17, 0xc0), Sense::list_field(17, Some(7))),
         ("long designator", patch(good.clone(), 23, 21), Sense::list_field(23, None)),
         ("stream to stream", patch(good.clone(), 48, 3), with(asc::UNSUPPORTED_SEGMENT, 48)),
         ("short segment", patch(good.clone(), 51, 0x17), Sense::list_field(50, None)),

@@ -107,7 +107,7 @@ fn parse_ranges(data: &[u8], at: usize, limits: &CopyLimits) -> Result<Vec<Block
     if said.saturating_add(2) < at.saturating_add(len) {
         return Err(Sense::list_field(0, None));
     }
-    if len == 0 || len % RANGE_LEN != 0 {
+    if len == 0 || !len.is_multiple_of(RANGE_LEN) {
         return Err(Sense::list_field(at16(len_at), None));
     }
     if len / RANGE_LEN > usize::from(limits.ranges) {

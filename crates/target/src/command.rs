@@ -152,6 +152,8 @@ pub(crate) struct Slot {
     pub naca: bool,
     /// It is the command of the ACA attribute of an allegiance.
     pub aca: bool,
+    /// Bytes of buffers that it was given to read into.
+    pub lent: usize,
     pub abort: Option<AbortHow>,
     /// Its status was sent, it goes on ([`crate::handlers::Job::answer_early`]).
     pub answered: bool,
@@ -186,6 +188,7 @@ impl Slot {
             entry: 0,
             naca: false,
             aca: false,
+            lent: 0,
             abort: None,
             answered: false,
             data: Segs::new(),
@@ -320,6 +323,7 @@ impl Slots {
         slot.enabled = false;
         slot.entry = 0;
         slot.aca = false;
+        slot.lent = 0;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);

@@ -271,8 +271,10 @@ impl Session {
         }
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(place) else { return Memory::Here };
-        let first = fed || !self.engine().is_hungry();
+        let first = fed || !self.engine().is_hungry() && !self.is_over();
         if first && slot.data.grow(self.engine().core().pool(), bytes as usize) {
+            slot.lent = bytes as usize;
+            self.lent.set(self.lent.get() + slot.lent);
             return Memory::Here;
         }
         slot.state = Some(CommandState::MemoryWait);
@@ -475,6 +477,13 @@ impl Eater for Session {
             Some(place) => self.begin_command(place, true),
             None => true,
         }
+    }
+
+    fn is_over(&self) -> bool {
+        let usage = self.engine().core().pool().usage();
+        let free = usage.limit_bytes.saturating_sub(usage.used_bytes);
+        // What a session holds is a part of what is out.
+        usage.used_bytes > free && self.holds() > free
     }
 
     fn starved(&self, word: u64) {

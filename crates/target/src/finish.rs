@@ -139,6 +139,7 @@ impl Session {
             let Some(slot) = slots.get_mut(place) else { return };
             let mut waiters = Vec::new();
             std::mem::swap(&mut waiters, &mut slot.waiters);
+            self.lent.set(self.lent.get().saturating_sub(slot.lent));
             let out = (slot.path.take(), slot.entry, slot.aca, waiters);
             slots.free(place);
             out

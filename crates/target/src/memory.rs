@@ -11,12 +11,16 @@
 //!  E5  Commands that hold a part and wait for the rest ([`Part`]) hold an eighth of the pool at
 //!      most, all together.
 //!  E6  Nobody waits longer than [`PATIENCE_NS`]: then its command ends BUSY.
+//!  E7  A session gets memory for reads while it holds no more than what is free, or nothing:
+//!      what was read for it and what its transport has not sent yet. So n sessions that take all
+//!      they can, and whose peers do not read, leave an (n+1)th of the pool to others. Who is over
+//!      this share keeps its place in the line, and those behind go past it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use bio::{Pool, Segs};
 
@@ -32,8 +36,17 @@ pub trait Eater {
     fn feed(&self, word: u64) -> bool;
     /// It waited too long.
     fn starved(&self, word: u64);
+    /// It holds more than its share: others go first (E7).
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
+/// Places in the line that are looked at for one that is not over its share, each time memory comes
+/// back; those behind wait for the next time.
+const LOOK_MAX: usize = 1024;
+
+#[derive(Clone)]
 struct Hungry {
     eater: Rc<dyn Eater>,
     word: u64,
@@ -45,6 +58,9 @@ struct Hungry {
 pub(crate) struct Memory {
     line: RefCell<VecDeque<Hungry>>,
     feeding: Cell<bool>,
+    /// All in the line are over their share.
+    over: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
     parts: Rc<Cell<usize>>,
 }
 
@@ -75,13 +91,16 @@ impl Engine {
     /// True while somebody waits for memory: newcomers wait behind them (E3).
     #[inline]
     pub fn is_hungry(&self) -> bool {
-        self.memory.feeding.get()
+        self.memory.feeding.get() && !self.memory.over.get()
     }
 
     /// Puts somebody at the end of the line.
     pub fn starve(self: &Rc<Self>, eater: Rc<dyn Eater>, word: u64) {
         let since = self.core().now();
         self.memory.line.borrow_mut().push_back(Hungry { eater, word, since });
+        if let Some(waker) = self.memory.waker.take() {
+            waker.wake();
+        }
         if !self.memory.feeding.replace(true) {
             drop(self.core().reactor().spawn("target memory", feed(self.clone())));
         }
@@ -116,23 +135,54 @@ impl Engine {
     }
 }
 
-/// Gives memory to those who wait for it (E3, E6).
+impl Engine {
+    /// Gives memory to those in the line who can have it; true when somebody left the line (E3,
+    /// E7).
+    fn serve(&self) -> bool {
+        let (mut at, mut left) = (0, false);
+        self.memory.over.set(false);
+        for _ in 0..LOOK_MAX {
+            // Only this task takes somebody out, so places do not move while one eats.
+            let next = self.memory.line.borrow().get(at).cloned();
+            let Some(Hungry { eater, word, .. }) = next else {
+                self.memory.over.set(true);
+                break;
+            };
+            if eater.is_over() {
+                at += 1;
+            } else if eater.feed(word) {
+                self.memory.line.borrow_mut().remove(at);
+                left = true;
+            } else {
+                break;
+            }
+        }
+        left
+    }
+}
+
+/// Gives memory to those who wait for it (E3, E6, E7).
 async fn feed(engine: Rc<Engine>) {
     loop {
-        let next = engine.memory.line.borrow_mut().pop_front();
-        let Some(Hungry { eater, word, since }) = next else { break };
+        let oldest = engine.memory.line.borrow().front().map(|h| h.since);
+        let Some(since) = oldest else { break };
         let waited = engine.core().now().saturating_sub(since);
         let left = PATIENCE_NS.saturating_sub(waited);
-        let fed = poll_fn(|cx| {
-            if eater.feed(word) {
+        let served = poll_fn(|cx| {
+            if engine.serve() {
                 return Poll::Ready(());
             }
             engine.core().pool().wake_on_free(cx.waker());
+            engine.memory.waker.replace(Some(cx.waker().clone()));
             Poll::Pending
         });
-        if geom::deadline(engine.core(), left, fed).await.is_none() {
-            eater.starved(word);
+        if geom::deadline(engine.core(), left, served).await.is_none() {
+            let starved = engine.memory.line.borrow_mut().pop_front();
+            if let Some(Hungry { eater, word, .. }) = starved {
+                eater.starved(word);
+            }
         }
     }
+    engine.memory.over.set(false);
     engine.memory.feeding.set(false);
 }

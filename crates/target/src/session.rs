@@ -84,6 +84,8 @@ pub struct Session {
     pub(crate) outstanding: Cell<u32>,
     /// Places taken, those being answered included.
     pub(crate) held: Cell<u32>,
+    /// Bytes of buffers of commands that read.
+    pub(crate) lent: Cell<usize>,
     closing: Cell<bool>,
     gone: Cell<bool>,
 }
@@ -141,6 +143,7 @@ impl Session {
             slots: RefCell::new(Slots::new()),
             outstanding: Cell::new(0),
             held: Cell::new(0),
+            lent: Cell::new(0),
             closing: Cell::new(false),
             gone: Cell::new(false),
             facts: facts.clone(),
@@ -190,6 +193,12 @@ impl Session {
     /// True after [`Session::close`].
     pub fn is_closing(&self) -> bool {
         self.closing.get()
+    }
+
+    /// Bytes that it keeps from others: read, and not sent yet.
+    pub(crate) fn holds(&self) -> usize {
+        let unsent = self.transport.borrow().as_ref().map_or(0, |t| t.unsent());
+        self.lent.get().saturating_add(unsent)
     }
 
     pub(crate) fn handle(&self) -> Option<Rc<Session>> {

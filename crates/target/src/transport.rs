@@ -121,6 +121,10 @@ pub trait Transport {
     fn respond(&self, tag: u32, response: Response<'_>);
     /// The command was aborted and no status comes: drop what is held for the tag.
     fn discard(&self, tag: u32);
+    /// Bytes of answers that it still holds: its peer has not taken them yet.
+    fn unsent(&self) -> usize {
+        0
+    }
     /// The answer of a task management function, by the tag it came with.
     fn task_management_done(&self, tag: u32, outcome: TmOutcome);
     /// The session is to end: say goodbye and call [`crate::Session::close`].

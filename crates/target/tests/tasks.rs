@@ -239,6 +239,33 @@ fn commands_wait_for_memory_in_order_and_none_fails() {
 }
 
 #[test]
+fn a_peer_that_does_not_read_holds_its_share_of_the_memory_and_no_more() {
+    let mut w = World::with_pool(1, 1 << 20);
+    w.disk("d0", 4096);
+    w.export("d0");
+    w.map(&[(0, "d0", false)]);
+    let (deaf, other) = (w.calm(0, "i1", &[0]), w.calm(0, "i2", &[0]));
+    let read = |h: &Host, n: u64| h.send(0, &read16(n * 128, 128), 65536, &[]);
+    deaf.fake.deaf.set(true);
+    let tags: Vec<u32> = (0..16).map(|n| read(&deaf, n)).collect();
+    w.turn();
+    let answered = tags.iter().filter(|t| deaf.answer(**t).is_some()).count();
+    assert_eq!(answered, 9, "no more than what is left, when it asks");
+    // Others go past those of it that wait, as often as they like.
+    for n in 0..40 {
+        assert_eq!(w.run(&other, 0, &read16(n % 32 * 128, 128), 65536, &[]).data.len(), 65536);
+    }
+    assert!(tags.iter().all(|t| deaf.answer(*t).is_none()));
+    // It reads at last.
+    deaf.fake.deaf.set(false);
+    deaf.fake.unsent.take();
+    w.turn();
+    let late = tags.iter().filter(|t| deaf.answer(**t).is_some()).count();
+    assert_eq!(answered + late, tags.len());
+    w.check_empty();
+}
+
+#[test]
 fn the_depth_of_a_session_is_bounded() {
     let w = World::simple(1, 64);
     let h = w.calm(0, "i1", &[0]);

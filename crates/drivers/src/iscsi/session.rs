@@ -360,6 +360,10 @@ impl Transport for Session {
         self.conn.kick();
     }
 
+    fn unsent(&self) -> usize {
+        self.conn.backlog()
+    }
+
     fn task_management_done(&self, tag: u32, outcome: TmOutcome) {
         self.function_done(tag, outcome);
     }

@@ -425,6 +425,10 @@ impl Transport for Session {
         }
     }
 
+    fn unsent(&self) -> usize {
+        self.conn.backlog()
+    }
+
     fn task_management_done(&self, _: u32, _: TmOutcome) {}
 
     fn close(&self, reason: CloseReason) {

@@ -388,21 +388,32 @@ pub enum Heard {
 #[derive(Default)]
 pub struct Fake {
     pub heard: RefCell<Vec<Heard>>,
+    /// The peer does not read: what it is sent stays here.
+    pub deaf: Cell<bool>,
+    pub unsent: RefCell<Vec<Segs>>,
 }
 
 impl Transport for Fake {
     fn respond(&self, tag: u32, response: Response<'_>) {
+        let data = response.data.to_vec();
+        if self.deaf.get() {
+            self.unsent.borrow_mut().push(std::mem::take(response.data));
+        }
         self.heard.borrow_mut().push(Heard::Answer(Answer {
             tag,
             status: response.status,
             sense: response.sense.to_vec(),
-            data: response.data.to_vec(),
+            data,
             residual: response.residual,
         }));
     }
 
     fn discard(&self, tag: u32) {
         self.heard.borrow_mut().push(Heard::Discard(tag));
+    }
+
+    fn unsent(&self) -> usize {
+        self.unsent.borrow().iter().map(Segs::len).sum()
     }
 
     fn task_management_done(&self, tag: u32, outcome: TmOutcome) {

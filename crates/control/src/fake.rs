@@ -252,6 +252,8 @@ fn group_state(access: &crate::config::AccessConfig) -> GroupState {
     GroupState {
         name: access.group.clone(),
         initiators: access.initiators.clone(),
+        portals: access.portals.clone(),
+        addressing: String::new(),
         luns: access.luns.iter().map(lun).collect(),
     }
 }

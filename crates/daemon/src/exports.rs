@@ -12,11 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::api::{Error, Kind, Result};
-use control::config::{AccessConfig, Chap, DigestPolicy, LunMode, TargetConfig, secret};
+use control::config::{
+    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, LunAddressing, LunMode,
+    TargetConfig, UnitConfig, secret,
+};
 use drivers::{Account, Driver, TargetSpec};
 use geom::{Control, Local, Message};
 use reactor::Address;
+use target::alua::{
+    AccessState, DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX,
+};
 use target::lun::{OpenSpec, close_device, open_device};
+use target::registry::Addressing;
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
 use crate::errors::from_geom;
@@ -88,13 +95,20 @@ impl Exports {
         let listen = spec.listen.clone();
         driver.set_target(spec).map_err(|e| from_geom(op, &config.name, e))?;
         let made = self.registry.set_target(&config.driver, &config.name);
-        let opened = made.map_err(|e| from_geom(op, &config.name, e)).and_then(|_| {
+        let joined = made.and_then(|_| self.join(config));
+        let opened = joined.map_err(|e| from_geom(op, &config.name, e)).and_then(|_| {
             listen.iter().try_for_each(|at| self.open(control, &driver, at, &config.name))
         });
         if opened.is_err() {
             self.remove_target(control, config)?;
         }
         opened
+    }
+
+    /// Puts a target's port into its group.
+    fn join(&self, config: &TargetConfig) -> std::result::Result<(), geom::Error> {
+        let group = config.port_group.as_deref().unwrap_or(DEFAULT_GROUP);
+        self.registry.set_port_group(&config.driver, &config.name, group)
     }
 
     /// Changes a target: new logins see it; portals no longer listed close.
@@ -116,6 +130,7 @@ impl Exports {
         }
         let gone: Vec<_> = old.listen.iter().filter(|a| !new.listen.contains(a)).cloned().collect();
         driver.set_target(new).map_err(|e| from_geom("change target", &to.name, e))?;
+        self.join(to).map_err(|e| from_geom("change target", &to.name, e))?;
         for at in gone {
             self.close(control, &at, &to.name);
         }
@@ -197,15 +212,15 @@ impl Exports {
     }
 
     /// Makes `config` the groups of its target, opening and closing providers as needed.
-    /// `all` are the groups that the target shall have.
     pub fn set_groups(
         &mut self,
         control: &mut Control,
         target: &TargetConfig,
-        all: &[&AccessConfig],
-        everywhere: &[&AccessConfig],
+        config: &Config,
     ) -> Result<()> {
-        let wanted = luns_of(all);
+        let all: Vec<&AccessConfig> =
+            config.access.iter().filter(|a| a.target == target.name).collect();
+        let wanted = units_of(&all, &config.unit);
         let mut opened = Vec::new();
         let result = self.open_devices(control, &wanted, &mut opened).and_then(|()| {
             let specs: Vec<GroupSpec> = all.iter().map(|a| group_spec(a)).collect();
@@ -218,22 +233,67 @@ impl Exports {
             }
             return result;
         }
-        let used = luns_of(everywhere);
-        for device in self.registry.view().devices {
-            if !used.contains_key(&device.name) {
-                self.close_device(control, &device.name)?;
-            }
+        for name in self.registry.unmapped() {
+            self.close_device(control, &name)?;
         }
         Ok(())
     }
 
+    /// Makes these the groups of target ports, and brings those whose first state changes there.
+    pub fn set_port_groups(
+        &mut self,
+        control: &mut Control,
+        from: &[AluaConfig],
+        to: &[AluaConfig],
+    ) -> Result<()> {
+        let specs: Vec<PortGroupSpec> = to.iter().map(port_group).collect();
+        let set = self.registry.set_port_groups(&specs);
+        set.map_err(|e| from_geom("set port groups", "alua", e))?;
+        let was = |g: &AluaConfig| from.iter().find(|f| f.name == g.name).map(|f| f.state);
+        for group in to.iter().filter(|g| was(g).is_none_or(|w| w != g.state)) {
+            self.set_access_state(control, &group.name, group.state)?;
+        }
+        Ok(())
+    }
+
+    /// Changes the state of a group of target ports; waits for the commands that it ends.
+    pub fn set_access_state(
+        &mut self,
+        control: &mut Control,
+        group: &str,
+        state: AluaState,
+    ) -> Result<()> {
+        let op = "set access state";
+        let found = self.registry.port_groups().into_iter().find(|g| g.name() == group);
+        let Some(found) = found else {
+            return Err(Error::new(Kind::NotFound, op, "no such port group").at(group));
+        };
+        let wanted = [(found.id(), access_state(state))];
+        let change = self.registry.set_access_states(&wanted, StateCause::Implicit, None);
+        let change = change.map_err(|e| from_geom(op, group, e))?;
+        let patience = Duration::from_secs(u64::from(TRANSITION_S_MAX));
+        control.wait_until(patience, |_| change.stage() != Stage::Draining);
+        match self.registry.give_up(&change) {
+            Stage::Done => Ok(()),
+            _ => {
+                let why = "commands are at the media still; the state is as it was";
+                let error = Error::new(Kind::Busy, op, why).at(group);
+                Err(error.next("`ashlar sessions` shows how long the oldest command waits."))
+            }
+        }
+    }
+
     /// Opens anew what was lost and has come back: answers the names, or why one stays lost.
-    pub fn revive(&self, control: &mut Control, all: &[AccessConfig]) -> Vec<(String, Result<()>)> {
-        let lost = |name: &String| self.registry.device(name).is_some_and(|d| d.lost().is_some());
-        let mut wanted = luns_of(&all.iter().collect::<Vec<_>>());
-        wanted.retain(|name, _| lost(name) && control.topology.find(name).is_some());
-        let one = |(name, serial): (String, Option<String>)| {
-            let only = BTreeMap::from([(name.clone(), serial)]);
+    pub fn revive(&self, control: &mut Control, config: &Config) -> Vec<(String, Result<()>)> {
+        let lost: BTreeSet<String> = self.registry.lost().into_iter().collect();
+        if lost.is_empty() {
+            return Vec::new();
+        }
+        let all: Vec<&AccessConfig> = config.access.iter().collect();
+        let mut wanted = units_of(&all, &config.unit);
+        wanted.retain(|name, _| lost.contains(name) && control.topology.find(name).is_some());
+        let one = |(name, unit): (String, OpenSpec)| {
+            let only = BTreeMap::from([(name.clone(), unit)]);
             let done = self.open_devices(control, &only, &mut Vec::new());
             (name, done)
         };
@@ -243,10 +303,10 @@ impl Exports {
     fn open_devices(
         &self,
         control: &mut Control,
-        wanted: &BTreeMap<String, Option<String>>,
+        wanted: &BTreeMap<String, OpenSpec>,
         opened: &mut Vec<String>,
     ) -> Result<()> {
-        for (name, serial) in wanted {
+        for (name, unit) in wanted {
             if self.registry.device(name).is_some_and(|d| d.lost().is_none()) {
                 continue;
             }
@@ -256,8 +316,8 @@ impl Exports {
                 return Err(error.next("Run `ashlar list` to see the providers and why."));
             };
             let derived = || identity::serial_of(&control.topology, provider);
-            let serial = serial.clone().unwrap_or_else(derived);
-            let spec = OpenSpec { serial: Some(serial), ..OpenSpec::default() };
+            let serial = unit.serial.clone().unwrap_or_else(derived);
+            let spec = OpenSpec { serial: Some(serial), ..unit.clone() };
             open_device(control, &self.registry, name, &spec)
                 .map_err(|e| from_geom(op, name, e))?;
             opened.push(name.clone());
@@ -303,16 +363,58 @@ fn next_for(at: &Address) -> String {
     )
 }
 
-/// Provider and configured serial number of every LUN.
-fn luns_of(groups: &[&AccessConfig]) -> BTreeMap<String, Option<String>> {
-    let mut out: BTreeMap<String, Option<String>> = BTreeMap::new();
+/// Every provider that some LUN needs, and how its unit is shown.
+fn units_of(groups: &[&AccessConfig], units: &[UnitConfig]) -> BTreeMap<String, OpenSpec> {
+    let mut out: BTreeMap<String, OpenSpec> = BTreeMap::new();
     for lun in groups.iter().flat_map(|g| g.luns.values()) {
-        let serial = out.entry(lun.provider.clone()).or_default();
-        if serial.is_none() {
-            serial.clone_from(&lun.serial);
+        let spec = out.entry(lun.provider.clone()).or_default();
+        if spec.serial.is_none() {
+            spec.serial.clone_from(&lun.serial);
         }
     }
+    for unit in units {
+        let Some(spec) = out.get_mut(&unit.provider) else { continue };
+        *spec = OpenSpec {
+            serial: unit.serial.clone().or(spec.serial.take()),
+            read_only: unit.read_only,
+            handler: Some(unit.handler.name().into()),
+            removable: unit.removable,
+            sanitize: unit.sanitize,
+            write_cache: unit.write_cache,
+            vendor: unit.vendor.clone(),
+            product: unit.product.clone(),
+            revision: unit.revision.clone(),
+        };
+    }
     out
+}
+
+fn port_group(config: &AluaConfig) -> PortGroupSpec {
+    PortGroupSpec {
+        name: config.name.clone(),
+        id: config.id,
+        state: access_state(config.state),
+        preferred: config.preferred,
+        explicit: config.explicit,
+    }
+}
+
+fn access_state(state: AluaState) -> AccessState {
+    match state {
+        AluaState::Optimized => AccessState::Optimized,
+        AluaState::NonOptimized => AccessState::NonOptimized,
+        AluaState::Standby => AccessState::Standby,
+        AluaState::Unavailable => AccessState::Unavailable,
+        AluaState::Offline => AccessState::Offline,
+    }
+}
+
+fn addressing(config: LunAddressing) -> Addressing {
+    match config {
+        LunAddressing::Peripheral => Addressing::Peripheral,
+        LunAddressing::Flat => Addressing::Flat,
+        LunAddressing::Extended => Addressing::Extended,
+    }
 }
 
 fn group_spec(access: &AccessConfig) -> GroupSpec {
@@ -324,8 +426,9 @@ fn group_spec(access: &AccessConfig) -> GroupSpec {
     GroupSpec {
         name: access.group.clone(),
         initiators: access.initiators.clone(),
+        portals: access.portals.clone(),
+        addressing: addressing(access.addressing),
         luns: access.luns.iter().map(lun).collect(),
-        ..GroupSpec::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::Outcome;
 use control::api::{Error, Kind, Level, PartAnswer, PartRequest, Result};
-use control::config::{AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig};
+use control::config::{AluaState, Config, DaemonConfig, DiskConfig, GeomConfig};
 use control::plan::{Action, Step};
 use geom::{Control, Create, ProviderId};
 use serde_json::Value;
@@ -80,8 +80,8 @@ impl Room {
 
     /// Units whose provider is back are there again.
     fn see_returns(&mut self) {
-        let access = self.config().access;
-        for (name, done) in self.exports.revive(&mut self.control, &access) {
+        let config = self.config();
+        for (name, done) in self.exports.revive(&mut self.control, &config) {
             match done {
                 Ok(()) => self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned()),
                 Err(e) => self.note(Level::Error, &name, e.source),
@@ -128,6 +128,11 @@ impl Room {
             }
             Action::CreateGeom { geom } => self.create_geom(geom),
             Action::RemoveGeom { geom } => self.destroy(&geom.class, &geom.name),
+            // What is said of a unit holds from its next opening on.
+            Action::Units { .. } => Ok(()),
+            Action::PortGroups { from, to } => {
+                self.exports.set_port_groups(&mut self.control, from, to)
+            }
             Action::CreateTarget { target } => {
                 self.exports.create_target(&mut self.control, target)
             }
@@ -234,10 +239,7 @@ impl Room {
             let why = "no such target";
             return Err(Error::new(Kind::NotFound, "set access group", why).at(name));
         };
-        let target: TargetConfig = target.clone();
-        let all: Vec<&AccessConfig> = after.access.iter().filter(|a| a.target == *name).collect();
-        let everywhere: Vec<&AccessConfig> = after.access.iter().collect();
-        self.exports.set_groups(&mut self.control, &target, &all, &everywhere)
+        self.exports.set_groups(&mut self.control, target, &after)
     }
 
     fn part(&mut self, request: &PartRequest) -> Result<PartAnswer> {
@@ -293,6 +295,9 @@ impl Room {
     /// A verb of a class. The word that says on what (`on=`, `geom=` ...) is taken out of the
     /// parameters; `insert` and `remove` are the graph's own, for any class that is one layer.
     fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
+        if (class, verb) == ("alua", "set") {
+            return self.alua_set(params);
+        }
         let mut params = params.as_object().cloned().unwrap_or_default();
         if verb == "insert" {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
@@ -309,6 +314,18 @@ impl Room {
         };
         self.note(Level::Info, &on, format!("{class} {verb}"));
         Ok(done)
+    }
+
+    /// The operator changes the state of a group of target ports.
+    fn alua_set(&mut self, params: &Value) -> Result<Value> {
+        let group = params.get("group").and_then(Value::as_str).unwrap_or("");
+        let word = params.get("state").cloned().unwrap_or_default();
+        let state: AluaState = serde_json::from_value(word.clone())
+            .map_err(|e| Error::new(Kind::Usage, "alua set", e.to_string()))?;
+        self.exports.set_access_state(&mut self.control, group, state)?;
+        let word = word.as_str().unwrap_or("");
+        self.note(Level::Info, group, format!("the port group is {word} now"));
+        Ok(Value::Null)
     }
 
     fn verb_on(&mut self, class: &str, verb: &str, on: &str, params: &Value) -> Result<Value> {

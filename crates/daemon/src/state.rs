@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use bio::{Attr, Op};
 use control::api::{
     Bucket, ConsumerState, Daemon, Denied, Digests, DiskMode, DiskState, GeomState, GroupState,
-    Health, Histogram, LunState, Memory, OpStats, ProviderState, SCHEMA_VERSION, SessionState,
-    State, Stats, TargetHealth, TargetState, WhyNot,
+    Health, Histogram, LunState, Memory, OpStats, PortGroupState, ProviderState, SCHEMA_VERSION,
+    SessionState, State, Stats, TargetHealth, TargetState, WhyNot,
 };
 use control::config::Config;
 use geom::{GeomView, ProviderView, Reading, Topology, bucket_top_ns};
 use serde_json::{Map, Value};
-use target::registry::{GroupView, RegistryView, SessionFacts, TargetView};
+use target::registry::{
+    DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
+};
 
 /// What the state is made from.
 pub struct Sources<'a> {
@@ -51,6 +53,7 @@ pub fn state(from: &Sources<'_>) -> State {
             .iter()
             .map(|t| target_state(from, &t.driver, &t.name))
             .collect(),
+        port_groups: port_groups(from.registry),
         denied: denied(from),
         ..State::default()
     };
@@ -198,7 +201,7 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     let sessions = from.registry.sessions.iter().filter(|s| s.driver == driver && s.target == name);
     let listening = view.is_some() && !portals.is_empty();
     let lost = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns).find_map(|l| {
-        let d = from.registry.devices.iter().find(|d| d.name == l.1)?;
+        let d = device(from.registry, &l.1)?;
         d.lost.map(|e| format!("LUN {} ({}) is gone: {e}", l.0, l.1))
     });
     let (health, health_why) = match (listening, lost) {
@@ -210,6 +213,8 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
         driver: driver.into(),
         name: name.into(),
         portals,
+        port_group: view.map(|v| v.port_group.clone()).unwrap_or_default(),
+        relative_port: view.map_or(0, |v| v.port),
         state: if listening { TargetHealth::Listening } else { TargetHealth::Down },
         health,
         health_why,
@@ -218,9 +223,32 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     }
 }
 
+/// A device by name, by which they are sorted.
+fn device<'r>(registry: &'r RegistryView, name: &str) -> Option<&'r DeviceView> {
+    let at = registry.devices.binary_search_by(|d| d.name.as_str().cmp(name)).ok()?;
+    registry.devices.get(at)
+}
+
+fn port_groups(registry: &RegistryView) -> Vec<PortGroupState> {
+    let one = |g: &PortGroupView| PortGroupState {
+        name: g.name.clone(),
+        id: g.id,
+        state: g.state.name().into(),
+        preferred: g.preferred,
+        explicit: g.explicit,
+        targets: registry
+            .targets
+            .iter()
+            .filter(|t| t.port_group == g.name)
+            .map(|t| t.name.clone())
+            .collect(),
+    };
+    registry.port_groups.iter().map(one).collect()
+}
+
 fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
     let lun = |l: &(u64, String, bool)| {
-        let device = from.registry.devices.iter().find(|d| d.name == l.1);
+        let device = device(from.registry, &l.1);
         LunState {
             lun: l.0,
             provider: l.1.clone(),
@@ -232,23 +260,29 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
     let group = |g: &GroupView| GroupState {
         name: g.name.clone(),
         initiators: g.initiators.clone(),
+        portals: g.portals.clone(),
+        addressing: g.addressing.name().into(),
         luns: g.luns.iter().map(lun).collect(),
     };
     view.groups.iter().map(group).collect()
 }
 
+/// LUNs listed of a session; of more the number is told.
+const LUNS_SHOWN_MAX: usize = 64;
+
 fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
     let counters = s.counters();
     let group = s.group();
-    let luns = from
+    let groups = from
         .registry
         .targets
         .iter()
         .filter(|t| t.driver == s.driver && t.name == s.target)
-        .flat_map(|t| t.groups.iter().filter(|g| g.name == group))
-        .flat_map(|g| g.luns.iter().map(|l| l.0))
-        .collect();
+        .flat_map(|t| t.groups.iter().filter(|g| g.name == group));
+    let all = groups.map(|g| &g.luns).next();
+    let luns = all.into_iter().flatten().take(LUNS_SHOWN_MAX).map(|l| l.0).collect();
+    let luns_total = all.map_or(0, |l| l.len() as u64);
     let waiting = s.commands(from.now_ns);
     let mut stats = Stats { in_flight: waiting.len() as u64, ..Stats::default() };
     stats.read.ops = counters.reads;
@@ -265,6 +299,7 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
         since_ns: from.since_start_ns(s.since_ns),
         luns,
+        luns_total,
         digests: Digests {
             header: label("header-digest").is_some_and(|d| d != "none"),
             data: label("data-digest").is_some_and(|d| d != "none"),

@@ -22,7 +22,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wire::scsi::{AccessState, StateCause};
+pub use wire::scsi::{AccessState, StateCause};
 
 use crate::attention::Nexus;
 use crate::registry::TargetPort;

@@ -28,6 +28,13 @@ use crate::strict::Owner;
 /// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
 pub const SERIAL_MAX: usize = 64;
 
+/// T10 vendor identification of a unit for which nothing else is said.
+pub const VENDOR: &str = "ASHLAR";
+/// Its product identification.
+pub const PRODUCT: &str = "VIRTUAL DISK";
+/// Its product revision level.
+pub const REVISION: &str = "0001";
+
 /// What a logical unit is made from; does not change while it lives.
 #[derive(Clone, Debug)]
 pub struct DeviceSpec {
@@ -61,6 +68,12 @@ pub struct DeviceSpec {
     pub removable: bool,
     /// SANITIZE is served: initiators may destroy everything for good.
     pub sanitize: bool,
+    /// T10 vendor identification; eight bytes are shown.
+    pub vendor: String,
+    /// Product identification; sixteen bytes are shown.
+    pub product: String,
+    /// Product revision level; four bytes are shown.
+    pub revision: String,
 }
 
 impl DeviceSpec {
@@ -81,6 +94,9 @@ impl DeviceSpec {
             read_only: false,
             stripe_bytes: 0,
             removable: false,
+            vendor: VENDOR.into(),
+            product: PRODUCT.into(),
+            revision: REVISION.into(),
             sanitize: false,
         }
     }

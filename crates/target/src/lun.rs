@@ -16,7 +16,7 @@ use geom::{
 };
 
 use crate::condition::MediumState;
-use crate::device::{Device, DeviceSpec, SERIAL_MAX};
+use crate::device::{Device, DeviceSpec, PRODUCT, REVISION, SERIAL_MAX, VENDOR};
 use crate::handlers::disk::upkeep;
 use crate::registry::Registry;
 
@@ -105,6 +105,14 @@ pub struct OpenSpec {
     pub removable: bool,
     /// SANITIZE is served.
     pub sanitize: bool,
+    /// Whether WCE is set at first; `None` is yes.
+    pub write_cache: Option<bool>,
+    /// T10 vendor, product and revision; `None` are ours.
+    pub vendor: Option<String>,
+    /// See `vendor`.
+    pub product: Option<String>,
+    /// See `vendor`.
+    pub revision: Option<String>,
 }
 
 /// Opens a provider as a logical unit. Whole or not at all; the graph is at rest when it returns.
@@ -245,6 +253,10 @@ fn describe(
         delete_unit_bytes: sector,
         read_only: spec.read_only,
         removable: spec.removable,
+        write_cache: spec.write_cache.unwrap_or(true),
+        vendor: spec.vendor.clone().unwrap_or_else(|| VENDOR.into()),
+        product: spec.product.clone().unwrap_or_else(|| PRODUCT.into()),
+        revision: spec.revision.clone().unwrap_or_else(|| REVISION.into()),
         sanitize: spec.sanitize,
         stripe_bytes,
         ..DeviceSpec::new(

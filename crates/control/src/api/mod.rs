@@ -18,4 +18,6 @@ pub use state::{
     ProviderState, SCHEMA_VERSION, State, WhyNot,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
-pub use target::{Denied, Digests, GroupState, LunState, SessionState, TargetHealth, TargetState};
+pub use target::{
+    Denied, Digests, GroupState, LunState, PortGroupState, SessionState, TargetHealth, TargetState,
+};

@@ -1,7 +1,7 @@
 //! The whole daemon in one value: disks, geoms, targets, health first.
 
 use super::stats::Stats;
-use super::target::{Denied, TargetState};
+use super::target::{Denied, PortGroupState, TargetState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -53,6 +53,8 @@ pub struct State {
     pub geoms: Vec<GeomState>,
     /// Target ports and what they export.
     pub targets: Vec<TargetState>,
+    /// Groups of target ports, by identifier.
+    pub port_groups: Vec<PortGroupState>,
     /// Refused logins, newest last; bounded by the daemon.
     pub denied: Vec<Denied>,
 }

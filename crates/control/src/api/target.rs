@@ -26,6 +26,10 @@ pub struct TargetState {
     pub name: String,
     /// Addresses it listens on.
     pub portals: Vec<String>,
+    /// The group of target ports that it belongs to.
+    pub port_group: String,
+    /// Relative identifier of its port.
+    pub relative_port: u16,
     /// Whether logins can come.
     pub state: TargetHealth,
     /// How it is.
@@ -38,6 +42,24 @@ pub struct TargetState {
     pub sessions: Vec<SessionState>,
 }
 
+/// A group of target ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PortGroupState {
+    /// Its name.
+    pub name: String,
+    /// Its identifier for initiators.
+    pub id: u16,
+    /// `optimized`, `non-optimized`, `standby`, `unavailable`, `offline`, `transitioning`.
+    pub state: String,
+    /// Initiators should prefer it.
+    pub preferred: bool,
+    /// Initiators may change its state.
+    pub explicit: bool,
+    /// Targets that belong to it.
+    pub targets: Vec<String>,
+}
+
 /// One access group of a target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -46,6 +68,10 @@ pub struct GroupState {
     pub name: String,
     /// Patterns of initiator names.
     pub initiators: Vec<String>,
+    /// Rules for portals; empty means any.
+    pub portals: Vec<String>,
+    /// How the numbers of LUNs are written: `peripheral`, `flat`, `extended`.
+    pub addressing: String,
     /// What its members see.
     pub luns: Vec<LunState>,
 }
@@ -92,8 +118,10 @@ pub struct SessionState {
     pub tsih: u32,
     /// When it logged in, in nanoseconds since the daemon's start.
     pub since_ns: u64,
-    /// LUNs it may use.
+    /// LUNs it may use, the first of them.
     pub luns: Vec<u64>,
+    /// How many LUNs it may use.
+    pub luns_total: u64,
     /// Digests in use.
     pub digests: Digests,
     /// How it proved who it is: `none`, `chap`, `mutual chap`.

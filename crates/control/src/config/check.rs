@@ -2,14 +2,16 @@
 //! that claim the same initiator.
 
 use super::suggest::suggest;
-use super::types::Config;
+use super::types::{AccessConfig, Config};
 use crate::api::Kind;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use wire::pattern::{PATTERN_MAX, Pattern};
+use wire::portal::{PortalRule, any_overlaps};
 
-/// Greatest LUN number: 14 bits, flat space addressing (SAM-5 4.7.7.4). Greater ones are refused.
-pub const LUN_MAX: u64 = 16_383;
+/// Greatest LUN number: 24 bits, extended flat space addressing (SAM-5 4.7.7.5). Greater ones are
+/// refused.
+pub const LUN_MAX: u64 = wire::scsi::LUN_MAX as u64;
 
 /// A fault that concerns one key of one section.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub fn check(config: &Config) -> Vec<Problem> {
     geoms(config, &mut problems);
     cycles(config, &mut problems);
     targets(config, &mut problems);
+    units(config, &mut problems);
+    port_groups(config, &mut problems);
     groups(config, &mut problems);
     overlaps(config, &mut problems);
     problems
@@ -172,6 +176,53 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
+fn units(config: &Config, out: &mut Vec<Problem>) {
+    let mut seen = HashSet::new();
+    for (i, unit) in config.unit.iter().enumerate() {
+        if !seen.insert(&unit.provider) {
+            let text = format!("there is a unit of `{}` already", unit.provider);
+            out.push(problem("unit", i, "provider", Kind::ConfigName, text));
+        }
+        for (key, value) in [
+            ("serial", &unit.serial),
+            ("vendor", &unit.vendor),
+            ("product", &unit.product),
+            ("revision", &unit.revision),
+        ] {
+            if value.as_ref().is_some_and(|v| !v.bytes().all(|b| (0x20..0x7f).contains(&b))) {
+                let text = "only printable ASCII characters can be shown".to_owned();
+                out.push(problem("unit", i, key, Kind::ConfigValue, text));
+            }
+        }
+    }
+}
+
+fn port_groups(config: &Config, out: &mut Vec<Problem>) {
+    for (i, group) in config.alua.iter().enumerate() {
+        let before = config.alua.get(..i).unwrap_or_default();
+        if before.iter().any(|g| g.name == group.name) {
+            let text = format!("there is a port group `{}` already", group.name);
+            out.push(problem("alua", i, "name", Kind::ConfigName, text));
+        }
+        // Group 1 is the default one's while nobody describes it.
+        let described = config.alua.iter().any(|g| g.name == "default");
+        let taken = !described && group.id == 1 && group.name != "default";
+        if taken || before.iter().any(|g| g.id == group.id) {
+            let text = format!("another port group has the identifier {}", group.id);
+            out.push(problem("alua", i, "id", Kind::ConfigName, text));
+        }
+    }
+    for (i, target) in config.target.iter().enumerate() {
+        let Some(name) = &target.port_group else { continue };
+        if name != "default" && !config.alua.iter().any(|g| g.name == *name) {
+            let meant = suggest(name, config.alua.iter().map(|g| g.name.as_str()));
+            let meant = meant.map(|m| format!("; did you mean `{m}`?")).unwrap_or_default();
+            let text = format!("no [[alua]] group `{name}`{meant}");
+            out.push(problem("target", i, "port_group", Kind::ConfigName, text));
+        }
+    }
+}
+
 fn groups(config: &Config, out: &mut Vec<Problem>) {
     for (i, access) in config.access.iter().enumerate() {
         if config.target(&access.target).is_none() {
@@ -179,6 +230,13 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
             let meant = suggest(&access.target, names).map(|m| format!("; did you mean `{m}`?"));
             let text = format!("no target `{}`{}", access.target, meant.unwrap_or_default());
             out.push(problem("access", i, "target", Kind::ConfigName, text));
+        }
+        for (k, rule) in access.portals.iter().enumerate() {
+            if PortalRule::new(rule).is_none() {
+                let text = "ADDRESS, ADDRESS:PORT, *:PORT or unix:PATH is wanted here".to_owned();
+                let p = problem("access", i, "portals", Kind::ConfigValue, text);
+                out.push(Problem { element: Some(k), ..p });
+            }
         }
         for (k, pattern) in access.initiators.iter().enumerate() {
             if Pattern::new(pattern).is_none() || bad_name(pattern) {
@@ -194,10 +252,18 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
+/// True when somebody could come to a portal of both groups.
+fn portals_meet(a: &AccessConfig, b: &AccessConfig) -> bool {
+    let rules = |g: &AccessConfig| -> Vec<PortalRule> {
+        g.portals.iter().filter_map(|r| PortalRule::new(r)).collect()
+    };
+    any_overlaps(&rules(a), &rules(b))
+}
+
 fn overlaps(config: &Config, out: &mut Vec<Problem>) {
     for (i, later) in config.access.iter().enumerate() {
         for earlier in config.access.iter().take(i).filter(|a| a.target == later.target) {
-            if earlier.group == later.group {
+            if earlier.group == later.group || !portals_meet(earlier, later) {
                 continue;
             }
             let pairs = later.initiators.iter().enumerate();
@@ -208,8 +274,12 @@ fn overlaps(config: &Config, out: &mut Vec<Problem>) {
                 });
             if let Some((k, x, y, name)) = clash {
                 let text = format!(
-                    "`{x}` and `{y}` of group `{}` both match an initiator named `{name}`",
-                    earlier.group
+                    "`{x}` and `{y}` of group `{}` both match an initiator named `{name}`{}",
+                    earlier.group,
+                    match earlier.portals.is_empty() && later.portals.is_empty() {
+                        true => "",
+                        false => ", and some portal is of both groups",
+                    }
                 );
                 let p = problem("access", i, "initiators", Kind::AccessOverlap, text);
                 out.push(Problem { element: Some(k), ..p });

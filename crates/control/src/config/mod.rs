@@ -22,7 +22,7 @@ pub use check::{LUN_MAX, check};
 pub use read::{CONFIG_BYTES_MAX, read};
 pub use suggest::suggest;
 pub use types::{
-    AccessConfig, Chap, Config, DaemonConfig, DigestPolicy, DiskConfig, GeomConfig, LunConfig,
-    LunMode, Port, TargetConfig,
+    AccessConfig, AluaConfig, AluaState, Chap, Config, DaemonConfig, DigestPolicy, DiskConfig,
+    GeomConfig, LunAddressing, LunConfig, LunMode, Port, TargetConfig, UnitConfig, UnitHandler,
 };
 pub use write::write;

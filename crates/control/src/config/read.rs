@@ -6,7 +6,10 @@ use super::check::{Problem, check};
 use super::schema::{Checker, Fault, unknown};
 use super::suggest::suggest;
 use super::tree::{Field, Node, Span, Tree, caret, parse, place};
-use super::types::{AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig};
+use super::types::{
+    AccessConfig, AluaConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig,
+    UnitConfig,
+};
 use crate::api::{Error, Kind, Result};
 use serde_json::{Map, Value};
 
@@ -14,12 +17,12 @@ use serde_json::{Map, Value};
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
 
 /// How many sections of one kind a document may have. More are refused.
-const SECTIONS_MAX: usize = 4096;
+const SECTIONS_MAX: usize = 65_536;
 
 /// How many faults one message shows; the rest are counted.
 const FAULTS_SHOWN: usize = 20;
 
-const SECTIONS: [&str; 5] = ["daemon", "disk", "geom", "target", "access"];
+const SECTIONS: [&str; 7] = ["daemon", "disk", "geom", "unit", "alua", "target", "access"];
 
 /// Reads a document; `file` names it in messages.
 ///
@@ -78,6 +81,14 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
                 let core = schemars::schema_for!(TargetConfig).to_value();
                 let of = Of { core: &core, word: "driver", entries: &catalog.drivers };
                 list(field, &mut faults, |n, f| of.section(n, f))
+            }
+            "unit" => {
+                let core = schemars::schema_for!(UnitConfig).to_value();
+                list(field, &mut faults, |n, f| strict(&core, n, f))
+            }
+            "alua" => {
+                let core = schemars::schema_for!(AluaConfig).to_value();
+                list(field, &mut faults, |n, f| strict(&core, n, f))
             }
             "access" => {
                 let core = schemars::schema_for!(AccessConfig).to_value();

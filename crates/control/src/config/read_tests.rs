@@ -189,8 +189,8 @@ fn names_that_clash_or_point_nowhere() {
     refused(&both, Kind::AccessOverlap, &["a.toml:12:13", "initiator named `iqn.h:bx`"]);
     let apart = format!("{target}{a}{}", access("iqn.a:t", "h", "iqn.i:*"));
     assert!(read(&apart, "a.toml", &catalog()).is_ok());
-    let far = format!("{target}{a}luns={{ 16384 = 'a' }}\n");
-    refused(&far, Kind::ConfigValue, &["at most 16383"]);
+    let far = format!("{target}{a}luns={{ 16777216 = 'a' }}\n");
+    refused(&far, Kind::ConfigValue, &["at most 16777215"]);
     let word = format!("{target}{a}luns={{ zero = 'a' }}\n");
     refused(&word, Kind::ConfigKey, &["`zero` is not a number"]);
     let typo = format!("{target}{a}luns={{ 0 = {{ provider='a', mod='ro' }} }}\n");
@@ -265,4 +265,32 @@ fn names_of_targets_have_one_case() {
     );
     let error = read(&twice, "a.toml", &catalog()).expect_err("the same name");
     assert_eq!(error.kind, Kind::ConfigName, "{error}");
+}
+
+/// Portals keep groups apart; units and port groups are checked and written back.
+#[test]
+fn portals_units_and_port_groups() {
+    let head = "[[target]]\ndriver='iscsi'\nname='iqn.t:a'\nlisten=['127.0.0.1:1']\n";
+    let group = |name: &str, portal: &str| {
+        format!(
+            "[[access]]\ntarget='iqn.t:a'\ngroup='{name}'\ninitiators=['iqn.*']\n\
+             portals=['{portal}']\naddressing='flat'\n"
+        )
+    };
+    let apart = format!(
+        "{head}port_group='near'\n{}{}[[alua]]\nname='near'\nid=7\nstate='non-optimized'\n\
+         [[unit]]\nprovider='d0'\nhandler='cdrom'\nvendor='ACME'\nwrite_cache=false\n",
+        group("x", "10.0.0.1"),
+        group("y", "10.0.0.2:3260")
+    );
+    let config = read(&apart, "a.toml", &catalog()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(config.unit("d0").and_then(|u| u.write_cache), Some(false));
+    let text = write(&config);
+    assert_eq!(read(&text, "b.toml", &catalog()).expect("own text"), config, "{text}");
+    let meet = format!("{head}{}{}", group("x", "10.0.0.1"), group("y", "*:3260"));
+    refused(&meet, Kind::AccessOverlap, &["iqn.", "some portal is of both"]);
+    refused(&format!("{head}{}", group("x", "here")), Kind::ConfigValue, &["*:PORT"]);
+    refused(&format!("{head}port_group='naer'\n"), Kind::ConfigName, &["no [[alua]] group"]);
+    let one = "[[alua]]\nname='near'\nid=1\n";
+    refused(one, Kind::ConfigName, &["identifier 1"]);
 }

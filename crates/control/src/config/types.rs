@@ -16,6 +16,10 @@ pub struct Config {
     pub disk: Vec<DiskConfig>,
     /// Layers that are not found by tasting.
     pub geom: Vec<GeomConfig>,
+    /// How units are shown to initiators, where the defaults are not wanted.
+    pub unit: Vec<UnitConfig>,
+    /// Groups of target ports with a common access state.
+    pub alua: Vec<AluaConfig>,
     /// Target ports.
     pub target: Vec<TargetConfig>,
     /// Which initiator sees what. Nobody sees anything that is not written here.
@@ -179,9 +183,134 @@ pub struct TargetConfig {
     /// CRC32C over data.
     #[serde(default)]
     pub data_digest: DigestPolicy,
+    /// The `[[alua]]` group that its port belongs to; absent: the group `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub port_group: Option<String>,
     /// What that driver wants to know.
     #[serde(flatten)]
     pub params: Map<String, Value>,
+}
+
+/// How initiators can access units through the ports of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AluaState {
+    /// Everything works, and here it works best.
+    #[default]
+    Optimized,
+    /// Everything works; another group is better.
+    NonOptimized,
+    /// Ready to take over; media are not accessed.
+    Standby,
+    /// Only who and where is told.
+    Unavailable,
+    /// As unavailable, and initiators cannot change it.
+    Offline,
+}
+
+/// `[[alua]]`: a group of target ports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AluaConfig {
+    /// Its name; `default` is the group of targets that name none.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// Its identifier for initiators, unique.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub id: u16,
+    /// The state when the daemon starts, and when this line changes.
+    #[serde(default)]
+    pub state: AluaState,
+    /// Initiators should prefer it.
+    #[serde(default)]
+    pub preferred: bool,
+    /// Initiators may change its state by SET TARGET PORT GROUPS.
+    #[serde(default)]
+    pub explicit: bool,
+}
+
+/// What executes the commands of a unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnitHandler {
+    /// A disk.
+    #[default]
+    Disk,
+    /// A CD or DVD.
+    Cdrom,
+    /// A disk that keeps nothing.
+    Null,
+}
+
+impl UnitHandler {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UnitHandler::Disk => "disk",
+            UnitHandler::Cdrom => "cdrom",
+            UnitHandler::Null => "null",
+        }
+    }
+}
+
+/// `[[unit]]`: how a provider is shown to initiators as a logical unit, on all its LUNs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnitConfig {
+    /// The provider.
+    #[schemars(length(min = 1, max = 255))]
+    pub provider: String,
+    /// What executes its commands.
+    #[serde(default)]
+    pub handler: UnitHandler,
+    /// Unit serial number; absent: that of a LUN, or made from the provider's identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub serial: Option<String>,
+    /// Nobody may write, whatever a LUN says.
+    #[serde(default)]
+    pub read_only: bool,
+    /// The medium can be taken out.
+    #[serde(default)]
+    pub removable: bool,
+    /// SANITIZE is served: initiators may destroy everything for good.
+    #[serde(default)]
+    pub sanitize: bool,
+    /// Whether writes may be answered before they are durable, at first; absent: yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<bool>,
+    /// T10 vendor identification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8))]
+    pub vendor: Option<String>,
+    /// Product identification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
+    pub product: Option<String>,
+    /// Product revision level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4))]
+    pub revision: Option<String>,
+}
+
+/// How REPORT LUNS writes numbers; what does not fit is written by the next method. Every method
+/// is understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LunAddressing {
+    /// Up to 255, then flat.
+    #[default]
+    Peripheral,
+    /// Up to 16,383, then extended.
+    Flat,
+    /// Every number.
+    Extended,
+}
+
+impl LunAddressing {
+    /// True for what need not be said.
+    pub fn is_usual(&self) -> bool {
+        *self == LunAddressing::default()
+    }
 }
 
 /// Whether a LUN can be written.
@@ -246,7 +375,7 @@ impl From<LunForm> for LunConfig {
 }
 
 /// `[[access]]`: a group of initiators of one target, and what its members see.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessConfig {
     /// The target it belongs to.
     pub target: String,
@@ -256,6 +385,13 @@ pub struct AccessConfig {
     /// Patterns of initiator names with `*` and `?`.
     #[schemars(length(min = 1))]
     pub initiators: Vec<String>,
+    /// Only those who come to these addresses of ours: `ADDRESS`, `ADDRESS:PORT`, `*:PORT` or
+    /// `unix:PATH`; absent: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub portals: Vec<String>,
+    /// How the numbers of LUNs are written.
+    #[serde(default, skip_serializing_if = "LunAddressing::is_usual")]
+    pub addressing: LunAddressing,
     /// LUN number to provider.
     #[serde(default, deserialize_with = "luns")]
     pub luns: BTreeMap<u64, LunConfig>,
@@ -283,6 +419,11 @@ impl Config {
         self.geom.iter().find(|g| g.name == name)
     }
 
+    /// What is said of the unit of a provider.
+    pub fn unit(&self, provider: &str) -> Option<&UnitConfig> {
+        self.unit.iter().find(|u| u.provider == provider)
+    }
+
     /// The target of that name.
     pub fn target(&self, name: &str) -> Option<&TargetConfig> {
         self.target.iter().find(|t| t.name == name)
@@ -301,6 +442,8 @@ impl Config {
         self.daemon == other.daemon
             && all(&self.disk, &other.disk)
             && all(&self.geom, &other.geom)
+            && all(&self.unit, &other.unit)
+            && all(&self.alua, &other.alua)
             && all(&self.target, &other.target)
             && all(&self.access, &other.access)
     }

@@ -23,6 +23,8 @@ pub fn write(config: &Config) -> String {
     for (name, sections) in [
         ("disk", json(&config.disk)),
         ("geom", json(&config.geom)),
+        ("unit", json(&config.unit)),
+        ("alua", json(&config.alua)),
         ("target", json(&config.target)),
         ("access", json(&config.access)),
     ] {
@@ -38,13 +40,14 @@ pub fn write(config: &Config) -> String {
 }
 
 /// Keys that stand first in their section, in this order; the others follow by name.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 13] = [
     "target",
     "group",
     "class",
     "kind",
     "driver",
     "name",
+    "id",
     "provider",
     "members",
     "path",
@@ -63,7 +66,13 @@ fn section_table(name: &str, section: &Value) -> Table {
     }
     for (key, value) in fields.iter().filter(|(key, _)| !FIRST.contains(&key.as_str())) {
         // What a target says to digests by default need not be said.
-        let usual = name == "target" && key.ends_with("_digest") && value == "allow";
+        let usual = match name {
+            "target" => key.ends_with("_digest") && value == "allow",
+            // Nor what a unit or a port group is by default.
+            "unit" => *value == Value::Bool(false) && key != "write_cache" || value == "disk",
+            "alua" => *value == Value::Bool(false),
+            _ => false,
+        };
         if !usual {
             put(&mut table, key, value);
         }

@@ -1,6 +1,9 @@
 //! One change, as a value: what it does to a configuration, and what takes it back.
 
-use crate::config::{AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig};
+use crate::config::{
+    AccessConfig, AluaConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig,
+    UnitConfig,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +72,20 @@ pub enum Action {
         /// Which.
         geom: GeomConfig,
     },
+    /// How units are shown; no LUN has one that changes.
+    Units {
+        /// As it is: all of them.
+        from: Vec<UnitConfig>,
+        /// As it shall be.
+        to: Vec<UnitConfig>,
+    },
+    /// Groups of target ports; none that goes has a target.
+    PortGroups {
+        /// As they are: all of them.
+        from: Vec<AluaConfig>,
+        /// As they shall be.
+        to: Vec<AluaConfig>,
+    },
     /// A target comes, without groups.
     CreateTarget {
         /// Which.
@@ -115,6 +132,8 @@ impl Action {
             Action::GrowDisk { from, to } => Action::GrowDisk { from: to, to: from },
             Action::CreateGeom { geom } => Action::RemoveGeom { geom },
             Action::RemoveGeom { geom } => Action::CreateGeom { geom },
+            Action::Units { from, to } => Action::Units { from: to, to: from },
+            Action::PortGroups { from, to } => Action::PortGroups { from: to, to: from },
             Action::CreateTarget { target } => Action::RemoveTarget { target },
             Action::ModifyTarget { from, to } => Action::ModifyTarget { from: to, to: from },
             Action::RemoveTarget { target } => Action::CreateTarget { target },
@@ -136,6 +155,8 @@ impl Action {
             }
             Action::CreateGeom { geom } => config.geom.push(geom.clone()),
             Action::RemoveGeom { geom } => config.geom.retain(|g| g.name != geom.name),
+            Action::Units { to, .. } => config.unit.clone_from(to),
+            Action::PortGroups { to, .. } => config.alua.clone_from(to),
             Action::CreateTarget { target } => config.target.push(target.clone()),
             Action::ModifyTarget { to, .. } => {
                 let place = config.target.iter_mut().find(|t| t.name == to.name);
@@ -163,6 +184,8 @@ impl Action {
             Action::GrowDisk { to, .. } => format!("grow disk {} ({})", to.name, to.kind),
             Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
             Action::RemoveGeom { geom } => format!("remove geom {} ({})", geom.name, geom.class),
+            Action::Units { .. } => "change how units are shown".to_owned(),
+            Action::PortGroups { .. } => "change target port groups".to_owned(),
             Action::CreateTarget { target } => {
                 format!("create target {} ({})", target.name, target.driver)
             }
@@ -186,6 +209,8 @@ impl Action {
     pub fn name(&self) -> String {
         match self {
             Action::Daemon { .. } => "daemon".to_owned(),
+            Action::Units { .. } => "units".to_owned(),
+            Action::PortGroups { .. } => "alua".to_owned(),
             Action::CreateDisk { disk }
             | Action::RemoveDisk { disk }
             | Action::GrowDisk { to: disk, .. } => disk.name.clone(),

@@ -6,24 +6,27 @@ use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
 use super::risk::risk;
 use crate::api::State;
-use crate::config::{AccessConfig, Catalog, Config, DiskConfig};
+use crate::config::{AccessConfig, AluaConfig, Catalog, Config, DiskConfig};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The steps from `running` to `desired`. Both must have passed `config::check`.
 pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
     let ground = Ground::new(state);
     let gone = gone(running, desired, &ground);
+    let other = other_units(running, desired);
     let mut planner = Planner { now: running.clone(), steps: Vec::new(), state, catalog };
-    planner.withdraw(running, desired, &gone, &ground);
+    planner.withdraw(running, desired, &gone, &other, &ground);
     planner.remove(running, desired, &gone, &ground);
     if running.daemon != desired.daemon {
         let why = changes(&running.daemon, &desired.daemon);
         let (from, to) = (running.daemon.clone(), desired.daemon.clone());
         planner.step(Action::Daemon { from, to }, why);
     }
+    planner.describe(running, desired);
     planner.bring(running, desired, &gone, &ground);
+    planner.forget(desired);
     planner.grant(desired);
     planner.grow(desired);
     planner.steps
@@ -94,6 +97,7 @@ impl Planner<'_> {
         running: &Config,
         desired: &Config,
         gone: &BTreeMap<String, String>,
+        other: &BTreeSet<&str>,
         ground: &Ground,
     ) {
         for access in &running.access {
@@ -112,18 +116,54 @@ impl Planner<'_> {
             };
             let mut less = access.clone();
             less.initiators.retain(|p| to.initiators.contains(p));
-            less.luns.retain(|_, lun| !gone.keys().any(|o| ground.rests(&lun.provider, o)));
-            if less.initiators.is_empty() {
+            less.luns.retain(|_, lun| {
+                let changes = other.contains(lun.provider.as_str());
+                !changes && !gone.keys().any(|o| ground.rests(&lun.provider, o))
+            });
+            let portals = common_portals(&access.portals, &to.portals);
+            let apart = portals.is_none();
+            less.portals = portals.unwrap_or_default();
+            if apart {
+                let why = "all its portals change";
+                self.step(Action::RemoveAccess { access: access.clone() }, why);
+            } else if less.initiators.is_empty() {
                 let why = "all its patterns change";
                 self.step(Action::RemoveAccess { access: access.clone() }, why);
             } else if less != *access {
                 let why = if less.luns == access.luns {
-                    "it gives up patterns"
+                    "it gives up patterns or portals"
                 } else {
                     "what stands behind a LUN changes"
                 };
                 self.step(Action::ModifyAccess { from: access.clone(), to: less }, why);
             }
+        }
+    }
+
+    /// Units whose LUNs are withdrawn get what is said of them; port groups come.
+    fn describe(&mut self, running: &Config, desired: &Config) {
+        if running.unit != desired.unit {
+            let (from, to) = (running.unit.clone(), desired.unit.clone());
+            let why = format!("{} now, {} then", from.len(), to.len());
+            self.step(Action::Units { from, to }, why);
+        }
+        // Those that go may still have targets.
+        let mut all = desired.alua.clone();
+        let stays = |g: &&AluaConfig| !all.iter().any(|n| n.name == g.name || n.id == g.id);
+        let going: Vec<AluaConfig> = running.alua.iter().filter(stays).cloned().collect();
+        all.extend(going);
+        self.port_groups(all, "as configured");
+    }
+
+    /// Port groups that no target has any more.
+    fn forget(&mut self, desired: &Config) {
+        self.port_groups(desired.alua.clone(), "no target has them any more");
+    }
+
+    fn port_groups(&mut self, to: Vec<AluaConfig>, why: &str) {
+        let from = self.now.alua.clone();
+        if from != to {
+            self.step(Action::PortGroups { from, to }, why);
         }
     }
 
@@ -217,6 +257,25 @@ impl Planner<'_> {
     }
 }
 
+/// Providers of which something else is said.
+fn other_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
+    let all = running.unit.iter().chain(&desired.unit).map(|u| u.provider.as_str());
+    all.filter(|p| running.unit(p) != desired.unit(p)).collect()
+}
+
+/// Rules for portals that admit nobody whom either list keeps out, as far as rules are the same;
+/// `None` when there are none. An empty list admits everybody.
+fn common_portals(from: &[String], to: &[String]) -> Option<Vec<String>> {
+    match (from.is_empty(), to.is_empty()) {
+        (true, _) => Some(to.to_vec()),
+        (false, true) => Some(from.to_vec()),
+        (false, false) => {
+            let both: Vec<String> = from.iter().filter(|p| to.contains(p)).cloned().collect();
+            (!both.is_empty()).then_some(both)
+        }
+    }
+}
+
 /// How two groups differ, in a few words.
 fn grants(from: &AccessConfig, to: &AccessConfig) -> String {
     let mut words = Vec::new();
@@ -224,6 +283,13 @@ fn grants(from: &AccessConfig, to: &AccessConfig) -> String {
     words.extend(new.map(|p| format!("+{p}")));
     let old = from.initiators.iter().filter(|p| !to.initiators.contains(p));
     words.extend(old.map(|p| format!("-{p}")));
+    if from.portals != to.portals {
+        let show = |p: &[String]| if p.is_empty() { "any".to_owned() } else { p.join(" ") };
+        words.push(format!("portals {} -> {}", show(&from.portals), show(&to.portals)));
+    }
+    if from.addressing != to.addressing {
+        words.push("another way to write LUNs".to_owned());
+    }
     for (lun, is) in &to.luns {
         match from.luns.get(lun) {
             None => words.push(format!("+LUN {lun} ({})", is.provider)),

@@ -18,5 +18,6 @@ mod tests;
 
 pub use action::{Action, Risk, Step};
 pub use apply::{Applied, apply};
+pub(crate) use depend::Ground;
 pub use depend::{rests_on, running};
 pub use diff::plan;

@@ -2,7 +2,7 @@
 
 use super::action::{Action, Risk};
 use crate::api::{SessionState, State};
-use crate::config::{AccessConfig, Catalog};
+use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog};
 
 /// The risk of one change, given what runs.
 pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
@@ -12,8 +12,16 @@ pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }
+        | Action::Units { .. }
         | Action::CreateTarget { .. }
         | Action::CreateAccess { .. } => Risk::Safe,
+        Action::PortGroups { from, to } => {
+            let loses = |g: &AluaConfig| {
+                let was = from.iter().find(|f| f.name == g.name).map(|f| f.state);
+                was != Some(g.state) && !is_active(g.state)
+            };
+            disruptive(to.iter().any(loses) && state.sessions().next().is_some())
+        }
         Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => Risk::Destroys,
         Action::RemoveDisk { disk } => disruptive(open(state, &disk.name)),
         Action::RemoveGeom { geom } => disruptive(open(state, &geom.name)),
@@ -26,6 +34,10 @@ pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
             disruptive(members(state, from).any(|session| suffers(session, from, to)))
         }
     }
+}
+
+fn is_active(state: AluaState) -> bool {
+    matches!(state, AluaState::Optimized | AluaState::NonOptimized)
 }
 
 /// Whether anything that the geom offers is open.

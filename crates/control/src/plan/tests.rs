@@ -75,6 +75,7 @@ pub fn random(dice: &mut Dice) -> Config {
             discovery_chap: None,
             header_digest: Default::default(),
             data_digest: Default::default(),
+            port_group: None,
             params: Default::default(),
         });
         groups(dice, &mut config, name, &above);
@@ -94,7 +95,7 @@ fn groups(dice: &mut Dice, config: &mut Config, target: &str, above: &[String]) 
             target: target.into(),
             group: group.into(),
             initiators,
-            luns: Default::default(),
+            ..AccessConfig::default()
         };
         for lun in 0..3 {
             if !above.is_empty() && dice.below(2) > 0 {

@@ -1,12 +1,14 @@
 //! access: who sees what, before anybody logs in. Masking is a pure function of the groups.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, GroupState, Kind, LunState, Result, State};
+use crate::api::{Error, GroupState, Kind, LunState, Result, State, TargetState};
+use crate::plan::Ground;
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wire::portal::{Place, PortalRule, any_matches};
 
 /// Which LUNs an initiator would see.
 pub struct Check;
@@ -19,6 +21,9 @@ pub struct CheckParams {
     /// Only of this target.
     #[serde(default)]
     pub target: Option<String>,
+    /// Only when it comes to this address of ours: ADDRESS:PORT or unix:PATH.
+    #[serde(default)]
+    pub portal: Option<String>,
 }
 
 /// What one target shows.
@@ -43,37 +48,65 @@ pub struct CheckAnswer {
     pub targets: Vec<Seen>,
 }
 
-/// The group of `groups` in which an initiator falls, with the pattern that says so.
-pub fn group_of<'g>(
+/// The groups in which an initiator falls, with the pattern that says so. Without a portal these
+/// may be several: they have no portal in common.
+pub fn groups_of<'g>(
     groups: &'g [GroupState],
     initiator: &str,
-) -> Option<(&'g GroupState, &'g str)> {
-    groups.iter().find_map(|group| {
+    portal: Option<Place<'_>>,
+) -> Vec<(&'g GroupState, &'g str)> {
+    let meant = |group: &GroupState| {
+        let rules: Vec<PortalRule> =
+            group.portals.iter().filter_map(|r| PortalRule::new(r)).collect();
+        portal.is_none_or(|at| any_matches(&rules, at))
+    };
+    let member = |group: &'g GroupState| {
         let pattern = group.initiators.iter().find(|p| wire::pattern::matches(p, initiator))?;
-        Some((group, pattern.as_str()))
-    })
+        meant(group).then_some((group, pattern.as_str()))
+    };
+    groups.iter().filter_map(member).collect()
 }
 
-fn check(state: &State, params: CheckParams) -> CheckAnswer {
-    let wanted =
-        |name: &String| params.target.as_ref().is_none_or(|t| t.eq_ignore_ascii_case(name));
-    let seen = |target: &crate::api::TargetState| match group_of(&target.groups, &params.initiator)
-    {
-        Some((group, pattern)) => Seen {
+fn seen_at(target: &TargetState, initiator: &str, portal: Option<Place<'_>>) -> Vec<Seen> {
+    let seen = |(group, pattern): (&GroupState, &str)| {
+        let mut why = format!("matches {pattern}");
+        if !group.portals.is_empty() {
+            why.push_str(&format!(", at {} only", group.portals.join(" ")));
+        }
+        Seen {
             target: target.name.clone(),
             group: Some(group.name.clone()),
-            why: format!("matches {pattern}"),
+            why,
             luns: group.luns.clone(),
-        },
-        None => Seen {
-            target: target.name.clone(),
-            group: None,
-            why: "no group matches; the default is deny".to_owned(),
-            luns: Vec::new(),
-        },
+        }
     };
-    let targets = state.targets.iter().filter(|t| wanted(&t.name)).map(seen).collect();
-    CheckAnswer { initiator: params.initiator, targets }
+    let all = groups_of(&target.groups, initiator, portal);
+    if !all.is_empty() {
+        return all.into_iter().map(seen).collect();
+    }
+    let elsewhere = groups_of(&target.groups, initiator, None);
+    let why = match elsewhere.first() {
+        Some((group, _)) => {
+            format!("group {} matches at {} only", group.name, group.portals.join(" "))
+        }
+        None => "no group matches; the default is deny".to_owned(),
+    };
+    vec![Seen { target: target.name.clone(), group: None, why, luns: Vec::new() }]
+}
+
+fn check(state: &State, params: CheckParams) -> Result<CheckAnswer> {
+    let portal = match &params.portal {
+        None => None,
+        Some(text) => Some(Place::parse(text).ok_or_else(|| {
+            let why = "ADDRESS:PORT or unix:PATH is wanted";
+            Error::new(Kind::Usage, "access check", why).at(text)
+        })?),
+    };
+    let wanted =
+        |name: &String| params.target.as_ref().is_none_or(|t| t.eq_ignore_ascii_case(name));
+    let here = state.targets.iter().filter(|t| wanted(&t.name));
+    let targets = here.flat_map(|t| seen_at(t, &params.initiator, portal)).collect();
+    Ok(CheckAnswer { initiator: params.initiator, targets })
 }
 
 fn mode(lun: &LunState) -> &'static str {
@@ -85,7 +118,13 @@ impl Verb for Check {
     type Answer = CheckAnswer;
     const NAME: &'static str = "access.check";
     const DOC: &'static str = "Say which LUNs an initiator would see, and why";
-    const EXAMPLES: &'static [&'static str] = &["ashlar access check iqn.1998-01.com.vmware:esx1"];
+    const DETAIL: &'static str = "The initiator is named as its transport names it: an iSCSI \
+        name, or for NBD tls:NAME, unix:USER or ip:ADDRESS. With --portal the answer is for those \
+        who come to that address of ours.";
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar access check iqn.1998-01.com.vmware:esx1",
+        "ashlar access check tls:backup --portal 192.0.2.1:10809",
+    ];
     const POSITIONAL: &'static [&'static str] = &["initiator"];
 
     fn table(answer: &CheckAnswer) -> String {
@@ -114,7 +153,7 @@ impl DaemonVerb for Check {
         params: CheckParams,
         _progress: &mut Progress<'_>,
     ) -> Result<CheckAnswer> {
-        Ok(check(&control.state(), params))
+        check(&control.state(), params)
     }
 }
 
@@ -139,6 +178,8 @@ pub struct Way {
     pub lun: LunState,
     /// Who may: patterns of initiator names.
     pub initiators: Vec<String>,
+    /// At which of our addresses; empty means any.
+    pub portals: Vec<String>,
     /// Who is connected now.
     pub connected: Vec<String>,
 }
@@ -151,6 +192,9 @@ pub struct WhoAnswer {
 }
 
 fn who(state: &State, wanted: &str) -> WhoAnswer {
+    let ground = Ground::new(state);
+    let is_provider =
+        state.provider(wanted).is_some() || state.disks.iter().any(|d| d.name == wanted);
     let mut ways = Vec::new();
     for target in &state.targets {
         for group in &target.groups {
@@ -158,13 +202,17 @@ fn who(state: &State, wanted: &str) -> WhoAnswer {
             let connected: Vec<String> =
                 target.sessions.iter().filter(here).map(|s| s.initiator.clone()).collect();
             let path = |l: &LunState| format!("{}/{}/{}", target.name, group.name, l.lun);
-            let meant =
-                |l: &&LunState| l.provider == wanted || l.serial == wanted || path(l) == wanted;
+            let meant = |l: &&LunState| {
+                l.provider == wanted || l.serial == wanted || path(l) == wanted
+                    // A partition of it, or whatever else stands on it.
+                    || is_provider && ground.rests(&l.provider, wanted)
+            };
             ways.extend(group.luns.iter().filter(meant).map(|lun| Way {
                 target: target.name.clone(),
                 group: group.name.clone(),
                 lun: lun.clone(),
                 initiators: group.initiators.clone(),
+                portals: group.portals.clone(),
                 connected: connected.clone(),
             }));
         }
@@ -172,11 +220,20 @@ fn who(state: &State, wanted: &str) -> WhoAnswer {
     WhoAnswer { ways }
 }
 
+fn may(way: &Way) -> String {
+    match way.portals.is_empty() {
+        true => way.initiators.join(" "),
+        false => format!("{} at {}", way.initiators.join(" "), way.portals.join(" ")),
+    }
+}
+
 impl Verb for Who {
     type Params = WhoParams;
     type Answer = WhoAnswer;
     const NAME: &'static str = "access.who";
     const DOC: &'static str = "Say who may see a provider or LUN, and who does now";
+    const DETAIL: &'static str = "Of a disk or another provider the LUNs of what stands on it are \
+        shown, too: who sees a partition sees a part of the disk.";
     const EXAMPLES: &'static [&'static str] = &["ashlar access who d0p1"];
     const POSITIONAL: &'static [&'static str] = &["lun"];
 
@@ -189,13 +246,14 @@ impl Verb for Who {
                 w.target.clone(),
                 w.group.clone(),
                 w.lun.lun.to_string(),
+                w.lun.provider.clone(),
                 mode(&w.lun).to_owned(),
-                w.initiators.join(" "),
+                may(w),
                 text::dash(&w.connected.join(" ")),
             ]
         };
         let rows: Vec<_> = answer.ways.iter().map(row).collect();
-        text::table(&["target", "group", ">lun", "mode", "may", "connected now"], &rows)
+        text::table(&["target", "group", ">lun", "provider", "mode", "may", "connected now"], &rows)
     }
 }
 

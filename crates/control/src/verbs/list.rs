@@ -187,10 +187,11 @@ fn targets(state: &State) -> Listing {
             t.health.word().to_owned(),
             t.groups.len().to_string(),
             t.sessions.len().to_string(),
+            text::dash(&t.port_group),
             if t.health_why.is_empty() { "configured".to_owned() } else { t.health_why.clone() },
         ]
     };
-    let columns = ["target", "driver", "portals", "health", ">groups", ">sessions", "why"];
+    let columns = ["target", "driver", "portals", "health", ">groups", ">sessions", "ports", "why"];
     listing("targets", &columns, state.targets.iter().map(row).collect())
 }
 

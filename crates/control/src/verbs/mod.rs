@@ -2,6 +2,7 @@
 //! HTTP routes, OpenAPI, completions and manual pages.
 
 mod access;
+mod alua;
 mod apply;
 mod bench;
 pub(crate) mod completions;
@@ -54,6 +55,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<part::Unset>(),
     Entry::daemon::<access::Check>(),
     Entry::daemon::<access::Who>(),
+    Entry::daemon::<alua::Show>(),
+    Entry::daemon::<alua::Set>(),
     Entry::daemon::<geom::Geom>(),
     Entry::local::<doctor::Doctor>(),
     Entry::local::<demo::Demo>(),
@@ -68,6 +71,7 @@ pub const VERBS: &[Entry] = &[
 pub const GROUPS: &[(&str, &str)] = &[
     ("part", "Partition tables: show, create, change, recover, destroy"),
     ("access", "Who sees what: questions about access groups"),
+    ("alua", "Access states of groups of target ports"),
 ];
 
 /// The verb of that name.

@@ -52,7 +52,10 @@ fn row(live: &Live) -> Vec<String> {
         (false, true) => "data",
         (true, true) => "header+data",
     };
-    let luns: Vec<String> = s.luns.iter().map(u64::to_string).collect();
+    let mut luns: Vec<String> = s.luns.iter().map(u64::to_string).collect();
+    if s.luns_total > s.luns.len() as u64 {
+        luns.push(format!("... ({})", s.luns_total));
+    }
     vec![
         s.initiator.clone(),
         s.address.clone(),

@@ -42,6 +42,7 @@ pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PO
 pub use map::{LUN_MAX, LunEntry, LunMap, Tell};
 pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 pub use wire::pattern::{PATTERN_MAX, Pattern};
+pub use wire::scsi::Addressing;
 
 /// Refused logins remembered for lists; older ones go.
 pub const DENIED_MAX: usize = 256;
@@ -216,6 +217,20 @@ impl Registry {
     /// A device by name.
     pub fn device(&self, name: &str) -> Option<Arc<Device>> {
         self.state().devices.get(name).cloned()
+    }
+
+    /// Names of devices that no group maps.
+    pub fn unmapped(&self) -> Vec<String> {
+        let state = self.state();
+        let free = state.devices.values().filter(|d| d.ports().is_empty());
+        free.map(|d| d.spec().name.clone()).collect()
+    }
+
+    /// Names of devices that have lost their provider.
+    pub fn lost(&self) -> Vec<String> {
+        let state = self.state();
+        let lost = state.devices.values().filter(|d| d.lost().is_some());
+        lost.map(|d| d.spec().name.clone()).collect()
     }
 
     /// Forgets a device; refused while a group maps it.

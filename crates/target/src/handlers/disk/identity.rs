@@ -10,12 +10,6 @@ use crate::device::Device;
 use crate::handlers::Ask;
 use crate::registry::TargetPort;
 
-/// T10 vendor identification.
-const VENDOR: &str = "ASHLAR";
-/// Product identification.
-const PRODUCT: &str = "VIRTUAL DISK";
-/// Product revision level.
-const REVISION: &str = "0001";
 /// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
 const COMPANY: u32 = 0x02_A5_B1;
 
@@ -41,9 +35,9 @@ fn identity(device: &Device, port: &TargetPort) -> Identity {
     Identity {
         kind: device.handler().peripheral(),
         removable: spec.removable,
-        vendor: VENDOR.into(),
-        product: PRODUCT.into(),
-        revision: REVISION.into(),
+        vendor: spec.vendor.clone(),
+        product: spec.product.clone(),
+        revision: spec.revision.clone(),
         serial: spec.serial.clone(),
         naa: Some(naa(&spec.serial)),
         target_name: port.name.clone(),

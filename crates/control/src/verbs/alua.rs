@@ -1,0 +1,102 @@
+//! alua: groups of target ports and their access states.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Error, Kind, PortGroupState, Result};
+use crate::config::AluaState;
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Which groups there are.
+pub struct Show;
+
+/// What `alua show` takes: nothing.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ShowParams {}
+
+/// What `alua show` and `alua set` answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The groups, by identifier.
+    pub groups: Vec<PortGroupState>,
+}
+
+fn table(answer: &Answer) -> String {
+    let yes = |b: bool| if b { "yes" } else { "-" }.to_owned();
+    let row = |g: &PortGroupState| {
+        vec![
+            g.name.clone(),
+            g.id.to_string(),
+            g.state.clone(),
+            yes(g.preferred),
+            yes(g.explicit),
+            text::dash(&g.targets.join(" ")),
+        ]
+    };
+    let rows: Vec<_> = answer.groups.iter().map(row).collect();
+    text::table(&["group", ">id", "state", "preferred", "explicit", "targets"], &rows)
+}
+
+impl Verb for Show {
+    type Params = ShowParams;
+    type Answer = Answer;
+    const NAME: &'static str = "alua.show";
+    const DOC: &'static str = "Show the groups of target ports and their access states";
+    const EXAMPLES: &'static [&'static str] = &["ashlar alua show"];
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Show {
+    fn run(control: &Control, _: ShowParams, _: &mut Progress<'_>) -> Result<Answer> {
+        Ok(Answer { groups: control.state().port_groups })
+    }
+}
+
+/// Changes the state of a group.
+pub struct Set;
+
+/// What `alua set` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SetParams {
+    /// Name of the group.
+    pub group: String,
+    /// The state that it shall have.
+    pub state: AluaState,
+}
+
+impl Verb for Set {
+    type Params = SetParams;
+    type Answer = Answer;
+    const NAME: &'static str = "alua.set";
+    const DOC: &'static str = "Change the access state of a group of target ports";
+    const DETAIL: &'static str = "Before a group gives up access to its media, what it has begun \
+        ends; meanwhile it is transitioning. Every initiator hears of the change. The state holds \
+        until the daemon ends; that of `ashlar.toml` is the first one.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar alua set default standby"];
+    const POSITIONAL: &'static [&'static str] = &["group", "state"];
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Set {
+    fn run(control: &Control, params: SetParams, progress: &mut Progress<'_>) -> Result<Answer> {
+        let groups = control.state().port_groups;
+        if !groups.iter().any(|g| g.name == params.group) {
+            let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+            let next = format!("There are: {}.", names.join(", "));
+            let error = Error::new(Kind::NotFound, "alua set", "no such port group");
+            return Err(error.at(params.group).next(next));
+        }
+        let value = json!({ "group": params.group, "state": params.state });
+        control.change(|plant| plant.verb("alua", "set", &value, progress))?;
+        Ok(Answer { groups: control.state().port_groups })
+    }
+}

@@ -17,6 +17,17 @@ pub enum PeripheralType {
     Enclosure = 0x0d,
 }
 
+/// A target port by its names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetPortName {
+    /// Relative target port identifier, from 1.
+    pub relative: u16,
+    /// Target port group.
+    pub group: u16,
+    /// iSCSI name of the target; empty when it has none.
+    pub name: String,
+}
+
 /// Who a logical unit is. Text is cut or padded with spaces to its field; bytes that are not
 /// printable ASCII become spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +58,12 @@ pub struct Identity {
     pub tpgs: u8,
     /// MULTIP: the target has more than one port.
     pub multi_port: bool,
+    /// Every target port that has the unit (page 88h).
+    pub ports: Vec<TargetPortName>,
+    /// NORMACA: auto contingent allegiance is served.
+    pub normal_aca: bool,
+    /// SPT of page 86h: which types of protection can be formatted; with it goes the bit PROTECT.
+    pub protection: Option<u8>,
     /// The unit has a volatile write cache.
     pub write_cache: bool,
     /// 3PC: the unit copies for its initiators, within these limits (page 8Fh).
@@ -55,8 +72,16 @@ pub struct Identity {
     pub rotation_rate: u16,
 }
 
-/// Version descriptors: SAM-5, SPC-4, SBC-3, iSCSI, each without a claim to a revision.
-const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
+/// Version descriptors of a type of device: SAM-5, SPC-4, SBC-3 or MMC-6, iSCSI, each without a
+/// claim to a revision.
+const fn versions(kind: PeripheralType) -> [u16; 4] {
+    let commands = match kind {
+        PeripheralType::Disk => 0x04c0,
+        PeripheralType::Cdrom => 0x04e0,
+        PeripheralType::Enclosure => 0,
+    };
+    [0x00a0, 0x0460, commands, 0x0960]
+}
 
 /// Length of standard INQUIRY data as built here.
 const INQUIRY_LEN: usize = 96;
@@ -65,17 +90,20 @@ const INQUIRY_LEN: usize = 96;
 pub fn inquiry_data(identity: &Identity) -> Vec<u8> {
     let mut out = Vec::with_capacity(INQUIRY_LEN);
     let removable = if identity.removable { 0x80 } else { 0 };
-    // Version 06h is SPC-4; HISUP and response data format 2.
-    out.extend([identity.kind as u8, removable, 0x06, 0x12]);
-    let multi = if identity.multi_port { 0x10 } else { 0 };
-    let copies = if identity.third_party.is_some() { 0x08 } else { 0 };
-    // ADDITIONAL LENGTH, TPGS and 3PC, MULTIP, CMDQUE.
-    out.extend([(INQUIRY_LEN - 5) as u8, (identity.tpgs & 3) << 4 | copies, multi, 0x02]);
+    let bit = |on: bool, bit: u8| if on { bit } else { 0 };
+    // Version 06h is SPC-4; NORMACA, HISUP and response data format 2.
+    let format = bit(identity.normal_aca, 0x20) | 0x12;
+    out.extend([identity.kind as u8, removable, 0x06, format]);
+    // ADDITIONAL LENGTH; TPGS, 3PC, PROTECT; MULTIP; CMDQUE.
+    let features = (identity.tpgs & 3) << 4
+        | bit(identity.third_party.is_some(), 0x08)
+        | bit(identity.protection.is_some(), 0x01);
+    out.extend([(INQUIRY_LEN - 5) as u8, features, bit(identity.multi_port, 0x10), 0x02]);
     out.extend(ascii::<8>(&identity.vendor));
     out.extend(ascii::<16>(&identity.product));
     out.extend(ascii::<4>(&identity.revision));
     out.resize(58, 0);
-    VERSIONS.iter().for_each(|version| out.extend(version.to_be_bytes()));
+    versions(identity.kind).iter().for_each(|version| out.extend(version.to_be_bytes()));
     out.resize(INQUIRY_LEN, 0);
     out
 }

@@ -63,7 +63,7 @@ pub use copy::{
     held_data, operating_parameters, report_rod_tokens, rod_token_information, third_party_page,
 };
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
-pub use inquiry::{Identity, PeripheralType, inquiry_data, no_lun_inquiry};
+pub use inquiry::{Identity, PeripheralType, TargetPortName, inquiry_data, no_lun_inquiry};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mmc::{
     CD_BLOCK, Disc, FeatureFilter, ISO_DESCRIPTOR_BLOCK, IsoVolume, MediaEvent, capabilities_page,

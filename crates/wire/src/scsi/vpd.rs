@@ -1,10 +1,14 @@
-//! Vital product data pages (SPC-4 section 7.8, SBC-3 section 6.6): 00 80 83 86 8F B0 B1 B2.
+//! Vital product data pages (SPC-4 section 7.8, SBC-3 section 6.6): 00 80 83 85 86 87 88 8F, and B0
+//! B1 B2 of disks.
 
 use super::copy::third_party_page;
 use super::inquiry::{Identity, PeripheralType, ascii, printable};
+use super::sense::SENSE_LEN_MAX;
 
 /// Pages of every device type.
-const COMMON: [u8; 4] = [0x00, 0x80, 0x83, 0x86];
+const COMMON: [u8; 7] = [0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88];
+/// Of units with a copy manager.
+const THIRD_PARTY: u8 = 0x8f;
 /// Pages of disks.
 const DISK: [u8; 3] = [0xb0, 0xb1, 0xb2];
 /// Longest serial number sent, bytes; the rest is cut.
@@ -75,11 +79,16 @@ pub fn vpd_page(page: u8, vpd: Vpd<'_>) -> Option<Vec<u8>> {
     let identity = vpd.identity;
     let disk = identity.kind == PeripheralType::Disk;
     let body = match page {
-        0x00 => pages(identity, disk),
+        0x00 => listed(identity),
         0x80 => printable(&identity.serial).take(SERIAL_LEN_MAX).collect(),
         0x83 => designators(identity),
+        // No management service has a network address.
+        0x85 => Vec::new(),
         0x86 => extended(identity),
-        0x8f => third_party_page(identity.third_party.as_ref()?),
+        // One policy for all mode pages: shared.
+        0x87 => vec![0x3f, 0xff, 0x00, 0x00],
+        0x88 => ports(identity),
+        THIRD_PARTY => third_party_page(identity.third_party.as_ref()?),
         0xb0 if disk => block_limits(vpd.limits),
         0xb1 if disk => characteristics(identity),
         0xb2 if disk => provisioning(vpd.limits),
@@ -91,11 +100,16 @@ pub fn vpd_page(page: u8, vpd: Vpd<'_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The pages there are, by growing code.
-fn pages(identity: &Identity, disk: bool) -> Vec<u8> {
-    let copies = identity.third_party.is_some().then_some(0x8f);
-    let of_disk = DISK.into_iter().filter(|_| disk);
-    COMMON.into_iter().chain(copies).chain(of_disk).collect()
+/// The pages that the unit has.
+fn listed(identity: &Identity) -> Vec<u8> {
+    let mut out = COMMON.to_vec();
+    if identity.third_party.is_some() {
+        out.push(THIRD_PARTY);
+    }
+    if identity.kind == PeripheralType::Disk {
+        out.extend(DISK);
+    }
+    out
 }
 
 /// Code sets of designators.
@@ -145,11 +159,40 @@ fn designator(out: &mut Vec<u8>, set: u8, kind: u8, body: &[u8]) {
     out.extend(body.iter().take(usize::from(len)));
 }
 
+/// What the unit does with task attributes, unit attentions, caches and sense data.
 fn extended(identity: &Identity) -> Vec<u8> {
     let mut out = vec![0; 60];
-    // HEADSUP, ORDSUP, SIMPSUP; V_SUP with a volatile cache; LUICLR.
-    let bytes = [0x00, 0x07, u8::from(identity.write_cache), 0x01];
+    // SPT, GRD_CHK, APP_CHK, REF_CHK; HEADSUP, ORDSUP, SIMPSUP; V_SUP with a volatile cache;
+    // LUICLR.
+    let checks = identity.protection.map_or(0, |types| (types & 7) << 3 | 0x07);
+    let bytes = [checks, 0x07, u8::from(identity.write_cache), 0x01];
     out.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    // MAXIMUM SUPPORTED SENSE DATA LENGTH, byte 13 of the page.
+    if let Some(longest) = out.get_mut(9) {
+        *longest = SENSE_LEN_MAX as u8;
+    }
+    out
+}
+
+/// SCSI ports: every target port that has the unit, with its names.
+fn ports(identity: &Identity) -> Vec<u8> {
+    let mut out = Vec::new();
+    for port in &identity.ports {
+        let mut names = Vec::new();
+        if !port.name.is_empty() {
+            let name = format!("{},t,0x{:04x}", port.name, port.group);
+            designator(&mut names, ISCSI | UTF8, PORT | 8, &terminated(&name));
+        }
+        let [high, low] = port.relative.to_be_bytes();
+        let len = u16::try_from(names.len()).unwrap_or(0).to_be_bytes();
+        // No TransportID of an initiator port.
+        let one = [0, 0, high, low, 0, 0, 0, 0, 0, 0, len[0], len[1]];
+        if out.len() + one.len() + names.len() > usize::from(u16::MAX) {
+            break;
+        }
+        out.extend(one);
+        out.extend(names);
+    }
     out
 }
 
@@ -190,6 +233,8 @@ fn provisioning(limits: &Limits) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::TargetPortName;
+    use crate::scsi::copy::TEST_LIMITS;
 
     fn identity() -> Identity {
         Identity {
@@ -203,6 +248,16 @@ mod tests {
             portal_group: 2,
             tpgs: 1,
             rotation_rate: 1,
+            third_party: Some(TEST_LIMITS),
+            protection: Some(1),
+            write_cache: true,
+            ports: (1..=2)
+                .map(|relative| TargetPortName {
+                    relative,
+                    group: 2,
+                    name: format!("iqn.2001-04.com.example:p{relative}"),
+                })
+                .collect(),
             ..Identity::default()
         }
     }
@@ -227,7 +282,8 @@ mod tests {
     #[test]
     fn every_page_listed_exists_and_has_its_length() {
         let list = page(0).unwrap();
-        assert_eq!(list, [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2]);
+        let codes = [0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0x8f, 0xb0, 0xb1, 0xb2];
+        assert_eq!((&list[..4], &list[4..]), (&[0, 0, 0, 11][..], &codes[..]));
         for code in 0..=255u8 {
             let found = page(code);
             assert_eq!(found.is_some(), list[4..].contains(&code), "{code:#x}");
@@ -240,7 +296,11 @@ mod tests {
         let cdrom = Identity { kind: PeripheralType::Cdrom, ..identity() };
         let vpd = Vpd { identity: &cdrom, limits: &Limits::default() };
         assert_eq!(vpd_page(0xb0, vpd), None);
-        assert_eq!(vpd_page(0, vpd).unwrap(), [5, 0, 0, 4, 0, 0x80, 0x83, 0x86]);
+        assert_eq!(vpd_page(0, vpd).unwrap()[..4], [5, 0, 0, 8]);
+        let plain = Identity { third_party: None, ..identity() };
+        let vpd = Vpd { identity: &plain, limits: &Limits::default() };
+        assert_eq!(vpd_page(0x8f, vpd), None);
+        assert!(!vpd_page(0, vpd).unwrap()[4..].contains(&0x8f));
     }
 
     #[test]
@@ -266,6 +326,20 @@ mod tests {
         assert_eq!(kinds, want);
         let text = String::from_utf8_lossy(&page);
         assert!(text.contains("iqn.2001-04.com.example:d,t,0x0002\0"));
+    }
+
+    #[test]
+    fn ports_and_policies_by_hand() {
+        let ports = page(0x88).unwrap();
+        assert_eq!(ports[4..16], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40]);
+        assert_eq!(ports[16..20], [0x53, 0x98, 0, 36]);
+        assert_eq!(ports[4 + 52..4 + 56], [0, 0, 0, 2]);
+        assert_eq!(ports.len(), 4 + 2 * 52);
+        assert_eq!(page(0x87).unwrap(), [0, 0x87, 0, 4, 0x3f, 0xff, 0, 0]);
+        let extended = page(0x86).unwrap();
+        assert_eq!(extended[4..8], [0x0f, 7, 1, 1]);
+        assert_eq!(usize::from(extended[13]), SENSE_LEN_MAX);
+        assert_eq!(page(0x8f).unwrap()[4..], third_party_page(&TEST_LIMITS));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! INQUIRY and its vital product data: who the unit is and what it can do.
 
-use wire::scsi::{Identity, Limits, Provisioning, Sense, Vpd, inquiry_data, vpd_page};
+use wire::scsi::{
+    Identity, Limits, Provisioning, Sense, TargetPortName, Vpd, inquiry_data, vpd_page,
+};
 
 use super::unmap::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use super::write_same::WRITE_SAME_BYTES_MAX;
@@ -8,14 +10,13 @@ use super::{atomic, compare_write};
 use crate::copy::LIMITS;
 use crate::device::Device;
 use crate::handlers::Ask;
-use crate::registry::TargetPort;
 
 /// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
 const COMPANY: u32 = 0x02_A5_B1;
 
 /// Standard INQUIRY data, or a page.
 pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> Result<(), Sense> {
-    let identity = identity(device, ask.port);
+    let identity = identity(ask, device);
     let Some(page) = page else {
         ask.reply.extend(inquiry_data(&identity));
         return Ok(());
@@ -30,8 +31,11 @@ pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> R
     }
 }
 
-fn identity(device: &Device, port: &TargetPort) -> Identity {
-    let (spec, group) = (device.spec(), port.port_group());
+/// Who the unit is through the port that asks. What is claimed here is what the engine does.
+fn identity(ask: &Ask<'_>, device: &Device) -> Identity {
+    let (spec, port) = (device.spec(), ask.port);
+    let group = port.port_group();
+    let ports = ask.registry.ports_of(device);
     Identity {
         kind: device.handler().peripheral(),
         removable: spec.removable,
@@ -46,7 +50,13 @@ fn identity(device: &Device, port: &TargetPort) -> Identity {
         portal_group: 1,
         // Implicit changes always, explicit ones when the group takes orders.
         tpgs: 1 | if group.is_explicit() { 2 } else { 0 },
-        multi_port: false,
+        multi_port: ports.len() > 1,
+        ports: ports
+            .iter()
+            .map(|port| TargetPortName { relative: port.port, group: 1, name: port.name.clone() })
+            .collect(),
+        normal_aca: false,
+        protection: None,
         write_cache: spec.write_cache,
         third_party: Some(LIMITS),
         rotation_rate: spec.rotation.unwrap_or(0),

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::scsi::{Asc, asc};
 
 use crate::reserve::Identity;
+use crate::tally::Counts;
 
 /// Conditions in one queue. When it is full the newest one is replaced by a reset condition, which
 /// tells the initiator to look at everything again.
@@ -77,6 +78,7 @@ pub struct Nexus {
     lun: u64,
     port: Arc<Port>,
     queue: Mutex<VecDeque<Asc>>,
+    counts: Counts,
 }
 
 impl Nexus {
@@ -90,6 +92,11 @@ impl Nexus {
     /// Who is behind it.
     pub fn port(&self) -> &Arc<Port> {
         &self.port
+    }
+
+    /// What was done through it; written by its session's core only.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// The number under which the initiator sees the unit.

@@ -15,15 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
 use geom::Edge;
-use wire::scsi::{Asc, asc};
+use wire::scsi::{Asc, LogCounts, asc};
 
 use crate::attention::{Nexus, flags};
+use crate::commands::notes::Notes;
 use crate::condition::Condition;
 use crate::copy::{Operations, Watch};
 use crate::handlers::{Handler, TRANSFER_MAX};
 use crate::order::TaskSet;
 use crate::reserve::Place;
 use crate::strict::Owner;
+use crate::tally::History;
 
 /// Longest serial number, bytes: VPD page 80h and the T10 designator carry it whole.
 pub const SERIAL_MAX: usize = 64;
@@ -188,6 +190,8 @@ pub struct Device {
     pub(crate) mode_gate: Mutex<()>,
     /// A MODE SELECT is being saved.
     pub(crate) selecting: AtomicBool,
+    notes: Notes,
+    history: History,
 }
 
 impl Device {
@@ -216,6 +220,8 @@ impl Device {
             reservations: Place::default(),
             mode_gate: Mutex::new(()),
             selecting: AtomicBool::new(false),
+            notes: Notes::default(),
+            history: History::default(),
             handler,
             spec,
         };
@@ -311,6 +317,28 @@ impl Device {
     pub(crate) fn restore_mode(&self, mode: ModeBits) {
         self.set_saved_mode(mode);
         self.set_mode(mode);
+    }
+
+    /// What it has done, for its log pages.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The counters of its log pages; `now_ns` is the cores' clock, which counts from when the
+    /// machine was turned on.
+    pub fn counts(&self, now_ns: u64) -> LogCounts {
+        let minutes = u32::try_from(now_ns / 60_000_000_000).unwrap_or(u32::MAX);
+        self.history.counts(&self.nexuses(), self.block_bytes(), minutes)
+    }
+
+    /// LOG SELECT: the counters begin at zero again.
+    pub(crate) fn reset_counts(&self) {
+        self.history.reset(&self.nexuses());
+    }
+
+    /// What it remembers for its initiators.
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// The mode bits of a unit for which nothing was saved.

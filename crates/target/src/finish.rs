@@ -3,7 +3,7 @@
 
 use bio::{Bio, Op, Segs};
 use geom::{Core, Sink};
-use wire::scsi::{SENSE_LEN_MAX, Status, asc};
+use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::{AbortHow, CommandState, Slot};
 use crate::device::ModeBits;
@@ -12,6 +12,7 @@ use crate::registry::add;
 use crate::session::Session;
 use crate::status::{Ending, ending_at, ending_of};
 use crate::strict::key_of;
+use crate::tally::Did;
 use crate::transport::{Residual, Response};
 
 impl Session {
@@ -104,12 +105,30 @@ impl Session {
             let counter = if blocks.op == Op::Read { &tally.reads } else { &tally.writes };
             add(counter, 1);
         }
+        self.note_use(place, slot, ending, data.len() as u64);
         let descriptor = match &slot.path {
             Some(path) => path.device().mode().has(ModeBits::D_SENSE),
             None => false,
         };
         slots.forget_tag(tag);
         Some((tag, data, residual, descriptor))
+    }
+
+    /// Counts a command that used the medium for its unit's log pages.
+    #[inline]
+    fn note_use(&self, place: u32, slot: &Slot, ending: &Ending, sent: u64) {
+        let Some(path) = &slot.path else { return };
+        let (did, bytes) = match (slot.plan.run, &slot.command) {
+            (Run::Blocks(blocks), _) if blocks.op == Op::Read => (Did::Read, sent),
+            (Run::Blocks(_), _) => (Did::Write, u64::from(slot.wanted)),
+            (Run::Task, Cdb::Verify { .. }) => (Did::Verify, u64::from(slot.wanted)),
+            (Run::Task, _) if slot.plan.writes => (Did::Write, u64::from(slot.wanted)),
+            _ => return,
+        };
+        let failed = matches!(ending, Ending::Check(sense)
+            if matches!(sense.code.key, Key::MediumError | Key::HardwareError));
+        let ns = self.facts.age(place, self.engine().core().now());
+        path.nexus().counts().note(did, bytes, ns, failed);
     }
 
     pub(crate) fn tell(

@@ -39,6 +39,7 @@ pub mod reserve;
 mod session;
 mod status;
 mod strict;
+mod tally;
 mod tm;
 mod transport;
 pub mod vault;

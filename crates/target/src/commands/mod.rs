@@ -8,11 +8,15 @@
 
 mod alua;
 mod copy;
+mod identifying;
+pub(crate) mod notes;
+pub(crate) mod opcodes;
 mod persistent;
 mod report_luns;
 mod request_sense;
 mod reserve;
 pub(crate) mod saved_modes;
+mod timestamp;
 
 use std::sync::Arc;
 
@@ -50,6 +54,9 @@ pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
     Some(match command {
         Cdb::CopyOut { .. } | Cdb::CopyAbort { .. } | Cdb::CopyStatus { .. } => &copy::Copy,
         Cdb::ReportLuns { .. } => &report_luns::ReportLuns,
+        Cdb::ReportOpcodes { .. } | Cdb::ReportTaskManagement { .. } => &opcodes::Opcodes,
+        Cdb::ReportTimestamp { .. } | Cdb::SetTimestamp { .. } => &timestamp::Timestamp,
+        Cdb::ReportIdentifying { .. } | Cdb::SetIdentifying { .. } => &identifying::Identifying,
         Cdb::PersistentIn { .. } => &persistent::PersistentIn,
         Cdb::PersistentOut { .. } => &persistent::PersistentOut,
         Cdb::Reserve | Cdb::Release => &reserve::Reserve,
@@ -62,8 +69,12 @@ pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
 
 /// Whether the engine executes the commands of a row itself: those that [`find`] knows.
 pub(crate) fn serves(info: &CommandInfo) -> bool {
-    matches!(info.opcode, 0x03 | 0x16 | 0x17 | 0x83 | 0x84 | 0x56 | 0x57 | 0x5E | 0x5F | 0xA0)
-        || matches!((info.opcode, info.service_action), (0xA3 | 0xA4, Some(0x0A)))
+    matches!(
+        (info.opcode, info.service_action),
+        (0x03 | 0x16 | 0x17 | 0x83 | 0x84 | 0x56 | 0x57 | 0x5E | 0x5F | 0xA0, _)
+            | (0xA3, Some(0x05 | 0x0A | 0x0C | 0x0D | 0x0F))
+            | (0xA4, Some(0x06 | 0x0A | 0x0F))
+    )
 }
 
 /// A unit is being made: what the vault has of it is taken over before any nexus sees it. An error
@@ -71,7 +82,8 @@ pub(crate) fn serves(info: &CommandInfo) -> bool {
 pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn Vault) -> Result<(), Error> {
     persistent::load(device, vault)?;
     crate::handlers::disk::upkeep::recall(device, vault)?;
-    saved_modes::load(device, vault)
+    saved_modes::load(device, vault)?;
+    identifying::load(device, vault)
 }
 
 /// A nexus has just been enlisted with its unit: rights of the past that belong to its port are
@@ -84,6 +96,8 @@ pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<Nexus>) {
 /// or I_T NEXUS RESET, after which it goes on.
 pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<Nexus>) {
     device.reservations().session_ended(device, nexus.port().session);
+    device.history().ended(nexus);
+    device.notes().state().buffers.remove(&nexus.port().session);
     crate::handlers::tray::nexus_lost(device, nexus);
     device.operations().forget(nexus);
 }

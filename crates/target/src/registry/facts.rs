@@ -159,6 +159,13 @@ impl SessionFacts {
         }
     }
 
+    /// How long the command of a place has been here, ns.
+    #[inline]
+    pub(crate) fn age(&self, slot: u32, now_ns: u64) -> u64 {
+        let since = self.lines.get(slot as usize).map_or(now_ns, |l| l.since_ns.load(Relaxed));
+        now_ns.saturating_sub(since)
+    }
+
     #[inline]
     pub(crate) fn clear(&self, slot: u32) {
         if let Some(line) = self.lines.get(slot as usize) {

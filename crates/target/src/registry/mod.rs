@@ -371,13 +371,8 @@ impl Registry {
 
     /// The target ports through which somebody sees a unit.
     pub fn ports_of(&self, device: &Device) -> Vec<Arc<TargetPort>> {
-        let targets: Vec<Arc<TargetPort>> = self.state().targets.values().cloned().collect();
-        let has = |target: &Arc<TargetPort>| {
-            let groups = target.groups();
-            let mut entries = groups.groups().iter().flat_map(|g| g.luns.entries());
-            entries.any(|entry| std::ptr::eq(&*entry.device, device))
-        };
-        targets.into_iter().filter(has).collect()
+        let ports = device.ports();
+        self.state().targets.values().filter(|t| ports.contains(&t.port)).cloned().collect()
     }
 
     /// Targets of a driver that grant an initiator, come to one of our addresses, at least one

@@ -7,6 +7,7 @@
 //! | `sense`, `codes` | sense data, and the additional sense codes by name |
 //! | `status` | status codes |
 //! | `inquiry`, `vpd` | standard INQUIRY data and vital product data pages |
+//! | `log` | log pages |
 //! | `mode` | mode pages, MODE SENSE and MODE SELECT |
 //! | `caps` | READ CAPACITY, REPORT LUNS, LBA status |
 //! | `alua` | target port groups and their states |
@@ -27,6 +28,7 @@ mod commands;
 mod copy;
 mod format;
 mod inquiry;
+mod log;
 mod lun;
 mod mmc;
 mod mode;
@@ -64,6 +66,7 @@ pub use copy::{
 };
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
 pub use inquiry::{Identity, PeripheralType, TargetPortName, inquiry_data, no_lun_inquiry};
+pub use log::{ErrorCounts, LogCounts, is_log_page, log_page};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mmc::{
     CD_BLOCK, Disc, FeatureFilter, ISO_DESCRIPTOR_BLOCK, IsoVolume, MediaEvent, capabilities_page,

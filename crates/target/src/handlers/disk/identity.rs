@@ -7,6 +7,7 @@ use wire::scsi::{
 use super::unmap::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use super::write_same::WRITE_SAME_BYTES_MAX;
 use super::{atomic, compare_write};
+use crate::commands::opcodes::ACA_SERVED;
 use crate::copy::LIMITS;
 use crate::device::Device;
 use crate::handlers::Ask;
@@ -55,7 +56,7 @@ fn identity(ask: &Ask<'_>, device: &Device) -> Identity {
             .iter()
             .map(|port| TargetPortName { relative: port.port, group: 1, name: port.name.clone() })
             .collect(),
-        normal_aca: false,
+        normal_aca: ACA_SERVED,
         protection: None,
         write_cache: spec.write_cache,
         third_party: Some(LIMITS),

@@ -1,9 +1,9 @@
-//! SYNCHRONIZE CACHE, REPORT SUPPORTED OPERATION CODES.
+//! SYNCHRONIZE CACHE.
 
-use wire::scsi::{Extent, Report, Sense, asc, report_opcodes as list};
+use wire::scsi::{Extent, Sense, asc};
 
 use crate::device::Device;
-use crate::handlers::{Ask, Plan, served};
+use crate::handlers::Plan;
 
 /// The whole medium is flushed whatever the range. IMMED is not taken up: GOOD is said when it is
 /// true.
@@ -13,14 +13,4 @@ pub(super) fn plan_sync(lba: u64, blocks: u32, device: &Device) -> Result<Plan, 
         true => Ok(Plan::task(0)),
         false => Err(Sense::new(asc::LBA_OUT_OF_RANGE)),
     }
-}
-
-pub(super) fn report_opcodes(
-    ask: &mut Ask<'_>,
-    device: &Device,
-    report: Report,
-    timeouts: bool,
-) -> Result<(), Sense> {
-    ask.reply.extend(list(&served(device), report, timeouts).map_err(|e| e.sense())?);
-    Ok(())
 }

@@ -4,11 +4,14 @@
 //! rest.
 
 mod atomic;
+mod buffer;
 mod capacity;
 mod compare_write;
+mod diagnostic;
 mod format;
 mod identity;
 mod lba_status;
+mod log;
 mod misc;
 mod mode;
 mod orwrite;
@@ -56,7 +59,8 @@ impl Handler for Disk {
             (0x25, _) | (0x9E, Some(0x10 | 0x12)) => true,
             // READ, VERIFY, WRITE, WRITE AND VERIFY, WRITE SAME of 32 bytes.
             (0x7F, Some(0x09..=0x0D)) => true,
-            (0xA3, Some(0x0C)) => true,
+            // Diagnostics, buffers, defects, logs.
+            (0x1C | 0x1D | 0x37 | 0xB7 | 0x3B | 0x3C | 0x9B | 0x4C | 0x4D, _) => true,
             _ => false,
         }
     }
@@ -88,9 +92,12 @@ impl Handler for Disk {
             Cdb::ReadCapacity10 => capacity::read_capacity_10(ask, device),
             Cdb::ReadCapacity16 { .. } => capacity::read_capacity_16(ask, device),
             Cdb::ModeSense { .. } => mode::sense(ask, device, &command)?,
-            Cdb::ReportOpcodes { report, timeouts, .. } => {
-                misc::report_opcodes(ask, device, report, timeouts)?;
-            }
+            Cdb::SendDiagnostic { .. } => {}
+            Cdb::ReceiveDiagnostic { .. } => diagnostic::receive(ask),
+            Cdb::ReadDefects { .. } => diagnostic::defects(ask, device),
+            Cdb::ReadBuffer { .. } => buffer::read(ask, device)?,
+            Cdb::LogSense { .. } => log::sense(ask, device)?,
+            Cdb::LogSelect { .. } => log::select(ask, device)?,
             _ => return Err(Sense::new(asc::INTERNAL_FAILURE)),
         }
         Ok(())
@@ -105,6 +112,8 @@ impl Handler for Disk {
                     verify::write_verify(&job, extent, check).await
                 }
                 Cdb::SynchronizeCache { .. } => job.flush().await,
+                Cdb::SendDiagnostic { .. } => diagnostic::send(&job).await,
+                Cdb::WriteBuffer { .. } => buffer::write(&job),
                 Cdb::Unmap { .. } => unmap::unmap(&job).await,
                 Cdb::WriteSame { .. } => write_same::write_same(&job).await,
                 Cdb::CompareWrite(extent) => compare_write::compare_write(&job, extent).await,
@@ -131,9 +140,13 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         Cdb::Read(extent) => read_write::plan(Op::Read, extent, device)?,
         Cdb::Write(extent) => read_write::plan(Op::Write, extent, device)?,
         Cdb::TestUnitReady => there(Plan::NOTHING),
-        Cdb::Inquiry { alloc, .. }
-        | Cdb::ModeSense { alloc, .. }
-        | Cdb::ReportOpcodes { alloc, .. } => Plan::reply(alloc),
+        Cdb::Inquiry { alloc, .. } | Cdb::ModeSense { alloc, .. } => Plan::reply(alloc),
+        Cdb::SendDiagnostic { .. } => diagnostic::plan_send(command)?,
+        Cdb::ReceiveDiagnostic { page, alloc } => diagnostic::plan_receive(page, alloc)?,
+        Cdb::ReadDefects { .. } => diagnostic::plan_defects(command)?,
+        Cdb::ReadBuffer { mode, id, offset, alloc } => buffer::plan_read(mode, id, offset, alloc)?,
+        Cdb::WriteBuffer { mode, id, offset, len } => buffer::plan_write(mode, id, offset, len)?,
+        Cdb::LogSense { .. } | Cdb::LogSelect { .. } => log::plan(command)?,
         Cdb::ReadCapacity10 => there(Plan::reply(8)),
         Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
         Cdb::GetLbaStatus { lba, alloc } => lba_status::plan(lba, alloc, device)?,

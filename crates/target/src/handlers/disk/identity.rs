@@ -1,5 +1,7 @@
 //! INQUIRY and its vital product data: who the unit is and what it can do.
 
+use std::sync::Arc;
+
 use wire::scsi::{
     Identity, Limits, Provisioning, Sense, TargetPortName, Vpd, inquiry_data, vpd_page,
 };
@@ -11,13 +13,14 @@ use crate::commands::opcodes::ACA_SERVED;
 use crate::copy::LIMITS;
 use crate::device::Device;
 use crate::handlers::Ask;
+use crate::registry::TargetPort;
 
 /// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
 const COMPANY: u32 = 0x02_A5_B1;
 
 /// Standard INQUIRY data, or a page.
 pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> Result<(), Sense> {
-    let identity = identity(ask, device);
+    let identity = identity(device, ask.port, &ask.registry.ports_of(device));
     let Some(page) = page else {
         ask.reply.extend(inquiry_data(&identity));
         return Ok(());
@@ -33,10 +36,9 @@ pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> R
 }
 
 /// Who the unit is through the port that asks. What is claimed here is what the engine does.
-fn identity(ask: &Ask<'_>, device: &Device) -> Identity {
-    let (spec, port) = (device.spec(), ask.port);
-    let group = port.port_group();
-    let ports = ask.registry.ports_of(device);
+/// `ports` are all that have it.
+fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Identity {
+    let (spec, group) = (device.spec(), port.port_group());
     Identity {
         kind: device.handler().peripheral(),
         removable: spec.removable,
@@ -66,7 +68,7 @@ fn identity(ask: &Ask<'_>, device: &Device) -> Identity {
 
 /// VPD page 83h of a unit: what it may be called by.
 pub(crate) fn designators(device: &Device, port: &TargetPort) -> Vec<u8> {
-    let (identity, limits) = (identity(device, port), limits(device));
+    let (identity, limits) = (identity(device, port, &[]), limits(device));
     vpd_page(0x83, Vpd { identity: &identity, limits: &limits }).unwrap_or_default()
 }
 

@@ -89,3 +89,21 @@ fn a_machine_boots_from_iscsi_and_its_root_outlives_the_daemon() {
     house.stop();
     check(&house, &disk, &conversed);
 }
+
+#[test]
+fn a_machine_boots_from_nbd_and_its_root_outlives_the_daemon() {
+    let mut house = House::new("boot-nbd");
+    let script = steps(&Tree::some(200).unwrap());
+    let disk = house.path("boot.img");
+    Image::build().unwrap().write_disk(&script, &disk).unwrap();
+    let exports = "[[target]]\ndriver = \"nbd\"\nname = \"store\"\nlisten = [\"{portal}\"]\n\
+                   [[access]]\ntarget = \"store\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+                   luns = { 0 = \"boot\" }\n";
+    house.write("ashlar.toml", &format!("{}{exports}", file_disk("boot", "boot.img")));
+    house.start();
+    // Requests wait for a lost server so long, in seconds; of itself the emulator fails them.
+    let drive = format!("nbd://{}/boot,file.reconnect-delay=60", house.portal());
+    let conversed = play(&mut house, &drive, &script);
+    house.stop();
+    check(&house, &disk, &conversed);
+}

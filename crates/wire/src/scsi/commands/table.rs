@@ -219,14 +219,14 @@ table! {
         In READ D MEDIUM;
     row "REPORT LUNS" [0xa0, 0, F, 0, 0, 0, F, F, F, F, 0, C] In FREE ALL QUICK;
     action "REPORT IDENTIFYING INFORMATION" [0xa3, 0x05, 0, 0, 0, 0, F, F, F, F, 0xfe, C]
-        In QUERY D QUICK;
+        In FACTS D QUICK;
     action "REPORT TARGET PORT GROUPS" [0xa3, 0xea, 0, 0, 0, 0, F, F, F, F, 0, C]
         In FREE ALL QUICK;
     action "REPORT SUPPORTED OPERATION CODES" [0xa3, 0x0c, 0x87, F, F, F, F, F, F, F, 0, C]
         In READ_STATE ALL QUICK;
     action "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS"
         [0xa3, 0x0d, 0x80, 0, 0, 0, F, F, F, F, 0, C] In READ_STATE ALL QUICK;
-    action "REPORT TIMESTAMP" [0xa3, 0x0f, 0, 0, 0, 0, F, F, F, F, 0, C] In QUERY D QUICK;
+    action "REPORT TIMESTAMP" [0xa3, 0x0f, 0, 0, 0, 0, F, F, F, F, 0, C] In FACTS D QUICK;
     action "SET IDENTIFYING INFORMATION" [0xa4, 0x06, 0, 0, 0, 0, F, F, F, F, 0xfe, C]
         Out WRITE_STATE D QUICK;
     action "SET TARGET PORT GROUPS" [0xa4, 0x0a, 0, 0, 0, 0, F, F, F, F, 0, C]

@@ -67,6 +67,11 @@ fn test_12_kill_9_after_good_loses_nothing() {
     assert_eq!(write(&mut a), 0);
     assert_eq!(read(&mut b, 0), [0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(read(&mut b, 1)[21], 5);
+    let said = house.json(&["reservations"]);
+    let of = &said["units"][0]["reservation"];
+    assert_eq!(of["kind"], "write-exclusive-registrants-only", "{said}");
+    assert_eq!(of["registrants"][0]["key"], "0x0000000000000001", "{said}");
+    assert_eq!(of["registrants"][0]["connected"], true, "{said}");
     // The reservation is released, which is saved as well.
     assert_eq!(out(&mut a, 2, 5, 1, 0).status, 0);
     house.kill();
@@ -74,6 +79,14 @@ fn test_12_kill_9_after_good_loses_nothing() {
     let mut b = login(&house, "iqn.2024-01.test:b");
     assert_eq!(write(&mut b), 0);
     assert_eq!(read(&mut b, 0).len(), 16);
+    // An operator's way out asks first, and lasts.
+    house.ashlar(&["reservations", "d0", "--clear"]).complains(&["--yes-clear d0"]);
+    house.ok(&["reservations", "d0", "--clear", "--yes-clear", "d0"]);
+    assert_eq!(house.ok(&["reservations"]), "nothing is reserved\n");
+    house.kill();
+    house.start();
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(read(&mut b, 0).len(), 8);
     house.stop();
 }
 

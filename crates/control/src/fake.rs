@@ -248,6 +248,7 @@ fn group_state(access: &crate::config::AccessConfig) -> GroupState {
         read_only: of.mode == LunMode::Ro,
         serial: format!("{}-{lun}", of.provider),
         naa: String::new(),
+        reservation: None,
     };
     GroupState {
         name: access.group.clone(),

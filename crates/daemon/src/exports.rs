@@ -22,7 +22,7 @@ use reactor::Address;
 use target::alua::{
     AccessState, DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX,
 };
-use target::lun::{OpenSpec, close_device, open_device};
+use target::lun::{OpenSpec, clear_reservations, close_device, open_device};
 use target::registry::Addressing;
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
@@ -298,6 +298,12 @@ impl Exports {
             (name, done)
         };
         wanted.into_iter().map(one).collect()
+    }
+
+    /// Ends the reservations of a unit.
+    pub fn clear_reservations(&self, name: &str) -> Result<()> {
+        let done = clear_reservations(&self.registry, name);
+        done.map_err(|e| from_geom("clear reservations", name, e))
     }
 
     fn open_devices(

@@ -298,6 +298,12 @@ impl Room {
         if (class, verb) == ("alua", "set") {
             return self.alua_set(params);
         }
+        if (class, verb) == ("lun", "clear-reservations") {
+            let name = params.get("name").and_then(Value::as_str).unwrap_or("");
+            self.exports.clear_reservations(name)?;
+            self.note(Level::Warn, name, "its reservations were cleared by hand".to_owned());
+            return Ok(Value::Null);
+        }
         let mut params = params.as_object().cloned().unwrap_or_default();
         if verb == "insert" {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("").to_owned();

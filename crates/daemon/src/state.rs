@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use bio::{Attr, Op};
 use control::api::{
     Bucket, ConsumerState, Daemon, Denied, Digests, DiskMode, DiskState, GeomState, GroupState,
-    Health, Histogram, LunState, Memory, OpStats, PortGroupState, ProviderState, SCHEMA_VERSION,
-    SessionState, State, Stats, TargetHealth, TargetState, WhyNot,
+    Health, Histogram, LunState, Memory, OpStats, PortGroupState, ProviderState, RegistrantState,
+    ReservationState, SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState,
+    WhyNot,
 };
 use control::config::Config;
 use geom::{GeomView, ProviderView, Reading, Topology, bucket_top_ns};
@@ -14,6 +15,8 @@ use serde_json::{Map, Value};
 use target::registry::{
     DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
 };
+use target::reserve::Reservations;
+use wire::scsi::TransportId;
 
 /// What the state is made from.
 pub struct Sources<'a> {
@@ -255,6 +258,7 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
             read_only: l.2,
             serial: device.map(|d| d.serial.clone()).unwrap_or_default(),
             naa: device.map(|d| d.naa.clone()).unwrap_or_default(),
+            reservation: device.and_then(|d| reservation(from, &d.reservations)),
         }
     };
     let group = |g: &GroupView| GroupState {
@@ -269,6 +273,46 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
 
 /// LUNs listed of a session; of more the number is told.
 const LUNS_SHOWN_MAX: usize = 64;
+
+/// Who has reserved a unit, by name; None when nobody has.
+fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState> {
+    if r.is_empty() {
+        return None;
+    }
+    let sessions = &from.registry.sessions;
+    let connected = |port: &TransportId| {
+        sessions.iter().any(|s| {
+            let isid = s.port_id.first_chunk::<6>();
+            isid.and_then(|i| TransportId::iscsi_port(&s.initiator, *i)).as_ref() == Some(port)
+        })
+    };
+    let mut registrants: Vec<RegistrantState> = r
+        .registrations()
+        .map(|(id, key)| RegistrantState {
+            port: id.port.to_string(),
+            target_port: id.target,
+            key: format!("0x{key:016x}"),
+            holds: r.is_holder(id),
+            connected: connected(&id.port),
+        })
+        .collect();
+    let legacy = r.legacy().map(|l| sessions.iter().find(|s| s.number == l.session));
+    if let Some(holder) = legacy {
+        registrants.push(RegistrantState {
+            port: holder.map(|s| s.initiator.clone()).unwrap_or_default(),
+            holds: true,
+            connected: holder.is_some(),
+            ..RegistrantState::default()
+        });
+    }
+    let kind = r.held().map(|h| h.kind.name());
+    Some(ReservationState {
+        kind: kind.or(legacy.map(|_| "reserve")).map(str::to_owned),
+        generation: r.generation(),
+        persistent: r.is_aptpl(),
+        registrants,
+    })
+}
 
 fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());

@@ -1,7 +1,8 @@
 //! The vault: what logical units keep over a restart, as files in the state folder.
 //!
 //! ```text
-//!   save:  KEY.new written, synced --> KEY renamed KEY.old --> KEY.new renamed KEY --> folder synced
+//!   save:  KEY.new written, synced --> KEY renamed KEY.old --> KEY.new renamed KEY --> folder
+//!          synced
 //!   load:  KEY if it is whole, else KEY.old, and the journal says so
 //! ```
 //! One thread does all of it, in the order in which it was asked: a core never waits for a disk.

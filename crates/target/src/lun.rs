@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bio::{Attr, Errno};
 use geom::{
@@ -19,12 +20,19 @@ use crate::condition::MediumState;
 use crate::device::{Device, DeviceSpec, PRODUCT, REVISION, SERIAL_MAX, VENDOR};
 use crate::handlers::disk::upkeep;
 use crate::registry::Registry;
+use crate::vault::{Kind, ticket};
 
 /// Name of the class.
 pub const CLASS: &str = "lun";
 
 /// Largest physical block believed, bytes; a larger stripe is a stripe and not a sector.
 const PHYSICAL_MAX: u64 = 64 * 1024;
+
+/// How often an operator's change looks whether an initiator's has ended; then it is refused.
+const CLEAR_LOOKS_MAX: u32 = 5000;
+
+/// Time between two looks.
+const CLEAR_PAUSE: Duration = Duration::from_millis(1);
 
 /// The class; it is made by [`open_device`] only.
 pub struct LunClass;
@@ -189,6 +197,37 @@ pub fn close_device(
         Some(geom) => unplug(control, geom),
         None => Ok(()),
     }
+}
+
+/// An operator's way out when a host that has reserved a unit does not come back: registrations and
+/// reservations end, and those who had them hear RESERVATIONS PREEMPTED. Waits for the vault;
+/// refused while another change does not end.
+pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Error> {
+    let Some(device) = registry.device(provider) else {
+        return Err(Error::new(Errno::NoEnt, format!("no device {provider}")));
+    };
+    let mut looks = 0;
+    let turn = loop {
+        match device.reservations().try_turn() {
+            Some(turn) => break turn,
+            None if looks == CLEAR_LOOKS_MAX => {
+                let what = format!("{provider}: another change of its reservations does not end");
+                return Err(Error::new(Errno::Busy, what));
+            }
+            None => std::thread::sleep(CLEAR_PAUSE),
+        }
+        looks += 1;
+    };
+    let change = turn.state().cleared();
+    if change.save {
+        let (done, saved) = ticket();
+        let record = change.next.record();
+        registry.vault().save(&device.spec().serial, Kind::Reservations, record, done);
+        let what = || format!("save the reservations of {provider}");
+        saved.wait().map_err(|e| Error::of(e, &what()))?;
+    }
+    turn.commit(&device, change.next, &change.effects);
+    Ok(())
 }
 
 fn unplug(control: &mut Control, geom: GeomId) -> Result<(), Error> {

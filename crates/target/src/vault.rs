@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use bio::Errno;
 use geom::Error;
@@ -106,6 +106,28 @@ impl Drop for Ticket {
 
 /// The end of a save, to wait for on a core.
 pub struct Saved(Arc<Mutex<Shared>>);
+
+struct Thread(std::thread::Thread);
+
+impl Wake for Thread {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl Saved {
+    /// Waits on a thread that may wait: the control thread's.
+    pub fn wait(mut self) -> Result<(), Errno> {
+        let waker = Waker::from(Arc::new(Thread(std::thread::current())));
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(end) = Pin::new(&mut self).poll(&mut cx) {
+                return end;
+            }
+            std::thread::park();
+        }
+    }
+}
 
 impl Future for Saved {
     type Output = Result<(), Errno>;

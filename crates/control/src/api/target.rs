@@ -90,6 +90,39 @@ pub struct LunState {
     pub serial: String,
     /// NAA identifier (VPD page 0x83), hexadecimal.
     pub naa: String,
+    /// Who has reserved it; absent when nobody has and nobody is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationState>,
+}
+
+/// Reservations of a unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReservationState {
+    /// Type of the persistent reservation, or `reserve` for one by RESERVE; absent when the unit is
+    /// not reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// PRgeneration: grows with every change of registrations.
+    pub generation: u32,
+    /// Survives a restart (APTPL).
+    pub persistent: bool,
+    /// Who is registered, or holds it by RESERVE.
+    pub registrants: Vec<RegistrantState>,
+}
+
+/// Who is registered with a unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RegistrantState {
+    /// Its initiator port, as SCSI names it.
+    pub port: String,
+    /// Relative identifier of the target port.
+    pub target_port: u16,
+    /// Its key, hexadecimal; empty for a RESERVE.
+    pub key: String,
+    /// It holds the reservation.
+    pub holds: bool,
+    /// It is logged in.
+    pub connected: bool,
 }
 
 /// Which digests a session negotiated.

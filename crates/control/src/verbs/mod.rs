@@ -19,6 +19,7 @@ pub(crate) mod man;
 mod part;
 mod part_show;
 pub(crate) mod plan;
+mod reservations;
 pub(crate) mod schema;
 mod serve;
 mod sessions;
@@ -36,6 +37,7 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<tree::Tree>(),
     Entry::daemon::<list::List>(),
     Entry::daemon::<sessions::Sessions>(),
+    Entry::daemon::<reservations::Reservations>(),
     Entry::local::<top::Top>(),
     Entry::daemon::<journal::Journal>(),
     Entry::daemon::<plan::Plan>(),

@@ -10,6 +10,7 @@ use super::facts::SessionFacts;
 use super::{Denied, Registry};
 use crate::device::ModeBits;
 use crate::handlers::disk::naa;
+use crate::reserve::Reservations;
 
 /// Everything at one moment.
 pub struct RegistryView {
@@ -89,6 +90,8 @@ pub struct DeviceView {
     pub write_cache: bool,
     /// SWP is set, or the device is read-only altogether.
     pub write_protected: bool,
+    /// Who has reserved it.
+    pub reservations: Arc<Reservations>,
     /// Why it is gone, if it is.
     pub lost: Option<Errno>,
 }
@@ -119,6 +122,7 @@ impl Registry {
             block_bytes: d.block_bytes(),
             write_cache: d.mode().has(ModeBits::WCE),
             write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
+            reservations: d.reservations().state(),
             lost: d.lost(),
         });
         let port_groups = state.port_groups.iter().map(|g| PortGroupView {

@@ -206,14 +206,21 @@ impl Reservations {
         Ok(self.changed(next, Effects::default()))
     }
 
-    /// CLEAR, or an operator's way out when nobody asks for it.
-    pub fn clear(&self, me: Option<&Identity>) -> Change {
+    /// CLEAR; everybody hears of it but `me`.
+    fn clear(&self, me: Option<&Identity>) -> Change {
         let mut next = self.clone();
         next.keys.clear();
         next.held = None;
         let others = self.keys.keys().filter(|id| Some(*id) != me);
         let attentions = others.map(|id| (id.clone(), asc::RESERVATIONS_PREEMPTED)).collect();
         self.changed(next, Effects { attentions, aborts: Vec::new() })
+    }
+
+    /// What an operator's clearing makes of it: neither registrations nor reservations.
+    pub fn cleared(&self) -> Change {
+        let mut change = self.clear(None);
+        change.next.legacy = None;
+        change
     }
 
     fn reserve(&self, me: &Identity, kind: PrType) -> Result<Option<Change>, Refusal> {

@@ -55,6 +55,12 @@ impl Place {
         Waits(self)
     }
 
+    /// The right to change something, if nobody has it.
+    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
+        let mut inner = self.inner();
+        (!std::mem::replace(&mut inner.busy, true)).then_some(Turn(self))
+    }
+
     /// A nexus that has just been enlisted gets its bits (L2).
     pub(crate) fn greet(&self, nexus: &Nexus) {
         let inner = self.inner();

@@ -192,8 +192,8 @@ pub fn fuzz_alua(data: &[u8]) {
     assert_eq!(again, Ok(lines));
 }
 
-/// A service action, then a PERSISTENT RESERVE OUT list: what reads well, writes and reads the same.
-/// The bytes as TransportID and as PERSISTENT RESERVE IN data as well.
+/// A service action, then a PERSISTENT RESERVE OUT list: what reads well, writes and reads the
+/// same. The bytes as TransportID and as PERSISTENT RESERVE IN data as well.
 pub fn fuzz_reserve(data: &[u8]) {
     let Some((action, list)) = data.split_first() else { return };
     if let Some(action) = PrOutAction::from_code(action & 7)

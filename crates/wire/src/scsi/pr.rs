@@ -11,8 +11,8 @@ use super::sense::Sense;
 use super::transport_id::TransportId;
 use crate::bytes::{Reader, get_array, get16, get32};
 
-/// Longest PERSISTENT RESERVE OUT list that is taken, bytes; a longer one is a PARAMETER LIST LENGTH
-/// ERROR before any data moves. Two hundred and fifty of the longest TransportIDs fit.
+/// Longest PERSISTENT RESERVE OUT list that is taken, bytes; a longer one is a PARAMETER LIST
+/// LENGTH ERROR before any data moves. Two hundred and fifty of the longest TransportIDs fit.
 pub const PR_OUT_LEN_MAX: u32 = 64 * 1024;
 
 /// Length of a list without TransportIDs.
@@ -201,7 +201,8 @@ pub struct PrOutList {
 }
 
 impl PrOutList {
-    /// Reads a list. PARAMETER LIST LENGTH ERROR when it has another length than its fields ask for;
+    /// Reads a list. PARAMETER LIST LENGTH ERROR when it has another length than its fields ask
+    /// for;
     /// INVALID FIELD IN PARAMETER LIST, with a pointer, for SPEC_I_PT where it is not allowed and
     /// for TransportIDs that are none.
     pub fn parse(action: PrOutAction, data: &[u8]) -> Result<PrOutList, Sense> {
@@ -317,12 +318,14 @@ pub fn pr_reservation(generation: u32, held: Option<(u64, PrType)>) -> Vec<u8> {
     with_len(out)
 }
 
-/// What ALLOW COMMANDS says: TEST UNIT READY passes every type, and MODE SENSE, READ BUFFER, RECEIVE
-/// DIAGNOSTIC RESULTS, READ DEFECT DATA, REPORT SUPPORTED OPERATION CODES and the like pass the Write
+/// What ALLOW COMMANDS says: TEST UNIT READY passes every type, and MODE SENSE, READ BUFFER,
+/// RECEIVE DIAGNOSTIC RESULTS, READ DEFECT DATA, REPORT SUPPORTED OPERATION CODES and the like
+/// pass the Write
 /// Exclusive types (SPC-4 table 213, 011b).
 const ALLOW_COMMANDS: u8 = 3;
 
-/// REPORT CAPABILITIES parameter data: RESERVE and RELEASE are compatible (CRH), SPEC_I_PT and ALL_TG_PT
+/// REPORT CAPABILITIES parameter data: RESERVE and RELEASE are compatible (CRH), SPEC_I_PT and
+/// ALL_TG_PT
 /// work, all six types; `keeps` says whether APTPL does, `aptpl` whether it is active.
 pub fn pr_capabilities(keeps: bool, aptpl: bool) -> Vec<u8> {
     let bits = 0x10 | 0x08 | 0x04 | u8::from(keeps);

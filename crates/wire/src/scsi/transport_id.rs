@@ -8,7 +8,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest TransportID, bytes: an iSCSI name of 223 bytes, separator, ISID, padding. A longer one in
+/// Longest TransportID, bytes: an iSCSI name of 223 bytes, separator, ISID, padding. A longer one
+/// in
 /// a list is an INVALID FIELD.
 pub const TRANSPORT_ID_LEN_MAX: usize = 248;
 

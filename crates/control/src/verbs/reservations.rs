@@ -1,0 +1,116 @@
+//! reservations: who has reserved which unit, and an operator's way out.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Error, Kind, RegistrantState, ReservationState, Result};
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// See the module.
+pub struct Reservations;
+
+/// What `reservations` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Params {
+    /// Only of the unit over this provider.
+    pub provider: Option<String>,
+    /// End the unit's registrations and reservations.
+    pub clear: bool,
+    /// The provider again, as a consent to clear.
+    pub yes_clear: Option<String>,
+}
+
+/// A unit that is reserved, or that somebody is registered with.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Reserved {
+    /// The provider behind it.
+    pub provider: String,
+    /// Its reservation and registrations.
+    pub reservation: ReservationState,
+}
+
+/// What `reservations` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Units, by provider.
+    pub units: Vec<Reserved>,
+    /// The unit that was cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleared: Option<String>,
+}
+
+fn rows(unit: &Reserved) -> Vec<Vec<String>> {
+    let of = &unit.reservation;
+    let one = |r: &RegistrantState| {
+        vec![
+            unit.provider.clone(),
+            text::dash(of.kind.as_deref().unwrap_or("")),
+            if r.holds { "holder" } else { "registrant" }.to_owned(),
+            text::dash(&r.port),
+            r.target_port.to_string(),
+            text::dash(&r.key),
+            if r.connected { "yes" } else { "no" }.to_owned(),
+            if of.persistent { "yes" } else { "no" }.to_owned(),
+        ]
+    };
+    of.registrants.iter().map(one).collect()
+}
+
+impl Verb for Reservations {
+    type Params = Params;
+    type Answer = Answer;
+    const NAME: &'static str = "reservations";
+    const DOC: &'static str = "List who has reserved what, or end it";
+    const DETAIL: &'static str = "A host that died with a reservation keeps others out until \
+        another registrant preempts it. When none is left, --clear ends all registrations and \
+        reservations of a unit; the hosts that had them are told. Two hosts may write then that \
+        must not: be sure that the one which is gone stays away.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar reservations", "ashlar reservations --json"];
+    const POSITIONAL: &'static [&'static str] = &["provider"];
+
+    fn table(answer: &Answer) -> String {
+        if let Some(name) = &answer.cleared {
+            return format!("{name}: registrations and reservations have ended\n");
+        }
+        let rows: Vec<_> = answer.units.iter().flat_map(rows).collect();
+        if rows.is_empty() {
+            return "nothing is reserved\n".to_owned();
+        }
+        let columns =
+            ["unit", "type", "as", "initiator port", ">target port", "key", "here", "lasting"];
+        text::table(&columns, &rows)
+    }
+}
+
+impl DaemonVerb for Reservations {
+    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
+        let op = "reservations";
+        if params.clear {
+            let Some(name) = params.provider else {
+                return Err(Error::new(Kind::Usage, op, "--clear needs the name of a unit"));
+            };
+            if params.yes_clear.as_deref() != Some(name.as_str()) {
+                let why = "hosts that must not write could write then";
+                let next = format!("Repeat the command with --yes-clear {name} once you are sure.");
+                return Err(Error::new(Kind::Usage, op, why).at(name).next(next));
+            }
+            let what = serde_json::json!({ "name": name });
+            control.change(|plant| plant.verb("lun", "clear-reservations", &what, progress))?;
+            return Ok(Answer { units: Vec::new(), cleared: Some(name) });
+        }
+        let state = control.state();
+        let luns = state.targets.iter().flat_map(|t| &t.groups).flat_map(|g| &g.luns);
+        let wanted = |name: &str| params.provider.as_ref().is_none_or(|p| p == name);
+        let units: BTreeMap<String, ReservationState> = luns
+            .filter(|l| wanted(&l.provider))
+            .filter_map(|l| Some((l.provider.clone(), l.reservation.clone()?)))
+            .collect();
+        let unit = |(provider, reservation)| Reserved { provider, reservation };
+        Ok(Answer { units: units.into_iter().map(unit).collect(), cleared: None })
+    }
+}

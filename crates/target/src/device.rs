@@ -34,6 +34,8 @@ pub const SERIAL_MAX: usize = 64;
 pub const VENDOR: &str = "ASHLAR";
 /// Its product identification.
 pub const PRODUCT: &str = "VIRTUAL DISK";
+/// Product identification of a drive.
+pub const PRODUCT_CD: &str = "VIRTUAL CD-ROM";
 /// Its product revision level.
 pub const REVISION: &str = "0001";
 
@@ -242,11 +244,6 @@ impl Device {
     /// Who has reserved it.
     pub fn reservations(&self) -> &Place {
         &self.reservations
-    }
-
-    /// Whether FORMAT UNIT can turn protection information on.
-    pub fn can_protect(&self) -> bool {
-        false
     }
 
     /// What has become of its medium.

@@ -16,8 +16,10 @@ use geom::{
     Access, Class, ConsumerId, Control, Core, Error, Geom, GeomId, Message, ProviderId, Topology,
 };
 
+use wire::scsi::CD_BLOCK;
+
 use crate::condition::MediumState;
-use crate::device::{Device, DeviceSpec, PRODUCT, REVISION, SERIAL_MAX, VENDOR};
+use crate::device::{Device, DeviceSpec, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 use crate::handlers::disk::upkeep;
 use crate::registry::Registry;
 use crate::vault::{Kind, ticket};
@@ -251,13 +253,19 @@ fn plug_in(
     let geom = t.new_geom(CLASS, provider, "exported", Box::new(LunGeom::default()))?;
     let what = |e: Errno| Error::of(e, &format!("export {provider}"));
     let opened = t.attach_new(geom, below).and_then(|c| {
-        let access = if spec.read_only { Access::READ } else { Access::WRITE };
+        let only = spec.read_only || is_cd(spec);
+        let access = if only { Access::READ } else { Access::WRITE };
         t.access(c, access).map(|()| c)
     });
     opened.map(|c| (geom, c)).map_err(|e| {
         t.wither_geom(geom, Errno::NxIo);
         what(e)
     })
+}
+
+/// A drive: its medium is only read, in larger blocks, and can be taken out.
+fn is_cd(spec: &OpenSpec) -> bool {
+    spec.handler.as_deref() == Some("cdrom")
 }
 
 fn describe(
@@ -284,27 +292,31 @@ fn describe(
         s if s.is_power_of_two() && s >= sector && s <= PHYSICAL_MAX => s,
         _ => sector,
     };
+    let sector_bytes = match is_cd(spec) {
+        true if CD_BLOCK % limits.sector_bytes.max(1) == 0 => CD_BLOCK,
+        true => {
+            let what = format!("{provider}: blocks of 2048 bytes do not fit its sectors");
+            return Err(Error::new(Errno::Inval, what));
+        }
+        false => limits.sector_bytes,
+    };
+    let is_cd = is_cd(spec);
+    let product = if is_cd { PRODUCT_CD } else { PRODUCT };
     Ok(DeviceSpec {
-        physical_bytes: u32::try_from(physical).unwrap_or(limits.sector_bytes),
+        physical_bytes: u32::try_from(physical).unwrap_or(sector_bytes).max(sector_bytes),
         rotation: int("GEOM::rotation_rate").and_then(|r| u16::try_from(r).ok()).filter(|r| *r > 0),
-        can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only,
+        can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only && !is_cd,
         delete_reads_zero: int("GEOM::deletereadszero") == Some(1),
         delete_unit_bytes: sector,
-        read_only: spec.read_only,
-        removable: spec.removable,
+        read_only: spec.read_only || is_cd,
+        removable: spec.removable || is_cd,
         write_cache: spec.write_cache.unwrap_or(true),
         vendor: spec.vendor.clone().unwrap_or_else(|| VENDOR.into()),
-        product: spec.product.clone().unwrap_or_else(|| PRODUCT.into()),
+        product: spec.product.clone().unwrap_or_else(|| product.into()),
         revision: spec.revision.clone().unwrap_or_else(|| REVISION.into()),
         sanitize: spec.sanitize,
         stripe_bytes,
-        ..DeviceSpec::new(
-            provider,
-            &serial,
-            t.edge(consumer),
-            limits.media_bytes,
-            limits.sector_bytes,
-        )
+        ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })
 }
 

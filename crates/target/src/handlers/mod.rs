@@ -7,9 +7,11 @@
 //!
 //! Adding a handler: a folder here and a line in [`HANDLERS`].
 
+pub mod cdrom;
 pub mod disk;
 mod job;
 mod none;
+pub mod null;
 mod serve;
 pub(crate) mod tray;
 
@@ -196,7 +198,7 @@ pub trait Handler: Send + Sync {
 pub const DISK: &dyn Handler = &disk::Disk;
 
 /// Every handler.
-pub const HANDLERS: &[&dyn Handler] = &[DISK];
+pub const HANDLERS: &[&dyn Handler] = &[DISK, &cdrom::Cdrom, &null::Null];
 
 /// A handler by name.
 pub fn find(name: &str) -> Option<&'static dyn Handler> {

@@ -11,10 +11,14 @@ use crate::condition::{MediumState, TrayError};
 use crate::device::Device;
 use crate::status::Ending;
 
-/// No power conditions; nothing to eject when the medium is fixed, or while something runs on it.
+/// A power condition is taken note of and changes nothing, START and LOEJ mean nothing beside one;
+/// nothing to eject when the medium is fixed, or while something runs on it.
 pub(super) fn plan_start_stop(device: &Device, power: u8, eject: bool) -> Result<Plan, Sense> {
     if power != 0 {
-        return Err(Sense::cdb_field(4, Some(7)));
+        return match device.condition().refusal() {
+            Some(sense) => Err(sense),
+            None => Ok(Plan { medium: true, ..Plan::NOTHING }),
+        };
     }
     if eject && !device.spec().removable {
         return Err(TrayError::Fixed.sense());

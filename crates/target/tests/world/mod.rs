@@ -40,6 +40,8 @@ pub struct Done {
 #[derive(Default)]
 pub struct DiskState {
     pub bytes: Vec<u8>,
+    /// What a power cut leaves, when nothing more is lucky.
+    pub durable: Vec<u8>,
     /// Requests are kept until they are released.
     pub hold: bool,
     pub held: Vec<(u32, Ticket, Op)>,
@@ -76,9 +78,23 @@ impl TestDisk {
             }
             Op::Delete | Op::WriteZeroes => s.bytes[at..end].fill(0),
             Op::Flush | Op::GetAttr => {}
-            Op::Map => return Flow::Done(Err(Errno::NotSup)),
+            Op::Map => {
+                // A block of zeroes takes no space.
+                let hole = |b: &[u8]| b.iter().all(|b| *b == 0);
+                let blocks = s.bytes[at..end].chunks(BLOCK);
+                let first = hole(&s.bytes[at..at + BLOCK]);
+                bio.completed = (blocks.take_while(|b| hole(b) == first).count() * BLOCK) as u64;
+                bio.value = Some(bio::Attr::Int(if first { bio::HOLE } else { bio::MAPPED }));
+                return Flow::Done(Ok(()));
+            }
         }
         let fua = bio.flags.has(Flags::FUA);
+        if bio.op == Op::Flush {
+            s.durable = s.bytes.clone();
+        } else if fua && bio.op.needs_write() {
+            let DiskState { bytes, durable, .. } = &mut *s;
+            durable[at..end].copy_from_slice(&bytes[at..end]);
+        }
         s.log.push(Done { op: bio.op, offset: bio.offset, length: bio.length, fua, data });
         Flow::Done(Ok(()))
     }
@@ -201,6 +217,8 @@ impl World {
     pub fn disk_of(&mut self, name: &str, blocks: u64, sector: usize) -> Arc<TestDisk> {
         let disk = Arc::new(TestDisk::default());
         disk.state().bytes = vec![0; (blocks * 2) as usize * sector];
+        let blank = disk.state().bytes.clone();
+        disk.state().durable = blank;
         let layer = Arc::new(Shared(disk.clone()));
         self.control
             .call(|t| {

@@ -68,6 +68,8 @@ pub struct Identity {
     pub write_cache: bool,
     /// 3PC: the unit copies for its initiators, within these limits (page 8Fh).
     pub third_party: Option<CopyLimits>,
+    /// SANITIZE BLOCK ERASE is served; blocks can be read after it.
+    pub block_erase: bool,
     /// Medium rotation rate in revolutions per minute; 0 not reported, 1 non-rotating.
     pub rotation_rate: u16,
 }

@@ -23,6 +23,11 @@ pub enum Disc {
 }
 
 impl Disc {
+    /// Too large for a CD.
+    pub fn is_dvd(self) -> bool {
+        self.profile() == PROFILE_DVD_ROM
+    }
+
     /// Its profile; 0 without a disc.
     fn profile(self) -> u16 {
         match self {

@@ -215,6 +215,8 @@ fn block_limits(limits: &Limits) -> Vec<u8> {
 
 fn characteristics(identity: &Identity) -> Vec<u8> {
     let mut out = identity.rotation_rate.to_be_bytes().to_vec();
+    // WABEREQ 01b: after a block erase, reads succeed.
+    out.extend([0, if identity.block_erase { 0x40 } else { 0 }]);
     out.resize(60, 0);
     out
 }

@@ -1,9 +1,7 @@
-//! FORMAT UNIT (SBC-3 5.3): every block reads as zeroes or as the pattern afterwards; FMTPINFO turns
-//! protection information on, off, or to another type.
+//! FORMAT UNIT (SBC-3 5.3): every block reads as zeroes or as the pattern afterwards. Protection
+//! information is refused: units have no room for it, as INQUIRY says (PROTECT is zero).
 
-use wire::scsi::{
-    Command as Cdb, ProtectionType, Sense, asc, format_protection, parse_format_list,
-};
+use wire::scsi::{Command as Cdb, Sense, asc, format_protection, parse_format_list};
 
 use super::upkeep::{Work, run};
 use crate::condition::MediumState;
@@ -20,7 +18,7 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     let Cdb::FormatUnit { protect, data, .. } = *command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
-    if protect & 3 == 1 || (protect != 0 && !device.can_protect()) {
+    if protect != 0 {
         return Err(Sense::cdb_field(1, Some(7)));
     }
     match device.condition().state() {
@@ -37,8 +35,7 @@ pub(super) async fn format(job: &Job) -> Result<(), Ending> {
     };
     let list = parse_format_list(long_list, &job.data.to_vec(), job.device.block_bytes());
     let list = list.map_err(Ending::Check)?;
-    let kind: Option<ProtectionType> =
-        format_protection(protect, list.usage).map_err(Ending::Check)?;
+    format_protection(protect, list.usage).map_err(Ending::Check)?;
     let work = Work {
         sanitize: false,
         unrestricted: false,
@@ -49,7 +46,6 @@ pub(super) async fn format(job: &Job) -> Result<(), Ending> {
         invert: false,
         passes: u8::from(list.pattern.is_some()),
         pattern: list.pattern.unwrap_or_default(),
-        protection: job.device.can_protect().then_some(kind),
     };
     run(job, work, list.immed).await
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use wire::scsi::{
-    Identity, Limits, Provisioning, Sense, TargetPortName, Vpd, inquiry_data, vpd_page,
+    Identity, Limits, Provisioning, SanitizeAction, Sense, TargetPortName, Vpd, inquiry_data,
+    vpd_page,
 };
 
 use super::unmap::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use super::write_same::WRITE_SAME_BYTES_MAX;
-use super::{atomic, compare_write};
+use super::{atomic, compare_write, sanitize};
 use crate::commands::opcodes::ACA_SERVED;
 use crate::copy::LIMITS;
 use crate::device::Device;
@@ -62,6 +63,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
         protection: None,
         write_cache: spec.write_cache,
         third_party: Some(LIMITS),
+        block_erase: sanitize::serves(SanitizeAction::BlockErase, device),
         rotation_rate: spec.rotation.unwrap_or(0),
     }
 }
@@ -101,7 +103,7 @@ fn limits(device: &Device) -> Limits {
         unmap_granularity: if thin { unit } else { 0 },
         unmap_alignment: None,
         write_same_max: u64::from(blocks(WRITE_SAME_BYTES_MAX)),
-        write_same_nonzero: false,
+        write_same_nonzero: true,
         provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
         unmap: thin,
         unmap_same16: thin,

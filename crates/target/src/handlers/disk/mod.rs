@@ -86,7 +86,7 @@ impl Handler for Disk {
             return Err(Sense::new(asc::LUN_NOT_SUPPORTED));
         };
         match command {
-            Cdb::TestUnitReady | Cdb::PreFetch { .. } => {}
+            Cdb::TestUnitReady | Cdb::PreFetch { .. } | Cdb::StartStop { .. } => {}
             Cdb::PreventAllow { prevent } => tray::prevent(ask, prevent),
             Cdb::Inquiry { page, .. } => identity::inquiry(ask, device, page)?,
             Cdb::ReadCapacity10 => capacity::read_capacity_10(ask, device),

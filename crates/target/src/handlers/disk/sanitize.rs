@@ -6,12 +6,11 @@
 
 use wire::scsi::{SanitizeAction, Sense, asc, parse_overwrite};
 
-use super::upkeep::{Work, run};
+use super::upkeep::{self, Work, run};
 use crate::condition::MediumState;
 use crate::device::Device;
 use crate::handlers::{Job, Plan};
 use crate::status::Ending;
-use crate::vault::Kind;
 
 /// Whether a unit serves an action.
 pub(super) fn serves(action: SanitizeAction, device: &Device) -> bool {
@@ -86,7 +85,6 @@ pub(super) async fn sanitize(
         invert: false,
         passes: 1,
         pattern: Vec::new(),
-        protection: None,
     };
     match action {
         SanitizeAction::Overwrite => {
@@ -107,7 +105,7 @@ async fn leave_failure(job: &Job) -> Result<(), Ending> {
     if job.device.condition().state() != MediumState::SanitizeFailed {
         return Ok(());
     }
-    if let Err(e) = job.save(Kind::Medium, Vec::new()).await {
+    if let Err(e) = upkeep::save(&job.registry, &job.device, Vec::new()).await {
         return Err(crate::status::ending_of(e, bio::Op::Write));
     }
     let _ = job.device.condition().enter(&[MediumState::SanitizeFailed], MediumState::Ready);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bio::{Flags, Op, Segs};
 use geom::Core;
-use wire::scsi::{ProtectionType, asc};
+use wire::scsi::asc;
 
 use crate::condition::MediumState;
 use crate::device::Device;
@@ -51,21 +51,14 @@ pub(super) struct Work {
     pub passes: u8,
     /// What each block is filled with, again and again; empty is zeroes.
     pub pattern: Vec<u8>,
-    /// FORMAT UNIT: protection afterwards; the outer None leaves it as it is.
-    pub protection: Option<Option<ProtectionType>>,
 }
 
 impl Work {
     fn encode(&self) -> Vec<u8> {
         let flags = [self.sanitize, self.unrestricted, self.failed, self.free, self.invert];
         let bits = flags.iter().rev().fold(0u8, |sum, on| sum << 1 | u8::from(*on));
-        let kind = match self.protection {
-            None => 0xff,
-            Some(None) => 0,
-            Some(Some(kind)) => kind as u8,
-        };
         let mut out = MAGIC.to_vec();
-        out.extend([bits, self.passes, kind, 0]);
+        out.extend([bits, self.passes, 0, 0]);
         out.extend(&self.pattern);
         out
     }
@@ -73,7 +66,9 @@ impl Work {
     /// The vault has checked that the bytes are those that were stored.
     fn decode(bytes: &[u8]) -> Option<Work> {
         let rest = bytes.strip_prefix(MAGIC)?;
-        let ([bits, passes, kind, _], pattern) = rest.split_first_chunk::<4>()?;
+        let ([bits, passes, 0, 0], pattern) = rest.split_first_chunk::<4>()? else {
+            return None;
+        };
         let has = |n: u8| bits & (1 << n) != 0;
         Some(Work {
             sanitize: has(0),
@@ -83,11 +78,6 @@ impl Work {
             invert: has(4),
             passes: *passes,
             pattern: pattern.to_vec(),
-            protection: match kind {
-                0xff => None,
-                0 => Some(None),
-                n => Some(Some(ProtectionType::from_number(*n)?)),
-            },
         })
     }
 
@@ -112,7 +102,7 @@ pub(super) async fn run(job: &Job, work: Work, immed: bool) -> Result<(), Ending
     if let Err(state) = device.condition().enter(&from, work.running()) {
         return Err(Ending::check(state.refusal().unwrap_or(asc::NOT_READY)));
     }
-    if let Err(e) = job.save(Kind::Medium, work.encode()).await {
+    if let Err(e) = save(&job.registry, device, work.encode()).await {
         device.condition().set(before);
         return Err(crate::status::ending_of(e, Op::Write));
     }
@@ -137,7 +127,15 @@ pub(super) async fn run(job: &Job, work: Work, immed: bool) -> Result<(), Ending
     }
 }
 
-async fn save(registry: &Registry, device: &Device, bytes: Vec<u8>) -> Result<(), bio::Errno> {
+/// Where nothing is kept over a restart, there is nothing to be told of what was interrupted.
+pub(super) async fn save(
+    registry: &Registry,
+    device: &Device,
+    bytes: Vec<u8>,
+) -> Result<(), bio::Errno> {
+    if !registry.vault().keeps() {
+        return Ok(());
+    }
     let (done, saved) = ticket();
     registry.vault().save(&device.spec().serial, Kind::Medium, bytes, done);
     saved.await
@@ -163,7 +161,7 @@ async fn carry_out(medium: &Medium, registry: &Registry, work: Work) -> Result<(
     end
 }
 
-/// The passes, then freeing, then the protection; everything durable when it ends.
+/// The passes, then freeing; everything durable when it ends.
 async fn fill(medium: &Medium, work: &Work) -> Result<(), Ending> {
     let device = medium.device().clone();
     let unit = u64::from(device.block_bytes());
@@ -268,7 +266,6 @@ mod tests {
                 invert: has(4),
                 passes: n,
                 pattern: vec![n; usize::from(n)],
-                protection: [None, Some(None), Some(Some(ProtectionType::Two))][usize::from(n % 3)],
             };
             let bytes = work.encode();
             assert_eq!(Work::decode(&bytes), Some(work));

@@ -1,5 +1,5 @@
-//! WRITE SAME 10, 16 and 32 (SBC-3 5.42 to 5.44). A length of zero means up to the end of the
-//! medium (WSNZ is zero).
+//! WRITE SAME 10, 16 and 32 (SBC-3 5.42 to 5.44). A length of zero is refused and does not mean the
+//! rest of the medium (WSNZ).
 //!
 //! | block | UNMAP | below |
 //! | --- | --- | --- |
@@ -39,14 +39,10 @@ fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
     if protect != 0 {
         return Err(extent.protect_error().sense());
     }
-    if !extent.fits(device.blocks()) || lba >= device.blocks() {
+    if !extent.fits(device.blocks()) {
         return Err(Sense::new(asc::LBA_OUT_OF_RANGE));
     }
-    let blocks = match blocks {
-        0 => device.blocks().saturating_sub(lba),
-        n => u64::from(n),
-    };
-    Ok(What { lba, blocks, unmap, anchor, no_data })
+    Ok(What { lba, blocks: u64::from(blocks), unmap, anchor, no_data })
 }
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
@@ -58,7 +54,7 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         return Err(Sense::cdb_field(1, Some(3)));
     }
     let bytes = what.blocks.saturating_mul(u64::from(device.block_bytes()));
-    if bytes > WRITE_SAME_BYTES_MAX {
+    if what.blocks == 0 || bytes > WRITE_SAME_BYTES_MAX {
         return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
     }
     let out = if what.no_data { 0 } else { device.block_bytes() };

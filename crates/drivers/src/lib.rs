@@ -10,6 +10,7 @@
 //! A driver lives on every core: it listens there, and a connection stays on the core that
 //! accepted it. Nothing here parses a CDB; nothing in the engine knows a PDU.
 
+mod blocks;
 mod driver;
 pub mod iscsi;
 pub mod nbd;

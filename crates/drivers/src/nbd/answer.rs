@@ -70,12 +70,6 @@ impl Session {
         self.head(&Head::Chunk { flags, kind, cookie, offset, len });
     }
 
-    /// Refuses a request before anything was done for it.
-    pub fn refuse(&self, request: &Request, error: Error) {
-        self.reply(request, Some(error), false);
-        self.conn().kick();
-    }
-
     /// The end of a reply; `begun` when data of it is out.
     pub(super) fn reply(&self, request: &Request, error: Option<Error>, begun: bool) {
         let form = self.form();
@@ -122,14 +116,14 @@ impl Session {
             data.iter().for_each(|seg| out.segment(seg.clone()));
             return true;
         }
-        let mut runs = self.runs.take();
+        let mut runs = self.front.runs.take();
         runs.clear();
         match request.has(flag::DF) {
             true => runs.push((false, now)),
             false => find_runs(data, &mut runs),
         }
         self.send_runs(&request, at, last, data, &runs);
-        self.runs.replace(runs);
+        self.front.runs.replace(runs);
         true
     }
 

@@ -328,7 +328,7 @@ impl Connection {
     fn say_goodbye(&self, ending: &Ending) {
         let session = self.session.borrow();
         let who = match &*session {
-            Some(s) => format!("{} ({})", s.initiator, self.peer),
+            Some(s) => format!("{} ({})", s.front.initiator, self.peer),
             None => format!("{}", self.peer),
         };
         if !ending.is_trouble() {

@@ -105,7 +105,7 @@ fn log(conn: &Connection, session: &Session, agreed: &Agreed) {
     tracing::info!(
         target: "nbd",
         "{} ({}): export {:?} is {}, {form}",
-        session.initiator,
+        session.front.initiator,
         conn.peer,
         agreed.name,
         agreed.export.name
@@ -172,7 +172,7 @@ impl Door<'_> {
             self.note_denied(name, text.into());
             return Err(Unavailable::Denied(text.into()));
         };
-        let session = Session::new(conn, found, self.initiator.clone(), place);
+        let session = Session::enter(conn, found, self.initiator.clone(), place);
         let tls = conn.tls().map_or("none".into(), |t| t.label());
         let login = Login {
             target: found.port.clone(),

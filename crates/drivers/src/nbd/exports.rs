@@ -19,10 +19,6 @@ use super::params::Checked;
 /// INVAL, a longer WRITE is read, dropped and ends INVAL.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
 
-/// How often a command that was ended by others (unit attention, reset) is sent once more; then
-/// the request ends with an error.
-pub const TRIES_MAX: u8 = 32;
-
 /// Best size of a request when the unit knows none, bytes.
 const PREFERRED: u32 = 4096;
 

@@ -10,8 +10,7 @@
 //! | `tls` | encryption, and whose certificate it is |
 //! | `door` | the handshake: who comes, which exports there are |
 //! | `exports` | names of units, and what clients are told about one |
-//! | `session` | the engine's transport: requests under way |
-//! | `requests` | the table of them |
+//! | `session` | the front of `blocks`: requests as commands |
 //! | `receive` | what arrives in transmission |
 //! | `answer` | replies |
 //! | `ending` | why a connection ends |
@@ -31,7 +30,6 @@ mod inbox;
 mod params;
 mod portal;
 mod receive;
-mod requests;
 mod session;
 mod shared;
 mod tls;
@@ -49,8 +47,9 @@ use here::Here;
 use params::Checked;
 use shared::Shared;
 
+pub use crate::blocks::TRIES_MAX;
 pub use connection::{BACKLOG_MAX, SEND_PATIENCE_NS};
-pub use exports::{PAYLOAD_MAX, TRIES_MAX};
+pub use exports::PAYLOAD_MAX;
 pub use here::{CONNECTIONS_MAX, HANDSHAKES_MAX};
 pub use params::{NbdParams, TlsPolicy};
 

@@ -14,8 +14,8 @@ use super::connection::Connection;
 use super::ending::Ending;
 use super::exports::{PAYLOAD_MAX, zeroes_fast};
 use super::inbox::Inbox;
-use super::requests::Work;
 use super::session::Session;
+use crate::blocks::Work;
 
 /// Bytes of a WRITE that go to the medium together: the next ones arrive meanwhile.
 const WRITE_PIECE: u64 = 1 << 20;

@@ -1,452 +1,120 @@
-//! Transmission on one connection: requests become commands, and what the engine answers becomes
-//! replies.
-//!
-//! Invariants
-//!  T1  A command goes to the unit that the client entered, or the connection ends: whoever
-//!      exchanges the unit behind a LUN raises a unit attention first.
-//!  T2  No cell is borrowed while the engine is called.
+//! A client's session: requests under way at one unit, and the connection that they came by.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::Poll;
+use std::task::Waker;
 
-use bio::Segs;
-use target::{CloseReason, Command, Device, Next, Response, TaskAttribute, TmOutcome, Transport};
-use wire::nbd::codes::command_flag as flag;
-use wire::nbd::command::{self, Cdb, Outcome};
+use bio::{Pool, Segs};
 use wire::nbd::{Agreed, Error, Form, Request};
-use wire::scsi::{Lun, Sense};
 
 use super::connection::Connection;
 use super::ending::Ending;
-use super::exports::{Found, TRIES_MAX};
+use super::exports::Found;
 use super::params;
-use super::requests::{Place, Requests, Work};
-
-/// Most bytes of one UNMAP or WRITE SAME; a longer request goes piece by piece. What the disk
-/// handler takes at 512 bytes a block.
-const CLEAR_PIECE: u64 = 512 << 20;
-
-/// Bytes of a reply to GET LBA STATUS; what does not fit the client asks for again.
-const STATUS_ALLOC: u32 = 16 * 1024;
-
-/// Requests and pieces of requests at the engine at once; further ones wait in the connection.
-const DEPTH: u32 = 128;
+use crate::blocks::{Blocks, Front, Over};
 
 /// A session with its connection.
-pub(crate) struct Session {
+pub(crate) type Session = Blocks<Client>;
+
+/// The connection's side of a session.
+pub(crate) struct Client {
     conn: Rc<Connection>,
     pub initiator: String,
-    device: Arc<Device>,
-    lun: [u8; 8],
     form: Cell<Form>,
     allocation: Cell<bool>,
-    nexus: RefCell<Option<Rc<target::Session>>>,
-    pub(super) requests: RefCell<Requests>,
-    /// Tags to go on with: next pieces, and commands to be sent once more.
-    ready: RefCell<VecDeque<u32>>,
-    /// Commands at the engine.
-    running: Cell<u32>,
     /// Runs of zeroes and data of one reply, reused.
-    pub(super) runs: RefCell<Vec<(bool, u64)>>,
-    closing: Cell<bool>,
-    ended: Cell<bool>,
+    pub runs: RefCell<Vec<(bool, u64)>>,
     _place: params::Place,
 }
 
 impl Session {
     /// A session at a unit; the engine's side comes by `attach`.
-    pub fn new(
+    pub fn enter(
         conn: &Rc<Connection>,
         found: &Found,
         initiator: String,
         place: params::Place,
     ) -> Rc<Session> {
-        Rc::new(Session {
+        let client = Client {
             conn: conn.clone(),
             initiator,
-            device: found.entry.device.clone(),
-            lun: lun_field(found.entry.lun),
             form: Cell::default(),
             allocation: Cell::default(),
-            nexus: RefCell::default(),
-            requests: RefCell::default(),
-            ready: RefCell::default(),
-            running: Cell::default(),
             runs: RefCell::default(),
-            closing: Cell::default(),
-            ended: Cell::default(),
             _place: place,
-        })
-    }
-
-    /// The engine's side.
-    pub fn attach(&self, nexus: Rc<target::Session>) {
-        *self.nexus.borrow_mut() = Some(nexus);
+        };
+        Blocks::new(client, found.entry.device.clone(), found.entry.lun)
     }
 
     /// Transmission begins.
     pub fn begin(&self, agreed: &Agreed) {
-        self.form.set(agreed.form);
-        self.allocation.set(agreed.allocation);
+        self.front.form.set(agreed.form);
+        self.front.allocation.set(agreed.allocation);
     }
 
     /// The connection.
     pub fn conn(&self) -> &Rc<Connection> {
-        &self.conn
+        &self.front.conn
     }
 
     /// Which headers were agreed on.
     pub fn form(&self) -> Form {
-        self.form.get()
-    }
-
-    /// The unit.
-    pub fn device(&self) -> &Device {
-        &self.device
+        self.front.form.get()
     }
 
     /// `base:allocation` was agreed on.
     pub fn tells_allocation(&self) -> bool {
-        self.allocation.get()
-    }
-
-    fn nexus(&self) -> Option<Rc<target::Session>> {
-        self.nexus.borrow().clone()
-    }
-
-    fn unit(&self) -> u64 {
-        u64::from(self.device.block_bytes())
-    }
-
-    /// Bytes of a WRITE that go together: `most`, or less when the pools are small.
-    pub fn write_piece(&self, most: u64) -> u64 {
-        let unit = self.unit();
-        (u64::from(self.device.transfer_max()).min(most) / unit).max(1) * unit
-    }
-
-    /// A request's range lies in the unit as it is now, and on its blocks.
-    pub fn check_range(&self, r: &Request, work: Work) -> Result<(), Error> {
-        let unit = self.unit();
-        if r.len == 0 || !r.offset.is_multiple_of(unit) || !r.len.is_multiple_of(unit) {
-            return Err(Error::Inval);
-        }
-        let size = self.device.blocks().saturating_mul(unit);
-        match r.offset.checked_add(r.len) {
-            Some(end) if end <= size => Ok(()),
-            _ if work.writes() => Err(Error::NoSpc),
-            _ => Err(Error::Inval),
-        }
+        self.front.allocation.get()
     }
 
     /// Waits until another request may be read.
     pub async fn room(&self) {
-        self.conn.room().await;
-        let depth = self.nexus().map_or(DEPTH, |n| n.depth_hint()).min(DEPTH);
-        poll_fn(|_| match self.running.get() >= depth {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
-        })
-        .await;
-    }
-
-    /// Waits until every request is answered.
-    pub async fn idle(&self) {
-        poll_fn(|_| match self.requests.borrow().open() > 0 {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
-        })
-        .await;
-    }
-
-    /// Begins a request without payload.
-    pub fn start(&self, request: Request, work: Work, len: u64) {
-        if self.closing.get() {
-            return self.refuse(&request, Error::Shutdown);
-        }
-        let tag = self.requests.borrow_mut().put(request, work, request.offset, len);
-        if work.writes() && request.has(flag::FUA) {
-            // UNMAP and WRITE SAME know no FUA.
-            self.with(tag, |p| p.then_flush = true);
-        }
-        self.next_piece(tag);
-        self.issue(tag);
-    }
-
-    /// Begins a WRITE, or a piece of one.
-    pub fn start_write(&self, request: Request, at: u64, data: Segs, parent: Option<u32>) {
-        if self.closing.get() && parent.is_none() {
-            return self.refuse(&request, Error::Shutdown);
-        }
-        let len = data.len() as u64;
-        let tag = self.requests.borrow_mut().put(request, Work::Write, at, 0);
-        let old = self.with(tag, |p| {
-            (p.now, p.parent) = (len, parent);
-            std::mem::replace(&mut p.data, data)
-        });
-        self.conn.here.put_segs(old.unwrap_or_default());
-        if let Some(parent) = parent {
-            self.with(parent, |p| p.pieces += 1);
-        }
-        self.issue(tag);
-    }
-
-    /// Begins a WRITE that comes in pieces.
-    pub fn start_parent(&self, request: Request) -> u32 {
-        self.requests.borrow_mut().put(request, Work::Parent, request.offset, 0)
-    }
-
-    /// A piece cannot be had.
-    pub fn fail_parent(&self, tag: u32, error: Error) {
-        self.with(tag, |p| p.error = p.error.or(Some(error)));
-    }
-
-    /// All pieces are on their way.
-    pub fn parent_whole(&self, tag: u32) {
-        self.with(tag, |p| p.whole = true);
-        self.parent_ends(tag);
-    }
-
-    fn parent_ends(&self, tag: u32) {
-        let over = self.with(tag, |p| (p.whole && p.pieces == 0).then_some(p.error)).flatten();
-        if let Some(error) = over {
-            self.finish_request(tag, error);
-        }
-    }
-
-    pub(super) fn with<R>(&self, tag: u32, f: impl FnOnce(&mut Place) -> R) -> Option<R> {
-        self.requests.borrow_mut().open_at(tag).map(f)
-    }
-
-    /// Cuts the next piece off what is left.
-    fn next_piece(&self, tag: u32) {
-        let unit = self.unit();
-        let most = |work: Work| match work {
-            Work::Read => u64::from(self.device.transfer_max()) / unit * unit,
-            Work::Trim | Work::Zero(_) => CLEAR_PIECE / unit * unit,
-            _ => u64::MAX,
-        };
-        self.with(tag, |p| {
-            p.at = p.at.saturating_add(p.now);
-            p.now = p.left.min(most(p.work).max(unit));
-            p.left -= p.now;
-            p.tries = 0;
-        });
-    }
-
-    fn issue(&self, tag: u32) {
-        let Some(nexus) = self.nexus() else { return };
-        let unit = self.unit();
-        let Some((work, at, now, fua)) =
-            self.with(tag, |p| (p.work, p.at, p.now, p.request.has(flag::FUA)))
-        else {
-            return;
-        };
-        let (lba, blocks) = (at / unit, u32::try_from(now / unit).unwrap_or(u32::MAX));
-        let bytes = u32::try_from(now).unwrap_or(u32::MAX);
-        let mut list = None;
-        let (cdb, expect_in, expect_out): (Cdb, u32, u32) = match work {
-            Work::Read => (command::read(lba, blocks, fua), bytes, 0),
-            Work::Write => (command::write(lba, blocks, fua), 0, bytes),
-            Work::Trim => {
-                let (cdb, bytes) = command::unmap(lba, blocks);
-                list = Some(bytes);
-                (cdb, 0, u32::try_from(bytes.len()).unwrap_or(0))
-            }
-            Work::Zero(unmap) => (command::write_zeroes(lba, blocks, unmap), 0, 0),
-            Work::Flush => (command::flush(), 0, 0),
-            Work::Cache => (command::pre_fetch(lba, blocks), 0, 0),
-            Work::Status => (command::block_status(lba, STATUS_ALLOC), STATUS_ALLOC, 0),
-            Work::Parent => return,
-        };
-        self.running.set(self.running.get() + 1);
-        let next = nexus.command(&Command {
-            tag,
-            lun: self.lun,
-            cdb: &cdb,
-            attribute: TaskAttribute::Simple,
-            expect_in,
-            expect_out,
-        });
-        if let Next::Data { wanted } = next {
-            self.give(&nexus, tag, wanted, list.as_ref().map(|l| &l[..]));
-        }
-    }
-
-    /// Hands write data over; the request keeps it too (Q2).
-    fn give(&self, nexus: &target::Session, tag: u32, wanted: u32, list: Option<&[u8]>) {
-        let here = &self.conn.here;
-        let mut data = here.segs();
-        match list {
-            Some(bytes) => {
-                if !data.grow(&here.memory, bytes.len()) {
-                    return nexus.data_failed(tag, target::DataError::NoMemory);
-                }
-                data.copy_from(0, bytes);
-            }
-            None => {
-                self.with(tag, |p| p.data.iter().for_each(|seg| data.push(seg.clone())));
-            }
-        }
-        data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-        nexus.data(tag, &mut data);
-        here.put_segs(data);
-    }
-
-    /// Goes on with requests whose command has ended.
-    pub fn go_on(&self) {
-        loop {
-            let next = self.ready.borrow_mut().pop_front();
-            let Some(tag) = next else { return };
-            self.issue(tag);
-        }
-    }
-
-    /// One command has ended well: the next piece, the flush behind the last, or the end.
-    fn piece_done(&self, tag: u32) {
-        let Some((more, flush)) = self.with(tag, |p| {
-            let flush = p.left == 0 && std::mem::take(&mut p.then_flush);
-            (p.left > 0, flush)
-        }) else {
-            return;
-        };
-        if more {
-            self.next_piece(tag);
-        } else if flush {
-            self.with(tag, |p| p.work = Work::Flush);
-        } else {
-            return self.finish_request(tag, None);
-        }
-        self.ready.borrow_mut().push_back(tag);
-        self.conn.kick();
-    }
-
-    /// Sends a command once more, if it was not sent too often (T1).
-    fn again(&self, tag: u32) {
-        let nexus = self.nexus();
-        let path = nexus.as_ref().and_then(|n| n.path_of(self.lun));
-        if let Some(path) = path
-            && !Arc::ptr_eq(path.device(), &self.device)
-        {
-            return self.conn.end(Ending::Exchanged);
-        }
-        let tries = self.with(tag, |p| {
-            p.tries = p.tries.saturating_add(1);
-            p.tries
-        });
-        match tries {
-            Some(tries) if tries < TRIES_MAX => {
-                self.ready.borrow_mut().push_back(tag);
-                self.conn.kick();
-            }
-            Some(_) => self.finish_request(tag, Some(Error::Io)),
-            None => {}
-        }
-    }
-
-    /// The end of a request or of a piece of one (Q1).
-    pub(super) fn finish_request(&self, tag: u32, error: Option<Error>) {
-        let Some((request, parent, begun)) = self.with(tag, |p| (p.request, p.parent, p.begun))
-        else {
-            return;
-        };
-        self.requests.borrow_mut().free(tag);
-        if let Some(parent) = parent {
-            self.with(parent, |p| {
-                p.pieces = p.pieces.saturating_sub(1);
-                p.error = p.error.or(error);
-            });
-            self.parent_ends(parent);
-        } else {
-            self.reply(&request, error, begun);
-        }
-        self.conn.kick();
-    }
-
-    /// The end: everything is aborted.
-    pub async fn finish(&self) {
-        self.closing.set(true);
-        self.ready.borrow_mut().clear();
-        if let Some(nexus) = self.nexus() {
-            nexus.close();
-            poll_fn(|cx| {
-                self.conn.watch(cx.waker());
-                if self.ended.get() { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
-        }
-        self.nexus.take();
-    }
-
-    fn left_engine(&self) {
-        self.running.set(self.running.get().saturating_sub(1));
-        self.conn.kick();
+        self.conn().room().await;
+        self.shallow().await;
     }
 }
 
-fn lun_field(number: u64) -> [u8; 8] {
-    let lun = u32::try_from(number).ok().and_then(Lun::new);
-    lun.unwrap_or_default().encode()
-}
-
-impl Transport for Session {
-    fn respond(&self, tag: u32, response: Response<'_>) {
-        self.left_engine();
-        let Some(work) = self.with(tag, |p| p.work) else { return };
-        let sense = Sense::decode(response.sense).ok();
-        match command::outcome(response.status, sense, work.writes()) {
-            Outcome::Good => {
-                if work == Work::Read && !self.send_data(tag, response.data) {
-                    return;
-                }
-                if work == Work::Status {
-                    return self.send_status(tag, response.data);
-                }
-                self.piece_done(tag);
-            }
-            Outcome::Again => self.again(tag),
-            // A unit that does not tell: everything may be data.
-            Outcome::Failed(Error::NotSup | Error::Inval) if work == Work::Status => {
-                self.send_status(tag, &Segs::new());
-            }
-            Outcome::Failed(error) => self.finish_request(tag, Some(error)),
-        }
+impl Front for Client {
+    fn kick(&self) {
+        self.conn.kick();
     }
 
-    fn discard(&self, tag: u32) {
-        self.left_engine();
-        match self.closing.get() {
-            true => self.requests.borrow_mut().free(tag),
-            // Another initiator has reset the unit; the client has no way to hear of it.
-            false => self.again(tag),
-        }
+    fn watch(&self, waker: &Waker) {
+        self.conn.watch(waker);
     }
 
-    fn unsent(&self) -> usize {
+    fn segs(&self) -> Segs {
+        self.conn.here.segs()
+    }
+
+    fn put_segs(&self, segs: Segs) {
+        self.conn.here.put_segs(segs);
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.conn.here.memory
+    }
+
+    fn backlog(&self) -> usize {
         self.conn.backlog()
     }
 
-    fn task_management_done(&self, _: u32, _: TmOutcome) {}
-
-    fn close(&self, reason: CloseReason) {
-        self.closing.set(true);
-        let open = self.requests.borrow().tags();
-        // What is at the engine is answered now; what it still says finds nobody.
-        for tag in open {
-            // A piece has no reply of its own: its parent's comes too.
-            match self.with(tag, |p| p.parent.is_some()) {
-                Some(true) => self.requests.borrow_mut().free(tag),
-                _ => self.finish_request(tag, Some(Error::Shutdown)),
-            }
-        }
-        self.conn.end(Ending::Closed(reason));
+    fn over(&self, over: Over) {
+        self.conn.end(match over {
+            Over::Exchanged => Ending::Exchanged,
+            Over::Closed(reason) => Ending::Closed(reason),
+        });
     }
 
-    fn ended(&self) {
-        self.ended.set(true);
-        self.conn.kick();
+    fn data(session: &Session, tag: u32, data: &Segs) -> bool {
+        session.send_data(tag, data)
+    }
+
+    fn status(session: &Session, tag: u32, data: &Segs) {
+        session.send_status(tag, data);
+    }
+
+    fn reply(session: &Session, request: &Request, error: Option<Error>, begun: bool) {
+        session.reply(request, error, begun);
     }
 }

@@ -1,0 +1,19 @@
+//! Block requests as commands: what the drivers have in common whose peers know no CDBs.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `requests` | the table of requests under way |
+//! | `session` | the engine's transport: a request becomes commands, and their answers its reply |
+//!
+//! A driver brings a [`Front`]: how it answers, and what wakes its task. Requests and errors have
+//! the words of NBD, whose errors are those of Linux.
+
+mod requests;
+mod session;
+
+pub(crate) use requests::Work;
+pub(crate) use session::{Blocks, Front, Over};
+
+/// How often a command that was ended by others (unit attention, reset) is sent once more; then
+/// the request ends with an error.
+pub const TRIES_MAX: u8 = 32;

@@ -5,12 +5,14 @@
 //! * Data path: [`Reactor::read`], [`Reactor::write`] and their like on [`File`]s. No future and
 //!   no allocation for each; memory lent to the kernel stays lent until the completion was reaped.
 //! * Conversations: [`Reactor::spawn`], [`Listener`], [`Stream`], [`Mailbox`].
+//! * [`Channel`]: whole messages of a descriptor through which the kernel asks for something.
 //! * Ports: io_uring where the kernel lets us, epoll and a few threads where not, and [`sim`]: a
 //!   seeded world with a virtual clock, links and disks ([`model`]) that fail on request.
 //!
 //! `unsafe` stands in `port/` only, where memory meets the kernel.
 
 mod address;
+mod channel;
 mod file;
 mod mailbox;
 pub mod model;
@@ -29,6 +31,7 @@ mod token;
 mod turn;
 
 pub use address::{Address, NoAddress, UNIX_PATH_MAX};
+pub use channel::Channel;
 pub use file::{File, FileFacts, Inline, OpenHow};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};

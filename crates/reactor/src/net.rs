@@ -17,7 +17,7 @@ use crate::socket::{Parcel, Socket};
 
 /// An operation under way. Dropping it cancels the operation; its slot keeps the memory until
 /// the completion was reaped.
-struct Pending {
+pub(crate) struct Pending {
     reactor: Reactor,
     id: SlotId,
     over: bool,
@@ -58,7 +58,7 @@ impl Drop for Pending {
 }
 
 impl Reactor {
-    fn begin_pending(
+    pub(crate) fn begin_pending(
         &self,
         op: Op,
         socket: &Rc<Socket>,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -53,6 +53,13 @@ impl Socket {
         // it cannot be cleared the first operation says what is wrong.
         let _ = set_blocking(&fd);
         Socket::new(Body::Kernel(fd))
+    }
+
+    /// A descriptor that is read and written on the spot.
+    pub(crate) fn channel(fd: OwnedFd) -> io::Result<Rc<Socket>> {
+        let flags = rustix::fs::fcntl_getfl(&fd)?;
+        rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Socket::new(Body::Kernel(fd)))
     }
 
     pub(crate) fn listen(
@@ -248,6 +255,14 @@ impl Socket {
                 Some(Socket::new(Body::Simulated(SimSocket::new(world, key))))
             }
             _ => None,
+        }
+    }
+
+    /// None for a socket of a simulated world.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.body {
+            Body::Kernel(fd) => Some(fd.as_fd()),
+            Body::Simulated(_) => None,
         }
     }
 

@@ -358,6 +358,41 @@ fn nbd_transmission() -> Seeds {
     out
 }
 
+/// Requests of the kernel for a file system.
+fn fuse() -> Seeds {
+    use wire::fuse::Header;
+    use wire::fuse::codes::opcode as op;
+    let message = |opcode: u32, body: &[u8]| {
+        let mut out = Vec::new();
+        let len = u32::try_from(40 + body.len()).expect("a short message");
+        Header { len, opcode, unique: 2, node: 2, ..Header::default() }.encode(&mut out);
+        out.extend(body);
+        out
+    };
+    let io = |offset: u64, size: u32, data: usize| {
+        let mut body = 0u64.to_ne_bytes().to_vec();
+        body.extend(offset.to_ne_bytes());
+        body.extend(size.to_ne_bytes());
+        body.resize(40 + data, 0);
+        body
+    };
+    let words = |all: &[u32]| all.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<u8>>();
+    vec![
+        ("init", message(op::INIT, &words(&[7, 41, 1 << 17, 0x73ff_fffb]))),
+        ("lookup", message(op::LOOKUP, b"disk\0")),
+        ("getattr", message(op::GETATTR, &[0; 16])),
+        ("open", message(op::OPEN, &words(&[2, 0]))),
+        ("read", message(op::READ, &io(1 << 20, 4096, 0))),
+        ("write", message(op::WRITE, &io(1 << 20, 512, 512))),
+        ("readdir", message(op::READDIR, &io(0, 4096, 0))),
+        ("fallocate", message(op::FALLOCATE, &words(&[0, 0, 0, 0, 4096, 0, 3, 0]))),
+        ("lseek", message(op::LSEEK, &words(&[0, 0, 512, 0, 3, 0]))),
+        ("interrupt", message(op::INTERRUPT, &words(&[2, 0]))),
+        ("forget", message(op::BATCH_FORGET, &words(&[1, 0, 2, 0, 1, 0]))),
+        ("fsync", message(op::FSYNC, &[0; 16])),
+    ]
+}
+
 fn main() -> std::io::Result<()> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (target, seeds) in [
@@ -371,6 +406,7 @@ fn main() -> std::io::Result<()> {
         ("wire_nbd_handshake", nbd_handshakes()),
         ("wire_nbd_transmission", nbd_transmission()),
         ("wire_x509", certificates()),
+        ("wire_fuse", fuse()),
         ("wire_cdb", cdbs()),
         ("wire_sense", senses()),
         ("wire_mode_select", mode_selects()),

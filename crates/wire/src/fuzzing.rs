@@ -5,10 +5,12 @@
 //! them over the corpus in `fuzz/corpus` and seeded mutations of it, and `fuzz/` runs them under a
 //! fuzzer.
 
+mod fuse;
 mod iscsi;
 mod nbd;
 mod scsi;
 
+pub use fuse::fuzz_fuse;
 pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
     fuzz_text,
@@ -34,6 +36,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_nbd_handshake", fuzz_nbd_handshake),
     ("wire_nbd_transmission", fuzz_nbd_transmission),
     ("wire_x509", fuzz_x509),
+    ("wire_fuse", fuzz_fuse),
     ("wire_cdb", fuzz_cdb),
     ("wire_sense", fuzz_sense),
     ("wire_mode_select", fuzz_mode_select),

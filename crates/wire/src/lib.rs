@@ -7,6 +7,7 @@
 //! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
+//! * [`fuse`]: how the kernel asks for a file system of one file.
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
 //! * [`x509`]: the names in a certificate.
 //! * [`fuzzing`]: one function per codec that takes any bytes; run by `cargo test` and by `fuzz/`.
@@ -21,6 +22,7 @@
 
 mod bytes;
 mod error;
+pub mod fuse;
 pub mod fuzzing;
 pub mod iscsi;
 pub mod nbd;

@@ -3,6 +3,7 @@
 //! A port is handed slots to start and reports raw results: bytes or a negative errno, once for
 //! each start. Continuing after a part, telling and freeing are the reactor's.
 
+pub(crate) mod channel;
 mod poll;
 mod sim;
 mod uring;

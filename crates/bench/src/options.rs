@@ -23,6 +23,8 @@ pub enum What {
     Layers,
     /// Load over iSCSI.
     Iscsi,
+    /// Load over NBD, beside nbdkit and QEMU's storage daemon.
+    Nbd,
     /// What a daemon costs that has nothing to do.
     Idle,
     /// What a second core adds, without a network.
@@ -66,7 +68,7 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `iscsi`, `cores`, `idle`; or `seeds`; or `bare`, the bare
+    /// Which measurements: `all`, `layers`, `iscsi`, `nbd`, `cores`, `idle`; or `seeds`; or `bare`, the bare
     /// responder alone.
     pub what: What,
     /// Which seed, for `seeds`: `scst`.
@@ -170,13 +172,13 @@ impl Options {
             words => words.join(" "),
         };
         words.push_str(&match what {
-            "iscsi" | "cores" | "seeds scst" => {
+            "iscsi" | "nbd" | "cores" | "seeds scst" => {
                 format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
             }
             "idle" => format!(" idle --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
-        let servers = matches!(what, "iscsi" | "idle");
+        let servers = matches!(what, "iscsi" | "nbd" | "idle");
         if self.no_peers && servers {
             words.push_str(" --no-peers");
         }

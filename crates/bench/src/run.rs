@@ -8,7 +8,7 @@ use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
 use crate::report::{Goal, Of, Report, Row, Series};
 use crate::servers::free_address;
-use crate::{bare, cores, idle, iscsi, seeds};
+use crate::{bare, cores, idle, iscsi, nbd, seeds};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -48,6 +48,9 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
     if wants(What::Iscsi) {
         iscsi::measure(&options, &mut report, progress)?;
     }
+    if wants(What::Nbd) {
+        nbd::measure(&options, &mut report, progress)?;
+    }
     if wants(What::Cores) {
         cores::measure(&options, &mut report, progress)?;
     }
@@ -71,7 +74,13 @@ fn case_names() -> impl Iterator<Item = String> {
     let layers = DEPTHS.iter().map(|d| format!("layers-{d}"));
     let iscsi = iscsi::CASES.iter().map(|c| c.name.to_owned());
     let cores = cores::CASES.iter().map(|(name, ..)| (*name).to_owned());
-    layers.chain(["layers-all".to_owned()]).chain(iscsi).chain(cores).chain([idle::CASE.to_owned()])
+    let nbd = nbd::CASES.iter().map(|c| c.name.to_owned());
+    layers
+        .chain(["layers-all".to_owned()])
+        .chain(iscsi)
+        .chain(nbd)
+        .chain(cores)
+        .chain([idle::CASE.to_owned()])
 }
 
 fn measure_layers(

@@ -8,12 +8,13 @@ mod intake;
 mod jobs;
 mod line;
 mod out;
-mod pattern;
+pub(crate) mod pattern;
 mod session;
 mod shared;
 mod spec;
 mod thread;
 
 pub use histogram::Histogram;
+pub(crate) use shared::Shared;
 pub use spec::{DEPTH_MAX, Order, Outcome, REQUEST_BYTES_MAX, SESSIONS_MAX, Spec, Work};
 pub use thread::{Running, run, start};

@@ -78,7 +78,7 @@ pub(crate) fn free_address() -> Result<SocketAddr, Error> {
 }
 
 /// A command that may run on `core` only.
-pub(super) fn pinned(program: &Path, core: Option<usize>) -> Result<Command, Error> {
+pub(crate) fn pinned(program: &Path, core: Option<usize>) -> Result<Command, Error> {
     let Some(core) = core else { return Ok(Command::new(program)) };
     let mut command = Command::new(tool("taskset")?);
     command.arg("-c").arg(core.to_string()).arg(program);

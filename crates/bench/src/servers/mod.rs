@@ -5,8 +5,8 @@ mod bare;
 mod child;
 mod tgt;
 
-pub(crate) use child::free_address;
 pub use child::{Child, Scratch, tool};
+pub(crate) use child::{free_address, pinned};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

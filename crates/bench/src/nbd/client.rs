@@ -32,6 +32,8 @@ const WAIT: Duration = Duration::from_secs(20);
 pub(super) enum Work {
     Read,
     Write,
+    /// Writes one place behind the other.
+    Fill,
     /// Each slot has a part of the disk: it writes a pattern there and reads it back.
     Verify,
 }
@@ -242,10 +244,12 @@ impl Client {
             slot.begun = now;
             slot.write = match self.load.work {
                 Work::Read => false,
-                Work::Write => true,
+                Work::Write | Work::Fill => true,
                 Work::Verify => !slot.write,
             };
-            if self.load.work != Work::Verify {
+            if self.load.work == Work::Fill {
+                slot.place = self.issued % places * bytes;
+            } else if self.load.work != Work::Verify {
                 slot.place = self.random.below(places) * bytes;
             } else if slot.write {
                 let share = places / u64::from(self.load.depth);

@@ -11,6 +11,7 @@ use crate::iscsi::{counters, two_cores};
 use crate::options::Options;
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
+use crate::servers::MEMORY_BYTES;
 use crate::weigh;
 use client::{Load, Work};
 use servers::{Server, Store};
@@ -70,6 +71,9 @@ const FIGURES: [(&str, &str); 5] = [
     ("latency p99", "us"),
 ];
 
+/// Bytes of a request that fills a memory disk.
+const FILL_BYTES: u32 = 64 * 1024;
+
 type Round = [Option<f64>; FIGURES.len()];
 
 pub(crate) fn measure(
@@ -106,7 +110,16 @@ pub(crate) fn measure(
             core: load_core,
             ..Load::new(server, Store::Memory)
         };
-        client::run(&proof).map_err(|e| e.within(&format!("data of {}", server.name)))?;
+        // Then memory for every block, so that no request pays for a page's first use.
+        let fill = Load {
+            depth: 8,
+            request_bytes: FILL_BYTES,
+            work: Work::Fill,
+            requests: Some(MEMORY_BYTES / u64::from(FILL_BYTES)),
+            ..proof.clone()
+        };
+        let both = client::run(&proof).and_then(|_| client::run(&fill));
+        both.map_err(|e| e.within(&format!("data of {}", server.name)))?;
     }
     let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
     let mut done = 0;

@@ -394,9 +394,7 @@ fn format_unit_zeroes_or_fills_and_refuses_what_it_cannot_do() {
     let (h1, h2) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
     w.run(&h1, 0, &write16(9, 1), 0, &block(1)).good();
-    let plain = h1.send(0, &[4, 0, 0, 0, 0, 0], 0, &[]);
-    pass(&w, 50_000_000);
-    w.answer(&h1, plain).good();
+    w.run(&h1, 0, &[4, 0, 0, 0, 0, 0], 0, &[]).good();
     assert!(disk.state().durable[..4096 * 512].iter().all(|b| *b == 0));
     // FMTDATA with an initialization pattern, and IMMED.
     disk.state().hold = true;

@@ -11,11 +11,14 @@
 //!      there before have ended.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use bio::{Flags, Op, Segs};
-use geom::Core;
+use geom::{Core, deadline};
 use wire::scsi::asc;
 
 use crate::condition::MediumState;
@@ -91,7 +94,11 @@ impl Work {
 }
 
 /// Where the end of the task is told to the command that waits for it.
-type Told = Rc<RefCell<Option<Result<(), Ending>>>>;
+#[derive(Default)]
+struct Told {
+    end: Option<Result<(), Ending>>,
+    waker: Option<Waker>,
+}
 
 /// Begins the work, and waits for its end unless `immed`. What was wrong with the record keeps
 /// everything as it was.
@@ -107,23 +114,31 @@ pub(super) async fn run(job: &Job, work: Work, immed: bool) -> Result<(), Ending
         return Err(crate::status::ending_of(e, Op::Write));
     }
     device.condition().set_unrestricted(work.unrestricted);
-    let told: Told = Rc::default();
+    let told: Rc<RefCell<Told>> = Rc::default();
     let (tell, medium, registry) = (told.clone(), job.medium().detached(), job.registry.clone());
     drop(job.core().reactor().spawn("upkeep", async move {
         let end = carry_out(&medium, &registry, work).await;
-        *tell.borrow_mut() = Some(end);
+        let mut told = tell.borrow_mut();
+        told.end = Some(end);
+        if let Some(waker) = told.waker.take() {
+            waker.wake();
+        }
     }));
     if immed {
         return Ok(());
     }
+    let mut over = pin!(poll_fn(|cx: &mut Context<'_>| {
+        let mut told = told.borrow_mut();
+        told.waker = Some(cx.waker().clone());
+        told.end.take().map_or(Poll::Pending, Poll::Ready)
+    }));
     loop {
-        if let Some(end) = told.borrow_mut().take() {
+        if let Some(end) = deadline(job.core(), LOOK_NS, over.as_mut()).await {
             return end;
         }
         if job.is_aborted() {
             return Ok(());
         }
-        job.core().reactor().sleep(LOOK_NS).await;
     }
 }
 

@@ -26,7 +26,8 @@ fn steps(tree: &Tree) -> Script {
     );
     script.step(
         "what the host put there is there",
-        "cd /rig/tree; sha256sum -c -s /rig/sums; [ $(find . -type f | wc -l) = $(lines /rig/sums) ]",
+        "cd /rig/tree; sha256sum -c -s /rig/sums\n\
+         [ $(find . -type f | wc -l) = $(lines /rig/sums) ]",
     );
     script.step(
         "the root is written to while the daemon is killed",

@@ -55,7 +55,8 @@ fn steps(portal: &str, tree: &Tree) -> Script {
     step(
         "what is trimmed is gone from the files",
         &format!(
-            "one() {{ dd if=/dev/urandom of=/fs/$1/ballast bs=1M count={BALLAST_MIB} conv=fsync; }}\n\
+            "one() {{ dd if=/dev/urandom of=/fs/$1/ballast bs=1M count={BALLAST_MIB} \
+                 conv=fsync; }}\n\
              both one 2>/dev/null; told filled; rm /fs/*/ballast; sync\n\
              one() {{ /usr/sbin/fstrim -v /fs/$1; }}; both one; told trimmed"
         ),
@@ -72,7 +73,8 @@ fn steps(portal: &str, tree: &Tree) -> Script {
              [ $(grep -c 'detected capacity change from' /tmp/said) = 2 ]\n\
              before=$(df -m /fs/* | awk '/fs/ {{ print $2 }}' | tr '\\n' ' ')\n\
              /usr/sbin/xfs_growfs /fs/0 >/tmp/grown; /usr/sbin/resize2fs $E 2>/tmp/grown\n\
-             after=$(df -m /fs/* | awk '/fs/ {{ print $2 }}' | tr '\\n' ' '); echo $before to $after\n\
+             after=$(df -m /fs/* | awk '/fs/ {{ print $2 }}' | tr '\\n' ' ')\n\
+             echo $before to $after\n\
              set -- $before $after; [ $3 -gt $(($1 + 100)) ]; [ $4 -gt $(($2 + 100)) ]"
         ),
     );
@@ -80,7 +82,8 @@ fn steps(portal: &str, tree: &Tree) -> Script {
         "what was there is there, what is new is of use",
         "one() { compare /fs/$1; fallocate -l 340M /fs/$1/large\n\
              dd if=/dev/urandom of=/fs/$1/large bs=1M seek=330 count=10 conv=notrunc,fsync; }\n\
-         both one 2>/dev/null; rm /fs/*/large; sync; one() { /usr/sbin/fstrim /fs/$1; }; both one; told small",
+         both one 2>/dev/null; rm /fs/*/large; sync\n\
+         one() { /usr/sbin/fstrim /fs/$1; }; both one; told small",
     );
     step(
         "nothing to repair",
@@ -91,8 +94,10 @@ fn steps(portal: &str, tree: &Tree) -> Script {
         &format!(
             "dmesg -c >/dev/null; told add; dd if=$X of=/dev/null bs=4k count=1 iflag=direct\n\
              dmesg >/tmp/said; fact /tmp/said 'LUN assignments on this target have changed'\n\
-             iscsiadm -m session -R >/dev/null; N=$(disk {IQN} {LATE_IN_KERNEL}); echo N=$N >>/rig/names\n\
-             [ $(blockdev --getsize64 $N) = {UNIT_BYTES} ]; [ $(cat /sys/block/${{N##*/}}/ro) = 0 ]\n\
+             iscsiadm -m session -R >/dev/null; N=$(disk {IQN} {LATE_IN_KERNEL})\n\
+             echo N=$N >>/rig/names\n\
+             [ $(blockdev --getsize64 $N) = {UNIT_BYTES} ]\n\
+             [ $(cat /sys/block/${{N##*/}}/ro) = 0 ]\n\
              echo hello | dd of=$N conv=fsync,notrunc 2>/dev/null; told written"
         ),
     );

@@ -41,8 +41,10 @@ fn steps(port: u16, tree: &Tree) -> Script {
         format!(
             "nbd-client -l {HOST} {port} >/tmp/list 2>&1 || true; cat /tmp/list\n\
              fact /tmp/list '^(store/)?disk' '^(store/)?protected'\n\
-             nbd-client {HOST} {port} /dev/nbd0 -N disk -C 2 -t 30; within 10 nbd-client -c /dev/nbd0\n\
-             [ $(blockdev --getsize64 /dev/nbd0) = {UNIT_BYTES} ]; [ $(cat /sys/block/nbd0/ro) = 0 ]\n\
+             nbd-client {HOST} {port} /dev/nbd0 -N disk -C 2 -t 30\n\
+             within 10 nbd-client -c /dev/nbd0\n\
+             [ $(blockdev --getsize64 /dev/nbd0) = {UNIT_BYTES} ]\n\
+             [ $(cat /sys/block/nbd0/ro) = 0 ]\n\
              [ $(cat /sys/block/nbd0/queue/discard_max_bytes) -gt 0 ]\n\
              [ \"$(cat /sys/block/nbd0/queue/write_cache)\" = 'write back' ]; told connected"
         ),
@@ -76,7 +78,8 @@ fn steps(port: u16, tree: &Tree) -> Script {
         "nothing to repair, nothing lost",
         format!(
             "echo 3 >/proc/sys/vm/drop_caches; {compare} umount /mnt\n\
-             /usr/sbin/e2fsck -fn /dev/nbd0; ! dmesg | grep -E 'nbd0: (Connection|Receive|I/O)|I/O error, dev nbd0'\n\
+             /usr/sbin/e2fsck -fn /dev/nbd0\n\
+             ! dmesg | grep -E 'nbd0: (Connection|Receive|I/O)|I/O error, dev nbd0'\n\
              nbd-client -d /dev/nbd0; within 10 ends 1 nbd-client -c /dev/nbd0; told gone"
         ),
     );

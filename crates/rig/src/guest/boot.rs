@@ -87,8 +87,9 @@ pub fn boot(
 }
 
 /// As [`boot`], of a disk that [`Image::write_disk`] made with the same script, wherever it is now:
-/// `drive` is what the emulator's own block layer opens, a file or an `iscsi://` or `nbd://` address.
-/// The firmware loads the loader from it, the loader the kernel, and the kernel has its root there.
+/// `drive` is what the emulator's own block layer opens, a file or an `iscsi://` or `nbd://`
+/// address. The firmware loads the loader from it, the loader the kernel, and the kernel has its
+/// root there.
 pub fn boot_disk(
     drive: &str,
     script: &Script,

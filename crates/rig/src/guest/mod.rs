@@ -3,8 +3,9 @@
 //! [`Image`] makes an initramfs (busybox, modules, open-iscsi, e2fsprogs, and any [`Kit`] of more
 //! tools) from Debian's packages;
 //! [`boot`] runs it in software emulation with the host's loopback at [`HOST`] and a serial
-//! console, and [`boot_disk`] a disk with loader, kernel and root on it; a [`Script`] is shell steps whose exit statuses come back over that console, while
-//! the host watches every line and may answer.
+//! console, and [`boot_disk`] a disk with loader, kernel and root on it; a [`Script`] is shell
+//! steps whose exit statuses come back over that console, while the host watches every line and may
+//! answer.
 //!
 //! ```text
 //!   host                                   guest (init.sh)

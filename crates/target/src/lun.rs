@@ -293,7 +293,7 @@ fn describe(
         _ => sector,
     };
     let sector_bytes = match is_cd(spec) {
-        true if CD_BLOCK % limits.sector_bytes.max(1) == 0 => CD_BLOCK,
+        true if CD_BLOCK.is_multiple_of(limits.sector_bytes.max(1)) => CD_BLOCK,
         true => {
             let what = format!("{provider}: blocks of 2048 bytes do not fit its sectors");
             return Err(Error::new(Errno::Inval, what));

@@ -200,7 +200,7 @@ fn lba_status_is_what_the_disk_says() {
     let one = ask(101, 24).good().data;
     assert_eq!((one.len(), one[15], one[19], one[20]), (24, 101, 1, 0));
     // The length inside tells of no more than was looked at, and a cut answer is a prefix.
-    assert_eq!(ask(0, 12).good().data, data[..12].iter().copied().collect::<Vec<_>>().tap(20));
+    assert_eq!(ask(0, 12).good().data, data[..12].to_vec().tap(20));
     assert_eq!(ask(999, 24).good().data[19], 1);
     assert_eq!(ask(1000, 24).asc(), (5, 0x21, 0));
 }

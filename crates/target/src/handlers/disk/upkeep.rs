@@ -184,7 +184,7 @@ async fn fill(medium: &Medium, work: &Work) -> Result<(), Ending> {
     let steps = u64::from(work.passes) + 1;
     let _alone = medium.exclusive(0, device.blocks()).await?;
     for pass in 0..work.passes {
-        let turned = work.invert && (work.passes - pass) % 2 == 0;
+        let turned = work.invert && (work.passes - pass).is_multiple_of(2);
         let piece = pattern_piece(medium, work, turned, PIECE_BYTES.min(all)).await?;
         let mut at = 0;
         while at < all {

@@ -22,7 +22,9 @@ use reactor::Address;
 use target::alua::{
     AccessState, DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX,
 };
-use target::lun::{OpenSpec, clear_reservations, close_device, open_device};
+use target::lun::{
+    OpenSpec, clear_reservations, close_device, eject_medium, load_medium, open_device,
+};
 use target::registry::Addressing;
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
@@ -304,6 +306,17 @@ impl Exports {
     pub fn clear_reservations(&self, name: &str) -> Result<()> {
         let done = clear_reservations(&self.registry, name);
         done.map_err(|e| from_geom("clear reservations", name, e))
+    }
+
+    /// Takes the medium of a unit out.
+    pub fn eject(&self, unit: &str) -> Result<()> {
+        eject_medium(&self.registry, unit).map_err(|e| from_geom("tray eject", unit, e))
+    }
+
+    /// Puts a medium in: the one that was there, or that of another provider.
+    pub fn load(&self, control: &mut Control, unit: &str, provider: Option<&str>) -> Result<()> {
+        let done = load_medium(control, &self.registry, unit, provider);
+        done.map_err(|e| from_geom("tray load", unit, e))
     }
 
     fn open_devices(

@@ -304,6 +304,9 @@ impl Room {
             self.note(Level::Warn, name, "its reservations were cleared by hand".to_owned());
             return Ok(Value::Null);
         }
+        if class == "lun" {
+            return self.tray(verb, params);
+        }
         let mut params = params.as_object().cloned().unwrap_or_default();
         if verb == "insert" {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
@@ -320,6 +323,25 @@ impl Room {
         };
         self.note(Level::Info, &on, format!("{class} {verb}"));
         Ok(done)
+    }
+
+    /// A hand at the drive.
+    fn tray(&mut self, verb: &str, params: &Value) -> Result<Value> {
+        let word = |name: &str| params.get(name).and_then(Value::as_str);
+        let unit = word("name").unwrap_or("");
+        let said = match (verb, word("provider")) {
+            ("eject", _) => {
+                self.exports.eject(unit)?;
+                "its medium was taken out by hand".to_owned()
+            }
+            ("load", provider) => {
+                self.exports.load(&mut self.control, unit, provider)?;
+                format!("{} was put in by hand", provider.unwrap_or("its medium"))
+            }
+            _ => return Err(Error::new(Kind::NotFound, format!("lun {verb}"), "no such verb")),
+        };
+        self.note(Level::Info, unit, said);
+        Ok(Value::Null)
     }
 
     /// The operator changes the state of a group of target ports.

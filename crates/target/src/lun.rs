@@ -18,7 +18,7 @@ use geom::{
 
 use wire::scsi::CD_BLOCK;
 
-use crate::condition::MediumState;
+use crate::condition::{MediumState, TrayError};
 use crate::device::{Device, DeviceSpec, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 use crate::handlers::disk::upkeep;
 use crate::registry::Registry;
@@ -230,6 +230,85 @@ pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Err
     }
     turn.commit(&device, change.next, &change.effects);
     Ok(())
+}
+
+/// Takes the medium of a unit out, as a hand at the drive does: refused while an initiator
+/// prevents it.
+pub fn eject_medium(registry: &Registry, unit: &str) -> Result<(), Error> {
+    let device = removable(registry, unit)?;
+    device.eject().map_err(|e| refused(unit, e))
+}
+
+/// Puts a medium into a unit whose tray is out: the one that was there, or that of another
+/// provider, whose sectors must be as large. Initiators hear that the medium may have changed.
+pub fn load_medium(
+    control: &mut Control,
+    registry: &Registry,
+    unit: &str,
+    provider: Option<&str>,
+) -> Result<(), Error> {
+    let device = removable(registry, unit)?;
+    if let Some(provider) = provider {
+        if device.condition().state() != MediumState::Empty {
+            let what = format!("{unit} has a medium; eject it first");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let (consumer, media_bytes) = control.call(|t| exchange(t, &device, unit, provider))?;
+        device.find(control.topology.edge(consumer), media_bytes);
+    }
+    device.load(None).map_err(|e| refused(unit, e))
+}
+
+fn removable(registry: &Registry, unit: &str) -> Result<Arc<Device>, Error> {
+    registry.device(unit).ok_or_else(|| {
+        Error::new(Errno::NoEnt, format!("no unit {unit}; `ashlar list luns` shows what there is"))
+    })
+}
+
+fn refused(unit: &str, error: TrayError) -> Error {
+    let (errno, what) = match error {
+        TrayError::Fixed => {
+            let next = "`removable = true` in its [[unit]] makes it so";
+            (Errno::NotSup, format!("the medium of {unit} cannot be taken out; {next}"))
+        }
+        TrayError::Prevented => {
+            let what = format!("an initiator prevents the removal of the medium of {unit}");
+            (Errno::Busy, what)
+        }
+        TrayError::Busy(state) => (Errno::Busy, format!("{unit} is busy: {state:?}")),
+    };
+    Error::new(errno, what)
+}
+
+/// Opens another provider for the geom of a unit and leaves the one it had.
+fn exchange(
+    t: &mut Topology,
+    device: &Device,
+    unit: &str,
+    provider: &str,
+) -> Result<(ConsumerId, u64), Error> {
+    let none = |what: &str| Error::new(Errno::NoEnt, format!("no {what}"));
+    let geom = t.find_geom(CLASS, unit).ok_or_else(|| none(&format!("unit {unit}")))?;
+    let below = t.find(provider).ok_or_else(|| none(&format!("provider {provider}")))?;
+    let limits = t.limits(below).ok_or_else(|| none(&format!("provider {provider}")))?;
+    if !device.block_bytes().is_multiple_of(limits.sector_bytes.max(1)) {
+        let what = format!(
+            "{provider}: its sectors of {} bytes do not fit the blocks of {unit}, {} bytes",
+            limits.sector_bytes,
+            device.block_bytes()
+        );
+        return Err(Error::new(Errno::Inval, what));
+    }
+    let before = t.consumers_of(geom).to_vec();
+    let what = |e: Errno| Error::of(e, &format!("load {provider}"));
+    let access = if device.spec().read_only { Access::READ } else { Access::WRITE };
+    let consumer = t.attach_new(geom, below).map_err(what)?;
+    if let Err(e) = t.access(consumer, access) {
+        t.leave(consumer);
+        return Err(what(e));
+    }
+    before.into_iter().for_each(|old| t.leave(old));
+    Ok((consumer, limits.media_bytes))
 }
 
 fn unplug(control: &mut Control, geom: GeomId) -> Result<(), Error> {

@@ -25,6 +25,7 @@ mod serve;
 mod sessions;
 pub(crate) mod status;
 pub(crate) mod top;
+mod tray;
 mod tree;
 mod undo;
 
@@ -59,6 +60,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<access::Who>(),
     Entry::daemon::<alua::Show>(),
     Entry::daemon::<alua::Set>(),
+    Entry::daemon::<tray::Eject>(),
+    Entry::daemon::<tray::Load>(),
     Entry::daemon::<geom::Geom>(),
     Entry::local::<doctor::Doctor>(),
     Entry::local::<demo::Demo>(),
@@ -74,6 +77,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("part", "Partition tables: show, create, change, recover, destroy"),
     ("access", "Who sees what: questions about access groups"),
     ("alua", "Access states of groups of target ports"),
+    ("tray", "Media that are taken out and put in"),
 ];
 
 /// The verb of that name.

@@ -139,10 +139,13 @@ fn daemon(state: &State, page: &mut Page) {
     }
 }
 
+/// Commands not answered, and of each kind of operation its requests and bytes.
+type Sum<'a> = (u64, [(&'a str, u64, u64); 5]);
+
 /// Sessions of a target. Those of one initiator and address are one: clients of a Unix socket have
 /// no address of their own, and a sample may stand once.
 fn sessions(target: &TargetState, page: &mut Page) {
-    let mut all: BTreeMap<(&str, &str), (u64, [(&str, u64, u64); 5])> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, &str), Sum<'_>> = BTreeMap::new();
     for s in &target.sessions {
         let kinds = s.stats.kinds().map(|(op, stats)| (op, stats.ops, stats.bytes));
         let who = (s.initiator.as_str(), s.address.as_str());

@@ -28,6 +28,7 @@ use target::lun::{
 use target::registry::Addressing;
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
+use crate::attach::Attachments;
 use crate::errors::from_geom;
 use crate::identity;
 
@@ -36,6 +37,9 @@ const PORT_TRIES_MAX: u32 = 50;
 
 /// Time between two tries.
 const PORT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest wait for a LUN to be attached or detached: its tools wait for its disk.
+const ATTACH_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Longest wait for a core to open a portal.
 const PORTAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -65,12 +69,53 @@ pub struct Exports {
     registry: Arc<Registry>,
     drivers: Vec<Arc<dyn Driver>>,
     portals: BTreeMap<Address, Portal>,
+    attachments: Attachments,
 }
 
 impl Exports {
     /// Nothing exported yet.
-    pub fn new(registry: Arc<Registry>, drivers: Vec<Arc<dyn Driver>>) -> Exports {
-        Exports { registry, drivers, portals: BTreeMap::new() }
+    pub fn new(
+        registry: Arc<Registry>,
+        drivers: Vec<Arc<dyn Driver>>,
+        attachments: Attachments,
+    ) -> Exports {
+        Exports { registry, drivers, portals: BTreeMap::new(), attachments }
+    }
+
+    /// Attaches a LUN to this machine, or detaches it; answers the device.
+    pub fn local_verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        what: &str,
+        target: Option<&str>,
+    ) -> Result<String> {
+        let key = self.attachments.find(what, target)?;
+        let ticket = match verb {
+            "attach" => self.attachments.attach(key.clone()),
+            "detach" => self.attachments.detach(key.clone()),
+            _ => return Err(Error::new(Kind::UnknownVerb, "local", "no such verb").at(verb)),
+        };
+        control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
+        let late = || Err("it takes too long; `ashlar list attached` shows it".to_owned());
+        if let Err(why) = ticket.result().unwrap_or_else(late) {
+            let next = match verb {
+                "attach" => "Mend what the message names.",
+                _ => "Unmount it, or stop what uses it, first.",
+            };
+            return Err(Error::new(Kind::Busy, verb, why).at(key.to_string()).next(next));
+        }
+        let mut view = self.attachments.view().into_iter();
+        let found = view.find(|a| a.target == key.target && a.lun == key.lun);
+        Ok(found.map(|a| a.device).unwrap_or_default())
+    }
+
+    /// Detaches what is attached of a target, whoever uses it.
+    fn detach_all(&self, control: &mut Control, target: &str) {
+        if self.attachments.knows(target) {
+            let ticket = self.attachments.drop_target(target);
+            control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
+        }
     }
 
     fn driver(&self, name: &str) -> Result<Arc<dyn Driver>> {
@@ -104,6 +149,7 @@ impl Exports {
         if opened.is_err() {
             self.remove_target(control, config)?;
         }
+        self.attachments.look();
         opened
     }
 
@@ -136,6 +182,7 @@ impl Exports {
         for at in gone {
             self.close(control, &at, &to.name);
         }
+        self.attachments.look();
         Ok(())
     }
 
@@ -146,6 +193,7 @@ impl Exports {
             self.close(control, &at, &config.name);
         }
         driver.remove_target(&config.name);
+        self.detach_all(control, &config.name);
         match self.registry.remove_target(&config.driver, &config.name) {
             Ok(()) => Ok(()),
             Err(e) if e.kind == bio::Errno::NoEnt => Ok(()),

@@ -11,6 +11,7 @@
 //!        +-------- answers -------------+   state() is answered also while a change is going on
 //! ```
 
+mod attach;
 mod catalog;
 mod desk;
 mod errors;

@@ -7,17 +7,21 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use control::api::{CoreState, Error, Event, Kind, Level, PartAnswer, PartRequest, Result, State};
+use control::api::{
+    AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartRequest, Result, State,
+};
 use control::config::{DaemonConfig, Port};
 use control::plan::{Action, Step};
 use control::{Outcome, Plant, Progress};
 use disks::DiskClass;
+use drivers::Driver;
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use reactor::PortChoice;
 use serde_json::Value;
 use target::Registry;
 use target::lun::LunClass;
 
+use crate::attach::Attachments;
 use crate::desk::{Change, Desk, Question};
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
@@ -107,6 +111,14 @@ fn control_thread(
         })
         .collect();
     let pool_bytes = pool_bytes(config);
+    let attachments = match attachments(&drivers, &control, &journal) {
+        Ok(attachments) => attachments,
+        Err(e) => {
+            let _ = ready.send(Err(system("start the thread of attached LUNs", &e)));
+            return;
+        }
+    };
+    let attached = attachments.viewer();
     control.set_watch({
         let (desk, shown, registry) = (desk.clone(), shown.clone(), registry.clone());
         Box::new(move |topology, now_ns| {
@@ -118,13 +130,13 @@ fn control_thread(
                     cores: working(&cores),
                     memory: memory(pool_bytes),
                 };
-                answer(question, topology, &shown, &registry, daemon, now_ns);
+                answer(question, topology, &shown, &registry, (daemon, &attached), now_ns);
             }
         })
     });
     let mut room = Room {
         control,
-        exports: Exports::new(registry, drivers),
+        exports: Exports::new(registry, drivers, attachments),
         shown,
         journal,
         started_ns,
@@ -151,6 +163,23 @@ fn set_vault(registry: &Registry, config: &DaemonConfig, journal: &Arc<Journal>)
     })?;
     registry.set_vault(Arc::new(vault));
     Ok(())
+}
+
+/// The thread that makes LUNs block devices of this machine.
+fn attachments(
+    drivers: &[Arc<dyn Driver>],
+    control: &geom::Control,
+    journal: &Arc<Journal>,
+) -> io::Result<Attachments> {
+    let local = drivers.iter().find_map(|d| d.clone().local());
+    let local = local.ok_or_else(|| io::Error::other("there is no local driver"))?;
+    let (journal, started) = (journal.clone(), std::time::Instant::now());
+    let tell = move |about: &str, text: String, is_error: bool| {
+        let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let level = if is_error { Level::Error } else { Level::Info };
+        journal.note(at_ns, level, about, text);
+    };
+    Attachments::start(local, control.inbox().clone(), Arc::new(tell))
 }
 
 fn runtime_config(config: &DaemonConfig) -> RuntimeConfig {
@@ -186,7 +215,7 @@ fn answer(
     topology: &Topology,
     shown: &Mutex<Shown>,
     registry: &Registry,
-    daemon: control::api::Daemon,
+    (daemon, attached): (control::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
 ) {
     // Whoever asked may have gone away meanwhile.
@@ -199,6 +228,7 @@ fn answer(
                 registry: &view,
                 config: &shown.config,
                 portals: &shown.portals,
+                attached: attached(),
                 daemon,
                 now_ns,
             }));

@@ -298,6 +298,9 @@ impl Room {
         if (class, verb) == ("alua", "set") {
             return self.alua_set(params);
         }
+        if class == "local" {
+            return self.local(verb, params);
+        }
         if (class, verb) == ("lun", "clear-reservations") {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("");
             self.exports.clear_reservations(name)?;
@@ -342,6 +345,14 @@ impl Room {
         };
         self.note(Level::Info, unit, said);
         Ok(Value::Null)
+    }
+
+    /// A LUN becomes a block device of this machine, or is one no longer.
+    fn local(&mut self, verb: &str, params: &Value) -> Result<Value> {
+        let word = |key: &str| params.get(key).and_then(Value::as_str);
+        let (lun, target) = (word("lun").unwrap_or(""), word("target"));
+        let device = self.exports.local_verb(&mut self.control, verb, lun, target)?;
+        Ok(serde_json::json!({ "device": device }))
     }
 
     /// The operator changes the state of a group of target ports.

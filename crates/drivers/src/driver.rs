@@ -9,6 +9,7 @@ use reactor::Address;
 use target::{Engine, Registry};
 
 use crate::iscsi::Iscsi;
+use crate::local::Local as Here;
 use crate::nbd::Nbd;
 
 /// A name and the secret that proves it.
@@ -92,9 +93,18 @@ pub trait Driver: Send + Sync {
 
     /// Stops listening on this core; connections stay.
     fn close_portal(&self, engine: &Rc<Engine>, at: Address);
+
+    /// Itself, when its initiator is this machine.
+    fn local(self: Arc<Self>) -> Option<Arc<Here>> {
+        None
+    }
 }
 
 /// Every driver: one line each.
 pub fn all(registry: &Arc<Registry>) -> Vec<Arc<dyn Driver>> {
-    vec![Arc::new(Iscsi::new(registry.clone())), Arc::new(Nbd::new(registry.clone()))]
+    vec![
+        Arc::new(Iscsi::new(registry.clone())),
+        Arc::new(Nbd::new(registry.clone())),
+        Arc::new(Here::new(registry.clone())),
+    ]
 }

@@ -6,6 +6,7 @@
 //! * [`TargetSpec`] is a target port as the configuration gives it.
 //! * [`iscsi`]: iSCSI (RFC 7143) over TCP.
 //! * [`nbd`]: NBD over TCP and Unix sockets, with TLS.
+//! * [`local`]: LUNs for this machine itself.
 //!
 //! A driver lives on every core: it listens there, and a connection stays on the core that
 //! accepted it. Nothing here parses a CDB; nothing in the engine knows a PDU.
@@ -13,6 +14,7 @@
 mod blocks;
 mod driver;
 pub mod iscsi;
+pub mod local;
 pub mod nbd;
 mod outbox;
 

@@ -2,6 +2,7 @@
 //!
 //! Messages are read and written on the spot; only for their coming does anybody wait.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -23,7 +24,7 @@ impl Reactor {
     pub fn channel(&self, fd: OwnedFd) -> io::Result<(Channel, io::Result<()>)> {
         let flushes = rustix::process::configure_io_flusher_behavior(true).map_err(io::Error::from);
         let socket = Socket::channel(fd)?;
-        Ok((Channel { reactor: self.clone(), socket }, flushes))
+        Ok((Channel { reactor: self.clone(), socket, loans: Rc::default() }, flushes))
     }
 }
 
@@ -32,6 +33,8 @@ impl Reactor {
 pub struct Channel {
     reactor: Reactor,
     socket: Rc<Socket>,
+    /// Empty between calls; kept for its capacity.
+    loans: Rc<RefCell<Vec<Loan>>>,
 }
 
 impl Channel {
@@ -46,16 +49,21 @@ impl Channel {
     /// `WouldBlock` when there is none.
     pub fn read(&self, head: &mut [u8], rest: &Segs) -> io::Result<usize> {
         let fd = self.socket.fd().ok_or(io::ErrorKind::Unsupported)?;
-        let loans: Vec<Loan> = rest.iter().map(|s| s.lend(Direction::In)).collect();
-        Ok(channel::read(fd, head, &loans)?)
+        let mut loans = self.loans.borrow_mut();
+        loans.extend(rest.iter().map(|s| s.lend(Direction::In)));
+        let got = channel::read(fd, head, &loans);
+        loans.clear();
+        Ok(got?)
     }
 
     /// Sends a message.
     pub fn write(&self, head: &[u8], rest: &Segs) -> io::Result<()> {
         let fd = self.socket.fd().ok_or(io::ErrorKind::Unsupported)?;
-        let loans: Vec<Loan> = rest.iter().map(|s| s.lend(Direction::Out)).collect();
-        let sent = channel::write(fd, head, &loans)?;
-        match sent == head.len().saturating_add(rest.len()) {
+        let mut loans = self.loans.borrow_mut();
+        loans.extend(rest.iter().map(|s| s.lend(Direction::Out)));
+        let sent = channel::write(fd, head, &loans);
+        loans.clear();
+        match sent? == head.len().saturating_add(rest.len()) {
             true => Ok(()),
             false => Err(io::ErrorKind::WriteZero.into()),
         }

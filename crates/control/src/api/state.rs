@@ -55,6 +55,8 @@ pub struct State {
     pub targets: Vec<TargetState>,
     /// Groups of target ports, by identifier.
     pub port_groups: Vec<PortGroupState>,
+    /// LUNs that are block devices of this machine, or shall be.
+    pub attached: Vec<super::target::AttachedState>,
     /// Refused logins, newest last; bounded by the daemon.
     pub denied: Vec<Denied>,
 }

@@ -60,6 +60,32 @@ pub struct PortGroupState {
     pub targets: Vec<String>,
 }
 
+/// A LUN that is a block device of this machine, or shall be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AttachedState {
+    /// The target.
+    pub target: String,
+    /// The LUN.
+    pub lun: u64,
+    /// Its unit.
+    pub unit: String,
+    /// The block device: `/dev/loop0`; empty while there is none.
+    pub device: String,
+    /// The file behind the device.
+    pub file: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Who uses the device: mounts, swap, devices above it.
+    pub users: Vec<String>,
+    /// Why it is not there, or what is the matter.
+    pub why: String,
+}
+
 /// One access group of a target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -155,12 +181,6 @@ pub struct SessionState {
     pub luns: Vec<u64>,
     /// How many LUNs it may use.
     pub luns_total: u64,
-    /// The one unit it has entered (NBD); absent for initiators that address their LUNs themselves.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    /// How the connection is encrypted (NBD), for instance `TLS 1.3`; absent in the clear.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tls: Option<String>,
     /// Digests in use.
     pub digests: Digests,
     /// How it proved who it is: `none`, `chap`, `mutual chap`.

@@ -155,6 +155,13 @@ fn cycles(config: &Config, out: &mut Vec<Problem>) {
 
 fn targets(config: &Config, out: &mut Vec<Problem>) {
     for (i, target) in config.target.iter().enumerate() {
+        if target.listen.is_empty() != (target.driver == "local") {
+            let text = match target.listen.is_empty() {
+                true => "it listens nowhere: `listen = [\"0.0.0.0:3260\"]`",
+                false => "a local target listens nowhere; leave it out",
+            };
+            out.push(problem("target", i, "listen", Kind::ConfigValue, text.to_owned()));
+        }
         for (k, address) in target.listen.iter().enumerate() {
             let unix = address.strip_prefix("unix:").is_some_and(|path| path.starts_with('/'));
             if !unix && address.parse::<SocketAddr>().is_err() {

@@ -164,8 +164,8 @@ pub struct TargetConfig {
     /// Its name on the wire (iSCSI: `iqn.`, `eui.` or `naa.`).
     #[schemars(length(min = 1, max = 223))]
     pub name: String,
-    /// Addresses with ports.
-    #[schemars(length(min = 1))]
+    /// Addresses with ports; a `local` target has none.
+    #[serde(default)]
     pub listen: Vec<String>,
     /// Initiators must know this secret; absent: no proof is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

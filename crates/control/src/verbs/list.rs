@@ -29,6 +29,8 @@ pub enum What {
     Targets,
     /// LUNs of all groups.
     Luns,
+    /// LUNs that are block devices of this machine, or shall be.
+    Attached,
 }
 
 /// What `list` takes.
@@ -216,6 +218,28 @@ fn luns(state: &State) -> Listing {
     listing("luns", &columns, rows)
 }
 
+/// LUNs that are block devices of this machine.
+pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
+    let row = |a: &crate::api::AttachedState| {
+        let there = !a.device.is_empty();
+        vec![
+            a.lun.to_string(),
+            text::dash(&a.unit),
+            a.target.clone(),
+            text::dash(&a.device),
+            if there { short(a.size_bytes) } else { "-".to_owned() },
+            if a.read_only { "ro" } else { "rw" }.to_owned(),
+            match (there, a.users.is_empty()) {
+                (true, true) => "nobody".to_owned(),
+                _ => text::dash(&a.users.join(", ")),
+            },
+            if a.why.is_empty() { "attached".to_owned() } else { a.why.clone() },
+        ]
+    };
+    let columns = [">lun", "unit", "target", "device", ">size", "mode", "used by", "why"];
+    listing("attached", &columns, all.iter().map(row).collect())
+}
+
 /// Rows in which a cell is the name; also such whose first words hold it as a list.
 fn only(mut listing: Listing, name: &Option<String>) -> Listing {
     if let Some(name) = name {
@@ -261,6 +285,7 @@ impl DaemonVerb for List {
             What::Geoms => vec![geoms(&state)],
             What::Providers => vec![providers(&state), left_alone(&state, name)],
             What::Targets => vec![targets(&state)],
+            What::Attached => vec![attached(&state.attached)],
             What::Luns => vec![luns(&state)],
         };
         let listings: Vec<_> = listings.into_iter().map(|l| only(l, &params.name)).collect();

@@ -4,6 +4,7 @@
 mod access;
 mod alua;
 mod apply;
+mod attach;
 mod bench;
 pub(crate) mod completions;
 mod demo;
@@ -62,6 +63,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<alua::Set>(),
     Entry::daemon::<tray::Eject>(),
     Entry::daemon::<tray::Load>(),
+    Entry::daemon::<attach::Attach>(),
+    Entry::daemon::<attach::Detach>(),
     Entry::daemon::<geom::Geom>(),
     Entry::local::<doctor::Doctor>(),
     Entry::local::<demo::Demo>(),

@@ -161,10 +161,15 @@ impl<F: Front> Blocks<F> {
 
     /// Begins a request without payload.
     pub fn start(&self, request: Request, work: Work, len: u64) {
+        self.start_at(request, work, request.offset, len);
+    }
+
+    /// The same, of `len` bytes from `at` on, which need not be what the request says.
+    pub fn start_at(&self, request: Request, work: Work, at: u64, len: u64) {
         if self.closing.get() {
             return self.refuse(&request, Error::Shutdown);
         }
-        let tag = self.requests.borrow_mut().put(request, work, request.offset, len);
+        let tag = self.requests.borrow_mut().put(request, work, at, len);
         if work.writes() && request.has(flag::FUA) {
             // UNMAP and WRITE SAME know no FUA.
             self.with(tag, |p| p.then_flush = true);

@@ -5,9 +5,23 @@ use std::os::fd::BorrowedFd;
 
 use bio::Loan;
 
+/// Ranges of one message behind its head without memory of its own for their list.
+const FEW: usize = 16;
+
 /// Ranges of one message behind its head; a longer list is cut, and the kernel refuses what is too
 /// short for it.
-pub(crate) const PARTS_MAX: usize = 320;
+const PARTS_MAX: usize = 320;
+
+fn incoming(loan: &Loan) -> IoSliceMut<'_> {
+    // SAFETY: the loan keeps its range valid and, being one for incoming bytes, untouched by
+    // others while it lives; loans of one list do not overlap.
+    IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(loan.as_ptr(), loan.len()) })
+}
+
+fn outgoing(loan: &Loan) -> IoSlice<'_> {
+    // SAFETY: the loan keeps its range valid while it lives.
+    IoSlice::new(unsafe { std::slice::from_raw_parts(loan.as_ptr(), loan.len()) })
+}
 
 /// One message: its first bytes into `head`, the others into the loans.
 pub(crate) fn read(
@@ -15,23 +29,33 @@ pub(crate) fn read(
     head: &mut [u8],
     rest: &[Loan],
 ) -> rustix::io::Result<usize> {
-    let mut parts = Vec::with_capacity(rest.len().min(PARTS_MAX) + 1);
-    parts.push(IoSliceMut::new(head));
-    parts.extend(rest.iter().take(PARTS_MAX).map(|loan| {
-        // SAFETY: the loan keeps its range valid and, being one for incoming bytes, untouched by
-        // others for the length of this call; loans of one list do not overlap.
-        IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(loan.as_ptr(), loan.len()) })
-    }));
+    if rest.len() > FEW {
+        let mut parts = Vec::with_capacity(rest.len().min(PARTS_MAX) + 1);
+        parts.push(IoSliceMut::new(head));
+        parts.extend(rest.iter().take(PARTS_MAX).map(incoming));
+        return rustix::io::readv(fd, &mut parts);
+    }
+    let mut head = Some(head);
+    let mut rest = rest.iter();
+    let mut parts: [IoSliceMut<'_>; FEW + 1] = std::array::from_fn(|_| match head.take() {
+        Some(head) => IoSliceMut::new(head),
+        None => rest.next().map_or_else(|| IoSliceMut::new(&mut []), incoming),
+    });
     rustix::io::readv(fd, &mut parts)
 }
 
 /// One message: its first bytes from `head`, the others from the loans.
 pub(crate) fn write(fd: BorrowedFd<'_>, head: &[u8], rest: &[Loan]) -> rustix::io::Result<usize> {
-    let mut parts = Vec::with_capacity(rest.len().min(PARTS_MAX) + 1);
-    parts.push(IoSlice::new(head));
-    parts.extend(rest.iter().take(PARTS_MAX).map(|loan| {
-        // SAFETY: the loan keeps its range valid for the length of this call.
-        IoSlice::new(unsafe { std::slice::from_raw_parts(loan.as_ptr(), loan.len()) })
-    }));
+    if rest.len() > FEW {
+        let mut parts = Vec::with_capacity(rest.len().min(PARTS_MAX) + 1);
+        parts.push(IoSlice::new(head));
+        parts.extend(rest.iter().take(PARTS_MAX).map(outgoing));
+        return rustix::io::writev(fd, &parts);
+    }
+    let mut rest = rest.iter();
+    let parts: [IoSlice<'_>; FEW + 1] = std::array::from_fn(|i| match i {
+        0 => IoSlice::new(head),
+        _ => rest.next().map_or(IoSlice::new(&[]), outgoing),
+    });
     rustix::io::writev(fd, &parts)
 }

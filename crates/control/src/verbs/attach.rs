@@ -1,0 +1,112 @@
+//! attach, detach: LUNs as block devices of this machine.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{AttachedState, Result};
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Makes a LUN a block device.
+pub struct Attach;
+
+/// What `attach` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AttachParams {
+    /// The LUN, or the name of its unit.
+    pub lun: Option<String>,
+    /// The local target, if there are several.
+    pub target: Option<String>,
+    /// Show what is attached; attach nothing.
+    pub list: bool,
+}
+
+/// What `attach` and `detach` answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The device made; absent when none was asked for.
+    pub device: Option<String>,
+    /// What is attached now.
+    pub attached: Vec<AttachedState>,
+}
+
+fn table(answer: &Answer) -> String {
+    let listing = super::list::attached(&answer.attached);
+    let columns: Vec<&str> = listing.columns.iter().map(String::as_str).collect();
+    match (&answer.device, listing.rows.is_empty()) {
+        (Some(device), _) => format!("{device}\n"),
+        (None, true) => "nothing is attached\n".to_owned(),
+        (None, false) => text::table(&columns, &listing.rows),
+    }
+}
+
+impl Verb for Attach {
+    type Params = AttachParams;
+    type Answer = Answer;
+    const NAME: &'static str = "attach";
+    const DOC: &'static str = "Make a LUN a block device of this machine";
+    const DETAIL: &'static str = "The LUN is one that an access group of a target with driver = \
+        \"local\" grants the initiator local:TARGET. The kernel's requests pass the target engine \
+        like any initiator's: masking, reservations, write protection and statistics hold. The \
+        device is a loop device, without a cache of its own, on a file that the daemon serves by \
+        FUSE. Needs root. It lasts until `detach` or the end of the daemon; LUNs in `attach` of \
+        the target are there again after a restart. Prints the device.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar attach 0", "ashlar attach d0 --target here", "ashlar attach --list"];
+    const POSITIONAL: &'static [&'static str] = &["lun"];
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Attach {
+    fn run(control: &Control, params: AttachParams, progress: &mut Progress<'_>) -> Result<Answer> {
+        let Some(lun) = params.lun.filter(|_| !params.list) else {
+            return Ok(Answer { device: None, attached: control.state().attached });
+        };
+        let value = json!({ "lun": lun, "target": params.target });
+        let made = control.change(|plant| plant.verb("local", "attach", &value, progress))?;
+        let device = made.get("device").and_then(|d| d.as_str()).map(str::to_owned);
+        Ok(Answer { device, attached: control.state().attached })
+    }
+}
+
+/// Takes the block device away.
+pub struct Detach;
+
+/// What `detach` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DetachParams {
+    /// The LUN, the name of its unit, or the device.
+    pub name: String,
+    /// The local target, if there are several.
+    #[serde(default)]
+    pub target: Option<String>,
+}
+
+impl Verb for Detach {
+    type Params = DetachParams;
+    type Answer = Answer;
+    const NAME: &'static str = "detach";
+    const DOC: &'static str = "Take the block device of an attached LUN away";
+    const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, or under \
+        another device. A LUN in `attach` of the target comes back with the next start.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar detach 0", "ashlar detach /dev/loop0"];
+    const POSITIONAL: &'static [&'static str] = &["name"];
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Detach {
+    fn run(control: &Control, params: DetachParams, progress: &mut Progress<'_>) -> Result<Answer> {
+        let value = json!({ "lun": params.name, "target": params.target });
+        control.change(|plant| plant.verb("local", "detach", &value, progress))?;
+        Ok(Answer { device: None, attached: control.state().attached })
+    }
+}

@@ -1,0 +1,362 @@
+//! What the machine does for an attached LUN: the mount, the loop device, and who uses it.
+
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+/// Where file systems of attached LUNs are mounted, one folder each.
+pub const FOLDER: &str = "/run/ashlar/attached";
+
+/// Type of the mounts, after which they are known.
+const FILE_SYSTEM: &str = "fuse.ashlar";
+
+/// Longest wait for a tool; then it is left to itself and counts as failed. A tool waits for the
+/// disk behind the unit.
+const TOOL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Pause between two looks at something that ends soon.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Most bytes taken of what a tool says.
+const SAID_MAX: u64 = 4096;
+
+/// What went wrong, for people.
+pub type Why = String;
+
+fn what(doing: &str, e: &io::Error) -> Why {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{doing}: {e}: it needs root, or CAP_SYS_ADMIN: run the daemon with it")
+        }
+        _ => format!("{doing}: {e}"),
+    }
+}
+
+/// Waits until something holds, at most so long.
+pub fn wait(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Runs a tool of util-linux; answers what it printed.
+pub fn tool(name: &str, words: &[&str]) -> Result<String, Why> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(name);
+    command.args(words).env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{name} (of util-linux): {e}"))?;
+    let mut ended = None;
+    wait(TOOL_LIMIT, || {
+        ended = child.try_wait().transpose();
+        ended.is_some()
+    });
+    let Some(Ok(status)) = ended else {
+        // It may sleep in the kernel, where the signal does not reach it.
+        let _ = child.kill();
+        return Err(format!("{name} {} takes longer than {TOOL_LIMIT:?}", words.join(" ")));
+    };
+    let mut said = String::new();
+    let taken = match status.success() {
+        true => child.stdout.take().map(|out| out.take(SAID_MAX).read_to_string(&mut said)),
+        false => child.stderr.take().map(|out| out.take(SAID_MAX).read_to_string(&mut said)),
+    };
+    match (status.success(), taken) {
+        (true, Some(Ok(_))) => Ok(said.trim().to_owned()),
+        _ => Err(said.trim().to_owned()),
+    }
+}
+
+/// The name under which this process mounts: another one sees by it whether it is still there.
+fn own_source() -> String {
+    let pid = std::process::id();
+    format!("ashlar:{pid}.{}", started(&pid.to_string()).unwrap_or(0))
+}
+
+/// When a process began, in ticks since the machine did; `None` when it is not there.
+fn started(pid: &str) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold anything.
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// A line of the table of mounts.
+#[derive(Debug)]
+pub struct Mount {
+    /// Number of the device, `MAJOR:MINOR`.
+    pub device: String,
+    /// Where.
+    pub at: String,
+    /// Type of the file system.
+    pub kind: String,
+    /// What is mounted.
+    pub source: String,
+}
+
+/// The mounts that this process sees.
+pub fn mounts() -> Vec<Mount> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().filter_map(parse_mount).collect()
+}
+
+fn parse_mount(line: &str) -> Option<Mount> {
+    let (first, second) = line.split_once(" - ")?;
+    let mut first = first.split(' ');
+    let (device, at) = (first.nth(2)?.to_owned(), plain(first.nth(1)?));
+    let mut second = second.split(' ');
+    Some(Mount { device, at, kind: second.next()?.to_owned(), source: second.next()?.to_owned() })
+}
+
+/// Takes the octal escapes of the table of mounts out.
+fn plain(text: &str) -> String {
+    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|d| std::str::from_utf8(d).ok());
+        match digits.and_then(|d| u8::from_str_radix(d, 8).ok()) {
+            Some(code) if *byte == b'\\' => {
+                out.push(code);
+                rest = after.get(3..).unwrap_or(&[]);
+            }
+            _ => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Opens the device through which the kernel asks.
+pub fn open_fuse() -> Result<OwnedFd, Why> {
+    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let next = "load the kernel's module `fuse`";
+    opened.map(OwnedFd::from).map_err(|e| format!("{}; or {next}", what("/dev/fuse", &e)))
+}
+
+/// Makes the folder and mounts a file system that `channel` is asked for.
+pub fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), Why> {
+    fs::create_dir_all(folder).map_err(|e| what(&folder.display().to_string(), &e))?;
+    let at = folder.to_string_lossy();
+    if let Some(there) = mounts().into_iter().find(|m| m.at == at) {
+        return Err(format!("{at} is taken: {} is mounted there", there.source));
+    }
+    let fd = channel.as_fd().as_raw_fd();
+    let data = format!("fd={fd},rootmode=40000,user_id=0,group_id=0,max_read={request_max}");
+    let data = CString::new(data).map_err(|e| e.to_string())?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount(own_source(), folder, FILE_SYSTEM, flags, data.as_c_str())
+        .map_err(|e| what(&format!("mount {at}"), &e.into()))
+}
+
+/// Takes a mount away; `lazily`: from sight now, wholly when nobody uses it any more.
+pub fn unmount_at(folder: &Path, lazily: bool) -> Result<(), Why> {
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let flags = flags | UnmountFlags::NOFOLLOW;
+    if let Err(e) = unmount(folder, flags)
+        && e != rustix::io::Errno::INVAL
+    {
+        return Err(format!("unmount {}: {e}", folder.display()));
+    }
+    // Something else stands in it, or it has gone: neither is ours to mend.
+    let _ = fs::remove_dir(folder);
+    Ok(())
+}
+
+/// A loop device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopDevice {
+    /// Its name, without the folder.
+    pub name: String,
+}
+
+impl LoopDevice {
+    /// Its path.
+    pub fn path(&self) -> String {
+        format!("/dev/{}", self.name)
+    }
+
+    fn fact(&self, name: &str) -> Option<String> {
+        let path = format!("/sys/block/{}/{name}", self.name);
+        fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// Makes one of a file. The kernel passes requests on without a cache of its own, or there is
+    /// none: two caches of one disk hold twice the memory, and the second may wait for the first.
+    pub fn make(file: &Path, block_bytes: u32, read_only: bool) -> Result<LoopDevice, Why> {
+        let (file, unit) = (file.to_string_lossy(), block_bytes.to_string());
+        let mut words = vec!["--find", "--show", "--direct-io=on", "--partscan"];
+        words.extend(["--sector-size", &unit]);
+        if read_only {
+            words.push("--read-only");
+        }
+        words.push(&file);
+        let path = tool("losetup", &words)
+            .map_err(|e| format!("{e}: is the kernel's module `loop` there?"))?;
+        let name = path.strip_prefix("/dev/").unwrap_or(&path).to_owned();
+        let made = LoopDevice { name };
+        if made.fact("loop/dio").as_deref() != Some("1") {
+            let _ = tool("losetup", &["--detach", &made.path()]);
+            return Err(format!("{path}: the kernel refuses direct I/O on it"));
+        }
+        Ok(made)
+    }
+
+    /// The loop devices of files in a folder.
+    pub fn within(folder: &Path) -> Vec<LoopDevice> {
+        let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+        let names = all.filter_map(|e| e.file_name().into_string().ok());
+        let loops = names.filter(|n| n.starts_with("loop")).map(|name| LoopDevice { name });
+        loops.filter(|l| l.file().is_some_and(|f| Path::new(&f).starts_with(folder))).collect()
+    }
+
+    /// The file behind it; `None` when there is none any more.
+    pub fn file(&self) -> Option<String> {
+        self.fact("loop/backing_file")
+    }
+
+    /// Itself and its partitions: names and numbers of devices.
+    fn parts(&self) -> Vec<(String, String)> {
+        let folder = PathBuf::from("/sys/block").join(&self.name);
+        let inside = fs::read_dir(&folder).into_iter().flatten().flatten().map(|e| e.path());
+        let named = |p: &PathBuf| {
+            let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            let number = fs::read_to_string(p.join("dev")).unwrap_or_default();
+            (name, number.trim().to_owned())
+        };
+        let own = std::iter::once(folder.clone()).chain(inside);
+        own.map(|p| named(&p)).filter(|(name, _)| name.starts_with(&self.name)).collect()
+    }
+
+    /// Who uses it, for people: mounts, swap, devices above it. Empty when nobody is seen to.
+    pub fn users(&self) -> Vec<String> {
+        let (parts, mounts) = (self.parts(), mounts());
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        let mut out = Vec::new();
+        for (name, number) in &parts {
+            let here = mounts.iter().filter(|m| m.device == *number);
+            out.extend(here.map(|m| format!("mounted on {}", m.at)));
+            let path = format!("/dev/{name}");
+            if swaps.lines().any(|l| l.split_whitespace().next() == Some(&path)) {
+                out.push(format!("{path} is swap"));
+            }
+            let above = [format!("/sys/block/{name}"), format!("/sys/block/{}/{name}", self.name)];
+            let above = above.iter().flat_map(|p| fs::read_dir(format!("{p}/holders")));
+            let names = above.flatten().flatten().filter_map(|e| e.file_name().into_string().ok());
+            out.extend(names.map(|n| format!("{n} stands on {name}")));
+        }
+        out.sort();
+        out.dedup();
+        out
+    }
+
+    /// Where it, or a partition of it, is mounted.
+    fn mounted(&self) -> Vec<String> {
+        let parts = self.parts();
+        let ours = |m: &Mount| parts.iter().any(|(_, number)| *number == m.device);
+        mounts().into_iter().filter(ours).map(|m| m.at).collect()
+    }
+
+    /// Writes what the machine holds of it in memory.
+    pub fn sync(&self) {
+        for at in self.mounted() {
+            if let Err(e) = tool("sync", &["--file-system", &at]) {
+                tracing::warn!(target: "local", "{at}: not all is written: {e}");
+            }
+        }
+    }
+
+    /// Lets go of the file; an error when somebody has the device open.
+    pub fn clear(&self) -> Result<(), Why> {
+        if self.file().is_none() {
+            return Ok(());
+        }
+        tool("losetup", &["--detach", &self.path()])?;
+        match wait(TOOL_LIMIT / 5, || self.file().is_none()) {
+            true => Ok(()),
+            false => Err(format!("{} is open; it goes when it is closed", self.path())),
+        }
+    }
+
+    /// Tells the kernel to look at the size again.
+    pub fn see_size(&self) -> Result<(), Why> {
+        tool("losetup", &["--set-capacity", &self.path()]).map(drop)
+    }
+}
+
+/// Takes away what a daemon left that was killed: its loop devices and mounts. Answers a line for
+/// people about each.
+pub fn clean_up() -> Vec<String> {
+    let mut lines = Vec::new();
+    for mount in mounts().into_iter().filter(|m| m.kind == FILE_SYSTEM) {
+        let owner = mount.source.strip_prefix("ashlar:").and_then(|s| s.split_once('.'));
+        let Some((pid, began)) = owner else { continue };
+        if started(pid).is_some_and(|at| at.to_string() == began) {
+            continue;
+        }
+        let folder = PathBuf::from(&mount.at);
+        for device in LoopDevice::within(&folder) {
+            let users = device.users();
+            match device.clear() {
+                Ok(()) => lines.push(format!("{} of process {pid} taken away", device.path())),
+                Err(e) => lines.push(format!(
+                    "{} of process {pid}: {e}; {}: unmount it",
+                    device.path(),
+                    users.join(", ")
+                )),
+            }
+        }
+        match unmount_at(&folder, true) {
+            Ok(()) => lines.push(format!("{} of process {pid} unmounted", mount.at)),
+            Err(e) => lines.push(e),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_table_of_mounts_are_read() {
+        let line = "36 35 7:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/loop0 rw";
+        let m = parse_mount(line).unwrap();
+        assert_eq!((m.device.as_str(), m.at.as_str()), ("7:0", "/mnt/a b"));
+        assert_eq!((m.kind.as_str(), m.source.as_str()), ("ext4", "/dev/loop0"));
+        assert!(parse_mount("nonsense").is_none());
+        assert!(!mounts().is_empty());
+    }
+
+    #[test]
+    fn this_process_is_known_by_its_start() {
+        let (pid, began) = own_source()
+            .strip_prefix("ashlar:")
+            .unwrap()
+            .split_once('.')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
+        assert_eq!(started(&pid).unwrap().to_string(), began);
+        assert_eq!(started("0"), None);
+    }
+
+    #[test]
+    fn what_a_tool_says_is_the_error() {
+        let error = tool("losetup", &["--detach", "/dev/null"]).unwrap_err();
+        assert!(!error.is_empty());
+        assert!(tool("no-such-tool", &[]).unwrap_err().contains("no-such-tool"));
+    }
+}

@@ -1,0 +1,218 @@
+//! LUNs attached to this machine: which there shall be, and which there are.
+//!
+//! ```text
+//!   WAITING --mount, login, loop device--> ATTACHED --detach, no longer wanted--> gone
+//!      ^  |                                   |
+//!      |  +--refused: tried again             | the session has ended (kicked, unit exchanged)
+//!      +--------------------------------------+
+//! ```
+//! All of it on a thread of its own: the machine's tools wait for I/O, which the cores serve.
+//!
+//! Invariants
+//!  A1  What is attached was granted by a group; it goes when it is granted no longer and nobody
+//!      uses it.
+//!  A2  A device in use is detached by nobody but the end of its target or of the daemon.
+
+mod host;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use control::api::{AttachedState, Error, Kind, Result};
+use drivers::local::Local;
+use geom::Inbox;
+
+use worker::{Attached, Worker};
+
+/// Writes a line for people: about what, and the text; true when it is an error.
+pub type Tell = Arc<dyn Fn(&str, String, bool) + Send + Sync>;
+
+/// A LUN of a target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The target.
+    pub target: String,
+    /// The LUN.
+    pub lun: u64,
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LUN {} of {}", self.lun, self.target)
+    }
+}
+
+/// What somebody asked for.
+enum Job {
+    Attach(Key),
+    Detach(Key),
+    /// Everything of a target, whoever uses it.
+    Drop(String),
+}
+
+type Place = Arc<Mutex<Option<std::result::Result<(), String>>>>;
+
+#[derive(Default)]
+struct Table {
+    jobs: Vec<(Job, Place)>,
+    /// Asked for by a verb.
+    asked: BTreeSet<Key>,
+    /// Detached by a verb, though the configuration wants it.
+    paused: BTreeSet<Key>,
+    attached: BTreeMap<Key, Attached>,
+    /// Why something wanted is not there.
+    waiting: BTreeMap<Key, String>,
+    /// Something may have changed.
+    look: bool,
+    ends: bool,
+}
+
+/// What the worker and those who ask share.
+struct Shared {
+    local: Arc<Local>,
+    table: Mutex<Table>,
+    bell: Condvar,
+    inbox: Arc<Inbox>,
+    tell: Tell,
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The handle of those who ask.
+pub struct Attachments {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// A job under way.
+pub struct Ticket(Place);
+
+impl Ticket {
+    /// How it went; `None` while it goes on.
+    pub fn result(&self) -> Option<std::result::Result<(), String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Attachments {
+    /// Starts the thread; `inbox` is nudged when a job has ended.
+    pub fn start(local: Arc<Local>, inbox: Arc<Inbox>, tell: Tell) -> std::io::Result<Attachments> {
+        let shared =
+            Arc::new(Shared { local, table: Mutex::default(), bell: Condvar::new(), inbox, tell });
+        let mut worker = Worker::new(shared.clone());
+        let builder = std::thread::Builder::new().name("ashlar-local".into());
+        let thread = builder.spawn(move || worker.run())?;
+        Ok(Attachments { shared, thread: Some(thread) })
+    }
+
+    fn order(&self, job: Job) -> Ticket {
+        let place = Place::default();
+        self.shared.table().jobs.push((job, place.clone()));
+        self.shared.bell.notify_all();
+        Ticket(place)
+    }
+
+    /// What may have changed is looked at now.
+    pub fn look(&self) {
+        self.shared.table().look = true;
+        self.shared.bell.notify_all();
+    }
+
+    /// Attaches a LUN until the daemon ends.
+    pub fn attach(&self, key: Key) -> Ticket {
+        self.order(Job::Attach(key))
+    }
+
+    /// Detaches a LUN that nobody uses.
+    pub fn detach(&self, key: Key) -> Ticket {
+        self.order(Job::Detach(key))
+    }
+
+    /// Detaches everything of a target, whoever uses it.
+    pub fn drop_target(&self, target: &str) -> Ticket {
+        self.order(Job::Drop(target.to_owned()))
+    }
+
+    /// True when something of the target is attached or shall be.
+    pub fn knows(&self, target: &str) -> bool {
+        let table = self.shared.table();
+        table.attached.keys().chain(table.waiting.keys()).any(|k| k.target == target)
+    }
+
+    /// What there is, and why something is not.
+    pub fn view(&self) -> Vec<AttachedState> {
+        view(&self.shared)
+    }
+
+    /// A way to look from other threads.
+    pub fn viewer(&self) -> impl Fn() -> Vec<AttachedState> + Send + use<> {
+        let shared = self.shared.clone();
+        move || view(&shared)
+    }
+
+    /// The LUN that somebody means by `what`: a number, a unit's name, or a device.
+    pub fn find(&self, what: &str, target: Option<&str>) -> Result<Key> {
+        let targets = self.shared.local.targets();
+        let view = self.view();
+        let right = |t: &str| target.is_none_or(|wanted| wanted == t);
+        let is = |a: &&AttachedState| right(&a.target) && (a.device == what || a.unit == what);
+        if let Some(a) = view.iter().find(is) {
+            return Ok(Key { target: a.target.clone(), lun: a.lun });
+        }
+        let mut names = targets.keys().filter(|t| right(t));
+        let op = "attach";
+        let (Some(name), None) = (names.next(), names.next()) else {
+            let all: Vec<&str> = targets.keys().map(String::as_str).collect();
+            let why = match all.is_empty() {
+                true => "there is no target with driver = \"local\"".to_owned(),
+                false => format!("which target: {}?", all.join(", ")),
+            };
+            let next = "Configure `[[target]]` with driver = \"local\" and a name, and an \
+                        `[[access]]` that names it; with several, say target=NAME.";
+            return Err(Error::new(Kind::NotFound, op, why).at(what).next(next));
+        };
+        if let Ok(lun) = what.parse() {
+            return Ok(Key { target: name.clone(), lun });
+        }
+        match self.shared.local.find_unit(name, what) {
+            Some(lun) => Ok(Key { target: name.clone(), lun }),
+            None => {
+                let why = format!("no LUN that {name} may have is called so");
+                let next = "Give the LUN's number; `ashlar list luns` shows names and numbers.";
+                Err(Error::new(Kind::NotFound, op, why).at(what).next(next))
+            }
+        }
+    }
+}
+
+fn view(shared: &Shared) -> Vec<AttachedState> {
+    let table = shared.table();
+    let mut out: Vec<AttachedState> = table.attached.iter().map(|(k, a)| a.state(k)).collect();
+    out.extend(table.waiting.iter().filter(|(k, _)| !table.attached.contains_key(k)).map(
+        |(k, why)| AttachedState {
+            target: k.target.clone(),
+            lun: k.lun,
+            why: why.clone(),
+            ..AttachedState::default()
+        },
+    ));
+    out.sort_by(|a, b| (&a.target, a.lun).cmp(&(&b.target, b.lun)));
+    out
+}
+
+impl Drop for Attachments {
+    fn drop(&mut self) {
+        self.shared.table().ends = true;
+        self.shared.bell.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of attached LUNs panicked");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How requests at a unit are answered.
+
+use std::rc::Rc;
+use std::task::Waker;
+
+use bio::{Pool, Segs};
+use wire::fuse::codes::{errno, whence};
+use wire::fuse::reply;
+use wire::nbd::codes::{allocation, kind};
+use wire::nbd::{Error, Request, command};
+
+use super::line::Line;
+use crate::blocks::{Blocks, Front, Over};
+
+/// A session of this machine at one unit.
+pub(super) type Session = Blocks<Client>;
+
+/// The kernel's side of a session. Of a request `cookie` is the kernel's name for it; of READ
+/// `flags` are the bytes before its first one in the first block, of BLOCK_STATUS what is looked
+/// for.
+pub(super) struct Client {
+    pub line: Rc<Line>,
+}
+
+impl Client {
+    fn short(&self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::with_capacity(reply::REPLY_MAX);
+        fill(&mut out);
+        self.line.send(&out, &Segs::new());
+    }
+}
+
+/// What the reply to GET LBA STATUS says of LSEEK.
+enum Sought {
+    At(u64),
+    Nothing,
+}
+
+fn seek(session: &Session, request: &Request, data: &Segs, at: u64, now: u64) -> Sought {
+    let device = session.device();
+    let zeroes = device.spec().delete_reads_zero;
+    let list = command::extents(&data.to_vec(), device.block_bytes(), at, now, zeroes);
+    let hole = |flags: u32| flags & allocation::HOLE != 0 && zeroes;
+    let want_hole = u32::from(request.flags) == whence::HOLE;
+    let mut from = at;
+    for extent in list {
+        if hole(u32::try_from(extent.flags).unwrap_or(0)) == want_hole {
+            return Sought::At(from.max(request.offset));
+        }
+        from = from.saturating_add(extent.len);
+    }
+    let end = at.saturating_add(now);
+    match want_hole {
+        // Behind the end there is a hole, and what nothing is told of is data.
+        true => Sought::At(end),
+        false if from >= end => Sought::Nothing,
+        false => Sought::At(from.max(request.offset)),
+    }
+}
+
+impl Front for Client {
+    fn kick(&self) {
+        self.line.kick();
+    }
+
+    fn watch(&self, waker: &Waker) {
+        self.line.watch(waker);
+    }
+
+    fn segs(&self) -> Segs {
+        self.line.segs()
+    }
+
+    fn put_segs(&self, segs: Segs) {
+        self.line.put_segs(segs);
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.line.pool
+    }
+
+    fn backlog(&self) -> usize {
+        // The kernel takes a reply at once.
+        0
+    }
+
+    fn over(&self, over: Over) {
+        self.line.end(match over {
+            Over::Exchanged => "another unit stands behind the LUN now".to_owned(),
+            Over::Closed(reason) => format!("closed: {reason:?}"),
+        });
+    }
+
+    fn data(session: &Session, tag: u32, data: &Segs) -> bool {
+        let Some((request, now)) = session.with(tag, |p| {
+            p.begun = true;
+            (p.request, p.now)
+        }) else {
+            return false;
+        };
+        let client = &session.front;
+        let (skip, len) = (usize::from(request.flags), usize::try_from(request.len).unwrap_or(0));
+        if data.len() as u64 != now {
+            // A unit that became smaller under way.
+            session.with(tag, |p| p.begun = false);
+            session.finish_request(tag, Some(Error::Io));
+            return false;
+        }
+        let head = reply::head(request.cookie, len);
+        if skip == 0 && len == data.len() {
+            client.line.send(&head, data);
+            return true;
+        }
+        let mut part = client.line.segs();
+        let fits = data.slice_into(skip, len, &mut part);
+        match fits {
+            true => client.line.send(&head, &part),
+            false => client.line.send(&reply::error(request.cookie, errno::INVAL), &Segs::new()),
+        }
+        client.line.put_segs(part);
+        true
+    }
+
+    fn status(session: &Session, tag: u32, data: &Segs) {
+        let Some((request, at, now)) = session.with(tag, |p| {
+            p.begun = true;
+            (p.request, p.at, p.now)
+        }) else {
+            return;
+        };
+        match seek(session, &request, data, at, now) {
+            Sought::At(offset) => session.front.short(|out| {
+                reply::offset(request.cookie, offset, out);
+            }),
+            Sought::Nothing => {
+                let error = reply::error(request.cookie, errno::NXIO);
+                session.front.line.send(&error, &Segs::new());
+            }
+        }
+        session.finish_request(tag, None);
+    }
+
+    fn reply(session: &Session, request: &Request, error: Option<Error>, begun: bool) {
+        let line = &session.front.line;
+        match error {
+            _ if begun => {}
+            Some(error) => line.send(&reply::error(request.cookie, error.code()), &Segs::new()),
+            None if request.kind == kind::WRITE => {
+                let bytes = u32::try_from(request.len).unwrap_or(u32::MAX);
+                line.send(&reply::written(request.cookie, bytes), &Segs::new());
+            }
+            None => line.send(&reply::head(request.cookie, 0), &Segs::new()),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Local: LUNs for this machine, as files of file systems that the kernel asks this process for.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `params` | the parameters of a target |
+//! | `here` | the driver on one core: what it is told to serve |
+//! | `serve` | one file system: requests read, answered or handed on |
+//! | `client` | the front of `blocks`: how a request is answered |
+//! | `line` | the descriptor of one file system, and what wakes its task |
+//!
+//! A translator: each attached LUN is a session of the engine like any initiator's. The initiator
+//! is called `local:TARGET`; groups grant it LUNs as they do others. The kernel keeps nothing of
+//! the file; what belongs to the machine (mounting, loop devices) is the daemon's.
+
+mod client;
+mod here;
+mod line;
+mod params;
+mod serve;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::Errno;
+use geom::{Error, Local as Future};
+use reactor::{Address, Mailer};
+use target::registry::LunEntry;
+use target::{Engine, ModeBits, Registry, TargetPort};
+
+use crate::driver::{Driver, TargetSpec};
+use here::Order;
+
+pub use here::FILES_MAX;
+pub use line::Life;
+pub use params::LocalParams;
+pub use serve::{REQUEST_MAX, request_max};
+
+/// Name of the driver.
+pub const NAME: &str = "local";
+
+#[derive(Default)]
+struct State {
+    targets: BTreeMap<String, LocalParams>,
+    cores: Vec<Mailer<Order>>,
+}
+
+/// The driver.
+pub struct Local {
+    registry: Arc<Registry>,
+    state: Mutex<State>,
+}
+
+/// A LUN as the machine may have it.
+#[derive(Clone)]
+pub struct Grant {
+    /// The target.
+    pub port: Arc<TargetPort>,
+    /// The LUN and its unit.
+    pub entry: Arc<LunEntry>,
+    /// Nothing may be written.
+    pub read_only: bool,
+}
+
+impl Grant {
+    /// Bytes of the unit now.
+    pub fn bytes(&self) -> u64 {
+        let device = &self.entry.device;
+        device.blocks().saturating_mul(u64::from(device.block_bytes()))
+    }
+}
+
+/// The name of this machine as an initiator at a target.
+pub fn initiator(target: &str) -> String {
+    format!("local:{target}")
+}
+
+/// Where this machine comes from and to.
+pub(crate) fn place() -> Address {
+    Address::Unix("local".into())
+}
+
+impl Local {
+    /// Without targets.
+    pub fn new(registry: Arc<Registry>) -> Local {
+        Local { registry, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The targets there are, and what is said of them. Any thread.
+    pub fn targets(&self) -> BTreeMap<String, LocalParams> {
+        self.state().targets.clone()
+    }
+
+    /// What the groups of a target grant this machine; an error says what to add. Any thread.
+    pub fn find(&self, target: &str, lun: u64) -> Result<Grant, Error> {
+        let Some(port) = self.registry.target(NAME, target) else {
+            let what = format!("no target {target} with driver = \"local\"");
+            return Err(Error::new(Errno::NoEnt, what));
+        };
+        let decision = port.decide(&initiator(target), &place());
+        if !decision.grants() {
+            let what = format!(
+                "{}: an [[access]] with target = \"{target}\" and initiators = [\"{}\"] grants it",
+                decision.why,
+                initiator(target)
+            );
+            return Err(Error::new(Errno::Perm, what));
+        }
+        let Some(entry) = decision.luns.get(lun).cloned() else {
+            let group = decision.group.unwrap_or_default();
+            let what = format!("group {group} of {target} has no LUN {lun}: add it to its luns");
+            return Err(Error::new(Errno::NoEnt, what));
+        };
+        let spec = entry.device.spec();
+        let swp = entry.device.mode().has(ModeBits::SWP);
+        let read_only = entry.read_only || spec.read_only || swp;
+        Ok(Grant { port, entry, read_only })
+    }
+
+    /// The LUN under which a target may have a unit of that name. Any thread.
+    pub fn find_unit(&self, target: &str, unit: &str) -> Option<u64> {
+        let port = self.registry.target(NAME, target)?;
+        let luns = port.decide(&initiator(target), &place()).luns;
+        let found = luns.iter().find(|e| e.device.spec().name == unit)?;
+        Some(found.lun)
+    }
+
+    /// Serves a file system with one file, the unit, to the kernel at the other end of `channel`.
+    /// `done` hears how the login went; after that `life` tells whether it is served still. Any
+    /// thread.
+    pub fn serve(
+        &self,
+        channel: OwnedFd,
+        grant: Grant,
+        life: Arc<Life>,
+        done: SyncSender<Result<(), Error>>,
+    ) {
+        let cores = self.state().cores.clone();
+        let number = usize::try_from(grant.entry.device.number()).unwrap_or(0);
+        let Some(core) = cores.get(number.checked_rem(cores.len()).unwrap_or(0)) else {
+            // Whoever asked may be gone.
+            let _ = done.send(Err(Error::new(Errno::NoEnt, "no core serves local targets")));
+            return;
+        };
+        // A core that takes no more drops the order, and with it `done`.
+        drop(core.send(Order { channel, grant, life, done }));
+    }
+}
+
+impl Driver for Local {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "LUNs as block devices of this machine, by FUSE and loop devices."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        params::schema()
+    }
+
+    fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        let (name, params) = params::check(&spec)?;
+        self.state().targets.insert(name, params);
+        Ok(())
+    }
+
+    fn remove_target(&self, name: &str) {
+        self.state().targets.remove(name);
+    }
+
+    fn install(self: Arc<Self>, engine: &Rc<Engine>) {
+        let mailer = here::install(engine);
+        self.state().cores.push(mailer);
+    }
+
+    fn open_portal(
+        self: Arc<Self>,
+        _: Rc<Engine>,
+        at: Address,
+    ) -> Future<'static, io::Result<Address>> {
+        let what = format!("{at}: a local target listens nowhere; leave `listen` out");
+        Box::pin(async { Err(io::Error::new(io::ErrorKind::Unsupported, what)) })
+    }
+
+    fn close_portal(&self, _: &Rc<Engine>, _: Address) {}
+
+    fn local(self: Arc<Self>) -> Option<Arc<Local>> {
+        Some(self)
+    }
+}

@@ -1,0 +1,83 @@
+//! The parameters of a local target.
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::driver::TargetSpec;
+
+/// Longest name of a target, bytes: a folder is called after it.
+const NAME_MAX: usize = 100;
+
+/// LUNs attached at one target; more are refused.
+pub const ATTACH_MAX: usize = 256;
+
+/// What a local target wants to know besides its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LocalParams {
+    /// LUNs that are block devices of this machine while the daemon runs. One that cannot be
+    /// attached yet is tried again; `ashlar list attached` says why.
+    #[schemars(length(max = 256))]
+    pub attach: Vec<u64>,
+}
+
+/// Checks a target; an error says what to change.
+pub(crate) fn check(spec: &TargetSpec) -> Result<(String, LocalParams), Error> {
+    let name = spec.name.clone();
+    let bad = |what: String| Error::new(Errno::Inval, format!("local target {name}: {what}"));
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('.') || !name.chars().all(fits)
+    {
+        let what = format!("a name has 1 to {NAME_MAX} letters, digits, or -_.: (no . at first)");
+        return Err(bad(what));
+    }
+    if spec.chap.is_some() || spec.mutual_chap.is_some() || spec.discovery_chap.is_some() {
+        return Err(bad("this machine proves itself by being it; leave CHAP out".into()));
+    }
+    if !spec.listen.is_empty() {
+        return Err(bad("it listens nowhere; leave `listen` out".into()));
+    }
+    let params = match &spec.params {
+        serde_json::Value::Null => LocalParams::default(),
+        other => LocalParams::deserialize(other).map_err(|e| bad(e.to_string()))?,
+    };
+    if params.attach.len() > ATTACH_MAX {
+        return Err(bad(format!("attach names more than {ATTACH_MAX} LUNs")));
+    }
+    Ok((spec.name.clone(), params))
+}
+
+/// JSON Schema of [`LocalParams`].
+pub(crate) fn schema() -> serde_json::Value {
+    schemars::schema_for!(LocalParams).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Account;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let spec =
+            |name: &str, params| TargetSpec { name: name.into(), params, ..Default::default() };
+        for (name, params, word) in [
+            ("", json!({}), "name"),
+            ("a/b", json!({}), "name"),
+            ("..", json!({}), "name"),
+            ("a", json!({"atach": [1]}), "atach"),
+            ("a", json!({"attach": vec![0; 300]}), "LUNs"),
+        ] {
+            let error = check(&spec(name, params)).unwrap_err();
+            assert!(error.what.contains(word), "{error}");
+        }
+        let (name, params) = check(&spec("here", json!({"attach": [0, 7]}))).unwrap();
+        assert_eq!((name.as_str(), params.attach), ("here", vec![0, 7]));
+        let chap = Some(Account { user: "u".into(), secret: vec![1] });
+        let error = check(&TargetSpec { chap, ..spec("a", json!({})) }).unwrap_err();
+        assert!(error.what.contains("CHAP"), "{error}");
+    }
+}

@@ -1,0 +1,411 @@
+//! One file system: requests are read, answered on the spot, or handed on to the unit.
+//!
+//! ```text
+//!   login --refused--> gone
+//!     | GOOD
+//!   SERVING --unmounted, kicked, unit exchanged--> ENDING (commands aborted) --> gone
+//! ```
+//! Reading, answering and going on with requests are one task.
+//!
+//! Invariants
+//!  V1  Every request that wants a reply gets one, or the descriptor is closed, which ends all.
+//!  V2  There is room for the longest request before one is read.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bio::{Errno, Segs};
+use geom::Error as GeomError;
+use target::{Device, Login, Transport};
+use wire::fuse::codes::{MAJOR, ROOT, errno, fallocate, init_flag, open_flag, whence};
+use wire::fuse::reply::{self, Attributes, Entry};
+use wire::fuse::{Operation, REQUEST_HEAD, Request as Asked, WRITE_HEAD};
+use wire::nbd::codes::kind;
+use wire::nbd::{Error, Request};
+
+use super::client::{Client, Session};
+use super::here::{Here, Order};
+use super::line::Line;
+use super::{Grant, initiator, place};
+use crate::blocks::{Blocks, Work};
+
+/// Longest READ or WRITE, bytes: the kernel cuts longer ones.
+pub const REQUEST_MAX: u32 = 512 * 1024;
+
+/// Requests of one file that nobody waits for, at once; the kernel holds further ones back.
+const BACKGROUND: u16 = 128;
+
+/// Node of the file.
+const FILE: u64 = 2;
+
+/// Bits of SETATTR that change what is kept: mode, owner, group, size.
+const SETATTR_KEPT: u32 = 0b1111;
+
+/// How a file may be opened: the bits that say for what, of open(2).
+const ACCESS_MODE: u32 = 3;
+
+const PERM: u32 = 1;
+
+/// Longest READ or WRITE at a unit, bytes; a multiple of its blocks.
+pub fn request_max(device: &Device) -> u32 {
+    let unit = device.block_bytes().max(1);
+    (device.transfer_max().min(REQUEST_MAX) / unit).max(1).saturating_mul(unit)
+}
+
+/// A file system under way.
+struct Files {
+    line: Rc<Line>,
+    session: Rc<Session>,
+    grant: Grant,
+    name: Vec<u8>,
+}
+
+/// Serves until it ends.
+pub(super) async fn run(here: Rc<Here>, order: Order) {
+    let Order { channel, grant, life, done } = order;
+    let files = match enter(&here, channel, grant) {
+        Ok(files) => files,
+        Err(e) => {
+            // Whoever asked may be gone; it sees `life` end as well.
+            let _ = done.send(Err(e));
+            return life.end();
+        }
+    };
+    here.files.set(here.files.get() + 1);
+    let _ = done.send(Ok(()));
+    let unit = files.grant.entry.device.spec().name.clone();
+    tracing::info!(target: "local", "{unit}: attached");
+    let why = files.drive(files.read()).await;
+    tracing::info!(target: "local", "{unit}: no longer attached: {why}");
+    let Files { line, session, .. } = files;
+    session.finish().await;
+    drop((session, line));
+    here.files.set(here.files.get().saturating_sub(1));
+    life.end();
+}
+
+fn enter(here: &Rc<Here>, fd: std::os::fd::OwnedFd, grant: Grant) -> Result<Files, GeomError> {
+    let system = |e: io::Error| GeomError::new(Errno::Io, format!("/dev/fuse: {e}"));
+    let (channel, flushes) = here.engine.core().reactor().channel(fd).map_err(system)?;
+    if let Err(e) = flushes
+        && !here.warned.replace(true)
+    {
+        tracing::warn!(
+            target: "local",
+            "the kernel does not let this thread have memory first ({e}): give the daemon \
+             CAP_SYS_RESOURCE, or do not write through attached LUNs more than memory holds"
+        );
+    }
+    let line = Rc::new(Line::new(channel, here.pool.clone()));
+    let entry = grant.entry.clone();
+    let session = Blocks::new(Client { line: line.clone() }, entry.device.clone(), entry.lun);
+    let login = Login {
+        target: grant.port.clone(),
+        initiator: initiator(&grant.port.name),
+        port_id: entry.lun.to_be_bytes().to_vec(),
+        transport_id: Vec::new(),
+        portal: place(),
+        from: place(),
+        reinstates: false,
+        labels: Vec::new(),
+    };
+    let transport: Rc<dyn Transport> = session.clone();
+    let nexus = here.engine.login(login, transport);
+    session.attach(nexus.map_err(|refused| GeomError::new(Errno::Perm, refused.text))?);
+    let name = entry.device.spec().name.replace('/', "-").into_bytes();
+    Ok(Files { line, session, grant, name })
+}
+
+impl Files {
+    /// Runs the reader until the file system ends; answers why.
+    async fn drive(&self, reader: impl Future<Output = String>) -> String {
+        let mut reader = pin!(reader);
+        poll_fn(|cx| {
+            self.line.watch(cx.waker());
+            self.line.polling(true);
+            let end = loop {
+                self.line.take_dirty();
+                if let Some(why) = self.line.over() {
+                    break Some(why);
+                }
+                if let Poll::Ready(why) = reader.as_mut().poll(cx) {
+                    break Some(why);
+                }
+                self.session.go_on();
+                if !self.line.is_dirty() {
+                    break None;
+                }
+            };
+            self.line.polling(false);
+            end.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// Reads and carries out requests until there are none any more.
+    async fn read(&self) -> String {
+        let mut head = [0; WRITE_HEAD];
+        let mut rest = Segs::new();
+        let room = usize::try_from(REQUEST_MAX).unwrap_or(usize::MAX);
+        loop {
+            self.session.shallow().await;
+            // V2
+            poll_fn(|cx| match rest.grow(&self.line.pool, room.saturating_sub(rest.len())) {
+                true => Poll::Ready(()),
+                false => {
+                    self.line.pool.wake_on_free(cx.waker());
+                    Poll::Pending
+                }
+            })
+            .await;
+            match self.line.channel.read(&mut head, &rest) {
+                Ok(len) => {
+                    if let Err(why) = self.message(&head, &mut rest, len) {
+                        return why;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if let Err(e) = self.line.channel.ready().await {
+                        return e.to_string();
+                    }
+                }
+                // What was to be read was taken back, or a signal came.
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::Interrupted) => {
+                }
+                Err(e) if e.raw_os_error() == Some(19) => return "unmounted".to_owned(),
+                Err(e) => return e.to_string(),
+            }
+        }
+    }
+
+    /// One message of `len` bytes: the first in `head`, the others in `rest`.
+    fn message(&self, head: &[u8; WRITE_HEAD], rest: &mut Segs, len: usize) -> Result<(), String> {
+        let mut long = Vec::new();
+        let mut bytes = head.get(..len.min(WRITE_HEAD)).unwrap_or(&[]);
+        let is_write = matches!(
+            Asked::decode(bytes, len),
+            Ok(Asked { operation: Operation::Write { .. }, .. })
+        );
+        if len > WRITE_HEAD && !is_write {
+            long.extend_from_slice(bytes);
+            long.resize(len, 0);
+            rest.copy_to(0, long.get_mut(WRITE_HEAD..).unwrap_or(&mut []));
+            bytes = &long;
+        }
+        match Asked::decode(bytes, len) {
+            Ok(asked) => {
+                self.carry_out(&asked, rest);
+                Ok(())
+            }
+            Err(e) if len < REQUEST_HEAD => Err(format!("not a request: {e}")),
+            Err(e) => {
+                tracing::warn!(target: "local", "a request of the kernel makes no sense: {e}");
+                let header = wire::fuse::Header::decode(bytes).map_err(|e| e.to_string())?;
+                self.error(header.unique, errno::PROTO);
+                Ok(())
+            }
+        }
+    }
+
+    fn error(&self, unique: u64, errno: u32) {
+        self.line.send(&reply::error(unique, errno), &Segs::new());
+    }
+
+    fn short(&self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::with_capacity(reply::REPLY_MAX);
+        fill(&mut out);
+        self.line.send(&out, &Segs::new());
+    }
+
+    fn device(&self) -> &Arc<Device> {
+        &self.grant.entry.device
+    }
+
+    fn attributes(&self, node: u64) -> Option<Attributes> {
+        let spec = self.device().spec();
+        let block = spec.physical_bytes.max(self.device().block_bytes());
+        match node {
+            ROOT => Some(Attributes { node, size: 0, folder: true, read_only: false, block }),
+            FILE => {
+                let (size, read_only) = (self.grant.bytes(), self.grant.read_only);
+                Some(Attributes { node, size, folder: false, read_only, block })
+            }
+            _ => None,
+        }
+    }
+
+    fn carry_out(&self, asked: &Asked<'_>, rest: &mut Segs) {
+        let (unique, node) = (asked.header.unique, asked.header.node);
+        let ok = || self.line.send(&reply::head(unique, 0), &Segs::new());
+        match asked.operation {
+            Operation::Init { major, flags, readahead, .. } => {
+                self.init(unique, major, flags, readahead);
+            }
+            Operation::Forget => {}
+            Operation::Lookup { name } => match self.attributes(FILE) {
+                Some(a) if node == ROOT && name == self.name => {
+                    self.short(|out| reply::entry(unique, &a, out));
+                }
+                _ => self.error(unique, errno::NOENT),
+            },
+            Operation::Setattr { valid } if valid & SETATTR_KEPT != 0 => self.error(unique, PERM),
+            Operation::Getattr | Operation::Setattr { .. } => match self.attributes(node) {
+                Some(a) => self.short(|out| reply::attributes(unique, &a, out)),
+                None => self.error(unique, errno::NOENT),
+            },
+            Operation::Open { flags } => self.open(unique, node, flags),
+            Operation::Opendir if node == ROOT => self.short(|out| reply::open(unique, 0, out)),
+            Operation::Opendir => self.error(unique, errno::NOTDIR),
+            Operation::Readdir { offset, size } => self.entries(unique, node, offset, size),
+            Operation::Statfs => {
+                let block = self.attributes(FILE).map_or(512, |a| a.block);
+                let bytes = self.grant.bytes();
+                self.short(|out| reply::statfs(unique, bytes, block, out));
+            }
+            // A descriptor that is closed promises nothing; FSYNC does.
+            Operation::Flush
+            | Operation::Release
+            | Operation::Releasedir
+            | Operation::Fsyncdir
+            | Operation::Access
+            | Operation::Destroy => ok(),
+            // The kernel does not ask again, and waits for replies.
+            Operation::Interrupt { .. } | Operation::Other => self.error(unique, errno::NOSYS),
+            _ if node != FILE => self.error(unique, errno::ISDIR),
+            Operation::Read { offset, size } => self.read_at(unique, offset, size),
+            Operation::Write { offset, size } => self.write_at(unique, offset, size, rest),
+            Operation::Fsync => {
+                let request = self.request(unique, kind::FLUSH, 0, 0);
+                self.session.start(request, Work::Flush, 0);
+            }
+            Operation::Fallocate { offset, len, mode } => self.clear(unique, offset, len, mode),
+            Operation::Lseek { offset, whence } => self.seek(unique, offset, whence),
+        }
+    }
+
+    fn request(&self, unique: u64, kind: u16, offset: u64, len: u64) -> Request {
+        Request { flags: 0, kind, cookie: unique, offset, len }
+    }
+
+    fn init(&self, unique: u64, major: u32, flags: u32, readahead: u32) {
+        if major < MAJOR {
+            return self.error(unique, errno::PROTO);
+        }
+        if major > MAJOR {
+            return self.short(|out| reply::init_version(unique, out));
+        }
+        use init_flag as f;
+        let want = f::ASYNC_READ | f::BIG_WRITES | f::ASYNC_DIO | f::MAX_PAGES;
+        let write_max = request_max(self.device());
+        let init = reply::Init {
+            readahead,
+            flags: flags & want,
+            background: BACKGROUND,
+            write_max,
+            pages_max: u16::try_from(write_max / 4096).unwrap_or(u16::MAX).max(1),
+        };
+        self.short(|out| reply::init(unique, &init, out));
+    }
+
+    fn open(&self, unique: u64, node: u64, flags: u32) {
+        if node != FILE {
+            return self.error(unique, errno::ISDIR);
+        }
+        if self.grant.read_only && flags & ACCESS_MODE != 0 {
+            return self.error(unique, errno::ROFS);
+        }
+        let how = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
+        self.short(|out| reply::open(unique, how, out));
+    }
+
+    fn entries(&self, unique: u64, node: u64, offset: u64, size: u32) {
+        if node != ROOT {
+            return self.error(unique, errno::NOTDIR);
+        }
+        let all = [
+            Entry { node: ROOT, name: b".", folder: true },
+            Entry { node: ROOT, name: b"..", folder: true },
+            Entry { node: FILE, name: &self.name, folder: false },
+        ];
+        // No reply is longer than what a request may be.
+        let size = size.min(REQUEST_MAX);
+        self.short(|out| reply::entries(unique, &all, offset, size, out));
+    }
+
+    /// Reads whole blocks and answers what was asked of them; fewer bytes than asked where the
+    /// unit ends, or where a request does not begin and end with blocks and is long.
+    fn read_at(&self, unique: u64, offset: u64, size: u32) {
+        let unit = u64::from(self.device().block_bytes());
+        let end = offset.saturating_add(u64::from(size)).min(self.grant.bytes());
+        if offset >= end {
+            return self.line.send(&reply::head(unique, 0), &Segs::new());
+        }
+        let first = offset / unit * unit;
+        let most = first.saturating_add(u64::from(request_max(self.device())));
+        let end = end.min(most);
+        let last = end.div_ceil(unit).saturating_mul(unit);
+        let skip = u16::try_from(offset - first);
+        let Ok(skip) = skip else { return self.error(unique, errno::INVAL) };
+        let mut request = self.request(unique, kind::READ, offset, end - offset);
+        request.flags = skip;
+        self.session.start_at(request, Work::Read, first, last - first);
+    }
+
+    fn write_at(&self, unique: u64, offset: u64, size: u32, rest: &mut Segs) {
+        let request = self.request(unique, kind::WRITE, offset, u64::from(size));
+        if let Err(error) = self.session.check_range(&request, Work::Write) {
+            return self.session.refuse(&request, error);
+        }
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        let mut data = self.line.segs();
+        if !rest.slice_into(0, len, &mut data) {
+            return self.session.refuse(&request, Error::Inval);
+        }
+        // What was written into is the request's; the others serve again.
+        let mut left = self.line.segs();
+        let mut at = 0usize;
+        for seg in rest.iter() {
+            if at >= len {
+                left.push(seg.clone());
+            }
+            at = at.saturating_add(seg.len());
+        }
+        std::mem::swap(rest, &mut left);
+        self.line.put_segs(left);
+        self.session.start_write(request, offset, data, None);
+    }
+
+    /// A hole reads as zeroes, which UNMAP does not promise of every block: so it is WRITE SAME
+    /// that may unmap.
+    fn clear(&self, unique: u64, offset: u64, len: u64, mode: u32) {
+        let work = match mode & !fallocate::KEEP_SIZE {
+            fallocate::PUNCH_HOLE if self.device().spec().can_delete => Work::Zero(true),
+            fallocate::ZERO_RANGE => Work::Zero(false),
+            _ => return self.error(unique, errno::OPNOTSUPP),
+        };
+        let request = self.request(unique, kind::WRITE_ZEROES, offset, len);
+        match self.session.check_range(&request, work) {
+            Ok(()) => self.session.start(request, work, len),
+            Err(error) => self.session.refuse(&request, error),
+        }
+    }
+
+    fn seek(&self, unique: u64, offset: u64, wanted: u32) {
+        let (unit, size) = (u64::from(self.device().block_bytes()), self.grant.bytes());
+        if wanted != whence::DATA && wanted != whence::HOLE {
+            return self.error(unique, errno::INVAL);
+        }
+        if offset >= size {
+            return self.error(unique, errno::NXIO);
+        }
+        let mut request = self.request(unique, kind::BLOCK_STATUS, offset, size - offset);
+        request.flags = u16::try_from(wanted).unwrap_or(0);
+        let at = offset / unit * unit;
+        self.session.start_at(request, Work::Status, at, size - at);
+    }
+}

@@ -6,9 +6,12 @@ mod house;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use house::{House, IQN};
-use rig::proc::free_port;
+use house::raw::Raw;
+use house::{House, IQN, file_disk};
+use rig::proc::{self, free_port};
 use rig::testcu::{self, Expectations, Flavour, Outcome};
 use rig::{Chap, Target};
 
@@ -16,7 +19,7 @@ use rig::{Chap, Target};
 const PASS_MIN: usize = 512;
 
 /// Tests that no flavour lets run, at most.
-const SKIPPED_EVERYWHERE_MAX: usize = 3;
+const SKIPPED_EVERYWHERE_MAX: usize = 0;
 
 /// Size of the units.
 const UNIT_BYTES: u64 = 256 << 20;
@@ -62,13 +65,19 @@ const UNITS: &[Unit] = &[
     // Blocks of 4 KiB.
     Unit {
         name: "4k",
-        disk: "kind = \"file\"\npath = \"{here}/4k.img\"\ncreate = true\nsize = {size}\n\
+        // Fewer than 65,536: so many the tool would write with one WRITE.
+        disk: "kind = \"file\"\npath = \"{here}/4k.img\"\ncreate = true\nsize = 201326592\n\
                sector_size = 4096\n",
         lun: "",
         unit: "",
         target: "",
         takes: BLOCKS,
-        leaves: &["ReadOnly", "WriteSame*.UnmapUnaligned", "*.InvalidDataOutSize"],
+        leaves: &[
+            "ReadOnly",
+            "WriteSame*.UnmapUnaligned",
+            "WriteSame*.ZeroBlocks",
+            "*.InvalidDataOutSize",
+        ],
     },
     // Fully provisioned.
     Unit {
@@ -108,6 +117,27 @@ const UNITS: &[Unit] = &[
         unit: "sanitize = true\n",
         target: "",
         takes: &["Sanitize"],
+        leaves: &["Sanitize.Reset"],
+    },
+    // Slow enough to be erased for eight seconds.
+    Unit {
+        name: "slow",
+        disk: "kind = \"model\"\nsize = 8388608\nlatency = \"between\"\n\
+               latency_min_us = 900000\nlatency_max_us = 900000\n",
+        lun: "",
+        unit: "sanitize = true\n",
+        target: "",
+        takes: &["Sanitize.Reset"],
+        leaves: &[],
+    },
+    // WRITE SAME of no blocks goes to the end of it.
+    Unit {
+        name: "to-end",
+        disk: FILE,
+        lun: "",
+        unit: "write_same_to_end = true\n",
+        target: "",
+        takes: &["WriteSame*.ZeroBlocks", "WriteSame16.UnmapUntilEnd"],
         leaves: &[],
     },
     // The same unit by two portals.
@@ -138,8 +168,14 @@ const BLOCKS: &[&str] = &[
 ];
 
 /// What another flavour is for.
-const SPECIAL: &[&str] =
-    &["MultipathIO", "PreventAllow", "ReadOnly", "Sanitize", "StartStopUnit.Simple"];
+const SPECIAL: &[&str] = &[
+    "MultipathIO",
+    "PreventAllow",
+    "ReadOnly",
+    "Sanitize",
+    "StartStopUnit.Simple",
+    "WriteSame*.ZeroBlocks",
+];
 
 /// A fully provisioned unit unmaps nothing, and the tool asks one that does for other things, too.
 const LEFT_BY_FULL: &[&str] = &[
@@ -150,6 +186,7 @@ const LEFT_BY_FULL: &[&str] = &[
     "GetLBAStatus",
     "ReadOnly",
     "Unmap",
+    "WriteSame*.ZeroBlocks",
 ];
 
 fn config(second: SocketAddr) -> String {
@@ -173,7 +210,9 @@ fn flavours(house: &House, second: SocketAddr) -> Vec<Flavour> {
         let at = Target { iqn: format!("{IQN}.{}", unit.name), ..house.target(0) };
         let url = if unit.name == "chap" { at.url_with(&chap) } else { at.url() };
         let mut flavour = Flavour::new(unit.name, url).taking(unit.takes).leaving(unit.leaves);
-        flavour.sanitize = unit.name == "sanitize";
+        flavour.sanitize = unit.unit.contains("sanitize");
+        // Three seconds for the erasing to begin, one for a reset to end, then a minute each.
+        flavour.awake_from = (unit.name == "slow").then_some(3);
         if unit.name == "paths" {
             flavour.urls.push(Target { portal: second, ..at }.url());
         }
@@ -204,5 +243,58 @@ fn the_suite_says_what_the_file_says() {
     assert!(report.count(Outcome::Pass) >= PASS_MIN, "{}", report.summary());
     assert!(untold.len() <= SKIPPED_EVERYWHERE_MAX, "{untold:?}");
     house.assert_alive();
+    house.stop();
+}
+
+/// LUN RESET of the tool against this house: what it says with all words.
+fn lun_reset(house: &House) -> String {
+    let mut command = Command::new(proc::tool("iscsi-test-cu").unwrap());
+    command.args(["-d", "-V", "-t", "ALL.iSCSITMF.LUNResetSimpleAsync"]).arg(house.url(0));
+    proc::run_limited(&mut command, Duration::from_secs(20)).unwrap().output
+}
+
+/// The lines of the file that say `fail`, looked at on the wire: what we answer is right.
+#[test]
+fn what_fails_is_the_tools_own() {
+    let mut house = House::new("suite-proof");
+    house.image("d0.img", 64 << 20);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
+    assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+
+    // ReportSupportedOpcodes.OneCommand: a CDB of 32 bytes is told whole and begins with its
+    // operation code. The tool keeps at most 16 bytes, and none of a longer one.
+    for action in 0x09..=0x0D {
+        let ask = [0xA3, 0x0C, 2, 0x7F, 0, action, 0, 0, 0, 255, 0, 0];
+        let told = raw.command(&ask, 255, &[]).unwrap();
+        assert_eq!((told.status, told.data.len()), (0, 4 + 32));
+        assert_eq!(told.data[..5], [0, 3, 0, 32, 0x7F]);
+        assert_eq!(told.data[12..14], [0, action], "and has its service action");
+    }
+
+    // GetLBAStatus.UnmapSingle: the first descriptor begins where it was asked for. The tool asks
+    // at block I + 1 and wants one that begins at I + (blocks of a physical block).
+    for lba in [0, 8] {
+        let write = [0x2A, 0, 0, 0, 0, lba, 0, 0, 8, 0];
+        assert_eq!(raw.command(&write, 0, &[0xff; 4096]).unwrap().status, 0);
+    }
+    let mut list = [0; 24];
+    (list[1], list[3], list[19]) = (22, 16, 8);
+    assert_eq!(raw.command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status, 0);
+    for (lba, state) in [(0, 1), (1, 1), (8, 0), (9, 0)] {
+        let ask = [0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, lba, 0, 0, 0, 24, 0, 0];
+        let told = raw.command(&ask, 24, &[]).unwrap();
+        assert_eq!((told.status, told.data.len()), (0, 24));
+        let first = [told.data[15], told.data[19], told.data[20]];
+        assert_eq!(first, [lba, 8 - lba % 8, state], "of block {lba}");
+    }
+
+    // iSCSITMF.LUNResetSimpleAsync: the tool looks whether the answer to its reset was good before
+    // it has sent it. By its own words the answer, which comes later, is FUNCTION COMPLETE.
+    let words = lun_reset(&house);
+    assert!(words.contains("LU RESET: TMF response 0 for"), "{words}");
+    let failed: Vec<&str> = words.lines().filter(|line| line.contains("CU_ASSERT")).collect();
+    assert!(matches!(failed[..], [line] if line.contains("reconnect_succeeded,1")), "{words}");
     house.stop();
 }

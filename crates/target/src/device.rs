@@ -72,6 +72,8 @@ pub struct DeviceSpec {
     pub removable: bool,
     /// SANITIZE is served: initiators may destroy everything for good.
     pub sanitize: bool,
+    /// WRITE SAME of no blocks goes to the end of the medium; else it is refused.
+    pub write_same_to_end: bool,
     /// T10 vendor identification; eight bytes are shown.
     pub vendor: String,
     /// Product identification; sixteen bytes are shown.
@@ -102,6 +104,7 @@ impl DeviceSpec {
             product: PRODUCT.into(),
             revision: REVISION.into(),
             sanitize: false,
+            write_same_to_end: false,
         }
     }
 }

@@ -115,6 +115,8 @@ pub struct OpenSpec {
     pub removable: bool,
     /// SANITIZE is served.
     pub sanitize: bool,
+    /// WRITE SAME of no blocks goes to the end of the medium.
+    pub write_same_to_end: bool,
     /// Whether WCE is set at first; `None` is yes.
     pub write_cache: Option<bool>,
     /// T10 vendor, product and revision; `None` are ours.
@@ -394,6 +396,7 @@ fn describe(
         product: spec.product.clone().unwrap_or_else(|| product.into()),
         revision: spec.revision.clone().unwrap_or_else(|| REVISION.into()),
         sanitize: spec.sanitize,
+        write_same_to_end: spec.write_same_to_end,
         stripe_bytes,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })

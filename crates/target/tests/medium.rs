@@ -302,7 +302,7 @@ fn sanitize_is_only_for_units_whose_owner_allows_it() {
     assert_eq!(w.run(&h, 0, &sanitize(1, 5), 0, &overwrite(1)).asc(), (5, 0x20, 0));
     let w = world_of(1, 64, &OpenSpec { sanitize: true, ..OpenSpec::default() });
     let h = w.calm(0, "i1", &[0]);
-    assert_eq!(w.run(&h, 0, &sanitize(3, 0), 0, &[]).asc(), (5, 0x24, 0), "no key to throw away");
+    assert_eq!(w.run(&h, 0, &sanitize(4, 0), 0, &[]).asc(), (5, 0x24, 0), "no such action");
     assert_eq!(w.run(&h, 0, &sanitize(1, 4), 0, &[1, 0, 0, 0]).asc(), (5, 0x24, 0));
     let (cdb, list) = control_page(false, true, false);
     w.run(&h, 0, &cdb, 0, &list).good();

@@ -275,6 +275,9 @@ pub struct UnitConfig {
     /// SANITIZE is served: initiators may destroy everything for good.
     #[serde(default)]
     pub sanitize: bool,
+    /// WRITE SAME of no blocks goes to the end of the medium; else it is refused (WSNZ).
+    #[serde(default)]
+    pub write_same_to_end: bool,
     /// Whether writes may be answered before they are durable, at first; absent: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<bool>,

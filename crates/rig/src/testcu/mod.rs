@@ -93,7 +93,7 @@ pub fn list() -> Result<Vec<String>> {
 
 /// Runs one test, destructive ones included, on a unit.
 pub fn run_one(name: &str, flavour: &Flavour) -> Result<TestResult> {
-    let mut command = Command::new(proc::tool("iscsi-test-cu")?);
+    let mut command = tool(flavour)?;
     command.arg("-d");
     if flavour.sanitize {
         command.arg("-S");
@@ -103,6 +103,16 @@ pub fn run_one(name: &str, flavour: &Flavour) -> Result<TestResult> {
     let outcome = judge(ran.status.is_some(), &ran.output);
     let (name, flavour) = (name.to_string(), flavour.name.to_string());
     Ok(TestResult { name, flavour, outcome, text: about(&ran.output), took: ran.took })
+}
+
+/// The tool, without naps where the flavour says so.
+fn tool(flavour: &Flavour) -> Result<Command> {
+    let tool = proc::tool("iscsi-test-cu")?;
+    let Some(first) = flavour.awake_from else { return Ok(Command::new(tool)) };
+    let mut command = Command::new(proc::tool("strace")?);
+    command.args(["-qq", "-o", "/dev/null", "-e", "trace=clock_nanosleep", "-e"]);
+    command.arg(format!("inject=clock_nanosleep:retval=0:when={first}+")).arg(tool);
+    Ok(command)
 }
 
 /// Runs every test of the tool's list on every flavour that takes it (T2).

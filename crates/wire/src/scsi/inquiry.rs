@@ -70,6 +70,8 @@ pub struct Identity {
     pub third_party: Option<CopyLimits>,
     /// SANITIZE BLOCK ERASE is served; blocks can be read after it.
     pub block_erase: bool,
+    /// SANITIZE CRYPTOGRAPHIC ERASE is served; blocks can be read after it.
+    pub crypto_erase: bool,
     /// Medium rotation rate in revolutions per minute; 0 not reported, 1 non-rotating.
     pub rotation_rate: u16,
 }

@@ -215,8 +215,10 @@ fn block_limits(limits: &Limits) -> Vec<u8> {
 
 fn characteristics(identity: &Identity) -> Vec<u8> {
     let mut out = identity.rotation_rate.to_be_bytes().to_vec();
-    // WABEREQ 01b: after a block erase, reads succeed.
-    out.extend([0, if identity.block_erase { 0x40 } else { 0 }]);
+    // WABEREQ and WACEREQ 01b: after an erase, reads succeed.
+    let after_block = if identity.block_erase { 0x40 } else { 0 };
+    let after_crypto = if identity.crypto_erase { 0x10 } else { 0 };
+    out.extend([0, after_block | after_crypto]);
     out.resize(60, 0);
     out
 }

@@ -64,6 +64,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
         write_cache: spec.write_cache,
         third_party: Some(LIMITS),
         block_erase: sanitize::serves(SanitizeAction::BlockErase, device),
+        crypto_erase: sanitize::serves(SanitizeAction::CryptographicErase, device),
         rotation_rate: spec.rotation.unwrap_or(0),
     }
 }
@@ -103,7 +104,7 @@ fn limits(device: &Device) -> Limits {
         unmap_granularity: if thin { unit } else { 0 },
         unmap_alignment: None,
         write_same_max: u64::from(blocks(WRITE_SAME_BYTES_MAX)),
-        write_same_nonzero: true,
+        write_same_nonzero: !spec.write_same_to_end,
         provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
         unmap: thin,
         unmap_same16: thin,

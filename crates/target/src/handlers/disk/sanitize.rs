@@ -1,5 +1,9 @@
-//! SANITIZE (SBC-3 5.24), for units whose owner has allowed it: OVERWRITE, BLOCK ERASE, EXIT FAILURE
-//! MODE. CRYPTOGRAPHIC ERASE is refused: nothing here holds a key that could be thrown away.
+//! SANITIZE (SBC-3 5.24), for units whose owner has allowed it: OVERWRITE, BLOCK ERASE, CRYPTOGRAPHIC
+//! ERASE, EXIT FAILURE MODE.
+//!
+//! CRYPTOGRAPHIC ERASE has no key that it could throw away: what is stored is not encrypted here. It
+//! does what an initiator gets by it, that nothing old can be read again, by writing noise over
+//! every block, and takes as long as OVERWRITE takes.
 //!
 //! BLOCK ERASE writes zeroes over everything before it frees the blocks: what was freed only could
 //! still be found below.
@@ -16,9 +20,10 @@ use crate::status::Ending;
 pub(super) fn serves(action: SanitizeAction, device: &Device) -> bool {
     device.spec().sanitize
         && match action {
-            SanitizeAction::Overwrite | SanitizeAction::ExitFailureMode => true,
+            SanitizeAction::Overwrite
+            | SanitizeAction::CryptographicErase
+            | SanitizeAction::ExitFailureMode => true,
             SanitizeAction::BlockErase => device.spec().can_delete,
-            SanitizeAction::CryptographicErase => false,
         }
 }
 
@@ -27,8 +32,9 @@ pub(super) fn serves_code(code: u16, device: &Device) -> bool {
     let action = match code {
         0x01 => SanitizeAction::Overwrite,
         0x02 => SanitizeAction::BlockErase,
+        0x03 => SanitizeAction::CryptographicErase,
         0x1F => SanitizeAction::ExitFailureMode,
-        _ => SanitizeAction::CryptographicErase,
+        _ => return false,
     };
     serves(action, device)
 }
@@ -95,7 +101,11 @@ pub(super) async fn sanitize(
         }
         SanitizeAction::BlockErase => run(job, Work { free: true, ..base }, immed).await,
         SanitizeAction::ExitFailureMode => leave_failure(job).await,
-        SanitizeAction::CryptographicErase => Err(Ending::Check(Sense::cdb_field(1, Some(4)))),
+        SanitizeAction::CryptographicErase => {
+            let mut pattern = vec![0; job.device.block_bytes() as usize];
+            job.core().reactor().fill_random(&mut pattern);
+            run(job, Work { pattern, ..base }, immed).await
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! WRITE SAME 10, 16 and 32 (SBC-3 5.42 to 5.44). A length of zero is refused and does not mean the
-//! rest of the medium (WSNZ).
+//! WRITE SAME 10, 16 and 32 (SBC-3 5.42 to 5.44). A length of zero is refused (WSNZ), except on a unit
+//! whose owner lets it mean the rest of the medium.
 //!
 //! | block | UNMAP | below |
 //! | --- | --- | --- |
@@ -42,7 +42,11 @@ fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
     if !extent.fits(device.blocks()) {
         return Err(Sense::new(asc::LBA_OUT_OF_RANGE));
     }
-    Ok(What { lba, blocks: u64::from(blocks), unmap, anchor, no_data })
+    let blocks = match blocks {
+        0 if device.spec().write_same_to_end => device.blocks().saturating_sub(lba),
+        blocks => u64::from(blocks),
+    };
+    Ok(What { lba, blocks, unmap, anchor, no_data })
 }
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {

@@ -11,7 +11,7 @@ pub struct Flavour {
     pub urls: Vec<String>,
     /// Run tests that erase the medium with SANITIZE.
     pub sanitize: bool,
-    /// The tool's naps, from this one on, end at once: it takes naps of a minute to wait for what
+    /// The tool's naps, from this one on, are cut short: it takes naps of a minute to wait for what
     /// is done in seconds. Counted from 1.
     pub awake_from: Option<u32>,
     takes: &'static [&'static str],
@@ -21,7 +21,14 @@ pub struct Flavour {
 impl Flavour {
     /// A unit that takes every test.
     pub fn new(name: &'static str, url: String) -> Flavour {
-        Flavour { name, urls: vec![url], sanitize: false, awake_from: None, takes: &["*"], leaves: &[] }
+        Flavour {
+            name,
+            urls: vec![url],
+            sanitize: false,
+            awake_from: None,
+            takes: &["*"],
+            leaves: &[],
+        }
     }
 
     /// Takes only tests that fit a pattern: `SUITE` or `SUITE.TEST`, with `*` for

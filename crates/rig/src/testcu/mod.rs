@@ -33,6 +33,9 @@ use crate::proc;
 /// A test that takes longer is counted as hanging.
 pub const TEST_LIMIT: Duration = Duration::from_secs(15);
 
+/// What is left of a nap that is cut short, µs.
+const NAP_US: u32 = 200_000;
+
 /// How one test went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
@@ -111,7 +114,8 @@ fn tool(flavour: &Flavour) -> Result<Command> {
     let Some(first) = flavour.awake_from else { return Ok(Command::new(tool)) };
     let mut command = Command::new(proc::tool("strace")?);
     command.args(["-qq", "-o", "/dev/null", "-e", "trace=clock_nanosleep", "-e"]);
-    command.arg(format!("inject=clock_nanosleep:retval=0:when={first}+")).arg(tool);
+    let naps = format!("inject=clock_nanosleep:retval=0:delay_exit={NAP_US}:when={first}+");
+    command.arg(naps).arg(tool);
     Ok(command)
 }
 

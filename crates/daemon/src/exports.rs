@@ -141,7 +141,7 @@ impl Exports {
         let spec = target_spec(config)?;
         let listen = spec.listen.clone();
         driver.set_target(spec).map_err(|e| from_geom(op, &config.name, e))?;
-        let made = self.registry.set_target(&config.driver, &config.name);
+        let made = self.registry.set_target_at(&config.driver, &config.name, config.port_id);
         let joined = made.and_then(|_| self.join(config));
         let opened = joined.map_err(|e| from_geom(op, &config.name, e)).and_then(|_| {
             listen.iter().try_for_each(|at| self.open(control, &driver, at, &config.name))
@@ -178,7 +178,8 @@ impl Exports {
         }
         let gone: Vec<_> = old.listen.iter().filter(|a| !new.listen.contains(a)).cloned().collect();
         driver.set_target(new).map_err(|e| from_geom("change target", &to.name, e))?;
-        self.join(to).map_err(|e| from_geom("change target", &to.name, e))?;
+        let made = self.registry.set_target_at(&to.driver, &to.name, to.port_id);
+        made.and_then(|_| self.join(to)).map_err(|e| from_geom("change target", &to.name, e))?;
         for at in gone {
             self.close(control, &at, &to.name);
         }

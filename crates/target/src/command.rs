@@ -150,6 +150,8 @@ pub(crate) struct Slot {
     pub entry: u64,
     /// NACA is set: its CHECK CONDITION establishes a contingent allegiance.
     pub naca: bool,
+    /// The bits of its nexus's word that keep it from running: reservations of others.
+    pub bars: u32,
     /// It is the command of the ACA attribute of an allegiance.
     pub aca: bool,
     /// Bytes of buffers that it was given to read into.
@@ -187,6 +189,7 @@ impl Slot {
             enabled: false,
             entry: 0,
             naca: false,
+            bars: 0,
             aca: false,
             lent: 0,
             abort: None,

@@ -100,6 +100,7 @@ impl Session {
         slot.expect_out = command.expect_out;
         slot.wanted = 0;
         slot.plan = Plan::NOTHING;
+        slot.bars = 0;
         slot.path = path.clone();
         slot.naca = contingent::naca(command.cdb);
         drop(slots);
@@ -150,6 +151,7 @@ impl Session {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         };
         slot.command = cdb;
+        slot.bars = gate::barred(info.access, command.cdb);
         slot.plan = plan;
         slot.wanted = plan.out.min(command.expect_out);
         slot.data_ready = slot.wanted == 0;
@@ -231,15 +233,22 @@ impl Session {
 
     /// Executes. `fed` is set when the command is the first of those that waited for memory.
     pub(crate) fn begin_command(&self, place: u32, fed: bool) -> bool {
-        let (plan, expect_in, word) = {
+        let (plan, expect_in, word, barred) = {
             let slots = self.slots.borrow();
             let Some(slot) = slots.get(place) else { return true };
             if slot.abort.is_some() {
                 // Doomed: whoever said so ends it in a moment.
                 return true;
             }
-            (slot.plan, slot.expect_in, word_of(place, slot.generation))
+            let barred = slot.path.as_ref().is_some_and(|p| p.nexus().flags() & slot.bars != 0);
+            (slot.plan, slot.expect_in, word_of(place, slot.generation), barred)
         };
+        if barred {
+            // Reserved while it waited for data, its turn or memory: what runs after the answer
+            // to a reservation of another respects it.
+            self.complete(place, Ending::Status(Status::ReservationConflict));
+            return true;
+        }
         let want = match plan.run {
             Run::Blocks(b) if b.op == Op::Read => {
                 let unit = self.block_bytes(place);

@@ -48,7 +48,7 @@ pub(crate) fn rights(word: u32, access: Access, cdb: &[u8]) -> Result<(), Ending
 }
 
 /// The bits that stop a command.
-fn barred(access: Access, cdb: &[u8]) -> u32 {
+pub(crate) fn barred(access: Access, cdb: &[u8]) -> u32 {
     let options = cdb.get(4).copied().unwrap_or(0);
     let harmless = match access.persistent {
         Persistent::Always => true,

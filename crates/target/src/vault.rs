@@ -32,12 +32,14 @@ pub enum Kind {
     Medium,
     /// Identifying information that initiators gave the unit.
     Identifying,
+    /// Relative identifiers of target ports; of no unit.
+    Ports,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 4] =
-        [Kind::Reservations, Kind::ModePages, Kind::Medium, Kind::Identifying];
+    pub const ALL: [Kind; 5] =
+        [Kind::Reservations, Kind::ModePages, Kind::Medium, Kind::Identifying, Kind::Ports];
 
     /// Name in file names and messages.
     pub const fn name(self) -> &'static str {
@@ -46,6 +48,7 @@ impl Kind {
             Kind::ModePages => "mode-pages",
             Kind::Medium => "medium",
             Kind::Identifying => "identifying",
+            Kind::Ports => "ports",
         }
     }
 }

@@ -318,6 +318,93 @@ fn test_12_aptpl_is_alive_before_the_first_command_after_a_restart() {
 }
 
 #[test]
+fn a_command_that_waited_respects_what_was_reserved_meanwhile() {
+    let w = World::simple(1, 64);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    register(&w, &a, 1);
+    // Its data comes after the reservation; a read of the same nexus is not concerned.
+    let (late, next) = b.begin(0, &write16(0, 1), 0, 512);
+    assert_eq!(next, target::Next::Data { wanted: 512 });
+    run(&w, &a, Reserve, 1, &list(1, 0)).good();
+    b.give(late, &[7; 512]);
+    assert_eq!(w.answer(&b, late).status, CONFLICT);
+    assert_eq!(w.run(&b, 0, &read16(0, 1), 512, &[]).good().data, [0; 512]);
+    run(&w, &a, Release, 1, &list(1, 0)).good();
+    // One that waits for its turn behind an ORDERED write which waits for its data.
+    b.attribute.set(target::TaskAttribute::Ordered);
+    let (first, _) = b.begin(0, &write16(0, 1), 0, 512);
+    let second = b.send(0, &write16(1, 1), 0, &[8; 512]);
+    w.turn();
+    assert_eq!(b.answer(second), None);
+    let reserve = list(1, 0).encode();
+    a.attribute.set(target::TaskAttribute::HeadOfQueue);
+    let reserved = a.send(0, &pr_out(Reserve, 1, &reserve), 0, &reserve);
+    w.answer(&a, reserved).good();
+    b.give(first, &[7; 512]);
+    assert_eq!(w.answer(&b, first).status, CONFLICT);
+    assert_eq!(w.answer(&b, second).status, CONFLICT);
+    assert_eq!(w.run(&a, 0, &read16(0, 2), 1024, &[]).good().data, [0; 1024]);
+}
+
+/// A world whose targets come in this order, as after a start of the daemon; `TARGET` has `d0`.
+fn start_with(vault: &std::sync::Arc<MemoryVault>, names: &[(&str, Option<u16>)]) -> World {
+    let mut w = World::new(1);
+    w.registry.remove_target("iscsi", TARGET).unwrap();
+    w.registry.set_vault(vault.clone());
+    for (name, port) in names {
+        w.registry.set_target_at("iscsi", name, *port).unwrap();
+    }
+    w.disk("d0", 64);
+    w.export("d0");
+    w.map(&[(0, "d0", false)]);
+    w
+}
+
+fn port_of(w: &World, name: &str) -> u16 {
+    w.registry.target("iscsi", name).map_or(0, |t| t.port)
+}
+
+#[test]
+fn test_12_registrations_fit_their_port_after_a_restart_with_other_targets() {
+    let vault = MemoryVault::new();
+    let w = start_with(&vault, &[("iqn.t:first", None), (TARGET, None)]);
+    assert_eq!((port_of(&w, "iqn.t:first"), port_of(&w, TARGET)), (1, 2));
+    let a = w.calm(0, "i1", &[0]);
+    register_aptpl(&w, &a, 1).good();
+    run(&w, &a, Reserve, PrType::ExclusiveAccess.code(), &list(1, 0)).good();
+    let port = a.session.port().transport_id.clone();
+    drop(w);
+    // The other has gone, or others come before: they never get its number.
+    let lives: [&[_]; 4] = [
+        &[(TARGET, None)],
+        &[("iqn.t:new", None), (TARGET, None), ("iqn.t:first", None)],
+        &[("iqn.t:chosen", Some(9)), (TARGET, Some(2))],
+        &[("iqn.t:more", None), (TARGET, None)],
+    ];
+    for names in lives {
+        let w = start_with(&vault, names);
+        assert_eq!(port_of(&w, TARGET), 2, "{names:?}");
+        let ports: std::collections::BTreeSet<u16> =
+            names.iter().map(|(name, _)| port_of(&w, name)).collect();
+        assert_eq!(ports.len(), names.len(), "{names:?}: {ports:?}");
+        let a = Host::login_as(&w.engines[0], "i1", &port).unwrap();
+        assert_eq!(w.run(&a, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+        assert_eq!(status(&w, &a, &write16(0, 1), &[1; 512]), GOOD, "{names:?}");
+        assert_eq!(reservation(&w, &a), Some((1, PrType::ExclusiveAccess)));
+        // Nobody else's, and not changed while it is there.
+        let taken = w.registry.set_target_at("iscsi", "iqn.t:thief", Some(2)).err().unwrap();
+        assert!(taken.to_string().contains(TARGET), "{taken}");
+        let moved = w.registry.set_target_at("iscsi", TARGET, Some(3)).err().unwrap();
+        assert!(moved.to_string().contains("port_id 2"), "{moved}");
+    }
+    vault.fail(Some(Errno::NoSpc));
+    let w = World::new(1);
+    w.registry.set_vault(vault);
+    assert!(w.registry.set_target("iscsi", "iqn.t:unsaved").is_err());
+    assert!(w.registry.target("iscsi", "iqn.t:unsaved").is_none());
+}
+
+#[test]
 fn test_12_a_save_that_fails_is_an_error_and_changes_nothing() {
     let vault = MemoryVault::new();
     let w = start(&vault);

@@ -2,7 +2,7 @@
 //! that claim the same initiator.
 
 use super::suggest::suggest;
-use super::types::{AccessConfig, Config};
+use super::types::{AccessConfig, Config, TargetConfig};
 use crate::api::Kind;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -220,6 +220,12 @@ fn port_groups(config: &Config, out: &mut Vec<Problem>) {
         }
     }
     for (i, target) in config.target.iter().enumerate() {
+        let before = config.target.get(..i).unwrap_or_default();
+        let same = |t: &&TargetConfig| t.port_id.is_some() && t.port_id == target.port_id;
+        if let Some(other) = before.iter().find(same) {
+            let text = format!("target `{}` has that identifier", other.name);
+            out.push(problem("target", i, "port_id", Kind::ConfigName, text));
+        }
         let Some(name) = &target.port_group else { continue };
         if name != "default" && !config.alua.iter().any(|g| g.name == *name) {
             let meant = suggest(name, config.alua.iter().map(|g| g.name.as_str()));

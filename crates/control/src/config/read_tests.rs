@@ -291,6 +291,10 @@ fn portals_units_and_port_groups() {
     refused(&meet, Kind::AccessOverlap, &["iqn.", "some portal is of both"]);
     refused(&format!("{head}{}", group("x", "here")), Kind::ConfigValue, &["*:PORT"]);
     refused(&format!("{head}port_group='naer'\n"), Kind::ConfigName, &["no [[alua]] group"]);
+    let second = head.replace("iqn.t:a", "iqn.t:b");
+    let twice = format!("{head}port_id=3\n{second}port_id=3\n");
+    refused(&twice, Kind::ConfigName, &["target `iqn.t:a` has that identifier"]);
+    refused(&format!("{head}port_id=0\n"), Kind::ConfigValue, &["port_id"]);
     let one = "[[alua]]\nname='near'\nid=1\n";
     refused(one, Kind::ConfigName, &["identifier 1"]);
 }

@@ -187,6 +187,11 @@ pub struct TargetConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub port_group: Option<String>,
+    /// Relative identifier of its port, by which persistent reservations know it; absent: a free
+    /// one, which stays the target's own over restarts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port_id: Option<u16>,
     /// What that driver wants to know.
     #[serde(flatten)]
     pub params: Map<String, Value>,

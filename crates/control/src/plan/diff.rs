@@ -6,7 +6,7 @@ use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
 use super::risk::risk;
 use crate::api::State;
-use crate::config::{AccessConfig, AluaConfig, Catalog, Config, DiskConfig};
+use crate::config::{AccessConfig, AluaConfig, Catalog, Config, DiskConfig, TargetConfig};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +104,7 @@ impl Planner<'_> {
             let target = running.target(&access.target);
             let kept = desired.target(&access.target);
             let target_stays = match (target, kept) {
-                (Some(a), Some(b)) => a.driver == b.driver,
+                (Some(a), Some(b)) => self.new_port(a, b).is_none(),
                 _ => false,
             };
             let to = desired.access(&access.target, &access.group).filter(|_| target_stays);
@@ -138,6 +138,18 @@ impl Planner<'_> {
                 self.step(Action::ModifyAccess { from: access.clone(), to: less }, why);
             }
         }
+    }
+
+    /// Why a target cannot become another while its port stays.
+    fn new_port(&self, from: &TargetConfig, to: &TargetConfig) -> Option<&'static str> {
+        if from.driver != to.driver {
+            return Some("its driver changes");
+        }
+        let has = |id: u16| {
+            from.port_id == Some(id)
+                || self.state.targets.iter().any(|t| t.name == to.name && t.relative_port == id)
+        };
+        to.port_id.filter(|id| !has(*id)).map(|_| "its port_id changes")
     }
 
     /// Units whose LUNs are withdrawn get what is said of them; port groups come.
@@ -177,8 +189,10 @@ impl Planner<'_> {
         for target in &running.target {
             let why = match desired.target(&target.name) {
                 None => "no longer in the configuration",
-                Some(to) if to.driver != target.driver => "its driver changes",
-                Some(_) => continue,
+                Some(to) => match self.new_port(target, to) {
+                    Some(why) => why,
+                    None => continue,
+                },
             };
             self.step(Action::RemoveTarget { target: target.clone() }, why);
         }
@@ -221,10 +235,13 @@ impl Planner<'_> {
                 self.step(Action::ModifyTarget { from, to }, why);
             }
         }
-        for target in &desired.target {
+        // Who has chosen an identifier gets it before another is given one that is free.
+        let (chosen, others) =
+            desired.target.iter().partition::<Vec<_>, _>(|t| t.port_id.is_some());
+        for target in chosen.into_iter().chain(others) {
             if self.now.target(&target.name).is_none() {
-                let known = running.target(&target.name).is_some();
-                let why = if known { "its driver changes" } else { new.as_str() };
+                let was = running.target(&target.name);
+                let why = was.and_then(|was| self.new_port(was, target)).unwrap_or(&new);
                 self.step(Action::CreateTarget { target: target.clone() }, why);
             }
         }

@@ -76,6 +76,7 @@ pub fn random(dice: &mut Dice) -> Config {
             header_digest: Default::default(),
             data_digest: Default::default(),
             port_group: None,
+            port_id: (dice.below(3) == 0).then(|| 1 + config.target.len() as u16),
             params: Default::default(),
         });
         groups(dice, &mut config, name, &above);

@@ -14,6 +14,7 @@
 mod facts;
 mod groups;
 mod map;
+mod numbers;
 mod ports;
 mod view;
 
@@ -34,6 +35,7 @@ use crate::engine::Message;
 use crate::handlers;
 use crate::transport::CloseReason;
 use crate::vault::{NoVault, Vault};
+use numbers::Numbers;
 
 pub use facts::{CommandView, Counters, DEPTH_MAX, SessionFacts};
 pub(crate) use facts::{Tally, add};
@@ -118,6 +120,8 @@ struct State {
     serials: HashMap<String, String>,
     /// By growing identifier.
     port_groups: Vec<Arc<PortGroup>>,
+    /// Relative identifiers of all targets that ever were; read when the first one is made.
+    numbers: Option<Numbers>,
     devices_made: u32,
     sessions_made: u64,
 }
@@ -141,8 +145,10 @@ impl Registry {
         Arc::default()
     }
 
-    /// What units keep over a restart is kept there from now on.
+    /// What units and targets keep over a restart is kept there from now on. Before the first of
+    /// them.
     pub fn set_vault(&self, vault: Arc<dyn Vault>) {
+        self.state().numbers = None;
         *self.vault.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault);
     }
 
@@ -251,20 +257,34 @@ impl Registry {
         Ok(device)
     }
 
-    /// Makes a target without groups: nobody may log in yet. Exists already: that one.
+    /// Makes a target without groups: nobody may log in yet. Exists already: that one. It has the
+    /// relative port identifier that it had before, in this life of the daemon or an earlier one.
     pub fn set_target(&self, driver: &str, name: &str) -> Result<Arc<TargetPort>, Error> {
-        let mut state = self.state();
+        self.set_target_at(driver, name, None)
+    }
+
+    /// The same with a relative port identifier that somebody chose. Refused when it is that of
+    /// another target, and when the target is there under another. Waits for stable storage:
+    /// for the control thread.
+    pub fn set_target_at(
+        &self,
+        driver: &str,
+        name: &str,
+        port: Option<u16>,
+    ) -> Result<Arc<TargetPort>, Error> {
         let key = (driver.to_string(), name.to_string());
-        if let Some(target) = state.targets.get(&key) {
+        if let Some(target) = self.state().targets.get(&key) {
+            if port.is_some_and(|p| p != target.port) {
+                let what = format!("{name} has port_id {}; take it out first", target.port);
+                return Err(Error::new(Errno::Busy, what));
+            }
             return Ok(target.clone());
         }
+        let port = self.number_of(&key, port)?;
+        let mut state = self.state();
         if state.targets.len() >= TARGETS_MAX {
             return Err(Error::new(Errno::NoSpc, "too many targets"));
         }
-        let free = |p: &u16| !state.targets.values().any(|t| t.port == *p);
-        let Some(port) = (1..=u16::MAX).find(free) else {
-            return Err(Error::new(Errno::NoSpc, "too many targets"));
-        };
         let target = Arc::new(TargetPort {
             driver: driver.into(),
             name: name.into(),
@@ -275,6 +295,24 @@ impl Registry {
         });
         state.targets.insert(key, target.clone());
         Ok(target)
+    }
+
+    /// The relative port identifier of a target that is made. The lock is not held while that is
+    /// saved: cores come by at logins.
+    fn number_of(&self, key: &numbers::Name, wanted: Option<u16>) -> Result<u16, Error> {
+        let vault = self.vault();
+        let known = self.state().numbers.clone();
+        let known = match known {
+            Some(known) => known,
+            None => Numbers::load(&*vault)?,
+        };
+        let mut new = known.clone();
+        let port = new.assign(key, wanted, &|n| self.state().targets.contains_key(n))?;
+        if new != known {
+            new.save(&*vault)?;
+        }
+        self.state().numbers = Some(new);
+        Ok(port)
     }
 
     /// Takes a target away and closes its sessions; returns before they have ended.

@@ -47,7 +47,7 @@ impl Decision {
 /// Runs the login; the session is in its full feature phase when it answers.
 pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Session>, Ending> {
     let challenge = draw(conn);
-    let mut login = Login::new(config(Offer::default(), false, challenge));
+    let mut login = Login::new(config(conn, Offer::default(), false, challenge));
     let mut seen: Vec<(Bhs, Vec<u8>)> = Vec::new();
     let mut decided: Option<Decision> = None;
     let mut asked = TargetQuery::default();
@@ -58,7 +58,7 @@ pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<S
         if let Step::NeedTarget(query) = step {
             let decision = decide(conn, &query);
             let offer = decision.target.as_ref().map_or(Offer::default(), |t| t.offer());
-            login = Login::new(config(offer, decision.md5, challenge));
+            login = Login::new(config(conn, offer, decision.md5, challenge));
             for (bhs, data) in seen.drain(..) {
                 login.request(&bhs, &data);
             }
@@ -96,12 +96,12 @@ fn draw(conn: &Connection) -> Challenge {
     Challenge { id: id.first().copied().unwrap_or(0), bytes }
 }
 
-fn config(offer: Offer, md5: bool, challenge: Challenge) -> LoginConfig {
+fn config(conn: &Connection, offer: Offer, md5: bool, challenge: Challenge) -> LoginConfig {
     LoginConfig {
         offer,
         algorithms: Algorithms { md5, ..Algorithms::default() },
         challenge,
-        stat_sn: 0,
+        stat_sn: conn.here.shared.first_stat_sn,
         command_window: WINDOW,
     }
 }
@@ -171,6 +171,10 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
         return Decision::deny(LoginStatus::AuthorizationFailure);
     }
     conn.login_limit_s.set(target.params.login_timeout);
+    if let Some((address, permanent)) = target.params.moved_to() {
+        let access = Access::Redirect { address: address.into(), permanent };
+        return Decision { target: Some(target), tsih: None, access, md5: false };
+    }
     let auth = match &target.spec.chap {
         None => Auth::None,
         Some(account) => Auth::Chap {
@@ -210,6 +214,10 @@ fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
 fn note_refusal(conn: &Connection, query: &TargetQuery, status: LoginStatus, reason: &str) {
     let who = if query.initiator.is_empty() { "an initiator" } else { &query.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
+    if matches!(status, LoginStatus::TargetMovedTemporarily | LoginStatus::TargetMovedPermanently) {
+        tracing::info!(target: "iscsi", "{who} ({}): {to}: {reason}, redirected", conn.peer);
+        return;
+    }
     let hint = match status {
         LoginStatus::AuthenticationFailure => md5_hint(conn, query),
         _ => "",

@@ -72,7 +72,13 @@ impl Iscsi {
 
     /// With another limit than [`CONNECTIONS_MAX`] on the connections of a core.
     pub fn with_connections_max(registry: Arc<Registry>, connections_max: usize) -> Iscsi {
-        Iscsi { shared: Shared::new(registry, connections_max) }
+        Iscsi { shared: Shared::new(registry, connections_max, 0) }
+    }
+
+    /// As [`Iscsi::new`], with another StatSN than 0 for the first answer on each connection: the
+    /// wrap of the numbers is near when it is wanted.
+    pub fn with_first_stat_sn(registry: Arc<Registry>, first_stat_sn: u32) -> Iscsi {
+        Iscsi { shared: Shared::new(registry, CONNECTIONS_MAX, first_stat_sn) }
     }
 }
 

@@ -45,6 +45,12 @@ pub struct IscsiParams {
     /// Human-readable name sent at login; empty sends none.
     #[schemars(length(max = 255))]
     pub alias: String,
+    /// Where initiators are sent at login instead of being served here: `host[:port][,tag]`, IPv6
+    /// in brackets; empty serves them. Sessions that are logged in stay.
+    #[schemars(length(max = 255))]
+    pub redirect: String,
+    /// Initiators may remember `redirect` for good; otherwise they ask here again next time.
+    pub redirect_permanent: bool,
 }
 
 impl Default for IscsiParams {
@@ -61,7 +67,16 @@ impl Default for IscsiParams {
             nop_interval: 10,
             nop_timeout: 20,
             alias: String::new(),
+            redirect: String::new(),
+            redirect_permanent: false,
         }
+    }
+}
+
+impl IscsiParams {
+    /// Where logins are sent, and whether for good (RFC 7143 section 11.13.5, class 1).
+    pub(crate) fn moved_to(&self) -> Option<(&str, bool)> {
+        (!self.redirect.is_empty()).then_some((self.redirect.as_str(), self.redirect_permanent))
     }
 }
 
@@ -105,11 +120,18 @@ impl Checked {
             }
         }
         match (&spec.chap, &spec.mutual_chap) {
+            _ if params.moved_to().is_some_and(|(to, _)| to_itself(&spec, to)) => {
+                Err(bad("redirect: a target cannot send initiators to its own portal".into()))
+            }
             (None, Some(_)) => {
                 Err(bad("mutual_chap needs chap: initiators prove themselves first".into()))
             }
             (Some(a), Some(b)) if a.secret == b.secret => {
                 Err(bad("chap and mutual_chap must have different secrets".into()))
+            }
+            (_, Some(b)) if spec.discovery_chap.as_ref().is_some_and(|d| d.secret == b.secret) => {
+                // Else a challenge sent back on another connection would be answered by us.
+                Err(bad("discovery_chap and mutual_chap must have different secrets".into()))
             }
             _ => Ok(Checked { spec, params }),
         }
@@ -145,6 +167,12 @@ impl Checked {
     }
 }
 
+/// True when the address is one of the target's own: initiators would come back for ever.
+fn to_itself(spec: &TargetSpec, address: &str) -> bool {
+    let place = address.split(',').next().unwrap_or(address);
+    spec.listen.iter().filter_map(|at| at.inet()).any(|at| at.to_string() == place)
+}
+
 fn check_ranges(p: &IscsiParams) -> Result<(), String> {
     let ranges = [
         ("max_recv_data_segment_length", p.max_recv_data_segment_length, 8192, 1 << 20),
@@ -160,10 +188,36 @@ fn check_ranges(p: &IscsiParams) -> Result<(), String> {
             return Err(format!("{key} = {value}: it must be {min} to {max}"));
         }
     }
+    check_redirect(&p.redirect)?;
     if p.alias.len() > 255 || p.alias.chars().any(char::is_control) {
         return Err("alias: at most 255 printable bytes".into());
     }
     Ok(())
+}
+
+/// The form of TargetAddress (RFC 7143 section 13.8): `host[:port][,tag]`.
+fn check_redirect(address: &str) -> Result<(), String> {
+    if address.is_empty() {
+        return Ok(());
+    }
+    let form = format!(
+        "redirect = {address:?}: it must be host[:port][,tag] with IPv6 in brackets, as in \
+         10.0.0.2:3260,1 or [fd00::2]:3260"
+    );
+    let (place, tag) = address.split_once(',').unwrap_or((address, "1"));
+    let (host, rest) = match place.strip_prefix('[').and_then(|p| p.split_once(']')) {
+        Some((host, rest)) if host.parse::<std::net::Ipv6Addr>().is_ok() => (host, rest),
+        Some(_) => return Err(form),
+        None => place.split_at(place.find(':').unwrap_or(place.len())),
+    };
+    let port = rest.is_empty() || rest.strip_prefix(':').is_some_and(|p| nonzero(p));
+    let word = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    let good = port && tag.parse::<u16>().is_ok() && !host.is_empty() && host.chars().all(word);
+    if good && address.len() <= 255 { Ok(()) } else { Err(form) }
+}
+
+fn nonzero(port: &str) -> bool {
+    port.parse::<u16>().is_ok_and(|p| p > 0)
 }
 
 fn digest(policy: DigestPolicy) -> wire::DigestPolicy {
@@ -213,6 +267,26 @@ mod tests {
             let error = Checked::new(spec(value)).err().unwrap();
             assert!(error.what.contains(word), "{error}");
         }
+        for bad in ["a b", "10.0.0.2:", "10.0.0.2:0", "fd00::2", "[fd00::2", "x,y", ":3260"] {
+            let error = Checked::new(spec(serde_json::json!({ "redirect": bad }))).err().unwrap();
+            assert!(error.what.contains("[:port]"), "{bad}: {error}");
+        }
+        for good in ["10.0.0.2", "host.example:3260,1", "[fd00::2]:3260", "[::1]"] {
+            assert!(Checked::new(spec(serde_json::json!({ "redirect": good }))).is_ok(), "{good}");
+        }
+        let itself = TargetSpec {
+            listen: vec!["10.0.0.1:3260".parse().unwrap()],
+            ..spec(serde_json::json!({ "redirect": "10.0.0.1:3260,1" }))
+        };
+        assert!(Checked::new(itself).err().unwrap().what.contains("own portal"));
+        let same = Account { user: "u".into(), secret: b"one secret of two".to_vec() };
+        let reflected = TargetSpec {
+            chap: Some(Account { user: "a".into(), secret: b"another secret!".to_vec() }),
+            mutual_chap: Some(same.clone()),
+            discovery_chap: Some(same),
+            ..spec(serde_json::Value::Null)
+        };
+        assert!(Checked::new(reflected).err().unwrap().what.contains("discovery_chap"));
         let short = Account { user: "u".into(), secret: b"short".to_vec() };
         let with = TargetSpec { chap: Some(short), ..spec(serde_json::Value::Null) };
         assert!(Checked::new(with).err().unwrap().what.contains("secret"));

@@ -61,13 +61,15 @@ pub(crate) struct Shared {
     pub registry: Arc<Registry>,
     /// Connections of one core; a further one is reset.
     pub connections_max: usize,
+    /// StatSN of the first answer on a connection.
+    pub first_stat_sn: u32,
     state: Mutex<State>,
 }
 
 impl Shared {
     /// Without targets.
-    pub fn new(registry: Arc<Registry>, connections_max: usize) -> Arc<Shared> {
-        Arc::new(Shared { registry, connections_max, state: Mutex::default() })
+    pub fn new(registry: Arc<Registry>, connections_max: usize, first_stat_sn: u32) -> Arc<Shared> {
+        Arc::new(Shared { registry, connections_max, first_stat_sn, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

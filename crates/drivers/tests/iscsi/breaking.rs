@@ -11,10 +11,10 @@ use crate::initiator::{Client, How, rw10, sense};
 use crate::server::{Server, Shape};
 
 /// A witness: a session that must not notice what another one does.
-struct Witness(Client, u8);
+pub struct Witness(Client, u8);
 
 impl Witness {
-    fn new(server: &Server) -> Witness {
+    pub fn new(server: &Server) -> Witness {
         let how = How { initiator: "iqn.2026-11.test.ashlar:witness".into(), ..How::default() };
         let mut client = Client::login(server.portal, &how);
         client.ready(0);
@@ -23,7 +23,11 @@ impl Witness {
         witness
     }
 
-    fn check(&mut self, after: &str) {
+    pub fn ready(&mut self) {
+        self.0.ready(0);
+    }
+
+    pub fn check(&mut self, after: &str) {
         self.1 = self.1.wrapping_add(1);
         let sent = vec![self.1; 9 * 512];
         assert_eq!(self.0.write(60_000, &sent, 4096).status, 0, "after {after}");
@@ -68,7 +72,7 @@ fn eager() -> How {
 }
 
 /// A header made of a good one, with bytes changed.
-fn twisted(c: &mut Client, pdu: &impl Pdu, data: &[u8], changes: &[(usize, u8)]) {
+pub fn twisted(c: &mut Client, pdu: &impl Pdu, data: &[u8], changes: &[(usize, u8)]) {
     let mut bytes = c.bytes(pdu, &[], data);
     for (at, byte) in changes {
         bytes[*at] = *byte;

@@ -1,6 +1,7 @@
 //! iSCSI from outside: tools of other projects, and an initiator of our own that breaks rules.
 
 mod breaking;
+mod defects;
 mod hanging;
 mod initiator;
 mod limits;

@@ -37,6 +37,8 @@ pub struct Shape {
     pub spec: TargetSpec,
     /// Connections of a core; `None` is the driver's own limit.
     pub connections: Option<usize>,
+    /// StatSN of the first answer on each connection; `None` is the driver's own.
+    pub first_stat_sn: Option<u32>,
     /// Told again and again how many allocations the last core has made.
     pub allocations: Option<Arc<AtomicU64>>,
 }
@@ -50,6 +52,7 @@ impl Default for Shape {
             pool_bytes: 64 << 20,
             spec: TargetSpec::default(),
             connections: None,
+            first_stat_sn: None,
             allocations: None,
         }
     }
@@ -70,9 +73,10 @@ impl Server {
     /// With the disks `memory` at LUN 0, `null` at LUN 1 and `stuck` at LUN 2 for everybody.
     pub fn start(shape: Shape) -> Server {
         let registry = Registry::new();
-        let driver: Arc<dyn Driver> = match shape.connections {
-            Some(most) => Arc::new(Iscsi::with_connections_max(registry.clone(), most)),
-            None => drivers::all(&registry).remove(0),
+        let driver: Arc<dyn Driver> = match (shape.connections, shape.first_stat_sn) {
+            (Some(most), _) => Arc::new(Iscsi::with_connections_max(registry.clone(), most)),
+            (None, Some(sn)) => Arc::new(Iscsi::with_first_stat_sn(registry.clone(), sn)),
+            (None, None) => drivers::all(&registry).remove(0),
         };
         let config = RuntimeConfig {
             cores: shape.cores,

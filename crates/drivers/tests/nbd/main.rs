@@ -1,6 +1,7 @@
 //! NBD from outside: tools of other projects, and a client of our own that breaks rules.
 
 mod client;
+mod defects;
 mod hostile;
 mod requests;
 mod server;

@@ -328,8 +328,16 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         .filter(|t| t.driver == s.driver && t.name == s.target)
         .flat_map(|t| t.groups.iter().filter(|g| g.name == group));
     let all = groups.map(|g| &g.luns).next();
-    let luns = all.into_iter().flatten().take(LUNS_SHOWN_MAX).map(|l| l.0).collect();
-    let luns_total = all.map_or(0, |l| l.len() as u64);
+    // A client that has entered one unit sees no other.
+    let only: Option<u64> = label("lun").and_then(|l| l.parse().ok());
+    let (luns, luns_total) = match only {
+        Some(lun) => (vec![lun], 1),
+        None => (
+            all.into_iter().flatten().take(LUNS_SHOWN_MAX).map(|l| l.0).collect(),
+            all.map_or(0, |l| l.len() as u64),
+        ),
+    };
+    let isid: String = s.port_id.iter().map(|b| format!("{b:02x}")).collect();
     let waiting = s.commands(from.now_ns);
     let mut stats = Stats { in_flight: waiting.len() as u64, ..Stats::default() };
     stats.read.ops = counters.reads;
@@ -342,11 +350,13 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         initiator: s.initiator.clone(),
         address: s.from.to_string(),
         group: (!group.is_empty()).then_some(group),
-        isid: s.port_id.iter().map(|b| format!("{b:02x}")).collect(),
+        isid: if s.driver == "iscsi" { isid } else { String::new() },
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),
         since_ns: from.since_start_ns(s.since_ns),
         luns,
         luns_total,
+        unit: label("export").map(str::to_owned),
+        tls: label("tls").filter(|t| *t != "none").map(str::to_owned),
         digests: Digests {
             header: label("header-digest").is_some_and(|d| d != "none"),
             data: label("data-digest").is_some_and(|d| d != "none"),

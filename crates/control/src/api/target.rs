@@ -181,6 +181,12 @@ pub struct SessionState {
     pub luns: Vec<u64>,
     /// How many LUNs it may use.
     pub luns_total: u64,
+    /// The one unit it has entered (NBD); absent for initiators that address their LUNs themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// How the connection is encrypted (NBD), for instance `TLS 1.3`; absent in the clear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<String>,
     /// Digests in use.
     pub digests: Digests,
     /// How it proved who it is: `none`, `chap`, `mutual chap`.

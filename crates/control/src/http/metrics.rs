@@ -1,7 +1,8 @@
 //! The state as Prometheus text: prefix `ashlar_`, base units (seconds, bytes), `_total` for what
 //! only grows.
 
-use crate::api::{Health, Histogram, State, Stats, TargetHealth};
+use crate::api::{Health, Histogram, State, Stats, TargetHealth, TargetState};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Every metric: name, type, help. The order is that of the page.
@@ -138,6 +139,35 @@ fn daemon(state: &State, page: &mut Page) {
     }
 }
 
+/// Commands not answered, and of each kind of operation its requests and bytes.
+type Sum<'a> = (u64, [(&'a str, u64, u64); 5]);
+
+/// Sessions of a target. Those of one initiator and address are one: clients of a Unix socket have
+/// no address of their own, and a sample may stand once.
+fn sessions(target: &TargetState, page: &mut Page) {
+    let mut all: BTreeMap<(&str, &str), Sum<'_>> = BTreeMap::new();
+    for s in &target.sessions {
+        let kinds = s.stats.kinds().map(|(op, stats)| (op, stats.ops, stats.bytes));
+        let who = (s.initiator.as_str(), s.address.as_str());
+        let sum = all.entry(who).or_insert_with(|| (0, kinds.map(|(op, ..)| (op, 0, 0))));
+        sum.0 = sum.0.saturating_add(s.commands_outstanding);
+        for (sum, one) in sum.1.iter_mut().zip(kinds) {
+            sum.1 = sum.1.saturating_add(one.1);
+            sum.2 = sum.2.saturating_add(one.2);
+        }
+    }
+    for ((initiator, address), (outstanding, kinds)) in all {
+        let target = [("target", target.name.as_str()), ("driver", target.driver.as_str())];
+        let who = [target[0], target[1], ("initiator", initiator), ("address", address)];
+        page.add("ashlar_session_in_flight", &who, outstanding);
+        for (op, requests, bytes) in kinds {
+            let labels = [who[0], who[1], who[2], who[3], ("op", op)];
+            page.add("ashlar_session_requests_total", &labels, requests);
+            page.add("ashlar_session_bytes_total", &labels, bytes);
+        }
+    }
+}
+
 /// The page.
 pub fn render(state: &State) -> String {
     let mut page = Page::default();
@@ -165,16 +195,7 @@ pub fn render(state: &State) -> String {
         let up = target.state == TargetHealth::Listening;
         page.add("ashlar_target_up", &labels, u8::from(up));
         page.add("ashlar_target_sessions", &labels, target.sessions.len());
-        for s in &target.sessions {
-            let address = s.address.as_str();
-            let who = [labels[0], ("initiator", s.initiator.as_str()), ("address", address)];
-            page.add("ashlar_session_in_flight", &who, s.commands_outstanding);
-            for (op, stats) in s.stats.kinds() {
-                let labels = [who[0], who[1], who[2], ("op", op)];
-                page.add("ashlar_session_requests_total", &labels, stats.ops);
-                page.add("ashlar_session_bytes_total", &labels, stats.bytes);
-            }
-        }
+        sessions(target, &mut page);
     }
     page.add("ashlar_logins_denied", &[], state.denied.len());
     page.render()

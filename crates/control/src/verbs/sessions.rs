@@ -56,12 +56,16 @@ fn row(live: &Live) -> Vec<String> {
     if s.luns_total > s.luns.len() as u64 {
         luns.push(format!("... ({})", s.luns_total));
     }
+    let luns = match &s.unit {
+        Some(unit) => format!("{} ({unit})", luns.join(",")),
+        None => luns.join(","),
+    };
     vec![
         s.initiator.clone(),
         s.address.clone(),
         live.target.clone(),
         text::dash(s.group.as_deref().unwrap_or("")),
-        text::dash(&luns.join(",")),
+        text::dash(&luns),
         text::dash(&s.auth),
         digests.to_owned(),
         s.commands_outstanding.to_string(),

@@ -186,6 +186,7 @@ impl Door<'_> {
                 ("tls", tls),
                 ("auth", conn.tls().and_then(|t| t.client()).map_or("none".into(), by_tls)),
                 ("export", found.entry.device.spec().name.clone()),
+                ("lun", found.entry.lun.to_string()),
             ],
         };
         let transport: Rc<dyn Transport> = session.clone();

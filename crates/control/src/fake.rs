@@ -248,6 +248,8 @@ fn group_state(access: &crate::config::AccessConfig) -> GroupState {
         read_only: of.mode == LunMode::Ro,
         serial: format!("{}-{lun}", of.provider),
         naa: String::new(),
+        latency_ns: 0,
+        limit: None,
         reservation: None,
     };
     GroupState {

@@ -12,8 +12,9 @@ use control::api::{
 use control::config::Config;
 use geom::{GeomView, ProviderView, Reading, Topology, bucket_top_ns};
 use serde_json::{Map, Value};
+use target::CommandState;
 use target::registry::{
-    DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
+    CommandView, DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
 };
 use target::reserve::Reservations;
 use wire::scsi::TransportId;
@@ -261,6 +262,8 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
             read_only: l.2,
             serial: device.map(|d| d.serial.clone()).unwrap_or_default(),
             naa: device.map(|d| d.naa.clone()).unwrap_or_default(),
+            latency_ns: device.map_or(0, |d| d.flow.latency_ns),
+            limit: device.and_then(|d| d.flow.limit),
             reservation: device.and_then(|d| reservation(from, &d.reservations)),
         }
     };
@@ -317,6 +320,47 @@ fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState>
     })
 }
 
+/// How long write data may be on its way before lists mention it, ns.
+const DATA_SLOW_NS: u64 = 1_000_000_000;
+
+/// Why commands of a session wait here: what most of them wait for.
+fn held_back(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Option<String> {
+    let waits = |c: &CommandView, state| {
+        c.state == state && (state != CommandState::DataWait || c.age_ns > DATA_SLOW_NS)
+    };
+    let count = |state: CommandState| all.iter().filter(|c| waits(c, state)).count();
+    let states = [
+        CommandState::Queued,
+        CommandState::MemoryWait,
+        CommandState::Dormant,
+        CommandState::DataWait,
+    ];
+    let most = states.into_iter().rev().max_by_key(|state| count(*state))?;
+    let n = count(most);
+    if n == 0 {
+        return None;
+    }
+    let held = s.held_back();
+    Some(match most {
+        CommandState::Queued => {
+            let device = from.registry.devices.iter().find(|d| Some(d.number) == held.device);
+            let name = device.map_or("its unit", |d| d.name.as_str());
+            let share = held.share.map_or(String::new(), |n| format!(", its share is {n}"));
+            match device.and_then(|d| d.flow.limit.map(|limit| (limit, d.flow.latency_ns))) {
+                Some((limit, ns)) => format!(
+                    "{n} wait for {name}, which is no faster with more than {limit} ({} us \
+                     each){share}",
+                    ns / 1000
+                ),
+                None => format!("{n} wait for {name}{share}"),
+            }
+        }
+        CommandState::MemoryWait => format!("{n} wait for buffers"),
+        CommandState::Dormant => format!("{n} wait for their turn in the order of the unit"),
+        _ => format!("{n} wait for the initiator's data"),
+    })
+}
+
 fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     let label = |key: &str| s.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
     let counters = s.counters();
@@ -364,6 +408,9 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         auth: label("auth").unwrap_or("none").to_owned(),
         commands_outstanding: stats.in_flight,
         oldest_command_ns: waiting.first().map_or(0, |c| c.age_ns),
+        window: s.held_back().window,
+        share: s.held_back().share,
+        held_back: held_back(from, s, &waiting),
         stats,
     }
 }

@@ -10,12 +10,14 @@
 //!                          memory comes back              |  pool exhausted
 //!                    +----------- MEMORY_WAIT <-----------+
 //!                    v                                    v
-//!                 begin() ---------------------------> EXECUTING --abort()--> ABORTING
+//!                 begin() --room--> (*) -------------> EXECUTING --abort()--> ABORTING
 //!                                                         |                      |
 //!                                                     complete()             complete()
 //!                                                         v                      v
 //!   (free) <----------- respond() returned ---------- RESPONDING          discard(), (free)
 //! ```
+//! (*) A plain read or write is QUEUED here while its unit has enough of them (`flow.rs`).
+//!
 //! A command that is aborted before it executes is freed at once; an ABORTING one is freed when
 //! the last request below has ended, because only then it can no longer touch the medium.
 //!
@@ -49,14 +51,17 @@ pub enum CommandState {
     Aborting = 5,
     /// The transport is being told.
     Responding = 6,
+    /// Waits until the unit has fewer commands than it can use (`flow.rs`).
+    Queued = 7,
 }
 
 impl CommandState {
     /// Every state, in the order of life.
-    pub const ALL: [CommandState; 6] = [
+    pub const ALL: [CommandState; 7] = [
         CommandState::DataWait,
         CommandState::Dormant,
         CommandState::MemoryWait,
+        CommandState::Queued,
         CommandState::Executing,
         CommandState::Aborting,
         CommandState::Responding,
@@ -71,6 +76,7 @@ impl CommandState {
             CommandState::Executing => "executing",
             CommandState::Aborting => "aborting",
             CommandState::Responding => "responding",
+            CommandState::Queued => "queued",
         }
     }
 
@@ -154,8 +160,13 @@ pub(crate) struct Slot {
     pub bars: u32,
     /// It is the command of the ACA attribute of an allegiance.
     pub aca: bool,
-    /// Bytes of buffers that it was given to read into.
+    /// Bytes of buffers that it was given to read into, or of its write data.
     pub lent: usize,
+    /// It waits for its turn at the unit (`flow.rs`).
+    pub queued: bool,
+    /// It is counted as being below since `began_ns`.
+    pub flying: bool,
+    pub began_ns: u64,
     pub abort: Option<AbortHow>,
     /// Its status was sent, it goes on ([`crate::handlers::Job::answer_early`]).
     pub answered: bool,
@@ -192,6 +203,9 @@ impl Slot {
             bars: 0,
             aca: false,
             lent: 0,
+            queued: false,
+            flying: false,
+            began_ns: 0,
             abort: None,
             answered: false,
             data: Segs::new(),
@@ -327,6 +341,8 @@ impl Slots {
         slot.entry = 0;
         slot.aca = false;
         slot.lent = 0;
+        slot.queued = false;
+        slot.flying = false;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);

@@ -21,6 +21,7 @@ use crate::attention::{Nexus, flags};
 use crate::commands::notes::Notes;
 use crate::condition::Condition;
 use crate::copy::{Operations, Watch};
+use crate::flow::{FlowView, Load};
 use crate::handlers::{Handler, TRANSFER_MAX};
 use crate::order::TaskSet;
 use crate::reserve::Place;
@@ -197,6 +198,7 @@ pub struct Device {
     pub(crate) selecting: AtomicBool,
     notes: Notes,
     history: History,
+    load: Load,
 }
 
 impl Device {
@@ -227,6 +229,7 @@ impl Device {
             selecting: AtomicBool::new(false),
             notes: Notes::default(),
             history: History::default(),
+            load: Load::default(),
             handler,
             spec,
         };
@@ -317,6 +320,16 @@ impl Device {
     pub(crate) fn restore_mode(&self, mode: ModeBits) {
         self.set_saved_mode(mode);
         self.set_mode(mode);
+    }
+
+    /// How many commands it has and takes (`flow.rs`).
+    pub(crate) fn traffic(&self) -> &Load {
+        &self.load
+    }
+
+    /// Latency, rate and limit of its reads and writes, for lists.
+    pub fn flow(&self) -> FlowView {
+        self.load.view()
     }
 
     /// What it has done, for its log pages.

@@ -15,6 +15,7 @@ use reactor::{Address, Mailbox, Mailer};
 
 use crate::alua::Transition;
 use crate::device::Device;
+use crate::flow::Flow;
 use crate::memory::{Memory, transfer_max};
 use crate::registry::{Denied, Registry, TargetPort};
 use crate::session::Session;
@@ -82,6 +83,7 @@ pub struct Engine {
     /// Commands whose turn has come, by session and place.
     pub(crate) starting: RefCell<VecDeque<(u64, u64)>>,
     pub(crate) is_starting: Cell<bool>,
+    pub(crate) flows: RefCell<BTreeMap<u32, Weak<Flow>>>,
     scratch: Cell<Vec<u8>>,
 }
 
@@ -101,6 +103,7 @@ impl Engine {
             memory: Memory::default(),
             starting: RefCell::default(),
             is_starting: Cell::default(),
+            flows: RefCell::default(),
             scratch: Cell::default(),
         });
         let listen = listen(Rc::downgrade(&engine), mailbox);

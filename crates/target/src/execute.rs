@@ -105,6 +105,9 @@ impl Session {
         slot.naca = contingent::naca(command.cdb);
         drop(slots);
         self.note(place, opcode, command.tag, CommandState::DataWait);
+        if let Some(path) = &path {
+            self.note_path(path);
+        }
         let word = path.as_ref().map_or(0, |p| self.word_of(p));
         let runs = match &path {
             Some(path) if word & flags::ACA != 0 => contingent::admit(path, command)?,
@@ -181,6 +184,8 @@ impl Session {
         }
         std::mem::swap(&mut slot.data, data);
         slot.data_ready = true;
+        slot.lent = slot.data.len();
+        self.lent.set(self.lent.get() + slot.lent);
         let complete = slot.data.len() == slot.wanted as usize;
         drop(slots);
         if complete {
@@ -264,6 +269,11 @@ impl Session {
                 self.engine().starve(me, word);
             }
             return false;
+        }
+        if let Run::Blocks(_) = plan.run
+            && !self.take_off(place)
+        {
+            return true;
         }
         self.set_state(place, CommandState::Executing);
         match plan.run {
@@ -350,7 +360,7 @@ impl Session {
         self.complete(place, ending);
     }
 
-    fn begin_blocks(&self, place: u32, blocks: Blocks) {
+    pub(crate) fn begin_blocks(&self, place: u32, blocks: Blocks) {
         let word = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(place) else { return };
@@ -458,7 +468,7 @@ impl Session {
         })
     }
 
-    fn set_state(&self, place: u32, state: CommandState) {
+    pub(crate) fn set_state(&self, place: u32, state: CommandState) {
         if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
             slot.state = Some(state);
         }

@@ -5,8 +5,9 @@ use bio::{Bio, Op, Segs};
 use geom::{Core, Sink};
 use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
-use crate::command::{AbortHow, CommandState, Slot};
+use crate::command::{AbortHow, CommandState, Slot, word_of};
 use crate::device::ModeBits;
+use crate::flow;
 use crate::handlers::Run;
 use crate::registry::add;
 use crate::session::Session;
@@ -153,18 +154,23 @@ impl Session {
 
     /// Frees a place, starts what waited for its turn, tells task management, ends the session.
     pub(crate) fn release(&self, place: u32) {
-        let (path, entry, aca, waiters) = {
+        let (path, entry, aca, waiters, called_off) = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(place) else { return };
             let mut waiters = Vec::new();
             std::mem::swap(&mut waiters, &mut slot.waiters);
             self.lent.set(self.lent.get().saturating_sub(slot.lent));
-            let out = (slot.path.take(), slot.entry, slot.aca, waiters);
+            let called_off = (slot.flying || slot.queued)
+                .then(|| (word_of(place, slot.generation), slot.flying));
+            let out = (slot.path.take(), slot.entry, slot.aca, waiters, called_off);
             slots.free(place);
             out
         };
         self.facts.clear(place);
         self.held.set(self.held.get().saturating_sub(1));
+        if let (Some((word, flying)), Some(path)) = (called_off, &path) {
+            self.call_off(path, word, flying);
+        }
         if let Some(path) = path.filter(|_| aca || entry != 0) {
             if aca {
                 path.device().order().aca_ended(key_of(path.nexus()));
@@ -244,14 +250,20 @@ impl Session {
 }
 
 impl Sink for Session {
-    fn done(&self, tag: u64, bio: &mut Bio, _core: &Core) {
-        let (place, ending) = {
+    fn done(&self, tag: u64, bio: &mut Bio, core: &Core) {
+        let (place, ending, turn) = {
             let mut slots = self.slots.borrow_mut();
             let Some((place, slot)) = slots.by_word(tag) else { return };
             std::mem::swap(&mut slot.data, &mut bio.data);
-            (place, ending_of_blocks(slot, bio))
+            let ending = ending_of_blocks(slot, bio);
+            let landed = slot.path.as_ref().filter(|_| std::mem::take(&mut slot.flying));
+            let turn = landed.filter(|p| flow::landed(p, slot.began_ns, core.now())).cloned();
+            (place, ending, turn)
         };
         self.complete(place, ending);
+        if let Some(path) = turn {
+            self.give_turn(&path);
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use std::sync::{Arc, PoisonError};
 
 use wire::scsi::{Asc, Lun, asc};
 
-use crate::attention::{Nexus, Port, flags};
+use crate::attention::{Nexus, flags};
 use crate::commands::nexus_made;
 use crate::device::Device;
 use crate::gate;
@@ -96,7 +96,7 @@ impl Session {
             true if entry.device.reset_number() <= self.began => asc::NEXUS_LOSS,
             _ => asc::POWER_ON_OR_RESET,
         };
-        let path = Rc::new(path_to(&entry, self.port(), first));
+        let path = Rc::new(self.path_to(&entry, first));
         self.paths.borrow_mut().insert(number, path.clone());
         Some(path)
     }
@@ -174,7 +174,7 @@ impl Session {
                     self.engine().lose(&path);
                 }
                 Fate::Exchange(entry) => {
-                    let new = Rc::new(path_to(&entry, self.port(), asc::INQUIRY_CHANGED));
+                    let new = Rc::new(self.path_to(&entry, asc::INQUIRY_CHANGED));
                     self.paths.borrow_mut().insert(entry.lun, new);
                     self.engine().lose(&path);
                 }
@@ -242,12 +242,13 @@ impl Session {
         }
         self.paths.take();
     }
-}
 
-/// A path with a new nexus, known to its unit.
-fn path_to(entry: &LunEntry, port: &Arc<Port>, first: Asc) -> Path {
-    let nexus = Arc::new(Nexus::new(port.clone(), entry.lun, first));
-    entry.device.enlist(&nexus);
-    nexus_made(&entry.device, &nexus);
-    Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only)
+    /// A path with a new nexus, known to its unit.
+    fn path_to(&self, entry: &LunEntry, first: Asc) -> Path {
+        let nexus = Arc::new(Nexus::new(self.port().clone(), entry.lun, first));
+        entry.device.enlist(&nexus);
+        nexus_made(&entry.device, &nexus);
+        let flow = self.engine().flow(&entry.device);
+        Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, flow)
+    }
 }

@@ -21,8 +21,9 @@ use crate::attention::{Nexus, Port};
 use crate::command::{AbortHow, CommandState, Slots};
 use crate::device::Device;
 use crate::engine::Engine;
+use crate::flow::{Flow, Lane};
 use crate::paths::Paths;
-use crate::registry::{DEPTH_MAX, LunMap, SessionFacts, Tally, TargetPort, View};
+use crate::registry::{FlowNotes, LunMap, SessionFacts, Tally, TargetPort, View};
 use crate::reserve::Identity;
 use crate::transport::{CloseReason, Login, TmOutcome, Transport};
 
@@ -32,11 +33,30 @@ pub struct Path {
     device: Arc<Device>,
     nexus: Arc<Nexus>,
     pub(crate) read_only: Cell<bool>,
+    flow: Rc<Flow>,
+    lane: Lane,
 }
 
 impl Path {
-    pub(crate) fn new(lun: u64, device: Arc<Device>, nexus: Arc<Nexus>, read_only: bool) -> Path {
-        Path { lun, device, nexus, read_only: Cell::new(read_only) }
+    pub(crate) fn new(
+        lun: u64,
+        device: Arc<Device>,
+        nexus: Arc<Nexus>,
+        read_only: bool,
+        flow: Rc<Flow>,
+    ) -> Path {
+        let read_only = Cell::new(read_only);
+        Path { lun, device, nexus, read_only, flow, lane: Lane::default() }
+    }
+
+    /// Who may send commands to the unit.
+    pub(crate) fn flow(&self) -> &Rc<Flow> {
+        &self.flow
+    }
+
+    /// Its place among them.
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
     }
 
     /// The number under which the initiator sees the unit.
@@ -84,8 +104,11 @@ pub struct Session {
     pub(crate) outstanding: Cell<u32>,
     /// Places taken, those being answered included.
     pub(crate) held: Cell<u32>,
-    /// Bytes of buffers of commands that read.
+    /// Bytes of buffers of commands that read, and of write data.
     pub(crate) lent: Cell<usize>,
+    /// The path of the last command, and how long the session counts as one that uses several.
+    pub(crate) last_path: RefCell<Weak<Path>>,
+    pub(crate) mixed_until: Cell<u64>,
     closing: Cell<bool>,
     gone: Cell<bool>,
 }
@@ -113,6 +136,7 @@ impl Session {
             group: Mutex::new(decision.group.unwrap_or_default()),
             closing: AtomicBool::new(false),
             tally: Tally::default(),
+            flow: FlowNotes::default(),
             lines: SessionFacts::lines(),
         });
         let scsi = TransportId::decode(&login.transport_id).map(|(port, _)| port);
@@ -144,6 +168,8 @@ impl Session {
             outstanding: Cell::new(0),
             held: Cell::new(0),
             lent: Cell::new(0),
+            last_path: RefCell::default(),
+            mixed_until: Cell::new(0),
             closing: Cell::new(false),
             gone: Cell::new(false),
             facts: facts.clone(),
@@ -185,9 +211,11 @@ impl Session {
         self.outstanding.get() as usize
     }
 
-    /// Commands that the session takes at once: for the transport's window.
+    /// Commands that the session takes at once, for the transport's window: [`crate::registry::DEPTH_MAX`],
+    /// or what
+    /// its share of a slow unit asks for.
     pub fn depth_hint(&self) -> u32 {
-        DEPTH_MAX
+        self.window()
     }
 
     /// True after [`Session::close`].
@@ -195,7 +223,7 @@ impl Session {
         self.closing.get()
     }
 
-    /// Bytes that it keeps from others: read, and not sent yet.
+    /// Bytes that it keeps from others: read and not sent yet, and write data.
     pub(crate) fn holds(&self) -> usize {
         let unsent = self.transport.borrow().as_ref().map_or(0, |t| t.unsent());
         self.lent.get().saturating_add(unsent)

@@ -116,6 +116,11 @@ pub struct LunState {
     pub serial: String,
     /// NAA identifier (VPD page 0x83), hexadecimal.
     pub naa: String,
+    /// How long a read or write takes at the provider, lately, in nanoseconds; 0 before the first.
+    pub latency_ns: u64,
+    /// Most reads and writes that are sent to the provider at once; absent when more are no slower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
     /// Who has reserved it; absent when nobody has and nobody is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<ReservationState>,
@@ -195,6 +200,14 @@ pub struct SessionState {
     pub commands_outstanding: u64,
     /// How long the oldest of them waits, in nanoseconds; 0 when there is none.
     pub oldest_command_ns: u64,
+    /// Commands that it is let have open: fewer when its unit is slow and others want it too.
+    pub window: u32,
+    /// Commands that it may have at its unit; absent while the unit has no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<u32>,
+    /// Why commands of it wait here, in words; absent when none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<String>,
     /// Counters.
     pub stats: Stats,
 }

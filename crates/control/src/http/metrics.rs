@@ -1,7 +1,7 @@
 //! The state as Prometheus text: prefix `ashlar_`, base units (seconds, bytes), `_total` for what
 //! only grows.
 
-use crate::api::{Health, Histogram, State, Stats, TargetHealth, TargetState};
+use crate::api::{Health, Histogram, LunState, State, Stats, TargetHealth, TargetState};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -29,6 +29,10 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_session_requests_total", "counter", "Requests completed for a session"),
     ("ashlar_session_bytes_total", "counter", "Bytes of requests completed for a session"),
     ("ashlar_session_in_flight", "gauge", "Commands of a session not answered yet"),
+    ("ashlar_session_window", "gauge", "Commands that a session is let have open"),
+    ("ashlar_session_share", "gauge", "Commands that a session may have at a slow unit"),
+    ("ashlar_lun_latency_seconds", "gauge", "How long a read or write takes at a unit, lately"),
+    ("ashlar_lun_limit", "gauge", "Most reads and writes sent to a slow unit at once"),
     ("ashlar_logins_denied", "gauge", "Refused logins remembered"),
 ];
 
@@ -65,6 +69,19 @@ impl Page {
         let braces =
             if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
         self.samples.push((name, format!("{name}{suffix}{braces} {value}")));
+    }
+
+    /// The units of a target that have been used, each once.
+    fn units(&mut self, target: &TargetState) {
+        let all = target.groups.iter().flat_map(|g| &g.luns).filter(|l| l.latency_ns > 0);
+        let units: BTreeMap<&str, &LunState> = all.map(|l| (l.provider.as_str(), l)).collect();
+        for (provider, lun) in units {
+            let labels = [("target", target.name.as_str()), ("provider", provider)];
+            self.add("ashlar_lun_latency_seconds", &labels, seconds(lun.latency_ns));
+            if let Some(limit) = lun.limit {
+                self.add("ashlar_lun_limit", &labels, limit);
+            }
+        }
     }
 
     fn health(&mut self, name: &'static str, labels: &[(&str, &str)], health: Health) {
@@ -146,9 +163,15 @@ type Sum<'a> = (u64, [(&'a str, u64, u64); 5]);
 /// no address of their own, and a sample may stand once.
 fn sessions(target: &TargetState, page: &mut Page) {
     let mut all: BTreeMap<(&str, &str), Sum<'_>> = BTreeMap::new();
+    let mut windows: BTreeMap<(&str, &str), (u64, Option<u64>)> = BTreeMap::new();
     for s in &target.sessions {
         let kinds = s.stats.kinds().map(|(op, stats)| (op, stats.ops, stats.bytes));
         let who = (s.initiator.as_str(), s.address.as_str());
+        let window = windows.entry(who).or_default();
+        window.0 = window.0.saturating_add(u64::from(s.window));
+        if let Some(share) = s.share {
+            window.1 = Some(window.1.unwrap_or(0).saturating_add(u64::from(share)));
+        }
         let sum = all.entry(who).or_insert_with(|| (0, kinds.map(|(op, ..)| (op, 0, 0))));
         sum.0 = sum.0.saturating_add(s.commands_outstanding);
         for (sum, one) in sum.1.iter_mut().zip(kinds) {
@@ -160,6 +183,11 @@ fn sessions(target: &TargetState, page: &mut Page) {
         let target = [("target", target.name.as_str()), ("driver", target.driver.as_str())];
         let who = [target[0], target[1], ("initiator", initiator), ("address", address)];
         page.add("ashlar_session_in_flight", &who, outstanding);
+        let (window, share) = windows.get(&(initiator, address)).copied().unwrap_or_default();
+        page.add("ashlar_session_window", &who, window);
+        if let Some(share) = share {
+            page.add("ashlar_session_share", &who, share);
+        }
         for (op, requests, bytes) in kinds {
             let labels = [who[0], who[1], who[2], who[3], ("op", op)];
             page.add("ashlar_session_requests_total", &labels, requests);
@@ -195,6 +223,7 @@ pub fn render(state: &State) -> String {
         let up = target.state == TargetHealth::Listening;
         page.add("ashlar_target_up", &labels, u8::from(up));
         page.add("ashlar_target_sessions", &labels, target.sessions.len());
+        page.units(target);
         sessions(target, &mut page);
     }
     page.add("ashlar_logins_denied", &[], state.denied.len());

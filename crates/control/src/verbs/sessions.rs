@@ -44,6 +44,14 @@ pub struct Answer {
     pub show_denied: bool,
 }
 
+/// The window, and the share of a unit that has a limit.
+fn window(s: &SessionState) -> String {
+    match s.share {
+        Some(share) => format!("{} ({share})", s.window),
+        None => s.window.to_string(),
+    }
+}
+
 fn row(live: &Live) -> Vec<String> {
     let s = &live.session;
     let digests = match (s.digests.header, s.digests.data) {
@@ -69,6 +77,7 @@ fn row(live: &Live) -> Vec<String> {
         text::dash(&s.auth),
         digests.to_owned(),
         s.commands_outstanding.to_string(),
+        window(s),
         if s.commands_outstanding == 0 { "-".into() } else { short_ns(s.oldest_command_ns) },
         short(s.stats.read.bytes),
         short(s.stats.write.bytes),
@@ -95,6 +104,7 @@ impl Verb for Sessions {
             "auth",
             "digests",
             ">queue",
+            ">window",
             ">oldest",
             ">read",
             ">written",
@@ -106,6 +116,11 @@ impl Verb for Sessions {
         } else {
             text::table(&columns, &rows)
         };
+        for s in answer.sessions.iter().map(|l| &l.session) {
+            if let Some(why) = &s.held_back {
+                out.push_str(&format!("{} ({}): {why}\n", s.initiator, s.address));
+            }
+        }
         if answer.show_denied {
             let row = |d: &Denied| {
                 vec![

@@ -2,7 +2,7 @@
 //!
 //! Invariant F1: every counter and every command's line has one writer, the session's core.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use reactor::Address;
@@ -70,6 +70,28 @@ pub(crate) fn add(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
+/// What holds a session's commands back.
+#[derive(Default)]
+pub(crate) struct FlowNotes {
+    window: AtomicU32,
+    share: AtomicU32,
+    queued: AtomicU32,
+    device: AtomicU32,
+}
+
+/// What holds a session's commands back, for lists.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct HeldBack {
+    /// Commands that its transport lets it have open, when it was last told.
+    pub window: u32,
+    /// Commands that it may have at a unit that has a limit.
+    pub share: Option<u32>,
+    /// Commands that are here and wait for the unit to have fewer.
+    pub queued: u32,
+    /// Number of the unit that they wait for, while there are any.
+    pub device: Option<u32>,
+}
+
 /// Fixed and changing facts about one session.
 pub struct SessionFacts {
     /// Number in this daemon; never reused.
@@ -95,6 +117,7 @@ pub struct SessionFacts {
     pub(crate) group: Mutex<String>,
     pub(crate) closing: AtomicBool,
     pub(crate) tally: Tally,
+    pub(crate) flow: FlowNotes,
     pub(crate) lines: Box<[Line]>,
 }
 
@@ -125,6 +148,39 @@ impl SessionFacts {
             errors: t.errors.load(Relaxed),
             aborted: t.aborted.load(Relaxed),
         }
+    }
+
+    /// What holds its commands back now.
+    pub fn held_back(&self) -> HeldBack {
+        let f = &self.flow;
+        let queued = f.queued.load(Relaxed);
+        let some = |n: u32| (n > 0).then_some(n);
+        HeldBack {
+            window: some(f.window.load(Relaxed)).unwrap_or(DEPTH_MAX),
+            share: some(f.share.load(Relaxed)),
+            queued,
+            device: (queued > 0).then(|| f.device.load(Relaxed)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note_window(&self, window: u32) {
+        self.flow.window.store(window, Relaxed);
+    }
+
+    /// `u32::MAX` when there is no limit.
+    #[inline]
+    pub(crate) fn note_share(&self, share: u32) {
+        self.flow.share.store(if share == u32::MAX { 0 } else { share }, Relaxed);
+    }
+
+    pub(crate) fn note_queued(&self, device: u32) {
+        self.flow.device.store(device, Relaxed);
+        self.flow.queued.store(self.flow.queued.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    pub(crate) fn note_unqueued(&self) {
+        self.flow.queued.store(self.flow.queued.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
     /// Most commands that were outstanding at once.

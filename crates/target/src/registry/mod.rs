@@ -37,8 +37,8 @@ use crate::transport::CloseReason;
 use crate::vault::{NoVault, Vault};
 use numbers::Numbers;
 
-pub use facts::{CommandView, Counters, DEPTH_MAX, SessionFacts};
-pub(crate) use facts::{Tally, add};
+pub use facts::{CommandView, Counters, DEPTH_MAX, HeldBack, SessionFacts};
+pub(crate) use facts::{FlowNotes, Tally, add};
 pub(crate) use groups::View;
 pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};
 pub use map::{LUN_MAX, LunEntry, LunMap, Tell};

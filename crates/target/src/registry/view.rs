@@ -9,6 +9,7 @@ use wire::scsi::{AccessState, Addressing};
 use super::facts::SessionFacts;
 use super::{Denied, Registry};
 use crate::device::ModeBits;
+use crate::flow::FlowView;
 use crate::handlers::disk::naa;
 use crate::reserve::Reservations;
 
@@ -92,6 +93,8 @@ pub struct DeviceView {
     pub write_protected: bool,
     /// Who has reserved it.
     pub reservations: Arc<Reservations>,
+    /// Latency, rate and limit of its reads and writes.
+    pub flow: FlowView,
     /// Why it is gone, if it is.
     pub lost: Option<Errno>,
 }
@@ -123,6 +126,7 @@ impl Registry {
             write_cache: d.mode().has(ModeBits::WCE),
             write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
             reservations: d.reservations().state(),
+            flow: d.flow(),
             lost: d.lost(),
         });
         let port_groups = state.port_groups.iter().map(|g| PortGroupView {

@@ -48,6 +48,9 @@ pub struct DiskState {
     pub log: Vec<Done>,
     /// Every request that touches this byte ends with this error.
     pub fail: Option<(u64, Errno)>,
+    /// Requests are served by so many at once, each for so long: when each of them is free, ns.
+    pub servers: Vec<u64>,
+    pub service_ns: u64,
 }
 
 /// A disk in memory that answers at once, or when it is told to.
@@ -57,6 +60,12 @@ pub struct TestDisk(Mutex<DiskState>);
 impl TestDisk {
     pub fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on requests take their time.
+    pub fn set_pace(&self, servers: usize, service_ns: u64) {
+        let mut s = self.state();
+        (s.servers, s.service_ns) = (vec![0; servers], service_ns);
     }
 
     fn perform(&self, bio: &mut Bio) -> Flow {
@@ -105,6 +114,12 @@ impl Layer for TestDisk {
         let mut s = self.state();
         if s.hold {
             s.held.push((core.id(), bio.ticket(), bio.op));
+            return Flow::Wait;
+        }
+        let service_ns = s.service_ns;
+        if let Some(free) = s.servers.iter_mut().min() {
+            *free = core.now().max(*free) + service_ns;
+            core.wake(bio.ticket(), *free - core.now());
             return Flow::Wait;
         }
         drop(s);

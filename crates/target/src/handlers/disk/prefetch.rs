@@ -24,7 +24,7 @@ pub(super) fn plan(lba: u64, blocks: u32, immed: bool, device: &Device) -> Resul
     if immed || bytes > FETCH_BYTES_MAX {
         return Ok(Plan { medium: true, ..Plan::NOTHING });
     }
-    Ok(Plan::task(0))
+    Ok(Plan::task(0).at(lba, all))
 }
 
 /// No blocks are all blocks to the end.

@@ -21,11 +21,13 @@ pub(super) fn plan(extent: Extent, check: u8, device: &Device) -> Result<Plan, S
         1 => bytes,
         _ if extent.blocks == 0 => 0,
         _ => device.block_bytes(),
-    }))
+    })
+    .at(extent.lba, u64::from(extent.blocks)))
 }
 
 pub(super) fn plan_write(extent: Extent, device: &Device) -> Result<Plan, Sense> {
-    Ok(Plan::task(read_write::check(extent, device)?).writing())
+    let plan = Plan::task(read_write::check(extent, device)?).writing();
+    Ok(plan.at(extent.lba, u64::from(extent.blocks)))
 }
 
 pub(super) async fn verify(job: &Job, extent: Extent, check: u8) -> Result<(), Ending> {

@@ -62,7 +62,7 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
     }
     let out = if what.no_data { 0 } else { device.block_bytes() };
-    Ok(Plan { exact: true, ..Plan::task(out).writing() })
+    Ok(Plan { exact: true, ..Plan::task(out).writing() }.at(what.lba, what.blocks))
 }
 
 pub(super) async fn write_same(job: &Job) -> Result<(), Ending> {

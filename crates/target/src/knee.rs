@@ -1,0 +1,293 @@
+//! How many commands a unit takes at once before more of them only wait longer. Pure: no clock, no
+//! lock, no commands; `flow.rs` has those.
+//!
+//! The limit is found by trying: fewer commands below, and when as many end in a second as before,
+//! the rest was only a queue. Neither the size of the commands nor the kind of the disk needs to be
+//! known, and a disk that is faster with more commands (one that sorts them) keeps them.
+//!
+//! ```text
+//!          slow and deep                    as fast as before: fewer still
+//!   FREE ---------------> DOWN <----------------------------------------+
+//!    ^                     |                                            |
+//!    |                     +-- slower: back to the limit before --> HOLD +-- from time to time
+//!    |  no limit of        |                                         ^  |
+//!    +- LIMIT_MAX helps ---+                  UP: faster? stay, else +--+
+//! ```
+//!
+//! Invariants
+//!  B1  A unit whose commands take less than [`TARGET_NS`] has no limit, or one that grows.
+//!  B2  A lower limit stays only when the rate stays within [`KEEP`] of the best one of lately.
+//!  B3  A trial counts only while commands wait for their turn: otherwise the initiators, and not
+//!      the limit, made the rate what it is.
+
+/// Latency up to which nothing is limited, ns.
+pub(crate) const TARGET_NS: u64 = 1_000_000;
+
+/// Fewest commands below on average for which a limit is looked for.
+const DEEP: u64 = 8;
+
+/// Smallest limit: one command at the medium, one that follows it at once.
+pub(crate) const LIMIT_MIN: u32 = 2;
+
+/// Largest limit; a unit that wants a larger one has none.
+const LIMIT_MAX: u32 = 4096;
+
+/// No limit.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Part of the best rate that a lower limit must keep, per thousand.
+const KEEP: u64 = 975;
+
+/// Part of the rate before that a higher limit must reach, per thousand.
+const GAIN: u64 = 1025;
+
+/// What is left of the best rate at the next look, per thousand: the load changes.
+const FADE: u64 = 997;
+
+/// Looks between two trials, after the first one that failed and at most.
+const PAUSE: (u32, u32) = (4, 64);
+
+/// What was measured between two looks.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Sample {
+    /// Commands that ended.
+    pub done: u64,
+    /// Their times below, ns, all together.
+    pub sum_ns: u64,
+    /// How long it took, ns.
+    pub elapsed_ns: u64,
+    /// Commands waited for their turn.
+    pub waited: bool,
+}
+
+impl Sample {
+    /// Commands in a thousand seconds.
+    pub fn rate(&self) -> u64 {
+        let done = u128::from(self.done) * 1_000_000_000_000;
+        u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Time of a command below, ns.
+    pub fn latency_ns(&self) -> u64 {
+        self.sum_ns / self.done.max(1)
+    }
+
+    /// Commands that were below, on average.
+    pub fn depth(&self) -> u64 {
+        self.sum_ns / self.elapsed_ns.max(1)
+    }
+}
+
+/// So many thousandths.
+fn part(rate: u64, thousandths: u64) -> u64 {
+    rate.saturating_mul(thousandths) / 1000
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trial {
+    /// None is under way.
+    None,
+    /// A lower limit; the one before it.
+    Down(u32),
+    /// A higher one; the one before it, and its rate.
+    Up(u32, u64),
+}
+
+/// The limit of one unit.
+#[derive(Debug)]
+pub(crate) struct Knee {
+    limit: u32,
+    trial: Trial,
+    /// The sample after a change of the limit tells of the time before it.
+    stale: bool,
+    /// Best rate of lately.
+    best: u64,
+    /// Looks until the next trial, and after the next that fails.
+    pause: u32,
+    next_pause: u32,
+    /// Large steps until the first one fails.
+    coarse: bool,
+    /// The next trial goes up.
+    upward: bool,
+}
+
+impl Default for Knee {
+    fn default() -> Knee {
+        Knee {
+            limit: NONE,
+            trial: Trial::None,
+            stale: false,
+            best: 0,
+            pause: 0,
+            next_pause: PAUSE.0,
+            coarse: true,
+            upward: false,
+        }
+    }
+}
+
+impl Knee {
+    #[cfg(test)]
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Commands that must have ended before the next look.
+    pub fn enough(depth: u64) -> u64 {
+        (4 * depth).clamp(256, 4096)
+    }
+
+    /// Looks at what was measured; answers the limit from now on.
+    pub fn look(&mut self, s: &Sample) -> u32 {
+        if std::mem::take(&mut self.stale) {
+            return self.limit;
+        }
+        let rate = s.rate();
+        if self.limit == NONE {
+            if s.latency_ns() > TARGET_NS && s.depth() >= DEEP {
+                self.best = rate;
+                self.coarse = true;
+                self.next_pause = PAUSE.0;
+                let depth = u32::try_from(s.depth()).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
+                self.down_from(depth);
+            }
+            return self.limit;
+        }
+        if self.trial == Trial::None && s.latency_ns() < TARGET_NS {
+            self.up_from(self.limit, 0);
+            return self.limit;
+        }
+        if !s.waited {
+            // B3
+            if let Trial::Down(from) | Trial::Up(from, _) = self.trial {
+                self.settle(from);
+            }
+            return self.limit;
+        }
+        self.best = part(self.best, FADE).max(rate);
+        match self.trial {
+            Trial::Down(from) if rate < part(self.best, KEEP) => {
+                self.settle(from);
+                self.failed();
+            }
+            Trial::Down(_) => self.down_from(self.limit),
+            Trial::Up(from, before) if rate <= part(before, GAIN) => {
+                self.settle(from);
+                self.failed();
+            }
+            Trial::Up(..) => {
+                self.next_pause = PAUSE.0;
+                self.up_from(self.limit, rate);
+            }
+            Trial::None if self.pause > 0 => self.pause -= 1,
+            Trial::None => {
+                self.upward = !self.upward;
+                match self.upward {
+                    true => self.up_from(self.limit, rate),
+                    false => self.down_from(self.limit),
+                }
+            }
+        }
+        self.limit
+    }
+
+    fn settle(&mut self, limit: u32) {
+        self.stale = limit != self.limit;
+        self.limit = limit;
+        self.trial = Trial::None;
+    }
+
+    fn failed(&mut self) {
+        self.coarse = false;
+        self.pause = self.next_pause;
+        self.next_pause = (2 * self.next_pause).min(PAUSE.1);
+    }
+
+    fn down_from(&mut self, limit: u32) {
+        let lower = if self.coarse { limit / 2 } else { limit - limit.div_ceil(6) };
+        if lower < LIMIT_MIN {
+            self.settle(limit.max(LIMIT_MIN));
+            return self.failed();
+        }
+        self.settle(lower);
+        self.stale = true;
+        self.trial = Trial::Down(limit);
+    }
+
+    /// `before` is the rate that has to be surpassed; zero when it does not matter (B1).
+    fn up_from(&mut self, limit: u32, before: u64) {
+        let higher = if before == 0 { 2 * limit } else { limit + limit.div_ceil(4) };
+        if higher > LIMIT_MAX {
+            return *self = Knee::default();
+        }
+        self.settle(higher);
+        self.trial = if before == 0 { Trial::None } else { Trial::Up(limit, before) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that serves `servers` commands at once, each in `ns`, with `offered` commands open.
+    fn sample(servers: u64, ns: u64, limit: u32, offered: u64) -> Sample {
+        let depth = offered.min(u64::from(limit));
+        let elapsed_ns = 1_000_000_000;
+        let done = depth.min(servers) * elapsed_ns / ns;
+        Sample { done, sum_ns: depth * elapsed_ns, elapsed_ns, waited: offered > u64::from(limit) }
+    }
+
+    fn run(knee: &mut Knee, looks: usize, servers: u64, ns: u64, offered: u64) -> Vec<u32> {
+        let mut seen = Vec::new();
+        for _ in 0..looks {
+            let limit = knee.limit();
+            knee.look(&sample(servers, ns, limit, offered));
+            seen.push(knee.limit());
+        }
+        seen
+    }
+
+    #[test]
+    fn a_limit_is_found_near_the_depth_that_the_disk_can_use() {
+        for servers in [1, 2, 8, 32, 100] {
+            let mut knee = Knee::default();
+            run(&mut knee, 60, servers, 2_000_000, 512);
+            let seen = run(&mut knee, 400, servers, 2_000_000, 512);
+            let near = |l: &&u32| u64::from(**l) <= servers.max(2) * 3 / 2 + 1;
+            assert!(seen.iter().all(|l| near(&l)), "{servers}: {seen:?}");
+            // Trials of less are few: the rate over all of it is what it would be without a limit.
+            let rate: u64 = seen.iter().map(|l| u64::from(*l).min(servers)).sum();
+            assert!(rate * 100 >= servers * 98 * seen.len() as u64, "{servers}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn b1_fast_disks_shallow_queues_and_light_loads_have_no_limit() {
+        let mut knee = Knee::default();
+        run(&mut knee, 100, 8, 10_000, 512);
+        assert_eq!(knee.limit(), NONE, "0.64 ms");
+        run(&mut knee, 100, 2, 8_000_000, 7);
+        assert_eq!(knee.limit(), NONE, "7 commands");
+    }
+
+    #[test]
+    fn a_disk_that_becomes_fast_or_wide_is_let_go() {
+        let mut knee = Knee::default();
+        run(&mut knee, 100, 4, 4_000_000, 512);
+        assert!(knee.limit() <= 7, "{knee:?}");
+        run(&mut knee, 600, 64, 4_000_000, 512);
+        assert!((64..=97).contains(&knee.limit()), "wider: {knee:?}");
+        run(&mut knee, 200, 64, 1000, 10_000);
+        assert_eq!(knee.limit(), NONE, "fast: {knee:?}");
+    }
+
+    #[test]
+    fn b3_a_trial_that_nobody_waits_in_is_given_up() {
+        let mut knee = Knee::default();
+        run(&mut knee, 2, 8, 2_000_000, 512);
+        let tried = knee.limit();
+        assert!(tried < 512);
+        run(&mut knee, 3, 8, 2_000_000, 3);
+        assert!(knee.limit() > tried, "{knee:?}");
+    }
+}

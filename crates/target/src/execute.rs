@@ -18,7 +18,7 @@ use crate::gate;
 use crate::handlers::{
     Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, parse, plan_none,
 };
-use crate::memory::Eater;
+use crate::memory::{Eater, data_max};
 use crate::order::Span;
 use crate::registry::{DEPTH_MAX, add};
 use crate::session::{Path, Session};
@@ -499,10 +499,7 @@ impl Eater for Session {
     }
 
     fn is_over(&self) -> bool {
-        let usage = self.engine().core().pool().usage();
-        let free = usage.limit_bytes.saturating_sub(usage.used_bytes);
-        // What a session holds is a part of what is out.
-        usage.used_bytes > free && self.holds() > free
+        self.is_over_of(self.engine().core().pool().usage().limit_bytes)
     }
 
     fn starved(&self, word: u64) {
@@ -510,6 +507,22 @@ impl Eater for Session {
         if let Some(place) = place {
             self.complete(place, Ending::Status(Status::Busy));
         }
+    }
+}
+
+impl Session {
+    /// It holds more than its share of `limit` bytes (E7).
+    fn is_over_of(&self, limit: usize) -> bool {
+        let used = self.engine().core().pool().usage().used_bytes;
+        let free = limit.saturating_sub(used);
+        // What a session holds is a part of what is out.
+        used > free && self.holds() > free
+    }
+
+    /// It holds more than its share of what write data may have: its commands wait for memory, and
+    /// those of others go past them (E7).
+    pub fn is_over_data(&self) -> bool {
+        self.is_over_of(data_max(self.engine().core().pool().usage().limit_bytes))
     }
 }
 

@@ -11,10 +11,11 @@
 //!  E5  Commands that hold a part and wait for the rest ([`Part`]) hold an eighth of the pool at
 //!      most, all together.
 //!  E6  Nobody waits longer than [`PATIENCE_NS`]: then its command ends BUSY.
-//!  E7  A session gets memory for reads while it holds no more than what is free, or nothing:
-//!      what was read for it and what its transport has not sent yet. So n sessions that take all
-//!      they can, and whose peers do not read, leave an (n+1)th of the pool to others. Who is over
-//!      this share keeps its place in the line, and those behind go past it.
+//!  E7  A session gets memory while it holds no more than what is free, or nothing: what was read
+//!      for it, what its transport has not sent yet, and write data, there or on its way. So n
+//!      sessions that take all they can, and whose peers do not read or do not send, leave an
+//!      (n+1)th of the pool to others; of what write data may have (E4) likewise. Who is over this
+//!      share keeps its place in the line, and those behind go past it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -77,7 +78,7 @@ impl Drop for Part {
 }
 
 /// Most bytes of write data of one command under a pool of `limit` bytes (E4).
-fn data_max(limit: usize) -> usize {
+pub(crate) fn data_max(limit: usize) -> usize {
     limit / 4 * 3
 }
 

@@ -121,7 +121,8 @@ pub trait Transport {
     fn respond(&self, tag: u32, response: Response<'_>);
     /// The command was aborted and no status comes: drop what is held for the tag.
     fn discard(&self, tag: u32);
-    /// Bytes of answers that it still holds: its peer has not taken them yet.
+    /// Bytes that it still holds: of answers that its peer has not taken yet, and of memory for
+    /// write data that has not all come.
     fn unsent(&self) -> usize {
         0
     }

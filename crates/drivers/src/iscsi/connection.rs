@@ -183,6 +183,9 @@ impl Connection {
             }
             return;
         };
+        if session.is_overdue(now, self.here.engine.is_hungry()) {
+            return self.end(Ending::DataOverdue);
+        }
         let (interval_s, timeout_s) = session.ping_seconds();
         match self.pinged.get() {
             Some(since) if after(since, u64::from(timeout_s) * SECOND_NS) => {

@@ -95,6 +95,7 @@ impl Session {
         let mut incoming = Incoming {
             data: arrived.data,
             part: arrived.part,
+            gathering: arrived.gathering,
             wanted,
             bursts: self.conn.here.spares.borrow_mut().bursts(),
             ..Incoming::default()
@@ -118,6 +119,8 @@ impl Session {
                     at: here,
                     end: limit,
                     data_sn: 0,
+                    since: self.conn.here.core.now(),
+                    ahead: self.gathering.get(),
                 });
             } else {
                 incoming.fail(DataError::Sequence);
@@ -193,7 +196,10 @@ impl Session {
                 };
                 let target_tag = self.next_transfer_tag();
                 let end = from.saturating_add(len);
-                incoming.bursts.push_back(Burst { tag: target_tag, at: from, end, data_sn: 0 });
+                let since = self.conn.here.core.now();
+                let ahead = self.gathering.get();
+                let burst = Burst { tag: target_tag, at: from, end, data_sn: 0, since, ahead };
+                incoming.bursts.push_back(burst);
                 let r2t_sn = task.r2ts;
                 task.r2ts = r2t_sn.wrapping_add(1);
                 R2t {
@@ -248,7 +254,7 @@ pub(crate) async fn data_out(
                 session.progress(tag);
                 return Ok(());
             };
-            let good = inlet.data(frame, &place).await?;
+            let good = session.awaited(frame.data_len, inlet.data(frame, &place)).await?;
             session.conn.here.spares.borrow_mut().put_segs(place);
             let mut tasks = session.tasks.borrow_mut();
             let incoming = tasks.get_mut(&tag).and_then(|t| t.incoming.as_mut());

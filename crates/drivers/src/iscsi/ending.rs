@@ -31,6 +31,8 @@ pub(crate) enum Ending {
     Silent,
     /// The peer does not read what it is sent.
     NotReading,
+    /// The peer does not send the write data that it owes.
+    DataOverdue,
     /// The peer sent more refused PDUs than is bearable.
     TooManyRejects,
     /// The peer left the protocol in a way that cannot be answered.
@@ -84,6 +86,9 @@ impl fmt::Display for Ending {
             Ending::Closed(CloseReason::ColdReset) => f.write_str("TARGET COLD RESET"),
             Ending::Silent => f.write_str("no answer to a ping"),
             Ending::NotReading => f.write_str("the initiator does not read what it is sent"),
+            Ending::DataOverdue => {
+                f.write_str("the initiator does not send the write data that it owes")
+            }
             Ending::TooManyRejects => f.write_str("too many refused PDUs"),
             Ending::Protocol(what) => f.write_str(what),
             Ending::NoMemory => f.write_str("no memory for the connection"),

@@ -15,6 +15,7 @@ use super::ending::Ending;
 use super::inlet::Inlet;
 use super::nop::PING_MAX;
 use super::session::Session;
+use super::tasks::Gathering;
 use super::{data, logout, scarce};
 
 /// A request that is complete.
@@ -46,6 +47,8 @@ pub(crate) struct Arrived {
     pub data: Segs,
     /// `data` is a part.
     pub part: Option<Part>,
+    /// Counts `data` among what the session holds.
+    pub gathering: Gathering,
     /// Bytes of immediate data.
     pub immediate: u32,
     /// It did not come through.
@@ -255,7 +258,8 @@ async fn immediate_data(
         arrived.lost = Some(Lost::NoMemory);
         return inlet.drop_data(frame).await;
     }
-    if !inlet.data(frame, &arrived.data).await? {
+    arrived.gathering.count(&session.gathering, arrived.data.len());
+    if !session.awaited(frame.data_len, inlet.data(frame, &arrived.data)).await? {
         session.complain_of(bhs, "the digest of its immediate data does not agree");
         arrived.lost = Some(Lost::Error(DataError::Digest));
         session.reject(RejectReason::DataDigest, bhs)?;

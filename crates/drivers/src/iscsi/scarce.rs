@@ -115,7 +115,8 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     let engine = &here.engine;
     let mut data = here.spares.borrow_mut().segs();
     let possible = !engine.is_beyond_pool(all);
-    if possible && engine.room_for_data(&mut data, all, false) {
+    let over = session.nexus().is_some_and(|n| n.is_over_data());
+    if possible && !over && engine.room_for_data(&mut data, all, false) {
         arrived.data = data;
         return true;
     }
@@ -168,10 +169,16 @@ impl Session {
     pub fn make_room(&self, incoming: &mut Incoming, fed: bool) -> bool {
         let wanted = usize::try_from(incoming.wanted).unwrap_or(usize::MAX);
         let missing = wanted.saturating_sub(incoming.data.len());
+        if missing == 0 {
+            incoming.part = None;
+            return true;
+        }
         let engine = &self.conn.here.engine;
-        let enough = missing == 0 || engine.room_for_data(&mut incoming.data, missing, fed);
+        let over = self.nexus().is_some_and(|n| n.is_over_data());
+        let enough = !over && engine.room_for_data(&mut incoming.data, missing, fed);
         if enough {
             incoming.part = None;
+            incoming.gathering.count(&self.gathering, incoming.data.len());
         }
         enough
     }
@@ -180,6 +187,10 @@ impl Session {
 impl Eater for Session {
     fn feed(&self, tag: u64) -> bool {
         u32::try_from(tag).map_or(true, |tag| self.ask(tag, true))
+    }
+
+    fn is_over(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data())
     }
 
     fn starved(&self, tag: u64) {

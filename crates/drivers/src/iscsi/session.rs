@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
@@ -35,6 +35,12 @@ pub(crate) const WINDOW: u32 = 128;
 
 /// Pings and time-outs of discovery sessions, s.
 const DISCOVERY_PING_S: (u32, u32) = (30, 30);
+
+/// Bytes a second of write data at least, and seconds more, until a peer that owes it is dropped.
+const DATA_RATE: (usize, u64) = (256 << 10, 20);
+
+/// The same while commands of others wait for memory.
+const DATA_RATE_SCARCE: (usize, u64) = (4 << 20, 4);
 
 /// True when `a` comes before `b` (RFC 1982 serial numbers).
 pub(crate) fn before(a: u32, b: u32) -> bool {
@@ -70,6 +76,10 @@ pub(crate) struct Session {
     pub tasks: RefCell<Tasks>,
     /// Requests behind a gap in the numbers.
     pub held: RefCell<BTreeMap<u32, Body>>,
+    /// Bytes of memory for write data that has not all come.
+    pub gathering: Rc<Cell<usize>>,
+    /// Data of a PDU that is being read: since when, ns, and its bytes.
+    reading: Cell<Option<(u64, usize)>>,
     /// Task management functions under way.
     pub functions: RefCell<BTreeSet<u32>>,
     pub text: RefCell<TextState>,
@@ -97,6 +107,8 @@ impl Session {
             nexus: RefCell::default(),
             tasks: RefCell::default(),
             held: RefCell::default(),
+            gathering: Rc::default(),
+            reading: Cell::default(),
             functions: RefCell::default(),
             text: RefCell::default(),
             rejects: Cell::new(0),
@@ -264,6 +276,32 @@ impl Session {
         data_sn
     }
 
+    /// Reads `bytes` of data of a PDU, on which there is a deadline ([`Session::is_overdue`]).
+    pub async fn awaited<T>(&self, bytes: usize, reads: impl Future<Output = T>) -> T {
+        self.reading.set(Some((self.conn.here.core.now(), bytes)));
+        let read = reads.await;
+        self.reading.set(None);
+        read
+    }
+
+    /// Write data that was asked for, or that has begun to come, does not come in time. What was on
+    /// its way before it counts, so a line may be as slow as [`DATA_RATE`]; when others wait for
+    /// memory it must be faster.
+    pub fn is_overdue(&self, now: u64, scarce: bool) -> bool {
+        let (rate, patience_s) = if scarce { DATA_RATE_SCARCE } else { DATA_RATE };
+        let late = |since: u64, bytes: usize| {
+            let limit_s = u64::try_from(bytes / rate).unwrap_or(u64::MAX);
+            let limit_s = limit_s.saturating_add(patience_s);
+            now.saturating_sub(since) > limit_s.saturating_mul(1_000_000_000)
+        };
+        if self.reading.get().is_some_and(|(since, bytes)| late(since, bytes)) {
+            return true;
+        }
+        let tasks = self.tasks.borrow();
+        let mut bursts = tasks.values().flat_map(|t| &t.incoming).flat_map(|i| &i.bursts);
+        bursts.any(|b| late(b.since, b.ahead))
+    }
+
     /// The end: everything is aborted, and the session's place is free once nothing of it can
     /// touch a medium any more.
     pub async fn finish(&self) {
@@ -361,7 +399,7 @@ impl Transport for Session {
     }
 
     fn unsent(&self) -> usize {
-        self.conn.backlog()
+        self.conn.backlog().saturating_add(self.gathering.get())
     }
 
     fn task_management_done(&self, tag: u32, outcome: TmOutcome) {

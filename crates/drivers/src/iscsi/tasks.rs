@@ -13,8 +13,10 @@
 //!  D1  Data is taken in order: `received` is a prefix of what the command wants.
 //!  D2  Every open burst has its own target transfer tag and counts its own DataSN.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
 
 use bio::Segs;
 use target::{DataError, Part};
@@ -31,6 +33,34 @@ pub(crate) struct Burst {
     pub end: u32,
     /// DataSN of the next PDU.
     pub data_sn: u32,
+    /// When it was allowed, ns.
+    pub since: u64,
+    /// Bytes of write data that were on their way then, its own among them.
+    pub ahead: usize,
+}
+
+/// Bytes of memory for write data on its way, counted while this lives.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    sum: Option<Rc<Cell<usize>>>,
+    bytes: usize,
+}
+
+impl Gathering {
+    /// Counts `bytes` in `sum`, and no longer what was counted before.
+    pub fn count(&mut self, sum: &Rc<Cell<usize>>, bytes: usize) {
+        sum.set((sum.get() + bytes).saturating_sub(self.bytes));
+        self.bytes = bytes;
+        self.sum.get_or_insert_with(|| sum.clone());
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        if let Some(sum) = &self.sum {
+            sum.set(sum.get().saturating_sub(self.bytes));
+        }
+    }
 }
 
 /// Write data on its way.
@@ -48,6 +78,8 @@ pub(crate) struct Incoming {
     pub bursts: VecDeque<Burst>,
     /// `data` is a part, and the rest is waited for.
     pub part: Option<Part>,
+    /// Counts `data` among what the session holds.
+    pub gathering: Gathering,
     /// Something was wrong: told once the open bursts have ended.
     pub failed: Option<DataError>,
 }
@@ -185,7 +217,7 @@ mod tests {
 
     fn asked(tag: u32, from: u32, end: u32, wanted: u32) -> Incoming {
         let mut i = Incoming { wanted, asked: end, received: from, ..Incoming::default() };
-        i.bursts.push_back(Burst { tag, at: from, end, data_sn: 0 });
+        i.bursts.push_back(Burst { tag, at: from, end, data_sn: 0, since: 0, ahead: 0 });
         i
     }
 
@@ -242,7 +274,14 @@ mod tests {
         let mut i = Incoming { wanted: 1000, ..Incoming::default() };
         let mut tags = 10;
         while let Some((from, len)) = i.next_burst(2, 400) {
-            i.bursts.push_back(Burst { tag: tags, at: from, end: from + len, data_sn: 0 });
+            i.bursts.push_back(Burst {
+                tag: tags,
+                at: from,
+                end: from + len,
+                data_sn: 0,
+                since: 0,
+                ahead: 0,
+            });
             tags += 1;
         }
         assert_eq!((i.bursts.len(), i.asked), (2, 800));

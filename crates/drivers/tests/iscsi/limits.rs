@@ -129,6 +129,56 @@ fn a_peer_that_does_not_read_is_closed_and_hurts_nobody() {
 }
 
 #[test]
+fn peers_that_owe_write_data_are_dropped_and_hurt_nobody() {
+    let server = Server::start(Shape { pool_bytes: 16 << 20, ..Shape::default() });
+    let mut witness = Client::login(server.portal, &How::default());
+    witness.ready(0);
+    // 30 MiB each of writes, of whose data not one byte comes, and with one of them one PDU of four
+    // bytes in a while.
+    let owe = |isid| {
+        let mut c = Client::login(server.portal, &How::default().isid(isid));
+        c.ready(1);
+        for n in 0..120 {
+            let header = c.command(1, &rw10(0x2A, n * 512, 512), 0, 512 * 512);
+            c.send(&header, &[]);
+        }
+        c
+    };
+    let _silent = owe(100);
+    let mut trickling = owe(101);
+    let (tag, target_tag) = loop {
+        if let wire::iscsi::Response::R2t(r) = trickling.expect().0 {
+            break (r.task_tag, r.target_tag);
+        }
+    };
+    let (start, mut slowest, mut sent) = (Instant::now(), Duration::ZERO, 0);
+    let mut data_sn = 0;
+    while server.registry.sessions().len() > 1 {
+        let round = Instant::now();
+        let bytes = vec![data_sn as u8; 64 * 512];
+        assert_eq!(witness.write(1000, &bytes, 8192).status, 0);
+        assert!(witness.read(0, 1000, 64) == bytes);
+        slowest = slowest.max(round.elapsed());
+        sent += 1;
+        let pdu = wire::iscsi::DataOut {
+            task_tag: tag,
+            target_tag,
+            data_sn,
+            offset: data_sn * 4,
+            data_len: 4,
+            ..Default::default()
+        };
+        let bytes = trickling.bytes(&pdu, &[], &[0; 4]);
+        trickling.try_raw(&bytes);
+        data_sn += 1;
+        assert!(start.elapsed() < Duration::from_secs(60), "still there after {sent} rounds");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    println!("gone after {:?}, {sent} rounds, the slowest took {slowest:?}", start.elapsed());
+}
+
+#[test]
 fn writes_wait_for_buffers_and_all_come_through() {
     let server = Server::start(Shape { pool_bytes: 2 << 20, ..Shape::default() });
     let portal = server.portal;

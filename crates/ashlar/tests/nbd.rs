@@ -1,5 +1,5 @@
-//! NBD beside iSCSI on the same units, from outside: reservations, states of ports, LUNs that go and
-//! come back, holes, sizes, and what is told about sessions. The NBD client is QEMU's.
+//! NBD beside iSCSI on the same units, from outside: reservations, states of ports, LUNs that go
+//! and come back, holes, sizes, and what is told about sessions. The NBD client is QEMU's.
 
 mod house;
 
@@ -80,8 +80,8 @@ impl Drop for Nbd {
     }
 }
 
-/// A house with a unit in a file and one in memory, over iSCSI and over NBD, whose ports are a group
-/// of their own.
+/// A house with a unit in a file and one in memory, over iSCSI and over NBD, whose ports are a
+/// group of their own.
 struct Shop {
     house: House,
     nbd: SocketAddr,
@@ -124,11 +124,13 @@ fn shop_config(house: &House, nbd: SocketAddr, file: bool) {
         "{disk}\n[[disk]]\nname = \"memory\"\nkind = \"memory\"\nsize = {UNIT_BYTES}\n\n\
          [[alua]]\nname = \"counter\"\nid = 7\n\n\
          [[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [\"{{portal}}\"]\n\n\
-         [[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"{nbd}\", \"unix:{{here}}/nbd.sock\"]\n\
+         [[target]]\ndriver = \"nbd\"\nname = \"shop\"\n\
+         listen = [\"{nbd}\", \"unix:{{here}}/nbd.sock\"]\n\
          port_group = \"counter\"\n\n\
          [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
          luns = {{ 0 = \"file\", 1 = \"memory\" }}\n\n\
-         [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"ip:127.0.0.1\", \"unix:*\"]\n\
+         [[access]]\ntarget = \"shop\"\ngroup = \"all\"\n\
+         initiators = [\"ip:127.0.0.1\", \"unix:*\"]\n\
          luns = {{ {luns} }}\n"
     );
     house.write("ashlar.toml", &text);

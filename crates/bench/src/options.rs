@@ -68,8 +68,8 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `iscsi`, `nbd`, `cores`, `idle`; or `seeds`; or `bare`, the bare
-    /// responder alone.
+    /// Which measurements: `all`, `layers`, `iscsi`, `nbd`, `cores`, `idle`; or `seeds`; or `bare`,
+    /// the bare responder alone.
     pub what: What,
     /// Which seed, for `seeds`: `scst`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@
 //!  C1  The state is one atomic: a command that needs the medium looks at it once.
 //!  C2  Whoever takes the unit out of READY does it by [`Condition::enter`]: of two, one is told
 //!      that the other was first.
-//!  C3  A nexus that prevents removal is remembered weakly and by itself: it is forgotten when it is
+//! C3  A nexus that prevents removal is remembered weakly and by itself: it is forgotten when it is
 //!      lost, and everybody is after a reset.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};

@@ -218,7 +218,8 @@ pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Err
                 let what = format!("{provider}: another change of its reservations does not end");
                 return Err(Error::new(Errno::Busy, what));
             }
-            None => std::thread::sleep(CLEAR_PAUSE),
+            // The control thread has no core to ask.
+            None => std::thread::park_timeout(CLEAR_PAUSE),
         }
         looks += 1;
     };

@@ -2,7 +2,8 @@
 //!
 //! * every opcode and service action: REPORT SUPPORTED OPERATION CODES agrees with the answers
 //! * every bit outside the usage maps is refused with a pointer to it
-//! * every data-in command with every allocation length: a prefix of the whole, lengths inside whole
+//! * every data-in command with every allocation length: a prefix of the whole;
+//!   lengths inside are those of the whole
 //! * mode pages: changeable bits, all-or-nothing, saving, resets, who hears of it
 
 mod world;

@@ -1,5 +1,5 @@
-//! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4 6.35, 6.36):
-//! what the parser lets through and what the engine does, from the same tables.
+//! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4 6.35,
+//! 6.36): what the parser lets through and what the engine does, from the same tables.
 
 use wire::scsi::{Command as Cdb, Sense, asc, report_opcodes};
 

@@ -1,5 +1,5 @@
-//! REPORT TIMESTAMP and SET TIMESTAMP (SPC-4 6.38, 6.47): milliseconds, counted from the start of the
-//! daemon until an initiator sets them.
+//! REPORT TIMESTAMP and SET TIMESTAMP (SPC-4 6.38, 6.47): milliseconds, counted from the start of
+//! the daemon until an initiator sets them.
 
 use geom::Local;
 use wire::scsi::{Command as Cdb, Sense, asc};

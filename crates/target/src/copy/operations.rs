@@ -1,9 +1,9 @@
 //! Copies that run, and what is remembered of those that ended.
 //!
 //! ```text
-//!   begin() --> RUNNING --advance()--> RUNNING --end()--> REMEMBERED --RESULTS_KEEP_NS, begin() of
-//!                  |                                       ^           the same name, nexus lost--> gone
-//!                  +------- cancel(), then the end --------+
+//!   begin() --> RUNNING --advance()--> RUNNING --end()--> REMEMBERED --> gone: RESULTS_KEEP_NS,
+//!                  |                                       ^             the name begins again,
+//!                  +------- cancel(), then the end --------+             or the nexus is lost
 //! ```
 //!
 //! Invariants

@@ -190,7 +190,8 @@ pub trait Handler: Send + Sync {
     fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense>;
 
     /// Executes a command whose plan says [`Run::Task`]. All write data is there; data for the
-    /// initiator goes by [`Job::reply`]. It must not be dropped half-way: the engine waits for its end even when the command was aborted.
+    /// initiator goes by [`Job::reply`]. It must not be dropped half-way: the engine waits for its
+    /// end even when the command was aborted.
     fn task(&self, job: Job) -> Local<'static, Ending>;
 }
 

@@ -1,5 +1,6 @@
 //! START STOP UNIT (SBC-3 5.25, MMC-6 6.42) and PREVENT ALLOW MEDIUM REMOVAL (SBC-3 5.12) of units
-//! whose medium can be taken out; units whose medium cannot take both as far as they mean something.
+//! whose medium can be taken out; units whose medium cannot take both as far as they mean
+//! something.
 
 use std::sync::Arc;
 

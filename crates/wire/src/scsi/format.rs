@@ -100,8 +100,8 @@ pub struct Overwrite {
     pub pattern: Vec<u8>,
 }
 
-/// Reads the parameter list of SANITIZE OVERWRITE. Errors in it are told as errors of the CDB, which
-/// is what initiators expect: the list's length is a field of the CDB.
+/// Reads the parameter list of SANITIZE OVERWRITE. Errors in it are told as errors of the CDB,
+/// which is what initiators expect: the list's length is a field of the CDB.
 pub fn parse_overwrite(data: &[u8], block_len: u32) -> Result<Overwrite, Sense> {
     let wrong = Sense::new(asc::INVALID_FIELD_IN_CDB);
     let Some(([flags, _, a, b], rest)) = data.split_first_chunk::<4>() else {

@@ -1,5 +1,5 @@
-//! Log pages and LOG SENSE data (SPC-4 6.8, 7.3; SBC-3 6.4): 00h, 02h, 03h, 05h, 15h, 19h, 2Fh, and the
-//! lists of subpages.
+//! Log pages and LOG SENSE data (SPC-4 6.8, 7.3; SBC-3 6.4): 00h, 02h, 03h, 05h, 15h, 19h, 2Fh, and
+//! the lists of subpages.
 //!
 //! ```text
 //! DS SPF PAGE | SUBPAGE | length (2) | { parameter code (2) | control | length | value }*

@@ -3,10 +3,10 @@
 //! ```text
 //!   LOGICAL BLOCK GUARD (2) | LOGICAL BLOCK APPLICATION TAG (2) | LOGICAL BLOCK REFERENCE TAG (4)
 //! ```
-//! The guard is the CRC of the block's data with polynomial 8BB7h. What the reference tag is depends
-//! on the type: 1 the low half of the LBA, 2 a number that the initiator gives for the first block
-//! and that grows by one, 3 the initiator's own. An application tag of FFFFh (and for type 3 also a
-//! reference tag of FFFFFFFFh) says that nothing is to be checked.
+//! The guard is the CRC of the block's data with polynomial 8BB7h. What the reference tag is
+//! depends on the type: 1 the low half of the LBA, 2 a number that the initiator gives for the
+//! first block and that grows by one, 3 the initiator's own. An application tag of FFFFh (and for
+//! type 3 also a reference tag of FFFFFFFFh) says that nothing is to be checked.
 
 /// Bytes of protection information with each logical block.
 pub const TUPLE_LEN: usize = 8;
@@ -90,8 +90,8 @@ pub struct Protect {
 }
 
 impl Protect {
-    /// The meaning of a field's three bits; None for reserved values. With 0 nothing moves, and what
-    /// is on the medium is checked on reads.
+    /// The meaning of a field's three bits; None for reserved values. With 0 nothing moves, and
+    /// what is on the medium is checked on reads.
     pub fn from_field(field: u8) -> Option<Protect> {
         let (moves, guard, app, reference) = match field {
             0 => (false, true, true, true),

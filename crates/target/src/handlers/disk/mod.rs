@@ -1,7 +1,7 @@
 //! The disk handler: a direct-access block device (SBC-3) over one provider.
 //!
-//! One file a family of commands. [`Handler::serves`] lists what is executed; the engine refuses the
-//! rest.
+//! One file a family of commands. [`Handler::serves`] lists what is executed; the engine refuses
+//! the rest.
 
 mod atomic;
 mod buffer;

@@ -1,5 +1,5 @@
-//! MODE SENSE and MODE SELECT. What can be changed is shared by all nexuses; a reset brings what was
-//! saved back, or the defaults.
+//! MODE SENSE and MODE SELECT. What can be changed is shared by all nexuses; a reset brings what
+//! was saved back, or the defaults.
 
 use std::sync::PoisonError;
 

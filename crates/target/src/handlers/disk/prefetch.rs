@@ -14,7 +14,8 @@ const FETCH_BYTES_MAX: u64 = 4 << 20;
 /// Read at a time, bytes.
 const PIECE_BYTES: u32 = 256 * 1024;
 
-/// With `immed` nothing is fetched: nobody would wait for it, and it takes memory from those who do.
+/// With `immed` nothing is fetched: nobody would wait for it, and it takes memory from those who
+/// do.
 pub(super) fn plan(lba: u64, blocks: u32, immed: bool, device: &Device) -> Result<Plan, Sense> {
     if !Extent::new(lba, blocks).fits(device.blocks()) {
         return Err(Sense::new(asc::LBA_OUT_OF_RANGE));

@@ -1,8 +1,8 @@
-//! SANITIZE (SBC-3 5.24), for units whose owner has allowed it: OVERWRITE, BLOCK ERASE, CRYPTOGRAPHIC
-//! ERASE, EXIT FAILURE MODE.
+//! SANITIZE (SBC-3 5.24), for units whose owner has allowed it: OVERWRITE, BLOCK ERASE,
+//! CRYPTOGRAPHIC ERASE, EXIT FAILURE MODE.
 //!
-//! CRYPTOGRAPHIC ERASE has no key that it could throw away: what is stored is not encrypted here. It
-//! does what an initiator gets by it, that nothing old can be read again, by writing noise over
+//! CRYPTOGRAPHIC ERASE has no key that it could throw away: what is stored is not encrypted here.
+//! It does what an initiator gets by it, that nothing old can be read again, by writing noise over
 //! every block, and takes as long as OVERWRITE takes.
 //!
 //! BLOCK ERASE writes zeroes over everything before it frees the blocks: what was freed only could

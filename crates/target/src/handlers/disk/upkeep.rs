@@ -250,8 +250,8 @@ pub(crate) fn recall(device: &Device, vault: &dyn Vault) -> Result<(), geom::Err
     Ok(())
 }
 
-/// Goes on with a SANITIZE that [`recall`] has found interrupted, on the core that this runs on. How
-/// it ends is in the unit's condition.
+/// Goes on with a SANITIZE that [`recall`] has found interrupted, on the core that this runs on.
+/// How it ends is in the unit's condition.
 pub(crate) fn resume(core: &Rc<Core>, device: Arc<Device>, registry: Arc<Registry>) {
     let loaded = registry.vault().load(&device.spec().serial, Kind::Medium);
     let work = loaded.ok().flatten().and_then(|bytes| Work::decode(&bytes));

@@ -1,5 +1,5 @@
-//! WRITE SAME 10, 16 and 32 (SBC-3 5.42 to 5.44). A length of zero is refused (WSNZ), except on a unit
-//! whose owner lets it mean the rest of the medium.
+//! WRITE SAME 10, 16 and 32 (SBC-3 5.42 to 5.44). A length of zero is refused (WSNZ), except on a
+//! unit whose owner lets it mean the rest of the medium.
 //!
 //! | block | UNMAP | below |
 //! | --- | --- | --- |

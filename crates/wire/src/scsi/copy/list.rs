@@ -103,8 +103,8 @@ impl<'a> Cscd<'a> {
     }
 }
 
-/// One thing to do. Sources and destinations are CSCD descriptor identifiers: the place in the list,
-/// or [`CSCD_THIS_UNIT`].
+/// One thing to do. Sources and destinations are CSCD descriptor identifiers: the place in the
+/// list, or [`CSCD_THIS_UNIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// 02h and 0Dh: whole blocks.
@@ -292,7 +292,8 @@ fn empty<'a>(id: u32, flags: u8) -> CopyList<'a> {
     }
 }
 
-/// LIST ID USAGE and LIST IDENTIFIER must agree; work that goes on behind a status must have a name.
+/// LIST ID USAGE and LIST IDENTIFIER must agree; work that goes on behind a status must have a
+/// name.
 fn check_usage(form: CopyForm, data: &[u8], list: &CopyList<'_>) -> Result<(), Sense> {
     let flags = data.get(1).copied().unwrap_or(0);
     if (flags >> 3) & 3 == 1 {

@@ -1,5 +1,6 @@
 //! Third-party copy: the parameter lists and parameter data of EXTENDED COPY, RECEIVE COPY RESULTS
-//! and the token commands (SPC-4 6.4 to 6.6 and 6.17 to 6.22, SBC-3 5.7 and 5.47), and VPD page 8Fh.
+//! and the token commands (SPC-4 6.4 to 6.6 and 6.17 to 6.22, SBC-3 5.7 and 5.47), and VPD page
+//! 8Fh.
 //!
 //! | file | holds |
 //! | --- | --- |

@@ -21,8 +21,9 @@ const WAITING_MAX: usize = 1024;
 pub enum Question {
     /// Everything, now.
     State(SyncSender<State>),
-    /// Would this step succeed after those?
-    Check(Box<Step>, Vec<Step>, SyncSender<Result<()>>),
+    /// Would this step succeed? When steps ahead of it make disks or geoms, tasting may bring
+    /// providers of any name: the flag says so.
+    Check(Box<Step>, bool, SyncSender<Result<()>>),
 }
 
 /// A change.

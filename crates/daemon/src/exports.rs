@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use control::api::{Error, Kind, Result};
 use control::config::{
-    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, LunAddressing, LunMode,
-    TargetConfig, UnitConfig, secret,
+    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, LunAddressing, LunConfig,
+    LunMode, TargetConfig, UnitConfig, secret,
 };
 use drivers::{Account, Driver, TargetSpec};
 use geom::{Control, Local, Message};
@@ -25,7 +25,7 @@ use target::alua::{
 use target::lun::{
     OpenSpec, clear_reservations, close_device, eject_medium, load_medium, open_device,
 };
-use target::registry::Addressing;
+use target::registry::{Addressing, LunChange};
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
 use crate::attach::Attachments;
@@ -271,7 +271,7 @@ impl Exports {
     ) -> Result<()> {
         let all: Vec<&AccessConfig> =
             config.access.iter().filter(|a| a.target == target.name).collect();
-        let wanted = units_of(&all, &config.unit);
+        let wanted = units_of(all.iter().copied(), &config.unit, None);
         let mut opened = Vec::new();
         let result = self.open_devices(control, &wanted, &mut opened).and_then(|()| {
             let specs: Vec<GroupSpec> = all.iter().map(|a| group_spec(a)).collect();
@@ -288,6 +288,48 @@ impl Exports {
             self.close_device(control, &name)?;
         }
         Ok(())
+    }
+
+    /// Changes some LUNs of a group, which is as `to` afterwards; the others are not looked at.
+    pub fn change_luns(
+        &mut self,
+        control: &mut Control,
+        target: &TargetConfig,
+        to: &AccessConfig,
+        changes: &[(u64, Option<LunConfig>)],
+        wanted: &BTreeMap<String, OpenSpec>,
+    ) -> Result<()> {
+        let (driver, name) = (&target.driver, &target.name);
+        let was = self.registry.target(driver, name);
+        let was = was.and_then(|t| t.groups().group(&to.group).map(target::registry::Group::luns));
+        let mut opened = Vec::new();
+        let result = self.open_devices(control, wanted, &mut opened).and_then(|()| {
+            let change = |(lun, to): &(u64, Option<LunConfig>)| match to {
+                Some(to) => LunChange::Set(lun_spec(*lun, to)),
+                None => LunChange::Remove(*lun),
+            };
+            let all: Vec<LunChange> = changes.iter().map(change).collect();
+            let set = self.registry.change_luns(driver, name, &to.group, &all);
+            set.map_err(|e| from_geom("set access group", name, e))
+        });
+        if result.is_err() {
+            for name in &opened {
+                self.close_device(control, name)?;
+            }
+            return result;
+        }
+        let before = changes.iter().filter_map(|(lun, _)| was.as_ref()?.get(*lun).cloned());
+        let free = before.map(|e| e.device.clone()).filter(|d| d.ports().is_empty());
+        let free: BTreeSet<String> = free.map(|d| d.spec().name.clone()).collect();
+        for name in free {
+            self.close_device(control, &name)?;
+        }
+        Ok(())
+    }
+
+    /// Whether some unit has lost its provider.
+    pub fn has_lost(&self) -> bool {
+        !self.registry.lost().is_empty()
     }
 
     /// Makes these the groups of target ports, and brings those whose first state changes there.
@@ -340,8 +382,7 @@ impl Exports {
         if lost.is_empty() {
             return Vec::new();
         }
-        let all: Vec<&AccessConfig> = config.access.iter().collect();
-        let mut wanted = units_of(&all, &config.unit);
+        let mut wanted = units_of(config.access.iter(), &config.unit, None);
         wanted.retain(|name, _| lost.contains(name) && control.topology.find(name).is_some());
         let one = |(name, unit): (String, OpenSpec)| {
             let only = BTreeMap::from([(name.clone(), unit)]);
@@ -431,10 +472,15 @@ fn next_for(at: &Address) -> String {
     )
 }
 
-/// Every provider that some LUN needs, and how its unit is shown.
-fn units_of(groups: &[&AccessConfig], units: &[UnitConfig]) -> BTreeMap<String, OpenSpec> {
+/// Every provider that some LUN needs, and how its unit is shown; of `only` these when given.
+pub fn units_of<'c>(
+    groups: impl Iterator<Item = &'c AccessConfig>,
+    units: &[UnitConfig],
+    only: Option<&BTreeSet<&str>>,
+) -> BTreeMap<String, OpenSpec> {
     let mut out: BTreeMap<String, OpenSpec> = BTreeMap::new();
-    for lun in groups.iter().flat_map(|g| g.luns.values()) {
+    let wanted = |lun: &&LunConfig| only.is_none_or(|o| o.contains(lun.provider.as_str()));
+    for lun in groups.flat_map(|g| g.luns.values()).filter(wanted) {
         let spec = out.entry(lun.provider.clone()).or_default();
         if spec.serial.is_none() {
             spec.serial.clone_from(&lun.serial);
@@ -487,18 +533,17 @@ fn addressing(config: LunAddressing) -> Addressing {
 }
 
 fn group_spec(access: &AccessConfig) -> GroupSpec {
-    let lun = |(number, lun): (&u64, &control::config::LunConfig)| LunSpec {
-        lun: *number,
-        device: lun.provider.clone(),
-        read_only: lun.mode == LunMode::Ro,
-    };
     GroupSpec {
         name: access.group.clone(),
         initiators: access.initiators.clone(),
         portals: access.portals.clone(),
         addressing: addressing(access.addressing),
-        luns: access.luns.iter().map(lun).collect(),
+        luns: access.luns.iter().map(|(number, lun)| lun_spec(*number, lun)).collect(),
     }
+}
+
+fn lun_spec(number: u64, lun: &LunConfig) -> LunSpec {
+    LunSpec { lun: number, device: lun.provider.clone(), read_only: lun.mode == LunMode::Ro }
 }
 
 fn target_spec(config: &TargetConfig) -> Result<TargetSpec> {

@@ -141,6 +141,7 @@ fn control_thread(
         journal,
         started_ns,
         gone: BTreeSet::new(),
+        losses: 0,
     };
     let _ = ready.send(Ok(desk.clone()));
     room.serve(&desk);
@@ -233,8 +234,8 @@ fn answer(
                 now_ns,
             }));
         }
-        Question::Check(step, before, to) => {
-            let _ = to.send(check(topology, &step, &before));
+        Question::Check(step, comes, to) => {
+            let _ = to.send(check(topology, &step, comes));
         }
     }
 }
@@ -245,8 +246,10 @@ impl Plant for Daemon {
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
-        let (step, before) = (Box::new(step.clone()), before.to_vec());
-        self.desk.ask(|to| Question::Check(step, before, to))?
+        let brings =
+            |s: &Step| matches!(s.action, Action::CreateDisk { .. } | Action::CreateGeom { .. });
+        let (step, comes) = (Box::new(step.clone()), before.iter().any(brings));
+        self.desk.ask(|to| Question::Check(step, comes, to))?
     }
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {

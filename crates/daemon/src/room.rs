@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use control::Outcome;
 use control::api::{Error, Kind, Level, PartAnswer, PartRequest, Result};
-use control::config::{AluaState, Config, DaemonConfig, DiskConfig, GeomConfig};
+use control::config::{
+    AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
+};
 use control::plan::{Action, Step};
 use geom::{Control, Create, ProviderId};
 use serde_json::Value;
 
 use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, kind_of};
-use crate::exports::Exports;
+use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
 use crate::shim;
 
@@ -43,6 +45,8 @@ pub struct Room {
     pub started_ns: u64,
     /// Disks that are configured and have no medium, and of which that was said.
     pub gone: BTreeSet<String>,
+    /// Losses that were looked at.
+    pub losses: u64,
 }
 
 impl Room {
@@ -68,9 +72,16 @@ impl Room {
     /// Says once of every disk that its medium has gone.
     fn see_losses(&mut self) {
         let topology = &self.control.topology;
-        let gone = |name: &String| topology.find(name).is_none();
-        let config = self.config();
-        let gone: BTreeSet<String> = config.disk.into_iter().map(|d| d.name).filter(gone).collect();
+        let losses = topology.losses();
+        if losses == self.losses && self.gone.is_empty() {
+            return;
+        }
+        self.losses = losses;
+        let gone = |name: &&String| topology.find(name).is_none();
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: BTreeSet<String> =
+            shown.config.disk.iter().map(|d| &d.name).filter(gone).cloned().collect();
+        drop(shown);
         for name in gone.difference(&self.gone) {
             let text = "its medium has gone; bring it back, then run `ashlar apply`";
             self.note(Level::Error, name, text.to_owned());
@@ -80,6 +91,9 @@ impl Room {
 
     /// Units whose provider is back are there again.
     fn see_returns(&mut self) {
+        if !self.exports.has_lost() {
+            return;
+        }
         let config = self.config();
         for (name, done) in self.exports.revive(&mut self.control, &config) {
             match done {
@@ -112,7 +126,6 @@ impl Room {
 
     /// One step of a plan, wholly or not at all.
     fn carry_out(&mut self, action: &Action) -> Result<Outcome> {
-        let config = self.config();
         let mut outcome = Outcome::default();
         let done = match action {
             Action::Daemon { from, to } => {
@@ -144,7 +157,7 @@ impl Room {
             }
             Action::CreateAccess { .. }
             | Action::ModifyAccess { .. }
-            | Action::RemoveAccess { .. } => self.groups(&config, action),
+            | Action::RemoveAccess { .. } => self.groups(action),
         };
         match &done {
             Ok(()) => self.note(Level::Info, &action.name(), action.what()),
@@ -227,8 +240,13 @@ impl Room {
         self.control.call(|t| found.destroy(t, geom, false)).map_err(|e| from_geom(&op, name, e))
     }
 
-    fn groups(&mut self, config: &Config, action: &Action) -> Result<()> {
-        let mut after = config.clone();
+    fn groups(&mut self, action: &Action) -> Result<()> {
+        if let Action::ModifyAccess { from, to } = action
+            && from.differs_in_luns_only(to)
+        {
+            return self.luns(from, to);
+        }
+        let mut after = self.config();
         action.apply_to(&mut after);
         let name = match action {
             Action::CreateAccess { access } | Action::RemoveAccess { access } => &access.target,
@@ -240,6 +258,28 @@ impl Room {
             return Err(Error::new(Kind::NotFound, "set access group", why).at(name));
         };
         self.exports.set_groups(&mut self.control, target, &after)
+    }
+
+    /// Some LUNs of a group change; what stays is not looked at by anybody below.
+    fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<()> {
+        let shown = self.shown.clone();
+        let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(target) = shown.config.target(&to.target).cloned() else {
+            let why = "no such target";
+            return Err(Error::new(Kind::NotFound, "set access group", why).at(&to.target));
+        };
+        let changes: Vec<(u64, Option<LunConfig>)> = from.lun_changes(to).collect();
+        let news = changes.iter().filter_map(|(_, lun)| Some(lun.as_ref()?.provider.as_str()));
+        let news: BTreeSet<&str> = news.collect();
+        let here = shown.config.access.iter().filter(|a| a.target == to.target);
+        let groups = here.map(|a| match a.same_group(to) {
+            true => to,
+            false => a,
+        });
+        let wanted = units_of(groups, &shown.config.unit, Some(&news));
+        // Questions are answered while disks open.
+        drop(shown);
+        self.exports.change_luns(&mut self.control, &target, to, &changes, &wanted)
     }
 
     fn part(&mut self, request: &PartRequest) -> Result<PartAnswer> {
@@ -417,13 +457,10 @@ fn part_verb(params: &Value) -> &str {
     params.get("op").and_then(Value::as_str).unwrap_or("")
 }
 
-/// Would `step` succeed once `before` are done? Looks at names only: what a disk or a socket says
-/// shows when it is carried out, and is taken back then.
-pub fn check(topology: &geom::Topology, step: &Step, before: &[Step]) -> Result<()> {
-    // What tasting will find on a new disk or geom (a partition, a label) has any name.
-    let comes = before
-        .iter()
-        .any(|s| matches!(s.action, Action::CreateDisk { .. } | Action::CreateGeom { .. }));
+/// Would `step` succeed? Looks at names only: what a disk or a socket says shows when it is carried
+/// out, and is taken back then. `comes`: steps ahead of it make disks or geoms, and what tasting
+/// will find on them (a partition, a label) has any name.
+pub fn check(topology: &geom::Topology, step: &Step, comes: bool) -> Result<()> {
     let need = |name: &str, op: &str| {
         if comes || topology.find(name).is_some() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The state of everything, as the API shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bio::{Attr, Op};
 use control::api::{
@@ -47,12 +47,20 @@ impl Sources<'_> {
 /// The whole state.
 pub fn state(from: &Sources<'_>) -> State {
     let geoms = from.topology.view(from.now_ns);
+    let disk_geoms: HashMap<&str, &GeomView> = geoms
+        .iter()
+        .filter(|g| g.class == "disk" && !g.withering)
+        .map(|g| (g.name.as_str(), g))
+        .collect();
+    let disks = from.config.disk.iter().map(|d| ("disk", d.name.as_str()));
+    let layers = from.config.geom.iter().map(|g| (g.class.as_str(), g.name.as_str()));
+    let configured: HashSet<(&str, &str)> = disks.chain(layers).collect();
     let mut state = State {
         schema_version: SCHEMA_VERSION,
         generation: from.topology.generation(),
         daemon: from.daemon.clone(),
-        disks: from.config.disk.iter().map(|d| disk(from, &geoms, &d.name, &d.kind)).collect(),
-        geoms: geoms.iter().map(|g| geom_state(from.config, g)).collect(),
+        disks: from.config.disk.iter().map(|d| disk(from, &disk_geoms, &d.name, &d.kind)).collect(),
+        geoms: geoms.iter().map(|g| geom_state(&configured, g)).collect(),
         targets: from
             .config
             .target
@@ -122,13 +130,12 @@ fn provider(p: &ProviderView) -> ProviderState {
     }
 }
 
-fn geom_state(config: &Config, g: &GeomView) -> GeomState {
+fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
     let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
     let health = if failed.is_some() { Health::Failed } else { Health::Ok };
     let health_why = failed.map(|(p, e)| format!("{} ended with {e}", p.name)).unwrap_or_default();
     let shown = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
-    let configured = config.geom.iter().any(|x| x.class == g.class && x.name == g.name)
-        || config.disk.iter().any(|x| g.class == "disk" && x.name == g.name);
+    let configured = configured.contains(&(g.class, g.name.as_str()));
     GeomState {
         class: g.class.into(),
         name: g.name.clone(),
@@ -159,9 +166,8 @@ fn geom_state(config: &Config, g: &GeomView) -> GeomState {
     }
 }
 
-fn disk(from: &Sources<'_>, geoms: &[GeomView], name: &str, kind: &str) -> DiskState {
-    let found = geoms.iter().find(|g| g.class == "disk" && g.name == name && !g.withering);
-    let Some(geom) = found else {
+fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: &str) -> DiskState {
+    let Some(geom) = geoms.get(name) else {
         return DiskState {
             name: name.into(),
             kind: kind.into(),

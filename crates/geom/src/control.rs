@@ -286,8 +286,8 @@ impl Control {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Publish(snapshot) => {
-                self.send_all(|| Message::Publish(snapshot.clone()));
+            Action::Publish(changes) => {
+                self.send_all(|| Message::Publish(changes.clone()));
             }
             Action::Drain { edge, ticket } => {
                 self.send_all(|| Message::Drain { edge, ticket });
@@ -425,13 +425,13 @@ impl Control {
         self.gates += 1;
         let mut actions = self.topology.take_actions();
         let newest = match actions.first() {
-            Some(Action::Publish(snapshot)) => Some(snapshot.clone()),
+            Some(Action::Publish(changes)) => Some(changes.clone()),
             _ => None,
         };
         if newest.is_some() {
             actions.remove(0);
         }
-        self.send_all(|| Message::GateOpen { node, snapshot: newest.clone() });
+        self.send_all(|| Message::GateOpen { node, changes: newest.clone() });
         actions.into_iter().for_each(|a| self.act(a));
     }
 

@@ -4,7 +4,7 @@
 //! * [`Topology`] owns the objects and their rules: access counts, events, tasting, spoiling,
 //!   orphans, withering. It does no I/O.
 //! * [`Control`] drives it on the control thread and is the idle barrier.
-//! * [`Core`] walks Bios through an immutable snapshot of it, one core a thread.
+//! * [`Core`] walks Bios through a copy of it, one core a thread.
 //! * [`Layer`], [`Class`] and [`Geom`] are what a transformation implements; none is in this room.
 
 mod class;

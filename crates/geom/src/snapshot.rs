@@ -1,4 +1,7 @@
-//! The graph as the data path sees it: immutable, replaced whole.
+//! The graph as the data path sees it: each change tells the cores of the slots that it touched.
+//!
+//! Every core hears every change, in order, so each knows the graph between two events; a graph of
+//! many thousand disks costs no more to change than a small one.
 //!
 //! Slots are stable: a provider keeps its node slot and a consumer its edge slot from creation to
 //! the moment when no core has a request in it. So a request that went down under one snapshot
@@ -77,7 +80,7 @@ impl Limits {
     }
 }
 
-/// One provider in a snapshot.
+/// One provider as a core is told of it.
 #[derive(Clone)]
 pub struct Node {
     /// Its data path.
@@ -92,7 +95,7 @@ pub struct Node {
     pub attrs: Arc<Vec<(&'static str, Attr)>>,
 }
 
-/// One attached consumer in a snapshot.
+/// One attached consumer as a core is told of it.
 #[derive(Clone)]
 pub struct EdgeTo {
     /// The consumer's number.
@@ -105,15 +108,15 @@ pub struct EdgeTo {
     pub meters: Arc<[Pinned<Meter>]>,
 }
 
-/// The whole graph at one moment between two events.
+/// What has changed since the cores were told last.
 #[derive(Default)]
-pub struct Snapshot {
-    /// Grows with every snapshot.
+pub struct Changes {
+    /// Number of the graph that they lead to; grows by one each.
     pub generation: u64,
-    /// Providers by node slot.
-    pub nodes: Vec<Option<Node>>,
-    /// Consumers by edge slot.
-    pub edges: Vec<Option<EdgeTo>>,
+    /// Node slots with the providers that are there now.
+    pub nodes: Vec<(u32, Option<Node>)>,
+    /// Edge slots with the consumers that are attached there now.
+    pub edges: Vec<(u32, Option<EdgeTo>)>,
 }
 
 pub(crate) fn one_a_core<T: Default>(cores: usize) -> Arc<[Pinned<T>]> {

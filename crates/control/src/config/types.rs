@@ -444,8 +444,9 @@ impl Config {
 
     /// Whether both describe the same system. The order of sections carries no meaning.
     pub fn same(&self, other: &Config) -> bool {
+        // As they stand is the usual case; sections moved about are searched for.
         fn all<T: PartialEq>(a: &[T], b: &[T]) -> bool {
-            a.len() == b.len() && a.iter().all(|x| b.contains(x))
+            a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
         }
         self.daemon == other.daemon
             && all(&self.disk, &other.disk)
@@ -454,5 +455,28 @@ impl Config {
             && all(&self.alua, &other.alua)
             && all(&self.target, &other.target)
             && all(&self.access, &other.access)
+    }
+}
+
+impl AccessConfig {
+    /// Whether both are the group of the same name of the same target.
+    pub fn same_group(&self, other: &AccessConfig) -> bool {
+        self.target == other.target && self.group == other.group
+    }
+
+    /// Whether nothing but LUNs is different.
+    pub fn differs_in_luns_only(&self, other: &AccessConfig) -> bool {
+        self.same_group(other)
+            && self.initiators == other.initiators
+            && self.portals == other.portals
+            && self.addressing == other.addressing
+    }
+
+    /// The numbers that stand for something else in `to`, and for what.
+    pub fn lun_changes(&self, to: &AccessConfig) -> impl Iterator<Item = (u64, Option<LunConfig>)> {
+        let set = to.luns.iter().filter(|(lun, is)| self.luns.get(lun) != Some(is));
+        let set = set.map(|(lun, is)| (*lun, Some(is.clone())));
+        let gone = self.luns.keys().filter(|lun| !to.luns.contains_key(lun));
+        set.chain(gone.map(|lun| (*lun, None)))
     }
 }

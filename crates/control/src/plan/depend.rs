@@ -83,8 +83,10 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig>
 pub fn running(config: &Config, state: &State) -> Config {
     let mut left = config.clone();
     // A disk that lost its medium is listed, and has no provider.
-    let live = |name: &str| state.provider(name).is_some();
-    left.disk.retain(|d| state.disks.iter().any(|s| s.name == d.name) && live(&d.name));
+    let listed: HashSet<&str> = state.disks.iter().map(|d| d.name.as_str()).collect();
+    let providers = state.geoms.iter().flat_map(|g| &g.providers);
+    let live: HashSet<&str> = providers.map(|p| p.name.as_str()).collect();
+    left.disk.retain(|d| [&listed, &live].iter().all(|s| s.contains(d.name.as_str())));
     left.geom.retain(|g| {
         let same = |s: &&crate::api::GeomState| s.name == g.name && s.class == g.class;
         state.geoms.iter().find(same).is_some_and(|s| !s.withering)

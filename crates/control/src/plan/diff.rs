@@ -6,10 +6,12 @@ use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
 use super::risk::risk;
 use crate::api::State;
-use crate::config::{AccessConfig, AluaConfig, Catalog, Config, DiskConfig, TargetConfig};
+use crate::config::{
+    AccessConfig, AluaConfig, Catalog, Config, DiskConfig, TargetConfig, UnitConfig,
+};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// The steps from `running` to `desired`. Both must have passed `config::check`.
 pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
@@ -50,8 +52,9 @@ fn grows(from: &DiskConfig, to: &DiskConfig) -> bool {
 fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String, String> {
     let absent = "no longer in the configuration".to_owned();
     let mut gone = BTreeMap::new();
+    let wanted = disks_of(desired);
     for disk in &running.disk {
-        match desired.disk(&disk.name) {
+        match wanted.get(disk.name.as_str()).copied() {
             None => gone.insert(disk.name.clone(), absent.clone()),
             Some(to) if to != disk && !grows(disk, to) => {
                 gone.insert(disk.name.clone(), changes(disk, to))
@@ -73,6 +76,11 @@ fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String,
         }
     }
     gone
+}
+
+/// The disks by name: there may be many thousands.
+fn disks_of(config: &Config) -> HashMap<&str, &DiskConfig> {
+    config.disk.iter().map(|d| (d.name.as_str(), d)).collect()
 }
 
 struct Planner<'a> {
@@ -216,8 +224,9 @@ impl Planner<'_> {
         ground: &Ground,
     ) {
         let new = "in the configuration, not running".to_owned();
+        let here: HashSet<String> = self.now.disk.iter().map(|d| d.name.clone()).collect();
         for disk in &desired.disk {
-            if self.now.disk(&disk.name).is_none() {
+            if !here.contains(&disk.name) {
                 let why = gone.get(&disk.name).unwrap_or(&new).clone();
                 self.step(Action::CreateDisk { disk: disk.clone() }, why);
             }
@@ -249,11 +258,13 @@ impl Planner<'_> {
 
     /// Last, because a grown file is not made smaller again when a later step fails.
     fn grow(&mut self, desired: &Config) {
-        for to in &desired.disk {
-            if let Some(from) = self.now.disk(&to.name).filter(|from| grows(from, to)).cloned() {
-                let why = changes(&from, to);
-                self.step(Action::GrowDisk { from, to: to.clone() }, why);
-            }
+        let here = disks_of(&self.now);
+        let pairs = desired.disk.iter().filter_map(|to| Some((*here.get(to.name.as_str())?, to)));
+        let grown = pairs.filter(|(from, to)| *from != *to && grows(from, to));
+        let grown: Vec<_> = grown.map(|(from, to)| (from.clone(), to.clone())).collect();
+        for (from, to) in grown {
+            let why = changes(&from, &to);
+            self.step(Action::GrowDisk { from, to }, why);
         }
     }
 
@@ -276,8 +287,11 @@ impl Planner<'_> {
 
 /// Providers of which something else is said.
 fn other_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
-    let all = running.unit.iter().chain(&desired.unit).map(|u| u.provider.as_str());
-    all.filter(|p| running.unit(p) != desired.unit(p)).collect()
+    let by_name = |c: &'c Config| -> HashMap<&'c str, &'c UnitConfig> {
+        c.unit.iter().map(|u| (u.provider.as_str(), u)).collect()
+    };
+    let (was, is) = (by_name(running), by_name(desired));
+    was.keys().chain(is.keys()).copied().filter(|p| was.get(p) != is.get(p)).collect()
 }
 
 /// Rules for portals that admit nobody whom either list keeps out, as far as rules are the same;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Core, Go, Notice, Work};
 use crate::layer::Edge;
-use crate::snapshot::Snapshot;
+use crate::snapshot::Changes;
 
 #[derive(Clone, Copy)]
 pub(super) enum Subject {
@@ -33,9 +33,9 @@ impl Core {
         self.drain(Subject::Node(node), ticket);
     }
 
-    pub(super) fn open_gate(self: &Rc<Self>, node: u32, snapshot: Option<Arc<Snapshot>>) {
-        if let Some(snapshot) = snapshot {
-            self.publish(&snapshot);
+    pub(super) fn open_gate(self: &Rc<Self>, node: u32, changes: Option<Arc<Changes>>) {
+        if let Some(changes) = changes {
+            self.publish(&changes);
         }
         if let Some(n) = self.table.borrow().node(node) {
             n.gate_closed.set(false);

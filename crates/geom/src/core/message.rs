@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Core;
-use crate::snapshot::Snapshot;
+use crate::snapshot::Changes;
 
 /// From the topology to a core, in order.
 pub enum Message {
     /// Walk this graph from now on.
-    Publish(Arc<Snapshot>),
+    Publish(Arc<Changes>),
     /// Park requests that arrive at a node, and say when none is left in it.
     GateClose {
         /// Node slot.
@@ -23,7 +23,7 @@ pub enum Message {
         /// Node slot.
         node: u32,
         /// The new graph, if there is one.
-        snapshot: Option<Arc<Snapshot>>,
+        changes: Option<Arc<Changes>>,
     },
     /// Say when no request that came through this edge is left.
     Drain {
@@ -46,7 +46,7 @@ pub enum Notice {
     Published {
         /// Core.
         core: u32,
-        /// Generation of the snapshot.
+        /// Number of the graph.
         generation: u64,
     },
     /// The core has nothing in flight in a node whose gate is closed.

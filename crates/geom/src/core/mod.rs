@@ -20,7 +20,7 @@ use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab, Ticket};
 use reactor::{File, Mailbox, Mailer, Patience, Reactor, Token};
 
 use crate::layer::{Edge, Flow, Sink};
-use crate::snapshot::Snapshot;
+use crate::snapshot::Changes;
 pub use message::{Call, Message, Notice, Report};
 use table::Table;
 pub use waiting::Finished;
@@ -388,17 +388,17 @@ impl Core {
 
     fn receive(self: &Rc<Self>, message: Message) {
         match message {
-            Message::Publish(snapshot) => self.publish(&snapshot),
+            Message::Publish(changes) => self.publish(&changes),
             Message::GateClose { node, ticket } => self.close_gate(node, ticket),
-            Message::GateOpen { node, snapshot } => self.open_gate(node, snapshot),
+            Message::GateOpen { node, changes } => self.open_gate(node, changes),
             Message::Drain { edge, ticket } => self.drain(gates::Subject::Edge(edge), ticket),
             Message::Call(call) => call(self),
         }
     }
 
-    fn publish(&self, snapshot: &Snapshot) {
-        self.table.borrow_mut().refresh(snapshot, self.id as usize);
-        self.tell(Notice::Published { core: self.id, generation: snapshot.generation });
+    fn publish(&self, changes: &Changes) {
+        self.table.borrow_mut().refresh(changes, self.id as usize);
+        self.tell(Notice::Published { core: self.id, generation: changes.generation });
     }
 
     fn tell(&self, notice: Notice) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bio::{Attr, Pinned};
 
 use crate::layer::{Edge, Layer};
-use crate::snapshot::{EdgeState, Limits, Node, NodeState, Snapshot};
+use crate::snapshot::{Changes, EdgeState, Limits, Node, NodeState};
 use crate::stats::{Meter, Queue};
 
 pub(super) struct NodeSlot {
@@ -61,38 +61,57 @@ impl Table {
         slot
     }
 
-    /// Takes over a snapshot. Gates stay as they are: they are per core and not in the snapshot.
-    pub fn refresh(&mut self, snapshot: &Snapshot, core: usize) {
-        let was = std::mem::take(&mut self.nodes);
-        let closed =
-            |i: usize| was.get(i).and_then(Option::as_ref).is_some_and(|n| n.gate_closed.get());
-        let resolve = |(i, n): (usize, &Option<Node>)| {
-            let n = n.as_ref()?;
-            let sector = u64::from(n.limits.sector_bytes);
-            let odd_sector = !sector.is_power_of_two();
-            Some(Rc::new(NodeSlot {
-                layer: n.layer.clone(),
-                queue: n.queues.get(core)?.clone(),
-                mask: if odd_sector { 0 } else { sector - 1 },
-                limits: n.limits,
-                odd_sector,
-                gate_closed: Cell::new(closed(i)),
-                index: i as u32,
-                state: n.state.clone(),
-                attrs: n.attrs.clone(),
-            }))
-        };
-        self.nodes = snapshot.nodes.iter().enumerate().map(resolve).collect();
-        let nodes = &self.nodes;
-        let edges = snapshot.edges.iter().map(|e| {
-            let e = e.as_ref()?;
-            Some(EdgeSlot {
-                edge: e.edge,
-                node: nodes.get(e.node as usize)?.clone()?,
-                state: e.state.clone(),
-                meter: e.meters.get(core)?.clone(),
-            })
-        });
-        self.edges = edges.collect();
+    /// Takes over changes. Gates stay as they are: they are per core and nobody else's.
+    pub fn refresh(&mut self, changes: &Changes, core: usize) {
+        for (slot, node) in &changes.nodes {
+            let place = place(&mut self.nodes, *slot);
+            let was = place.take();
+            let closed = was.as_ref().is_some_and(|n| n.gate_closed.get());
+            let is = node.as_ref().and_then(|n| resolve(n, *slot, closed, core)).map(Rc::new);
+            place.clone_from(&is);
+            // Whoever is attached to it stays attached to what is there now.
+            let Some(was) = was.filter(|was| Rc::strong_count(was) > 1) else { continue };
+            for edge in &mut self.edges {
+                if edge.as_ref().is_some_and(|e| Rc::ptr_eq(&e.node, &was)) {
+                    *edge = edge.take().zip(is.clone()).map(|(e, node)| EdgeSlot { node, ..e });
+                }
+            }
+        }
+        for (slot, edge) in &changes.edges {
+            let resolved = edge.as_ref().and_then(|e| {
+                Some(EdgeSlot {
+                    edge: e.edge,
+                    node: self.nodes.get(e.node as usize)?.clone()?,
+                    state: e.state.clone(),
+                    meter: e.meters.get(core)?.clone(),
+                })
+            });
+            *place(&mut self.edges, *slot) = resolved;
+        }
     }
+}
+
+/// The place of a slot, made when it is not there yet.
+fn place<T>(slots: &mut Vec<Option<T>>, slot: u32) -> &mut Option<T> {
+    let slot = slot as usize;
+    if slots.len() <= slot {
+        slots.resize_with(slot + 1, || None);
+    }
+    &mut slots[slot]
+}
+
+fn resolve(n: &Node, index: u32, closed: bool, core: usize) -> Option<NodeSlot> {
+    let sector = u64::from(n.limits.sector_bytes);
+    let odd_sector = !sector.is_power_of_two();
+    Some(NodeSlot {
+        layer: n.layer.clone(),
+        queue: n.queues.get(core)?.clone(),
+        mask: if odd_sector { 0 } else { sector - 1 },
+        limits: n.limits,
+        odd_sector,
+        gate_closed: Cell::new(closed),
+        index,
+        state: n.state.clone(),
+        attrs: n.attrs.clone(),
+    })
 }

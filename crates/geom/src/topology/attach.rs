@@ -10,7 +10,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::layer::{Edge, Layer};
-use crate::snapshot::{EdgeState, EdgeTo, Limits, Node, NodeState, Snapshot, one_a_core};
+use crate::snapshot::{Changes, EdgeState, EdgeTo, Limits, Node, NodeState, one_a_core};
 use crate::stats::Reading;
 
 /// Largest rank of a geom. A Bio needs a frame for each layer, for a split at each and for the
@@ -48,6 +48,7 @@ impl Topology {
             return Err(Error::new(Errno::Inval, format!("{}: sector size is zero", new.name)));
         }
         let slot = free_slot(&mut self.nodes);
+        let name = new.name.clone();
         let id = self.providers.insert(ProviderObj {
             geom,
             name: new.name,
@@ -71,7 +72,8 @@ impl Topology {
         });
         self.nodes[slot] = Some(id);
         self.geoms[geom].providers.insert(0, id);
-        self.dirty = true;
+        self.names.insert(name, id);
+        self.dirty_nodes.insert(slot as u32);
         self.post(Event::NewProvider(id));
         Ok(id)
     }
@@ -131,7 +133,7 @@ impl Topology {
         for (g, rank) in self.ranks_with(upper, lower) {
             self.geoms[g].rank = rank;
         }
-        self.dirty = true;
+        self.touch_edge(consumer);
         Ok(())
     }
 
@@ -254,7 +256,7 @@ impl Topology {
         if let Some(pp) = self.providers.get_mut(provider) {
             pp.layer = Pinned::new(layer);
             pp.limits = limits.whole();
-            self.dirty = true;
+            self.dirty_nodes.insert(pp.node);
         }
     }
 
@@ -262,35 +264,47 @@ impl Topology {
     pub fn set_attrs(&mut self, provider: ProviderId, attrs: Vec<(&'static str, Attr)>) {
         if let Some(pp) = self.providers.get_mut(provider) {
             pp.attrs = Arc::new(attrs);
-            self.dirty = true;
+            self.dirty_nodes.insert(pp.node);
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        let node = |id: &Option<ProviderId>| {
-            let p = self.providers.get((*id)?)?;
-            Some(Node {
-                layer: p.layer.clone(),
-                limits: p.limits,
-                state: p.state.clone(),
-                queues: p.queues.clone(),
-                attrs: p.attrs.clone(),
-            })
-        };
-        let edge = |id: &Option<ConsumerId>| {
-            let c = self.consumers.get((*id)?)?;
-            let p = self.providers.get(c.provider?)?;
-            Some(EdgeTo {
-                edge: c.edge,
-                node: p.node,
-                state: c.state.clone(),
-                meters: c.meters.clone(),
-            })
-        };
-        Snapshot {
-            generation: self.generation,
-            nodes: self.nodes.iter().map(node).collect(),
-            edges: self.edges.iter().map(edge).collect(),
+    /// The cores must hear of a consumer's edge.
+    pub(super) fn touch_edge(&mut self, consumer: ConsumerId) {
+        if let Some(cp) = self.consumers.get(consumer) {
+            self.dirty_edges.insert(cp.edge.slot() as u32);
         }
+    }
+
+    /// What the cores do not know yet; from now on they do.
+    pub(super) fn changes(&mut self) -> Changes {
+        let nodes = std::mem::take(&mut self.dirty_nodes);
+        let edges = std::mem::take(&mut self.dirty_edges);
+        Changes {
+            generation: self.generation,
+            nodes: nodes.into_iter().map(|slot| (slot, self.node_in(slot))).collect(),
+            edges: edges.into_iter().map(|slot| (slot, self.edge_in(slot))).collect(),
+        }
+    }
+
+    fn node_in(&self, slot: u32) -> Option<Node> {
+        let p = self.providers.get((*self.nodes.get(slot as usize)?)?)?;
+        Some(Node {
+            layer: p.layer.clone(),
+            limits: p.limits,
+            state: p.state.clone(),
+            queues: p.queues.clone(),
+            attrs: p.attrs.clone(),
+        })
+    }
+
+    fn edge_in(&self, slot: u32) -> Option<EdgeTo> {
+        let c = self.consumers.get((*self.edges.get(slot as usize)?)?)?;
+        let p = self.providers.get(c.provider?)?;
+        Some(EdgeTo {
+            edge: c.edge,
+            node: p.node,
+            state: c.state.clone(),
+            meters: c.meters.clone(),
+        })
     }
 }

@@ -87,6 +87,7 @@ impl Topology {
             Event::Notice(_) => {}
             Event::Lost(p, error) => {
                 if self.providers.contains_key(p) {
+                    self.losses += 1;
                     self.wither_provider(p, error);
                 }
             }
@@ -142,8 +143,8 @@ impl Topology {
         }
         if let Some(pp) = self.providers.get_mut(p) {
             pp.limits.media_bytes = size;
+            self.dirty_nodes.insert(pp.node);
         }
-        self.dirty = true;
         for (c, g) in self.consumers_above(p) {
             if self.consumers.get(c).is_some_and(|x| !x.orphan && !x.doomed) {
                 self.with_geom(g, |ops, t| ops.resized(t, g, c));

@@ -67,15 +67,13 @@ pub struct ProviderView {
 impl Topology {
     /// A provider by name.
     pub fn find(&self, name: &str) -> Option<ProviderId> {
-        self.providers.iter().find(|(_, p)| p.name == name && !p.wither).map(|(id, _)| id)
+        self.names.get(name).copied()
     }
 
     /// A geom by class and name.
     pub fn find_geom(&self, class: &str, name: &str) -> Option<GeomId> {
-        self.geoms
-            .iter()
-            .find(|(_, g)| self.class_of(g.class) == class && g.name == name && !g.wither)
-            .map(|(id, _)| id)
+        let index = self.classes.iter().position(|c| c.name() == class)?;
+        self.geom_names.get(index)?.get(name).copied()
     }
 
     fn class_of(&self, index: usize) -> &'static str {

@@ -55,6 +55,10 @@ impl Topology {
     pub fn wither_provider(&mut self, p: ProviderId, error: Errno) {
         if let Some(pp) = self.providers.get_mut(p) {
             pp.wither = true;
+            if self.names.get(&pp.name) == Some(&p) {
+                self.names.remove(&pp.name);
+            }
+            self.fading_providers.insert(p);
             self.orphan_provider(p, error);
             self.wash = true;
         }
@@ -68,6 +72,12 @@ impl Topology {
             return;
         };
         geom.wither = true;
+        if let Some(names) = self.geom_names.get_mut(geom.class)
+            && names.get(&geom.name) == Some(&g)
+        {
+            names.remove(&geom.name);
+        }
+        self.fading_geoms.insert(g);
         for p in geom.providers.clone() {
             self.wither_provider(p, error);
         }
@@ -102,6 +112,7 @@ impl Topology {
         let (ticket, cores) = (self.tickets, (0..self.cores as u32).collect());
         if let Some(cp) = self.consumers.get_mut(c) {
             cp.draining = Some((ticket, cores));
+            self.leaving.insert(ticket, c);
             self.actions.push(Action::Drain { edge: cp.edge.0, ticket });
         }
     }
@@ -123,14 +134,13 @@ impl Topology {
     }
 
     pub(super) fn drained(&mut self, core: u32, ticket: u64) {
-        let found = self.consumers.iter_mut().find_map(|(id, c)| match &mut c.draining {
-            Some((t, cores)) if *t == ticket => {
-                cores.retain(|x| *x != core);
-                Some((id, cores.is_empty()))
-            }
-            _ => None,
+        let Some(&id) = self.leaving.get(&ticket) else { return };
+        let Some(cp) = self.consumers.get_mut(id) else { return };
+        let empty = cp.draining.as_mut().is_some_and(|(_, cores)| {
+            cores.retain(|x| *x != core);
+            cores.is_empty()
         });
-        if let Some((id, true)) = found {
+        if empty {
             self.close_and_drop(id);
         }
     }
@@ -141,6 +151,10 @@ impl Topology {
         let Some(cp) = self.consumers.remove(c) else {
             return;
         };
+        if let Some((ticket, _)) = &cp.draining {
+            self.leaving.remove(ticket);
+        }
+        self.dirty_edges.insert(cp.edge.slot() as u32);
         self.edges[cp.edge.slot()] = None;
         self.next_edges[cp.edge.slot()] = Edge::new(cp.edge.slot(), cp.edge.tenant() + 1);
         if let Some(pp) = cp.provider.and_then(|p| self.providers.get_mut(p)) {
@@ -153,7 +167,6 @@ impl Topology {
             g.consumers.retain(|x| *x != c);
         }
         self.rank_after_loss(cp.geom);
-        self.dirty = true;
         self.wash = true;
     }
 
@@ -161,10 +174,10 @@ impl Topology {
     pub(super) fn run_washer(&mut self) {
         loop {
             let mut changed = false;
-            for p in self.providers.keys().collect::<Vec<_>>() {
+            for p in self.fading_providers.iter().copied().collect::<Vec<_>>() {
                 changed |= self.wash_provider(p);
             }
-            for g in self.geoms.keys().collect::<Vec<_>>() {
+            for g in self.fading_geoms.iter().copied().collect::<Vec<_>>() {
                 changed |= self.wash_geom(g);
             }
             if !changed {
@@ -184,11 +197,12 @@ impl Topology {
         }
         let (geom, node) = (pp.geom, pp.node);
         self.providers.remove(p);
+        self.fading_providers.remove(&p);
         self.nodes[node as usize] = None;
         if let Some(g) = self.geoms.get_mut(geom) {
             g.providers.retain(|x| *x != p);
         }
-        self.dirty = true;
+        self.dirty_nodes.insert(node);
         true
     }
 
@@ -210,6 +224,7 @@ impl Topology {
         let free = |g: &GeomObj| g.consumers.is_empty() && g.providers.is_empty();
         if self.geoms.get(g).is_some_and(free) {
             self.geoms.remove(g);
+            self.fading_geoms.remove(&g);
             changed = true;
         }
         changed

@@ -19,7 +19,7 @@ mod lifetime;
 mod splice;
 mod taste;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bio::{Attr, Errno, Pinned};
@@ -28,7 +28,7 @@ use slotmap::{SlotMap, new_key_type};
 use crate::class::{Class, Geom};
 use crate::error::Error;
 use crate::layer::{Edge, Layer};
-use crate::snapshot::{EdgeState, Limits, NodeState, Snapshot};
+use crate::snapshot::{Changes, EdgeState, Limits, NodeState};
 use crate::stats::{Meter, Queue, Reading};
 
 pub use access::Access;
@@ -57,7 +57,7 @@ pub const NAME_MAX: usize = 255;
 /// What the driver of a topology has to do, in order.
 pub enum Action {
     /// Give every core this graph.
-    Publish(Arc<Snapshot>),
+    Publish(Arc<Changes>),
     /// Taste a provider on a core and post the [`Event::Tasted`].
     Taste(TasteJob),
     /// Ask every core to say when an edge is empty.
@@ -164,7 +164,19 @@ pub struct Topology {
     events: VecDeque<Event>,
     actions: Vec<Action>,
     wash: bool,
-    dirty: bool,
+    /// Slots that the cores do not know yet as they are.
+    dirty_nodes: BTreeSet<u32>,
+    dirty_edges: BTreeSet<u32>,
+    /// Providers that do not wither, by name.
+    names: BTreeMap<String, ProviderId>,
+    /// Geoms that do not wither, by class and name.
+    geom_names: Vec<BTreeMap<String, GeomId>>,
+    /// What withers: all that the washer looks at.
+    fading_providers: BTreeSet<ProviderId>,
+    fading_geoms: BTreeSet<GeomId>,
+    /// Consumers that leave, by ticket.
+    leaving: BTreeMap<u64, ConsumerId>,
+    losses: u64,
     generation: u64,
     tickets: u64,
     tasting: usize,
@@ -192,7 +204,14 @@ impl Topology {
             events: VecDeque::new(),
             actions: Vec::new(),
             wash: false,
-            dirty: false,
+            dirty_nodes: BTreeSet::new(),
+            dirty_edges: BTreeSet::new(),
+            names: BTreeMap::new(),
+            geom_names: Vec::new(),
+            fading_providers: BTreeSet::new(),
+            fading_geoms: BTreeSet::new(),
+            leaving: BTreeMap::new(),
+            losses: 0,
             generation: 0,
             tickets: 0,
             tasting: 0,
@@ -211,6 +230,7 @@ impl Topology {
             return Err(Error::new(Errno::Exist, what));
         }
         self.classes.push(class);
+        self.geom_names.push(BTreeMap::new());
         let index = self.classes.len() - 1;
         if self.classes[index].tastes() {
             let all: Vec<ProviderId> = self.providers.keys().collect();
@@ -245,11 +265,10 @@ impl Topology {
         if name.is_empty() || name.len() > NAME_MAX {
             return Err(Error::new(Errno::Inval, format!("name {name:?} is empty or too long")));
         }
-        let taken = |g: &GeomObj| g.class == index && g.name == name && !g.wither;
-        if self.geoms.values().any(taken) {
+        if self.geom_names.get(index).is_some_and(|names| names.contains_key(name)) {
             return Err(Error::new(Errno::Exist, format!("{class} {name} exists already")));
         }
-        Ok(self.geoms.insert(GeomObj {
+        let id = self.geoms.insert(GeomObj {
             class: index,
             name: name.into(),
             why: why.into(),
@@ -259,17 +278,30 @@ impl Topology {
             ops: Some(ops),
             consumers: Vec::new(),
             providers: Vec::new(),
-        }))
+        });
+        if let Some(names) = self.geom_names.get_mut(index) {
+            names.insert(name.into(), id);
+        }
+        Ok(id)
     }
 
     /// Takes what the driver has to do: the newest graph comes first, then what needs it.
     pub fn take_actions(&mut self) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.actions);
-        if std::mem::take(&mut self.dirty) {
+        if self.is_dirty() {
             self.generation += 1;
-            actions.insert(0, Action::Publish(Arc::new(self.snapshot())));
+            actions.insert(0, Action::Publish(Arc::new(self.changes())));
         }
         actions
+    }
+
+    fn is_dirty(&self) -> bool {
+        !self.dirty_nodes.is_empty() || !self.dirty_edges.is_empty()
+    }
+
+    /// How often a disk or class has said that its provider is gone.
+    pub fn losses(&self) -> u64 {
+        self.losses
     }
 
     /// Number of the newest graph.
@@ -284,8 +316,8 @@ impl Topology {
             && !self.wash
             && self.tasting == 0
             && self.actions.is_empty()
-            && !self.dirty
-            && !self.consumers.values().any(|c| c.draining.is_some() && !c.late)
+            && !self.is_dirty()
+            && !self.leaving.values().any(|c| self.consumers.get(*c).is_some_and(|c| !c.late))
     }
 
     /// The idle barrier no longer waits for consumers that leave: all of them, or orphans only.

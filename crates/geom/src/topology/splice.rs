@@ -116,7 +116,7 @@ impl Topology {
         new.consumers.splice(0..0, movers.iter().copied());
         new.counts = new.counts.plus(moved);
         movers.iter().for_each(|c| self.set_edge_flags(*c));
-        self.dirty = true;
+        movers.iter().for_each(|c| self.touch_edge(*c));
     }
 
     fn spliceable(&self, geom: GeomId, above: ProviderId, below: ProviderId) -> Result<(), Error> {

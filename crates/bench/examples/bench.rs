@@ -43,6 +43,7 @@ fn parse(mut words: impl Iterator<Item = String>, json: &mut bool) -> Result<Opt
             "layers" => options.what = What::Layers,
             "iscsi" => options.what = What::Iscsi,
             "idle" => options.what = What::Idle,
+            "luns" => options.what = What::Luns,
             "--case" => options.case = Some(value()?),
             "--rounds" => options.rounds = number(value()?)?,
             "--seconds" => options.seconds = number(value()?)?,

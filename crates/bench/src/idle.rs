@@ -1,4 +1,5 @@
-//! What a server costs that has nothing to do: ten units, ten sessions, no requests.
+//! What a server costs that has nothing to do: ten units, and ten or a thousand sessions without
+//! requests.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,16 +13,29 @@ use crate::run::{Progress, with};
 use crate::servers::{Backing, FILE_BYTES, Scratch, Server};
 use crate::weigh;
 
-/// The case's name.
-pub(crate) const CASE: &str = "idle";
-/// Units, and sessions, one on each.
+/// One case.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub name: &'static str,
+    sessions: u32,
+    /// Goal: percent of a core.
+    cpu_percent: f64,
+    /// Goal: MiB resident.
+    resident_mib: f64,
+    /// Beside the peers; else alone.
+    peers: bool,
+}
+
+/// The cases.
+pub(crate) const CASES: [Case; 2] = [
+    Case { name: "idle", sessions: 10, cpu_percent: 1.0, resident_mib: 64.0, peers: true },
+    // 64 KiB for each of the thousand, beside what ten may need.
+    Case { name: "idle-1000", sessions: 1000, cpu_percent: 0.5, resident_mib: 126.5, peers: false },
+];
+/// Units; sessions go to them in turn.
 const UNITS: u32 = 10;
 /// Requests each session makes before it falls silent, so that buffers have been used.
 const REQUESTS: u64 = 64;
-/// Goal: percent of a core.
-const CPU_PERCENT: f64 = 1.0;
-/// Goal: MiB resident.
-const RESIDENT_MIB: f64 = 64.0;
 /// After the last request, before anything is measured.
 const SETTLE: Duration = Duration::from_millis(500);
 
@@ -33,20 +47,32 @@ pub(crate) fn measure(
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
+    // By its whole name: each is a part of the other's.
+    let named = |c: &&Case| options.case.as_deref().is_none_or(|n| n == c.name);
+    CASES.iter().filter(named).try_for_each(|case| one(options, case, report, progress))
+}
+
+fn one(
+    options: &Options,
+    case: &Case,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
     let cores = two_cores(report);
     let counters = !options.no_counters && counters(report);
-    let steps = 1 + u32::try_from(options.peers().len()).unwrap_or(0);
-    progress(Progress { done: 0, of: steps, what: "idle: ashlar".into() });
+    let peers = if case.peers { options.peers() } else { &[] };
+    let steps = 1 + u32::try_from(peers.len()).unwrap_or(0);
+    progress(Progress { done: 0, of: steps, what: format!("{}: ashlar", case.name) });
     let binary = options.binary()?;
-    let ours = weigh_one(options, cores.1, counters, &|backings| {
+    let ours = weigh_one(options, case, cores.1, counters, &|backings| {
         Server::ashlar(&binary, cores.0, backings)
     })?;
     let mut sides = Vec::new();
-    let peers = options.peers().iter().filter(|p| **p != Peer::Bare);
+    let peers = peers.iter().filter(|p| **p != Peer::Bare);
     for (n, &peer) in (1..).zip(peers) {
         progress(Progress { done: n, of: steps, what: format!("idle: {}", peer.name()) });
         let start = |backings: &[Backing]| Server::peer(peer, options, cores.0, backings);
-        match weigh_one(options, cores.1, counters, &start) {
+        match weigh_one(options, case, cores.1, counters, &start) {
             Ok(theirs) => sides.push((Some(peer.name()), theirs)),
             Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
             Err(error) => return Err(error),
@@ -62,13 +88,13 @@ pub(crate) fn measure(
                 theirs: theirs.get(n).copied().flatten().into_iter().collect(),
             };
             let goal = match n {
-                0 => Some(Goal { of: Of::Ours, at_most: CPU_PERCENT }),
-                3 => Some(Goal { of: Of::Ours, at_most: RESIDENT_MIB }),
+                0 => Some(Goal { of: Of::Ours, at_most: case.cpu_percent }),
+                3 => Some(Goal { of: Of::Ours, at_most: case.resident_mib }),
                 _ => None,
             };
-            report
-                .rows
-                .extend(series.row(CASE, figure, peer).map(|r| with(r, options, CASE, goal)));
+            report.rows.extend(
+                series.row(case.name, figure, peer).map(|r| with(r, options, "idle", goal)),
+            );
         }
     }
     Ok(())
@@ -78,6 +104,7 @@ type Figures = [Option<f64>; FIGURES.len()];
 
 fn weigh_one(
     options: &Options,
+    case: &Case,
     core: Option<usize>,
     counters: bool,
     start: &dyn Fn(&[Backing]) -> Result<Server, Error>,
@@ -86,10 +113,10 @@ fn weigh_one(
     let file = |n| scratch.file(&format!("disk{n}"), FILE_BYTES).map(Backing::File);
     let backings = (0..UNITS).map(file).collect::<Result<Vec<_>, _>>()?;
     let server = start(&backings)?;
-    let name = format!("idle {}", server.name);
+    let name = format!("{} {}", case.name, server.name);
     let sessions = load::start(&Spec {
         luns: server.luns.clone(),
-        sessions: UNITS,
+        sessions: case.sessions,
         depth: 8,
         requests: Some(REQUESTS),
         linger: true,
@@ -98,7 +125,7 @@ fn weigh_one(
     });
     let sessions = sessions.map_err(|e| e.within(&name))?;
     let begun = Instant::now();
-    while sessions.requests() < REQUESTS * u64::from(UNITS) {
+    while sessions.requests() < REQUESTS * u64::from(case.sessions) {
         if sessions.is_finished() || begun.elapsed() > Duration::from_secs(30) {
             sessions.stop().map_err(|e| e.within(&name))?;
             return Err(Error::new(Kind::Timeout, format!("{name}: its requests did not end")));

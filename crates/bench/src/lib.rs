@@ -16,6 +16,7 @@ mod inproc;
 mod iscsi;
 mod layers;
 pub mod load;
+mod luns;
 mod nbd;
 mod options;
 mod report;

@@ -29,6 +29,8 @@ pub enum What {
     Idle,
     /// What a second core adds, without a network.
     Cores,
+    /// What very many logical units cost, without a network.
+    Luns,
     /// The comparisons of the project's seeds; not a part of `all`.
     Seeds,
     /// No measurement: the bare responder serves on `listen` until it is killed.
@@ -68,8 +70,8 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `iscsi`, `nbd`, `cores`, `idle`; or `seeds`; or `bare`,
-    /// the bare responder alone.
+    /// Which measurements: `all`, `layers`, `iscsi`, `nbd`, `cores`, `luns`, `idle`; or `seeds`; or
+    /// `bare`, the bare responder alone.
     pub what: What,
     /// Which seed, for `seeds`: `scst`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,10 +174,10 @@ impl Options {
             words => words.join(" "),
         };
         words.push_str(&match what {
-            "iscsi" | "nbd" | "cores" | "seeds scst" => {
+            "iscsi" | "nbd" | "cores" | "luns" | "seeds scst" => {
                 format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
             }
-            "idle" => format!(" idle --idle-seconds {}", self.idle_seconds),
+            "idle" => format!(" idle --case {case} --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
         let servers = matches!(what, "iscsi" | "nbd" | "idle");

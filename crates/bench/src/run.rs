@@ -8,7 +8,7 @@ use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
 use crate::report::{Goal, Of, Report, Row, Series};
 use crate::servers::free_address;
-use crate::{bare, cores, idle, iscsi, nbd, seeds};
+use crate::{bare, cores, idle, iscsi, luns, nbd, seeds};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -54,10 +54,13 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
     if wants(What::Cores) {
         cores::measure(&options, &mut report, progress)?;
     }
+    if wants(What::Luns) && options.wants(luns::CASE) {
+        luns::measure(&options, &mut report, progress)?;
+    }
     if options.what == What::Seeds {
         seeds::measure(&options, &mut report, progress)?;
     }
-    if wants(What::Idle) && options.wants(idle::CASE) {
+    if wants(What::Idle) {
         idle::measure(&options, &mut report, progress)?;
     }
     if report.rows.is_empty() && report.notes.is_empty() {
@@ -80,7 +83,8 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(iscsi)
         .chain(nbd)
         .chain(cores)
-        .chain([idle::CASE.to_owned()])
+        .chain([luns::CASE.to_owned()])
+        .chain(idle::CASES.iter().map(|c| c.name.to_owned()))
 }
 
 fn measure_layers(
@@ -153,7 +157,8 @@ fn machine(options: &Options) -> Vec<String> {
     let cores = crate::weigh::cores().len();
     let mut lines =
         vec![format!("{model}, {cores} cores, Linux {}, load {load} before", kernel.trim())];
-    let measures_peers = !matches!(options.what, What::Layers | What::Cores | What::Seeds);
+    let measures_peers =
+        !matches!(options.what, What::Layers | What::Cores | What::Luns | What::Seeds);
     for &peer in options.peers().iter().filter(|_| measures_peers) {
         if peer == Peer::Bare {
             continue;

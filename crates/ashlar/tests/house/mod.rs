@@ -29,7 +29,7 @@ pub const IQN: &str = "iqn.2026-11.test.ashlar:house";
 pub const QEMU: &str = "iqn.2008-11.org.linux-kvm";
 
 /// Longest way from `ashlar serve` to an answer on its socket.
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(90);
 
 /// Longest way from SIGTERM to the end of the process.
 const STOP_LIMIT: Duration = Duration::from_secs(20);

@@ -12,6 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Raw {
     /// The connection.
     pub stream: TcpStream,
+    /// Which unit [`Raw::command`] is about; 0 at first.
+    pub lun: u8,
     command: u32,
 }
 
@@ -68,7 +70,7 @@ impl Raw {
             let next = u32::from_be_bytes([header[24], header[25], header[26], header[27]]) + 1;
             request[28..32].copy_from_slice(&next.to_be_bytes());
         }
-        Ok(Raw { stream, command: 1 })
+        Ok(Raw { stream, lun: 0, command: 1 })
     }
 
     /// Asks for blocks of LUN 0 and does not wait for them.
@@ -100,11 +102,12 @@ pub struct Ended {
 }
 
 impl Raw {
-    /// A command to LUN 0 with at most 8 KiB of data either way; waits for its end.
+    /// A command to a unit with at most 8 KiB of data either way; waits for its end.
     pub fn command(&mut self, cdb: &[u8], read: u32, data: &[u8]) -> io::Result<Ended> {
         let mut header = [0; 48];
         header[0] = 0x01;
         header[1] = 0x81 | u8::from(read > 0) << 6 | u8::from(!data.is_empty()) << 5;
+        header[9] = self.lun;
         header[16..20].copy_from_slice(&self.command.to_be_bytes());
         header[20..24].copy_from_slice(&read.max(data.len() as u32).to_be_bytes());
         header[24..28].copy_from_slice(&self.command.to_be_bytes());

@@ -1,6 +1,7 @@
 //! An initiator that is a task of the core that serves it.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bio::Segs;
@@ -123,6 +124,70 @@ impl Initiator {
     /// Commands that have ended.
     pub fn ended(&self) -> u64 {
         self.ear.ended.get()
+    }
+
+    /// Logs out.
+    pub fn close(&self) {
+        self.session.close();
+    }
+}
+
+/// The answer to the last command: status and bytes of data.
+#[derive(Default)]
+struct Heard(Cell<Option<(u8, usize)>>);
+
+impl Transport for Heard {
+    fn respond(&self, _: u32, response: Response<'_>) {
+        self.0.set(Some((response.status, response.data.len())));
+    }
+
+    fn discard(&self, _: u32) {}
+
+    fn task_management_done(&self, _: u32, _: TmOutcome) {}
+
+    fn close(&self, _: CloseReason) {}
+
+    fn ended(&self) {}
+}
+
+/// A session with one command at a time, of those that end at once.
+pub(crate) struct Caller {
+    session: Rc<Session>,
+    heard: Rc<Heard>,
+    tag: Cell<u32>,
+}
+
+impl Caller {
+    /// Logs in to a target, named by driver and name.
+    pub fn login(engine: &Rc<Engine>, to: (&str, &str), n: u32) -> Result<Caller, Error> {
+        let target = engine.find_target(to.0, to.1);
+        let target = target.ok_or(Error::new(Kind::System, "in process: no target"))?;
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let login = Login {
+            target,
+            initiator: format!("core{}-{n}", engine.core().id()),
+            port_id: n.to_be_bytes().to_vec(),
+            transport_id: Vec::new(),
+            portal: nowhere.into(),
+            from: nowhere.into(),
+            reinstates: false,
+            labels: Vec::new(),
+        };
+        let heard = Rc::new(Heard::default());
+        let session = engine.login(login, heard.clone());
+        let session = session.map_err(|refused| Error::new(Kind::System, refused.text))?;
+        Ok(Caller { session, heard, tag: Cell::new(0) })
+    }
+
+    /// Sends a command: status and bytes of data, or `None` when it has not ended yet.
+    pub fn ask(&self, lun: u32, cdb: &[u8], expect_in: u32) -> Option<(u8, usize)> {
+        let lun = wire::scsi::Lun::new(lun)?.encode();
+        let tag = self.tag.get().wrapping_add(1);
+        self.tag.set(tag);
+        self.heard.0.set(None);
+        let attribute = TaskAttribute::Simple;
+        self.session.command(&Command { tag, lun, cdb, attribute, expect_in, expect_out: 0 });
+        self.heard.0.take()
     }
 
     /// Logs out.

@@ -8,5 +8,6 @@ mod initiator;
 mod leaf;
 mod rig;
 
+pub(crate) use initiator::Caller;
 pub(crate) use leaf::Way;
 pub(crate) use rig::{Outcome, Rig, Shape};

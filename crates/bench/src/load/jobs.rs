@@ -16,7 +16,7 @@ use super::spec::{Order, Outcome, Spec, Work};
 use crate::error::{Error, Kind};
 
 /// SCSI status codes that mean "later".
-const STATUS_BUSY: u8 = 0x08;
+pub(crate) const STATUS_BUSY: u8 = 0x08;
 const STATUS_TASK_SET_FULL: u8 = 0x28;
 
 struct Slot {

@@ -12,10 +12,10 @@ use wire::iscsi::{
     BHS_LEN, Bhs, ClientConfig, ClientLogin, ClientStep, DigestPolicy, Framer, Offer, Params,
     Response, TAG_NONE, sense_of_segment,
 };
-use wire::scsi::{Sense, parse_capacity16};
+use wire::scsi::{Key, Sense, parse_capacity16};
 
 use super::intake::Taker;
-use super::jobs::Jobs;
+use super::jobs::{Jobs, STATUS_BUSY};
 use super::line::{Line, Moves};
 use super::shared::Shared;
 use super::spec::Spec;
@@ -173,6 +173,9 @@ impl Session {
             _ => {
                 let recording = self.shared.recording.load(Relaxed).then_some(self.now);
                 let jobs = self.jobs.as_mut().ok_or_else(|| unexpected("status"))?;
+                // What has changed is news, no failure: the same command again.
+                let news = sense.as_ref().is_some_and(|s| s.code.key == Key::UnitAttention);
+                let status = if news { STATUS_BUSY } else { status };
                 let well = jobs.ended(tag, status, recording).map_err(|e| with_sense(e, sense))?;
                 self.shared.requests.fetch_add(u64::from(well), Relaxed);
                 return Ok(());

@@ -8,7 +8,7 @@ use crate::load::histogram::Histogram;
 /// Most requests in flight of one session; more are refused.
 pub const DEPTH_MAX: u32 = 1024;
 /// Most sessions of one load; more are refused.
-pub const SESSIONS_MAX: u32 = 1024;
+pub const SESSIONS_MAX: u32 = 8192;
 /// Longest request, bytes; a longer one is refused.
 pub const REQUEST_BYTES_MAX: u32 = 8 << 20;
 

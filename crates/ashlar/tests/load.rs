@@ -1,0 +1,326 @@
+//! Many sessions over many logical units. Every byte is compared while LUNs come, go, change and
+//! grow, and over SIGKILLs of the daemon.
+//!
+//! `ASHLAR_LOAD_SESSIONS`, `ASHLAR_LOAD_LUNS`, `ASHLAR_LOAD_SECONDS`: the sizes; `CONTRIBUTING.md`
+//! has those of the full run.
+
+mod house;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bench::load::{self, Order, Running, Spec, Work};
+use house::raw::Raw;
+use house::{House, IQN, file_disk};
+use rig::proc;
+
+/// Bytes of a memory disk: room for a stripe of each session.
+const DISK_BYTES: u64 = 8 << 20;
+/// Bytes of a request of the load.
+const REQUEST_BYTES: u32 = 512;
+/// Sessions of one thread of the load.
+const SESSIONS_A_THREAD: u32 = 1024;
+/// Units that are filled with a pattern of their own number, spread over all.
+const MARKED: usize = 24;
+/// Bytes filled in each.
+const MARKED_BYTES: u64 = 64 << 10;
+/// Resident memory may grow by so much while LUNs come and go.
+const GROWTH_BYTES: u64 = 48 << 20;
+/// Units that the changes are about: the last ones.
+const MOVING: usize = 32;
+
+fn size(name: &str, short: usize) -> usize {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(short)
+}
+
+/// The configuration: memory disks, one file that grows, and what stands under which LUN.
+struct Plan {
+    disks: usize,
+    /// MiB of the file.
+    file_mib: u64,
+    luns: BTreeMap<u64, String>,
+}
+
+impl Plan {
+    fn write(&self, house: &House) {
+        let mut text = String::from("[daemon]\ncores = 2\nlog = \"warn\"\n\n");
+        for n in 0..self.disks {
+            text +=
+                &format!("[[disk]]\nname = \"d{n}\"\nkind = \"memory\"\nsize = \"{DISK_BYTES}\"\n");
+        }
+        let size = format!("size = \"{}MiB\"\n", self.file_mib);
+        text += &format!("{}{size}", file_disk("grows", "grows.img"));
+        let luns: Vec<String> = self.luns.iter().map(|(l, d)| format!("{l} = \"{d}\"")).collect();
+        house.configure(&text, &luns.join(", "));
+    }
+
+    /// One more change, a different one each time.
+    fn change(&mut self, round: usize) {
+        let at = (self.disks - 1 - (round / 4) % MOVING) as u64;
+        match round % 4 {
+            0 => drop(self.luns.remove(&at)),
+            1 => drop(self.luns.insert(at, format!("d{at}"))),
+            2 => drop(self.luns.insert(at, format!("d{}", self.disks - MOVING))),
+            _ => {
+                self.luns.insert(at, format!("d{at}"));
+                self.file_mib += 1;
+            }
+        }
+    }
+}
+
+/// One command, with the news before it heard.
+fn ask(raw: &mut Raw, cdb: &[u8], bytes: u32) -> Vec<u8> {
+    for _ in 0..16 {
+        let ended = raw.command(cdb, bytes, &[]).unwrap();
+        match ended.status {
+            0 => return ended.data,
+            2 if ended.sense.get(2).is_some_and(|key| key & 0xf == 6) => {}
+            other => panic!("status {other:02x}, sense {:02x?}", ended.sense),
+        }
+    }
+    panic!("unit attentions without end");
+}
+
+/// The numbers that REPORT LUNS gives.
+fn reported(raw: &mut Raw) -> Vec<u64> {
+    let mut cdb = [0; 12];
+    cdb[0] = 0xa0;
+    cdb[6..10].copy_from_slice(&(1u32 << 20).to_be_bytes());
+    let data = ask(raw, &cdb, 1 << 20);
+    let length = u32::from_be_bytes([data[0], data[1], data[2], data[3]]) as usize;
+    assert_eq!(length, data.len() - 8);
+    // Peripheral and flat addressing (SAM-5 4.7.7): 14 bits of number in the first two bytes.
+    let number = |l: &[u8]| u64::from(u16::from_be_bytes([l[0] & 0x3f, l[1]]));
+    let mut all: Vec<u64> = data[8..].chunks_exact(8).map(number).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Writes or compares the pattern of a unit's own number.
+fn mark(house: &House, lun: usize, work: Work) {
+    let requests = MARKED_BYTES / 4096;
+    let spec = Spec {
+        work,
+        order: Order::Sequential,
+        span_bytes: Some(MARKED_BYTES),
+        requests: Some(requests),
+        seed: lun as u64 + 1,
+        ..Spec::new(house.portal(), IQN, lun as u32)
+    };
+    let done = load::run(&spec).unwrap_or_else(|e| panic!("LUN {lun}: {e}"));
+    assert_eq!(done.requests, requests, "LUN {lun}");
+}
+
+fn start(house: &House, sessions: u32, luns: &[u32]) -> Vec<Running> {
+    let threads = sessions.div_ceil(SESSIONS_A_THREAD);
+    let slice = luns.len() / threads as usize;
+    let one = |n: u32| {
+        let luns = &luns[n as usize * slice..][..slice];
+        let spec = Spec {
+            luns: luns.to_vec(),
+            sessions: (sessions - n * SESSIONS_A_THREAD).min(SESSIONS_A_THREAD),
+            request_bytes: REQUEST_BYTES,
+            work: Work::Verify,
+            seed: u64::from(n) + 1,
+            ..Spec::new(house.portal(), IQN, 0)
+        };
+        load::start(&spec).unwrap()
+    };
+    (0..threads).map(one).collect()
+}
+
+#[test]
+fn units_come_and_go_while_everybody_works() {
+    let sessions = size("ASHLAR_LOAD_SESSIONS", 256);
+    let units = size("ASHLAR_LOAD_LUNS", 2048);
+    let time = Duration::from_secs(size("ASHLAR_LOAD_SECONDS", 5) as u64);
+    let mut house = House::new("load");
+    let luns = (0..units).map(|n| (n as u64, format!("d{n}"))).collect();
+    let mut plan = Plan { disks: units, file_mib: 8, luns };
+    plan.luns.insert(0, "grows".into());
+    plan.write(&house);
+    let begun = Instant::now();
+    house.start();
+    println!("{units} LUNs are there after {:?}", begun.elapsed());
+
+    // The load has no business on LUN 0, on those that move and on those that are marked.
+    let marked: Vec<usize> = (0..MARKED).map(|n| 1 + n * (units - MOVING - 2) / MARKED).collect();
+    marked.iter().for_each(|lun| mark(&house, *lun, Work::Fill));
+    let stay: Vec<u32> = (1..units - MOVING)
+        .filter(|n| !marked.contains(n))
+        .map(|n| u32::try_from(n).unwrap())
+        .collect();
+    let running = start(&house, sessions as u32, &stay);
+    let mut watcher = Raw::login(house.portal(), "iqn.2026-11.test:watcher", IQN).unwrap();
+    let (begun, mut round, mut slowest) = (Instant::now(), 0, Duration::ZERO);
+    let mut resident = None;
+    while begun.elapsed() < time || round < 8 {
+        plan.change(round);
+        plan.write(&house);
+        let at = Instant::now();
+        house.ok(&["apply"]);
+        slowest = slowest.max(at.elapsed());
+        let want: Vec<u64> = plan.luns.keys().copied().collect();
+        assert!(reported(&mut watcher) == want, "round {round}: other LUNs are reported");
+        round += 1;
+        assert!(running.iter().all(|r| !r.is_finished()), "the load has ended: {round} changes");
+        if round == 4 {
+            resident = proc::resident_bytes(house.pid()).ok();
+        }
+    }
+    let mut capacity = [0; 16];
+    (capacity[0], capacity[1], capacity[13]) = (0x9e, 0x10, 32);
+    let data = ask(&mut watcher, &capacity, 32);
+    let last = u64::from_be_bytes(data[..8].try_into().unwrap());
+    assert_eq!(last + 1, plan.file_mib << 11, "the file has grown");
+    let (mut requests, mut compared) = (0, 0);
+    for one in running {
+        let done = one.stop().unwrap();
+        requests += done.requests;
+        compared += done.compared;
+    }
+    marked.iter().for_each(|lun| mark(&house, *lun, Work::Check));
+    assert!(compared > sessions as u64, "{compared} reads were compared");
+    let (was, is) = (resident.unwrap(), proc::resident_bytes(house.pid()).unwrap());
+    println!(
+        "{sessions} sessions, {units} LUNs, {:?}: {requests} requests, {compared} compared; \
+         {round} changes, the slowest {slowest:?}; resident {} -> {} MiB",
+        begun.elapsed(),
+        was >> 20,
+        is >> 20
+    );
+    assert!(is < was + GROWTH_BYTES, "{} MiB resident, then {}", was >> 20, is >> 20);
+    house.assert_alive();
+    house.stop();
+}
+
+/// Blocks that one initiator writes, again and again.
+const BLOCKS: u32 = 64;
+
+/// What stands in a block after a write.
+fn stamp(lun: u8, block: u32, round: u32) -> [u8; 512] {
+    let mut bytes = [0; 512];
+    for piece in bytes.chunks_exact_mut(16) {
+        piece[..4].copy_from_slice(&u32::from(lun).to_be_bytes());
+        piece[4..8].copy_from_slice(&block.to_be_bytes());
+        piece[8..12].copy_from_slice(&round.to_be_bytes());
+    }
+    bytes
+}
+
+/// Status of a command; `None` when the connection is gone.
+fn status(raw: &mut Raw, cdb: &[u8], data: &[u8]) -> Option<u8> {
+    loop {
+        let ended = raw.command(cdb, 0, data).ok()?;
+        let news = ended.status == 2 && ended.sense.get(2).is_some_and(|key| key & 0xf == 6);
+        if !news {
+            return Some(ended.status);
+        }
+    }
+}
+
+/// Logs in as often as it takes.
+fn login(house: std::net::SocketAddr, lun: u8) -> Raw {
+    let start = Instant::now();
+    loop {
+        if let Ok(mut raw) = Raw::login(house, &format!("iqn.2026-11.test:w{lun}"), IQN) {
+            raw.lun = lun;
+            return raw;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "LUN {lun}: nobody lets it in");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Writes round after round until told to stop; answers, for each block, the last round that was
+/// acknowledged and flushed.
+fn writer(portal: std::net::SocketAddr, lun: u8, stop: &AtomicBool) -> (Vec<u32>, u32, u32) {
+    let mut raw = login(portal, lun);
+    let (mut kept, mut round, mut resumed) = (vec![0; BLOCKS as usize], 0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        let mut all = true;
+        for block in 0..=BLOCKS {
+            let mut cdb = [0; 10];
+            let data = match block {
+                BLOCKS => {
+                    cdb[0] = 0x35; // SYNCHRONIZE CACHE (10)
+                    Vec::new()
+                }
+                _ => {
+                    cdb[0] = 0x2a; // WRITE (10)
+                    cdb[2..6].copy_from_slice(&block.to_be_bytes());
+                    cdb[8] = 1;
+                    stamp(lun, block, round).to_vec()
+                }
+            };
+            match status(&mut raw, &cdb, &data) {
+                Some(0) => {}
+                Some(other) => panic!("LUN {lun}, block {block}: status {other:02x}"),
+                None => {
+                    raw = login(portal, lun);
+                    resumed += 1;
+                    all = false;
+                    break;
+                }
+            }
+        }
+        if all {
+            kept.fill(round);
+        }
+    }
+    (kept, round, resumed)
+}
+
+#[test]
+fn nothing_acknowledged_and_flushed_is_lost_when_the_daemon_is_killed() {
+    const WRITERS: u8 = 8;
+    const KILLS: u32 = 4;
+    let mut house = House::new("killed");
+    let mut disks = String::from("[daemon]\ncores = 2\n\n");
+    let mut luns = Vec::new();
+    for n in 0..WRITERS {
+        house.image(&format!("w{n}.img"), 4 << 20);
+        disks += &file_disk(&format!("w{n}"), &format!("w{n}.img"));
+        luns.push(format!("{n} = \"w{n}\""));
+    }
+    house.configure(&disks, &luns.join(", "));
+    house.start();
+    let (portal, stop) = (house.portal(), AtomicBool::new(false));
+    let ends: Vec<_> = std::thread::scope(|scope| {
+        let stop = &stop;
+        let writers: Vec<_> =
+            (0..WRITERS).map(|lun| scope.spawn(move || writer(portal, lun, stop))).collect();
+        for kill in 0..KILLS {
+            std::thread::sleep(Duration::from_millis(700 + u64::from(kill) * 130));
+            house.kill();
+            house.start();
+        }
+        std::thread::sleep(Duration::from_millis(700));
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|w| w.join().unwrap()).collect()
+    });
+    for (lun, (kept, rounds, resumed)) in (0..WRITERS).zip(ends) {
+        assert!(resumed >= KILLS, "LUN {lun}: {resumed} of {KILLS} kills were met");
+        let mut raw = login(portal, lun);
+        for block in 0..BLOCKS {
+            let mut cdb = [0; 10];
+            cdb[0] = 0x28;
+            cdb[2..6].copy_from_slice(&block.to_be_bytes());
+            cdb[8] = 1;
+            let data = ask(&mut raw, &cdb, 512);
+            let round = u32::from_be_bytes(data[8..12].try_into().unwrap());
+            let least = kept[block as usize];
+            assert!(
+                (least..=rounds).contains(&round),
+                "LUN {lun}, block {block}: {round}, {least}"
+            );
+            assert!(data == stamp(lun, block, round), "LUN {lun}, block {block}: torn");
+        }
+        println!("LUN {lun}: {rounds} rounds, {resumed} resumed");
+    }
+    house.assert_alive();
+    house.stop();
+}

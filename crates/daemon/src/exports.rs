@@ -14,7 +14,7 @@ use std::time::Duration;
 use control::api::{Error, Kind, Result};
 use control::config::{
     AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, LunAddressing, LunConfig,
-    LunMode, TargetConfig, UnitConfig, secret,
+    LunMode, TargetConfig, UnitConfig, UnitProtection, secret,
 };
 use drivers::{Account, Driver, TargetSpec};
 use geom::{Control, Local, Message};
@@ -26,7 +26,8 @@ use target::lun::{
     OpenSpec, clear_reservations, close_device, eject_medium, load_medium, open_device,
 };
 use target::registry::{Addressing, LunChange};
-use target::{Engine, GroupSpec, LunSpec, Registry};
+use target::{Engine, GroupSpec, LunSpec, ProtectionSpec, Registry};
+use wire::scsi::ProtectionType;
 
 use crate::attach::Attachments;
 use crate::errors::from_geom;
@@ -495,6 +496,7 @@ pub fn units_of<'c>(
             removable: unit.removable,
             sanitize: unit.sanitize,
             write_same_to_end: unit.write_same_to_end,
+            protection: protection_of(unit.protection),
             write_cache: unit.write_cache,
             vendor: unit.vendor.clone(),
             product: unit.product.clone(),
@@ -502,6 +504,16 @@ pub fn units_of<'c>(
         };
     }
     out
+}
+
+fn protection_of(config: UnitProtection) -> ProtectionSpec {
+    match config {
+        UnitProtection::None => ProtectionSpec::Off,
+        UnitProtection::Unformatted => ProtectionSpec::Unformatted,
+        UnitProtection::Type1 => ProtectionSpec::Type(ProtectionType::One),
+        UnitProtection::Type2 => ProtectionSpec::Type(ProtectionType::Two),
+        UnitProtection::Type3 => ProtectionSpec::Type(ProtectionType::Three),
+    }
 }
 
 fn port_group(config: &AluaConfig) -> PortGroupSpec {

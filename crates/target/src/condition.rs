@@ -6,6 +6,7 @@
 //!   READY ------------> EMPTY   READY ------------> FORMATTING ------------> READY | CORRUPTED
 //!     ^ <------------             |     sanitize                sanitize_ended
 //!            load                 +------------> SANITIZING ------------> READY | FAILED
+//!   STARTING --mounted--> READY | CORRUPTED   (a unit with protection information)
 //! ```
 //! Invariants
 //!  C1  The state is one atomic: a command that needs the medium looks at it once.
@@ -49,16 +50,19 @@ pub enum MediumState {
     SanitizeFailed = 4,
     /// FORMAT UNIT has failed or was interrupted: format it again.
     FormatCorrupted = 5,
+    /// What keeps its protection information is being looked at.
+    Starting = 6,
 }
 
 impl MediumState {
-    const ALL: [MediumState; 6] = [
+    const ALL: [MediumState; 7] = [
         MediumState::Ready,
         MediumState::Empty,
         MediumState::Formatting,
         MediumState::Sanitizing,
         MediumState::SanitizeFailed,
         MediumState::FormatCorrupted,
+        MediumState::Starting,
     ];
 
     /// What a command that needs the medium hears.
@@ -70,6 +74,7 @@ impl MediumState {
             MediumState::Sanitizing => Some(SANITIZING),
             MediumState::SanitizeFailed => Some(SANITIZE_FAILED),
             MediumState::FormatCorrupted => Some(FORMAT_CORRUPTED),
+            MediumState::Starting => Some(asc::BECOMING_READY),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
 use geom::Edge;
-use wire::scsi::{Asc, LogCounts, asc};
+use wire::scsi::{Asc, LogCounts, ProtectionType, asc};
 
 use crate::attention::{Nexus, flags};
 use crate::commands::notes::Notes;
@@ -24,6 +24,7 @@ use crate::copy::{Operations, Watch};
 use crate::flow::{FlowView, Load};
 use crate::handlers::{Handler, TRANSFER_MAX};
 use crate::order::TaskSet;
+use crate::protection::{Layout, Protection, ProtectionSpec};
 use crate::reserve::Place;
 use crate::strict::Owner;
 use crate::tally::History;
@@ -75,6 +76,8 @@ pub struct DeviceSpec {
     pub sanitize: bool,
     /// WRITE SAME of no blocks goes to the end of the medium; else it is refused.
     pub write_same_to_end: bool,
+    /// Protection information; its room is taken off the capacity.
+    pub protection: ProtectionSpec,
     /// T10 vendor identification; eight bytes are shown.
     pub vendor: String,
     /// Product identification; sixteen bytes are shown.
@@ -106,6 +109,7 @@ impl DeviceSpec {
             revision: REVISION.into(),
             sanitize: false,
             write_same_to_end: false,
+            protection: ProtectionSpec::Off,
         }
     }
 }
@@ -199,6 +203,18 @@ pub struct Device {
     notes: Notes,
     history: History,
     load: Load,
+    protection: Option<Protection>,
+}
+
+/// The room for protection information; whoever makes a unit has seen that there is some.
+fn protection_of(spec: &DeviceSpec) -> Option<Protection> {
+    let first = match spec.protection {
+        ProtectionSpec::Off => return None,
+        ProtectionSpec::Unformatted => None,
+        ProtectionSpec::Type(kind) => Some(kind),
+    };
+    let layout = Layout::new(spec.media_bytes, spec.sector_bytes)?;
+    Some(Protection::new(layout, first))
 }
 
 impl Device {
@@ -209,10 +225,15 @@ impl Device {
         transfer_max: Arc<AtomicU32>,
     ) -> Device {
         let sector = u64::from(spec.sector_bytes.max(1));
+        let protection = protection_of(&spec);
+        let blocks = match &protection {
+            Some(protection) => protection.layout().blocks,
+            None => spec.media_bytes / sector,
+        };
         let device = Device {
             number,
             edge: AtomicU32::new(spec.edge.0),
-            blocks: AtomicU64::new(spec.media_bytes / sector),
+            blocks: AtomicU64::new(blocks),
             mode: AtomicU32::new(0),
             saved: AtomicU32::new(0),
             lost: AtomicU8::new(0),
@@ -230,6 +251,7 @@ impl Device {
             notes: Notes::default(),
             history: History::default(),
             load: Load::default(),
+            protection,
             handler,
             spec,
         };
@@ -256,6 +278,17 @@ impl Device {
     #[inline]
     pub fn condition(&self) -> &Condition {
         &self.condition
+    }
+
+    /// Its room for protection information.
+    pub(crate) fn protection(&self) -> Option<&Protection> {
+        self.protection.as_ref()
+    }
+
+    /// The type of protection that its medium is formatted with.
+    #[inline]
+    pub fn protection_type(&self) -> Option<ProtectionType> {
+        self.protection.as_ref().and_then(Protection::kind)
     }
 
     /// What executes its commands.
@@ -426,7 +459,13 @@ impl Device {
 
     /// The medium has a new size, bytes; every nexus hears CAPACITY DATA HAS CHANGED.
     pub fn resize(&self, media_bytes: u64) {
-        let blocks = media_bytes / u64::from(self.block_bytes());
+        let all = media_bytes / u64::from(self.block_bytes());
+        let blocks = match self.protection.as_ref().map(Protection::layout) {
+            // Its tail stays where it is; without the tail nothing can be reached.
+            Some(layout) if all >= layout.total => layout.blocks,
+            Some(_) => 0,
+            None => all,
+        };
         if self.blocks.swap(blocks, Ordering::AcqRel) != blocks {
             self.raise(asc::CAPACITY_CHANGED, None);
         }

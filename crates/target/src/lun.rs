@@ -21,6 +21,7 @@ use wire::scsi::CD_BLOCK;
 use crate::condition::{MediumState, TrayError};
 use crate::device::{Device, DeviceSpec, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 use crate::handlers::disk::upkeep;
+use crate::protection::{self, Layout, ProtectionSpec};
 use crate::registry::Registry;
 use crate::vault::{Kind, ticket};
 
@@ -119,6 +120,9 @@ pub struct OpenSpec {
     pub write_same_to_end: bool,
     /// Whether WCE is set at first; `None` is yes.
     pub write_cache: Option<bool>,
+    /// Protection information, kept in the provider's tail. What stands there is lost when the unit
+    /// is opened so for the first time.
+    pub protection: ProtectionSpec,
     /// T10 vendor, product and revision; `None` are ours.
     pub vendor: Option<String>,
     /// See `vendor`.
@@ -160,12 +164,31 @@ pub fn open_device(
     if told.is_none() {
         device.lose(Errno::NxIo);
     }
-    if device.condition().state() == MediumState::Sanitizing {
-        let (device, registry) = (device.clone(), registry.clone());
-        let goes_on = move |core: &Rc<Core>| upkeep::resume(core, device, registry);
-        control.send(0, Message::Call(Box::new(goes_on)));
-    }
+    start(control, registry, &device);
     Ok(device)
+}
+
+/// What a unit has to do on a core before it is what it was.
+fn start(control: &mut Control, registry: &Arc<Registry>, device: &Arc<Device>) {
+    let sanitizes = device.condition().state() == MediumState::Sanitizing;
+    if device.protection().is_none() && !sanitizes {
+        return;
+    }
+    if device.protection().is_some() {
+        // A medium that is corrupted or sanitized stays so.
+        let _ = device.condition().enter(&[MediumState::Ready], MediumState::Starting);
+    }
+    let (device, registry) = (device.clone(), registry.clone());
+    let goes_on = move |core: &Rc<Core>| {
+        let (again, core2) = (device.clone(), core.clone());
+        let resume = move || {
+            if sanitizes {
+                upkeep::resume(&core2, again, registry);
+            }
+        };
+        protection::mount(core, device, resume);
+    };
+    control.send(0, Message::Call(Box::new(goes_on)));
 }
 
 /// A new unit, or the lost one of the same name.
@@ -177,6 +200,7 @@ fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Devi
     let same = was.serial == spec.serial
         && was.sector_bytes == spec.sector_bytes
         && was.read_only == spec.read_only
+        && was.protection == spec.protection
         && lost.handler().name() == handler;
     if !same {
         let what = format!(
@@ -383,6 +407,16 @@ fn describe(
         false => limits.sector_bytes,
     };
     let is_cd = is_cd(spec);
+    if spec.protection != ProtectionSpec::Off {
+        let disk = spec.handler.as_deref().is_none_or(|h| h == "disk");
+        if spec.read_only || !disk || Layout::new(limits.media_bytes, sector_bytes).is_none() {
+            let what = format!(
+                "{provider}: protection information needs a disk that can be written, with blocks \
+                 of a power of two and room for it"
+            );
+            return Err(Error::new(Errno::Inval, what));
+        }
+    }
     let product = if is_cd { PRODUCT_CD } else { PRODUCT };
     Ok(DeviceSpec {
         physical_bytes: u32::try_from(physical).unwrap_or(sector_bytes).max(sector_bytes),
@@ -398,6 +432,7 @@ fn describe(
         revision: spec.revision.clone().unwrap_or_else(|| REVISION.into()),
         sanitize: spec.sanitize,
         write_same_to_end: spec.write_same_to_end,
+        protection: spec.protection,
         stripe_bytes,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })

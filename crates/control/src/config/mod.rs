@@ -24,5 +24,6 @@ pub use suggest::suggest;
 pub use types::{
     AccessConfig, AluaConfig, AluaState, Chap, Config, DaemonConfig, DigestPolicy, DiskConfig,
     GeomConfig, LunAddressing, LunConfig, LunMode, Port, TargetConfig, UnitConfig, UnitHandler,
+    UnitProtection,
 };
 pub use write::write;

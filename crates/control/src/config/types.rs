@@ -258,6 +258,30 @@ impl UnitHandler {
     }
 }
 
+/// Protection information of a unit, SCSI's DIF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnitProtection {
+    /// There is no room for it.
+    #[default]
+    None,
+    /// There is room; an initiator's FORMAT UNIT chooses the type.
+    Unformatted,
+    /// Type 1 until FORMAT UNIT chooses another.
+    Type1,
+    /// Type 2 likewise.
+    Type2,
+    /// Type 3 likewise.
+    Type3,
+}
+
+impl UnitProtection {
+    /// There is no room for it.
+    pub fn is_none(&self) -> bool {
+        *self == UnitProtection::None
+    }
+}
+
 /// `[[unit]]`: how a provider is shown to initiators as a logical unit, on all its LUNs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitConfig {
@@ -283,6 +307,10 @@ pub struct UnitConfig {
     /// WRITE SAME of no blocks goes to the end of the medium; else it is refused (WSNZ).
     #[serde(default)]
     pub write_same_to_end: bool,
+    /// Room for protection information, taken off the provider's end: what stands there is lost
+    /// when the unit is opened so for the first time.
+    #[serde(default, skip_serializing_if = "UnitProtection::is_none")]
+    pub protection: UnitProtection,
     /// Whether writes may be answered before they are durable, at first; absent: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<bool>,

@@ -14,6 +14,7 @@ use crate::attention::Nexus;
 use crate::device::{Device, ModeBits};
 use crate::engine::Engine;
 use crate::order::Span;
+use crate::protection::Want;
 use crate::registry::{LunMap, Registry, TargetPort};
 use crate::reserve::Identity;
 use crate::session::Session;
@@ -250,6 +251,31 @@ impl Medium {
         }
     }
 
+    /// The same way for a request that writes and is not given up half-way; refused when the
+    /// command is aborted already.
+    pub(crate) fn begun(&self) -> Result<Medium, Ending> {
+        if self.tie.stop.get() { Err(STOPPED) } else { Ok(self.detached()) }
+    }
+
+    /// A request by bytes, in the tail as well, for what keeps protection information.
+    pub(crate) async fn below(
+        &self,
+        op: Op,
+        offset: u64,
+        len: u64,
+        data: Segs,
+        flags: Flags,
+    ) -> Result<Segs, Ending> {
+        let done = self.ask(op, offset, len, data, flags).await?;
+        match done.status {
+            Ok(()) if op.has_range() && done.completed < len => {
+                Err(Ending::check(asc::LBA_OUT_OF_RANGE))
+            }
+            Ok(()) => Ok(done.data),
+            Err(e) => Err(ending_of(e, op)),
+        }
+    }
+
     /// A request by bytes, past protection information.
     pub(crate) async fn raw(
         &self,
@@ -311,26 +337,75 @@ impl Medium {
         self.core.buffers(len).await.map_err(|e| ending_of(e, Op::Read))
     }
 
-    /// Reads blocks.
+    /// Reads blocks; protection information is checked.
     pub async fn read(&self, lba: u64, blocks: u32) -> Result<Segs, Ending> {
+        self.read_as(lba, blocks, Want::default()).await.map(|(data, _)| data)
+    }
+
+    /// The same, checked as told; with the tuples as an initiator sees them, none without
+    /// protection information.
+    pub(crate) async fn read_as(
+        &self,
+        lba: u64,
+        blocks: u32,
+        want: Want,
+    ) -> Result<(Segs, Vec<u8>), Ending> {
+        if let Some(protection) = self.device.protection()
+            && let Some(kind) = protection.kind()
+        {
+            self.within(lba, u64::from(blocks))?;
+            return protection.read(self, kind, (lba, blocks), want).await;
+        }
         let len = u64::from(blocks) * u64::from(self.device.block_bytes());
         let Ok(bytes) = usize::try_from(len) else {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         };
         let data = self.buffers(bytes).await?;
-        self.request(Op::Read, lba, len, data, Flags::NONE).await
+        let flags = if want.fua { Flags::FUA } else { Flags::NONE };
+        Ok((self.request(Op::Read, lba, len, data, flags).await?, Vec::new()))
+    }
+
+    /// The tail of a protected unit is not for whoever asks for blocks.
+    fn within(&self, lba: u64, blocks: u64) -> Result<(), Ending> {
+        match lba.checked_add(blocks) {
+            Some(end) if end <= self.device.blocks() => Ok(()),
+            _ => Err(Ending::check(asc::LBA_OUT_OF_RANGE)),
+        }
     }
 
     /// Writes blocks; durable when asked for, or when the write cache is off.
     pub async fn write(&self, lba: u64, data: Segs, fua: bool) -> Result<(), Ending> {
+        self.write_as(lba, data, None, fua).await
+    }
+
+    /// The same with tuples, which were checked; `None` makes them where there are any.
+    pub(crate) async fn write_as(
+        &self,
+        lba: u64,
+        data: Segs,
+        tuples: Option<Vec<u8>>,
+        fua: bool,
+    ) -> Result<(), Ending> {
         let len = data.len() as u64;
         let fua = fua || !self.device.mode().has(ModeBits::WCE);
         let flags = if fua { Flags::FUA } else { Flags::NONE };
+        if let Some(protection) = self.device.protection()
+            && let Some(kind) = protection.kind()
+        {
+            self.within(lba, len / u64::from(self.device.block_bytes()))?;
+            return protection.write(self, kind, (lba, data), tuples, flags).await;
+        }
         self.request(Op::Write, lba, len, data, flags).await.map(drop)
     }
 
     /// DELETE or WRITE ZEROES of blocks.
     pub async fn range(&self, op: Op, lba: u64, blocks: u64, flags: Flags) -> Result<(), Ending> {
+        if let Some(protection) = self.device.protection()
+            && let Some(kind) = protection.kind()
+        {
+            self.within(lba, blocks)?;
+            return protection.range(self, kind, op, (lba, blocks), flags).await;
+        }
         let Some(len) = blocks.checked_mul(u64::from(self.device.block_bytes())) else {
             return Err(Ending::check(asc::LBA_OUT_OF_RANGE));
         };

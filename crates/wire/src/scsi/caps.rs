@@ -3,6 +3,7 @@
 //! length.
 
 use super::lun::{Addressing, Lun};
+use super::protection::ProtectionType;
 use crate::bytes::{Reader, get_array, get16, get32};
 use crate::error::WireError;
 
@@ -17,6 +18,8 @@ pub struct Capacity {
     pub physical_exponent: u8,
     /// First aligned logical block, 0 to 16383.
     pub lowest_aligned: u16,
+    /// PROT_EN and P_TYPE: the protection information that the medium is formatted with.
+    pub protection: Option<ProtectionType>,
     /// LBPME: the unit can unmap.
     pub thin: bool,
     /// LBPRZ: unmapped blocks read as zeros.
@@ -40,7 +43,9 @@ pub fn read_capacity16(capacity: &Capacity) -> [u8; 32] {
     let last = capacity.blocks.saturating_sub(1).to_be_bytes();
     let bits = if capacity.thin { 0x8000 } else { 0 } | if capacity.zeros { 0x4000 } else { 0 };
     let tail = (bits | (capacity.lowest_aligned & 0x3fff)).to_be_bytes();
-    let middle = [0, capacity.physical_exponent & 0x0f];
+    let protection = capacity.protection.map_or(0, |kind| kind.p_type() << 1 | 1);
+    // P_I_EXPONENT is zero: one interval a block.
+    let middle = [protection, capacity.physical_exponent & 0x0f];
     let parts = last.into_iter().chain(capacity.block_len.to_be_bytes()).chain(middle).chain(tail);
     out.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
     out
@@ -61,12 +66,19 @@ pub fn parse_capacity16(data: &[u8]) -> Result<Capacity, WireError> {
     let last = reader.u64("RETURNED LOGICAL BLOCK ADDRESS")?;
     let blocks = last.checked_add(1).ok_or(WireError::bad("RETURNED LOGICAL BLOCK ADDRESS", 0))?;
     let block_len = reader.u32("LOGICAL BLOCK LENGTH")?;
-    reader.take(1, "P_TYPE")?;
+    let protection = match reader.u8("P_TYPE")? & 0x0f {
+        bits if bits & 1 == 0 => None,
+        bits => match ProtectionType::from_number((bits >> 1) + 1) {
+            None => return Err(WireError::bad("P_TYPE", 12)),
+            kind => kind,
+        },
+    };
     let physical_exponent = reader.u8("LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT")? & 0x0f;
     let bits = reader.u16("LBPME")?;
     Ok(Capacity {
         blocks,
         block_len,
+        protection,
         physical_exponent,
         lowest_aligned: bits & 0x3fff,
         thin: bits & 0x8000 != 0,
@@ -170,6 +182,7 @@ mod tests {
             block_len: 512,
             physical_exponent: 3,
             lowest_aligned: 1,
+            protection: None,
             thin: true,
             zeros: true,
         };
@@ -177,6 +190,12 @@ mod tests {
         let long = read_capacity16(&small);
         assert_eq!(long[..16], [0, 0, 0, 0, 0, 0, 0x0f, 0xff, 0, 0, 2, 0, 0, 3, 0xc0, 1]);
         assert_eq!(parse_capacity16(&long), Ok(small));
+        for (kind, byte) in [(1, 0x01), (2, 0x03), (3, 0x05)] {
+            let protection = ProtectionType::from_number(kind);
+            let data = read_capacity16(&Capacity { protection, ..small });
+            assert_eq!(data[12], byte);
+            assert_eq!(parse_capacity16(&data), Ok(Capacity { protection, ..small }));
+        }
         let large = Capacity { blocks: 1 << 32, block_len: 4096, ..Capacity::default() };
         assert_eq!(read_capacity10(&large)[..4], [0xff; 4]);
         assert_eq!(read_capacity10(&Capacity { blocks: 1 << 40, ..large })[..4], [0xff; 4]);

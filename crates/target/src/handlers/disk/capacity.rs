@@ -15,6 +15,7 @@ fn capacity(device: &Device) -> Capacity {
         physical_exponent: ratio.ilog2().min(15) as u8,
         lowest_aligned: 0,
         thin: spec.can_delete,
+        protection: device.protection_type(),
         zeros: spec.can_delete && spec.delete_reads_zero,
     }
 }

@@ -1,5 +1,6 @@
-//! FORMAT UNIT (SBC-3 5.3): every block reads as zeroes or as the pattern afterwards. Protection
-//! information is refused: units have no room for it, as INQUIRY says (PROTECT is zero).
+//! FORMAT UNIT (SBC-3 5.3): every block reads as zeroes or as the pattern afterwards. FMTPINFO
+//! chooses the type of protection where there is room for tuples, as INQUIRY says (PROTECT); the
+//! capacity is the same with all of them.
 
 use wire::scsi::{Command as Cdb, Sense, asc, format_protection, parse_format_list};
 
@@ -18,7 +19,7 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     let Cdb::FormatUnit { protect, data, .. } = *command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
-    if protect != 0 {
+    if protect != 0 && device.protection().is_none() {
         return Err(Sense::cdb_field(1, Some(7)));
     }
     match device.condition().state() {
@@ -35,8 +36,9 @@ pub(super) async fn format(job: &Job) -> Result<(), Ending> {
     };
     let list = parse_format_list(long_list, &job.data.to_vec(), job.device.block_bytes());
     let list = list.map_err(Ending::Check)?;
-    format_protection(protect, list.usage).map_err(Ending::Check)?;
+    let kind = format_protection(protect, list.usage).map_err(Ending::Check)?;
     let work = Work {
+        protection: Some(kind),
         sanitize: false,
         unrestricted: false,
         failed: false,

@@ -19,6 +19,9 @@ use crate::registry::TargetPort;
 /// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
 const COMPANY: u32 = 0x02_A5_B1;
 
+/// SPT of page 86h: types 1, 2 and 3.
+const PROTECTION_TYPES: u8 = 7;
+
 /// Standard INQUIRY data, or a page.
 pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> Result<(), Sense> {
     let identity = identity(device, ask.port, &ask.registry.ports_of(device));
@@ -60,7 +63,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
             .map(|port| TargetPortName { relative: port.port, group: 1, name: port.name.clone() })
             .collect(),
         normal_aca: ACA_SERVED,
-        protection: None,
+        protection: device.protection().map(|_| PROTECTION_TYPES),
         write_cache: spec.write_cache,
         third_party: Some(LIMITS),
         block_erase: sanitize::serves(SanitizeAction::BlockErase, device),

@@ -16,6 +16,7 @@ mod misc;
 mod mode;
 mod orwrite;
 mod prefetch;
+mod protected;
 mod read_write;
 mod sanitize;
 mod unmap;
@@ -106,6 +107,8 @@ impl Handler for Disk {
     fn task(&self, job: Job) -> Local<'static, Ending> {
         Box::pin(async move {
             let result = match job.command {
+                Cdb::Read(extent) => protected::read(&job, extent).await,
+                Cdb::Write(extent) => protected::write(&job, extent).await,
                 Cdb::ModeSelect { ten, save, .. } => mode::select(&job, ten, save).await,
                 Cdb::Verify { extent, check } => verify::verify(&job, extent, check).await,
                 Cdb::WriteVerify { extent, check } => {

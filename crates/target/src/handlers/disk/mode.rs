@@ -16,7 +16,9 @@ use crate::status::Ending;
 const SELECT_MAX: u32 = 4096;
 
 /// What MODE SELECT may change. DPICZ is left out where there is no protection information.
-const CHANGEABLE: ModeState = ModeState { unchecked_reads: false, ..ModeState::ALL };
+fn changeable(device: &Device) -> ModeState {
+    ModeState { unchecked_reads: device.protection().is_some(), ..ModeState::ALL }
+}
 
 /// Mode bits as the pages have them.
 pub(super) fn state_of(bits: ModeBits) -> ModeState {
@@ -56,7 +58,7 @@ fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock 
         current: state_of(device.mode()),
         default: state_of(device.default_mode()),
         saved: state_of(device.saved_mode()),
-        changeable: CHANGEABLE,
+        changeable: changeable(device),
         savable: registry.vault().keeps(),
         blocks: device.blocks(),
         block_len: device.block_bytes(),
@@ -64,7 +66,8 @@ fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock 
         dpo_fua: true,
         rotation: device.spec().rotation.unwrap_or(0),
         implicit_alua: false,
-        application_tags: false,
+        // What an initiator has given is kept as it is.
+        application_tags: device.protection().is_some(),
     }
 }
 

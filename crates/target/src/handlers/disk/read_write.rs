@@ -4,17 +4,20 @@
 use bio::Op;
 use wire::scsi::{Extent, Sense, asc};
 
-use super::blocks_plan;
+use super::{blocks_plan, protected};
 use crate::device::Device;
 use crate::handlers::Plan;
 
-/// A read or write as one request.
+/// A read or write as one request; as a task where there is protection information.
 pub(super) fn plan(op: Op, extent: Extent, device: &Device) -> Result<Plan, Sense> {
+    if device.protection_type().is_some() {
+        return protected::plan(op, extent, device);
+    }
     let bytes = check(extent, device)?;
     Ok(blocks_plan(op, extent.lba, extent.blocks, extent.fua, bytes))
 }
 
-/// Checks range and length; answers the bytes. There is no protection information. The field at
+/// Checks range and length; answers the bytes. No protection information moves. The field at
 /// fault of a long one is not pointed at: it differs by CDB length.
 pub(super) fn check(extent: Extent, device: &Device) -> Result<u32, Sense> {
     if extent.protect != 0 {

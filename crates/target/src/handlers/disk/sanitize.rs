@@ -84,6 +84,7 @@ pub(super) async fn sanitize(
     unrestricted: bool,
 ) -> Result<(), Ending> {
     let base = Work {
+        protection: None,
         sanitize: true,
         unrestricted,
         failed: false,
@@ -114,6 +115,10 @@ pub(super) async fn sanitize(
 async fn leave_failure(job: &Job) -> Result<(), Ending> {
     if job.device.condition().state() != MediumState::SanitizeFailed {
         return Ok(());
+    }
+    if let Some(protection) = job.device.protection() {
+        // What is left was not written by anybody: it is not checked.
+        protection.end_format(&job.medium().begun()?, protection.kind()).await?;
     }
     if let Err(e) = upkeep::save(&job.registry, &job.device, Vec::new()).await {
         return Err(crate::status::ending_of(e, bio::Op::Write));

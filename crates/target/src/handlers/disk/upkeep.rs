@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 
 use bio::{Flags, Op, Segs};
 use geom::{Core, deadline};
-use wire::scsi::asc;
+use wire::scsi::{ProtectionType, asc};
 
 use crate::condition::MediumState;
 use crate::device::Device;
@@ -40,6 +40,8 @@ const MAGIC: &[u8; 8] = b"ASHMEDM1";
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Work {
+    /// The type of protection afterwards, where there is room for it; `None` is as before.
+    pub protection: Option<Option<ProtectionType>>,
     /// SANITIZE; else FORMAT UNIT.
     pub sanitize: bool,
     /// A failed SANITIZE may be left without another one.
@@ -61,7 +63,8 @@ impl Work {
         let flags = [self.sanitize, self.unrestricted, self.failed, self.free, self.invert];
         let bits = flags.iter().rev().fold(0u8, |sum, on| sum << 1 | u8::from(*on));
         let mut out = MAGIC.to_vec();
-        out.extend([bits, self.passes, 0, 0]);
+        let kind = self.protection.map_or(0, |kind| 1 + kind.map_or(0, |kind| kind as u8));
+        out.extend([bits, self.passes, kind, 0]);
         out.extend(&self.pattern);
         out
     }
@@ -69,11 +72,12 @@ impl Work {
     /// The vault has checked that the bytes are those that were stored.
     fn decode(bytes: &[u8]) -> Option<Work> {
         let rest = bytes.strip_prefix(MAGIC)?;
-        let ([bits, passes, 0, 0], pattern) = rest.split_first_chunk::<4>()? else {
+        let ([bits, passes, kind @ 0..=4, 0], pattern) = rest.split_first_chunk::<4>()? else {
             return None;
         };
         let has = |n: u8| bits & (1 << n) != 0;
         Some(Work {
+            protection: kind.checked_sub(1).map(ProtectionType::from_number),
             sanitize: has(0),
             unrestricted: has(1),
             failed: has(2),
@@ -183,6 +187,9 @@ async fn fill(medium: &Medium, work: &Work) -> Result<(), Ending> {
     let all = device.blocks() * unit;
     let steps = u64::from(work.passes) + 1;
     let _alone = medium.exclusive(0, device.blocks()).await?;
+    if let Some(protection) = device.protection() {
+        protection.begin_format(medium).await?;
+    }
     for pass in 0..work.passes {
         let turned = work.invert && (work.passes - pass).is_multiple_of(2);
         let piece = pattern_piece(medium, work, turned, PIECE_BYTES.min(all)).await?;
@@ -205,6 +212,14 @@ async fn fill(medium: &Medium, work: &Work) -> Result<(), Ending> {
         match medium.raw(op, 0, all, Segs::new(), Flags::NONE).await {
             Err(e) if work.passes == 0 => return Err(e),
             _ => medium.flush().await?,
+        }
+    }
+    if let Some(protection) = device.protection() {
+        let before = protection.kind();
+        let kind = work.protection.unwrap_or(before);
+        protection.end_format(medium, kind).await?;
+        if kind != before {
+            device.raise(asc::CAPACITY_CHANGED, None);
         }
     }
     Ok(())
@@ -274,6 +289,7 @@ mod tests {
         for n in 0..32u8 {
             let has = |bit: u8| n & (1 << bit) != 0;
             let work = Work {
+                protection: (n % 5).checked_sub(1).map(ProtectionType::from_number),
                 sanitize: has(0),
                 unrestricted: has(1),
                 failed: has(2),

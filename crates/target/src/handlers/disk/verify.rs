@@ -1,12 +1,13 @@
 //! VERIFY and WRITE AND VERIFY 10, 12, 16 (SBC-3 5.31, 5.36).
 //!
 //! BYTCHK 0 reads the blocks and looks no further; 1 compares them with as many blocks from the
-//! initiator; 3 compares each with one block.
+//! initiator; 3 compares each with one block. Protection information on the medium is checked
+//! always, that of the initiator when it sends some; it is not compared.
 
 use bio::Segs;
 use wire::scsi::{Extent, Sense, asc};
 
-use super::read_write;
+use super::protected;
 use crate::device::Device;
 use crate::handlers::{Job, Plan};
 use crate::status::Ending;
@@ -15,7 +16,10 @@ use crate::status::Ending;
 pub(super) const CHUNK_BYTES: u32 = 256 * 1024;
 
 pub(super) fn plan(extent: Extent, check: u8, device: &Device) -> Result<Plan, Sense> {
-    let bytes = read_write::check(extent, device)?;
+    let bytes = protected::wire_bytes(extent, device)?;
+    if extent.protect != 0 && check == 3 {
+        return Err(extent.protect_error().sense());
+    }
     Ok(Plan::task(match check {
         0 => 0,
         1 => bytes,
@@ -26,7 +30,7 @@ pub(super) fn plan(extent: Extent, check: u8, device: &Device) -> Result<Plan, S
 }
 
 pub(super) fn plan_write(extent: Extent, device: &Device) -> Result<Plan, Sense> {
-    let plan = Plan::task(read_write::check(extent, device)?).writing();
+    let plan = Plan::task(protected::wire_bytes(extent, device)?).writing();
     Ok(plan.at(extent.lba, u64::from(extent.blocks)))
 }
 
@@ -35,57 +39,64 @@ pub(super) async fn verify(job: &Job, extent: Extent, check: u8) -> Result<(), E
     if check == 3 && extent.blocks > 0 && job.data.len() != unit as usize {
         return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
     }
-    let blocks = match check {
-        1 => whole_blocks(job),
-        _ => extent.blocks,
-    };
-    compare(job, extent.lba, blocks, check).await
+    if check == 1 {
+        let (theirs, _) = protected::sent(job, extent).await?;
+        let blocks = whole_blocks(job, &theirs);
+        return compare(job, Extent { blocks, ..extent }, check, &theirs).await;
+    }
+    compare(job, extent, check, &job.data).await
 }
 
 /// Writes to the medium, then reads it back.
 pub(super) async fn write_verify(job: &Job, extent: Extent, check: u8) -> Result<(), Ending> {
-    let unit = job.device.block_bytes();
     if check == 3 {
         return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
     }
-    let blocks = whole_blocks(job);
+    let (data, tuples) = protected::sent(job, extent).await?;
+    let blocks = whole_blocks(job, &data);
     if blocks == 0 {
         return Ok(());
     }
-    let mut data = Segs::new();
-    if !job.data.slice_into(0, blocks as usize * unit as usize, &mut data) {
+    let mut theirs = Segs::new();
+    if !data.slice_into(0, data.len(), &mut theirs) {
         return Err(Ending::check(asc::INTERNAL_FAILURE));
     }
-    job.write(extent.lba, data, true).await?;
-    compare(job, extent.lba, blocks, check).await
+    job.medium().write_as(extent.lba, data, tuples, true).await?;
+    compare(job, Extent { blocks, ..extent }, check, &theirs).await
 }
 
 /// Blocks that the initiator sent whole.
-fn whole_blocks(job: &Job) -> u32 {
-    let blocks = job.data.len() / job.device.block_bytes() as usize;
+fn whole_blocks(job: &Job, data: &Segs) -> u32 {
+    let blocks = data.len() / job.device.block_bytes() as usize;
     u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
-async fn compare(job: &Job, lba: u64, blocks: u32, check: u8) -> Result<(), Ending> {
+async fn compare(job: &Job, extent: Extent, check: u8, with: &Segs) -> Result<(), Ending> {
+    let blocks = extent.blocks;
     let unit = job.device.block_bytes();
     let chunk = (CHUNK_BYTES / unit).max(1);
     let mut done = 0;
     while done < blocks {
         let n = chunk.min(blocks - done);
-        let medium = job.read(lba + u64::from(done), n).await?;
+        let lba = extent.lba + u64::from(done);
+        let mut want = protected::want(extent);
+        if let Some(tags) = &mut want.tags {
+            tags.reference = tags.reference.wrapping_add(done);
+        }
+        let (medium, _) = job.medium().read_as(lba, n, want).await?;
         let from = u64::from(done) * u64::from(unit);
         let differs = match check {
             0 => None,
             1 => {
                 let mut theirs = Segs::new();
                 let at = usize::try_from(from).unwrap_or(usize::MAX);
-                if !job.data.slice_into(at, medium.len(), &mut theirs) {
+                if !with.slice_into(at, medium.len(), &mut theirs) {
                     return Err(Ending::check(asc::INTERNAL_FAILURE));
                 }
                 first_difference(&medium.to_vec(), &theirs.to_vec())
             }
             _ => {
-                let (ours, theirs) = (medium.to_vec(), job.data.to_vec());
+                let (ours, theirs) = (medium.to_vec(), with.to_vec());
                 ours.chunks(unit as usize)
                     .enumerate()
                     .find_map(|(i, b)| Some(i * unit as usize + first_difference(b, &theirs)?))

@@ -7,11 +7,13 @@
 //! | zeroes, or NDOB | 1 | WRITE ZEROES that may free them: they read as zeroes either way |
 //! | anything else | 0, 1 | written |
 //!
-//! A layer that has no WRITE ZEROES is given zeroes to write.
+//! A layer that has no WRITE ZEROES is given zeroes to write. With WRPROTECT the one tuple belongs to
+//! the first block; the reference tags of types 1 and 2 grow from there.
 
 use bio::{Errno, Flags, Op, Segs};
-use wire::scsi::{Command as Cdb, Extent, Sense, asc};
+use wire::scsi::{Command as Cdb, Extent, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
 
+use super::protected;
 use super::verify::CHUNK_BYTES;
 use crate::device::{Device, ModeBits};
 use crate::handlers::{Job, Plan};
@@ -28,6 +30,7 @@ struct What {
     unmap: bool,
     anchor: bool,
     no_data: bool,
+    extent: Extent,
 }
 
 /// The fields, with the length that is meant.
@@ -36,7 +39,8 @@ fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
         return Err(Sense::new(asc::INTERNAL_FAILURE));
     };
     let extent = Extent { protect, tags, ..Extent::new(lba, blocks) };
-    if protect != 0 {
+    protected::wire_bytes(Extent { blocks: 0, ..extent }, device)?;
+    if protect != 0 && no_data {
         return Err(extent.protect_error().sense());
     }
     if !extent.fits(device.blocks()) {
@@ -46,7 +50,7 @@ fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
         0 if device.spec().write_same_to_end => device.blocks().saturating_sub(lba),
         blocks => u64::from(blocks),
     };
-    Ok(What { lba, blocks, unmap, anchor, no_data })
+    Ok(What { lba, blocks, unmap, anchor, no_data, extent })
 }
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
@@ -61,19 +65,22 @@ pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     if what.blocks == 0 || bytes > WRITE_SAME_BYTES_MAX {
         return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
     }
-    let out = if what.no_data { 0 } else { device.block_bytes() };
+    let tuple = if what.extent.protect != 0 { TUPLE_LEN as u32 } else { 0 };
+    let out = if what.no_data { 0 } else { device.block_bytes() + tuple };
     Ok(Plan { exact: true, ..Plan::task(out).writing() }.at(what.lba, what.blocks))
 }
 
 pub(super) async fn write_same(job: &Job) -> Result<(), Ending> {
     let what = &what(&job.command, &job.device).map_err(Ending::Check)?;
-    let block = if what.no_data { Vec::new() } else { job.data.to_vec() };
+    let (data, tuple) = protected::sent(job, Extent { blocks: 1, ..what.extent }).await?;
+    let block = if what.no_data { Vec::new() } else { data.to_vec() };
+    drop(data);
     if !what.no_data && block.len() != job.device.block_bytes() as usize {
         // The initiator sent less than the one block there must be.
         return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
     }
-    if block.iter().any(|b| *b != 0) {
-        return repeat(job, what, &block).await;
+    if tuple.is_some() || block.iter().any(|b| *b != 0) {
+        return repeat(job, what, &block, tuple.as_deref()).await;
     }
     let keep = if what.unmap { Flags::NONE } else { Flags::NO_HOLE };
     let durable = !job.device.mode().has(ModeBits::WCE);
@@ -83,14 +90,14 @@ pub(super) async fn write_same(job: &Job) -> Result<(), Ending> {
         Ok(()) if durable => job.flush().await,
         Err(e) if e == ending_of(Errno::NotSup, Op::WriteZeroes) => {
             let zeroes = vec![0; job.device.block_bytes() as usize];
-            repeat(job, what, &zeroes).await
+            repeat(job, what, &zeroes, None).await
         }
         other => other,
     }
 }
 
 /// Writes `block` over and over, a chunk at a time.
-async fn repeat(job: &Job, what: &What, block: &[u8]) -> Result<(), Ending> {
+async fn repeat(job: &Job, what: &What, block: &[u8], tuple: Option<&[u8]>) -> Result<(), Ending> {
     let unit = job.device.block_bytes();
     let most = u32::try_from(what.blocks).unwrap_or(u32::MAX);
     let chunk = (CHUNK_BYTES / unit).max(1).min(most);
@@ -105,8 +112,24 @@ async fn repeat(job: &Job, what: &What, block: &[u8]) -> Result<(), Ending> {
         if !pattern.slice_into(0, n as usize * unit as usize, &mut piece) {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         }
-        job.write(what.lba + done, piece, false).await?;
+        let tuples = tuple.map(|tuple| tuples(job, tuple, done, n));
+        job.medium().write_as(what.lba + done, piece, tuples, false).await?;
         done += n;
     }
     Ok(())
+}
+
+/// The tuples of `n` blocks from block `done` of the command on.
+fn tuples(job: &Job, tuple: &[u8], done: u64, n: u64) -> Vec<u8> {
+    let Some(bytes) = tuple.first_chunk::<TUPLE_LEN>() else { return Vec::new() };
+    let first = Tuple::decode(bytes);
+    let grows = job.device.protection_type() != Some(ProtectionType::Three);
+    let one = |number: u64| match grows {
+        true => {
+            let by = u32::try_from(number).unwrap_or(0);
+            Tuple { reference: first.reference.wrapping_add(by), ..first }.encode()
+        }
+        false => *bytes,
+    };
+    (done..done.saturating_add(n)).flat_map(one).collect()
 }

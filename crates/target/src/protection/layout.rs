@@ -1,0 +1,192 @@
+//! Where a protected unit keeps its tuples: in the tail of its own provider.
+//!
+//! ```text
+//!   | data: `blocks` blocks | tuples, whole blocks | map of regions, 4096 bytes | ... | header |
+//! ```
+//! The header is the provider's last block. A tuple is stored inverted: zeroes, and what a disk
+//! gives back for freed space, are tuples that say that nothing is checked.
+
+use wire::iscsi::crc32c;
+use wire::scsi::{ProtectionType, TUPLE_LEN};
+
+/// First bytes of a header.
+const MAGIC: &[u8; 8] = b"ASHPROT1";
+
+/// Version of what follows the magic.
+const VERSION: u32 = 1;
+
+/// Length of what the checksum covers: magic, version, type, block length, provider's blocks, data
+/// blocks.
+const HEADER_LEN: usize = 8 + 4 + 4 + 8 + 8 + 8;
+
+/// Bytes of the map; a bit a region.
+pub(super) const MAP_BYTES: u64 = 4096;
+
+/// Smallest region, bytes of data.
+const REGION_BYTES: u64 = 1 << 20;
+
+/// Marked regions at which those that rest are cleaned, for a large unit; a small one has fewer.
+const MARKED_MAX: u64 = 64;
+
+/// The same for the smallest unit.
+const MARKED_MIN: u64 = 4;
+
+/// A provider divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes of a block; a power of two.
+    pub unit: u64,
+    /// Blocks of data: the capacity that initiators see.
+    pub blocks: u64,
+    /// Blocks of the provider.
+    pub total: u64,
+}
+
+/// What the last block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// It is no header.
+    Absent,
+    /// It is one, but damaged, of another version or of another provider.
+    Bad,
+    /// How the unit is formatted; `None` is without protection.
+    Format(Option<ProtectionType>),
+}
+
+impl Layout {
+    /// `None` when there is no room, or blocks are of no size that tuples divide.
+    pub fn new(media_bytes: u64, unit: u32) -> Option<Layout> {
+        let unit = u64::from(unit);
+        if unit < 512 || !unit.is_power_of_two() {
+            return None;
+        }
+        let total = media_bytes / unit;
+        let rest = total.checked_sub(1 + MAP_BYTES.div_ceil(unit))?;
+        let per = unit / TUPLE_LEN as u64;
+        let blocks = u128::from(rest) * u128::from(per) / u128::from(per + 1);
+        let blocks = u64::try_from(blocks).ok().filter(|n| *n > 0)?;
+        Some(Layout { unit, blocks, total })
+    }
+
+    /// Tuples in a block of tuples.
+    pub fn per_block(&self) -> u64 {
+        self.unit / TUPLE_LEN as u64
+    }
+
+    fn tuples_at(&self) -> u64 {
+        self.blocks * self.unit
+    }
+
+    /// Bytes of all tuples.
+    pub fn tuples_len(&self) -> u64 {
+        self.blocks.div_ceil(self.per_block()) * self.unit
+    }
+
+    /// Offset and length, whole blocks, of the tuples of some blocks of data, and where the first
+    /// of them begins in there.
+    pub fn tuples_of(&self, lba: u64, blocks: u64) -> (u64, u64, usize) {
+        let per = self.per_block();
+        let (first, end) = (lba / per, lba.saturating_add(blocks).div_ceil(per));
+        let skip = (lba % per) * TUPLE_LEN as u64;
+        let at = self.tuples_at() + first * self.unit;
+        (at, end.saturating_sub(first) * self.unit, usize::try_from(skip).unwrap_or(0))
+    }
+
+    /// Offset and length of the map.
+    pub fn map(&self) -> (u64, u64) {
+        (self.tuples_at() + self.tuples_len(), MAP_BYTES.next_multiple_of(self.unit))
+    }
+
+    /// Offset of the header.
+    pub fn header_at(&self) -> u64 {
+        (self.total - 1) * self.unit
+    }
+
+    /// Blocks of data in a region; a power of two, and whole blocks of tuples.
+    pub fn region_blocks(&self) -> u64 {
+        let least = REGION_BYTES / self.unit;
+        let spread = self.blocks.div_ceil(MAP_BYTES * 8).next_power_of_two();
+        least.max(spread).max(self.per_block())
+    }
+
+    /// Marked regions at which those that rest are cleaned. More may be marked while they are busy;
+    /// it is what bounds the work after a power cut.
+    pub fn marked_max(&self) -> usize {
+        let quarter = self.blocks.div_ceil(self.region_blocks()) / 4;
+        usize::try_from(quarter.clamp(MARKED_MIN, MARKED_MAX)).unwrap_or(usize::MAX)
+    }
+
+    /// The header's block.
+    pub fn encode(&self, kind: Option<ProtectionType>) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend(VERSION.to_be_bytes());
+        out.extend(kind.map_or(0, |kind| kind as u32).to_be_bytes());
+        for number in [self.unit, self.total, self.blocks] {
+            out.extend(number.to_be_bytes());
+        }
+        out.extend(crc32c(&out).to_be_bytes());
+        out.resize(usize::try_from(self.unit).unwrap_or(out.len()), 0);
+        out
+    }
+
+    /// Reads the last block. Other people's bytes: anything may be there.
+    pub fn decode(&self, bytes: &[u8]) -> Header {
+        if !bytes.starts_with(MAGIC) {
+            return Header::Absent;
+        }
+        let kinds = [None, Some(1), Some(2), Some(3)];
+        let found = kinds.into_iter().find_map(|number| {
+            let kind = number.and_then(ProtectionType::from_number);
+            let ours = self.encode(kind);
+            (bytes.get(..HEADER_LEN + 4) == ours.get(..HEADER_LEN + 4)).then_some(kind)
+        });
+        found.map_or(Header::Bad, Header::Format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap_and_little_is_wasted() {
+        for unit in [512u32, 1024, 4096] {
+            for total in [10u64, 11, 100, 1000, 1001, 65_535, 1 << 33] {
+                let unit64 = u64::from(unit);
+                let Some(l) = Layout::new(total * unit64, unit) else {
+                    assert!(total < 12, "{unit} {total}");
+                    continue;
+                };
+                let (map, map_len) = l.map();
+                assert!(map + map_len <= l.header_at());
+                assert!(l.header_at() - map - map_len <= 2 * unit64, "{unit} {total}");
+                let (at, len, skip) = l.tuples_of(l.blocks - 1, 1);
+                assert_eq!((at + len, len), (map, unit64));
+                assert_eq!(skip as u64, (l.blocks - 1) % l.per_block() * 8);
+                assert!(l.blocks.div_ceil(l.region_blocks()) <= MAP_BYTES * 8);
+                assert_eq!(l.region_blocks() % l.per_block(), 0);
+            }
+        }
+        assert_eq!(Layout::new(1 << 30, 520), None);
+        assert_eq!(Layout::new(4096, 512), None);
+    }
+
+    #[test]
+    fn headers_come_back_and_damage_is_seen() {
+        let l = Layout::new(1 << 20, 512).unwrap();
+        for number in 0..4 {
+            let kind = ProtectionType::from_number(number);
+            let bytes = l.encode(kind);
+            assert_eq!((bytes.len(), l.decode(&bytes)), (512, Header::Format(kind)));
+            for bit in 0..(HEADER_LEN + 4) * 8 {
+                let mut bytes = bytes.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let want = if bit < 64 { Header::Absent } else { Header::Bad };
+                assert_eq!(l.decode(&bytes), want, "{bit}");
+            }
+            assert_eq!(l.decode(&bytes[..20]), Header::Bad);
+            assert_eq!(Layout { total: l.total + 1, ..l }.decode(&bytes), Header::Bad);
+        }
+        assert_eq!(l.decode(&[0; 512]), Header::Absent);
+    }
+}

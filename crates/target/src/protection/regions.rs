@@ -1,0 +1,230 @@
+//! Who touches which blocks of a protected unit, and which regions are marked on the medium.
+//!
+//! Invariants
+//!  R1  Data and tuples of a block change together for whoever looks: requests that overlap run one
+//!      after the other when one of them writes. Ranges are widened to whole blocks of tuples,
+//!      because those are read, changed and written back.
+//!  R2  First come, first served: a request waits only for earlier ones, so nobody starves.
+//!  R3  A region is in `regions` only while its mark is durable.
+//!  R4  A mark goes only when nobody writes in the region and everything written there was made
+//!      durable after that; a write that was given up keeps it for good (`Marked`).
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+#[derive(Clone, Copy)]
+struct Turned {
+    id: u64,
+    first: u64,
+    end: u64,
+    write: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Region {
+    /// Writes in it now, or given up in it.
+    writes: u32,
+    /// Counts the writes that began.
+    age: u64,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    /// By arrival.
+    turns: Vec<Turned>,
+    regions: BTreeMap<u64, Region>,
+    /// Somebody changes the map on the medium.
+    mapping: bool,
+    waiters: Vec<Waker>,
+}
+
+/// Shared by all cores.
+#[derive(Default)]
+pub(super) struct Regions(Mutex<State>);
+
+/// A place in the order; others go on when it is dropped.
+pub(super) struct Turn(Arc<Regions>, u64);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.change(|s| s.turns.retain(|t| t.id != self.1));
+    }
+}
+
+/// The right to change the map on the medium.
+pub(super) struct MapTurn(Arc<Regions>);
+
+impl Drop for MapTurn {
+    fn drop(&mut self) {
+        self.0.change(|s| s.mapping = false);
+    }
+}
+
+/// Writes in some regions. They stay marked unless [`Marked::done`] says that data and tuples agree.
+pub(super) struct Marked {
+    regions: Arc<Regions>,
+    first: u64,
+    end: u64,
+}
+
+impl Marked {
+    /// All is written.
+    pub fn done(self) {
+        let mut s = self.regions.state();
+        for (_, region) in s.regions.range_mut(self.first..self.end) {
+            region.writes = region.writes.saturating_sub(1);
+        }
+    }
+}
+
+impl Regions {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, f: impl FnOnce(&mut State)) {
+        let waiters = {
+            let mut s = self.state();
+            f(&mut s);
+            std::mem::take(&mut s.waiters)
+        };
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for one's turn at blocks `first` to `end`.
+    pub async fn turn(self: &Arc<Self>, first: u64, end: u64, write: bool) -> Turn {
+        let turn = {
+            let mut s = self.state();
+            let id = s.next;
+            s.next += 1;
+            s.turns.push(Turned { id, first, end, write });
+            Turn(self.clone(), id)
+        };
+        poll_fn(|cx| {
+            let mut s = self.state();
+            let meets = |t: &&Turned| t.first < end && first < t.end && (t.write || write);
+            if s.turns.iter().take_while(|t| t.id != turn.1).any(|t| meets(&t)) {
+                s.waiters.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        turn
+    }
+
+    /// Waits until nobody else changes the map.
+    pub async fn map_turn(self: &Arc<Self>) -> MapTurn {
+        poll_fn(|cx| {
+            let mut s = self.state();
+            if s.mapping {
+                s.waiters.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            s.mapping = true;
+            Poll::Ready(())
+        })
+        .await;
+        MapTurn(self.clone())
+    }
+
+    /// Begins a write in regions `first` to `end`, if all are marked.
+    pub fn begin(self: &Arc<Self>, first: u64, end: u64) -> Option<Marked> {
+        let mut s = self.state();
+        if !(first..end).all(|r| s.regions.contains_key(&r)) {
+            return None;
+        }
+        for (_, region) in s.regions.range_mut(first..end) {
+            region.writes += 1;
+            region.age += 1;
+        }
+        Some(Marked { regions: self.clone(), first, end })
+    }
+
+    /// Regions that rest and could be cleaned, with their ages, when there are `most` or more; none
+    /// within `first` to `end`.
+    pub fn resting(&self, first: u64, end: u64, most: usize) -> Vec<(u64, u64)> {
+        let s = self.state();
+        if s.regions.len() < most {
+            return Vec::new();
+        }
+        let rests = |r: u64, region: &Region| region.writes == 0 && !(first..end).contains(&r);
+        s.regions.iter().filter(|(r, g)| rests(**r, g)).map(|(r, g)| (*r, g.age)).collect()
+    }
+
+    /// All marks but those of regions that have rested since [`Regions::resting`] saw them; these
+    /// are forgotten at once (R3). For whoever has the turn of the map.
+    pub fn clean(&self, rested: &[(u64, u64)]) -> Vec<u64> {
+        let mut s = self.state();
+        for (r, age) in rested {
+            if s.regions.get(r).is_some_and(|g| g.writes == 0 && g.age == *age) {
+                s.regions.remove(r);
+            }
+        }
+        s.regions.keys().copied().collect()
+    }
+
+    /// The marks of regions are durable.
+    pub fn marked(&self, first: u64, end: u64) {
+        let mut s = self.state();
+        for r in first..end {
+            s.regions.entry(r).or_default();
+        }
+    }
+
+    /// The medium has no mark.
+    pub fn forget(&self) {
+        self.state().regions.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll};
+
+    fn now<T>(f: impl Future<Output = T>) -> Option<T> {
+        match pin!(f).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(t) => Some(t),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn r1_writes_are_alone_with_their_blocks_and_reads_are_not() {
+        let r: Arc<Regions> = Arc::default();
+        let a = now(r.turn(0, 64, false)).unwrap();
+        let b = now(r.turn(0, 128, false)).unwrap();
+        assert!(now(r.turn(64, 128, true)).is_none());
+        assert!(r.state().turns.len() == 2, "whoever gives up leaves no place");
+        let c = now(r.turn(128, 192, true)).unwrap();
+        drop((a, b));
+        drop(now(r.turn(0, 128, true)).unwrap());
+        assert!(now(r.turn(191, 200, false)).is_none());
+        drop(c);
+        assert!(r.state().turns.is_empty());
+    }
+
+    #[test]
+    fn r4_only_what_has_rested_is_cleaned() {
+        let r: Arc<Regions> = Arc::default();
+        assert!(r.begin(0, 2).is_none());
+        r.marked(0, 64);
+        let given_up = r.begin(3, 4).unwrap();
+        drop(given_up);
+        r.begin(4, 6).unwrap().done();
+        let resting = r.resting(0, 2, 64);
+        assert_eq!(resting.len(), 64 - 3);
+        // A write that comes and goes while everything is made durable.
+        r.begin(7, 8).unwrap().done();
+        let busy = r.begin(9, 10).unwrap();
+        assert_eq!(r.clean(&resting), [0, 1, 3, 7, 9]);
+        busy.done();
+        assert!(r.begin(4, 5).is_none());
+        assert!(r.resting(0, 0, 64).is_empty(), "few are left alone");
+    }
+}

@@ -1,0 +1,159 @@
+//! Making a protected unit ready: a new tail, or what a power cut has left.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Flags, Op, Segs};
+use geom::Core;
+use wire::scsi::{ProtectionType, TUPLE_LEN, Tuple, asc};
+
+use super::check::{flip, guards};
+use super::layout::Header;
+use super::{Protection, get, memory, put};
+use crate::condition::MediumState;
+use crate::device::Device;
+use crate::handlers::Medium;
+use crate::status::Ending;
+
+/// Bytes read or written at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Makes a unit ready on the core that this runs on, then calls `after`. A tail that cannot be read
+/// or that is damaged leaves the medium corrupted: FORMAT UNIT makes a new one.
+pub(crate) fn mount(core: &Rc<Core>, device: Arc<Device>, after: impl FnOnce() + 'static) {
+    let medium = Medium::alone(core, device.clone());
+    drop(core.reactor().spawn("protection", async move {
+        if let Some(protection) = device.protection() {
+            let to = match protection.mount(&medium).await {
+                Ok(()) => MediumState::Ready,
+                Err(_) => MediumState::FormatCorrupted,
+            };
+            let _ = device.condition().enter(&[MediumState::Starting], to);
+        }
+        after();
+    }));
+}
+
+impl Protection {
+    async fn mount(&self, medium: &Medium) -> Result<(), Ending> {
+        self.regions.forget();
+        let unit = self.layout.unit;
+        let last = memory(medium, unit, true).await?;
+        let last = get(medium, self.layout.header_at(), unit, last).await?;
+        let kind = match self.layout.decode(&last) {
+            Header::Absent => {
+                // Data that was there before has no tuples and is not checked.
+                self.clear_tuples(medium).await?;
+                return self.finish(medium, self.first).await;
+            }
+            Header::Bad => return Err(Ending::check(asc::INTERNAL_FAILURE)),
+            Header::Format(kind) => kind,
+        };
+        self.set_kind(kind);
+        let (at, len) = self.layout.map();
+        let map = get(medium, at, len, memory(medium, len, true).await?).await?;
+        if kind.is_none() || map.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let size = self.layout.region_blocks();
+        for region in 0..self.layout.blocks.div_ceil(size) {
+            let byte = map.get(usize::try_from(region / 8).unwrap_or(usize::MAX));
+            if byte.is_some_and(|byte| byte & (1 << (region % 8)) != 0) {
+                let first = region * size;
+                self.repair(medium, first, size.min(self.layout.blocks - first), true).await?;
+            }
+        }
+        medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await?;
+        self.save_map(medium, &[], memory(medium, self.layout.map().1, true).await?).await
+    }
+
+    /// Before FORMAT UNIT or SANITIZE change the first block: every region is marked, so that what
+    /// is interrupted leaves no guard that is wrong.
+    pub async fn begin_format(&self, medium: &Medium) -> Result<(), Ending> {
+        self.regions.forget();
+        let all: Vec<u64> = (0..self.layout.blocks.div_ceil(self.layout.region_blocks())).collect();
+        self.save_map(medium, &all, memory(medium, self.layout.map().1, true).await?).await
+    }
+
+    /// After it: no block is checked before it is written, and the type may be another.
+    pub async fn end_format(
+        &self,
+        medium: &Medium,
+        kind: Option<ProtectionType>,
+    ) -> Result<(), Ending> {
+        self.clear_tuples(medium).await?;
+        self.finish(medium, kind).await
+    }
+
+    /// An empty map, then the header; durable when it ends.
+    async fn finish(&self, medium: &Medium, kind: Option<ProtectionType>) -> Result<(), Ending> {
+        self.save_map(medium, &[], memory(medium, self.layout.map().1, true).await?).await?;
+        medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await?;
+        let header = self.layout.encode(kind);
+        let buffer = memory(medium, self.layout.unit, true).await?;
+        put(medium, self.layout.header_at(), &header, true, buffer).await?;
+        self.set_kind(kind);
+        Ok(())
+    }
+
+    /// All tuples become zeroes on the medium.
+    async fn clear_tuples(&self, medium: &Medium) -> Result<(), Ending> {
+        let (at, _, _) = self.layout.tuples_of(0, 0);
+        let all = self.layout.tuples_len();
+        if medium.below(Op::WriteZeroes, at, all, Segs::new(), Flags::NONE).await.is_err() {
+            let zeroes = vec![0; usize::try_from(PIECE_BYTES.min(all)).unwrap_or(0)];
+            let mut done = 0;
+            while done < all {
+                let n = usize::try_from(PIECE_BYTES.min(all - done)).unwrap_or(0);
+                let piece = zeroes.get(..n).unwrap_or(&zeroes);
+                let buffer = memory(medium, piece.len() as u64, true).await?;
+                put(medium, at + done, piece, false, buffer).await?;
+                done += piece.len() as u64;
+            }
+        }
+        medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await.map(drop)
+    }
+
+    /// Blocks whose guard is wrong get the guard of what is there; their tags stay. Nobody else may
+    /// touch them meanwhile. Without `waits` it gives up when there is no memory.
+    pub(super) async fn repair(
+        &self,
+        medium: &Medium,
+        lba: u64,
+        blocks: u64,
+        waits: bool,
+    ) -> Result<(), Ending> {
+        let Some(kind) = self.kind() else { return Ok(()) };
+        let unit = self.layout.unit;
+        let step = (PIECE_BYTES / unit).max(1);
+        let end = lba.saturating_add(blocks);
+        let mut first = lba;
+        while first < end {
+            let n = (step - first % step).min(end - first);
+            let (at, len, skip) = self.layout.tuples_of(first, n);
+            let buffer = memory(medium, len, waits).await?;
+            let mut tuples = get(medium, at, len, buffer).await?;
+            let data = memory(medium, n * unit, waits).await?;
+            let data = medium.below(Op::Read, first * unit, n * unit, data, Flags::NONE).await?;
+            let mut changed = false;
+            let ours = tuples.get_mut(skip..).unwrap_or_default();
+            for (bytes, guard) in
+                ours.as_chunks_mut::<TUPLE_LEN>().0.iter_mut().zip(guards(&data, unit))
+            {
+                flip(bytes);
+                let tuple = Tuple::decode(bytes);
+                if !tuple.is_escape(kind) && tuple.guard != guard {
+                    *bytes = Tuple { guard, ..tuple }.encode();
+                    changed = true;
+                }
+                flip(bytes);
+            }
+            if changed {
+                let buffer = memory(medium, len, waits).await?;
+                put(medium, at, &tuples, false, buffer).await?;
+            }
+            first += n;
+        }
+        Ok(())
+    }
+}

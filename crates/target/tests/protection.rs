@@ -269,7 +269,7 @@ fn format_chooses_the_type_and_a_restart_remembers_it() {
     for (info, usage, byte) in [(0x80, 0, 1), (0xC0, 0, 3), (0xC0, 1, 5), (0, 0, 0), (0x80, 0, 1)] {
         let cdb = [4, info | 0x10, 0, 0, 0, 0];
         w.run(&h, 0, &cdb, 0, &[usage, 0, 0, 0]).good();
-        while w.run(&h, 0, &TUR, 0, &[]).status != 0 {}
+        assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 9));
         assert_eq!(capacity(&w, &h), (SMALL_LEFT, byte));
         assert_eq!(w.run(&h, 0, &read16(10, 1), 512, &[]).good().data, [0; 512]);
     }
@@ -293,6 +293,7 @@ fn format_chooses_the_type_and_a_restart_remembers_it() {
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (3, 0x31, 0));
     w.run(&h, 0, &[4, 0x90, 0, 0, 0, 0], 0, &[0; 4]).good();
+    assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 9));
     assert_eq!(capacity(&w, &h), (SMALL_LEFT, 1));
 }
 
@@ -379,7 +380,7 @@ fn after_cut(disk: &TestDisk, random: &mut SeededRandom) -> Vec<u8> {
 #[test]
 fn after_a_power_cut_every_block_is_readable_and_none_is_older_than_promised() {
     let mut cleaned = 0;
-    for seed in seeds(6) {
+    for seed in seeds(4) {
         let mut random = SeededRandom::new(seed);
         let mut allowed: std::collections::BTreeMap<u64, Vec<u32>> = Default::default();
         let (mut image, mut stamp) = (None, 0u32);

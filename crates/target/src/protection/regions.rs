@@ -63,7 +63,8 @@ impl Drop for MapTurn {
     }
 }
 
-/// Writes in some regions. They stay marked unless [`Marked::done`] says that data and tuples agree.
+/// Writes in some regions. They stay marked unless [`Marked::done`] says that data and tuples
+/// agree.
 pub(super) struct Marked {
     regions: Arc<Regions>,
     first: u64,

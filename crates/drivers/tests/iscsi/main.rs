@@ -6,6 +6,7 @@ mod hanging;
 mod initiator;
 mod limits;
 mod moving;
+mod mutants;
 mod order;
 mod server;
 mod simulated;

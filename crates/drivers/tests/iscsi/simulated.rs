@@ -30,17 +30,22 @@ const AREA: u32 = 96;
 const ROUNDS: u32 = 20;
 
 /// Bytes of an initiator's connection, in a simulated world.
-struct Wire {
-    stream: Stream,
+pub struct Wire {
+    pub stream: Stream,
     pool: Pool,
     buffer: Vec<u8>,
-    params: Params,
+    pub params: Params,
 }
 
 /// The connection broke.
-struct Broken;
+pub struct Broken;
 
 impl Wire {
+    /// Before any login.
+    pub fn over(stream: Stream, pool: Pool) -> Wire {
+        Wire { stream, pool, buffer: Vec::new(), params: Params::default() }
+    }
+
     async fn need(&mut self, len: usize) -> Result<(), Broken> {
         while self.buffer.len() < len {
             let seg = self.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
@@ -67,7 +72,7 @@ impl Wire {
         Ok((*pdu.first_chunk().unwrap(), data))
     }
 
-    async fn raw(&self, bytes: &[u8]) -> Result<(), Broken> {
+    pub async fn raw(&self, bytes: &[u8]) -> Result<(), Broken> {
         let segs = bio::Segs::alloc(&self.pool, bytes.len()).unwrap();
         segs.copy_from(0, bytes);
         let mut list = segs.as_slice().to_vec();
@@ -104,26 +109,48 @@ struct Work {
 }
 
 /// One initiator: a session that comes back whenever it was lost, and a model of its sectors.
-struct Client {
+pub struct Client {
     number: u64,
     random: SeededRandom,
-    reactor: Reactor,
-    pool: Pool,
-    portal: SocketAddr,
-    offer: Offer,
+    pub reactor: Reactor,
+    pub pool: Pool,
+    pub portal: SocketAddr,
+    pub offer: Offer,
     /// What each sector may hold: one value, or two after a write that was not answered.
     model: Vec<Vec<u8>>,
-    cmd_sn: u32,
+    pub cmd_sn: u32,
     tag: u32,
     logins: u32,
 }
 
 impl Client {
+    pub fn new(
+        number: u64,
+        seed: u64,
+        reactor: &Reactor,
+        pool: &Pool,
+        portal: SocketAddr,
+        offer: Offer,
+    ) -> Client {
+        Client {
+            number,
+            random: SeededRandom::new(seed * 31 + number),
+            reactor: reactor.clone(),
+            pool: pool.clone(),
+            portal,
+            offer,
+            model: vec![vec![0]; AREA as usize],
+            cmd_sn: 0,
+            tag: 0,
+            logins: 0,
+        }
+    }
+
     fn fill(&mut self) -> u8 {
         self.random.next_u64() as u8
     }
 
-    async fn login(&mut self) -> Result<Wire, Broken> {
+    pub async fn login(&mut self) -> Result<Wire, Broken> {
         let stream = self.reactor.connect(self.portal).await.map_err(|_| Broken)?;
         let config = ClientConfig {
             initiator: format!("iqn.2026-11.test.ashlar:sim{}", self.number),
@@ -134,8 +161,7 @@ impl Client {
             offer: self.offer,
             chap: None,
         };
-        let params = Params::default();
-        let mut wire = Wire { stream, pool: self.pool.clone(), buffer: Vec::new(), params };
+        let mut wire = Wire::over(stream, self.pool.clone());
         let (mut login, mut request) = ClientLogin::start(config).unwrap();
         loop {
             wire.raw(&request.to_bytes()).await?;
@@ -302,7 +328,7 @@ impl Client {
         report.borrow_mut().push(self.logins);
     }
 
-    async fn swallow_attention(&mut self, wire: &mut Wire) -> Result<(), Broken> {
+    pub async fn swallow_attention(&mut self, wire: &mut Wire) -> Result<(), Broken> {
         let framer = Framer {
             header_digest: wire.params.header_digest,
             data_digest: wire.params.data_digest,
@@ -353,7 +379,7 @@ async fn burst(
     Ok(())
 }
 
-fn offer(random: &mut SeededRandom) -> Offer {
+pub fn offer(random: &mut SeededRandom) -> Offer {
     let digest = |on: bool| if on { DigestPolicy::Require } else { DigestPolicy::Off };
     let sizes = [512, 1000, 8192, 65_536];
     let mut size = || sizes[random.below(4) as usize];
@@ -377,14 +403,14 @@ fn offer(random: &mut SeededRandom) -> Offer {
 }
 
 /// Cores, the control side and the target, in a world.
-struct Plant {
-    cores: Vec<Rc<Core>>,
-    engines: Vec<Rc<Engine>>,
-    registry: Arc<Registry>,
-    control: Control,
+pub struct Plant {
+    pub cores: Vec<Rc<Core>>,
+    pub engines: Vec<Rc<Engine>>,
+    pub registry: Arc<Registry>,
+    pub control: Control,
 }
 
-fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant {
+pub fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant {
     let inbox = Arc::new(Inbox::default());
     let (mut cores, mut mailers) = (Vec::new(), Vec::new());
     for id in 0..2 {
@@ -452,18 +478,7 @@ fn play(seed: u64) -> (u64, u32) {
     let rounds = Rc::new(Cell::new(0));
     let report: Rc<RefCell<Vec<u32>>> = Rc::default();
     for number in 0..CLIENTS {
-        let client = Client {
-            number,
-            random: SeededRandom::new(seed * 31 + number),
-            reactor: outside.clone(),
-            pool: pool.clone(),
-            portal: at,
-            offer: offer(&mut random),
-            model: vec![vec![0]; AREA as usize],
-            cmd_sn: 0,
-            tag: 0,
-            logins: 0,
-        };
+        let client = Client::new(number, seed, &outside, &pool, at, offer(&mut random));
         drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
     }
     let mut actors: Vec<Actor<'_>> =
@@ -494,7 +509,7 @@ fn play(seed: u64) -> (u64, u32) {
     (world.trace(), logins)
 }
 
-fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
 

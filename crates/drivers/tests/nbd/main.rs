@@ -3,6 +3,7 @@
 mod client;
 mod defects;
 mod hostile;
+mod mutants;
 mod requests;
 mod server;
 mod simulated;

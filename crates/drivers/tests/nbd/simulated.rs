@@ -27,10 +27,10 @@ const ROUNDS: u32 = 30;
 
 /// The connection broke.
 #[derive(Debug)]
-struct Broken;
+pub struct Broken;
 
-struct Wire {
-    stream: Stream,
+pub struct Wire {
+    pub stream: Stream,
     pool: Pool,
     buffer: Vec<u8>,
     form: Form,
@@ -53,7 +53,7 @@ impl Wire {
         Ok(self.buffer.drain(..len).collect())
     }
 
-    async fn send(&self, bytes: &[u8]) -> Result<(), Broken> {
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), Broken> {
         let segs = Segs::alloc(&self.pool, bytes.len()).unwrap();
         segs.copy_from(0, bytes);
         let mut list = segs.as_slice().to_vec();
@@ -75,7 +75,7 @@ impl Wire {
     }
 
     /// The next piece of a reply: cookie, whether it is the last, bytes of a READ and their place.
-    async fn hear(&mut self, read: &dyn Fn(u64) -> u64) -> Result<Heard, Broken> {
+    pub async fn hear(&mut self, read: &dyn Fn(u64) -> u64) -> Result<Heard, Broken> {
         self.need(16).await?;
         let len = match (self.form, self.buffer[0]) {
             (Form::Extended, _) => 32,
@@ -111,10 +111,10 @@ impl Wire {
     }
 }
 
-struct Heard {
+pub struct Heard {
     cookie: u64,
     last: bool,
-    error: bool,
+    pub error: bool,
     data: Vec<u8>,
     at: Option<u64>,
 }
@@ -128,13 +128,13 @@ struct Work {
     data: Vec<u8>,
 }
 
-struct Client {
+pub struct Client {
     number: u64,
     random: SeededRandom,
-    reactor: Reactor,
-    pool: Pool,
+    pub reactor: Reactor,
+    pub pool: Pool,
     portal: Address,
-    form: Form,
+    pub form: Form,
     /// What each sector may hold: one value, or more after writes that were not answered.
     model: Vec<Vec<u8>>,
     cookie: u64,
@@ -142,7 +142,29 @@ struct Client {
 }
 
 impl Client {
-    async fn enter(&mut self) -> Result<Wire, Broken> {
+    pub fn new(
+        number: u64,
+        seed: u64,
+        reactor: &Reactor,
+        pool: &Pool,
+        portal: &Address,
+        form: Form,
+    ) -> Client {
+        Client {
+            number,
+            random: SeededRandom::new(seed * 31 + number),
+            reactor: reactor.clone(),
+            pool: pool.clone(),
+            portal: portal.clone(),
+            form,
+            model: vec![vec![0]; AREA as usize],
+            cookie: 0,
+            entries: 0,
+        }
+    }
+
+    /// Connected, and past the greeting.
+    pub async fn dial(&mut self) -> Result<Wire, Broken> {
         let stream = match &self.portal {
             Address::Inet(at) => self.reactor.connect(*at).await,
             Address::Unix(path) => self.reactor.connect_unix(path).await,
@@ -153,6 +175,11 @@ impl Client {
         let greeting = wire.take(dial::GREETING_LEN).await?;
         dial::greeting(&greeting).unwrap();
         wire.send(&dial::flags()).await?;
+        Ok(wire)
+    }
+
+    pub async fn enter(&mut self) -> Result<Wire, Broken> {
+        let mut wire = self.dial().await?;
         match self.form {
             Form::Simple => {}
             Form::Structured => wire.option(option::STRUCTURED_REPLY, &[]).await?,
@@ -262,14 +289,14 @@ impl Client {
 }
 
 /// Cores, the control side and the target, in a world.
-struct Plant {
-    cores: Vec<Rc<Core>>,
-    engines: Vec<Rc<Engine>>,
-    registry: Arc<Registry>,
-    control: Control,
+pub struct Plant {
+    pub cores: Vec<Rc<Core>>,
+    pub engines: Vec<Rc<Engine>>,
+    pub registry: Arc<Registry>,
+    pub control: Control,
 }
 
-fn plant(world: &World, portals: &[Address]) -> Plant {
+pub fn plant(world: &World, portals: &[Address]) -> Plant {
     let inbox = Arc::new(Inbox::default());
     let (mut cores, mut mailers) = (Vec::new(), Vec::new());
     for id in 0..2 {
@@ -336,17 +363,9 @@ fn play(seed: u64) -> (u64, u32) {
     let rounds = Rc::new(Cell::new(0));
     let report: Rc<RefCell<Vec<u32>>> = Rc::default();
     for number in 0..CLIENTS {
-        let client = Client {
-            number,
-            random: SeededRandom::new(seed * 31 + number),
-            reactor: outside.clone(),
-            pool: pool.clone(),
-            portal: portals[random.below(2) as usize].clone(),
-            form: [Form::Simple, Form::Structured, Form::Extended][random.below(3) as usize],
-            model: vec![vec![0]; AREA as usize],
-            cookie: 0,
-            entries: 0,
-        };
+        let portal = &portals[random.below(2) as usize];
+        let form = [Form::Simple, Form::Structured, Form::Extended][random.below(3) as usize];
+        let client = Client::new(number, seed, &outside, &pool, portal, form);
         drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
     }
     let mut actors: Vec<Actor<'_>> =
@@ -376,7 +395,7 @@ fn play(seed: u64) -> (u64, u32) {
     (world.trace(), entries)
 }
 
-fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use reactor::SeededRandom;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use wire::nbd::codes::{kind, option, rep};
-use wire::nbd::{Form, OptionReply, Request, dial};
+use wire::nbd::codes::{DONE, chunk_kind, kind, option, rep};
+use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
 use super::servers::{Server, Store};
 use crate::error::{Error, Kind};
@@ -20,10 +20,8 @@ use crate::servers::MEMORY_BYTES;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
-/// Bytes of a simple reply's header.
+/// Bytes of the shortest header of a reply.
 const REPLY_LEN: usize = 16;
-/// Magic of a simple reply.
-const REPLY_MAGIC: u32 = 0x6744_6698;
 /// Longest wait for a server's word.
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -46,6 +44,8 @@ pub(super) struct Load {
     pub depth: u32,
     pub request_bytes: u32,
     pub work: Work,
+    /// Simple or structured replies.
+    pub form: Form,
     /// None: until told to stop.
     pub requests: Option<u64>,
     pub core: Option<usize>,
@@ -61,6 +61,7 @@ impl Load {
             depth: 1,
             request_bytes: 4096,
             work: Work::Read,
+            form: Form::Simple,
             requests: None,
             core: None,
         }
@@ -167,9 +168,14 @@ impl Client {
         stream.read_exact(&mut greeting).map_err(io)?;
         dial::greeting(&greeting).map_err(|_| broken("greeting"))?;
         stream.write_all(&dial::flags()).map_err(io)?;
-        let go = dial::option(option::GO, &dial::info(load.export, &[]));
-        stream.write_all(&go).map_err(io)?;
-        loop {
+        let mut options = Vec::new();
+        if load.form != Form::Simple {
+            options.extend(dial::option(option::STRUCTURED_REPLY, &[]));
+        }
+        options.extend(dial::option(option::GO, &dial::info(load.export, &[])));
+        stream.write_all(&options).map_err(io)?;
+        let mut wanted = if load.form == Form::Simple { 1 } else { 2 };
+        while wanted > 0 {
             let mut head = [0; OptionReply::HEADER_LEN];
             stream.read_exact(&mut head).map_err(io)?;
             let word = |at: usize| {
@@ -179,7 +185,7 @@ impl Client {
             let mut rest = vec![0; word(16).min(65536) as usize];
             stream.read_exact(&mut rest).map_err(io)?;
             match word(12) {
-                rep::ACK => break,
+                rep::ACK => wanted -= 1,
                 rep::INFO => {}
                 _ => return Err(broken("the export was refused")),
             }
@@ -304,30 +310,60 @@ impl Client {
         Ok(true)
     }
 
-    /// Takes one reply when all of it is here.
+    /// Takes one reply, or a chunk of one, when all of it is here.
     fn reply(&mut self) -> Result<bool, Error> {
         let here = self.input.get(self.at..self.have).unwrap_or(&[]);
-        let Some(head) = here.first_chunk::<REPLY_LEN>() else { return Ok(false) };
-        let [a, b, c, d, error @ .., e0, e1, e2, e3, e4, e5, e6, e7] = *head;
-        if u32::from_be_bytes([a, b, c, d]) != REPLY_MAGIC {
-            return Err(broken("a reply's magic"));
+        if here.len() < REPLY_LEN {
+            return Ok(false);
         }
-        if error != [0; 4] {
-            return Err(broken("a request ended with an error"));
-        }
-        let cookie = u64::from_be_bytes([e0, e1, e2, e3, e4, e5, e6, e7]);
+        let Ok((head, used)) = Head::decode(here) else {
+            // A chunk's header is longer; a wrong one never becomes right.
+            let may_come = self.load.form != Form::Simple && here.len() < wire::nbd::HEAD_MAX;
+            return if may_come { Ok(false) } else { Err(broken("a reply's magic")) };
+        };
+        let cookie = match head {
+            Head::Simple { cookie, .. } | Head::Chunk { cookie, .. } => cookie,
+        };
         let index = usize::try_from(cookie).unwrap_or(usize::MAX);
         let slot = self.slots.get(index).cloned().ok_or(broken("a reply's cookie"))?;
-        let bytes = if slot.write { 0 } else { self.load.request_bytes as usize };
-        let Some(data) = here.get(REPLY_LEN..REPLY_LEN + bytes) else { return Ok(false) };
+        let failed = broken("a request ended with an error");
+        let (bytes, data, done) = match head {
+            Head::Simple { error: 0, .. } => {
+                let bytes = if slot.write { 0 } else { self.load.request_bytes as usize };
+                (bytes, used..used + bytes, true)
+            }
+            Head::Chunk { flags, kind, len, .. } => {
+                let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+                let data = match kind {
+                    chunk_kind::OFFSET_DATA => used + chunk::OFFSET_LEN..used.saturating_add(bytes),
+                    chunk_kind::OFFSET_HOLE | chunk_kind::NONE => used..used,
+                    _ => return Err(failed),
+                };
+                (bytes, data, flags & DONE != 0)
+            }
+            Head::Simple { .. } => return Err(failed),
+        };
+        if here.len() < used.saturating_add(bytes) {
+            return Ok(false);
+        }
         if self.load.work == Work::Verify && !slot.write {
+            // Nothing that is verified is a hole, and one block is one piece.
+            let data = here.get(data).filter(|d| !d.is_empty()).ok_or(broken("data's length"))?;
             if let Some(wrong) = pattern::first_wrong(slot.seed, slot.place, data) {
                 let what = format!("byte {wrong} of the export does not read as it was written");
                 return Err(Error::new(Kind::Data, what));
             }
             self.outcome.compared += 1;
         }
-        self.at += REPLY_LEN + bytes;
+        self.at += used + bytes;
+        if done {
+            self.done(index, &slot);
+        }
+        Ok(true)
+    }
+
+    /// A request has ended.
+    fn done(&mut self, index: usize, slot: &Slot) {
         if self.shared.recording.load(Relaxed) {
             let took = self.now().saturating_sub(slot.begun);
             self.outcome.latency.record(took);
@@ -336,6 +372,5 @@ impl Client {
         self.shared.requests.fetch_add(1, Relaxed);
         self.in_flight -= 1;
         self.idle.push(u32::try_from(index).unwrap_or(0));
-        Ok(true)
     }
 }

@@ -6,6 +6,8 @@ mod servers;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use wire::nbd::Form;
+
 use crate::error::{Error, Kind};
 use crate::iscsi::{counters, two_cores};
 use crate::options::Options;
@@ -25,6 +27,7 @@ pub(crate) struct Case {
     write: bool,
     request_bytes: u32,
     depth: u32,
+    form: Form,
     /// The goals of many 4 KiB requests in flight hold.
     goals: bool,
 }
@@ -35,17 +38,24 @@ const READ: Case = Case {
     write: false,
     request_bytes: 4096,
     depth: 32,
+    form: Form::Simple,
     goals: true,
 };
 const ALONE: Case = Case { depth: 1, goals: false, ..READ };
 const LARGE: Case = Case { request_bytes: 131_072, depth: 8, goals: false, ..READ };
 
 /// Every case. Places are random within 256 MiB, one connection.
-pub(crate) const CASES: [Case; 6] = [
+pub(crate) const CASES: [Case; 7] = [
     Case { name: "nbd-null-read-4k-d32", ..READ },
     Case { name: "nbd-memory-read-4k-d32", store: Store::Memory, ..READ },
     Case { name: "nbd-null-write-4k-d32", write: true, ..READ },
     Case { name: "nbd-memory-write-4k-d32", store: Store::Memory, write: true, ..READ },
+    Case {
+        name: "nbd-memory-read-4k-d32-structured",
+        store: Store::Memory,
+        form: Form::Structured,
+        ..READ
+    },
     Case { name: "nbd-null-read-4k-d1", ..ALONE },
     Case { name: "nbd-memory-read-128k-d8", store: Store::Memory, ..LARGE },
 ];
@@ -118,8 +128,12 @@ pub(crate) fn measure(
             requests: Some(MEMORY_BYTES / u64::from(FILL_BYTES)),
             ..proof.clone()
         };
-        let both = client::run(&proof).and_then(|_| client::run(&fill));
-        both.map_err(|e| e.within(&format!("data of {}", server.name)))?;
+        let chunks = Load { form: Form::Structured, ..proof.clone() };
+        let all = [&proof, &chunks, &fill].into_iter().try_for_each(|load| {
+            client::run(load)?;
+            Ok(())
+        });
+        all.map_err(|e: Error| e.within(&format!("data of {}", server.name)))?;
     }
     let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
     let mut done = 0;
@@ -154,6 +168,7 @@ fn weigh_round(
         depth: case.depth,
         request_bytes: case.request_bytes,
         work: if case.write { Work::Write } else { Work::Read },
+        form: case.form,
         core,
         ..Load::new(server, case.store)
     };

@@ -212,7 +212,9 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
     let view = from.registry.targets.iter().find(|t| t.driver == driver && t.name == name);
     let portals = from.portals.get(name).cloned().unwrap_or_default();
     let sessions = from.registry.sessions.iter().filter(|s| s.driver == driver && s.target == name);
-    let listening = view.is_some() && !portals.is_empty();
+    // A local target listens nowhere, and is there all the same.
+    let listens = from.config.target(name).is_none_or(|t| !t.listen.is_empty());
+    let listening = view.is_some() && (!listens || !portals.is_empty());
     let lost = view.into_iter().flat_map(|v| &v.groups).flat_map(|g| &g.luns).find_map(|l| {
         let d = device(from.registry, &l.1)?;
         d.lost.map(|e| format!("LUN {} ({}) is gone: {e}", l.0, l.1))

@@ -198,8 +198,14 @@ impl Worker {
     fn look_at(&mut self, key: &Key, wanted: bool) {
         let mut table = self.shared.table();
         let Some(attached) = table.attached.get_mut(key) else { return };
-        let (over, granted) =
-            (attached.life.is_over(), self.shared.local.find(&key.target, key.lun).is_ok());
+        let found = self.shared.local.find(&key.target, key.lun);
+        let is_same = |now: &Grant| {
+            let then = &attached.grant;
+            Arc::ptr_eq(&now.entry.device, &then.entry.device) && now.read_only == then.read_only
+        };
+        // Another unit, or another right: what the kernel was told holds no longer.
+        let granted = found.is_ok_and(|now| is_same(&now));
+        let over = attached.life.is_over();
         let (bytes, device, file) =
             (attached.grant.bytes(), attached.device.clone(), attached.file.clone());
         let grown = bytes != attached.bytes;

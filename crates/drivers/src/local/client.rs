@@ -44,7 +44,7 @@ fn seek(session: &Session, request: &Request, data: &Segs, at: u64, now: u64) ->
     let want_hole = u32::from(request.flags) == whence::HOLE;
     let mut from = at;
     for extent in list {
-        if hole(u32::try_from(extent.flags).unwrap_or(0)) == want_hole {
+        if hole(extent.flags) == want_hole {
             return Sought::At(from.max(request.offset));
         }
         from = from.saturating_add(extent.len);

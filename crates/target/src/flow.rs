@@ -13,7 +13,7 @@
 //!
 //! Invariants
 //!  L1  While something waits here, something of this core is below: its end gives the next turn.
-//!  L2  A nexus with fewer commands below than its share never waits for others; the share of all is
+//! L2  A nexus with fewer commands below than its share never waits for others; the share of all is
 //!      the same, and what one does not use is there for the others.
 //!  L3  Commands that wait take turns by nexus, one each; those of one nexus keep their order.
 //!  L4  HEAD OF QUEUE and ACA do not wait here. What waits here has all the memory that it needs,

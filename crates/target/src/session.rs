@@ -211,9 +211,8 @@ impl Session {
         self.outstanding.get() as usize
     }
 
-    /// Commands that the session takes at once, for the transport's window: [`crate::registry::DEPTH_MAX`],
-    /// or what
-    /// its share of a slow unit asks for.
+    /// Commands that the session takes at once, for the transport's window:
+    /// [`crate::registry::DEPTH_MAX`], or what its share of a slow unit asks for.
     pub fn depth_hint(&self) -> u32 {
         self.window()
     }

@@ -333,7 +333,8 @@ fn a_write_that_fails_below_leaves_blocks_that_can_be_read() {
     assert_eq!(w.run(&h, 0, &read16(10, 2), 1024, &[]).good().data, [2; 1024]);
 }
 
-/// Six regions of 1 MiB, of which four may be marked at rest, and the blocks of them that the model writes.
+/// Six regions of 1 MiB, of which four may be marked at rest, and the blocks of them that the model
+/// writes.
 const LARGE: u64 = 6 * 2048 + 300;
 const HOT: u64 = 5;
 

@@ -7,8 +7,8 @@
 //! | zeroes, or NDOB | 1 | WRITE ZEROES that may free them: they read as zeroes either way |
 //! | anything else | 0, 1 | written |
 //!
-//! A layer that has no WRITE ZEROES is given zeroes to write. With WRPROTECT the one tuple belongs to
-//! the first block; the reference tags of types 1 and 2 grow from there.
+//! A layer that has no WRITE ZEROES is given zeroes to write. With WRPROTECT the one tuple belongs
+//! to the first block; the reference tags of types 1 and 2 grow from there.
 
 use bio::{Errno, Flags, Op, Segs};
 use wire::scsi::{Command as Cdb, Extent, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};

@@ -210,7 +210,7 @@ fn check_redirect(address: &str) -> Result<(), String> {
         Some(_) => return Err(form),
         None => place.split_at(place.find(':').unwrap_or(place.len())),
     };
-    let port = rest.is_empty() || rest.strip_prefix(':').is_some_and(|p| nonzero(p));
+    let port = rest.is_empty() || rest.strip_prefix(':').is_some_and(nonzero);
     let word = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     let good = port && tag.parse::<u16>().is_ok() && !host.is_empty() && host.chars().all(word);
     if good && address.len() <= 255 { Ok(()) } else { Err(form) }

@@ -44,7 +44,9 @@ fn every_tool_tells_facts() {
     let mut house = House::new("tools");
     let image = Image::with_kits(&[Kit::ScsiTools]).unwrap();
     let (a, b) = (house.image("a.img", UNIT_BYTES), house.image("b.img", UNIT_BYTES));
-    let disks = [file_disk("a", "a.img"), file_disk("b", "b.img")].concat();
+    let erasable = "[[unit]]\nprovider = \"b\"\nsanitize = true\n".to_owned();
+    let orders = "[[alua]]\nname = \"default\"\nid = 1\nexplicit = true\n".to_owned();
+    let disks = [file_disk("a", "a.img"), file_disk("b", "b.img"), erasable, orders].concat();
     house.configure(&disks, "0 = \"a\", 1 = \"b\"");
     house.start();
     let script = steps(&guest_portal(house.portal()));
@@ -67,6 +69,19 @@ fn every_tool_tells_facts() {
                 let blocks = std::fs::metadata(&b)?.blocks();
                 assert!(blocks <= 128 - 32 - 16, "{blocks} blocks of 512 bytes are left");
             }
+            "copied" => {
+                let (from, to) = (std::fs::read(&a)?, std::fs::read(&b)?);
+                assert!(from[4 << 20..][..64 << 10].iter().any(|b| *b != 0), "what was copied");
+                assert!(from[4 << 20..][..64 << 10] == to[8 << 20..][..64 << 10], "XCOPY");
+            }
+            "erased" => {
+                let zeros = std::fs::read(&b)?.chunks(512).filter(|b| *b == [0; 512]).count();
+                assert_eq!(zeros, 0, "blocks without noise");
+            }
+            "nothing" => {
+                assert!(std::fs::read(&b)?.iter().all(|b| *b == 0), "BLOCK ERASE");
+                assert_eq!(std::fs::metadata(&b)?.blocks(), 0, "blocks are left");
+            }
             "write" => drop(other(WRITE)?),
             "read" => drop(other(READ)?),
             "conflict write" => assert!(other(WRITE).is_err(), "let through"),
@@ -77,6 +92,6 @@ fn every_tool_tells_facts() {
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
     println!("{}", conversed.run.summary());
-    assert_eq!(asked_for, 10);
+    assert_eq!(asked_for, 13);
     house.stop();
 }

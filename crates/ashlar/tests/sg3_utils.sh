@@ -35,6 +35,18 @@ says sg_opcodes -R -o 0x88 $A -- 'Opcode=0x88' 'Read\(16\)' 'conforming to SCSI 
     '88 .. ff ff ff ff ff ff ff ff ff ff ff ff' 'recommended timeout: [1-9]'
 says sg_opcodes -o 0xee $A -- 'is NOT supported'
 
+says sg_opcodes -t $A -- 'Abort task set' 'Clear ACA' 'Logical unit reset' 'I_T nexus reset'
+
+#: what it counts, and its clock
+sg_logs -a $A >/tmp/logs 2>&1
+fact /tmp/logs 'Supported log pages' 'Write error counter page' 'Read error counter page' \
+    'Verify error counter page' 'Background scan results page' \
+    'Total bytes processed = [1-9]' 'General [Ss]tatistics' 'Informational Exceptions page'
+says sg_timestamp -o -N $A -- 'power on or by hard reset'
+ends 0 sg_timestamp --seconds=1700000000 $A
+says sg_timestamp -o -N $A -- 'SET TIMESTAMP'
+says sg_timestamp -S $A -- '^17000000[0-9][0-9]$'
+
 #: mode pages
 sg_modes -a $A >/tmp/modes
 fact /tmp/modes 'WP=0' 'DpoFua=1' 'Read-Write error recovery' 'Caching' 'Control' 'Informational'
@@ -84,6 +96,16 @@ dd if=/tmp/got bs=512 skip=8 count=24 2>/dev/null >/tmp/kept
 dd if=/tmp/data bs=512 skip=8 count=24 2>/dev/null | cmp - /tmp/kept
 told unmapped
 
+#: copies that it makes by itself
+dd if=/tmp/data of=$A bs=64k seek=64 count=1 conv=fsync 2>/dev/null
+generic() { echo /dev/$(ls /sys/block/${1##*/}/device/scsi_generic); }
+sg_xcopy if=$(generic $A) of=$(generic $B) skip=8192 seek=16384 count=128 bpt=64 >/tmp/xcopy 2>&1 || {
+    cat /tmp/xcopy; false; }
+blockdev --flushbufs $B
+dd if=$B bs=512 skip=16384 count=128 iflag=direct 2>/dev/null | cmp - /tmp/data
+told copied
+says sg_copy_results -p $A -- 'Maximum target descriptor count: [1-9]'
+
 #: reservations
 says sg_persist -i -c $A -- 'Compatible Reservation Handling\(CRH\): 1' 'Specify Initiator Ports.*: 1' \
     'Type Mask Valid\(TMV\): 1' 'Write Exclusive, all registrants: 1' 'Exclusive Access: 1'
@@ -126,3 +148,19 @@ says sg_turs $B --
 #: ports and their states
 says sg_rtpg -d $A -- 'target port group id : 0x1 ' '0x00 \(active/optimized\)' 'T_SUP : 1' \
     'target port count : 01' '^ *0x01$'
+ends 0 sg_stpg --active --tp=1 $A
+says sg_rtpg -d $A -- '0x01 \(active/non optimized\)'
+ends 0 sg_stpg --optimized --tp=1 $A
+says sg_rtpg -d $A -- '0x00 \(active/optimized\)'
+
+#: what is erased for good
+dd if=/tmp/data of=$B bs=64k count=1 conv=fsync 2>/dev/null
+ends 0 sg_sanitize --crypto --quick --wait $B
+dd if=$B bs=64k count=1 iflag=direct 2>/dev/null >/tmp/got
+cmp -s /tmp/got /tmp/data && false
+told erased
+ends 0 sg_sanitize --overwrite --zero --quick --wait $B
+dd if=$B bs=64k count=1 iflag=direct 2>/dev/null | cmp - /dev/zero -n 65536
+ends 0 sg_sanitize --block --quick --wait $B
+told nothing
+ends 9 sg_sanitize --overwrite --zero --quick --wait $A

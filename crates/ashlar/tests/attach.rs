@@ -279,14 +279,14 @@ fn dirty_pages_beyond_what_memory_may_hold_are_written_through_the_daemon() {
         let group = Path::new(root).join(format!("ashlar-test-{}", house.pid()));
         let is_group = Path::new(root).join("cgroup.procs").exists();
         let made = is_group && fs::create_dir(&group).is_ok();
-        let set = made && fs::write(group.join(key), "12M").is_ok();
+        let set = made && fs::write(group.join(key), "32M").is_ok();
         if made && !set {
             fs::remove_dir(&group).unwrap();
         }
         set.then_some(group)
     });
     let limited = group.is_some();
-    println!("memory of the writer is {}", if limited { "12 MiB" } else { "not limited here" });
+    println!("memory of the writer is {}", if limited { "32 MiB" } else { "not limited here" });
     let enter = match &group {
         Some(group) => format!("echo $$ > {}/cgroup.procs; ", group.display()),
         None => String::new(),

@@ -140,6 +140,7 @@ fn units_come_and_go_while_everybody_works() {
     let luns = (0..units).map(|n| (n as u64, format!("d{n}"))).collect();
     let mut plan = Plan { disks: units, file_mib: 8, luns };
     plan.luns.insert(0, "grows".into());
+    house.image("grows.img", plan.file_mib << 20);
     plan.write(&house);
     let begun = Instant::now();
     house.start();

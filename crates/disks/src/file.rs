@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bio::Errno;
 use geom::{Error, Limits};
@@ -265,7 +266,13 @@ pub(crate) fn open_direct(path: &Path, how: OpenHow, sector: Option<u32>) -> Res
     Ok(file)
 }
 
-/// One writer, or any number of readers.
+/// How often a locked file is looked at again before it is refused, and the pause before each: the
+/// kernel lets go of the files of a daemon that was killed under load only when its last requests
+/// have ended, and whoever starts it again should not have to wait and try.
+const LOCK_LOOKS: u32 = 60;
+const LOCK_PAUSE: Duration = Duration::from_millis(25);
+
+/// One writer, or any number of readers. Runs on the control thread, which may wait.
 fn lock(name: &str, p: &FileParams, file: &File) -> Result<(), Error> {
     let Some(fd) = file.as_fd() else { return Ok(()) };
     let how = if p.read_only {
@@ -273,7 +280,15 @@ fn lock(name: &str, p: &FileParams, file: &File) -> Result<(), Error> {
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    match rustix::fs::flock(fd, how) {
+    let mut done = rustix::fs::flock(fd, how);
+    for _ in 0..LOCK_LOOKS {
+        if done != Err(rustix::io::Errno::WOULDBLOCK) {
+            break;
+        }
+        std::thread::park_timeout(LOCK_PAUSE);
+        done = rustix::fs::flock(fd, how);
+    }
+    match done {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let what = "is locked: another disk or process uses it; stop that first \

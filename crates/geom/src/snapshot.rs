@@ -15,8 +15,10 @@ use bio::{Attr, Errno, Pinned};
 use crate::layer::{Edge, Layer};
 use crate::stats::{Meter, Queue};
 
-/// What may change at any time about a provider, seen by every core at once.
+/// What may change at any time about a provider, seen by every core at once. Every request reads
+/// it, so nothing that a core writes is beside it (M2 of `stats.rs`).
 #[derive(Default)]
+#[repr(align(128))]
 pub struct NodeState {
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
     error: AtomicU8,
@@ -36,8 +38,9 @@ impl NodeState {
     }
 }
 
-/// What may change at any time about a consumer, seen by every core at once.
+/// What may change at any time about a consumer, seen by every core at once; beside it nothing.
 #[derive(Default)]
+#[repr(align(128))]
 pub struct EdgeState {
     flags: AtomicU8,
 }

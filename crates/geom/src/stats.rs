@@ -2,6 +2,10 @@
 //!
 //! Invariant M1: a meter has one writer, its core; readers elsewhere may see counters of slightly
 //! different moments, never a torn counter. So an update is a plain load and store.
+//!
+//! Invariant M2: what one core writes is on cache lines of its own, two at a time as processors
+//! fetch them. Two cores that count side by side would take the line from each other for every
+//! request, and that costs more than the request.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,6 +19,7 @@ const KINDS: usize = 2;
 
 /// How many are inside, and for how long anybody was.
 #[derive(Default)]
+#[repr(align(128))]
 pub struct Queue {
     in_flight: AtomicU64,
     busy_since_ns: AtomicU64,
@@ -62,6 +67,7 @@ impl Queue {
 
 /// Counters that the dispatcher keeps for every consumer. A provider's are the sums of its
 /// consumers', so that a crossing pays for one meter only; its queue is its own.
+#[repr(align(128))]
 pub struct Meter {
     queue: Queue,
     errors: AtomicU64,

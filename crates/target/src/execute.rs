@@ -375,14 +375,13 @@ impl Session {
             }
             word_of(place, slot.generation)
         };
-        let Some((device, length)) = ({
+        let Some((path, length)) = ({
             let slots = self.slots.borrow();
-            slots
-                .get(place)
-                .and_then(|s| s.path.as_ref().map(|p| (p.device().clone(), s.data.len() as u64)))
+            slots.get(place).and_then(|s| Some((s.path.clone()?, s.data.len() as u64)))
         }) else {
             return;
         };
+        let device = path.device();
         if length == 0 {
             return self.complete(place, Ending::Good);
         }

@@ -14,6 +14,9 @@ pub(crate) const CASES: [(&str, u32, bool); 3] =
     [("cores-read-1", 1, false), ("cores-read-2", 2, false), ("cores-write-2", 2, true)];
 /// Goal: commands a second with one core over those with two.
 const ONE_OVER_TWO: f64 = 1.0 / 1.8;
+/// Goal: processor time of a command with two cores over that with one: what the cores lose by
+/// sharing. This is the same promise, but other work on the machine hardly moves the figure.
+const TWO_OVER_ONE: f64 = 1.0 / 0.9;
 
 pub(crate) fn measure(
     options: &Options,
@@ -46,11 +49,13 @@ pub(crate) fn measure(
         let row = rate.row(name, ("commands with one core", "1/s"), Some("two cores"));
         report.rows.extend(row.map(|r| with(r, options, "cores", Some(goal))));
         let cost = Series {
-            ours: pick(&with_one, Outcome::cpu_us),
-            theirs: pick(&with_two, Outcome::cpu_us),
+            ours: pick(&with_two, Outcome::cpu_us),
+            theirs: pick(&with_one, Outcome::cpu_us),
         };
-        let row = cost.row(name, ("processor time a command", "us"), Some("two cores"));
-        report.rows.extend(row.map(|r| with(r, options, "cores", None)));
+        let goal = Goal { of: Of::Ratio, at_most: TWO_OVER_ONE };
+        let figure = ("processor time a command with two cores", "us");
+        let row = cost.row(name, figure, Some("one core"));
+        report.rows.extend(row.map(|r| with(r, options, "cores", Some(goal))));
     }
     Ok(())
 }

@@ -54,6 +54,8 @@ pub(crate) struct Initiator {
     places: u64,
     random: SeededRandom,
     data: Segs,
+    /// Room for the list of the next turn.
+    spare: Vec<u32>,
 }
 
 impl Initiator {
@@ -79,6 +81,7 @@ impl Initiator {
             places,
             random: SeededRandom::new(seed),
             data: Segs::new(),
+            spare: Vec::new(),
         };
         me.send(0, &[0; 6], 0, 0);
         me.ear.ended.set(0);
@@ -96,7 +99,7 @@ impl Initiator {
     /// Sends a command for each one that has ended. False when one was refused.
     pub fn turn(&mut self) -> bool {
         // Those that end at once are sent again in the next turn, so that a turn has an end.
-        let mut free = self.ear.free.take();
+        let mut free = self.ear.free.replace(std::mem::take(&mut self.spare));
         for tag in free.drain(..) {
             let lba = self.random.below(self.places) * u64::from(BLOCKS);
             let mut cdb = [0; 16];
@@ -112,12 +115,7 @@ impl Initiator {
                 self.session.data(tag, &mut self.data);
             }
         }
-        let mut ended = self.ear.free.borrow_mut();
-        if ended.is_empty() {
-            // Give the room back that the list had.
-            *ended = free;
-        }
-        drop(ended);
+        self.spare = free;
         self.ear.failed.get() == 0
     }
 

@@ -10,6 +10,9 @@
 //!      what is not zero is decided in `gate.rs`. Whoever changes what a bit stands for sets it for
 //!      every nexus that it concerns before the change is told to the one who asked for it.
 //!
+//!  A5  What waits is a unit attention, or the error of a command that was answered before it ended
+//!      (IMMED): that one has another sense key, and is told as a deferred error (SPC-4 4.5.7).
+//!
 //! Any core and the control thread may raise a condition or set a bit, and it is there when the
 //! call returns.
 
@@ -17,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wire::scsi::{Asc, asc};
+use wire::scsi::{Asc, Key, Sense, asc};
 
 use crate::reserve::Identity;
 use crate::tally::Counts;
@@ -176,6 +179,11 @@ impl Nexus {
     pub fn waiting(&self) -> Vec<Asc> {
         self.queue().iter().copied().collect()
     }
+}
+
+/// What was taken from a queue, as sense data (A5).
+pub(crate) fn sense_of(attention: Asc) -> Sense {
+    Sense { deferred: attention.key != Key::UnitAttention, ..Sense::new(attention) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bio::{End, Flags, Op, Origin, Segs};
 use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
 
-use crate::attention::flags;
+use crate::attention::{flags, sense_of};
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
 use crate::commands;
 use crate::contingent;
@@ -120,7 +120,7 @@ impl Session {
             && let Some(path) = &path
             && let Some(attention) = self.attention(path, opcode)
         {
-            return Err(Ending::check(attention));
+            return Err(Ending::Check(sense_of(attention)));
         }
         let parsed = match &path {
             Some(path) => parse(command.cdb, path.device()),

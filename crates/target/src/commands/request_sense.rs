@@ -1,9 +1,10 @@
-//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention as data, and it is told then; or what is
+//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention or deferred error as data, and it is told then; or what is
 //! being done to the medium and how far it is; or nothing to tell.
 
 use wire::scsi::{Command as Cdb, SENSE_LEN_MAX, Sense, asc};
 
 use super::EngineCommand;
+use crate::attention::sense_of;
 use crate::device::Device;
 use crate::handlers::{Ask, Plan};
 
@@ -25,7 +26,7 @@ impl EngineCommand for RequestSense {
         ask.told = attention;
         let mut bytes = [0; SENSE_LEN_MAX];
         let sense = match (attention, ask.device) {
-            (Some(code), _) => Sense::new(code),
+            (Some(code), _) => sense_of(code),
             (None, Some(device)) => device.condition().refusal().unwrap_or_default(),
             (None, None) => Sense::new(asc::NONE),
         };

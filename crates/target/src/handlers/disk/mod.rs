@@ -114,7 +114,7 @@ impl Handler for Disk {
                 Cdb::WriteVerify { extent, check } => {
                     verify::write_verify(&job, extent, check).await
                 }
-                Cdb::SynchronizeCache { .. } => job.flush().await,
+                Cdb::SynchronizeCache { immed, .. } => misc::synchronize(&job, immed).await,
                 Cdb::SendDiagnostic { .. } => diagnostic::send(&job).await,
                 Cdb::WriteBuffer { .. } => buffer::write(&job),
                 Cdb::Unmap { .. } => unmap::unmap(&job).await,

@@ -65,7 +65,8 @@ fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock 
         protected,
         dpo_fua: true,
         rotation: device.spec().rotation.unwrap_or(0),
-        implicit_alua: false,
+        // Every port group has implicit access states (TPGS); they cannot be turned off.
+        implicit_alua: true,
         // What an initiator has given is kept as it is.
         application_tags: device.protection().is_some(),
     }

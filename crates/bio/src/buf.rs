@@ -75,6 +75,12 @@ impl Buf {
         self.header().bytes.as_ptr() as usize
     }
 
+    /// True when there is another handle on it, or a part of it: somebody else may look at it.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.header().refs.get() > 1
+    }
+
     /// `len` bytes from `start`; `None` when they are not all inside.
     pub fn seg(&self, start: usize, len: usize) -> Option<Seg> {
         (start.checked_add(len)? <= self.capacity())

@@ -103,6 +103,7 @@ impl Kind for BlockDev {
                 can_delete,
                 // The kernel punches a device by its zeroing command, never by a bare discard.
                 delete_reads_zero: can_delete,
+                any_memory: !file.facts().is_direct,
             },
             read_only,
             watch: Some(watch),

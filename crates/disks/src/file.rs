@@ -159,6 +159,7 @@ fn opened(
             rotation_rate: 0,
             can_delete,
             delete_reads_zero: can_delete, // a hole, or zeroes where none fits
+            any_memory: !unit.file.facts().is_direct,
         },
         read_only,
         watch: Some(watch),

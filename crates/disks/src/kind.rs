@@ -72,6 +72,9 @@ pub struct Identity {
     pub can_delete: bool,
     /// `GEOM::deletereadszero`: what DELETE covered, all of it, reads as zeroes afterwards.
     pub delete_reads_zero: bool,
+    /// `ASHLAR::any_memory`: what is written may lie anywhere; else it is copied to whole pages
+    /// when it does not.
+    pub any_memory: bool,
 }
 
 impl Identity {
@@ -82,6 +85,7 @@ impl Identity {
             ("GEOM::rotation_rate", Attr::Int(u64::from(self.rotation_rate))),
             ("GEOM::candelete", Attr::Int(u64::from(self.can_delete))),
             ("GEOM::deletereadszero", Attr::Int(u64::from(self.delete_reads_zero))),
+            ("ASHLAR::any_memory", Attr::Int(u64::from(self.any_memory))),
         ];
         if !self.physpath.is_empty() {
             attrs.push(("GEOM::physpath", Attr::Text(printable(&self.physpath))));

@@ -88,6 +88,7 @@ impl Kind for Memory {
                 rotation_rate: 1,
                 can_delete: !p.read_only,
                 delete_reads_zero: true,
+                any_memory: true,
             },
             read_only: p.read_only,
             watch: None,

@@ -90,6 +90,7 @@ impl Kind for Null {
                 rotation_rate: 1,
                 can_delete: !p.read_only,
                 delete_reads_zero: p.fill == Fill::Zeroes,
+                any_memory: true,
             },
             read_only: p.read_only,
             watch: None,

@@ -12,6 +12,7 @@
 //! accepted it. Nothing here parses a CDB; nothing in the engine knows a PDU.
 
 mod blocks;
+mod common;
 mod driver;
 pub mod iscsi;
 pub mod local;

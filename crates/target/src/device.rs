@@ -56,6 +56,8 @@ pub struct DeviceSpec {
     pub sector_bytes: u32,
     /// Physical block, bytes; a power of two times the logical block.
     pub physical_bytes: u32,
+    /// What is written may lie anywhere in memory; else the disk copies what is not on whole pages.
+    pub any_memory: bool,
     /// Revolutions a minute; `None` when not known, `Some(1)` when it does not rotate.
     pub rotation: Option<u16>,
     /// DELETE works: UNMAP and WRITE SAME with UNMAP are offered.
@@ -96,6 +98,7 @@ impl DeviceSpec {
             media_bytes,
             sector_bytes: sector,
             physical_bytes: sector,
+            any_memory: false,
             rotation: None,
             can_delete: false,
             delete_reads_zero: false,

@@ -421,6 +421,7 @@ fn describe(
     Ok(DeviceSpec {
         physical_bytes: u32::try_from(physical).unwrap_or(sector_bytes).max(sector_bytes),
         rotation: int("GEOM::rotation_rate").and_then(|r| u16::try_from(r).ok()).filter(|r| *r > 0),
+        any_memory: int("ASHLAR::any_memory") == Some(1),
         can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only && !is_cd,
         delete_reads_zero: int("GEOM::deletereadszero") == Some(1),
         delete_unit_bytes: sector,

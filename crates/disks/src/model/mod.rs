@@ -154,6 +154,7 @@ impl Kind for Model {
                 rotation_rate: if p.latency == Latency::Spinning { 7200 } else { 1 },
                 can_delete: p.discards && !p.read_only,
                 delete_reads_zero: p.discards,
+                any_memory: true,
             },
             read_only: p.read_only,
             watch: None,

@@ -1,60 +1,30 @@
-//! The driver on one core: its portals, its connections, its watch.
+//! The driver on one core.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
-use std::rc::{Rc, Weak};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{PAGE_BYTES, Pool, PoolConfig};
 use geom::Core;
-use reactor::{Mailbox, Reactor, TaskHandle};
+use reactor::{Address, Mailbox, Reactor};
 use target::Engine;
 
 use super::connection::Connection;
 use super::ending::Ending;
 use super::scarce::Spares;
 use super::shared::{Order, Shared};
-
-/// Connections of one core; a further one is closed at once and said in the log.
-pub const CONNECTIONS_MAX: usize = 16 * 1024;
-
-/// Logins under way on one core; a further one closes the oldest of them.
-pub const LOGINS_MAX: usize = 512;
-
-/// Bytes for receive buffers beyond a page each, and for headers of what is being sent.
-const SPARE_BYTES: usize = 64 << 20;
-
-/// How often connections are looked at: pings, peers that do not read, logins that take long.
-pub(crate) const WATCH_NS: u64 = 1_000_000_000;
-
-/// Lines of the log about peers' misbehaviour in one watch period; further ones are counted.
-const LINES_MAX: u32 = 20;
-
-struct Portal {
-    local: SocketAddr,
-    task: TaskHandle,
-}
+use crate::common::hall::{self, Cores, Hall};
 
 /// The driver on one core.
 pub(crate) struct Here {
     pub shared: Arc<Shared>,
     pub engine: Rc<Engine>,
     pub core: Rc<Core>,
-    /// For receive buffers and headers: apart from the data, so that a pool full of data does not
-    /// stop answers, pings and logouts.
-    pub memory: Pool,
+    pub hall: Rc<Hall<Connection>>,
     pub spares: RefCell<Spares>,
-    portals: RefCell<BTreeMap<SocketAddr, Portal>>,
-    connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
-    logins: RefCell<VecDeque<Weak<Connection>>>,
-    lines: Cell<u32>,
-    unsaid: Cell<u64>,
 }
 
 thread_local! {
-    /// The cores of this thread: a simulation has several.
-    static CORES: RefCell<Vec<(usize, u32, Weak<Here>)>> = const { RefCell::new(Vec::new()) };
+    static CORES: Cores<Here> = const { Cores::new() };
 }
 
 fn place_of(shared: &Arc<Shared>) -> usize {
@@ -65,37 +35,24 @@ impl Here {
     /// Settles on a core.
     pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
-        let limit_bytes = shared.connections_max * 2 * PAGE_BYTES + SPARE_BYTES;
+        let say = |what: std::fmt::Arguments<'_>| tracing::warn!(target: "iscsi", "{what}");
         let here = Rc::new(Here {
             shared: shared.clone(),
             engine: engine.clone(),
-            memory: Pool::new(PoolConfig { limit_bytes }),
+            hall: Rc::new(Hall::new(&core, shared.connections_max, say)),
             spares: RefCell::default(),
-            portals: RefCell::default(),
-            connections: RefCell::default(),
-            logins: RefCell::default(),
-            lines: Cell::new(0),
-            unsaid: Cell::new(0),
             core: core.clone(),
         });
-        let entry = (place_of(shared), core.id(), Rc::downgrade(&here));
-        CORES.with_borrow_mut(|all| {
-            all.retain(|(_, _, h)| h.strong_count() > 0);
-            all.push(entry);
-        });
+        CORES.with(|all| all.add(place_of(shared), core.id(), &here));
         let (mailer, mailbox) = core.reactor().mailbox();
         shared.add_core(core.id(), mailer);
-        drop(core.reactor().spawn("iscsi orders", orders(here.clone(), mailbox)));
-        drop(core.reactor().spawn("iscsi watch", watch(here)));
+        drop(core.reactor().spawn("iscsi watch", hall::watch(here.hall.clone(), here.clone())));
+        drop(core.reactor().spawn("iscsi orders", orders(here, mailbox)));
     }
 
     /// The driver on the core of an engine.
     pub fn find(shared: &Arc<Shared>, engine: &Rc<Engine>) -> Option<Rc<Here>> {
-        let (place, core) = (place_of(shared), engine.core().id());
-        CORES.with_borrow(|all| {
-            let found = all.iter().rev().find(|(p, c, _)| *p == place && *c == core);
-            found.and_then(|(_, _, here)| here.upgrade())
-        })
+        CORES.with(|all| all.find(place_of(shared), engine.core().id()))
     }
 
     /// The core's reactor.
@@ -103,99 +60,16 @@ impl Here {
         self.core.reactor()
     }
 
-    /// The address of a portal that is open.
-    pub fn portal(&self, at: SocketAddr) -> Option<SocketAddr> {
-        self.portals.borrow().get(&at).map(|p| p.local)
-    }
-
-    /// Notes an open portal.
-    pub fn add_portal(&self, at: SocketAddr, local: SocketAddr, task: TaskHandle) {
-        self.shared.portal_opened(at, local);
-        self.portals.borrow_mut().insert(at, Portal { local, task });
-    }
-
     /// Stops listening; connections stay.
-    pub fn close_portal(&self, at: SocketAddr) {
-        if let Some(portal) = self.portals.borrow_mut().remove(&at) {
-            portal.task.abort();
-        }
-    }
-
-    /// Connections now.
-    pub fn connections(&self) -> usize {
-        self.connections.borrow().len()
-    }
-
-    /// A connection was accepted. The oldest login goes when there are too many.
-    pub fn add_connection(&self, connection: &Rc<Connection>) {
-        self.connections.borrow_mut().insert(connection.number, connection.clone());
-        let mut logins = self.logins.borrow_mut();
-        logins.retain(|l| l.upgrade().is_some_and(|c| c.is_login()));
-        let oldest = if logins.len() >= LOGINS_MAX { logins.pop_front() } else { None };
-        logins.push_back(Rc::downgrade(connection));
-        drop(logins);
-        if let Some(oldest) = oldest.and_then(|l| l.upgrade()) {
-            oldest.end(Ending::MadeRoom);
-        }
-    }
-
-    /// A connection has ended.
-    pub fn remove_connection(&self, number: u64) {
-        self.connections.borrow_mut().remove(&number);
-    }
-
-    /// True when a line about misbehaviour may be written; bounded, so that a flood of bad PDUs is
-    /// not a flood of lines.
-    pub fn may_log(&self) -> bool {
-        let lines = self.lines.get();
-        self.lines.set(lines.saturating_add(1));
-        if lines >= LINES_MAX {
-            self.unsaid.set(self.unsaid.get() + 1);
-        }
-        lines < LINES_MAX
-    }
-
-    fn look(&self) {
-        self.lines.set(0);
-        let unsaid = self.unsaid.take();
-        if unsaid > 0 {
-            tracing::warn!(target: "iscsi", "{unsaid} more lines about bad connections left out");
-        }
-        let now = self.core.now();
-        let usage = self.core.pool().usage();
-        let scarce = usage.used_bytes > usage.limit_bytes / 8 * 7;
-        let all: Vec<Rc<Connection>> = self.connections.borrow().values().cloned().collect();
-        for connection in all {
-            connection.look(now, scarce);
-        }
-    }
-}
-
-/// Lets go of all connections when the core ends and drops its tasks: they and this value hold
-/// each other.
-struct Leave(Rc<Here>);
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        let all = self.0.connections.take();
-        all.values().for_each(|c| drop(c.session.take()));
-    }
-}
-
-async fn watch(here: Rc<Here>) {
-    let leave = Leave(here);
-    let here = &leave.0;
-    loop {
-        here.reactor().sleep(WATCH_NS).await;
-        here.look();
+    pub fn close_portal(&self, at: &Address) {
+        self.hall.close_portal(at);
     }
 }
 
 async fn orders(here: Rc<Here>, mailbox: Mailbox<Order>) {
     while let Some(Order::Reinstated { connection }) = mailbox.recv().await {
-        let connection = here.connections.borrow().get(&connection).cloned();
-        if let Some(connection) = connection {
-            connection.end(Ending::Reinstated);
+        if let Some(connection) = here.hall.get(connection) {
+            connection.line.end(Ending::Reinstated);
         }
     }
 }

@@ -107,8 +107,8 @@ fn config(conn: &Connection, offer: Offer, md5: bool, challenge: Challenge) -> L
 }
 
 fn send(conn: &Connection, reply: &LoginReply) {
-    conn.out.borrow_mut().bytes_of(&reply.to_bytes());
-    conn.kick();
+    conn.line.out.borrow_mut().bytes_of(&reply.to_bytes());
+    conn.line.kick();
 }
 
 fn chap_user(account: &Account) -> ChapUser {

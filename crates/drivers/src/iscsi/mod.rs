@@ -3,10 +3,10 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
-//! | `shared`, `here` | what all cores share; the driver on one core, its watch |
+//! | `shared`, `here` | what all cores share; the driver on one core |
 //! | `portal` | listening and accepting |
 //! | `connection` | one TCP connection: its tasks, its end |
-//! | `inlet` | bytes that came; those that go: `outbox` of the room |
+//! | `inlet` | PDUs out of bytes that came |
 //! | `login` | the login phase |
 //! | `session` | numbers, windows, answers: the engine's transport |
 //! | `receive` | what arrives in the full feature phase |
@@ -52,8 +52,8 @@ use here::Here;
 use params::Checked;
 use shared::Shared;
 
-pub use connection::{BACKLOG_MAX, SEND_PATIENCE_NS};
-pub use here::{CONNECTIONS_MAX, LOGINS_MAX};
+pub use crate::common::hall::{CONNECTIONS_MAX, ENTRIES_MAX as LOGINS_MAX};
+pub use crate::common::pump::{BACKLOG_MAX, SEND_PATIENCE_NS};
 pub use params::IscsiParams;
 
 /// Name of the driver.
@@ -119,13 +119,13 @@ impl Driver for Iscsi {
             let here = Here::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
             let tcp_only = "iSCSI listens at TCP addresses only";
             let at = at.inet().ok_or(io::Error::other(tcp_only))?;
-            portal::open(&here, at).map(Address::from)
+            portal::open(&here, at)
         })
     }
 
     fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
-        if let (Some(here), Some(at)) = (Here::find(&self.shared, engine), at.inet()) {
-            here.close_portal(at);
+        if let Some(here) = Here::find(&self.shared, engine) {
+            here.close_portal(&at);
         }
     }
 }

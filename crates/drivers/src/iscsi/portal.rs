@@ -4,62 +4,49 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use reactor::{Listener, Stream};
+use reactor::{Address, Reactor, Stream};
 
 use super::connection::{self, Connection};
 use super::here::Here;
-
-/// How long to wait after an accept that failed (out of descriptors), ns: the next try comes
-/// when some may have been closed, and the log is not flooded.
-const ACCEPT_PAUSE_NS: u64 = 200_000_000;
+use crate::common::entrance::{Door, Porter, Strain, accept};
+use crate::common::journal::Journal;
 
 /// Starts to listen; answers the address.
-pub(crate) fn open(here: &Rc<Here>, at: SocketAddr) -> io::Result<SocketAddr> {
-    if let Some(local) = here.portal(at) {
+pub(crate) fn open(here: &Rc<Here>, at: SocketAddr) -> io::Result<Address> {
+    let name = Address::Inet(at);
+    if let Some(local) = here.hall.portal(&name) {
         return Ok(local);
     }
     let listener = here.reactor().listen_shared(at)?;
     let local = listener.local_addr();
-    let task = here.reactor().spawn("iscsi portal", accept(here.clone(), listener, at));
-    here.add_portal(at, local, task);
-    Ok(local)
+    let task = accept(here, "iscsi portal", Door::Inet(listener), name.clone());
+    here.shared.portal_opened(at, local);
+    here.hall.add_portal(name, local.into(), task);
+    Ok(local.into())
 }
 
-async fn accept(here: Rc<Here>, listener: Listener, at: SocketAddr) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => welcome(&here, stream, peer, at),
-            Err(e) => {
-                if here.may_log() {
-                    tracing::warn!(
-                        target: "iscsi",
-                        "portal {at}: cannot accept connections: {e}; trying again"
-                    );
-                }
-                here.reactor().sleep(ACCEPT_PAUSE_NS).await;
-            }
-        }
+impl Porter for Here {
+    fn journal(&self) -> &Journal {
+        &self.hall.journal
     }
-}
 
-fn welcome(here: &Rc<Here>, stream: Stream, peer: SocketAddr, at: SocketAddr) {
-    let most = here.shared.connections_max;
-    if here.connections() >= most {
-        if here.may_log() {
-            tracing::warn!(
-                target: "iscsi",
-                "{peer}: refused, this core has {most} connections already"
-            );
+    fn strain(&self) -> &Strain {
+        &self.shared.strain
+    }
+
+    fn reactor(&self) -> &Reactor {
+        self.core.reactor()
+    }
+
+    fn welcome(self: &Rc<Self>, stream: Stream, peer: Address, at: &Address) {
+        let (Some(from), Some(at)) = (peer.inet(), at.inet()) else { return };
+        // Answers are small and go out in batches of our own making.
+        if !self.hall.admits(&stream, &peer) || stream.nodelay(true).is_err() {
+            return;
         }
-        stream.reset();
-        return;
+        let local = stream.local_addr().unwrap_or(at);
+        let connection = Connection::new(self, stream, from, local, at);
+        self.hall.add(&connection);
+        drop(self.core.reactor().spawn("iscsi connection", connection::run(connection)));
     }
-    // Answers are small and go out in batches of our own making.
-    if stream.nodelay(true).is_err() {
-        return;
-    }
-    let local = stream.local_addr().unwrap_or(at);
-    let connection = Connection::new(here, stream, peer, local, at);
-    here.add_connection(&connection);
-    drop(here.reactor().spawn("iscsi connection", connection::run(connection)));
 }

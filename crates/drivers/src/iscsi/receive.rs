@@ -82,7 +82,7 @@ pub(crate) async fn run(session: &Rc<Session>, inlet: &mut Inlet) -> Ending {
 }
 
 async fn step(session: &Rc<Session>, inlet: &mut Inlet) -> Result<(), Ending> {
-    session.conn.room().await;
+    session.conn.line.room().await;
     let (frame, bhs, ahs) = inlet.header(&session.framer()).await?;
     let request = match Request::decode(&bhs, &ahs) {
         Ok(request) => request,

@@ -9,19 +9,16 @@
 //!   else, or in vain ------------------------------------------> dropped, TASK SET FULL
 //! ```
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 use bio::Segs;
 use target::Eater;
 
-use super::connection::Connection;
 use super::receive::Arrived;
 use super::session::Session;
 use super::tasks::{Burst, Incoming};
+use crate::common::stand::{Stander, stand};
 
 /// How long a connection may stand before the data of a command, ns: less than an initiator waits
 /// for the answer to its ping, which may be behind it.
@@ -65,41 +62,17 @@ impl Spares {
     }
 }
 
-/// A connection that stands before the data of a command.
-struct Stand {
-    conn: Rc<Connection>,
-    bytes: usize,
-    got: RefCell<Option<Segs>>,
-    over: Cell<bool>,
-}
-
-impl Eater for Stand {
-    fn feed(&self, _: u64) -> bool {
-        if self.over.get() {
-            return true;
-        }
-        let mut data = Segs::new();
-        if !self.conn.here.engine.room_for_data(&mut data, self.bytes, true) {
-            return false;
-        }
-        *self.got.borrow_mut() = Some(data);
-        self.conn.kick();
-        true
+impl Stander for Session {
+    fn kick(&self) {
+        self.conn.line.kick();
     }
 
-    fn starved(&self, _: u64) {
-        self.over.set(true);
-        self.conn.kick();
+    fn segs(&self) -> Segs {
+        self.conn.here.spares.borrow_mut().segs()
     }
-}
 
-/// Leaves the line, whatever happens to the connection.
-struct Leave(Rc<Stand>);
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        self.0.over.set(true);
-        self.0.got.take();
+    fn is_over(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data())
     }
 }
 
@@ -115,7 +88,7 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     let engine = &here.engine;
     let mut data = here.spares.borrow_mut().segs();
     let possible = !engine.is_beyond_pool(all);
-    let over = session.nexus().is_some_and(|n| n.is_over_data());
+    let over = Stander::is_over(&**session);
     if possible && !over && engine.room_for_data(&mut data, all, false) {
         arrived.data = data;
         return true;
@@ -128,21 +101,7 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     if !possible || session.must_flow() {
         return false;
     }
-    let stand = Rc::new(Stand {
-        conn: session.conn.clone(),
-        bytes: all,
-        got: RefCell::default(),
-        over: Cell::new(false),
-    });
-    let leave = Leave(stand.clone());
-    engine.starve(stand.clone(), 0);
-    let wait = poll_fn(|_| match stand.got.take() {
-        Some(segs) => Poll::Ready(Some(segs)),
-        None if stand.over.get() || session.must_flow() => Poll::Ready(None),
-        None => Poll::Pending,
-    });
-    let got = geom::deadline(&here.core, STAND_NS, wait).await.flatten();
-    drop(leave);
+    let got = stand(session, engine, all, STAND_NS, || session.must_flow()).await;
     match got {
         Some(segs) => {
             arrived.data = segs;
@@ -174,7 +133,7 @@ impl Session {
             return true;
         }
         let engine = &self.conn.here.engine;
-        let over = self.nexus().is_some_and(|n| n.is_over_data());
+        let over = Stander::is_over(self);
         let enough = !over && engine.room_for_data(&mut incoming.data, missing, fed);
         if enough {
             incoming.part = None;
@@ -190,7 +149,7 @@ impl Eater for Session {
     }
 
     fn is_over(&self) -> bool {
-        self.nexus().is_some_and(|n| n.is_over_data())
+        Stander::is_over(self)
     }
 
     fn starved(&self, tag: u64) {

@@ -29,18 +29,13 @@ use super::receive::Body;
 use super::shared::{Claim, Tsih};
 use super::tasks::Tasks;
 use super::text::TextState;
+use crate::common::pace::{Pace, is_late};
 
 /// Commands that an initiator may have open: MaxCmdSN - ExpCmdSN + 1 of an idle session.
 pub(crate) const WINDOW: u32 = 128;
 
 /// Pings and time-outs of discovery sessions, s.
 const DISCOVERY_PING_S: (u32, u32) = (30, 30);
-
-/// Bytes a second of write data at least, and seconds more, until a peer that owes it is dropped.
-const DATA_RATE: (usize, u64) = (256 << 10, 20);
-
-/// The same while commands of others wait for memory.
-const DATA_RATE_SCARCE: (usize, u64) = (4 << 20, 4);
 
 /// True when `a` comes before `b` (RFC 1982 serial numbers).
 pub(crate) fn before(a: u32, b: u32) -> bool {
@@ -78,8 +73,8 @@ pub(crate) struct Session {
     pub held: RefCell<BTreeMap<u32, Body>>,
     /// Bytes of memory for write data that has not all come.
     pub gathering: Rc<Cell<usize>>,
-    /// Data of a PDU that is being read: since when, ns, and its bytes.
-    reading: Cell<Option<(u64, usize)>>,
+    /// Data of a PDU that is being read.
+    pub pace: Pace,
     /// Task management functions under way.
     pub functions: RefCell<BTreeSet<u32>>,
     pub text: RefCell<TextState>,
@@ -108,7 +103,7 @@ impl Session {
             tasks: RefCell::default(),
             held: RefCell::default(),
             gathering: Rc::default(),
-            reading: Cell::default(),
+            pace: Pace::default(),
             functions: RefCell::default(),
             text: RefCell::default(),
             rejects: Cell::new(0),
@@ -205,16 +200,16 @@ impl Session {
             if self.params.get().data_digest {
                 crc.update(data);
             }
-            self.conn.out.borrow_mut().bytes_of(data);
+            self.conn.line.out.borrow_mut().bytes_of(data);
             self.send_tail(data.len(), crc);
         }
-        self.conn.kick();
+        self.conn.line.kick();
     }
 
     fn send_header(&self, pdu: &impl Pdu) {
         let mut bhs = [0; BHS_LEN];
         pdu.encode(&mut bhs);
-        let mut out = self.conn.out.borrow_mut();
+        let mut out = self.conn.line.out.borrow_mut();
         out.bytes_of(&bhs);
         if self.params.get().header_digest {
             out.bytes_of(&iscsi::crc32c(&bhs).to_le_bytes());
@@ -226,7 +221,7 @@ impl Session {
         let pad = len.next_multiple_of(4) - len;
         let zeros = [0; 3];
         let zeros = zeros.get(..pad).unwrap_or(&[]);
-        let mut out = self.conn.out.borrow_mut();
+        let mut out = self.conn.line.out.borrow_mut();
         out.bytes_of(zeros);
         if self.params.get().data_digest {
             crc.update(zeros);
@@ -263,7 +258,7 @@ impl Session {
                 if p.data_digest {
                     seg.with(|b| crc.update(b));
                 }
-                self.conn.out.borrow_mut().segment(seg);
+                self.conn.line.out.borrow_mut().segment(seg);
             });
             if p.data_digest || n % 4 != 0 {
                 self.send_tail(usize::try_from(n).unwrap_or(0), crc);
@@ -278,28 +273,18 @@ impl Session {
 
     /// Reads `bytes` of data of a PDU, on which there is a deadline ([`Session::is_overdue`]).
     pub async fn awaited<T>(&self, bytes: usize, reads: impl Future<Output = T>) -> T {
-        self.reading.set(Some((self.conn.here.core.now(), bytes)));
-        let read = reads.await;
-        self.reading.set(None);
-        read
+        self.pace.awaited(&self.conn.here.core, bytes, reads).await
     }
 
     /// Write data that was asked for, or that has begun to come, does not come in time. What was on
-    /// its way before it counts, so a line may be as slow as [`DATA_RATE`]; when others wait for
-    /// memory it must be faster.
+    /// its way before it counts.
     pub fn is_overdue(&self, now: u64, scarce: bool) -> bool {
-        let (rate, patience_s) = if scarce { DATA_RATE_SCARCE } else { DATA_RATE };
-        let late = |since: u64, bytes: usize| {
-            let limit_s = u64::try_from(bytes / rate).unwrap_or(u64::MAX);
-            let limit_s = limit_s.saturating_add(patience_s);
-            now.saturating_sub(since) > limit_s.saturating_mul(1_000_000_000)
-        };
-        if self.reading.get().is_some_and(|(since, bytes)| late(since, bytes)) {
+        if self.pace.is_overdue(now, scarce) {
             return true;
         }
         let tasks = self.tasks.borrow();
         let mut bursts = tasks.values().flat_map(|t| &t.incoming).flat_map(|i| &i.bursts);
-        bursts.any(|b| late(b.since, b.ahead))
+        bursts.any(|b| is_late(now, b.since, b.ahead, scarce))
     }
 
     /// The end: everything is aborted, and the session's place is free once nothing of it can
@@ -319,7 +304,7 @@ impl Session {
     /// Waits until the engine's side has ended.
     pub async fn wait_ended(&self) {
         poll_fn(|cx| {
-            self.conn.watch(cx.waker());
+            self.conn.line.watch(cx.waker());
             if self.ended.get() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -375,7 +360,7 @@ impl Transport for Session {
         let status = collapses.then_some((0, residual));
         let sent = self.send_data_in(tag, response.data.as_slice(), len, status);
         if collapses {
-            return self.conn.kick();
+            return self.conn.line.kick();
         }
         let mut segment = [0; iscsi::SENSE_SEGMENT_MAX];
         let used = iscsi::sense_segment(response.sense, &mut segment);
@@ -395,11 +380,11 @@ impl Transport for Session {
 
     fn discard(&self, tag: u32) {
         self.tasks.borrow_mut().remove(&tag);
-        self.conn.kick();
+        self.conn.line.kick();
     }
 
     fn unsent(&self) -> usize {
-        self.conn.backlog().saturating_add(self.gathering.get())
+        self.conn.line.backlog().saturating_add(self.gathering.get())
     }
 
     fn task_management_done(&self, tag: u32, outcome: TmOutcome) {
@@ -415,12 +400,12 @@ impl Transport for Session {
             data_len: 0,
         };
         self.send(&pdu, &[]);
-        self.conn.end(Ending::Closed(reason));
+        self.conn.line.end(Ending::Closed(reason));
     }
 
     fn ended(&self) {
         self.ended.set(true);
-        self.conn.kick();
+        self.conn.line.kick();
     }
 }
 

@@ -16,6 +16,7 @@ use reactor::Mailer;
 use target::Registry;
 
 use super::params::Checked;
+use crate::common::entrance::Strain;
 
 /// Logins that wait for the end of one session; the oldest is forgotten, and times out by itself.
 const WAITERS_MAX: usize = 64;
@@ -63,13 +64,15 @@ pub(crate) struct Shared {
     pub connections_max: usize,
     /// StatSN of the first answer on a connection.
     pub first_stat_sn: u32,
+    pub strain: Strain,
     state: Mutex<State>,
 }
 
 impl Shared {
     /// Without targets.
     pub fn new(registry: Arc<Registry>, connections_max: usize, first_stat_sn: u32) -> Arc<Shared> {
-        Arc::new(Shared { registry, connections_max, first_stat_sn, state: Mutex::default() })
+        let (strain, state) = Default::default();
+        Arc::new(Shared { registry, connections_max, first_stat_sn, strain, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -61,7 +61,7 @@ impl Session {
     fn head(&self, head: &Head) {
         let mut bytes = [0; HEAD_MAX];
         let len = head.encode(self.form(), &mut bytes);
-        self.conn().out.borrow_mut().bytes_of(bytes.get(..len).unwrap_or(&[]));
+        self.conn().line.out.borrow_mut().bytes_of(bytes.get(..len).unwrap_or(&[]));
     }
 
     fn chunk(&self, request: &Request, kind: u16, done: bool, len: u64) {
@@ -76,12 +76,12 @@ impl Session {
         match error {
             // The last chunk of its data said so.
             None if begun => {}
-            Some(_) if begun && form == Form::Simple => self.conn().end(Ending::HalfAnswered),
+            Some(_) if begun && form == Form::Simple => self.conn().line.end(Ending::HalfAnswered),
             Some(error) if form != Form::Simple => {
                 let mut body = Vec::new();
                 chunk::error(error, text_of(error), &mut body);
                 self.chunk(request, chunk_kind::ERROR, true, body.len() as u64);
-                self.conn().out.borrow_mut().bytes_of(&body);
+                self.conn().line.out.borrow_mut().bytes_of(&body);
             }
             None if form == Form::Extended
                 || (form == Form::Structured && request.kind == kind::READ) =>
@@ -112,7 +112,7 @@ impl Session {
             if !begun {
                 self.head(&Head::Simple { error: 0, cookie: request.cookie });
             }
-            let mut out = self.conn().out.borrow_mut();
+            let mut out = self.conn().line.out.borrow_mut();
             data.iter().for_each(|seg| out.segment(seg.clone()));
             return true;
         }
@@ -137,13 +137,13 @@ impl Session {
                 (true, Ok(short)) => {
                     let body = chunk::hole(offset, short);
                     self.chunk(r, chunk_kind::OFFSET_HOLE, done, body.len() as u64);
-                    self.conn().out.borrow_mut().bytes_of(&body);
+                    self.conn().line.out.borrow_mut().bytes_of(&body);
                     segs.take(bytes, |_| {});
                 }
                 _ => {
                     let all = len.saturating_add(chunk::OFFSET_LEN as u64);
                     self.chunk(r, chunk_kind::OFFSET_DATA, done, all);
-                    let mut out = self.conn().out.borrow_mut();
+                    let mut out = self.conn().line.out.borrow_mut();
                     out.bytes_of(&offset.to_be_bytes());
                     segs.take(bytes, |seg| out.segment(seg));
                 }
@@ -176,7 +176,7 @@ impl Session {
             chunk_kind::BLOCK_STATUS
         };
         self.chunk(&request, kind, true, body.len() as u64);
-        self.conn().out.borrow_mut().bytes_of(&body);
+        self.conn().line.out.borrow_mut().bytes_of(&body);
         self.with(tag, |p| p.begun = true);
         self.finish_request(tag, None);
     }

@@ -12,7 +12,7 @@ use wire::nbd::{
 
 use super::connection::Connection;
 use super::ending::Ending;
-use super::inbox::Inbox;
+use super::inlet::Inbox;
 use super::params::{Checked, TlsPolicy};
 use super::session::Session;
 use super::{NAME, exports};
@@ -54,10 +54,10 @@ pub(crate) async fn run(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<Rc<S
     let initiator = name_of(&conn.peer);
     let mut door = Door { conn, targets, initiator, entered: None };
     loop {
-        conn.out.borrow_mut().bytes_of(&out);
+        conn.line.out.borrow_mut().bytes_of(&out);
         out.clear();
-        conn.kick();
-        conn.room().await;
+        conn.line.kick();
+        conn.line.room().await;
         inbox.fill(1).await?;
         let here = inbox.arrived();
         let result = inbox.with(here, |b| handshake.input(b, &mut door, &mut out));
@@ -74,18 +74,18 @@ pub(crate) async fn run(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<Rc<S
         match step {
             Step::More | Step::Answered => {}
             Step::StartTls => {
-                conn.out.borrow_mut().bytes_of(&out);
+                conn.line.out.borrow_mut().bytes_of(&out);
                 out.clear();
                 door.start_tls(&first, inbox).await?;
                 handshake.secured();
             }
             Step::Abort => {
-                conn.out.borrow_mut().bytes_of(&out);
+                conn.line.out.borrow_mut().bytes_of(&out);
                 return Err(Ending::Aborted);
             }
             Step::Transmit(agreed) => {
-                conn.out.borrow_mut().bytes_of(&out);
-                conn.kick();
+                conn.line.out.borrow_mut().bytes_of(&out);
+                conn.line.kick();
                 let session = door.entered.take().ok_or(Ending::Protocol("no export entered"))?;
                 session.begin(&agreed);
                 log(conn, &session, &agreed);
@@ -116,7 +116,7 @@ impl Door<'_> {
     async fn start_tls(&mut self, target: &Checked, inbox: &mut Inbox) -> Result<(), Ending> {
         let keys = target.keys.as_ref().ok_or(Ending::Protocol("TLS without keys"))?;
         // The consent goes in the clear; nothing else may.
-        self.conn.flushed().await;
+        self.conn.line.flushed().await;
         if inbox.arrived() > 0 {
             return Err(Ending::Refused("bytes in the clear behind STARTTLS".into()));
         }

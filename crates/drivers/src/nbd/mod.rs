@@ -3,10 +3,10 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
-//! | `shared`, `here` | what all cores share; the driver on one core, its watch |
+//! | `shared`, `here` | what all cores share; the driver on one core |
 //! | `portal` | listening and accepting |
 //! | `connection` | one connection: its tasks, its end |
-//! | `inbox` | bytes that came; those that go: `outbox` of the room |
+//! | `inlet` | where its bytes come from and go to, with TLS or without |
 //! | `tls` | encryption, and whose certificate it is |
 //! | `door` | the handshake: who comes, which exports there are |
 //! | `exports` | names of units, and what clients are told about one |
@@ -26,7 +26,7 @@ mod door;
 mod ending;
 mod exports;
 mod here;
-mod inbox;
+mod inlet;
 mod params;
 mod portal;
 mod receive;
@@ -48,9 +48,9 @@ use params::Checked;
 use shared::Shared;
 
 pub use crate::blocks::TRIES_MAX;
-pub use connection::{BACKLOG_MAX, SEND_PATIENCE_NS};
+pub use crate::common::hall::{CONNECTIONS_MAX, ENTRIES_MAX as HANDSHAKES_MAX};
+pub use crate::common::pump::{BACKLOG_MAX, SEND_PATIENCE_NS};
 pub use exports::PAYLOAD_MAX;
-pub use here::{CONNECTIONS_MAX, HANDSHAKES_MAX};
 pub use params::{NbdParams, TlsPolicy};
 
 /// Name of the driver.

@@ -4,26 +4,19 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Address, Listener, Stream, UnixListener};
+use reactor::{Address, Reactor, Stream};
 
 use super::connection::{self, Connection};
 use super::here::Here;
-
-/// How long to wait after an accept that failed (out of descriptors), ns: the next try comes
-/// when some may have been closed, and the log is not flooded.
-const ACCEPT_PAUSE_NS: u64 = 200_000_000;
+use crate::common::entrance::{Door, Porter, Strain, accept};
+use crate::common::journal::Journal;
 
 /// Silence after which the kernel asks whether the client is still there, s: NBD has no ping.
 const KEEPALIVE_S: u64 = 30;
 
-enum Door {
-    Inet(Listener),
-    Unix(UnixListener),
-}
-
 /// Starts to listen; answers the address.
 pub(crate) fn open(here: &Rc<Here>, at: Address) -> io::Result<Address> {
-    if let Some(local) = here.portal(&at) {
+    if let Some(local) = here.hall.portal(&at) {
         return Ok(local);
     }
     let (door, local) = match &at {
@@ -41,66 +34,39 @@ pub(crate) fn open(here: &Rc<Here>, at: Address) -> io::Result<Address> {
             (Door::Unix(listener), at.clone())
         }
     };
-    let task = here.reactor().spawn("nbd portal", accept(here.clone(), door, at.clone()));
-    here.add_portal(at, local.clone(), task);
+    let task = accept(here, "nbd portal", door, at.clone());
+    here.hall.add_portal(at, local.clone(), task);
     Ok(local)
 }
 
-impl Door {
-    async fn accept(&self) -> io::Result<(Stream, Address)> {
-        match self {
-            Door::Inet(listener) => {
-                let (stream, peer) = listener.accept().await?;
-                Ok((stream, Address::Inet(peer)))
-            }
-            Door::Unix(listener) => {
-                let stream = listener.accept().await?;
-                let uid = stream.peer_uid()?;
-                Ok((stream, Address::Unix(format!("uid={uid}").into())))
-            }
-        }
+impl Porter for Here {
+    fn journal(&self) -> &Journal {
+        &self.hall.journal
     }
-}
 
-async fn accept(here: Rc<Here>, door: Door, at: Address) {
-    loop {
-        match door.accept().await {
-            Ok((stream, peer)) => welcome(&here, stream, peer, &at),
-            Err(e) => {
-                if here.may_log() {
-                    tracing::warn!(
-                        target: "nbd",
-                        "portal {at}: cannot accept connections: {e}; trying again"
-                    );
-                }
-                here.reactor().sleep(ACCEPT_PAUSE_NS).await;
-            }
-        }
+    fn strain(&self) -> &Strain {
+        &self.shared.strain
     }
-}
 
-fn welcome(here: &Rc<Here>, stream: Stream, peer: Address, at: &Address) {
-    let most = here.shared.connections_max;
-    if here.connections() >= most {
-        if here.may_log() {
-            tracing::warn!(
-                target: "nbd",
-                "{peer}: refused, this core has {most} connections already"
-            );
-        }
-        stream.reset();
-        return;
+    fn reactor(&self) -> &Reactor {
+        self.core.reactor()
     }
-    let mut local = at.clone();
-    if peer.inet().is_some() {
-        // Answers are small and go out in batches of our own making.
-        let idle = Duration::from_secs(KEEPALIVE_S);
-        if stream.nodelay(true).is_err() || stream.keepalive(idle).is_err() {
+
+    fn welcome(self: &Rc<Self>, stream: Stream, peer: Address, at: &Address) {
+        if !self.hall.admits(&stream, &peer) {
             return;
         }
-        local = stream.local_addr().map_or(local, Address::Inet);
+        let mut local = at.clone();
+        if peer.inet().is_some() {
+            // Answers are small and go out in batches of our own making.
+            let idle = Duration::from_secs(KEEPALIVE_S);
+            if stream.nodelay(true).is_err() || stream.keepalive(idle).is_err() {
+                return;
+            }
+            local = stream.local_addr().map_or(local, Address::Inet);
+        }
+        let connection = Connection::new(self, stream, peer, local, at.clone());
+        self.hall.add(&connection);
+        drop(self.core.reactor().spawn("nbd connection", connection::run(connection)));
     }
-    let connection = Connection::new(here, stream, peer, local, at.clone());
-    here.add_connection(&connection);
-    drop(here.reactor().spawn("nbd connection", connection::run(connection)));
 }

@@ -1,21 +1,18 @@
 //! What arrives in transmission.
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 use bio::Segs;
-use target::{Eater, PATIENCE_NS};
+use target::PATIENCE_NS;
 use wire::nbd::codes::{command_flag as flag, kind};
 use wire::nbd::{Error, Form, Request, request_len};
 
-use super::connection::Connection;
 use super::ending::Ending;
 use super::exports::{PAYLOAD_MAX, zeroes_fast};
-use super::inbox::Inbox;
+use super::inlet::Inbox;
 use super::session::Session;
 use crate::blocks::Work;
+use crate::common::stand::{Stander, stand};
 
 /// Bytes of a WRITE that go to the medium together: the next ones arrive meanwhile.
 const WRITE_PIECE: u64 = 1 << 20;
@@ -36,7 +33,11 @@ async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
     session.room().await;
     let form = session.form();
     let len = request_len(form);
-    inbox.fill(len).await?;
+    if inbox.arrived() < len {
+        inbox.fill(1).await?;
+        // What has begun is to end.
+        awaited(session, len, inbox.fill(len)).await?;
+    }
     let request = inbox.with(len, |b| Request::decode(form, b));
     let request = request.map_err(|_| Ending::Protocol("not a request: its magic is wrong"))?;
     inbox.take(len);
@@ -47,7 +48,7 @@ async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
             return Err(Ending::Disconnected);
         }
         kind::WRITE => return write(session, inbox, request).await,
-        _ if payload > 0 => drop_payload(inbox, payload).await?,
+        _ if payload > 0 => drop_payload(session, inbox, payload).await?,
         _ => {}
     }
     match admit(session, &request, form) {
@@ -57,11 +58,48 @@ async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
     Ok(())
 }
 
-async fn drop_payload(inbox: &mut Inbox, len: u64) -> Result<(), Ending> {
+/// Reads `bytes` of a request, on which there is a deadline.
+async fn awaited<T>(session: &Session, bytes: usize, reads: impl Future<Output = T>) -> T {
+    let conn = session.conn();
+    conn.pace.awaited(&conn.here.core, bytes, reads).await
+}
+
+async fn drop_payload(session: &Session, inbox: &mut Inbox, len: u64) -> Result<(), Ending> {
     if len > DROP_MAX {
         return Err(Ending::Protocol("a payload too long to be dropped"));
     }
-    inbox.skip(len).await
+    let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+    awaited(session, bytes, inbox.skip(len, |_| {})).await
+}
+
+/// The data of a WRITE or of a piece of one: where it arrived when the unit takes it from there,
+/// else in memory of its own. None, and nothing taken, when there is none.
+async fn payload(
+    session: &Rc<Session>,
+    inbox: &mut Inbox,
+    len: u64,
+) -> Result<Option<Segs>, Ending> {
+    let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+    if session.device().spec().any_memory {
+        let mut data = session.conn().here.segs();
+        let lent = match inbox.arrived() < bytes {
+            true => awaited(session, bytes, inbox.lend(bytes, &mut data)).await?,
+            false => inbox.lend(bytes, &mut data).await?,
+        };
+        if lent {
+            return Ok(Some(data));
+        }
+        session.conn().here.put_segs(data);
+    }
+    let Some(data) = memory(session, len).await else { return Ok(None) };
+    let conn = session.conn();
+    conn.gathering.set(bytes);
+    match inbox.arrived() < bytes {
+        true => awaited(session, bytes, inbox.read_into(&data, 0, bytes)).await?,
+        false => inbox.read_into(&data, 0, bytes).await?,
+    }
+    conn.gathering.set(0);
+    Ok(Some(data))
 }
 
 /// Flags that a request may carry.
@@ -114,18 +152,17 @@ async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(
         _ => Err(Error::Inval),
     };
     if let Err(error) = checked {
-        drop_payload(inbox, r.len).await?;
+        drop_payload(session, inbox, r.len).await?;
         session.refuse(&r, error);
         return Ok(());
     }
     let piece = session.write_piece(WRITE_PIECE);
     if r.len <= piece {
-        let Some(data) = memory(session, r.len).await else {
-            inbox.skip(r.len).await?;
+        let Some(data) = payload(session, inbox, r.len).await? else {
+            drop_payload(session, inbox, r.len).await?;
             session.refuse(&r, Error::NoMem);
             return Ok(());
         };
-        inbox.data(&data).await?;
         session.start_write(r, r.offset, data, None);
         return Ok(());
     }
@@ -134,14 +171,13 @@ async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(
     while done < r.len {
         let len = piece.min(r.len - done);
         session.room().await;
-        match memory(session, len).await {
+        match payload(session, inbox, len).await? {
             Some(data) => {
-                inbox.data(&data).await?;
                 session.start_write(r, r.offset.saturating_add(done), data, Some(parent));
             }
             None => {
                 session.fail_parent(parent, Error::NoMem);
-                inbox.skip(r.len - done).await?;
+                drop_payload(session, inbox, r.len - done).await?;
                 break;
             }
         }
@@ -151,72 +187,32 @@ async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(
     Ok(())
 }
 
-/// A connection that stands before the data of a request.
-struct Stand {
-    conn: Rc<Connection>,
-    bytes: usize,
-    got: RefCell<Option<Segs>>,
-    over: Cell<bool>,
-}
-
-impl Eater for Stand {
-    fn feed(&self, _: u64) -> bool {
-        if self.over.get() {
-            return true;
-        }
-        let mut data = self.conn.here.segs();
-        if !self.conn.here.engine.room_for_data(&mut data, self.bytes, true) {
-            return false;
-        }
-        *self.got.borrow_mut() = Some(data);
-        self.conn.kick();
-        true
+impl Stander for Session {
+    fn kick(&self) {
+        self.conn().line.kick();
     }
 
-    fn starved(&self, _: u64) {
-        self.over.set(true);
-        self.conn.kick();
+    fn segs(&self) -> Segs {
+        self.conn().here.segs()
     }
-}
 
-/// Leaves the line, whatever happens to the connection.
-struct Leave(Rc<Stand>);
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        self.0.over.set(true);
-        self.0.got.take();
+    fn is_over(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data())
     }
 }
 
 /// Memory for write data. Nothing that holds memory waits for what comes behind it on this
 /// connection, so it may stand in the line. None when there is none in time.
 async fn memory(session: &Rc<Session>, len: u64) -> Option<Segs> {
-    let conn = session.conn();
-    let engine = &conn.here.engine;
+    let here = &session.conn().here;
     let bytes = usize::try_from(len).ok()?;
-    let mut data = conn.here.segs();
-    if engine.room_for_data(&mut data, bytes, false) {
+    let mut data = here.segs();
+    if !session.is_over() && here.engine.room_for_data(&mut data, bytes, false) {
         return Some(data);
     }
-    conn.here.put_segs(data);
-    if engine.is_beyond_pool(bytes) {
+    here.put_segs(data);
+    if here.engine.is_beyond_pool(bytes) {
         return None;
     }
-    let stand = Rc::new(Stand {
-        conn: conn.clone(),
-        bytes,
-        got: RefCell::default(),
-        over: Cell::new(false),
-    });
-    let leave = Leave(stand.clone());
-    engine.starve(stand.clone(), 0);
-    let wait = poll_fn(|_| match stand.got.take() {
-        Some(segs) => Poll::Ready(Some(segs)),
-        None if stand.over.get() => Poll::Ready(None),
-        None => Poll::Pending,
-    });
-    let got = geom::deadline(&conn.here.core, 2 * PATIENCE_NS, wait).await.flatten();
-    drop(leave);
-    got
+    stand(session, &here.engine, bytes, 2 * PATIENCE_NS, || false).await
 }

@@ -69,18 +69,18 @@ impl Session {
 
     /// Waits until another request may be read.
     pub async fn room(&self) {
-        self.conn().room().await;
+        self.conn().line.room().await;
         self.shallow().await;
     }
 }
 
 impl Front for Client {
     fn kick(&self) {
-        self.conn.kick();
+        self.conn.line.kick();
     }
 
     fn watch(&self, waker: &Waker) {
-        self.conn.watch(waker);
+        self.conn.line.watch(waker);
     }
 
     fn segs(&self) -> Segs {
@@ -92,15 +92,15 @@ impl Front for Client {
     }
 
     fn pool(&self) -> &Pool {
-        &self.conn.here.memory
+        &self.conn.here.hall.memory
     }
 
     fn backlog(&self) -> usize {
-        self.conn.backlog()
+        self.conn.line.backlog() + self.conn.gathering.get()
     }
 
     fn over(&self, over: Over) {
-        self.conn.end(match over {
+        self.conn.line.end(match over {
             Over::Exchanged => Ending::Exchanged,
             Over::Closed(reason) => Ending::Closed(reason),
         });

@@ -11,6 +11,7 @@ use reactor::{Address, Parcel};
 use target::Registry;
 
 use super::params::Checked;
+use crate::common::entrance::Strain;
 
 /// A listening Unix socket between cores.
 struct Door {
@@ -32,13 +33,15 @@ pub(crate) struct Shared {
     pub registry: Arc<Registry>,
     /// Connections of one core; a further one is reset.
     pub connections_max: usize,
+    pub strain: Strain,
     state: Mutex<State>,
 }
 
 impl Shared {
     /// Without targets.
     pub fn new(registry: Arc<Registry>, connections_max: usize) -> Arc<Shared> {
-        Arc::new(Shared { registry, connections_max, state: Mutex::default() })
+        let (strain, state) = Default::default();
+        Arc::new(Shared { registry, connections_max, strain, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

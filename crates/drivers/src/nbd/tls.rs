@@ -15,6 +15,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use super::ending::Ending;
 use super::params::NbdParams;
+use crate::common::cause::Cause;
 use crate::outbox::Outbox;
 
 /// Bytes that are encrypted before they are sent.
@@ -109,10 +110,10 @@ impl Secure {
     pub fn read(&self, into: &Seg) -> Result<usize, Ending> {
         let read = into.with_mut(|b| self.tls.borrow_mut().reader().read(b));
         match read {
-            Ok(0) => Err(Ending::PeerClosed),
+            Ok(0) => Err(Cause::PeerClosed.into()),
             Ok(n) => Ok(n),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            Err(e) => Err(Ending::lost(&e)),
+            Err(e) => Err(Cause::lost(&e).into()),
         }
     }
 
@@ -120,10 +121,10 @@ impl Secure {
     pub fn write(&self, segs: &[Seg], out: &mut Outbox) -> Result<(), Ending> {
         let mut tls = self.tls.borrow_mut();
         for seg in segs {
-            seg.with(|b| tls.writer().write_all(b)).map_err(|e| Ending::lost(&e))?;
+            seg.with(|b| tls.writer().write_all(b)).map_err(|e| Cause::lost(&e))?;
         }
         while tls.wants_write() {
-            tls.write_tls(&mut Sink(out)).map_err(|e| Ending::lost(&e))?;
+            tls.write_tls(&mut Sink(out)).map_err(|e| Cause::lost(&e))?;
         }
         Ok(())
     }

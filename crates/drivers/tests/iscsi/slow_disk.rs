@@ -87,7 +87,8 @@ pub fn add(control: &mut Control, len: usize) {
                 limits,
                 stripe_bytes: 0,
                 stripe_offset: 0,
-                attrs: Vec::new(),
+                // It looks at data wherever that lies: drivers lend it what they have received.
+                attrs: vec![("ASHLAR::any_memory", bio::Attr::Int(1))],
             },
         )
     });

@@ -24,6 +24,8 @@ const CLIENTS: u64 = 3;
 /// Sectors of each client.
 const AREA: u64 = 96;
 const ROUNDS: u32 = 30;
+/// Longer than a request takes at the slow disk, and the news of a lost connection on its way.
+const GRACE_NS: u64 = 20_000_000;
 
 /// The connection broke.
 #[derive(Debug)]
@@ -200,7 +202,9 @@ impl Client {
                     rounds.set(rounds.get() + 1);
                 }
             }
-            self.reactor.sleep(1_000_000).await;
+            // NBD takes no session over: what a lost connection had sent may be written until the
+            // disk has ended it.
+            self.reactor.sleep(GRACE_NS).await;
         }
         report.borrow_mut().push(self.entries);
     }

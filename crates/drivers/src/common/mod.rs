@@ -1,0 +1,23 @@
+//! What connections of every protocol have in common.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `cause` | how connections end without a word of their protocol |
+//! | `inbox` | bytes that came, and who else looks at them |
+//! | `pump` | reading and writing as one task, and when a peer that does not read is let go |
+//! | `pace` | the deadline for data that has begun to come |
+//! | `stand` | a connection that waits for memory |
+//! | `hall` | the connections and portals of one core, their number, their watch |
+//! | `entrance` | listening and accepting |
+//! | `journal` | lines about bad peers, not too many |
+//!
+//! A protocol brings its own handshake, requests and answers, and nothing of the above.
+
+pub(crate) mod cause;
+pub(crate) mod entrance;
+pub(crate) mod hall;
+pub(crate) mod inbox;
+pub(crate) mod journal;
+pub(crate) mod pace;
+pub(crate) mod pump;
+pub(crate) mod stand;

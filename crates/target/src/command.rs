@@ -164,8 +164,8 @@ pub(crate) struct Slot {
     pub lent: usize,
     /// It waits for its turn at the unit (`flow.rs`).
     pub queued: bool,
-    /// It is counted as being below since `began_ns`.
-    pub flying: bool,
+    /// What it counts for below, since `began_ns`, while it is there.
+    pub flying: Option<u32>,
     pub began_ns: u64,
     pub abort: Option<AbortHow>,
     /// Its status was sent, it goes on ([`crate::handlers::Job::answer_early`]).
@@ -204,7 +204,7 @@ impl Slot {
             aca: false,
             lent: 0,
             queued: false,
-            flying: false,
+            flying: None,
             began_ns: 0,
             abort: None,
             answered: false,
@@ -342,7 +342,7 @@ impl Slots {
         slot.aca = false;
         slot.lent = 0;
         slot.queued = false;
-        slot.flying = false;
+        slot.flying = None;
         slot.data.clear();
         slot.waiters.clear();
         self.free.push(place);

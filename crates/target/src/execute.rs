@@ -449,6 +449,7 @@ impl Session {
             core: self.engine().core().clone(),
             origin: Origin(self.number() as u32),
             tie: tie.clone(),
+            seat: Some(path.seat().clone()),
             engine: Some(self.engine().clone()),
             may_claim: slot.plan.span() == Span::Nothing,
         };

@@ -7,7 +7,7 @@ use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::{AbortHow, CommandState, Slot, word_of};
 use crate::device::ModeBits;
-use crate::flow;
+use crate::flow::Landing;
 use crate::handlers::Run;
 use crate::registry::add;
 use crate::session::Session;
@@ -15,6 +15,7 @@ use crate::status::{Ending, ending_at, ending_of};
 use crate::strict::key_of;
 use crate::tally::Did;
 use crate::transport::{Residual, Response};
+use crate::turns;
 
 impl Session {
     /// A command has ended below; it is answered, or freed in silence when it was aborted.
@@ -160,7 +161,7 @@ impl Session {
             let mut waiters = Vec::new();
             std::mem::swap(&mut waiters, &mut slot.waiters);
             self.lent.set(self.lent.get().saturating_sub(slot.lent));
-            let called_off = (slot.flying || slot.queued)
+            let called_off = (slot.flying.is_some() || slot.queued)
                 .then(|| (word_of(place, slot.generation), slot.flying));
             let out = (slot.path.take(), slot.entry, slot.aca, waiters, called_off);
             slots.free(place);
@@ -256,8 +257,11 @@ impl Sink for Session {
             let Some((place, slot)) = slots.by_word(tag) else { return };
             std::mem::swap(&mut slot.data, &mut bio.data);
             let ending = ending_of_blocks(slot, bio);
-            let landed = slot.path.as_ref().filter(|_| std::mem::take(&mut slot.flying));
-            let turn = landed.filter(|p| flow::landed(p, slot.began_ns, core.now())).cloned();
+            let now = core.now();
+            let landing = Landing { ns: now.saturating_sub(slot.began_ns), bytes: slot.asked };
+            let landed = slot.path.as_ref().zip(slot.flying.take());
+            let turn = landed.filter(|(path, cost)| turns::landed(path, *cost, landing, now));
+            let turn = turn.map(|(path, _)| path.clone());
             (place, ending, turn)
         };
         self.complete(place, ending);

@@ -1,9 +1,11 @@
-//! How many commands a unit takes at once before more of them only wait longer. Pure: no clock, no
-//! lock, no commands; `flow.rs` has those.
+//! How much a unit takes at once before more of it only waits longer. Pure: no clock, no lock, no
+//! commands; `flow.rs` has those.
 //!
-//! The limit is found by trying: fewer commands below, and when as many end in a second as before,
-//! the rest was only a queue. Neither the size of the commands nor the kind of the disk needs to be
-//! known, and a disk that is faster with more commands (one that sorts them) keeps them.
+//! The limit is found by trying: less below, and when as much ends in a second as before, the rest
+//! was only a queue. The kind of the disk need not be known, and a disk that is faster with more
+//! commands (one that sorts them) keeps them. What a command is worth is told by its cost
+//! (`price.rs`), so that a load with other sizes than a moment ago is no faster and no slower disk;
+//! limits are in costs of a command that moves nothing.
 //!
 //! ```text
 //!          slow and deep                    as fast as before: fewer still
@@ -20,14 +22,16 @@
 //!  B3  A trial counts only while commands wait for their turn: otherwise the initiators, and not
 //!      the limit, made the rate what it is.
 
+use crate::price::UNIT;
+
 /// Latency up to which nothing is limited, ns.
 pub(crate) const TARGET_NS: u64 = 1_000_000;
 
 /// Fewest commands below on average for which a limit is looked for.
 const DEEP: u64 = 8;
 
-/// Smallest limit: one command at the medium, one that follows it at once.
-pub(crate) const LIMIT_MIN: u32 = 2;
+/// Smallest limit, in commands as they come: one at the medium, one that follows it at once.
+const LIMIT_MIN: u64 = 2;
 
 /// Largest limit; a unit that wants a larger one has none.
 const LIMIT_MAX: u32 = 4096;
@@ -52,6 +56,8 @@ const PAUSE: (u32, u32) = (4, 64);
 pub(crate) struct Sample {
     /// Commands that ended.
     pub done: u64,
+    /// Their cost, all together.
+    pub cost: u64,
     /// Their times below, ns, all together.
     pub sum_ns: u64,
     /// How long it took, ns.
@@ -61,10 +67,23 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Commands in a thousand seconds.
-    pub fn rate(&self) -> u64 {
-        let done = u128::from(self.done) * 1_000_000_000_000;
+    /// What has ended in a thousand seconds, in commands that move nothing.
+    fn rate(&self) -> u64 {
+        let done = u128::from(self.cost) * (1_000_000_000_000 / u128::from(UNIT));
         u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Commands in a second.
+    pub fn commands_a_second(&self) -> u64 {
+        let done = u128::from(self.done) * 1_000_000_000;
+        u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// So many commands as they came, in commands that move nothing.
+    fn worth(&self, commands: u64) -> u32 {
+        let unit = u64::from(UNIT);
+        let all = commands.saturating_mul(self.cost / self.done.max(1)).saturating_add(unit / 2);
+        u32::try_from(all / unit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX)
     }
 
     /// Time of a command below, ns.
@@ -148,8 +167,7 @@ impl Knee {
                 self.best = rate;
                 self.coarse = true;
                 self.next_pause = PAUSE.0;
-                let depth = u32::try_from(s.depth()).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-                self.down_from(depth);
+                self.down_from(s.worth(s.depth()), s);
             }
             return self.limit;
         }
@@ -170,7 +188,7 @@ impl Knee {
                 self.settle(from);
                 self.failed();
             }
-            Trial::Down(_) => self.down_from(self.limit),
+            Trial::Down(_) => self.down_from(self.limit, s),
             Trial::Up(from, before) if rate <= part(before, GAIN) => {
                 self.settle(from);
                 self.failed();
@@ -184,9 +202,25 @@ impl Knee {
                 self.upward = !self.upward;
                 match self.upward {
                     true => self.up_from(self.limit, rate),
-                    false => self.down_from(self.limit),
+                    false => self.down_from(self.limit, s),
                 }
             }
+        }
+        self.limit
+    }
+
+    /// Costs are others than before, by a factor of `now` over `before`: so is everything that was
+    /// counted in them.
+    pub fn rescale(&mut self, before: u64, now: u64) -> u32 {
+        let scale = |n: u64| {
+            let scaled = u128::from(n) * u128::from(now) / u128::from(before.max(1));
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        if self.limit != NONE {
+            let limit = u32::try_from(scale(u64::from(self.limit))).unwrap_or(LIMIT_MAX);
+            self.limit = limit.clamp(1, LIMIT_MAX);
+            self.best = scale(self.best);
+            (self.trial, self.stale) = (Trial::None, true);
         }
         self.limit
     }
@@ -203,10 +237,11 @@ impl Knee {
         self.next_pause = (2 * self.next_pause).min(PAUSE.1);
     }
 
-    fn down_from(&mut self, limit: u32) {
+    fn down_from(&mut self, limit: u32, s: &Sample) {
         let lower = if self.coarse { limit / 2 } else { limit - limit.div_ceil(6) };
-        if lower < LIMIT_MIN {
-            self.settle(limit.max(LIMIT_MIN));
+        let least = s.worth(LIMIT_MIN).max(1);
+        if lower < least {
+            self.settle(limit.max(least));
             return self.failed();
         }
         self.settle(lower);
@@ -234,7 +269,8 @@ mod tests {
         let depth = offered.min(u64::from(limit));
         let elapsed_ns = 1_000_000_000;
         let done = depth.min(servers) * elapsed_ns / ns;
-        Sample { done, sum_ns: depth * elapsed_ns, elapsed_ns, waited: offered > u64::from(limit) }
+        let (cost, waited) = (done * u64::from(UNIT), offered > u64::from(limit));
+        Sample { done, cost, sum_ns: depth * elapsed_ns, elapsed_ns, waited }
     }
 
     fn run(knee: &mut Knee, looks: usize, servers: u64, ns: u64, offered: u64) -> Vec<u32> {
@@ -279,6 +315,22 @@ mod tests {
         assert!((64..=97).contains(&knee.limit()), "wider: {knee:?}");
         run(&mut knee, 200, 64, 1000, 10_000);
         assert_eq!(knee.limit(), NONE, "fast: {knee:?}");
+    }
+
+    #[test]
+    fn a_limit_in_costs_leaves_as_many_commands_below() {
+        // Each command is worth five; the disk serves eight at once.
+        let mut knee = Knee::default();
+        for _ in 0..400 {
+            let limit = knee.limit();
+            let commands = if limit == NONE { 512 } else { limit.div_ceil(5) };
+            let s = sample(8, 2_000_000, commands, 512);
+            knee.look(&Sample { cost: s.cost * 5, ..s });
+        }
+        let commands = knee.limit().div_ceil(5);
+        assert!((8..=14).contains(&commands), "{knee:?}");
+        let before = knee.limit();
+        assert_eq!(knee.rescale(5, 10), before * 2);
     }
 
     #[test]

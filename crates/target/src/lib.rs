@@ -32,10 +32,12 @@ mod flow;
 mod gate;
 pub mod handlers;
 mod knee;
+mod load;
 pub mod lun;
 mod memory;
 mod order;
 mod paths;
+mod price;
 mod protection;
 pub mod registry;
 pub mod reserve;
@@ -45,6 +47,7 @@ mod strict;
 mod tally;
 mod tm;
 mod transport;
+mod turns;
 pub mod vault;
 
 pub use attention::{ATTENTIONS_MAX, Nexus, Port, flags};
@@ -52,7 +55,7 @@ pub use command::{Command, CommandState, Next, TaskAttribute};
 pub use condition::{Condition, MediumState, TrayError};
 pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
 pub use engine::{Engine, Message};
-pub use flow::{FlowView, WINDOW_MIN};
+pub use load::FlowView;
 pub use memory::{Eater, PATIENCE_NS, Part};
 pub use order::Span;
 pub use protection::ProtectionSpec;
@@ -65,3 +68,4 @@ pub use transport::{
     CloseReason, DataError, Login, Refused, RefusedWhy, Residual, Response, TmFunction, TmOutcome,
     Transport,
 };
+pub use turns::WINDOW_MIN;

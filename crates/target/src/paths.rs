@@ -32,6 +32,7 @@ use wire::scsi::{Asc, Lun, asc};
 use crate::attention::{Nexus, flags};
 use crate::commands::nexus_made;
 use crate::device::Device;
+use crate::flow::Seat;
 use crate::gate;
 use crate::registry::{LunEntry, LunMap};
 use crate::session::{Path, Session};
@@ -248,7 +249,7 @@ impl Session {
         let nexus = Arc::new(Nexus::new(self.port().clone(), entry.lun, first));
         entry.device.enlist(&nexus);
         nexus_made(&entry.device, &nexus);
-        let flow = self.engine().flow(&entry.device);
-        Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, flow)
+        let seat = Seat::new(self.engine().flow(&entry.device));
+        Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, seat)
     }
 }

@@ -21,7 +21,7 @@ use crate::attention::{Nexus, Port};
 use crate::command::{AbortHow, CommandState, Slots};
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::flow::{Flow, Lane};
+use crate::flow::Seat;
 use crate::paths::Paths;
 use crate::registry::{FlowNotes, LunMap, SessionFacts, Tally, TargetPort, View};
 use crate::reserve::Identity;
@@ -33,8 +33,7 @@ pub struct Path {
     device: Arc<Device>,
     nexus: Arc<Nexus>,
     pub(crate) read_only: Cell<bool>,
-    flow: Rc<Flow>,
-    lane: Lane,
+    seat: Rc<Seat>,
 }
 
 impl Path {
@@ -43,20 +42,16 @@ impl Path {
         device: Arc<Device>,
         nexus: Arc<Nexus>,
         read_only: bool,
-        flow: Rc<Flow>,
+        seat: Rc<Seat>,
     ) -> Path {
         let read_only = Cell::new(read_only);
-        Path { lun, device, nexus, read_only, flow, lane: Lane::default() }
+        Path { lun, device, nexus, read_only, seat }
     }
 
-    /// Who may send commands to the unit.
-    pub(crate) fn flow(&self) -> &Rc<Flow> {
-        &self.flow
-    }
-
-    /// Its place among them.
-    pub(crate) fn lane(&self) -> &Lane {
-        &self.lane
+    /// Its place among those who send requests to the unit.
+    #[inline]
+    pub(crate) fn seat(&self) -> &Rc<Seat> {
+        &self.seat
     }
 
     /// The number under which the initiator sees the unit.

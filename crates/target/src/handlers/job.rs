@@ -13,6 +13,7 @@ use wire::scsi::{Command as Cdb, Status, asc};
 use crate::attention::Nexus;
 use crate::device::{Device, ModeBits};
 use crate::engine::Engine;
+use crate::flow::Seat;
 use crate::order::Span;
 use crate::protection::Want;
 use crate::registry::{LunMap, Registry, TargetPort};
@@ -20,6 +21,7 @@ use crate::reserve::Identity;
 use crate::session::Session;
 use crate::status::{Ending, ending_at, ending_of};
 use crate::strict::Guard;
+use crate::turns::Pass;
 use crate::vault::{Kind, ticket};
 
 /// What a conversation and its engine say to each other.
@@ -80,7 +82,9 @@ pub struct Medium {
     pub(crate) core: Rc<Core>,
     pub(crate) origin: Origin,
     pub(crate) tie: Rc<Tie>,
-    /// `None` before anybody else can reach the unit.
+    /// Where its requests wait for their turn; `None` before anybody else can reach the unit.
+    pub(crate) seat: Option<Rc<Seat>>,
+    /// `None` as above.
     pub(crate) engine: Option<Rc<Engine>>,
     /// The plan touches no block: it may claim some.
     pub(crate) may_claim: bool,
@@ -108,7 +112,12 @@ impl Job {
     /// The medium of another unit, for copies. Whoever asks has made sure that the initiator may
     /// go there; requests end when this command is aborted.
     pub fn medium_of(&self, device: &Arc<Device>) -> Medium {
-        Medium { device: device.clone(), ..self.medium.clone() }
+        let seat = match self.medium.tie.session.upgrade() {
+            _ if Arc::ptr_eq(device, &self.device) => self.medium.seat.clone(),
+            Some(session) => Some(session.seat_at(device)),
+            None => Some(Seat::new(self.engine.flow(device))),
+        };
+        Medium { device: device.clone(), seat, ..self.medium.clone() }
     }
 
     /// Aborts the commands of other nexuses at its unit on all cores, as PREEMPT AND ABORT does;
@@ -209,6 +218,7 @@ impl Medium {
             core: core.clone(),
             origin: Origin::default(),
             tie: Rc::default(),
+            seat: None,
             engine: None,
             may_claim: true,
         }
@@ -310,6 +320,13 @@ impl Medium {
         if let Some(error) = self.device.lost() {
             return Err(ending_of(error, op));
         }
+        let moves = if op.has_data() { len } else { 0 };
+        let pass = match (&self.engine, &self.seat) {
+            (Some(engine), Some(seat)) => {
+                Some(Pass::wait(engine, seat, moves, &self.tie).await.ok_or(STOPPED)?)
+            }
+            _ => None,
+        };
         if op.needs_write() && op.has_range() {
             let unit = u64::from(self.device.block_bytes());
             let end = offset.saturating_add(len).div_ceil(unit);
@@ -324,7 +341,12 @@ impl Medium {
             bio.length = len;
             bio.data = data;
         });
-        Ok(filled.await)
+        let done = filled.await;
+        // What moves nothing takes times that tell nothing of what moves something.
+        if let Some(pass) = pass.filter(|_| op.has_data()) {
+            pass.landed(moves);
+        }
+        Ok(done)
     }
 
     /// The unit.

@@ -9,8 +9,8 @@ use wire::scsi::{AccessState, Addressing};
 use super::facts::SessionFacts;
 use super::{Denied, Registry};
 use crate::device::ModeBits;
-use crate::flow::FlowView;
 use crate::handlers::disk::naa;
+use crate::load::FlowView;
 use crate::reserve::Reservations;
 
 /// Everything at one moment.

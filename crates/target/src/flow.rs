@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::device::Device;
 use crate::knee::NONE;
 use crate::load::Told;
-use crate::price::{Sums, UNIT, cost};
+use crate::price::{UNIT, cost};
 use crate::turns::Waiter;
 
 /// How often a core tells the others what it has measured, ns.
@@ -109,7 +109,6 @@ pub(crate) struct Flow {
     done: Cell<u64>,
     bytes: Cell<u64>,
     sum_ns: Cell<u64>,
-    sums: Cell<Sums>,
     waited: Cell<bool>,
     tell_ns: Cell<u64>,
     /// What this core has told last: seats, costs below.
@@ -133,7 +132,6 @@ impl Flow {
             done: Cell::default(),
             bytes: Cell::default(),
             sum_ns: Cell::default(),
-            sums: Cell::default(),
             waited: Cell::default(),
             tell_ns: Cell::default(),
             told: Cell::default(),
@@ -161,10 +159,10 @@ impl Flow {
 
     #[cold]
     fn enter_limited(&self, seat: &Seat, urgent: bool, bytes: u64) -> Option<u32> {
-        if !urgent && !self.has_room(seat) {
+        let cost = cost(bytes, self.power.get());
+        if !urgent && !self.has_room(seat, cost) {
             return None;
         }
-        let cost = cost(bytes, self.power.get());
         self.count_in(seat, cost);
         self.send(seat, cost);
         Some(cost)
@@ -187,12 +185,19 @@ impl Flow {
         seat.charge(cost);
     }
 
+    /// The limit is not used up. The last request goes beyond it with at most half of its cost, so
+    /// that on average the limit is what is below, on one core or on several; and one always fits.
+    fn fits(&self, cost: u32) -> bool {
+        let below = self.below.get();
+        below == 0 || below.saturating_add(cost / 2) < self.limit.get()
+    }
+
     /// L3, L4.
-    fn has_room(&self, seat: &Seat) -> bool {
+    fn has_room(&self, seat: &Seat, cost: u32) -> bool {
         if !seat.queue.borrow().is_empty() {
             return false;
         }
-        if self.waiting.get() == 0 && self.below.get() < self.limit.get() {
+        if self.waiting.get() == 0 && self.fits(cost) {
             return true;
         }
         let active = self.active.get() + u32::from(seat.is_idle());
@@ -209,9 +214,6 @@ impl Flow {
             self.done.set(self.done.get() + 1);
             self.bytes.set(self.bytes.get().wrapping_add(bytes));
             self.sum_ns.set(self.sum_ns.get().saturating_add(ns));
-            if self.limit.get() != NONE {
-                self.note(bytes, ns);
-            }
         }
         if seat.below.get() == 0 {
             self.seat_rests(seat);
@@ -220,13 +222,6 @@ impl Flow {
             self.tell(now);
         }
         self.waiting.get() > 0
-    }
-
-    #[cold]
-    fn note(&self, bytes: u64, ns: u64) {
-        let mut sums = self.sums.get();
-        sums.add(bytes, ns);
-        self.sums.set(sums);
     }
 
     #[inline]
@@ -249,7 +244,6 @@ impl Flow {
             bytes: self.bytes.take(),
             sum_ns: self.sum_ns.take(),
             waited: self.waited.replace(self.waiting.get() > 0),
-            sums: self.sums.take(),
         };
         load.take_in(&told, now);
         let (all, power) = load.limit();
@@ -321,10 +315,18 @@ impl Flow {
 
     /// The request whose turn it is (L2), counted as being below, with its cost.
     pub fn next(&self) -> Option<(Rc<Seat>, Waiter, u32)> {
-        if self.waiting.get() == 0 || self.below.get() >= self.limit.get() {
+        if self.waiting.get() == 0 {
             return None;
         }
-        let (_, seat) = self.line.borrow_mut().pop_first()?;
+        let seat = {
+            let mut line = self.line.borrow_mut();
+            let first = line.first_entry()?;
+            let cost = first.get().queue.borrow().front().map_or(UNIT, |(_, cost)| *cost);
+            if !self.fits(cost) {
+                return None;
+            }
+            first.remove()
+        };
         let (waiter, cost, more) = {
             let mut queue = seat.queue.borrow_mut();
             let (waiter, cost) = queue.pop_front()?;

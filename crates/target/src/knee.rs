@@ -79,6 +79,11 @@ impl Sample {
         u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)
     }
 
+    /// There was enough to do: what was done tells of the unit, not of the initiators.
+    pub fn is_busy(&self) -> bool {
+        self.waited || self.depth() >= DEEP
+    }
+
     /// So many commands as they came, in commands that move nothing.
     fn worth(&self, commands: u64) -> u32 {
         let unit = u64::from(UNIT);
@@ -128,6 +133,8 @@ pub(crate) struct Knee {
     coarse: bool,
     /// The next trial goes up.
     upward: bool,
+    /// A higher limit is no faster, or was none.
+    topped: bool,
 }
 
 impl Default for Knee {
@@ -141,6 +148,7 @@ impl Default for Knee {
             next_pause: PAUSE.0,
             coarse: true,
             upward: false,
+            topped: true,
         }
     }
 }
@@ -154,6 +162,13 @@ impl Knee {
     /// Commands that must have ended before the next look.
     pub fn enough(depth: u64) -> u64 {
         (4 * depth).clamp(256, 4096)
+    }
+
+    /// What was done under the limit that is left by this look is all that the unit can do: there
+    /// were very many commands below, or more of them were tried and did not help.
+    pub fn is_topped(&self, s: &Sample) -> bool {
+        let settled = !self.stale && self.trial == Trial::None;
+        s.depth() >= DEEP || settled && self.topped
     }
 
     /// Looks at what was measured; answers the limit from now on.
@@ -190,11 +205,12 @@ impl Knee {
             }
             Trial::Down(_) => self.down_from(self.limit, s),
             Trial::Up(from, before) if rate <= part(before, GAIN) => {
+                self.topped = true;
                 self.settle(from);
                 self.failed();
             }
             Trial::Up(..) => {
-                self.next_pause = PAUSE.0;
+                (self.next_pause, self.topped) = (PAUSE.0, false);
                 self.up_from(self.limit, rate);
             }
             Trial::None if self.pause > 0 => self.pause -= 1,
@@ -220,7 +236,18 @@ impl Knee {
             let limit = u32::try_from(scale(u64::from(self.limit))).unwrap_or(LIMIT_MAX);
             self.limit = limit.clamp(1, LIMIT_MAX);
             self.best = scale(self.best);
-            (self.trial, self.stale) = (Trial::None, true);
+            let scale_limit = |n| u32::try_from(scale(u64::from(n))).unwrap_or(LIMIT_MAX);
+            self.trial = match self.trial {
+                Trial::None => {
+                    // Whether it is the right one is to be found out, upwards first.
+                    (self.topped, self.upward, self.pause) = (false, false, 0);
+                    self.next_pause = PAUSE.0;
+                    Trial::None
+                }
+                Trial::Down(from) => Trial::Down(scale_limit(from)),
+                Trial::Up(from, before) => Trial::Up(scale_limit(from), scale(before)),
+            };
+            self.stale = true;
         }
         self.limit
     }

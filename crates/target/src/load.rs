@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::knee::{Knee, NONE, Sample};
-use crate::price::{Price, Sums, UNIT, cost_of_all};
+use crate::price::{Price, UNIT, cost_of_all};
 
 /// Shortest and longest time between two looks at the limit, ns.
 const LOOK_NS: (u64, u64) = (40_000_000, 1_000_000_000);
@@ -39,7 +39,6 @@ pub(crate) struct Load {
 struct Look {
     knee: Knee,
     price: Price,
-    sums: Sums,
     at_ns: u64,
 }
 
@@ -52,8 +51,6 @@ pub(crate) struct Told {
     pub sum_ns: u64,
     /// Some waited.
     pub waited: bool,
-    /// Sizes and times, while there is a limit.
-    pub sums: Sums,
 }
 
 /// What lists show of the flow of a unit's commands.
@@ -74,7 +71,11 @@ impl Load {
     pub fn limit(&self) -> (u32, u32) {
         let limit = match self.limit.load(Relaxed) {
             0 => NONE,
-            n => n.saturating_mul(UNIT).min(NONE - 1),
+            // However large they are: one at the medium, and one that follows.
+            n => n
+                .saturating_mul(UNIT)
+                .max(self.mean_cost.load(Relaxed).saturating_mul(2))
+                .min(NONE - 1),
         };
         (limit, self.power())
     }
@@ -105,13 +106,13 @@ impl Load {
         if told.waited {
             self.waited.store(true, Relaxed);
         }
-        // Sizes and times are a sample: what comes while another core looks may be left out.
-        let Ok(mut look) = self.look.try_lock() else { return };
-        look.sums.merge(&told.sums);
-        self.look(&mut look, now);
+        // One core at a time.
+        if let Ok(mut look) = self.look.try_lock() {
+            self.look(&mut look, now);
+        }
     }
 
-    /// Looks at the limit when it is time to; one core at a time.
+    /// Looks at the limit when it is time to.
     fn look(&self, look: &mut Look, now: u64) {
         if look.at_ns == 0 {
             look.at_ns = now;
@@ -136,12 +137,23 @@ impl Load {
         let cost = cost_at(look.price.power());
         let Told { done, sum_ns, waited, .. } = took;
         let sample = Sample { done, cost, sum_ns, elapsed_ns, waited };
+        let learns = sample.is_busy() && look.knee.is_topped(&sample);
+        let was = self.limit().0;
         let mut limit = look.knee.look(&sample);
         let mut mean = cost;
-        if look.price.learn(&std::mem::take(&mut look.sums)) {
+        let raised = limit.saturating_mul(UNIT) > was;
+        if learns && !raised && look.price.learn(done, took.bytes, elapsed_ns) {
             mean = cost_at(look.price.power());
             limit = look.knee.rescale(cost, mean);
         }
+        eprintln!(
+            "LOOK {learns} done {done} KiB {} ms {} depth {} -> {limit} power {} {:?}",
+            took.bytes >> 10,
+            elapsed_ns / 1000000,
+            sample.depth(),
+            look.price.power(),
+            look.knee
+        );
         let mean = u32::try_from(mean / done.max(1)).unwrap_or(u32::MAX);
         self.mean_cost.store(mean, Relaxed);
         self.power.store(look.price.power(), Relaxed);
@@ -157,7 +169,6 @@ impl Load {
             bytes: self.bytes.swap(0, Relaxed),
             sum_ns: self.sum_ns.swap(0, Relaxed),
             waited: self.waited.swap(false, Relaxed),
-            sums: Sums::default(),
         }
     }
 }

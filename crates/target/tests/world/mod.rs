@@ -51,6 +51,8 @@ pub struct DiskState {
     /// Requests are served by so many at once, each for so long: when each of them is free, ns.
     pub servers: Vec<u64>,
     pub service_ns: u64,
+    /// And so much longer for each KiB that it moves.
+    pub kib_ns: u64,
 }
 
 /// A disk in memory that answers at once, or when it is told to.
@@ -66,6 +68,12 @@ impl TestDisk {
     pub fn set_pace(&self, servers: usize, service_ns: u64) {
         let mut s = self.state();
         (s.servers, s.service_ns) = (vec![0; servers], service_ns);
+    }
+
+    /// The same, and bytes take their time too.
+    pub fn set_pace_of_bytes(&self, servers: usize, service_ns: u64, kib_ns: u64) {
+        self.set_pace(servers, service_ns);
+        self.state().kib_ns = kib_ns;
     }
 
     fn perform(&self, bio: &mut Bio) -> Flow {
@@ -116,7 +124,8 @@ impl Layer for TestDisk {
             s.held.push((core.id(), bio.ticket(), bio.op));
             return Flow::Wait;
         }
-        let service_ns = s.service_ns;
+        let moved = if bio.op.has_data() { bio.length } else { 0 };
+        let service_ns = s.service_ns + moved * s.kib_ns / 1024;
         if let Some(free) = s.servers.iter_mut().min() {
             *free = core.now().max(*free) + service_ns;
             core.wake(bio.ticket(), *free - core.now());

@@ -1,12 +1,12 @@
-//! What may go to a unit that has enough: a limit for all together (`knee.rs`), and for what is over
-//! it a line in which nexuses take turns by what their requests cost (`price.rs`).
+//! What may go to a unit that has enough: a limit for all together (`knee.rs`), and for the rest a
+//! line in which nexuses take turns by what their requests cost (`price.rs`).
 //!
 //! ```text
-//!   enter() --no limit, or room and nobody waits, or its nexus is behind and below its share--+
-//!      |                                                                                      v
-//!      +--- else --> waits in its nexus's seat --- next(), the seat that is furthest behind -> BELOW
-//!                       |                                                                     |
-//!                       +--- not wanted any more: forget()                   leave() ---------+
+//!   enter() --no limit, or room and nobody waits, or behind and below its share-----+
+//!      |                                                                            v
+//!      +--- else --> waits in its nexus's seat --- next(), the seat furthest --> BELOW
+//!                       |                          behind                           |
+//!                       +--- not wanted any more: forget()                          +-- leave()
 //! ```
 //! A plain read or write is one request and waits as a command (`turns.rs`). A task waits before
 //! each of its requests: it may wait for memory or for blocks that others have, and whoever waits
@@ -19,13 +19,13 @@
 //! Invariants
 //!  L1  While something waits here, something of this core is below: its end gives the next turn.
 //!  L2  Of two seats that always have something waiting, neither gets ahead of the other by more
-//!      than the cost of its largest request: sizes, depths and kinds of commands make no difference.
+//!      than the cost of its largest request: sizes, depths and kinds of commands do not matter.
 //!  L3  A seat that is not ahead of the clock and has less below than its share never waits: what a
 //!      nexus that asks for little waits for is what is below, not what waits.
 //!  L4  While something waits, the limit is used up. The requests of one seat keep their order, but
 //!      HEAD OF QUEUE goes to the front of them.
-//!  L5  A command of the ACA attribute does not wait (there is one for a nexus). What waits here has
-//!      all the memory that it needs, and holds nothing that a request below could wait for.
+//!  L5  A command of the ACA attribute does not wait (a nexus has one). What waits here has all the
+//!      memory that it needs, and holds nothing that a request below could wait for.
 //!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
 //!      cores but once in [`TELL_NS`].
 

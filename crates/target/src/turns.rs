@@ -1,5 +1,5 @@
-//! Commands and tasks in the flow of their unit's requests (`flow.rs`): how they ask for a turn, and
-//! what happens when it comes.
+//! Commands and tasks in the flow of their unit's requests (`flow.rs`): how they ask for a turn,
+//! and what happens when it comes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

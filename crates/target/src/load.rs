@@ -146,14 +146,6 @@ impl Load {
             mean = cost_at(look.price.power());
             limit = look.knee.rescale(cost, mean);
         }
-        eprintln!(
-            "LOOK {learns} done {done} KiB {} ms {} depth {} -> {limit} power {} {:?}",
-            took.bytes >> 10,
-            elapsed_ns / 1000000,
-            sample.depth(),
-            look.price.power(),
-            look.knee
-        );
         let mean = u32::try_from(mean / done.max(1)).unwrap_or(u32::MAX);
         self.mean_cost.store(mean, Relaxed);
         self.power.store(look.price.power(), Relaxed);

@@ -331,12 +331,25 @@ fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState>
 /// How long write data may be on its way before lists mention it, ns.
 const DATA_SLOW_NS: u64 = 1_000_000_000;
 
+/// How many commands of a session wait here: for their turn at the unit, for buffers, in the order.
+/// Tasks wait for a turn while they execute.
+fn waiting_here(s: &SessionFacts, all: &[CommandView]) -> u64 {
+    let others = [CommandState::MemoryWait, CommandState::Dormant];
+    let others = all.iter().filter(|c| others.contains(&c.state)).count();
+    u64::from(s.held_back().queued).saturating_add(others as u64)
+}
+
 /// Why commands of a session wait here: what most of them wait for.
 fn held_back(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Option<String> {
     let waits = |c: &CommandView, state| {
         c.state == state && (state != CommandState::DataWait || c.age_ns > DATA_SLOW_NS)
     };
-    let count = |state: CommandState| all.iter().filter(|c| waits(c, state)).count();
+    let held = s.held_back();
+    let count = |state: CommandState| match state {
+        // Requests of tasks among them, which execute meanwhile.
+        CommandState::Queued => held.queued as usize,
+        _ => all.iter().filter(|c| waits(c, state)).count(),
+    };
     let states = [
         CommandState::Queued,
         CommandState::MemoryWait,
@@ -348,17 +361,19 @@ fn held_back(from: &Sources<'_>, s: &SessionFacts, all: &[CommandView]) -> Optio
     if n == 0 {
         return None;
     }
-    let held = s.held_back();
     Some(match most {
         CommandState::Queued => {
             let device = from.registry.devices.iter().find(|d| Some(d.number) == held.device);
             let name = device.map_or("its unit", |d| d.name.as_str());
             let share = held.share.map_or(String::new(), |n| format!(", its share is {n}"));
-            match device.and_then(|d| d.flow.limit.map(|limit| (limit, d.flow.latency_ns))) {
-                Some((limit, ns)) => format!(
+            match device
+                .and_then(|d| d.flow.limit.map(|l| (l, d.flow.latency_ns, d.flow.par_bytes)))
+            {
+                Some((limit, ns, par)) => format!(
                     "{n} wait for {name}, which is no faster with more than {limit} ({} us \
-                     each){share}",
-                    ns / 1000
+                     each, and {} KiB count as one more){share}",
+                    ns / 1000,
+                    par / 1024
                 ),
                 None => format!("{n} wait for {name}{share}"),
             }
@@ -418,6 +433,7 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         oldest_command_ns: waiting.first().map_or(0, |c| c.age_ns),
         window: s.held_back().window,
         share: s.held_back().share,
+        waiting: waiting_here(s, &waiting),
         held_back: held_back(from, s, &waiting),
         stats,
     }

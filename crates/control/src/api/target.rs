@@ -205,6 +205,10 @@ pub struct SessionState {
     /// Commands that it may have at its unit; absent while the unit has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<u32>,
+    /// Commands of it, and requests of tasks among them, that wait here; the rest of those
+    /// outstanding is in flight.
+    #[serde(default)]
+    pub waiting: u64,
     /// Why commands of it wait here, in words; absent when none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<String>,

@@ -501,7 +501,10 @@ fn a_stuck_command_is_a_finding() {
     assert!(said.starts_with(" state: DEGRADED"), "{said}");
     assert!(said.contains("why: 3 commands outstanding, the oldest for 23"), "{said}");
     let sessions = daemon.ends("sessions", Exit::Done);
-    assert!(sessions.contains("queue  window  oldest") && sessions.contains("   23"), "{sessions}");
+    assert!(
+        sessions.contains("in flight  waiting  window  oldest") && sessions.contains("   23"),
+        "{sessions}"
+    );
 }
 
 #[test]

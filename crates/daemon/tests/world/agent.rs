@@ -5,7 +5,7 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
@@ -15,6 +15,9 @@ use wire::scsi::Lun;
 
 use crate::conn::{Conn, How, login};
 use crate::model::{OPEN, Outcome, Place};
+use crate::owed::{Code, Owed, RESET, Source};
+use crate::rights::Tidings;
+use crate::rules::{Act, Need};
 use crate::shared::{Rights, Shared, Unit};
 use crate::stack::portal;
 
@@ -39,11 +42,23 @@ pub enum What {
     Luns,
     Capacity,
     Cache { on: bool },
+    Rights(Act),
 }
 
 impl What {
     pub fn writes(self) -> bool {
         matches!(self, What::Write { .. } | What::Zero | What::Unmap)
+    }
+
+    /// What it needs of reservations; None for those that look at them themselves.
+    pub fn need(self) -> Option<Need> {
+        Some(match self {
+            What::Rights(_) => return None,
+            What::Serial | What::Luns | What::Capacity => Need::Nothing,
+            What::Ready => Need::Sight,
+            What::Read => Need::Read,
+            _ => Need::Write,
+        })
     }
 
     /// Runs in spite of unit attentions.
@@ -65,6 +80,8 @@ pub struct Task {
     /// The rights changed while it was under way.
     pub unsure: bool,
     pub mode_epoch: Option<u64>,
+    /// The cache was off for sure when it was sent.
+    pub was_off: bool,
     pub expect_in: usize,
     pub got: Vec<u8>,
     pub out: Vec<u8>,
@@ -82,11 +99,9 @@ pub struct Function {
     pub issue: u64,
 }
 
-/// A unit attention that is due: LUN, code, and the moment since when.
-pub type Owed = (usize, (u8, u8), u64);
-
 pub struct Agent {
     pub name: String,
+    pub index: usize,
     pub group: usize,
     pub how: How,
     pub depth: usize,
@@ -102,9 +117,13 @@ pub struct Agent {
     pub orphan_functions: RefCell<Vec<Function>>,
     /// LUNs that said that the nexus is new, since the login.
     pub greeted: RefCell<Vec<usize>>,
-    /// Unit attentions that are due.
+    /// Unit attentions that may be told.
     pub owed: RefCell<Vec<Owed>>,
+    /// Sources that were counted.
+    pub owed_of: RefCell<BTreeSet<(u64, Code)>>,
     pub logged_out: Cell<bool>,
+    /// Grows with every login.
+    pub session: Cell<u64>,
     tag: Cell<u32>,
     ping: Cell<Option<u32>>,
 }
@@ -113,6 +132,7 @@ impl Agent {
     pub fn new(
         shared: &Rc<Shared>,
         reactor: &Reactor,
+        index: usize,
         group: usize,
         how: How,
         seed: u64,
@@ -121,6 +141,7 @@ impl Agent {
         let short = how.initiator.rsplit(':').next().unwrap_or("").to_owned();
         Rc::new(Agent {
             name: format!("{short}/{}", how.isid),
+            index,
             group,
             how,
             depth: 1 + random.below(8) as usize,
@@ -135,7 +156,9 @@ impl Agent {
             orphan_functions: RefCell::default(),
             greeted: RefCell::default(),
             owed: RefCell::default(),
+            owed_of: RefCell::default(),
             logged_out: Cell::new(false),
+            session: Cell::new(0),
             tag: Cell::new(0),
             ping: Cell::new(None),
         })
@@ -209,11 +232,17 @@ impl Agent {
         for task in self.orphans.take() {
             self.over(&task, Outcome::Unknown);
         }
-        self.orphan_functions.take().iter().for_each(|f| self.reset_over(f));
-        self.greeted.borrow_mut().clear();
-        self.owed.borrow_mut().clear();
+        for f in self.orphan_functions.take() {
+            self.reset_over(&f, Tidings::Maybe);
+        }
         self.ping.set(None);
         *self.conn.borrow_mut() = Some(conn.clone());
+        self.session.set(self.session.get() + 1);
+        for unit in self.shared.units.borrow().iter() {
+            let now = self.shared.model.borrow_mut().tick();
+            unit.book.borrow_mut().new_session(self.index, now);
+        }
+        self.owes_at_login();
     }
 
     /// The connection is no more.
@@ -229,6 +258,10 @@ impl Agent {
         if let (What::Cache { .. }, Some(unit)) = (task.what, self.shared.unit(task.lun)) {
             unit.mode_changes.set(unit.mode_changes.get() - 1);
             unit.mode_moved(false);
+            self.shared.source_ends(task.issue, None, Tidings::Maybe);
+        }
+        if let What::Rights(_) = task.what {
+            self.rights_over(task);
         }
         if task.what.writes() && task.granted {
             let oldest = self.shared.oldest_read();
@@ -237,12 +270,14 @@ impl Agent {
         }
     }
 
-    pub fn reset_over(&self, f: &Function) {
+    pub fn reset_over(&self, f: &Function, tidings: Tidings) {
         if f.function == task_function::LUN_RESET
             && let Some(unit) = self.shared.unit(f.lun)
         {
             unit.mode_changes.set(unit.mode_changes.get() - 1);
             unit.mode_moved(false);
+            self.shared.source_ends(f.issue, None, tidings);
+            self.reset_rights_over(&unit, f, tidings);
         }
     }
 
@@ -258,8 +293,7 @@ impl Agent {
             }
         }
         if next == Rights::None {
-            self.greeted.borrow_mut().retain(|l| *l != unit.lun);
-            self.owed.borrow_mut().retain(|(l, ..)| *l != unit.lun);
+            self.forget_owed(unit.lun);
         }
     }
 
@@ -363,7 +397,10 @@ impl Agent {
         let Some(unit) = self.some_unit() else { return };
         unit.mode_changes.set(unit.mode_changes.get() + 1);
         unit.mode_moved(false);
-        self.function(conn, task_function::LUN_RESET, unit.lun, TAG_NONE);
+        let number = self.function(conn, task_function::LUN_RESET, unit.lun, TAG_NONE);
+        let (lun, group, except) = (unit.lun, None, None);
+        self.shared.source_begins(Source { number, lun, code: RESET, group, except });
+        self.shared.act_begins(self, &unit, number, Act::Reset);
         // Commands of the others may go without a word from now on.
         for agent in self.shared.agents.borrow().iter() {
             let mut tasks = agent.tasks.borrow_mut();
@@ -371,7 +408,7 @@ impl Agent {
         }
     }
 
-    fn function(&self, conn: &Rc<Conn>, function: u8, lun: usize, of: u32) {
+    fn function(&self, conn: &Rc<Conn>, function: u8, lun: usize, of: u32) -> u64 {
         let task_tag = self.next_tag();
         let issue = self.shared.model.borrow_mut().tick();
         self.shared.say(|| format!("{}: function {function} lun {lun} of {of}", self.name));
@@ -388,6 +425,7 @@ impl Agent {
             ..TaskRequest::default()
         };
         conn.send(&pdu, &[]);
+        issue
     }
 
     async fn log_out(&self, conn: &Rc<Conn>) {

@@ -8,12 +8,15 @@ use wire::iscsi::{
 use wire::scsi::{Asc, Key, Sense, parse_capacity16, parse_luns};
 
 use crate::agent::{Agent, Task, What};
-use crate::model::{OPEN, Outcome, UNIT};
+use crate::model::{Outcome, UNIT};
+use crate::owed::MODE_CHANGED;
+use crate::rights::Tidings;
 use crate::shared::{Rights, Unit};
 
 const GOOD: u8 = 0;
 const CHECK: u8 = 2;
 const BUSY: u8 = 8;
+const CONFLICT: u8 = 0x18;
 const FULL: u8 = 0x28;
 const ABORTED: u8 = 0x40;
 
@@ -78,7 +81,13 @@ impl Agent {
         let f = self.functions.borrow_mut().remove(&p.task_tag);
         let f = f.unwrap_or_else(|| panic!("{}: answer to no function: {p:?}", self.name));
         self.shared.say(|| format!("{}: function of {}: {:?}", self.name, f.of, p.answer));
-        self.reset_over(&f);
+        self.reset_over(
+            &f,
+            match p.answer {
+                TaskAnswer::Complete => Tidings::Sure,
+                _ => Tidings::None,
+            },
+        );
         let gone = |tag: &u32, t: &Task| match f.function {
             task_function::ABORT_TASK => *tag == f.of,
             _ => t.lun == f.lun && t.issue < f.issue,
@@ -117,13 +126,21 @@ impl Agent {
         let Some(task) = task else { panic!("{}: answer to no task {tag}", self.name) };
         self.shared.say(|| format!("{}: {tag} status {status:#x} {sense:x?}", self.name));
         let unit = self.shared.unit(task.lun).expect("commands go to units");
+        self.session_lives(&task);
         match (status, sense) {
             (GOOD, None) => self.good(&task, &unit),
+            (CONFLICT, None) => self.conflict(&task, &unit),
             (CHECK, Some(sense)) => {
                 let outcome = self.refused(&task, &unit, sense);
+                if outcome == Outcome::Nothing {
+                    self.rights_refused(&task, &unit);
+                }
                 self.over(&task, outcome);
             }
-            (FULL, None) => self.over(&task, Outcome::Nothing),
+            (FULL, None) => {
+                self.rights_refused(&task, &unit);
+                self.over(&task, Outcome::Nothing);
+            }
             (BUSY | ABORTED, None) => self.over(&task, Outcome::Unknown),
             other => panic!("{}: {other:x?}", self.name),
         }
@@ -131,7 +148,8 @@ impl Agent {
 
     fn good(&self, task: &Task, unit: &Unit) {
         let who = format!("{} {:?} lun {}", self.name, task.what, task.lun);
-        self.check_greeting(task, &who);
+        self.check_told(task, &who);
+        self.check_allowed(task, unit, &who);
         let grant = unit.grant(self.group);
         if !task.what.is_exempt() {
             let refusable = grant.now == Rights::None && !task.unsure && grant.next.is_none();
@@ -164,6 +182,12 @@ impl Agent {
             What::Cache { on } => {
                 self.shared.mark("modes");
                 let alone = task.mode_epoch == Some(unit.mode_epoch.get());
+                let told = match (alone && task.was_off, on) {
+                    (true, true) => Tidings::Sure,
+                    (true, false) => Tidings::None,
+                    (false, _) => Tidings::Maybe,
+                };
+                self.shared.source_ends(task.issue, Some(MODE_CHANGED), told);
                 self.over(task, Outcome::Nothing);
                 return unit.cache_off.set(alone && !on);
             }
@@ -174,7 +198,7 @@ impl Agent {
             }
             What::Luns => {
                 // Whoever has the list need not be told that it is another one (SPC-4 6.33).
-                self.owed.borrow_mut().retain(|(_, code, _)| *code != (0x3f, 0x0e));
+                self.listed(task);
                 self.check_luns(task, &who);
             }
             What::Capacity => {
@@ -183,6 +207,7 @@ impl Agent {
                 assert_eq!(seen.block_len as usize, unit.per * UNIT, "{who}");
                 assert!(unit.resized.get() || seen.blocks == blocks, "{who}: {}", seen.blocks);
             }
+            What::Rights(act) => self.rights_good(task, unit, act),
             What::Ready => {}
         }
         self.over(task, Outcome::Good);
@@ -213,17 +238,6 @@ impl Agent {
         unit.changed.get()[self.group]
     }
 
-    /// A new nexus says so before anything else; what is owed comes before the next command.
-    fn check_greeting(&self, task: &Task, who: &str) {
-        if task.what.is_exempt() || task.unsure {
-            return;
-        }
-        assert!(self.greeted.borrow().contains(&task.lun), "{who}: no unit attention at first");
-        let owed = self.owed.borrow();
-        let due = owed.iter().find(|(lun, _, since)| *lun == task.lun && *since < task.issue);
-        assert!(due.is_none(), "{who}: carried out before {due:x?} was told");
-    }
-
     /// Why a command was refused, and whether it may have done something.
     fn refused(&self, task: &Task, unit: &Rc<Unit>, sense: Asc) -> Outcome {
         let who = format!("{} {:?} lun {}: {sense:x?}", self.name, task.what, task.lun);
@@ -233,13 +247,21 @@ impl Agent {
             (Key::UnitAttention, asc, ascq) => {
                 assert!(!task.what.is_exempt(), "{who}");
                 self.shared.mark("attentions");
-                self.attention(task.lun, asc, ascq, &who);
+                self.told(task, (asc, ascq), &who);
                 Outcome::Nothing
             }
             (Key::DataProtect, 0x27, _) => {
                 assert!(task.what.writes() || matches!(task.what, What::Cache { .. }), "{who}");
                 assert!(!sure(Rights::Write), "{who}: {grant:?}");
                 self.shared.mark("write protected");
+                Outcome::Nothing
+            }
+            (Key::IllegalRequest, 0x24 | 0x26, _) if self.rights_illegal(task, unit) => {
+                Outcome::Nothing
+            }
+            (Key::HardwareError, 0x44, _) if matches!(task.what, What::Rights(_)) => {
+                assert!(self.shared.vault.has_failed(), "{who}: every save went well");
+                self.shared.mark("saves failed");
                 Outcome::Nothing
             }
             (Key::IllegalRequest, 0x25, _) => {
@@ -269,35 +291,5 @@ impl Agent {
             }
             _ => panic!("{who}: never expected"),
         }
-    }
-
-    fn attention(&self, lun: usize, asc: u8, ascq: u8, who: &str) {
-        let nexus = asc == 0x29;
-        if nexus && !self.greeted.borrow().contains(&lun) {
-            self.greeted.borrow_mut().push(lun);
-        }
-        let known =
-            [(0x29, 0), (0x29, 3), (0x29, 7), (0x2a, 1), (0x2a, 9), (0x3f, 0x0e), (0x3f, 3)];
-        assert!(known.contains(&(asc, ascq)), "{who}");
-        // That LUNs have changed is told once for all of them.
-        let all = (asc, ascq) == (0x3f, 0x0e);
-        self.owed.borrow_mut().retain(|(l, code, _)| *code != (asc, ascq) || !(all || *l == lun));
-    }
-
-    /// An attention will be raised at a unit: it may be told from now on, and is due once
-    /// [`Agent::due`] was called.
-    pub fn owe(&self, lun: usize, code: (u8, u8)) {
-        if self.conn.borrow().is_some() {
-            self.owed.borrow_mut().push((lun, code, OPEN));
-        }
-    }
-
-    /// What was raised and not told until now is due.
-    pub fn due(&self, code: (u8, u8), wanted: bool) {
-        let now = self.shared.model.borrow_mut().tick();
-        let mut owed = self.owed.borrow_mut();
-        owed.retain(|(_, c, since)| wanted || *c != code || *since != OPEN);
-        let new = owed.iter_mut().filter(|(_, c, since)| *c == code && *since == OPEN);
-        new.for_each(|(.., since)| *since = now);
     }
 }

@@ -10,14 +10,12 @@ use target::lun::{OpenSpec, close_device, open_device};
 use target::{GroupSpec, LunSpec};
 
 use crate::model::{Place, UNIT};
+use crate::owed::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
+use crate::rights::Tidings;
+use crate::rules::{Act, Verdict};
 use crate::shared::{GROUPS, Rights, Unit};
 use crate::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, Sim, slot_first};
 use crate::stack::IQN;
-
-/// REPORTED LUNS DATA HAS CHANGED.
-const LUNS_CHANGED: (u8, u8) = (0x3f, 0x0e);
-/// CAPACITY DATA HAS CHANGED.
-const CAPACITY_CHANGED: (u8, u8) = (0x2a, 9);
 
 const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 
@@ -88,13 +86,17 @@ impl Sim {
             let agents = self.shared.agents.borrow();
             agents.iter().filter(|a| a.group == *group).for_each(|a| a.rights_move(unit, *rights));
         }
+        let sources: Vec<u64> = (0..GROUPS).map(|_| self.tick()).collect();
+        let hides = self.hide(&units);
         for (group, luns) in before.iter().enumerate() {
             let goes = |lun: &usize| {
                 let unit = units.iter().find(|u| u.lun == *lun);
                 unit.is_none_or(|u| u.grant(group).next == Some(Rights::None))
             };
-            let stay = luns.iter().filter(|lun| !goes(lun));
-            stay.for_each(|lun| self.owe(group, *lun, LUNS_CHANGED));
+            let stay = luns.iter().filter(|lun| !goes(lun)).copied();
+            for lun in stay.chain([SESSION]) {
+                self.source_begins(sources[group], Some(group), lun, LUNS_CHANGED);
+            }
         }
         let specs: Vec<GroupSpec> = (0..GROUPS).map(|g| self.group_spec(g, &units)).collect();
         let set = self.stack().registry.set_groups("iscsi", IQN, &specs);
@@ -112,21 +114,44 @@ impl Sim {
         }
         for (group, before) in before.iter().enumerate() {
             let changed = visible(&units, group) != *before;
-            self.due(group, LUNS_CHANGED, changed);
+            self.source_ends(sources[group], changed);
+        }
+        for (unit, op) in hides {
+            self.shared.act_ends(&unit, op, &Verdict::Good, "hidden");
         }
     }
 
-    fn owe(&self, group: usize, lun: usize, code: (u8, u8)) {
-        let agents = self.shared.agents.borrow();
-        agents.iter().filter(|a| a.group == group).for_each(|a| a.owe(lun, code));
+    /// Who loses sight of a unit loses its RESERVE.
+    fn hide(&self, units: &[Rc<Unit>]) -> Vec<(Rc<Unit>, u64)> {
+        let mut out = Vec::new();
+        for agent in self.shared.agents.borrow().iter() {
+            let goes = |u: &&Rc<Unit>| {
+                u.grant(agent.group).next == Some(Rights::None)
+                    && u.book.borrow().may_be_whole(agent.index)
+            };
+            for unit in units.iter().filter(goes) {
+                let op = self.tick();
+                self.shared.act_begins(agent, unit, op, Act::Hide);
+                out.push((unit.clone(), op));
+            }
+        }
+        out
     }
 
-    fn due(&self, group: usize, code: (u8, u8), wanted: bool) {
-        if wanted {
+    fn tick(&self) -> u64 {
+        self.shared.model.borrow_mut().tick()
+    }
+
+    pub fn source_begins(&self, number: u64, group: Option<usize>, lun: usize, code: Code) {
+        self.shared.source_begins(Source { number, lun, code, group, except: None });
+    }
+
+    pub fn source_ends(&self, number: u64, raised: bool) {
+        if raised {
             self.shared.mark("changes to tell");
         }
-        let agents = self.shared.agents.borrow();
-        agents.iter().filter(|a| a.group == group).for_each(|a| a.due(code, wanted));
+        let tidings = if raised { Tidings::Sure } else { Tidings::None };
+        self.shared.source_ends(number, None, tidings);
     }
 
     fn group_spec(&self, group: usize, units: &[Rc<Unit>]) -> GroupSpec {
@@ -288,7 +313,7 @@ impl Sim {
         }
         self.doubt[slot].push(Some(count));
         let unit = self.unit_of(&provider);
-        self.shrink_first(unit.as_ref(), count);
+        let source = self.shrink_first(unit.as_ref(), count);
         let request = json!({
             "op": "resize", "geom": "d0", "index": slot + 1, "size": { "sectors": count },
         });
@@ -298,32 +323,32 @@ impl Sim {
             self.parts[slot] = Some(Part { count });
         }
         let count = self.parts[slot].map_or(count, |p| p.count);
-        self.resized(unit.as_ref(), count, part.count);
+        self.resized(unit.as_ref(), count, part.count, source);
     }
 
     /// From now on nobody uses what may go.
-    fn shrink_first(&self, unit: Option<&Rc<Unit>>, count: usize) {
+    fn shrink_first(&self, unit: Option<&Rc<Unit>>, count: usize) -> u64 {
+        let source = self.tick();
         if let Some(unit) = unit {
             let place = unit.place.get();
             unit.resized.set(true);
             unit.place.set(Place { count: place.count.min(count), ..place });
             for group in 0..GROUPS {
                 if unit.grant(group).now != Rights::None {
-                    self.owe(group, unit.lun, CAPACITY_CHANGED);
+                    self.source_begins(source, Some(group), unit.lun, CAPACITY_CHANGED);
                 }
             }
         }
+        source
     }
 
-    fn resized(&self, unit: Option<&Rc<Unit>>, count: usize, before: usize) {
+    fn resized(&self, unit: Option<&Rc<Unit>>, count: usize, before: usize, source: u64) {
         let Some(unit) = unit else { return };
         unit.place.set(Place { count, ..unit.place.get() });
         if count != before {
             self.shared.mark("resizes");
         }
-        for group in 0..GROUPS {
-            self.due(group, CAPACITY_CHANGED, count != before);
-        }
+        self.source_ends(source, count != before);
     }
 
     /// A disk only grows: one that has become smaller is taken for lost.
@@ -331,14 +356,14 @@ impl Sim {
         let (before, room) = (self.plain_count, PLAIN_BLOCKS_MAX - self.plain_count);
         let count = before + self.below(room as u64 + 1) as usize / 8 * 8;
         let unit = self.unit_of("d1");
-        self.shrink_first(unit.as_ref(), count);
+        let source = self.shrink_first(unit.as_ref(), count);
         self.say(|| format!("d1 has {count} blocks, had {before}"));
         self.plain_count = count;
         self.outside.world.with_disk("d1", |d| d.set_size((count * UNIT) as u64));
         let stack = self.stack();
         let told = stack.disks.clone().verb(&mut stack.control, "resize", "d1", &json!({}));
         told.unwrap_or_else(|e| panic!("resize d1: {e}"));
-        self.resized(unit.as_ref(), count, before);
+        self.resized(unit.as_ref(), count, before, source);
     }
 
     fn insert_nop(&mut self) {
@@ -438,6 +463,7 @@ impl Sim {
             stack.drop_cores();
         }
         (0..DISKS.len()).for_each(|i| self.shared.model.borrow_mut().all_over(i));
+        self.forget_rights();
         self.look_at_disks("after the stop");
         self.shared.mark("restarts");
         self.boot();

@@ -8,6 +8,8 @@ use wire::scsi::{Lun, UnmapDescriptor, UnmapList};
 use crate::agent::{Agent, Function, Task, What};
 use crate::conn::Conn;
 use crate::model::{Place, UNIT, stamps};
+use crate::owed::{MODE_CHANGED, Source};
+use crate::reserve;
 use crate::shared::{Rights, Unit};
 
 /// Most blocks of the model in one command.
@@ -47,6 +49,7 @@ fn cdb_of(what: What, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u
             cdb[10..14].copy_from_slice(&(expect_in as u32).to_be_bytes());
         }
         What::Cache { .. } => cdb[..6].copy_from_slice(&[0x15, 0x10, 0, 0, out as u8, 0]),
+        What::Rights(act) => return reserve::cdb(act, expect_in, ten),
     }
     cdb
 }
@@ -79,6 +82,10 @@ impl Agent {
             return;
         }
         let Some(unit) = self.some_unit() else { return };
+        let reserving = self.shared.reserving.get();
+        if reserving > 0 && self.below(1000) < reserving {
+            return self.some_rights(conn, &unit);
+        }
         let what = match self.below(100) {
             0..38 => What::Read,
             38..76 => What::Write { fua: self.chance(200) },
@@ -105,7 +112,7 @@ impl Agent {
         Place { first: whole.first + at as usize * per, count: n as usize * per, ..whole }
     }
 
-    fn start(&self, conn: &Rc<Conn>, unit: &Rc<Unit>, what: What) {
+    pub fn start(&self, conn: &Rc<Conn>, unit: &Rc<Unit>, what: What) {
         let whole = unit.place.get();
         let place = match what {
             What::Read | What::Write { .. } | What::Zero | What::Unmap => self.some_range(unit),
@@ -127,6 +134,7 @@ impl Agent {
             What::Zero => vec![0; unit.per * UNIT],
             What::Unmap => UnmapList::encode(&[UnmapDescriptor { lba, blocks }]),
             What::Cache { on } => caching_page(on),
+            What::Rights(act) => reserve::list(act),
             _ => Vec::new(),
         };
         let expect_in = match what {
@@ -134,14 +142,19 @@ impl Agent {
             What::Serial => 64,
             What::Luns => 4096,
             What::Capacity => 32,
+            What::Rights(act) => reserve::reply_len(act),
             _ => 0,
         };
         let unsettled = unit.mode_changes.get() > 0 || !unit.cache_off.get();
+        let was_off = unit.cache_off.get() && unit.mode_changes.get() == 0;
         let epoch = match what {
             What::Cache { .. } => {
                 let alone = unit.mode_changes.get() == 0;
                 unit.mode_changes.set(unit.mode_changes.get() + 1);
                 unit.mode_moved(false);
+                let (lun, code, group) = (unit.lun, MODE_CHANGED, None);
+                let source = Source { number: issue, lun, code, group, except: Some(self.index) };
+                self.shared.source_begins(source);
                 alone.then(|| unit.mode_epoch.get())
             }
             _ if unsettled => None,
@@ -164,13 +177,17 @@ impl Agent {
             granted,
             unsure: grant.next.is_some(),
             mode_epoch: epoch,
+            was_off,
             expect_in,
             got: Vec::new(),
             out,
-            lost: self.is_resetting(unit.lun),
+            lost: self.is_resetting(unit.lun) || unit.book.borrow().aborts(),
             aborting: false,
         };
         self.submit(conn, tag, task, cdb);
+        if let What::Rights(act) = what {
+            self.rights_begin(unit, issue, act);
+        }
     }
 
     /// Somebody resets the unit just now.

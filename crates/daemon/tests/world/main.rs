@@ -20,9 +20,14 @@ mod command;
 mod conn;
 mod gremlin;
 mod model;
+mod owed;
+mod reserve;
+mod rights;
+mod rules;
 mod shared;
 mod sim;
 mod stack;
+mod vault;
 
 use std::time::{Duration, Instant};
 

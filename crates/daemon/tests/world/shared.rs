@@ -3,11 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use reactor::sim::World;
 
 use crate::agent::Agent;
 use crate::model::{Model, Place};
+use crate::owed::Source;
+use crate::rights::Book;
+use crate::vault::SlowVault;
 
 /// Lines shown of a seed that fails.
 const LINES_MAX: usize = 120;
@@ -55,6 +59,8 @@ pub struct Unit {
     pub mode_changes: Cell<u32>,
     /// Grows with every beginning and end of a change of the mode.
     pub mode_epoch: Cell<u64>,
+    /// Its reservations.
+    pub book: RefCell<Book>,
 }
 
 impl Unit {
@@ -90,6 +96,11 @@ pub struct Shared {
     /// Disks of which something failed: errors are no mistakes.
     pub failing: RefCell<Vec<bool>>,
     pub marks: RefCell<Marks>,
+    /// Sources of unit attentions that have begun.
+    pub sources: RefCell<Vec<Source>>,
+    pub vault: Arc<SlowVault>,
+    /// Commands about reservations, of a thousand.
+    pub reserving: Cell<u64>,
     lines: RefCell<VecDeque<String>>,
     echo: bool,
 }
@@ -105,6 +116,9 @@ impl Shared {
             leaving: Cell::new(false),
             failing: RefCell::new(vec![false; disks.len()]),
             marks: RefCell::default(),
+            sources: RefCell::default(),
+            vault: Arc::default(),
+            reserving: Cell::new(0),
             lines: RefCell::default(),
             echo: std::env::var_os("ASHLAR_TRACE").is_some(),
         })
@@ -138,6 +152,12 @@ impl Shared {
     /// When the oldest read under way began.
     pub fn oldest_read(&self) -> u64 {
         self.agents.borrow().iter().map(|a| a.oldest_read()).min().unwrap_or(u64::MAX)
+    }
+
+    /// When the oldest command under way was sent.
+    pub fn oldest_command(&self) -> u64 {
+        let of = |a: &Rc<Agent>| a.tasks.borrow().values().map(|t| t.issue).min();
+        self.agents.borrow().iter().filter_map(of).min().unwrap_or(u64::MAX)
     }
 
     /// A disk had something done to it that may end in errors.

@@ -7,7 +7,7 @@
 //! Changes are made by the control thread, one after the other; the gremlin (`gremlin.rs`) cuts
 //! links and hangs disks at any moment, in the middle of them too.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -111,8 +111,16 @@ impl Sim {
             next_lun: 1,
         };
         gremlin::start(&sim.outside, &sim.shared, sim.random.next_u64());
+        sim.shape_rights();
         sim.start_agents();
         sim
+    }
+
+    /// From a stream of its own: seeds without reservations stay what they were.
+    fn shape_rights(&self) {
+        let mut random = SeededRandom::new(self.seed ^ 0x5e5e);
+        self.shared.vault.start(&self.outside, random.next_u64());
+        self.shared.reserving.set([0, 15, 60][random.below(3) as usize]);
     }
 
     fn start_agents(&mut self) {
@@ -138,7 +146,9 @@ impl Sim {
                     params,
                 };
                 let seed = random.next_u64();
-                let agent = Agent::new(&self.shared, &reactor, i % GROUPS, how, seed);
+                let index = self.shared.agents.borrow().len();
+                let shared = &self.shared;
+                let agent = Agent::new(shared, &reactor, index, i % GROUPS, how, seed);
                 self.shared.agents.borrow_mut().push(agent.clone());
                 drop(reactor.spawn("agent", agent.live()));
             }
@@ -189,7 +199,8 @@ impl Sim {
     /// A daemon over the disks as they are.
     pub fn boot(&mut self) {
         self.say(|| "boot".into());
-        self.stack = Some(Stack::start(&self.outside, &self.shape));
+        let vault = self.shared.vault.clone();
+        self.stack = Some(Stack::start(&self.outside, &self.shape, vault));
         self.nop_names.clear();
         for name in DISKS {
             let file = self.outside.world.file(name, DiskShape::default()).expect("it is there");
@@ -290,6 +301,7 @@ impl Sim {
             cache_off: Cell::new(false),
             mode_changes: Cell::new(0),
             mode_epoch: Cell::new(0),
+            book: RefCell::default(),
         });
         self.next_lun += 1;
         self.shared.units.borrow_mut().push(unit.clone());
@@ -319,6 +331,7 @@ impl Sim {
             stack.drop_cores();
         }
         (0..DISKS.len()).for_each(|i| self.shared.model.borrow_mut().all_over(i));
+        self.forget_rights();
         for unit in self.shared.units.borrow().iter() {
             // What was being changed is decided by the next boot.
             let mut grants = unit.grants.get();
@@ -331,6 +344,16 @@ impl Sim {
             unit.grants.set(grants);
         }
         self.look_at_disks("after the crash");
+    }
+
+    /// The daemon is gone: reservations are what the vault has of them.
+    pub fn forget_rights(&mut self) {
+        self.shared.vault.crash(&mut self.random);
+        self.shared.sources.borrow_mut().clear();
+        for unit in self.shared.units.borrow().iter() {
+            let now = self.shared.model.borrow_mut().tick();
+            unit.book.borrow_mut().restart(now);
+        }
     }
 
     pub fn moved(&self, unit: &Unit, group: usize) {

@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use target::lun::LunClass;
 use target::{Engine, Registry};
 
+use crate::vault::SlowVault;
+
 pub const IQN: &str = "iqn.2026-11.test.ashlar:world";
 pub const USER: &str = "mason";
 pub const SECRET: &[u8] = b"chisel and hammer";
@@ -79,7 +81,7 @@ fn spin(outside: &Outside, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -
 
 impl Stack {
     /// A daemon without disks, targets and groups.
-    pub fn start(outside: &Outside, shape: &Shape) -> Stack {
+    pub fn start(outside: &Outside, shape: &Shape, vault: Arc<SlowVault>) -> Stack {
         let inbox = Arc::new(Inbox::default());
         let (mut cores, mut mailers) = (Vec::new(), Vec::new());
         for i in 0..shape.cores {
@@ -90,6 +92,7 @@ impl Stack {
             mailers.push(mailer);
         }
         let registry = Registry::new();
+        registry.set_vault(vault);
         let drivers = drivers::all(&registry);
         let driver = drivers[0].clone();
         let mut engines = Vec::new();

@@ -1,0 +1,276 @@
+//! Reservations of one unit as the standards say (SPC-4 5.12, SPC-2 5.5): written for this test,
+//! from the standard. What a command does to a state, what it answers, who hears of it, and who may
+//! do what.
+
+use std::collections::BTreeMap;
+
+/// Write exclusive, the only type here that lets everybody read beside 5 and 7.
+const WRITE_EXCLUSIVE: u8 = 1;
+/// Types in which every registrant has access.
+const REGISTRANTS: [u8; 4] = [5, 6, 7, 8];
+/// Types that every registrant holds.
+const EVERYBODY: [u8; 2] = [7, 8];
+/// All types.
+pub const TYPES: [u8; 6] = [1, 3, 5, 6, 7, 8];
+
+/// Second byte of unit attentions 2Ah.
+pub const PREEMPTED: u8 = 3;
+pub const RELEASED: u8 = 4;
+pub const STRUCK: u8 = 5;
+
+/// What is registered and reserved. Initiator ports are numbers.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct State {
+    pub keys: BTreeMap<usize, u64>,
+    /// Type and holder; no holder when everybody registered holds it.
+    pub held: Option<(u8, Option<usize>)>,
+    pub aptpl: bool,
+    /// RESERVE: port and its session.
+    pub whole: Option<(usize, u64)>,
+}
+
+/// A command about reservations, or something that ends one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Act {
+    Register { old: u64, new: u64, aptpl: bool },
+    Replace { new: u64, aptpl: bool },
+    Reserve { key: u64, kind: u8 },
+    Release { key: u64, kind: u8 },
+    Clear { key: u64 },
+    Preempt { key: u64, victim: u64, kind: u8, abort: bool },
+    ReserveUnit,
+    ReleaseUnit,
+    ReadKeys,
+    ReadHolder,
+    /// LOGICAL UNIT RESET.
+    Reset,
+    /// The unit is taken out of the port's sight.
+    Hide,
+}
+
+/// What a command is answered.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    Good,
+    Conflict,
+    Illegal,
+    Keys(Vec<u64>),
+    Holder(Option<(u64, u8)>),
+}
+
+/// What a command needs of a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// Nothing at all.
+    Nothing,
+    /// That nobody else has the whole unit (RESERVE).
+    Sight,
+    Read,
+    Write,
+}
+
+/// The state afterwards, the answer, and who hears which unit attention.
+pub type Effect = (State, Verdict, Vec<(usize, u8)>);
+
+impl State {
+    fn holds(&self, who: usize) -> bool {
+        match self.held {
+            Some((_, Some(holder))) => holder == who,
+            Some((_, None)) => self.keys.contains_key(&who),
+            None => false,
+        }
+    }
+
+    fn has_access(&self, who: usize) -> bool {
+        let admits = self.held.is_some_and(|(kind, _)| REGISTRANTS.contains(&kind));
+        self.holds(who) || (admits && self.keys.contains_key(&who))
+    }
+
+    /// Whether a command may run.
+    pub fn allows(&self, who: usize, session: u64, need: Need) -> bool {
+        if let Some(owner) = self.whole {
+            return owner == (who, session) || need == Need::Nothing;
+        }
+        let Some((kind, _)) = self.held else { return true };
+        match need {
+            Need::Nothing | Need::Sight => true,
+            Need::Read => {
+                [WRITE_EXCLUSIVE, 5, 7].contains(&kind) || self.has_access(who)
+            }
+            Need::Write => self.has_access(who),
+        }
+    }
+
+    /// What is left of it when the daemon starts again.
+    pub fn survivor(&self) -> State {
+        match self.aptpl {
+            true => State { whole: None, ..self.clone() },
+            false => State::default(),
+        }
+    }
+
+    fn others(&self, but: usize) -> impl Iterator<Item = usize> {
+        self.keys.keys().copied().filter(move |p| *p != but)
+    }
+
+    /// A registration goes, and with it the reservation when nobody holds it any more: its type.
+    fn unregister(&mut self, who: usize) -> Option<u8> {
+        let held = self.holds(who);
+        self.keys.remove(&who);
+        let everybody = self.held.is_some_and(|(_, holder)| holder.is_none());
+        if !held || (everybody && !self.keys.is_empty()) {
+            return None;
+        }
+        self.held.take().map(|(kind, _)| kind)
+    }
+
+    fn released(&self, kind: u8, by: usize) -> Vec<(usize, u8)> {
+        match REGISTRANTS.contains(&kind) {
+            true => self.others(by).map(|p| (p, RELEASED)).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// What a command of a port does.
+    pub fn after(&self, who: usize, session: u64, act: Act) -> Effect {
+        let same = |verdict| (self.clone(), verdict, Vec::new());
+        match act {
+            Act::Reset => (State { whole: None, ..self.clone() }, Verdict::Good, Vec::new()),
+            Act::Hide => {
+                let whole = self.whole.filter(|(port, _)| *port != who);
+                (State { whole, ..self.clone() }, Verdict::Good, Vec::new())
+            }
+            Act::ReserveUnit | Act::ReleaseUnit => self.of_old(who, session, act),
+            _ if self.whole.is_some() => same(Verdict::Conflict),
+            Act::ReadKeys => {
+                let mut keys: Vec<u64> = self.keys.values().copied().collect();
+                keys.sort_unstable();
+                same(Verdict::Keys(keys))
+            }
+            Act::ReadHolder => {
+                let key = |holder: Option<usize>| holder.map_or(0, |p| self.keys[&p]);
+                same(Verdict::Holder(self.held.map(|(kind, holder)| (key(holder), kind))))
+            }
+            Act::Register { old, .. } if self.keys.get(&who).map_or(0, |k| *k) != old => {
+                same(Verdict::Conflict)
+            }
+            Act::Register { new, aptpl, .. } | Act::Replace { new, aptpl } => {
+                self.register(who, new, aptpl)
+            }
+            Act::Reserve { key, .. }
+            | Act::Release { key, .. }
+            | Act::Clear { key }
+            | Act::Preempt { key, .. }
+                if self.keys.get(&who) != Some(&key) =>
+            {
+                same(Verdict::Conflict)
+            }
+            Act::Reserve { kind, .. } => match self.held {
+                Some((old, _)) if self.holds(who) && old == kind => same(Verdict::Good),
+                Some(_) => same(Verdict::Conflict),
+                None => {
+                    let holder = (!EVERYBODY.contains(&kind)).then_some(who);
+                    let next = State { held: Some((kind, holder)), ..self.clone() };
+                    (next, Verdict::Good, Vec::new())
+                }
+            },
+            Act::Release { kind, .. } => match self.held {
+                Some((old, _)) if self.holds(who) && old != kind => same(Verdict::Illegal),
+                Some((old, _)) if self.holds(who) => {
+                    let next = State { held: None, ..self.clone() };
+                    (next, Verdict::Good, self.released(old, who))
+                }
+                _ => same(Verdict::Good),
+            },
+            Act::Clear { .. } => {
+                let next = State { keys: BTreeMap::new(), held: None, ..self.clone() };
+                (next, Verdict::Good, self.others(who).map(|p| (p, PREEMPTED)).collect())
+            }
+            Act::Preempt { victim, kind, .. } => self.preempt(who, victim, kind),
+        }
+    }
+
+    /// RESERVE and RELEASE of SPC-2, beside registrations those of SPC-4 5.12.3.
+    fn of_old(&self, who: usize, session: u64, act: Act) -> Effect {
+        let (mut next, mut verdict) = (self.clone(), Verdict::Good);
+        if !self.keys.is_empty() {
+            if !(self.held.is_some() && self.has_access(who)) {
+                verdict = Verdict::Conflict;
+            }
+        } else if act == Act::ReserveUnit {
+            match self.whole {
+                Some(owner) if owner != (who, session) => verdict = Verdict::Conflict,
+                _ => next.whole = Some((who, session)),
+            }
+        } else if self.whole == Some((who, session)) {
+            next.whole = None;
+        }
+        (next, verdict, Vec::new())
+    }
+
+    fn register(&self, who: usize, new: u64, aptpl: bool) -> Effect {
+        if new == 0 && !self.keys.contains_key(&who) {
+            return (self.clone(), Verdict::Good, Vec::new());
+        }
+        let mut next = State { aptpl, ..self.clone() };
+        if new != 0 {
+            next.keys.insert(who, new);
+            return (next, Verdict::Good, Vec::new());
+        }
+        let ended = next.unregister(who);
+        let told = ended.map_or_else(Vec::new, |kind| next.released(kind, who));
+        (next, Verdict::Good, told)
+    }
+
+    fn preempt(&self, who: usize, victim: u64, kind: u8) -> Effect {
+        let same = |verdict| (self.clone(), verdict, Vec::new());
+        let takes = match self.held {
+            None => false,
+            Some((_, None)) => victim == 0,
+            Some((_, Some(holder))) => self.keys[&holder] == victim,
+        };
+        if victim == 0 && !takes {
+            return same(Verdict::Illegal);
+        }
+        let meant = |(port, key): (&usize, &u64)| {
+            let spared = takes && *port == who;
+            ((victim == 0 || *key == victim) && !spared).then_some(*port)
+        };
+        let gone: Vec<usize> = self.keys.iter().filter_map(meant).collect();
+        if gone.is_empty() && !takes {
+            return same(Verdict::Conflict);
+        }
+        let mut next = self.clone();
+        for port in &gone {
+            next.keys.remove(port);
+        }
+        let mut told: Vec<(usize, u8)> =
+            gone.iter().filter(|p| **p != who).map(|p| (*p, STRUCK)).collect();
+        if takes {
+            let old = next.held.replace((kind, (!EVERYBODY.contains(&kind)).then_some(who)));
+            if old.is_some_and(|(old, _)| old != kind) {
+                told.extend(next.others(who).map(|p| (p, RELEASED)));
+            }
+        } else if next.keys.is_empty() {
+            next.held = None;
+        }
+        (next, Verdict::Good, told)
+    }
+}
+
+#[test]
+fn the_rules_know_who_may_do_what() {
+    let state = State::default();
+    let (state, ..) = state.after(0, 1, Act::Replace { new: 7, aptpl: true });
+    let (state, ..) = state.after(1, 1, Act::Register { old: 0, new: 8, aptpl: true });
+    let (state, verdict, _) = state.after(0, 1, Act::Reserve { key: 7, kind: 5 });
+    assert_eq!(verdict, Verdict::Good);
+    let may = |who, need| state.allows(who, 1, need);
+    assert_eq!([0, 1, 2].map(|who| may(who, Need::Write)), [true, true, false]);
+    assert!(may(2, Need::Read));
+    let preempt = Act::Preempt { key: 8, victim: 7, kind: 3, abort: false };
+    let (next, _, told) = state.after(1, 1, preempt);
+    assert_eq!((next.held, told), (Some((3, Some(1))), vec![(0, STRUCK)]));
+    assert_eq!(next.survivor(), next);
+    assert_eq!(state.after(2, 1, Act::ReserveUnit).1, Verdict::Conflict);
+}

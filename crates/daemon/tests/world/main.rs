@@ -76,7 +76,9 @@ fn everything_holds_whatever_happens() {
 /// A run in which nothing happens is no success.
 const MUST_HAPPEN: &[&str] = &[
     "aborts",
+    "acts done",
     "attentions",
+    "conflicts",
     "crashes",
     "cuts",
     "exports",
@@ -90,6 +92,7 @@ const MUST_HAPPEN: &[&str] = &[
     "nops out",
     "power cuts",
     "reads",
+    "reservations to tell",
     "resets",
     "resizes",
     "restarts",

@@ -145,7 +145,8 @@ impl Agent {
         }
         assert!(self.greeted.borrow().contains(&task.lun), "{who}: no unit attention at first");
         let owed = self.owed.borrow();
-        let waits = |o: &&Owed| o.lun == task.lun && o.sure && o.due.is_some_and(|d| d < task.issue);
+        let waits =
+            |o: &&Owed| o.lun == task.lun && o.sure && o.due.is_some_and(|d| d < task.issue);
         let due = owed.iter().find(waits);
         assert!(due.is_none(), "{who}: carried out before {due:x?} was told");
     }

@@ -99,9 +99,11 @@ impl Shared {
 impl Agent {
     /// A command about reservations that often makes sense.
     pub fn some_rights(&self, conn: &Rc<Conn>, unit: &Rc<Unit>) {
-        let busy = self.tasks.borrow().values().any(|t| {
-            t.lun == unit.lun && matches!(t.what, What::Rights(_))
-        });
+        let busy = self
+            .tasks
+            .borrow()
+            .values()
+            .any(|t| t.lun == unit.lun && matches!(t.what, What::Rights(_)));
         if busy || !unit.book.borrow().has_room() {
             return;
         }

@@ -32,12 +32,32 @@ pub struct State {
 /// A command about reservations, or something that ends one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Act {
-    Register { old: u64, new: u64, aptpl: bool },
-    Replace { new: u64, aptpl: bool },
-    Reserve { key: u64, kind: u8 },
-    Release { key: u64, kind: u8 },
-    Clear { key: u64 },
-    Preempt { key: u64, victim: u64, kind: u8, abort: bool },
+    Register {
+        old: u64,
+        new: u64,
+        aptpl: bool,
+    },
+    Replace {
+        new: u64,
+        aptpl: bool,
+    },
+    Reserve {
+        key: u64,
+        kind: u8,
+    },
+    Release {
+        key: u64,
+        kind: u8,
+    },
+    Clear {
+        key: u64,
+    },
+    Preempt {
+        key: u64,
+        victim: u64,
+        kind: u8,
+        abort: bool,
+    },
     ReserveUnit,
     ReleaseUnit,
     ReadKeys,
@@ -94,9 +114,7 @@ impl State {
         let Some((kind, _)) = self.held else { return true };
         match need {
             Need::Nothing | Need::Sight => true,
-            Need::Read => {
-                [WRITE_EXCLUSIVE, 5, 7].contains(&kind) || self.has_access(who)
-            }
+            Need::Read => [WRITE_EXCLUSIVE, 5, 7].contains(&kind) || self.has_access(who),
             Need::Write => self.has_access(who),
         }
     }

@@ -10,10 +10,13 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
 use reactor::{Reactor, SeededRandom, TaskHandle};
-use wire::iscsi::{DataOut, LogoutRequest, NopOut, TAG_NONE, TaskRequest, task_function};
+use wire::iscsi::{
+    Attribute, DataOut, LogoutRequest, NopOut, TAG_NONE, TaskRequest, task_function,
+};
 use wire::scsi::Lun;
 
 use crate::conn::{Conn, How, login};
+use crate::counters::Bid;
 use crate::model::{OPEN, Outcome, Place};
 use crate::owed::{Code, Owed, RESET, Source};
 use crate::rights::Tidings;
@@ -33,7 +36,9 @@ const PATIENCE_NS: u64 = 5_000 * MS;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     Read,
-    Write { fua: bool },
+    Write {
+        fua: bool,
+    },
     Zero,
     Unmap,
     Sync,
@@ -41,8 +46,16 @@ pub enum What {
     Serial,
     Luns,
     Capacity,
-    Cache { on: bool },
+    Cache {
+        on: bool,
+    },
     Rights(Act),
+    /// READ of a counter.
+    Look,
+    /// COMPARE AND WRITE of a counter.
+    Count {
+        fua: bool,
+    },
 }
 
 impl What {
@@ -56,7 +69,7 @@ impl What {
             What::Rights(_) => return None,
             What::Serial | What::Luns | What::Capacity => Need::Nothing,
             What::Ready => Need::Sight,
-            What::Read => Need::Read,
+            What::Read | What::Look => Need::Read,
             _ => Need::Write,
         })
     }
@@ -82,6 +95,11 @@ pub struct Task {
     pub mode_epoch: Option<u64>,
     /// The cache was off for sure when it was sent.
     pub was_off: bool,
+    pub attribute: Attribute,
+    /// Writes of the same session that came before, and the ORDERED command that says so.
+    pub after: Vec<(u64, u64)>,
+    /// At a counter.
+    pub bid: Option<Bid>,
     pub expect_in: usize,
     pub got: Vec<u8>,
     pub out: Vec<u8>,
@@ -122,6 +140,8 @@ pub struct Agent {
     /// Sources that were counted.
     pub owed_of: RefCell<BTreeSet<(u64, Code)>>,
     pub logged_out: Cell<bool>,
+    /// ORDERED commands of this session that were carried out, by the moment of their issue.
+    pub ordered: RefCell<BTreeSet<u64>>,
     /// Grows with every login.
     pub session: Cell<u64>,
     tag: Cell<u32>,
@@ -158,6 +178,7 @@ impl Agent {
             owed: RefCell::default(),
             owed_of: RefCell::default(),
             logged_out: Cell::new(false),
+            ordered: RefCell::default(),
             session: Cell::new(0),
             tag: Cell::new(0),
             ping: Cell::new(None),
@@ -243,6 +264,7 @@ impl Agent {
             unit.book.borrow_mut().new_session(self.index, now);
         }
         self.owes_at_login();
+        self.ordered.borrow_mut().clear();
     }
 
     /// The connection is no more.
@@ -262,6 +284,11 @@ impl Agent {
         }
         if let What::Rights(_) = task.what {
             self.rights_over(task);
+        }
+        if let (What::Count { .. }, Some(bid)) = (task.what, &task.bid) {
+            let mut model = self.shared.model.borrow_mut();
+            let now = model.tick();
+            model.counters.end(task.place, bid, task.id, outcome, now, &self.name);
         }
         if task.what.writes() && task.granted {
             let oldest = self.shared.oldest_read();

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use wire::iscsi::{
-    NopOut, Response, TAG_NONE, TaskAnswer, TaskResponse, sense_of_segment, task_function,
+    Attribute, NopOut, Response, TAG_NONE, TaskAnswer, TaskResponse, sense_of_segment,
+    task_function,
 };
 use wire::scsi::{Asc, Key, Sense, parse_capacity16, parse_luns};
 
@@ -150,6 +151,11 @@ impl Agent {
         let who = format!("{} {:?} lun {}", self.name, task.what, task.lun);
         self.check_told(task, &who);
         self.check_allowed(task, unit, &who);
+        self.shared.states.borrow().check(task, &who);
+        if task.attribute == Attribute::Ordered {
+            self.shared.mark("ordered");
+            self.ordered.borrow_mut().insert(task.issue);
+        }
         let grant = unit.grant(self.group);
         if !task.what.is_exempt() {
             let refusable = grant.now == Rights::None && !task.unsure && grant.next.is_none();
@@ -159,8 +165,17 @@ impl Agent {
             What::Read => {
                 self.shared.mark("reads");
                 let mut model = self.shared.model.borrow_mut();
-                let now = model.tick();
-                model.check(task.place, &task.got, task.issue, now, &who);
+                let when = self.when(task, model.tick());
+                model.check(task.place, &task.got, &when, &who);
+            }
+            What::Look => {
+                let bid = task.bid.as_ref().expect("it has one");
+                let mut model = self.shared.model.borrow_mut();
+                model.counters.seen(task.place, bid, &task.got, &who);
+            }
+            What::Count { fua } => {
+                self.shared.mark("counts");
+                return self.over(task, if fua { Outcome::Durable } else { Outcome::Good });
             }
             What::Write { .. } | What::Zero | What::Unmap => {
                 assert!(task.granted, "{who}: written without the right to");
@@ -251,7 +266,8 @@ impl Agent {
                 Outcome::Nothing
             }
             (Key::DataProtect, 0x27, _) => {
-                assert!(task.what.writes() || matches!(task.what, What::Cache { .. }), "{who}");
+                let writes = task.what.writes() || matches!(task.what, What::Count { .. });
+                assert!(writes || matches!(task.what, What::Cache { .. }), "{who}");
                 assert!(!sure(Rights::Write), "{who}: {grant:?}");
                 self.shared.mark("write protected");
                 Outcome::Nothing
@@ -284,6 +300,17 @@ impl Agent {
                 assert!(self.shared.fails(unit.place.get().disk), "{who}: nothing is wrong there");
                 self.shared.mark("medium errors");
                 Outcome::Unknown
+            }
+            (Key::NotReady, 0x04, ascq) if self.shared.states.borrow().explain(task, ascq) => {
+                self.shared.mark("not accessible");
+                Outcome::Nothing
+            }
+            (Key::Miscompare, ..) => {
+                self.shared.mark("counts lost");
+                let bid = task.bid.as_ref().expect("it has one");
+                let mut model = self.shared.model.borrow_mut();
+                model.counters.lost(task.place, bid, task.id, &who);
+                Outcome::Nothing
             }
             (Key::NotReady, ..) => {
                 assert!(!unit.exported.get() || task.unsure, "{who}: the unit is there");

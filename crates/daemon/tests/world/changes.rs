@@ -22,6 +22,9 @@ const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 impl Sim {
     /// One change, or a pause.
     pub fn step(&mut self) {
+        if self.asymmetric && self.random.chance(100) {
+            return self.change_access();
+        }
         match self.below(100) {
             0..48 => {
                 let ns = self.below(300 * MS);
@@ -53,7 +56,7 @@ impl Sim {
         RIGHTS[[0, 1, 2, 2][self.below(4) as usize]]
     }
 
-    fn exported(&self) -> Vec<Rc<Unit>> {
+    pub fn exported(&self) -> Vec<Rc<Unit>> {
         self.shared.units.borrow().iter().filter(|u| u.exported.get()).cloned().collect()
     }
 
@@ -138,7 +141,7 @@ impl Sim {
         out
     }
 
-    fn tick(&self) -> u64 {
+    pub fn tick(&self) -> u64 {
         self.shared.model.borrow_mut().tick()
     }
 

@@ -7,6 +7,7 @@ use wire::scsi::{Lun, UnmapDescriptor, UnmapList};
 
 use crate::agent::{Agent, Function, Task, What};
 use crate::conn::Conn;
+use crate::counters::{Bid, COUNTERS, bytes_of};
 use crate::model::{Place, UNIT, stamps};
 use crate::owed::{MODE_CHANGED, Source};
 use crate::reserve;
@@ -30,7 +31,11 @@ fn cdb_of(what: What, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u
         }
     };
     match what {
-        What::Read => range(op(0x28, 0x88), 0),
+        What::Read | What::Look => range(op(0x28, 0x88), 0),
+        What::Count { fua } => {
+            (cdb[0], cdb[1], cdb[13]) = (0x89, u8::from(fua) << 3, 1);
+            cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+        }
         What::Write { fua } => range(op(0x2a, 0x8a), u8::from(fua) << 3),
         What::Zero => range(0x93, 0),
         What::Sync => range(op(0x35, 0x91), 0),
@@ -61,6 +66,14 @@ fn caching_page(on: bool) -> Vec<u8> {
     list
 }
 
+/// Both halves of COMPARE AND WRITE.
+fn increment(bid: &Option<Bid>, id: u64, place: Place) -> Vec<u8> {
+    let expects = bid.as_ref().map_or((0, 0), |b| b.expects);
+    let mut out = bytes_of(expects, place);
+    out.extend(bytes_of((expects.0 + 1, id), place));
+    out
+}
+
 impl Agent {
     /// A unit, more often one that this group sees.
     pub fn some_unit(&self) -> Option<Rc<Unit>> {
@@ -86,6 +99,11 @@ impl Agent {
         if reserving > 0 && self.below(1000) < reserving {
             return self.some_rights(conn, &unit);
         }
+        let counting = self.shared.counting.get();
+        if counting > 0 && self.below(1000) < counting {
+            let fua = self.chance(300);
+            return self.start(conn, &unit, What::Count { fua });
+        }
         let what = match self.below(100) {
             0..38 => What::Read,
             38..76 => What::Write { fua: self.chance(200) },
@@ -104,7 +122,10 @@ impl Agent {
 
     /// A range inside of the unit: often the same few blocks.
     fn some_range(&self, unit: &Unit) -> Place {
-        let (whole, per) = (unit.place.get(), unit.per);
+        let (unit_place, per) = (unit.place.get(), unit.per);
+        // Behind the counters.
+        let (first, count) = (unit_place.first + COUNTERS * per, unit_place.count - COUNTERS * per);
+        let whole = Place { first, count, ..unit_place };
         let blocks = (whole.count / per) as u64;
         let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
         let most = if self.chance(150) { BLOCKS_MAX } else { 12 };
@@ -112,16 +133,34 @@ impl Agent {
         Place { first: whole.first + at as usize * per, count: n as usize * per, ..whole }
     }
 
-    pub fn start(&self, conn: &Rc<Conn>, unit: &Rc<Unit>, what: What) {
+    /// One of the unit's counters, and what is done to it.
+    fn some_counter(&self, unit: &Unit, what: What) -> (What, Place, Bid) {
+        let first = unit.place.get().first + self.below(COUNTERS as u64) as usize * unit.per;
+        let place = Place { first, count: unit.per, ..unit.place.get() };
+        let (bid, known) = self.shared.model.borrow_mut().counters.bid(place);
+        (if known && self.chance(850) { what } else { What::Look }, place, bid)
+    }
+
+    pub fn start(&self, conn: &Rc<Conn>, unit: &Rc<Unit>, mut what: What) {
         let whole = unit.place.get();
+        let mut bid = None;
         let place = match what {
+            What::Count { .. } => {
+                let (does, place, at) = self.some_counter(unit, what);
+                (what, bid) = (does, Some(at));
+                place
+            }
             What::Read | What::Write { .. } | What::Zero | What::Unmap => self.some_range(unit),
             _ => whole,
         };
         let grant = unit.grant(self.group);
         let mut model = self.shared.model.borrow_mut();
         let issue = model.tick();
-        let id = if matches!(what, What::Write { .. }) { model.new_id() } else { 0 };
+        let stamped = matches!(what, What::Write { .. } | What::Count { .. });
+        let id = if stamped { model.new_id() } else { 0 };
+        if let (What::Count { .. }, Some(bid)) = (what, &bid) {
+            model.counters.begin(place, bid, id);
+        }
         let granted = grant.may_be(Rights::Write);
         if what.writes() && granted {
             model.begin(place, id, issue);
@@ -132,13 +171,14 @@ impl Agent {
         let out = match what {
             What::Write { .. } => stamps(id, place),
             What::Zero => vec![0; unit.per * UNIT],
+            What::Count { .. } => increment(&bid, id, place),
             What::Unmap => UnmapList::encode(&[UnmapDescriptor { lba, blocks }]),
             What::Cache { on } => caching_page(on),
             What::Rights(act) => reserve::list(act),
             _ => Vec::new(),
         };
         let expect_in = match what {
-            What::Read => place.count * UNIT,
+            What::Read | What::Look => place.count * UNIT,
             What::Serial => 64,
             What::Luns => 4096,
             What::Capacity => 32,
@@ -163,9 +203,13 @@ impl Agent {
         let (lba, blocks) = if what == What::Sync { (0, 0) } else { (lba, blocks) };
         let cdb = cdb_of(what, lba, blocks, expect_in, out.len());
         let tag = self.next_tag();
+        let attribute = self.some_attribute();
         self.shared.say(|| {
             let (n, who) = (blocks, &self.name);
-            format!("{who}: {tag} {what:?} lun {} lba {lba}+{n} write {id} at {issue}", unit.lun)
+            format!(
+                "{who}: {tag} {what:?} lun {} lba {lba}+{n} write {id} at {issue} {attribute:?}",
+                unit.lun
+            )
         });
         let task = Task {
             what,
@@ -178,6 +222,9 @@ impl Agent {
             unsure: grant.next.is_some(),
             mode_epoch: epoch,
             was_off,
+            attribute,
+            after: self.writes_before(unit.lun, issue, attribute),
+            bid,
             expect_in,
             got: Vec::new(),
             out,
@@ -213,6 +260,7 @@ impl Agent {
             last: solicited,
             read: task.expect_in > 0,
             write: len > 0,
+            attribute: task.attribute,
             lun: Lun::new(task.lun as u32).expect("small").encode(),
             task_tag: tag,
             transfer_len: task.expect_in.max(len) as u32,

@@ -10,16 +10,25 @@
 //! | `gremlin` | what happens at any moment |
 //! | `stack` | the daemon's rooms, put together |
 //! | `agent`, `command`, `answer`, `conn` | an initiator port |
-//! | `model` | what every block may hold |
+//! | `model` | what every block may hold: M1 to M5 |
+//! | `order` | what task attributes promise |
+//! | `counters` | blocks that only COMPARE AND WRITE changes: N1 to N3 |
+//! | `rules`, `rights`, `reserve` | reservations: the rules, all that may be (R1 to R4), the commands |
+//! | `owed` | unit attentions: who must hear which, and no others: U1 to U4 |
+//! | `access` | asymmetric access states: S1 to S3 |
+//! | `vault` | what outlives the daemon: V1 to V3 |
 //! | `shared` | what all of them know |
 
+mod access;
 mod agent;
 mod answer;
 mod changes;
 mod command;
 mod conn;
+mod counters;
 mod gremlin;
 mod model;
+mod order;
 mod owed;
 mod reserve;
 mod rights;
@@ -76,9 +85,12 @@ fn everything_holds_whatever_happens() {
 /// A run in which nothing happens is no success.
 const MUST_HAPPEN: &[&str] = &[
     "aborts",
+    "access changes",
     "acts done",
     "attentions",
     "conflicts",
+    "counts",
+    "counts lost",
     "crashes",
     "cuts",
     "exports",
@@ -90,6 +102,7 @@ const MUST_HAPPEN: &[&str] = &[
     "medium errors",
     "nops in",
     "nops out",
+    "ordered",
     "power cuts",
     "reads",
     "reservations to tell",

@@ -13,6 +13,10 @@
 //!      replaced: one that began after the other's end and ended before the read began.
 //!  M4  After a power cut a block holds one of the writes that no durable write has replaced:
 //!      the same one from then on.
+//!  M5  An ORDERED command begins when all that its session sent to the unit before has ended, and
+//!      ends before anything that was sent after it begins, but for HEAD OF QUEUE.
+
+use crate::counters::Counters;
 
 /// Blocks of 512 bytes: all disks are counted in them.
 pub const UNIT: usize = 512;
@@ -57,11 +61,13 @@ impl Block {
         Block(vec![zero])
     }
 
-    /// M3, with the moments at which the read began and ended.
-    fn may_read(&self, id: u64, began: u64, ended: u64) -> bool {
-        let replaced =
-            |e: &Entry| self.0.iter().any(|w| w.sure && w.issue > e.end && w.end < began);
-        self.0.iter().any(|e| e.id == id && e.issue < ended && began < e.until && !replaced(e))
+    /// M3, M5.
+    fn may_read(&self, id: u64, when: &When) -> bool {
+        let before = |w: &Entry| w.end < when.began || when.after.contains(&w.issue);
+        let replaced = |e: &Entry| self.0.iter().any(|w| w.sure && w.issue > e.end && before(w));
+        let seen = |e: &Entry| e.issue < when.ended && !when.before.contains(&e.issue);
+        let may = |e: &Entry| seen(e) && when.began < e.until && !replaced(e);
+        self.0.iter().any(|e| e.id == id && may(e))
     }
 
     /// What a power cut chose is known once it was read.
@@ -117,6 +123,21 @@ impl Block {
     }
 }
 
+/// When a read took place: between two moments, after some writes and before others, which are
+/// named by the moments of their issue.
+#[derive(Clone, Default, Debug)]
+pub struct When {
+    pub began: u64,
+    pub ended: u64,
+    pub after: Vec<u64>,
+    pub before: Vec<u64>,
+}
+
+/// A read that nothing overlaps.
+pub fn at_once(now: u64) -> When {
+    When { began: now, ended: now + 1, ..When::default() }
+}
+
 /// A range of blocks of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -141,6 +162,7 @@ pub enum Outcome {
 /// All disks.
 pub struct Model {
     disks: Vec<Vec<Block>>,
+    pub counters: Counters,
     now: u64,
     ids: u64,
 }
@@ -148,7 +170,12 @@ pub struct Model {
 impl Model {
     pub fn new(blocks: &[usize]) -> Model {
         let disk = |n: &usize| (0..*n).map(|_| Block::new()).collect();
-        Model { disks: blocks.iter().map(disk).collect(), now: 1, ids: 0 }
+        Model {
+            disks: blocks.iter().map(disk).collect(),
+            counters: Counters::default(),
+            now: 1,
+            ids: 0,
+        }
     }
 
     /// A new moment.
@@ -202,6 +229,7 @@ impl Model {
 
     /// M2: a flush that began at `issue` succeeded.
     pub fn flushed(&mut self, at: Place, issue: u64) {
+        self.counters.flushed(at, issue);
         for (_, b) in self.blocks(at) {
             for e in b.0.iter_mut().filter(|e| e.sure && e.end < issue) {
                 e.durable = true;
@@ -212,6 +240,7 @@ impl Model {
     /// The power of a disk went. `over`: the daemon went with it.
     pub fn power_cut(&mut self, disk: usize, over: bool) {
         let now = self.tick();
+        self.counters.power_cut(disk);
         self.disks[disk].iter_mut().for_each(|b| b.power_cut(now, over));
     }
 
@@ -223,25 +252,30 @@ impl Model {
     }
 
     /// Checks what was read at a place between two moments.
-    pub fn check(&mut self, at: Place, bytes: &[u8], began: u64, ended: u64, who: &str) {
+    pub fn check(&mut self, at: Place, bytes: &[u8], when: &When, who: &str) {
+        let counters = std::mem::take(&mut self.counters);
         assert_eq!(bytes.len(), at.count * UNIT, "{who}: length of the data");
         for ((n, block), piece) in self.blocks(at).zip(bytes.chunks_exact(UNIT)) {
+            if counters.is_counter(at.disk, n) {
+                continue;
+            }
             let id = match stamp_of(piece, at.disk, n) {
                 Ok(id) => id,
                 Err(why) => panic!("{who}: disk {} block {n}: {why}", at.disk),
             };
             assert!(
-                block.may_read(id, began, ended),
-                "{who}: disk {} block {n}: write {id} read between {began} and {ended}, of {:#?}",
+                block.may_read(id, when),
+                "{who}: disk {} block {n}: write {id} read {when:?}, of {:#?}",
                 at.disk,
                 block.0
             );
-            block.learn(id, began);
+            block.learn(id, when.began);
         }
+        self.counters = counters;
     }
 }
 
-fn mix(mut x: u64) -> u64 {
+pub fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -300,7 +334,7 @@ fn the_model_knows_old_from_new() {
     };
     let reads = |m: &mut Model, id| {
         let now = m.tick();
-        m.disks[0][1].may_read(id, now, now + 1)
+        m.disks[0][1].may_read(id, &at_once(now))
     };
     write(&mut m, 1, Outcome::Durable);
     write(&mut m, 2, Outcome::Good);
@@ -309,7 +343,7 @@ fn the_model_knows_old_from_new() {
     m.power_cut(0, true);
     assert_eq!([0, 1, 2, 3].map(|id| reads(&mut m, id)), [false, true, true, true]);
     let now = m.tick();
-    m.check(at, &stamps(2, at), now, now + 1, "test");
+    m.check(at, &stamps(2, at), &at_once(now), "test");
     assert_eq!([0, 1, 2, 3].map(|id| reads(&mut m, id)), [false, false, true, false]);
     write(&mut m, 4, Outcome::Good);
     let issue = m.tick();

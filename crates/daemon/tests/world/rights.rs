@@ -33,6 +33,9 @@ struct World {
     done: BTreeMap<u64, (Verdict, Told)>,
 }
 
+/// States that were possible at one time, and whose session must have ended for it.
+type Seen = Vec<(State, Option<usize>)>;
+
 /// Sessions taken for ended, and the latest moment at which they were.
 type Ended = BTreeMap<usize, u64>;
 
@@ -65,7 +68,7 @@ pub struct Book {
     worlds: BTreeMap<World, Ended>,
     pending: BTreeMap<u64, Pending>,
     /// What was possible from a moment on: states, and whose session must be over.
-    history: Vec<(u64, Vec<(State, Option<usize>)>)>,
+    history: Vec<(u64, Seen)>,
     /// Somebody ran because this port's session must have ended: port, latest moment, who ran.
     suspects: Vec<(usize, u64, String)>,
 }
@@ -135,7 +138,7 @@ impl Book {
 
     /// Remembers what is possible from now on.
     fn note(&mut self, now: u64) {
-        let mut seen: Vec<(State, Option<usize>)> = Vec::new();
+        let mut seen = Seen::new();
         for (world, ended) in &self.worlds {
             let entry = (world.state.clone(), ended.keys().next().copied());
             if !seen.contains(&entry) {

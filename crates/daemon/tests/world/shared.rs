@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use reactor::sim::World;
 
+use crate::access::States;
 use crate::agent::Agent;
 use crate::model::{Model, Place};
 use crate::owed::Source;
@@ -101,6 +102,12 @@ pub struct Shared {
     pub vault: Arc<SlowVault>,
     /// Commands about reservations, of a thousand.
     pub reserving: Cell<u64>,
+    /// Commands with a task attribute, of a thousand.
+    pub ordering: Cell<u32>,
+    /// Commands at counters, of a thousand.
+    pub counting: Cell<u64>,
+    /// Asymmetric access.
+    pub states: RefCell<States>,
     lines: RefCell<VecDeque<String>>,
     echo: bool,
 }
@@ -119,6 +126,9 @@ impl Shared {
             sources: RefCell::default(),
             vault: Arc::default(),
             reserving: Cell::new(0),
+            ordering: Cell::new(0),
+            counting: Cell::new(0),
+            states: RefCell::default(),
             lines: RefCell::default(),
             echo: std::env::var_os("ASHLAR_TRACE").is_some(),
         })

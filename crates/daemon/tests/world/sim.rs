@@ -20,7 +20,7 @@ use wire::iscsi::Params;
 use crate::agent::Agent;
 use crate::conn::How;
 use crate::gremlin;
-use crate::model::{Place, UNIT};
+use crate::model::{Place, UNIT, at_once};
 use crate::shared::{GROUPS, Grant, Marks, Shared, Unit};
 use crate::stack::{Crash, Outside, Shape, Stack};
 
@@ -62,6 +62,8 @@ pub struct Sim {
     /// What changes under way would make of the slots, until the table was read again.
     pub doubt: [Vec<Option<usize>>; SLOTS],
     next_lun: usize,
+    /// The access state changes.
+    pub asymmetric: bool,
 }
 
 impl Drop for Sim {
@@ -109,18 +111,25 @@ impl Sim {
             nop_names: Vec::new(),
             doubt: Default::default(),
             next_lun: 1,
+            asymmetric: false,
         };
         gremlin::start(&sim.outside, &sim.shared, sim.random.next_u64());
-        sim.shape_rights();
+        sim.shape_more();
         sim.start_agents();
         sim
     }
 
     /// From a stream of its own: seeds without reservations stay what they were.
-    fn shape_rights(&self) {
+    fn shape_more(&mut self) {
         let mut random = SeededRandom::new(self.seed ^ 0x5e5e);
         self.shared.vault.start(&self.outside, random.next_u64());
         self.shared.reserving.set([0, 15, 60][random.below(3) as usize]);
+        self.shared.ordering.set([0, 0, 30, 200][random.below(4) as usize]);
+        self.shared.counting.set([0, 50, 150][random.below(3) as usize]);
+        self.asymmetric = random.chance(300);
+        let mut model = self.shared.model.borrow_mut();
+        (0..SLOTS).for_each(|slot| model.counters.add(0, slot_first(slot), 1));
+        model.counters.add(1, 0, self.plain_per);
     }
 
     fn start_agents(&mut self) {
@@ -350,6 +359,8 @@ impl Sim {
     pub fn forget_rights(&mut self) {
         self.shared.vault.crash(&mut self.random);
         self.shared.sources.borrow_mut().clear();
+        let now = self.shared.model.borrow_mut().tick();
+        self.shared.states.borrow_mut().restart(now);
         for unit in self.shared.units.borrow().iter() {
             let now = self.shared.model.borrow_mut().tick();
             unit.book.borrow_mut().restart(now);
@@ -378,7 +389,8 @@ impl Sim {
                 assert_eq!(d.read(at, &mut bytes), Ok(bytes.len()), "{name}");
             });
             let now = model.tick();
-            model.check(place, &bytes, now, now + 1, when);
+            model.check(place, &bytes, &at_once(now), when);
+            model.counters.look(place, &bytes, when);
         }
     }
 

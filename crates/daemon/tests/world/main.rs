@@ -13,7 +13,7 @@
 //! | `model` | what every block may hold: M1 to M5 |
 //! | `order` | what task attributes promise |
 //! | `counters` | blocks that only COMPARE AND WRITE changes: N1 to N3 |
-//! | `rules`, `rights`, `reserve` | reservations: the rules, all that may be (R1 to R4), the commands |
+//! | `rules`, `rights`, `reserve` | reservations: rules, what may be (R1 to R4), commands |
 //! | `owed` | unit attentions: who must hear which, and no others: U1 to U4 |
 //! | `access` | asymmetric access states: S1 to S3 |
 //! | `vault` | what outlives the daemon: V1 to V3 |

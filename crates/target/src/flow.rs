@@ -361,3 +361,7 @@ impl Drop for Flow {
         self.publish(0, 0);
     }
 }
+
+#[cfg(test)]
+#[path = "flow_tests.rs"]
+mod tests;

@@ -1,5 +1,5 @@
-//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention or deferred error as data, and it is told then; or what is
-//! being done to the medium and how far it is; or nothing to tell.
+//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention or deferred error as data, and it is told
+//! then; or what is being done to the medium and how far it is; or nothing to tell.
 
 use wire::scsi::{Command as Cdb, SENSE_LEN_MAX, Sense, asc};
 

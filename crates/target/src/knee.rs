@@ -42,6 +42,11 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Part of the best rate that a lower limit must keep, per thousand.
 const KEEP: u64 = 975;
 
+/// A look at fewer commands is uncertain by so many thousandths over the square root of their
+/// number, and so much more is forgiven: a disk that turns does a hundred in a second, and no two
+/// seconds are alike.
+const FEW: (u64, u64) = (256, 800);
+
 /// Part of the rate before that a higher limit must reach, per thousand.
 const GAIN: u64 = 1025;
 
@@ -77,6 +82,12 @@ impl Sample {
     pub fn commands_a_second(&self) -> u64 {
         let done = u128::from(self.done) * 1_000_000_000;
         u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Part of the best rate that a lower limit must keep in this sample, per thousand.
+    fn keep(&self) -> u64 {
+        let (few, uncertain) = FEW;
+        if self.done < few { KEEP - uncertain / self.done.max(16).isqrt() } else { KEEP }
     }
 
     /// There was enough to do: what was done tells of the unit, not of the initiators.
@@ -192,14 +203,21 @@ impl Knee {
         }
         if !s.waited {
             // B3
-            if let Trial::Down(from) | Trial::Up(from, _) = self.trial {
-                self.settle(from);
+            match self.trial {
+                Trial::Down(from) | Trial::Up(from, _) => self.settle(from),
+                Trial::None if s.depth() < DEEP => {}
+                Trial::None if self.pause > 0 => self.pause -= 1,
+                Trial::None => {
+                    // As many as the limit lets, and no more: a lower one may do.
+                    self.best = rate;
+                    self.down_from(self.limit.min(s.worth(s.depth())), s);
+                }
             }
             return self.limit;
         }
         self.best = part(self.best, FADE).max(rate);
         match self.trial {
-            Trial::Down(from) if rate < part(self.best, KEEP) => {
+            Trial::Down(from) if rate < part(self.best, s.keep()) => {
                 self.settle(from);
                 self.failed();
             }
@@ -358,6 +376,21 @@ mod tests {
         assert!((8..=14).contains(&commands), "{knee:?}");
         let before = knee.limit();
         assert_eq!(knee.rescale(5, 10), before * 2);
+    }
+
+    #[test]
+    fn a_disk_that_turns_finds_its_limit_in_spite_of_luck() {
+        use reactor::SeededRandom;
+        for seed in 0..50 {
+            let (mut knee, mut random) = (Knee::default(), SeededRandom::new(seed));
+            for _ in 0..40 {
+                // 71 in a second, 5% more or less.
+                let s = sample(1, 14_000_000, knee.limit(), 33);
+                let done = s.done * (950 + random.below(100)) / 1000;
+                knee.look(&Sample { done, cost: done * u64::from(UNIT), ..s });
+            }
+            assert!(knee.limit() <= 5, "seed {seed}: {knee:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod fuse;
 mod iscsi;
 mod nbd;
+mod netlink;
 mod scsi;
 
 pub use fuse::fuzz_fuse;
@@ -16,6 +17,7 @@ pub use iscsi::{
     fuzz_text,
 };
 pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission, fuzz_x509};
+pub use netlink::fuzz_netlink;
 pub use scsi::{
     fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_medium, fuzz_mode_select, fuzz_parameters, fuzz_reserve,
     fuzz_sense, fuzz_token, fuzz_unmap,
@@ -37,6 +39,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_nbd_transmission", fuzz_nbd_transmission),
     ("wire_x509", fuzz_x509),
     ("wire_fuse", fuzz_fuse),
+    ("wire_netlink", fuzz_netlink),
     ("wire_cdb", fuzz_cdb),
     ("wire_sense", fuzz_sense),
     ("wire_mode_select", fuzz_mode_select),

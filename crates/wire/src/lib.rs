@@ -8,6 +8,7 @@
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
 //! * [`fuse`]: how the kernel asks for a file system of one file.
+//! * [`netlink`]: how the kernel is asked for a network block device.
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
 //! * [`x509`]: the names in a certificate.
 //! * [`fuzzing`]: one function per codec that takes any bytes; run by `cargo test` and by `fuzz/`.
@@ -26,6 +27,7 @@ pub mod fuse;
 pub mod fuzzing;
 pub mod iscsi;
 pub mod nbd;
+pub mod netlink;
 pub mod pattern;
 pub mod portal;
 pub mod scsi;

@@ -1,0 +1,29 @@
+//! Target for generic netlink.
+
+use crate::netlink::{
+    HEAD, MESSAGE_MAX, Message, Said, attribute, attribute_u16, attribute_u32, decode,
+};
+
+/// Messages one after the other: each lies within what came, and so do its attributes; an
+/// attribute that was read reads the same when it is written again.
+pub fn fuzz_netlink(data: &[u8]) {
+    let mut rest = data;
+    while let Ok((sequence, said, after)) = decode(rest) {
+        assert!(after.len() + 16 <= rest.len());
+        rest = after;
+        let Said::Message { family, command, attributes } = said else { continue };
+        assert!(attributes.len() + HEAD <= MESSAGE_MAX);
+        for kind in 0..12 {
+            let Some(value) = attribute(attributes, kind) else { continue };
+            let mut again = Message::new(family, command, sequence);
+            again.attribute(kind, value);
+            let bytes = again.finish();
+            let Ok((_, Said::Message { attributes, .. }, [])) = decode(&bytes) else {
+                panic!("what was written is not read")
+            };
+            assert_eq!(attribute(attributes, kind), Some(value));
+            assert_eq!(attribute_u16(attributes, kind).is_some(), value.len() >= 2);
+            assert_eq!(attribute_u32(attributes, kind).is_some(), value.len() >= 4);
+        }
+    }
+}

@@ -16,6 +16,7 @@ use control::config::{
     AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, LunAddressing, LunConfig,
     LunMode, TargetConfig, UnitConfig, UnitProtection, secret,
 };
+use drivers::local::By;
 use drivers::{Account, Driver, TargetSpec};
 use geom::{Control, Local, Message};
 use reactor::Address;
@@ -90,10 +91,11 @@ impl Exports {
         verb: &str,
         what: &str,
         target: Option<&str>,
+        by: By,
     ) -> Result<String> {
         let key = self.attachments.find(what, target)?;
         let ticket = match verb {
-            "attach" => self.attachments.attach(key.clone()),
+            "attach" => self.attachments.attach(key.clone(), by),
             "detach" => self.attachments.detach(key.clone()),
             _ => return Err(Error::new(Kind::UnknownVerb, "local", "no such verb").at(verb)),
         };
@@ -109,6 +111,12 @@ impl Exports {
         let mut view = self.attachments.view().into_iter();
         let found = view.find(|a| a.target == key.target && a.lun == key.lun);
         Ok(found.map(|a| a.device).unwrap_or_default())
+    }
+
+    /// The daemon ends: what is attached and in use may wait for the next one.
+    pub fn leave(&self, control: &mut Control) {
+        let ticket = self.attachments.leave();
+        control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
     }
 
     /// Detaches what is attached of a target, whoever uses it.
@@ -150,7 +158,6 @@ impl Exports {
         if opened.is_err() {
             self.remove_target(control, config)?;
         }
-        self.attachments.look();
         opened
     }
 
@@ -285,6 +292,7 @@ impl Exports {
             }
             return result;
         }
+        self.attachments.look();
         for name in self.registry.unmapped() {
             self.close_device(control, &name)?;
         }
@@ -319,6 +327,7 @@ impl Exports {
             }
             return result;
         }
+        self.attachments.look();
         let before = changes.iter().filter_map(|(lun, _)| was.as_ref()?.get(*lun).cloned());
         let free = before.map(|e| e.device.clone()).filter(|d| d.ports().is_empty());
         let free: BTreeSet<String> = free.map(|d| d.spec().name.clone()).collect();

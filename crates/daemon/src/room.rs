@@ -391,7 +391,11 @@ impl Room {
     fn local(&mut self, verb: &str, params: &Value) -> Result<Value> {
         let word = |key: &str| params.get(key).and_then(Value::as_str);
         let (lun, target) = (word("lun").unwrap_or(""), word("target"));
-        let device = self.exports.local_verb(&mut self.control, verb, lun, target)?;
+        let by = params.get("by").filter(|by| !by.is_null());
+        let by = by.map(|by| serde_json::from_value(by.clone())).transpose();
+        let by = by.map_err(|e| Error::new(Kind::Usage, "attach", e.to_string()))?;
+        let (control, by) = (&mut self.control, by.unwrap_or_default());
+        let device = self.exports.local_verb(control, verb, lun, target, by)?;
         Ok(serde_json::json!({ "device": device }))
     }
 
@@ -420,6 +424,7 @@ impl Room {
     /// No new logins, sessions closed, disks flushed.
     fn stop(&mut self) {
         let config = self.config();
+        self.exports.leave(&mut self.control);
         for target in &config.target {
             let done = self.exports.remove_target(&mut self.control, target);
             if let Err(e) = done {

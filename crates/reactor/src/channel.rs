@@ -17,14 +17,15 @@ use crate::socket::Socket;
 
 impl Reactor {
     /// Makes a descriptor through which the kernel asks for something this reactor's own.
-    ///
-    /// From now on the thread gets memory without waiting for the writing of dirty pages: they may
-    /// be waiting for this very thread. Where that is refused (it needs CAP_SYS_RESOURCE) the
-    /// error is the second value.
-    pub fn channel(&self, fd: OwnedFd) -> io::Result<(Channel, io::Result<()>)> {
-        let flushes = rustix::process::configure_io_flusher_behavior(true).map_err(io::Error::from);
+    pub fn channel(&self, fd: OwnedFd) -> io::Result<Channel> {
         let socket = Socket::channel(fd)?;
-        Ok((Channel { reactor: self.clone(), socket, loans: Rc::default() }, flushes))
+        Ok(Channel { reactor: self.clone(), socket, loans: Rc::default() })
+    }
+
+    /// From now on this thread gets memory without waiting for the writing of dirty pages: they may
+    /// be waiting for this very thread. Needs CAP_SYS_RESOURCE.
+    pub fn writes_for_kernel(&self) -> io::Result<()> {
+        rustix::process::configure_io_flusher_behavior(true).map_err(io::Error::from)
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();
-        let (channel, _) = reactor.channel(ours).unwrap();
+        let channel = reactor.channel(ours).unwrap();
         let pool = Pool::new(PoolConfig::default());
         let rest = Segs::alloc(&pool, 10_000).unwrap();
         let mut head = [0; 4];

@@ -70,9 +70,11 @@ pub struct AttachedState {
     pub lun: u64,
     /// Its unit.
     pub unit: String,
-    /// The block device: `/dev/loop0`; empty while there is none.
+    /// The block device: `/dev/nbd0`, `/dev/loop0`; empty while there is none.
     pub device: String,
-    /// The file behind the device.
+    /// By what it is one: `nbd` or `fuse`; empty while there is none.
+    pub by: String,
+    /// The file behind a loop device.
     pub file: String,
     /// Bytes.
     pub size_bytes: u64,

@@ -12,6 +12,16 @@ use serde_json::json;
 /// Makes a LUN a block device.
 pub struct Attach;
 
+/// By what a LUN becomes a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The kernel's network block device.
+    Nbd,
+    /// A loop device on a file that is served by FUSE.
+    Fuse,
+}
+
 /// What `attach` takes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -20,6 +30,9 @@ pub struct AttachParams {
     pub lun: Option<String>,
     /// The local target, if there are several.
     pub target: Option<String>,
+    /// By what: the kernel's NBD, or a loop device on a file served by FUSE. Without it as `by` of
+    /// the target says, which is NBD where the kernel has it.
+    pub by: Option<By>,
     /// Show what is attached; attach nothing.
     pub list: bool,
 }
@@ -51,11 +64,19 @@ impl Verb for Attach {
     const DETAIL: &'static str = "The LUN is one that an access group of a target with driver = \
         \"local\" grants the initiator local:TARGET. The kernel's requests pass the target engine \
         like any initiator's: masking, reservations, write protection and statistics hold. The \
-        device is a loop device, without a cache of its own, on a file that the daemon serves by \
-        FUSE. Needs root. It lasts until `detach` or the end of the daemon; LUNs in `attach` of \
-        the target are there again after a restart. Prints the device.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar attach 0", "ashlar attach d0 --target here", "ashlar attach --list"];
+        device is a network block device where the kernel has the module `nbd`: a socket for each \
+        core of the daemon, no network. In use, it outlives the daemon, killed or restarted: \
+        its users wait until a new daemon has taken it over, `reconnect` seconds of the target at \
+        most. Elsewhere it is a loop device, without a cache of its own, on a file that the daemon \
+        serves by FUSE, and ends with the daemon. Needs root. LUNs in `attach` of the target are \
+        there again after a restart. While something is attached the daemon's memory is locked, \
+        and it is not ended when memory is short. Prints the device.";
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar attach 0",
+        "ashlar attach d0 --target here",
+        "ashlar attach 0 --by fuse",
+        "ashlar attach --list",
+    ];
     const POSITIONAL: &'static [&'static str] = &["lun"];
 
     fn table(answer: &Answer) -> String {
@@ -68,7 +89,7 @@ impl DaemonVerb for Attach {
         let Some(lun) = params.lun.filter(|_| !params.list) else {
             return Ok(Answer { device: None, attached: control.state().attached });
         };
-        let value = json!({ "lun": lun, "target": params.target });
+        let value = json!({ "lun": lun, "target": params.target, "by": params.by });
         let made = control.change(|plant| plant.verb("local", "attach", &value, progress))?;
         let device = made.get("device").and_then(|d| d.as_str()).map(str::to_owned);
         Ok(Answer { device, attached: control.state().attached })

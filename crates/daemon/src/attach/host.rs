@@ -1,24 +1,20 @@
-//! What the machine does for an attached LUN: the mount, the loop device, and who uses it.
+//! What all means have in common: tools, mounts, and who uses a block device.
 
-use std::ffi::CString;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 /// Where file systems of attached LUNs are mounted, one folder each.
 pub const FOLDER: &str = "/run/ashlar/attached";
 
-/// Type of the mounts, after which they are known.
-const FILE_SYSTEM: &str = "fuse.ashlar";
-
 /// Longest wait for a tool; then it is left to itself and counts as failed. A tool waits for the
 /// disk behind the unit.
-const TOOL_LIMIT: Duration = Duration::from_secs(10);
+pub const TOOL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest wait for a core to take a file system or a socket, or to let go of one.
+pub const CORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Pause between two looks at something that ends soon.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -29,7 +25,8 @@ const SAID_MAX: u64 = 4096;
 /// What went wrong, for people.
 pub type Why = String;
 
-fn what(doing: &str, e: &io::Error) -> Why {
+/// An error with what was being done, and what it needs.
+pub fn what(doing: &str, e: &io::Error) -> Why {
     match e.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("{doing}: {e}: it needs root, or CAP_SYS_ADMIN: run the daemon with it")
@@ -81,13 +78,13 @@ pub fn tool(name: &str, words: &[&str]) -> Result<String, Why> {
 }
 
 /// The name under which this process mounts: another one sees by it whether it is still there.
-fn own_source() -> String {
+pub fn own_source() -> String {
     let pid = std::process::id();
     format!("ashlar:{pid}.{}", started(&pid.to_string()).unwrap_or(0))
 }
 
 /// When a process began, in ticks since the machine did; `None` when it is not there.
-fn started(pid: &str) -> Option<u64> {
+pub fn started(pid: &str) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name before it may hold anything.
     let (_, after) = stat.rsplit_once(')')?;
@@ -140,92 +137,23 @@ fn plain(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Opens the device through which the kernel asks.
-pub fn open_fuse() -> Result<OwnedFd, Why> {
-    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let next = "load the kernel's module `fuse`";
-    opened.map(OwnedFd::from).map_err(|e| format!("{}; or {next}", what("/dev/fuse", &e)))
-}
-
-/// Makes the folder and mounts a file system that `channel` is asked for.
-pub fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), Why> {
-    fs::create_dir_all(folder).map_err(|e| what(&folder.display().to_string(), &e))?;
-    let at = folder.to_string_lossy();
-    if let Some(there) = mounts().into_iter().find(|m| m.at == at) {
-        return Err(format!("{at} is taken: {} is mounted there", there.source));
-    }
-    let fd = channel.as_fd().as_raw_fd();
-    let data = format!("fd={fd},rootmode=40000,user_id=0,group_id=0,max_read={request_max}");
-    let data = CString::new(data).map_err(|e| e.to_string())?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount(own_source(), folder, FILE_SYSTEM, flags, data.as_c_str())
-        .map_err(|e| what(&format!("mount {at}"), &e.into()))
-}
-
-/// Takes a mount away; `lazily`: from sight now, wholly when nobody uses it any more.
-pub fn unmount_at(folder: &Path, lazily: bool) -> Result<(), Why> {
-    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let flags = flags | UnmountFlags::NOFOLLOW;
-    if let Err(e) = unmount(folder, flags)
-        && e != rustix::io::Errno::INVAL
-    {
-        return Err(format!("unmount {}: {e}", folder.display()));
-    }
-    // Something else stands in it, or it has gone: neither is ours to mend.
-    let _ = fs::remove_dir(folder);
-    Ok(())
-}
-
-/// A loop device.
+/// A block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoopDevice {
+pub struct Device {
     /// Its name, without the folder.
     pub name: String,
 }
 
-impl LoopDevice {
+impl Device {
     /// Its path.
     pub fn path(&self) -> String {
         format!("/dev/{}", self.name)
     }
 
-    fn fact(&self, name: &str) -> Option<String> {
+    /// What the kernel tells of it under that name in `/sys/block`.
+    pub fn fact(&self, name: &str) -> Option<String> {
         let path = format!("/sys/block/{}/{name}", self.name);
         fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-    }
-
-    /// Makes one of a file. The kernel passes requests on without a cache of its own, or there is
-    /// none: two caches of one disk hold twice the memory, and the second may wait for the first.
-    pub fn make(file: &Path, block_bytes: u32, read_only: bool) -> Result<LoopDevice, Why> {
-        let (file, unit) = (file.to_string_lossy(), block_bytes.to_string());
-        let mut words = vec!["--find", "--show", "--direct-io=on", "--partscan"];
-        words.extend(["--sector-size", &unit]);
-        if read_only {
-            words.push("--read-only");
-        }
-        words.push(&file);
-        let path = tool("losetup", &words)
-            .map_err(|e| format!("{e}: is the kernel's module `loop` there?"))?;
-        let name = path.strip_prefix("/dev/").unwrap_or(&path).to_owned();
-        let made = LoopDevice { name };
-        if made.fact("loop/dio").as_deref() != Some("1") {
-            let _ = tool("losetup", &["--detach", &made.path()]);
-            return Err(format!("{path}: the kernel refuses direct I/O on it"));
-        }
-        Ok(made)
-    }
-
-    /// The loop devices of files in a folder.
-    pub fn within(folder: &Path) -> Vec<LoopDevice> {
-        let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-        let names = all.filter_map(|e| e.file_name().into_string().ok());
-        let loops = names.filter(|n| n.starts_with("loop")).map(|name| LoopDevice { name });
-        loops.filter(|l| l.file().is_some_and(|f| Path::new(&f).starts_with(folder))).collect()
-    }
-
-    /// The file behind it; `None` when there is none any more.
-    pub fn file(&self) -> Option<String> {
-        self.fact("loop/backing_file")
     }
 
     /// Itself and its partitions: names and numbers of devices.
@@ -278,53 +206,6 @@ impl LoopDevice {
             }
         }
     }
-
-    /// Lets go of the file; an error when somebody has the device open.
-    pub fn clear(&self) -> Result<(), Why> {
-        if self.file().is_none() {
-            return Ok(());
-        }
-        tool("losetup", &["--detach", &self.path()])?;
-        match wait(TOOL_LIMIT / 5, || self.file().is_none()) {
-            true => Ok(()),
-            false => Err(format!("{} is open; it goes when it is closed", self.path())),
-        }
-    }
-
-    /// Tells the kernel to look at the size again.
-    pub fn see_size(&self) -> Result<(), Why> {
-        tool("losetup", &["--set-capacity", &self.path()]).map(drop)
-    }
-}
-
-/// Takes away what a daemon left that was killed: its loop devices and mounts. Answers a line for
-/// people about each.
-pub fn clean_up() -> Vec<String> {
-    let mut lines = Vec::new();
-    for mount in mounts().into_iter().filter(|m| m.kind == FILE_SYSTEM) {
-        let owner = mount.source.strip_prefix("ashlar:").and_then(|s| s.split_once('.'));
-        let Some((pid, began)) = owner else { continue };
-        if started(pid).is_some_and(|at| at.to_string() == began) {
-            continue;
-        }
-        let folder = PathBuf::from(&mount.at);
-        for device in LoopDevice::within(&folder) {
-            let users = device.users();
-            match device.clear() {
-                Ok(()) => lines.push(format!("{} of process {pid} taken away", device.path())),
-                Err(e) => lines.push(format!(
-                    "{} of process {pid}: {e}; {}: unmount it",
-                    device.path(),
-                    users.join(", ")
-                )),
-            }
-        }
-        match unmount_at(&folder, true) {
-            Ok(()) => lines.push(format!("{} of process {pid} unmounted", mount.at)),
-            Err(e) => lines.push(e),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

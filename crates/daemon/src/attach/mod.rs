@@ -1,26 +1,40 @@
 //! LUNs attached to this machine: which there shall be, and which there are.
 //!
 //! ```text
-//!   WAITING --mount, login, loop device--> ATTACHED --detach, no longer wanted--> gone
-//!      ^  |                                   |
-//!      |  +--refused: tried again             | the session has ended (kicked, unit exchanged)
-//!      +--------------------------------------+
+//!   WAITING --login, device--> ATTACHED --detach, no longer wanted--> gone
+//!      ^  |                      |
+//!      |  +--refused: again      | its sessions have ended (kicked, unit exchanged)
+//!      +-------------------------+
 //! ```
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `worker` | the thread that attaches and detaches |
+//! | `nbd`, `netlink` | by the kernel's network block device, and the conversation about it |
+//! | `fuse` | by a loop device on a file that FUSE serves |
+//! | `guard` | memory of the daemon that the kernel's own depends on |
+//! | `host` | tools, mounts, who uses a device |
+//!
 //! All of it on a thread of its own: the machine's tools wait for I/O, which the cores serve.
 //!
 //! Invariants
 //!  A1  What is attached was granted by a group; it goes when it is granted no longer and nobody
 //!      uses it.
-//!  A2  A device in use is detached by nobody but the end of its target or of the daemon.
+//!  A2  A device in use is detached by nobody but the end of its target or of the daemon; a network
+//!      block device then waits for the next daemon.
 
+mod fuse;
+mod guard;
 mod host;
+mod nbd;
+mod netlink;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use control::api::{AttachedState, Error, Kind, Result};
-use drivers::local::Local;
+use drivers::local::{By, Local};
 use geom::Inbox;
 
 use worker::{Attached, Worker};
@@ -45,24 +59,34 @@ impl std::fmt::Display for Key {
 
 /// What somebody asked for.
 enum Job {
-    Attach(Key),
+    Attach(Key, By),
     Detach(Key),
     /// Everything of a target, whoever uses it.
     Drop(String),
+    /// The daemon ends: what can wait for the next one is left to it.
+    Leave,
 }
 
 type Place = Arc<Mutex<Option<std::result::Result<(), String>>>>;
+
+/// Why something wanted is not there.
+struct Waiting {
+    why: String,
+    since: std::time::Instant,
+    /// What was said of it to people.
+    said: Option<String>,
+}
 
 #[derive(Default)]
 struct Table {
     jobs: Vec<(Job, Place)>,
     /// Asked for by a verb.
-    asked: BTreeSet<Key>,
+    asked: BTreeMap<Key, By>,
     /// Detached by a verb, though the configuration wants it.
     paused: BTreeSet<Key>,
     attached: BTreeMap<Key, Attached>,
     /// Why something wanted is not there.
-    waiting: BTreeMap<Key, String>,
+    waiting: BTreeMap<Key, Waiting>,
     /// Something may have changed.
     look: bool,
     ends: bool,
@@ -124,8 +148,14 @@ impl Attachments {
     }
 
     /// Attaches a LUN until the daemon ends.
-    pub fn attach(&self, key: Key) -> Ticket {
-        self.order(Job::Attach(key))
+    pub fn attach(&self, key: Key, by: By) -> Ticket {
+        self.order(Job::Attach(key, by))
+    }
+
+    /// The daemon ends: nothing more is attached, and network block devices in use are left to the
+    /// next one.
+    pub fn leave(&self) -> Ticket {
+        self.order(Job::Leave)
     }
 
     /// Detaches a LUN that nobody uses.
@@ -197,7 +227,7 @@ fn view(shared: &Shared) -> Vec<AttachedState> {
         |(k, why)| AttachedState {
             target: k.target.clone(),
             lun: k.lun,
-            why: why.clone(),
+            why: why.why.clone(),
             ..AttachedState::default()
         },
     ));

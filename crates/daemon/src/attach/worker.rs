@@ -1,16 +1,17 @@
 //! The thread that attaches and detaches.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::api::AttachedState;
-use drivers::local::{Grant, Life, request_max};
+use drivers::local::{By, Grant, LocalParams};
 
-use super::host::{self, LoopDevice};
-use super::{Job, Key, Place, Shared, Table};
+use super::fuse::{self, Loop};
+use super::guard::Guard;
+use super::host::Device;
+use super::nbd::{self, Nbd};
+use super::{Job, Key, Place, Shared, Table, Waiting};
 
 /// How often it looks for what has changed: sizes, sessions that ended, groups.
 const LOOK: Duration = Duration::from_millis(500);
@@ -18,16 +19,16 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How often something that failed is tried again.
 const RETRY: Duration = Duration::from_secs(3);
 
-/// Longest wait for a core to take a file system, or to let go of one.
-const CORE_LIMIT: Duration = Duration::from_secs(5);
+/// By what a LUN is a block device.
+enum Means {
+    Nbd(Nbd),
+    Loop(Loop),
+}
 
 /// A LUN that is a block device.
 pub struct Attached {
     grant: Grant,
-    folder: PathBuf,
-    file: PathBuf,
-    device: LoopDevice,
-    life: Arc<Life>,
+    means: Means,
     /// The size that the device was last told, bytes.
     bytes: u64,
     /// What is to be known about it.
@@ -35,19 +36,53 @@ pub struct Attached {
 }
 
 impl Attached {
+    fn device(&self) -> &Device {
+        match &self.means {
+            Means::Nbd(nbd) => &nbd.device,
+            Means::Loop(file) => &file.device,
+        }
+    }
+
     /// For lists.
     pub fn state(&self, key: &Key) -> AttachedState {
+        let (by, file) = match &self.means {
+            Means::Nbd(_) => ("nbd", String::new()),
+            Means::Loop(file) => ("fuse", file.file()),
+        };
         AttachedState {
             target: key.target.clone(),
             lun: key.lun,
             unit: self.grant.entry.device.spec().name.clone(),
-            device: self.device.path(),
-            file: self.file.display().to_string(),
+            device: self.device().path(),
+            by: by.to_owned(),
+            file,
             size_bytes: self.bytes,
             block_bytes: self.grant.entry.device.block_bytes(),
             read_only: self.grant.read_only,
-            users: self.device.users(),
+            users: self.device().users(),
             why: self.why.clone(),
+        }
+    }
+
+    /// Nobody serves it any more, and it cannot be mended.
+    fn is_over(&self) -> bool {
+        match &self.means {
+            Means::Nbd(nbd) => nbd.is_gone(),
+            Means::Loop(file) => file.is_over(),
+        }
+    }
+
+    fn see_size(&self) -> Result<(), String> {
+        match &self.means {
+            Means::Nbd(nbd) => nbd.see_size(&self.grant),
+            Means::Loop(file) => file.see_size(),
+        }
+    }
+
+    fn end(&self, force: bool, used: bool) -> Result<(), String> {
+        match &self.means {
+            Means::Nbd(nbd) => nbd.end(used),
+            Means::Loop(file) => file.end(force, used),
         }
     }
 }
@@ -57,6 +92,9 @@ pub struct Worker {
     shared: Arc<Shared>,
     tried: BTreeMap<Key, Instant>,
     cleaned: bool,
+    guard: Guard,
+    /// The daemon ends: nothing more is attached.
+    left: bool,
 }
 
 fn end(place: &Place, how: Result<(), String>) {
@@ -66,7 +104,13 @@ fn end(place: &Place, how: Result<(), String>) {
 impl Worker {
     /// Nothing attached.
     pub fn new(shared: Arc<Shared>) -> Worker {
-        Worker { shared, tried: BTreeMap::new(), cleaned: false }
+        Worker {
+            shared,
+            tried: BTreeMap::new(),
+            cleaned: false,
+            guard: Guard::default(),
+            left: false,
+        }
     }
 
     /// Works until the daemon ends; then detaches everything.
@@ -79,21 +123,26 @@ impl Worker {
                 self.shared.inbox.nudge();
             }
             if ends {
+                self.leave();
                 self.all(|_| true);
                 return;
             }
-            self.look();
+            if !self.left {
+                self.look();
+            }
+            self.watch_out();
         }
     }
 
     /// Waits for jobs, and no longer than until the next look. Without local targets there is
     /// nothing to look at.
-    fn sleep(&self) -> (Vec<(Job, Place)>, bool) {
+    fn sleep(&mut self) -> (Vec<(Job, Place)>, bool) {
         let idle = self.shared.local.targets().is_empty();
         let limit = if idle { Duration::MAX } else { LOOK };
-        let table = self.shared.table();
+        let shared = self.shared.clone();
+        let table = shared.table();
         let nothing = |t: &mut Table| t.jobs.is_empty() && !t.ends && !t.look;
-        let bell = &self.shared.bell;
+        let bell = &shared.bell;
         let mut table = match limit {
             Duration::MAX => {
                 bell.wait_while(table, nothing).unwrap_or_else(PoisonError::into_inner)
@@ -103,20 +152,34 @@ impl Worker {
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        table.look = false;
+        if std::mem::take(&mut table.look) {
+            let waiting: Vec<Key> = table.waiting.keys().cloned().collect();
+            waiting.iter().for_each(|key| drop(self.tried.remove(key)));
+        }
         (std::mem::take(&mut table.jobs), table.ends)
     }
 
     fn job(&mut self, job: Job) -> Result<(), String> {
         match job {
-            Job::Attach(key) => {
+            Job::Attach(key, by) => {
                 self.clean();
-                self.shared.table().paused.remove(&key);
-                if self.shared.table().attached.contains_key(&key) {
-                    return Ok(());
+                let mut table = self.shared.table();
+                table.paused.remove(&key);
+                if let Some(there) = table.attached.get(&key) {
+                    return match (by, &there.means) {
+                        (By::Nbd, Means::Loop(_)) | (By::Fuse, Means::Nbd(_)) => {
+                            Err(format!("it is {} already: detach it", there.device().path()))
+                        }
+                        _ => Ok(()),
+                    };
                 }
-                self.attach(&key)?;
-                self.shared.table().asked.insert(key);
+                drop(table);
+                self.attach(&key, by)?;
+                self.shared.table().asked.insert(key, by);
+                Ok(())
+            }
+            Job::Leave => {
+                self.leave();
                 Ok(())
             }
             Job::Detach(key) => {
@@ -130,7 +193,7 @@ impl Worker {
             Job::Drop(target) => {
                 self.all(|k| k.target == target);
                 let mut table = self.shared.table();
-                table.asked.retain(|k| k.target != target);
+                table.asked.retain(|k, _| k.target != target);
                 table.waiting.retain(|k, _| k.target != target);
                 table.paused.retain(|k| k.target != target);
                 Ok(())
@@ -148,25 +211,72 @@ impl Worker {
         }
     }
 
-    /// Takes away what a daemon before this one left, once.
+    /// Takes away what a daemon before this one left, once. What is in use of it is to be attached.
     fn clean(&mut self) {
-        if !std::mem::replace(&mut self.cleaned, true) {
-            for line in host::clean_up() {
-                (self.shared.tell)("local", line, false);
-            }
+        if std::mem::replace(&mut self.cleaned, true) {
+            return;
+        }
+        for line in fuse::clean_up() {
+            (self.shared.tell)("local", line, false);
+        }
+        let targets = self.shared.local.targets();
+        let wanted = self.wanted();
+        let (used, lines) =
+            nbd::clean_up(|k| targets.contains_key(&k.target), |k| wanted.contains_key(k));
+        for line in lines {
+            (self.shared.tell)("local", line, false);
+        }
+        let mut table = self.shared.table();
+        for key in used.into_iter().filter(|k| !wanted.contains_key(k)) {
+            table.asked.insert(key, By::Nbd);
         }
     }
 
-    fn wanted(&self) -> BTreeSet<Key> {
+    /// The daemon ends: network block devices in use are left for the next one.
+    fn leave(&mut self) {
+        self.left = true;
+        let is_nbd = |(k, a): (&Key, &Attached)| match &a.means {
+            Means::Nbd(_) => Some(k.clone()),
+            Means::Loop(_) => None,
+        };
+        let keys: Vec<Key> = self.shared.table().attached.iter().filter_map(is_nbd).collect();
+        for key in keys {
+            let Some(attached) = self.shared.table().attached.remove(&key) else { continue };
+            let Means::Nbd(nbd) = &attached.means else { continue };
+            let users = nbd.device.users();
+            if users.is_empty() || nbd.is_gone() {
+                self.shared.table().attached.insert(key, attached);
+                continue;
+            }
+            nbd.device.sync();
+            nbd.leave(&self.shared.local);
+            let (path, users) = (nbd.device.path(), users.join(", "));
+            let line = format!("LUN {}: {path} waits for the next daemon: {users}", key.lun);
+            (self.shared.tell)(&key.target, line, false);
+        }
+    }
+
+    /// Keeps the machine from waiting for itself while something is attached.
+    fn watch_out(&mut self) {
+        if self.shared.table().attached.is_empty() {
+            return self.guard.release();
+        }
+        for line in self.guard.hold() {
+            (self.shared.tell)("local", line, true);
+        }
+    }
+
+    /// What shall be attached, and by what.
+    fn wanted(&self) -> BTreeMap<Key, By> {
         let targets = self.shared.local.targets();
         let table = self.shared.table();
-        let one = |(t, p): (&String, &drivers::local::LocalParams)| {
-            let target = t.clone();
-            let keys = p.attach.iter().map(move |l| Key { target: target.clone(), lun: *l });
-            keys.collect::<Vec<Key>>()
+        let one = |(t, p): (&String, &LocalParams)| {
+            let (target, by) = (t.clone(), p.by);
+            let key = move |l: &u64| (Key { target: target.clone(), lun: *l }, by);
+            p.attach.iter().map(key).collect::<Vec<(Key, By)>>()
         };
-        let configured = targets.iter().flat_map(one).filter(|k| !table.paused.contains(k));
-        configured.chain(table.asked.iter().cloned()).collect()
+        let configured = targets.iter().flat_map(one).filter(|(k, _)| !table.paused.contains(k));
+        configured.chain(table.asked.iter().map(|(k, by)| (k.clone(), *by))).collect()
     }
 
     fn look(&mut self) {
@@ -176,22 +286,56 @@ impl Worker {
         let wanted = self.wanted();
         let there: Vec<Key> = self.shared.table().attached.keys().cloned().collect();
         for key in &there {
-            self.look_at(key, wanted.contains(key));
+            self.look_at(key, wanted.contains_key(key));
         }
-        self.shared.table().waiting.retain(|k, _| wanted.contains(k));
-        for key in wanted {
+        self.shared.table().waiting.retain(|k, _| wanted.contains_key(k));
+        for (key, by) in wanted {
             let due = self.tried.get(&key).is_none_or(|at| at.elapsed() >= RETRY);
             if !due || self.shared.table().attached.contains_key(&key) {
                 continue;
             }
             self.tried.insert(key.clone(), Instant::now());
-            if let Err(e) = self.attach(&key) {
-                let was = self.shared.table().waiting.insert(key.clone(), e.clone());
-                if was.as_ref() != Some(&e) {
-                    (self.shared.tell)(&key.target, format!("LUN {}: {e}", key.lun), true);
-                }
+            if let Err(e) = self.attach(&key, by) {
+                self.failed(&key, e);
             }
         }
+    }
+
+    /// Something wanted cannot be had. It is said when it stays so: a target comes before its
+    /// groups, and a disk may come after them.
+    fn failed(&self, key: &Key, why: String) {
+        let mut table = self.shared.table();
+        let since = table.waiting.get(key).map_or_else(Instant::now, |w| w.since);
+        let said = table.waiting.get(key).and_then(|w| w.said.clone());
+        let says = since.elapsed() >= RETRY && said.as_ref() != Some(&why);
+        let said = if says { Some(why.clone()) } else { said };
+        table.waiting.insert(key.clone(), Waiting { why: why.clone(), since, said });
+        drop(table);
+        if says {
+            (self.shared.tell)(&key.target, format!("LUN {}: {why}", key.lun), true);
+        }
+    }
+
+    /// A network block device whose sockets have ended gets others.
+    fn mend(&self, key: &Key) {
+        let mut table = self.shared.table();
+        let Some(mut attached) = table.attached.remove(key) else { return };
+        drop(table);
+        let Attached { grant, means, why, .. } = &mut attached;
+        if let Means::Nbd(nbd) = means
+            && !nbd.is_gone()
+        {
+            match nbd.mend(&self.shared.local, grant) {
+                Ok(0) => {}
+                Ok(count) => {
+                    why.clear();
+                    let line = format!("LUN {}: {count} sockets opened anew", key.lun);
+                    (self.shared.tell)(&key.target, line, false);
+                }
+                Err(e) => *why = e,
+            }
+        }
+        self.shared.table().attached.insert(key.clone(), attached);
     }
 
     /// Looks at one that is attached.
@@ -205,10 +349,9 @@ impl Worker {
         };
         // Another unit, or another right: what the kernel was told holds no longer.
         let granted = found.is_ok_and(|now| is_same(&now));
-        let over = attached.life.is_over();
-        let (bytes, device, file) =
-            (attached.grant.bytes(), attached.device.clone(), attached.file.clone());
-        let grown = bytes != attached.bytes;
+        let over = attached.is_over();
+        let bytes = attached.grant.bytes();
+        let changed = bytes != attached.bytes;
         attached.bytes = bytes;
         drop(table);
         if over {
@@ -227,91 +370,74 @@ impl Worker {
             }
             return;
         }
-        if grown {
-            // Older kernels look at what they know of the file: so it is asked for first.
-            let seen = std::fs::metadata(&file).map(drop).map_err(|e| e.to_string());
-            let told = seen.and_then(|()| device.see_size());
+        self.mend(key);
+        if changed {
+            let table = self.shared.table();
+            let Some(attached) = table.attached.get(key) else { return };
+            let (told, path) = (attached.see_size(), attached.device().path());
+            drop(table);
             let line = match &told {
                 Ok(()) => format!("LUN {}: {bytes} bytes now", key.lun),
-                Err(e) => format!("LUN {}: {} keeps its old size: {e}", key.lun, device.path()),
+                Err(e) => format!("LUN {}: {path} keeps its old size: {e}", key.lun),
             };
             (self.shared.tell)(&key.target, line, told.is_err());
         }
     }
 
-    fn attach(&mut self, key: &Key) -> Result<(), String> {
-        let grant = self.shared.local.find(&key.target, key.lun).map_err(|e| e.what)?;
-        let folder = PathBuf::from(host::FOLDER).join(format!("{}.{}", key.target, key.lun));
-        let channel = host::open_fuse()?;
-        host::mount_at(&folder, &channel, request_max(&grant.entry.device))?;
-        let made = self.serve(channel, &grant, folder.clone());
-        match made {
-            Ok(attached) => {
-                let (path, how) =
-                    (attached.device.path(), if grant.read_only { "ro" } else { "rw" });
-                let unit = grant.entry.device.spec().name.clone();
-                let line = format!("LUN {} ({unit}) is {path}, {how}", key.lun);
-                (self.shared.tell)(&key.target, line, false);
-                let mut table = self.shared.table();
-                table.waiting.remove(key);
-                table.attached.insert(key.clone(), attached);
-                Ok(())
+    fn attach(&mut self, key: &Key, by: By) -> Result<(), String> {
+        let local = &self.shared.local;
+        let grant = local.find(&key.target, key.lun).map_err(|e| e.what)?;
+        let params = local.targets().get(&key.target).cloned().unwrap_or_default();
+        let by = if by == By::Auto { params.by } else { by };
+        let means = match (by, Nbd::fits(&grant)) {
+            (By::Auto | By::Nbd, Ok(netlink)) => {
+                Means::Nbd(Nbd::make(local, key, &grant, params.reconnect, netlink)?)
             }
-            Err(e) => {
-                host::unmount_at(&folder, true)?;
-                Err(e)
-            }
-        }
-    }
-
-    /// Has a core serve the mount, and makes the loop device.
-    fn serve(
-        &self,
-        channel: std::os::fd::OwnedFd,
-        grant: &Grant,
-        folder: PathBuf,
-    ) -> Result<Attached, String> {
-        let life = Arc::<Life>::default();
-        let (done, came) = sync_channel(1);
-        self.shared.local.serve(channel, grant.clone(), life.clone(), done);
-        let answer = came.recv_timeout(CORE_LIMIT);
-        answer.map_err(|_| "its core does not answer".to_owned())?.map_err(|e| e.what)?;
-        let unit = &grant.entry.device;
-        let file = folder.join(unit.spec().name.replace('/', "-"));
+            (By::Nbd, Err(e)) => return Err(e),
+            (By::Auto | By::Fuse, _) => Means::Loop(Loop::make(local, key, &grant)?),
+        };
         let bytes = grant.bytes();
-        let device = LoopDevice::make(&file, unit.block_bytes(), grant.read_only)?;
-        Ok(Attached { grant: grant.clone(), folder, file, device, life, bytes, why: String::new() })
+        let attached = Attached { grant, means, bytes, why: String::new() };
+        let (path, how) =
+            (attached.device().path(), if attached.grant.read_only { "ro" } else { "rw" });
+        let unit = attached.grant.entry.device.spec().name.clone();
+        let line = format!("LUN {} ({unit}) is {path}, {how}", key.lun);
+        (self.shared.tell)(&key.target, line, false);
+        let mut table = self.shared.table();
+        table.waiting.remove(key);
+        table.attached.insert(key.clone(), attached);
+        Ok(())
     }
 
     /// Detaches one; `force` though somebody uses it: what the machine holds is written first.
     fn detach(&mut self, key: &Key, force: bool) -> Result<(), String> {
-        let table = self.shared.table();
-        let Some(attached) = table.attached.get(key) else {
+        let mut table = self.shared.table();
+        let Some(attached) = table.attached.remove(key) else {
             return Err(format!("{key} is not attached"));
         };
-        let (device, folder) = (attached.device.clone(), attached.folder.clone());
-        let life = attached.life.clone();
         drop(table);
+        let done = self.end(key, &attached, force);
+        if done.is_err() {
+            self.shared.table().attached.insert(key.clone(), attached);
+        }
+        done
+    }
+
+    fn end(&self, key: &Key, attached: &Attached, force: bool) -> Result<(), String> {
+        let device = attached.device();
         let users = device.users();
         if !users.is_empty() && !force {
             return Err(format!("{} is in use: {}", device.path(), users.join(", ")));
         }
-        if !users.is_empty() && !life.is_over() {
+        if !users.is_empty() && !attached.is_over() {
             device.sync();
         }
-        let cleared = device.clear();
-        if !force {
-            cleared?;
-        }
-        host::unmount_at(&folder, force)?;
-        if users.is_empty() {
-            host::wait(CORE_LIMIT, || life.is_over());
-        } else {
+        attached.end(force, !users.is_empty())?;
+        if !users.is_empty() {
             let line =
                 format!("LUN {}: {} goes under {}", key.lun, device.path(), users.join(", "));
             (self.shared.tell)(&key.target, line, true);
         }
-        self.shared.table().attached.remove(key);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The driver on one core: what it is told to serve.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,50 +9,112 @@ use std::sync::mpsc::SyncSender;
 use bio::{Errno, Pool, PoolConfig};
 use geom::Error;
 use reactor::{Mailbox, Mailer};
-use target::Engine;
+use target::{Engine, Login};
 
-use super::serve;
-use super::{Grant, Life};
+use super::{Grant, Life, initiator, place};
+use super::{kernel, serve};
+use crate::nbd;
 
-/// File systems of one core; a further one is refused.
+/// File systems and sockets of one core; a further one is refused.
 pub const FILES_MAX: u32 = 256;
 
-/// Bytes for write data of the file systems of one core; whoever finds none waits until the
-/// requests before have ended. Holds one request of each of [`FILES_MAX`] at least.
+/// Bytes for write data of the file systems and sockets of one core; whoever finds none waits until
+/// the requests before have ended. Holds one request of each of [`FILES_MAX`] at least.
 const MEMORY_BYTES: usize = FILES_MAX as usize * serve::REQUEST_MAX as usize + (32 << 20);
 
-/// What a core is told: serve this.
+/// Through what the kernel asks.
+pub(crate) enum Peer {
+    /// `/dev/fuse`.
+    Fuse(OwnedFd),
+    /// A socket of its network block device.
+    Nbd(OwnedFd),
+}
+
+/// Serve this.
 pub(crate) struct Order {
-    pub channel: OwnedFd,
+    pub peer: Peer,
     pub grant: Grant,
     pub life: Arc<Life>,
     pub done: SyncSender<Result<(), Error>>,
 }
 
+/// What a core is told.
+pub(crate) enum Note {
+    Serve(Box<Order>),
+    /// Read no further request of that socket; it ends when all are answered.
+    Retire(Arc<Life>),
+}
+
+/// A socket that is served: its life, and what makes it retire.
+type Socket = (Arc<Life>, Box<dyn Fn()>);
+
 /// The driver on one core.
 pub(super) struct Here {
     pub engine: Rc<Engine>,
     pub pool: Pool,
+    pub nbd: Option<Rc<nbd::here::Here>>,
     pub files: Cell<u32>,
+    pub sockets: RefCell<Vec<Socket>>,
     /// It was said that memory may be waited for.
-    pub warned: Cell<bool>,
+    warned: Cell<bool>,
+}
+
+impl Here {
+    /// This thread is one that the kernel may wait for, from now on.
+    pub fn writes_for_kernel(&self) {
+        if let Err(e) = self.engine.core().reactor().writes_for_kernel()
+            && !self.warned.replace(true)
+        {
+            tracing::warn!(
+                target: "local",
+                "the kernel does not let this thread have memory first ({e}): give the daemon \
+                 CAP_SYS_RESOURCE, or do not write through attached LUNs more than memory holds"
+            );
+        }
+    }
+
+    /// How this machine logs in.
+    pub fn login(&self, grant: &Grant) -> Login {
+        Login {
+            target: grant.port.clone(),
+            initiator: initiator(&grant.port.name),
+            port_id: grant.entry.lun.to_be_bytes().to_vec(),
+            transport_id: Vec::new(),
+            portal: place(),
+            from: place(),
+            reinstates: false,
+            labels: Vec::new(),
+        }
+    }
 }
 
 /// Settles on a core; answers where it is told.
-pub(super) fn install(engine: &Rc<Engine>) -> Mailer<Order> {
+pub(super) fn install(shared: &Arc<nbd::shared::Shared>, engine: &Rc<Engine>) -> Mailer<Note> {
     let (mailer, mailbox) = engine.core().reactor().mailbox();
+    nbd::here::Here::install(shared, engine);
     let here = Rc::new(Here {
         engine: engine.clone(),
         pool: Pool::new(PoolConfig { limit_bytes: MEMORY_BYTES }),
+        nbd: nbd::here::Here::find(shared, engine),
         files: Cell::default(),
+        sockets: RefCell::default(),
         warned: Cell::default(),
     });
     drop(engine.core().reactor().spawn("local", listen(here, mailbox)));
     mailer
 }
 
-async fn listen(here: Rc<Here>, mailbox: Mailbox<Order>) {
-    while let Some(order) = mailbox.recv().await {
+async fn listen(here: Rc<Here>, mailbox: Mailbox<Note>) {
+    while let Some(note) = mailbox.recv().await {
+        let order = match note {
+            Note::Serve(order) => *order,
+            Note::Retire(life) => {
+                let sockets = here.sockets.borrow();
+                let found = sockets.iter().find(|(l, _)| Arc::ptr_eq(l, &life));
+                found.inspect(|(_, retire)| retire());
+                continue;
+            }
+        };
         if here.files.get() >= FILES_MAX {
             let what = format!("{FILES_MAX} LUNs are attached on this core already");
             // Whoever asked may be gone.
@@ -60,6 +122,16 @@ async fn listen(here: Rc<Here>, mailbox: Mailbox<Order>) {
             continue;
         }
         let reactor = here.engine.core().reactor().clone();
-        drop(reactor.spawn("local file", serve::run(here.clone(), order)));
+        let Order { peer, grant, life, done } = order;
+        match peer {
+            Peer::Fuse(fd) => {
+                let task = serve::run(here.clone(), fd, grant, life, done);
+                drop(reactor.spawn("local file", task));
+            }
+            Peer::Nbd(fd) => {
+                let task = kernel::run(here.clone(), fd, grant, life, done);
+                drop(reactor.spawn("local socket", task));
+            }
+        }
     }
 }

@@ -1,9 +1,11 @@
-//! Local: LUNs for this machine, as files of file systems that the kernel asks this process for.
+//! Local: LUNs for this machine, as network block devices of its kernel, or as files of file systems
+//! that the kernel asks this process for.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
 //! | `here` | the driver on one core: what it is told to serve |
+//! | `kernel` | one socket of the kernel's network block device |
 //! | `serve` | one file system: requests read, answered or handed on |
 //! | `client` | the front of `blocks`: how a request is answered |
 //! | `line` | the descriptor of one file system, and what wakes its task |
@@ -14,6 +16,7 @@
 
 mod client;
 mod here;
+mod kernel;
 mod line;
 mod params;
 mod serve;
@@ -32,11 +35,12 @@ use target::registry::LunEntry;
 use target::{Engine, ModeBits, Registry, TargetPort};
 
 use crate::driver::{Driver, TargetSpec};
-use here::Order;
+use crate::nbd;
+use here::{Note, Order, Peer};
 
 pub use here::FILES_MAX;
 pub use line::Life;
-pub use params::LocalParams;
+pub use params::{By, LocalParams};
 pub use serve::{REQUEST_MAX, request_max};
 
 /// Name of the driver.
@@ -45,12 +49,13 @@ pub const NAME: &str = "local";
 #[derive(Default)]
 struct State {
     targets: BTreeMap<String, LocalParams>,
-    cores: Vec<Mailer<Order>>,
+    cores: Vec<Mailer<Note>>,
 }
 
 /// The driver.
 pub struct Local {
     registry: Arc<Registry>,
+    nbd: Arc<nbd::shared::Shared>,
     state: Mutex<State>,
 }
 
@@ -66,6 +71,11 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// Transmission flags of NBD: what may be done with the unit.
+    pub fn flags(&self) -> u16 {
+        nbd::direct::flags(&self.entry)
+    }
+
     /// Bytes of the unit now.
     pub fn bytes(&self) -> u64 {
         let device = &self.entry.device;
@@ -86,7 +96,9 @@ pub(crate) fn place() -> Address {
 impl Local {
     /// Without targets.
     pub fn new(registry: Arc<Registry>) -> Local {
-        Local { registry, state: Mutex::default() }
+        // Each core counts what it serves by itself.
+        let nbd = nbd::shared::Shared::new(registry.clone(), 2 * FILES_MAX as usize);
+        Local { registry, nbd, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,6 +144,11 @@ impl Local {
         Some(found.lun)
     }
 
+    /// Cores that serve.
+    pub fn cores(&self) -> usize {
+        self.state().cores.len()
+    }
+
     /// Serves a file system with one file, the unit, to the kernel at the other end of `channel`.
     /// `done` hears how the login went; after that `life` tells whether it is served still. Any
     /// thread.
@@ -142,15 +159,43 @@ impl Local {
         life: Arc<Life>,
         done: SyncSender<Result<(), Error>>,
     ) {
+        let core = usize::try_from(grant.entry.device.number()).unwrap_or(0);
+        self.order(core, Order { peer: Peer::Fuse(channel), grant, life, done });
+    }
+
+    /// Serves a socket of the kernel's network block device, on the core of that number: a stream
+    /// socket on which transmission has begun, with simple replies and the flags of
+    /// [`Grant::flags`]. The rest as with [`Local::serve`].
+    pub fn serve_socket(
+        &self,
+        core: usize,
+        socket: OwnedFd,
+        grant: Grant,
+        life: Arc<Life>,
+        done: SyncSender<Result<(), Error>>,
+    ) {
+        self.order(core, Order { peer: Peer::Nbd(socket), grant, life, done });
+    }
+
+    fn order(&self, core: usize, order: Order) {
         let cores = self.state().cores.clone();
-        let number = usize::try_from(grant.entry.device.number()).unwrap_or(0);
-        let Some(core) = cores.get(number.checked_rem(cores.len()).unwrap_or(0)) else {
+        let Some(core) = cores.get(core.checked_rem(cores.len()).unwrap_or(0)) else {
             // Whoever asked may be gone.
-            let _ = done.send(Err(Error::new(Errno::NoEnt, "no core serves local targets")));
+            let what = "no core serves local targets";
+            let _ = order.done.send(Err(Error::new(Errno::NoEnt, what)));
             return;
         };
         // A core that takes no more drops the order, and with it `done`.
-        drop(core.send(Order { channel, grant, life, done }));
+        drop(core.send(Note::Serve(Box::new(order))));
+    }
+
+    /// No further request is read of the socket of that life; it ends when all before are answered.
+    /// Any thread.
+    pub fn retire(&self, life: &Arc<Life>) {
+        for core in self.state().cores.clone() {
+            // A core that ends has ended its sockets.
+            drop(core.send(Note::Retire(life.clone())));
+        }
     }
 }
 
@@ -160,7 +205,7 @@ impl Driver for Local {
     }
 
     fn doc(&self) -> &'static str {
-        "LUNs as block devices of this machine, by FUSE and loop devices."
+        "LUNs as block devices of this machine, by its kernel's NBD, or by FUSE and loop devices."
     }
 
     fn schema(&self) -> serde_json::Value {
@@ -178,7 +223,7 @@ impl Driver for Local {
     }
 
     fn install(self: Arc<Self>, engine: &Rc<Engine>) {
-        let mailer = here::install(engine);
+        let mailer = here::install(&self.nbd, engine);
         self.state().cores.push(mailer);
     }
 

@@ -13,14 +13,39 @@ const NAME_MAX: usize = 100;
 /// LUNs attached at one target; more are refused.
 pub const ATTACH_MAX: usize = 256;
 
+/// By what a LUN becomes a block device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The kernel's network block device where there is one, else FUSE.
+    #[default]
+    Auto,
+    /// The kernel's network block device: its module `nbd`.
+    Nbd,
+    /// A loop device on a file that is served by FUSE.
+    Fuse,
+}
+
 /// What a local target wants to know besides its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LocalParams {
     /// LUNs that are block devices of this machine while the daemon runs. One that cannot be
     /// attached yet is tried again; `ashlar list attached` says why.
     #[schemars(length(max = 256))]
     pub attach: Vec<u64>,
+    /// By what LUNs become block devices, unless `ashlar attach --by` says otherwise.
+    pub by: By,
+    /// Seconds that users of a network block device wait for a daemon that has gone; then their
+    /// requests fail. Meanwhile a new daemon takes the device over.
+    #[schemars(range(min = 1, max = 86400))]
+    pub reconnect: u32,
+}
+
+impl Default for LocalParams {
+    fn default() -> LocalParams {
+        LocalParams { attach: Vec::new(), by: By::Auto, reconnect: 120 }
+    }
 }
 
 /// Checks a target; an error says what to change.
@@ -46,6 +71,9 @@ pub(crate) fn check(spec: &TargetSpec) -> Result<(String, LocalParams), Error> {
     if params.attach.len() > ATTACH_MAX {
         return Err(bad(format!("attach names more than {ATTACH_MAX} LUNs")));
     }
+    if !(1..=86400).contains(&params.reconnect) {
+        return Err(bad(format!("reconnect = {}: it must be 1 to 86400", params.reconnect)));
+    }
     Ok((spec.name.clone(), params))
 }
 
@@ -70,6 +98,8 @@ mod tests {
             ("..", json!({}), "name"),
             ("a", json!({"atach": [1]}), "atach"),
             ("a", json!({"attach": vec![0; 300]}), "LUNs"),
+            ("a", json!({"by": "magic"}), "magic"),
+            ("a", json!({"reconnect": 0}), "reconnect"),
         ] {
             let error = check(&spec(name, params)).unwrap_err();
             assert!(error.what.contains(word), "{error}");

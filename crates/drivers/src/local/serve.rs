@@ -13,14 +13,16 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::task::Poll;
 
 use bio::{Errno, Segs};
 use geom::Error as GeomError;
-use target::{Device, Login, Transport};
+use target::{Device, Transport};
 use wire::fuse::codes::{MAJOR, ROOT, errno, fallocate, init_flag, open_flag, whence};
 use wire::fuse::reply::{self, Attributes, Entry};
 use wire::fuse::{Operation, REQUEST_HEAD, Request as Asked, WRITE_HEAD};
@@ -28,9 +30,9 @@ use wire::nbd::codes::kind;
 use wire::nbd::{Error, Request};
 
 use super::client::{Client, Session};
-use super::here::{Here, Order};
+use super::here::Here;
 use super::line::Line;
-use super::{Grant, initiator, place};
+use super::{Grant, Life};
 use crate::blocks::{Blocks, Work};
 
 /// Longest READ or WRITE, bytes: the kernel cuts longer ones.
@@ -65,8 +67,13 @@ struct Files {
 }
 
 /// Serves until it ends.
-pub(super) async fn run(here: Rc<Here>, order: Order) {
-    let Order { channel, grant, life, done } = order;
+pub(super) async fn run(
+    here: Rc<Here>,
+    channel: OwnedFd,
+    grant: Grant,
+    life: Arc<Life>,
+    done: SyncSender<Result<(), GeomError>>,
+) {
     let files = match enter(&here, channel, grant) {
         Ok(files) => files,
         Err(e) => {
@@ -88,33 +95,15 @@ pub(super) async fn run(here: Rc<Here>, order: Order) {
     life.end();
 }
 
-fn enter(here: &Rc<Here>, fd: std::os::fd::OwnedFd, grant: Grant) -> Result<Files, GeomError> {
+fn enter(here: &Rc<Here>, fd: OwnedFd, grant: Grant) -> Result<Files, GeomError> {
     let system = |e: io::Error| GeomError::new(Errno::Io, format!("/dev/fuse: {e}"));
-    let (channel, flushes) = here.engine.core().reactor().channel(fd).map_err(system)?;
-    if let Err(e) = flushes
-        && !here.warned.replace(true)
-    {
-        tracing::warn!(
-            target: "local",
-            "the kernel does not let this thread have memory first ({e}): give the daemon \
-             CAP_SYS_RESOURCE, or do not write through attached LUNs more than memory holds"
-        );
-    }
+    let channel = here.engine.core().reactor().channel(fd).map_err(system)?;
+    here.writes_for_kernel();
     let line = Rc::new(Line::new(channel, here.pool.clone()));
     let entry = grant.entry.clone();
     let session = Blocks::new(Client { line: line.clone() }, entry.device.clone(), entry.lun);
-    let login = Login {
-        target: grant.port.clone(),
-        initiator: initiator(&grant.port.name),
-        port_id: entry.lun.to_be_bytes().to_vec(),
-        transport_id: Vec::new(),
-        portal: place(),
-        from: place(),
-        reinstates: false,
-        labels: Vec::new(),
-    };
     let transport: Rc<dyn Transport> = session.clone();
-    let nexus = here.engine.login(login, transport);
+    let nexus = here.engine.login(here.login(&grant), transport);
     session.attach(nexus.map_err(|refused| GeomError::new(Errno::Perm, refused.text))?);
     let name = entry.device.spec().name.replace('/', "-").into_bytes();
     Ok(Files { line, session, grant, name })

@@ -9,6 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use bio::Pool;
 use reactor::{Address, Stream};
 
 use super::ending::Ending;
@@ -31,6 +32,10 @@ pub(crate) struct Connection {
     pub number: u64,
     pub here: Rc<Here>,
     pub line: Pump<Ending>,
+    /// For write data, where that is not the engine's: of a client that others' memory waits for.
+    pub data: Option<Pool>,
+    /// It ends between two requests, when all before are answered.
+    retiring: Cell<bool>,
     /// The client's address.
     pub peer: Address,
     /// Our address.
@@ -57,11 +62,14 @@ impl Connection {
         peer: Address,
         local: Address,
         at: Address,
+        data: Option<Pool>,
     ) -> Rc<Connection> {
         Rc::new(Connection {
             number: here.shared.next_connection(),
             here: here.clone(),
             line: Pump::new(&here.core, &here.hall.memory, stream),
+            data,
+            retiring: Cell::new(false),
             peer,
             local,
             at,
@@ -72,6 +80,17 @@ impl Connection {
             coat: RefCell::default(),
             began: here.core.now(),
         })
+    }
+
+    /// Reads no further request, answers those that were read, and ends.
+    pub fn retire(&self) {
+        self.retiring.set(true);
+        self.line.kick();
+    }
+
+    /// See [`Connection::retire`].
+    pub fn is_retiring(&self) -> bool {
+        self.retiring.get()
     }
 
     /// From now on what is sent is encrypted.
@@ -143,27 +162,40 @@ impl Guest for Connection {
     }
 }
 
+fn inbox(connection: &Connection) -> Inbox {
+    let line = &connection.line;
+    let memory = connection.here.hall.memory.clone();
+    Inbox::new(Inlet::new(line.stream.clone()), memory, line.signals.clone())
+}
+
 /// The task of a connection.
 pub(crate) async fn run(connection: Rc<Connection>) {
-    let line = &connection.line;
-    let ending = {
-        let conn = &connection;
-        let memory = &conn.here.hall.memory;
-        let source = Inlet::new(line.stream.clone());
-        let mut inbox = Inbox::new(source, memory.clone(), line.signals.clone());
-        let reader = async move {
-            match door::run(conn, &mut inbox).await {
-                Ok(session) => receive::run(&session, &mut inbox).await,
-                Err(ending) => ending,
-            }
-        };
-        let between = || {
-            if let Some(session) = &*conn.session.borrow() {
-                session.go_on();
-            }
-        };
-        line.drive(reader, Outlet::new(&line.out, &conn.coat, memory), between).await
+    let conn = &connection;
+    let mut inbox = inbox(conn);
+    let reader = async move {
+        match door::run(conn, &mut inbox).await {
+            Ok(session) => receive::run(&session, &mut inbox).await,
+            Err(ending) => ending,
+        }
     };
+    live(conn, reader).await;
+}
+
+/// The task of a connection that is past the handshake.
+pub(crate) async fn run_entered(connection: Rc<Connection>, session: Rc<Session>) {
+    let mut inbox = inbox(&connection);
+    live(&connection, async move { receive::run(&session, &mut inbox).await }).await;
+}
+
+async fn live(connection: &Rc<Connection>, reader: impl Future<Output = Ending>) {
+    let line = &connection.line;
+    let between = || {
+        if let Some(session) = &*connection.session.borrow() {
+            session.go_on();
+        }
+    };
+    let outlet = Outlet::new(&line.out, &connection.coat, &connection.here.hall.memory);
+    let ending = line.drive(reader, outlet, between).await;
     line.end(ending.clone());
     connection.say_goodbye(&ending);
     if ending.flushes() {

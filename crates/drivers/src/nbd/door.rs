@@ -172,7 +172,7 @@ impl Door<'_> {
             self.note_denied(name, text.into());
             return Err(Unavailable::Denied(text.into()));
         };
-        let session = Session::enter(conn, found, self.initiator.clone(), place);
+        let session = Session::enter(conn, &found.entry, self.initiator.clone(), Some(place));
         let tls = conn.tls().map_or("none".into(), |t| t.label());
         let login = Login {
             target: found.port.clone(),

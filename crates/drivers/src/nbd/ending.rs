@@ -14,6 +14,8 @@ const WORDS: Words = Words { peer: "client", request: "request", entry: "handsha
 pub(crate) enum Ending {
     /// The client said goodbye.
     Disconnected,
+    /// We took leave between two requests.
+    Retired,
     /// For no reason of the protocol's own.
     Line(Cause),
     /// The client left the handshake's rules, or asked for what it may not have.
@@ -48,7 +50,7 @@ impl pump::Ending for Ending {
     fn is_trouble(&self) -> bool {
         match self {
             Ending::Line(cause) => cause.is_trouble(),
-            other => !matches!(other, Ending::Disconnected | Ending::Aborted),
+            other => !matches!(other, Ending::Disconnected | Ending::Retired | Ending::Aborted),
         }
     }
 }
@@ -57,6 +59,7 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ending::Disconnected => f.write_str("disconnected"),
+            Ending::Retired => f.write_str("all is answered, no more is read"),
             Ending::Line(cause) => cause.say(&WORDS, f),
             Ending::Refused(why) => f.write_str(why),
             Ending::Aborted => f.write_str("the client ended the handshake"),

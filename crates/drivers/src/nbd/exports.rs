@@ -106,11 +106,11 @@ pub(crate) fn zeroes_fast(device: &Device) -> bool {
     device.spec().can_delete && device.spec().delete_reads_zero
 }
 
-/// What a client is told.
-pub(crate) fn describe(f: &Found) -> Export {
-    let device = &f.entry.device;
+/// What may be done with a unit, for its clients: the transmission flags.
+pub(crate) fn flags(entry: &LunEntry) -> u16 {
+    let device = &entry.device;
     let spec = device.spec();
-    let read_only = f.entry.read_only || spec.read_only || device.mode().has(ModeBits::SWP);
+    let read_only = entry.read_only || spec.read_only || device.mode().has(ModeBits::SWP);
     let mut flags = flag::HAS_FLAGS
         | flag::SEND_FLUSH
         | flag::SEND_FUA
@@ -126,6 +126,13 @@ pub(crate) fn describe(f: &Found) -> Export {
     if spec.rotation.is_some_and(|rpm| rpm > 1) {
         flags |= flag::ROTATIONAL;
     }
+    flags
+}
+
+/// What a client is told.
+pub(crate) fn describe(f: &Found) -> Export {
+    let device = &f.entry.device;
+    let spec = device.spec();
     let min = device.block_bytes();
     let stripe = u32::try_from(spec.stripe_bytes).unwrap_or(0);
     let best = [stripe, spec.physical_bytes.max(PREFERRED), min];
@@ -134,7 +141,7 @@ pub(crate) fn describe(f: &Found) -> Export {
         name: spec.name.clone(),
         description: description(f),
         size: device.blocks().saturating_mul(u64::from(min)),
-        flags,
+        flags: flags(&f.entry),
         block_sizes: [min, best.into_iter().find(fits).unwrap_or(min), PAYLOAD_MAX],
     }
 }

@@ -8,6 +8,7 @@
 //! | `connection` | one connection: its tasks, its end |
 //! | `inlet` | where its bytes come from and go to, with TLS or without |
 //! | `tls` | encryption, and whose certificate it is |
+//! | `direct` | connections of this machine's kernel, without handshake |
 //! | `door` | the handshake: who comes, which exports there are |
 //! | `exports` | names of units, and what clients are told about one |
 //! | `session` | the front of `blocks`: requests as commands |
@@ -22,16 +23,17 @@
 
 mod answer;
 mod connection;
+pub(crate) mod direct;
 mod door;
 mod ending;
 mod exports;
-mod here;
+pub(crate) mod here;
 mod inlet;
 mod params;
 mod portal;
 mod receive;
 mod session;
-mod shared;
+pub(crate) mod shared;
 mod tls;
 
 use std::io;

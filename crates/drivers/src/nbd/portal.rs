@@ -65,7 +65,7 @@ impl Porter for Here {
             }
             local = stream.local_addr().map_or(local, Address::Inet);
         }
-        let connection = Connection::new(self, stream, peer, local, at.clone());
+        let connection = Connection::new(self, stream, peer, local, at.clone(), None);
         self.hall.add(&connection);
         drop(self.core.reactor().spawn("nbd connection", connection::run(connection)));
     }

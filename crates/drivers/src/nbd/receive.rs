@@ -1,6 +1,9 @@
 //! What arrives in transmission.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bio::Segs;
 use target::PATIENCE_NS;
@@ -16,6 +19,9 @@ use crate::common::stand::{Stander, stand};
 
 /// Bytes of a WRITE that go to the medium together: the next ones arrive meanwhile.
 const WRITE_PIECE: u64 = 1 << 20;
+
+/// The same where the connection has memory of its own, which holds one for each such connection.
+const OWN_PIECE: u64 = 512 << 10;
 
 /// Longest payload that is read to be dropped, bytes; a longer one ends the connection.
 const DROP_MAX: u64 = 64 << 20;
@@ -34,7 +40,7 @@ async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
     let form = session.form();
     let len = request_len(form);
     if inbox.arrived() < len {
-        inbox.fill(1).await?;
+        next(session, inbox).await?;
         // What has begun is to end.
         awaited(session, len, inbox.fill(len)).await?;
     }
@@ -56,6 +62,26 @@ async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
         Err(error) => session.refuse(&request, error),
     }
     Ok(())
+}
+
+/// The first byte of the next request. None comes any more once the connection retires, and it has
+/// ended when all before are answered and told.
+async fn next(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
+    let conn = session.conn();
+    let came = {
+        let mut fill = pin!(inbox.fill(1));
+        poll_fn(|cx| match fill.as_mut().poll(cx) {
+            Poll::Pending if conn.is_retiring() => Poll::Ready(None),
+            polled => polled.map(Some),
+        })
+        .await
+    };
+    let Some(came) = came else {
+        session.idle().await;
+        conn.line.flushed().await;
+        return Err(Ending::Retired);
+    };
+    came.map_err(Ending::from)
 }
 
 /// Reads `bytes` of a request, on which there is a deadline.
@@ -156,7 +182,10 @@ async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(
         session.refuse(&r, error);
         return Ok(());
     }
-    let piece = session.write_piece(WRITE_PIECE);
+    let piece = session.write_piece(match &session.conn().data {
+        None => WRITE_PIECE,
+        Some(_) => OWN_PIECE,
+    });
     if r.len <= piece {
         let Some(data) = payload(session, inbox, r.len).await? else {
             drop_payload(session, inbox, r.len).await?;
@@ -207,6 +236,18 @@ async fn memory(session: &Rc<Session>, len: u64) -> Option<Segs> {
     let here = &session.conn().here;
     let bytes = usize::try_from(len).ok()?;
     let mut data = here.segs();
+    if let Some(pool) = &session.conn().data {
+        // Its own requests before it give it back.
+        poll_fn(|cx| match data.grow(pool, bytes) {
+            true => Poll::Ready(()),
+            false => {
+                pool.wake_on_free(cx.waker());
+                Poll::Pending
+            }
+        })
+        .await;
+        return Some(data);
+    }
     if !session.is_over() && here.engine.room_for_data(&mut data, bytes, false) {
         return Some(data);
     }

@@ -9,8 +9,9 @@ use wire::nbd::{Agreed, Error, Form, Request};
 
 use super::connection::Connection;
 use super::ending::Ending;
-use super::exports::Found;
 use super::params;
+use target::registry::LunEntry;
+
 use crate::blocks::{Blocks, Front, Over};
 
 /// A session with its connection.
@@ -24,16 +25,16 @@ pub(crate) struct Client {
     allocation: Cell<bool>,
     /// Runs of zeroes and data of one reply, reused.
     pub runs: RefCell<Vec<(bool, u64)>>,
-    _place: params::Place,
+    _place: Option<params::Place>,
 }
 
 impl Session {
     /// A session at a unit; the engine's side comes by `attach`.
     pub fn enter(
         conn: &Rc<Connection>,
-        found: &Found,
+        entry: &LunEntry,
         initiator: String,
-        place: params::Place,
+        place: Option<params::Place>,
     ) -> Rc<Session> {
         let client = Client {
             conn: conn.clone(),
@@ -43,7 +44,7 @@ impl Session {
             runs: RefCell::default(),
             _place: place,
         };
-        Blocks::new(client, found.entry.device.clone(), found.entry.lun)
+        Blocks::new(client, entry.device.clone(), entry.lun)
     }
 
     /// Transmission begins.

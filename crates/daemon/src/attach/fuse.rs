@@ -1,0 +1,196 @@
+//! By FUSE: a mount with one file, and a loop device on it.
+
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use drivers::local::{Grant, Life, Local, request_max};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::Key;
+use super::host::{
+    CORE_LIMIT, Device, FOLDER, TOOL_LIMIT, Why, mounts, own_source, started, tool, wait, what,
+};
+
+/// Type of the mounts, after which they are known.
+const FILE_SYSTEM: &str = "fuse.ashlar";
+
+/// A LUN that is a loop device.
+pub struct Loop {
+    /// The device.
+    pub device: Device,
+    folder: PathBuf,
+    file: PathBuf,
+    life: Arc<Life>,
+}
+
+impl Loop {
+    /// Mounts, has a core serve the mount, and makes the loop device.
+    pub fn make(local: &Local, key: &Key, grant: &Grant) -> Result<Loop, Why> {
+        let folder = PathBuf::from(FOLDER).join(format!("{}.{}", key.target, key.lun));
+        let channel = open_fuse()?;
+        mount_at(&folder, &channel, request_max(&grant.entry.device))?;
+        let made = Loop::serve(local, grant, channel, &folder);
+        if made.is_err() {
+            unmount_at(&folder, true)?;
+        }
+        made
+    }
+
+    fn serve(local: &Local, grant: &Grant, channel: OwnedFd, folder: &Path) -> Result<Loop, Why> {
+        let life = Arc::<Life>::default();
+        let (done, came) = sync_channel(1);
+        local.serve(channel, grant.clone(), life.clone(), done);
+        let answer = came.recv_timeout(CORE_LIMIT);
+        answer.map_err(|_| "its core does not answer".to_owned())?.map_err(|e| e.what)?;
+        let unit = &grant.entry.device;
+        let file = folder.join(unit.spec().name.replace('/', "-"));
+        let device = make_loop(&file, unit.block_bytes(), grant.read_only)?;
+        Ok(Loop { device, folder: folder.to_owned(), file, life })
+    }
+
+    /// The file behind the device.
+    pub fn file(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    /// Its session has ended.
+    pub fn is_over(&self) -> bool {
+        self.life.is_over()
+    }
+
+    /// Tells the kernel to look at the size again.
+    pub fn see_size(&self) -> Result<(), Why> {
+        // Older kernels look at what they know of the file: so it is asked for first.
+        fs::metadata(&self.file).map_err(|e| e.to_string())?;
+        tool("losetup", &["--set-capacity", &self.device.path()]).map(drop)
+    }
+
+    /// Takes it away; `force`: from sight now, wholly when nobody uses it any more.
+    pub fn end(&self, force: bool, used: bool) -> Result<(), Why> {
+        let cleared = clear(&self.device);
+        if !force {
+            cleared?;
+        }
+        unmount_at(&self.folder, force)?;
+        if !used {
+            wait(CORE_LIMIT, || self.life.is_over());
+        }
+        Ok(())
+    }
+}
+
+/// Opens the device through which the kernel asks.
+fn open_fuse() -> Result<OwnedFd, Why> {
+    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let next = "load the kernel's module `fuse`";
+    opened.map(OwnedFd::from).map_err(|e| format!("{}; or {next}", what("/dev/fuse", &e)))
+}
+
+/// Makes the folder and mounts a file system that `channel` is asked for.
+fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), Why> {
+    fs::create_dir_all(folder).map_err(|e| what(&folder.display().to_string(), &e))?;
+    let at = folder.to_string_lossy();
+    if let Some(there) = mounts().into_iter().find(|m| m.at == at) {
+        return Err(format!("{at} is taken: {} is mounted there", there.source));
+    }
+    let fd = channel.as_fd().as_raw_fd();
+    let data = format!("fd={fd},rootmode=40000,user_id=0,group_id=0,max_read={request_max}");
+    let data = CString::new(data).map_err(|e| e.to_string())?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount(own_source(), folder, FILE_SYSTEM, flags, data.as_c_str())
+        .map_err(|e| what(&format!("mount {at}"), &e.into()))
+}
+
+/// Takes a mount away; `lazily`: from sight now, wholly when nobody uses it any more.
+fn unmount_at(folder: &Path, lazily: bool) -> Result<(), Why> {
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let flags = flags | UnmountFlags::NOFOLLOW;
+    if let Err(e) = unmount(folder, flags)
+        && e != rustix::io::Errno::INVAL
+    {
+        return Err(format!("unmount {}: {e}", folder.display()));
+    }
+    // Something else stands in it, or it has gone: neither is ours to mend.
+    let _ = fs::remove_dir(folder);
+    Ok(())
+}
+
+/// Makes one of a file. The kernel passes requests on without a cache of its own, or there is
+/// none: two caches of one disk hold twice the memory, and the second may wait for the first.
+fn make_loop(file: &Path, block_bytes: u32, read_only: bool) -> Result<Device, Why> {
+    let (file, unit) = (file.to_string_lossy(), block_bytes.to_string());
+    let mut words = vec!["--find", "--show", "--direct-io=on", "--partscan"];
+    words.extend(["--sector-size", &unit]);
+    if read_only {
+        words.push("--read-only");
+    }
+    words.push(&file);
+    let path = tool("losetup", &words)
+        .map_err(|e| format!("{e}: is the kernel's module `loop` there?"))?;
+    let name = path.strip_prefix("/dev/").unwrap_or(&path).to_owned();
+    let made = Device { name };
+    if made.fact("loop/dio").as_deref() != Some("1") {
+        let _ = tool("losetup", &["--detach", &made.path()]);
+        return Err(format!("{path}: the kernel refuses direct I/O on it"));
+    }
+    Ok(made)
+}
+
+/// The loop devices of files in a folder.
+fn loops_within(folder: &Path) -> Vec<Device> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = all.filter_map(|e| e.file_name().into_string().ok());
+    let loops = names.filter(|n| n.starts_with("loop")).map(|name| Device { name });
+    loops.filter(|l| file_of(l).is_some_and(|f| Path::new(&f).starts_with(folder))).collect()
+}
+
+/// The file behind it; `None` when there is none any more.
+fn file_of(device: &Device) -> Option<String> {
+    device.fact("loop/backing_file")
+}
+
+/// Lets go of the file; an error when somebody has the device open.
+fn clear(device: &Device) -> Result<(), Why> {
+    if file_of(device).is_none() {
+        return Ok(());
+    }
+    tool("losetup", &["--detach", &device.path()])?;
+    match wait(TOOL_LIMIT / 5, || file_of(device).is_none()) {
+        true => Ok(()),
+        false => Err(format!("{} is open; it goes when it is closed", device.path())),
+    }
+}
+
+/// Takes away what a daemon left that was killed: its loop devices and mounts. Answers a line for
+/// people about each.
+pub fn clean_up() -> Vec<String> {
+    let mut lines = Vec::new();
+    for mount in mounts().into_iter().filter(|m| m.kind == FILE_SYSTEM) {
+        let owner = mount.source.strip_prefix("ashlar:").and_then(|s| s.split_once('.'));
+        let Some((pid, began)) = owner else { continue };
+        if started(pid).is_some_and(|at| at.to_string() == began) {
+            continue;
+        }
+        let folder = PathBuf::from(&mount.at);
+        for device in loops_within(&folder) {
+            let users = device.users();
+            match clear(&device) {
+                Ok(()) => lines.push(format!("{} of process {pid} taken away", device.path())),
+                Err(e) => lines.push(format!(
+                    "{} of process {pid}: {e}; {}: unmount it",
+                    device.path(),
+                    users.join(", ")
+                )),
+            }
+        }
+        match unmount_at(&folder, true) {
+            Ok(()) => lines.push(format!("{} of process {pid} unmounted", mount.at)),
+            Err(e) => lines.push(e),
+        }
+    }
+    lines
+}

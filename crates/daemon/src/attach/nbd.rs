@@ -1,0 +1,354 @@
+//! By the kernel's network block device: sockets between it and the cores, one a core.
+//!
+//! ```text
+//!   LEFT BY A DAEMON --taken over: new sockets--+
+//!                                               v
+//!   nothing --connect--> SERVED --a socket ended--> SERVED BY FEWER --new socket--> SERVED
+//!                          |  detach                                   | no right any more
+//!                          v                                           v
+//!                        gone            in use at the end of the daemon: LEFT, its users wait
+//! ```
+//! A request that a socket ended with is sent once more by the kernel, after [`TIMEOUT_S`].
+//!
+//! Invariants
+//!  N1  A device is served by the daemon that holds the lock of its LUN; a lock ends with its
+//!      process.
+//!  N2  A device that was left is taken over only for the same unit, with the same blocks and
+//!      rights: its kernel name says which.
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use drivers::local::{Grant, Life, Local};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::Key;
+use super::host::{CORE_LIMIT, Device, FOLDER, TOOL_LIMIT, Why, wait, what};
+use super::netlink::{Netlink, Wish};
+
+/// Seconds after which the kernel gives a socket up whose request is not answered, and sends the
+/// request by another: as long as it waits for other disks.
+pub const TIMEOUT_S: u64 = 30;
+
+/// Most sockets of one device; more cores share them.
+const SOCKETS_MAX: usize = 16;
+
+/// Longest request, KiB; the kernel's own limit is a quarter of it.
+const REQUEST_KIB: &str = "512";
+
+/// Blocks of the kernel's device, bytes.
+const BLOCKS: std::ops::RangeInclusive<u32> = 512..=4096;
+
+/// Longest wait for the device's node.
+const NODE_LIMIT: Duration = Duration::from_secs(2);
+
+/// A socket of a device.
+struct Socket {
+    core: usize,
+    life: Arc<Life>,
+}
+
+/// A LUN that is a network block device.
+pub struct Nbd {
+    /// The device.
+    pub device: Device,
+    index: u32,
+    backend: String,
+    reconnect: u32,
+    sockets: Vec<Socket>,
+    _lock: File,
+}
+
+/// The words by which the kernel knows a device of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Backend {
+    target: String,
+    lun: u64,
+    sockets: usize,
+    read_only: bool,
+    block: u32,
+    /// Serial number of the unit.
+    serial: String,
+}
+
+impl Backend {
+    fn of(key: &Key, grant: &Grant, sockets: usize) -> Backend {
+        let device = &grant.entry.device;
+        Backend {
+            target: key.target.clone(),
+            lun: key.lun,
+            sockets,
+            read_only: grant.read_only,
+            block: device.block_bytes(),
+            serial: device.spec().serial.clone(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mode = if self.read_only { "ro" } else { "rw" };
+        let Backend { target, lun, sockets, block, serial, .. } = self;
+        format!("ashlar {target} {lun} {sockets} {mode} {block} {serial}")
+    }
+
+    fn parse(text: &str) -> Option<Backend> {
+        let mut words = text.splitn(7, ' ');
+        if words.next()? != "ashlar" {
+            return None;
+        }
+        Some(Backend {
+            target: words.next()?.to_owned(),
+            lun: words.next()?.parse().ok()?,
+            sockets: words.next()?.parse().ok().filter(|n| (1..=SOCKETS_MAX).contains(n))?,
+            read_only: words.next()? == "ro",
+            block: words.next()?.parse().ok()?,
+            serial: words.next()?.to_owned(),
+        })
+    }
+}
+
+/// A device of ours that the kernel has, whoever serves it.
+pub struct Known {
+    /// The device.
+    pub device: Device,
+    index: u32,
+    backend: Backend,
+}
+
+impl Known {
+    /// The LUN that it was made of.
+    pub fn key(&self) -> Key {
+        Key { target: self.backend.target.clone(), lun: self.backend.lun }
+    }
+}
+
+/// Devices of ours that the kernel has.
+pub fn known() -> Vec<Known> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = all.filter_map(|e| e.file_name().into_string().ok());
+    let one = |name: String| {
+        let index = name.strip_prefix("nbd")?.parse().ok()?;
+        let device = Device { name };
+        let backend = Backend::parse(&device.fact("backend")?)?;
+        Some(Known { device, index, backend })
+    };
+    let mut found: Vec<Known> = names.filter_map(one).collect();
+    found.sort_by_key(|k| k.index);
+    found
+}
+
+/// Takes the lock of a LUN (N1); an error when another process has it.
+fn lock(key: &Key) -> Result<File, Why> {
+    fs::create_dir_all(FOLDER).map_err(|e| what(FOLDER, &e))?;
+    let path = Path::new(FOLDER).join(format!("{}.{}.lock", key.target, key.lun));
+    let opened = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = opened.map_err(|e| what(&path.display().to_string(), &e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(format!("another daemon has attached {key}")),
+    }
+}
+
+/// Ends devices that a daemon left, of targets of ours, that nobody wants and nobody uses; answers
+/// those that are in use, and a line for people about each that went.
+pub fn clean_up(
+    ours: impl Fn(&Key) -> bool,
+    wanted: impl Fn(&Key) -> bool,
+) -> (Vec<Key>, Vec<String>) {
+    let (mut used, mut lines) = (Vec::new(), Vec::new());
+    for known in known().into_iter().filter(|k| ours(&k.key())) {
+        let key = known.key();
+        let Ok(_lock) = lock(&key) else { continue };
+        if !known.device.users().is_empty() {
+            used.push(key);
+        } else if !wanted(&key) {
+            let ended = Netlink::open().and_then(|mut n| {
+                n.disconnect(known.index).map_err(|e| format!("{}: {e}", known.device.path()))
+            });
+            lines.push(match ended {
+                Ok(()) => format!("{} of a daemon before taken away", known.device.path()),
+                Err(e) => e,
+            });
+        }
+    }
+    (used, lines)
+}
+
+impl Nbd {
+    /// Whether the kernel has network block devices, and such as this unit needs.
+    pub fn fits(grant: &Grant) -> Result<Netlink, Why> {
+        let block = grant.entry.device.block_bytes();
+        if !BLOCKS.contains(&block) {
+            return Err(format!("a network block device has no blocks of {block} bytes"));
+        }
+        Netlink::open()
+    }
+
+    /// Takes over the device of this LUN that a daemon left, or makes one.
+    pub fn make(
+        local: &Local,
+        key: &Key,
+        grant: &Grant,
+        reconnect: u32,
+        mut netlink: Netlink,
+    ) -> Result<Nbd, Why> {
+        let lock = lock(key)?;
+        for known in known().into_iter().filter(|k| k.key() == *key) {
+            let now = Backend::of(key, grant, known.backend.sockets);
+            if now == known.backend {
+                return Nbd::take_over(local, grant, reconnect, netlink, known, lock);
+            }
+            let users = known.device.users();
+            if !users.is_empty() {
+                let (path, users) = (known.device.path(), users.join(", "));
+                return Err(format!("{path} is another unit's, or had other rights: {users}"));
+            }
+            netlink.disconnect(known.index).map_err(|e| format!("netlink: {e}"))?;
+        }
+        let count = local.cores().clamp(1, SOCKETS_MAX);
+        let backend = Backend::of(key, grant, count).text();
+        let mut nbd = Nbd {
+            device: Device { name: String::new() },
+            index: 0,
+            backend,
+            reconnect,
+            sockets: Vec::new(),
+            _lock: lock,
+        };
+        let ends = (0..count).map(|core| nbd.open(local, grant, core));
+        let ends = ends.collect::<Result<Vec<OwnedFd>, Why>>()?;
+        nbd.index = netlink
+            .connect(&nbd.wish(grant, &ends))
+            .map_err(|e| what("the kernel makes no network block device", &e))?;
+        nbd.device.name = format!("nbd{}", nbd.index);
+        wait(NODE_LIMIT, || Path::new(&nbd.device.path()).exists());
+        // Shorter requests are slower, and as good.
+        let limit = format!("/sys/block/{}/queue/max_sectors_kb", nbd.device.name);
+        let _ = fs::write(limit, REQUEST_KIB);
+        Ok(nbd)
+    }
+
+    fn take_over(
+        local: &Local,
+        grant: &Grant,
+        reconnect: u32,
+        mut netlink: Netlink,
+        known: Known,
+        lock: File,
+    ) -> Result<Nbd, Why> {
+        let mut nbd = Nbd {
+            device: known.device,
+            index: known.index,
+            backend: known.backend.text(),
+            reconnect,
+            sockets: Vec::new(),
+            _lock: lock,
+        };
+        let ends = (0..known.backend.sockets).map(|core| nbd.open(local, grant, core));
+        let ends = ends.collect::<Result<Vec<OwnedFd>, Why>>()?;
+        let taken = netlink.reconfigure(nbd.index, &nbd.wish(grant, &ends));
+        taken.map_err(|e| what(&format!("take {} over", nbd.device.path()), &e))?;
+        Ok(nbd)
+    }
+
+    /// Has a core serve a new socket; answers the kernel's end of it.
+    fn open(&mut self, local: &Local, grant: &Grant, core: usize) -> Result<OwnedFd, Why> {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let (ours, kernels) = pair.map_err(|e| format!("socketpair: {e}"))?;
+        let life = Arc::<Life>::default();
+        let (done, came) = sync_channel(1);
+        local.serve_socket(core, ours, grant.clone(), life.clone(), done);
+        let answer = came.recv_timeout(CORE_LIMIT);
+        answer.map_err(|_| "a core does not answer".to_owned())?.map_err(|e| e.what)?;
+        self.sockets.push(Socket { core, life });
+        Ok(kernels)
+    }
+
+    fn wish<'a>(&'a self, grant: &Grant, sockets: &'a [OwnedFd]) -> Wish<'a> {
+        Wish {
+            size: grant.bytes(),
+            block: u64::from(grant.entry.device.block_bytes()),
+            timeout: TIMEOUT_S,
+            dead: u64::from(self.reconnect),
+            flags: u64::from(grant.flags()),
+            sockets,
+            backend: &self.backend,
+        }
+    }
+
+    /// The kernel has it no longer: somebody else ended it.
+    pub fn is_gone(&self) -> bool {
+        match self.device.fact("backend") {
+            Some(text) => text != self.backend.trim(),
+            // Before Linux 5.14 it does not tell.
+            None => self.device.fact("pid").is_none(),
+        }
+    }
+
+    /// Opens sockets anew that have ended; answers how many.
+    pub fn mend(&mut self, local: &Local, grant: &Grant) -> Result<usize, Why> {
+        let over: Vec<usize> =
+            self.sockets.iter().filter(|s| s.life.is_over()).map(|s| s.core).collect();
+        if over.is_empty() {
+            return Ok(0);
+        }
+        self.sockets.retain(|s| !s.life.is_over());
+        let count = over.len();
+        let opened = over.iter().map(|core| self.open(local, grant, *core));
+        let ends = opened.collect::<Result<Vec<OwnedFd>, Why>>()?;
+        let mut netlink = Netlink::open()?;
+        let told = netlink.reconfigure(self.index, &self.wish(grant, &ends));
+        told.map_err(|e| what(&self.device.path(), &e))?;
+        Ok(count)
+    }
+
+    /// Tells the kernel the size.
+    pub fn see_size(&self, grant: &Grant) -> Result<(), Why> {
+        let told = Netlink::open()?.reconfigure(self.index, &self.wish(grant, &[]));
+        told.map_err(|e| what(&self.device.path(), &e))
+    }
+
+    /// Takes it away.
+    pub fn end(&self, used: bool) -> Result<(), Why> {
+        if !self.is_gone() {
+            let ended = Netlink::open()?.disconnect(self.index);
+            ended.map_err(|e| what(&self.device.path(), &e))?;
+        }
+        if !used {
+            wait(CORE_LIMIT, || self.sockets.iter().all(|s| s.life.is_over()));
+        }
+        Ok(())
+    }
+
+    /// Leaves it to the daemon that comes: what was read is answered, its users wait.
+    pub fn leave(&self, local: &Local) {
+        self.sockets.iter().for_each(|s| local.retire(&s.life));
+        wait(TOOL_LIMIT, || self.sockets.iter().all(|s| s.life.is_over()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_known_by_its_words() {
+        let backend = Backend {
+            target: "here".into(),
+            lun: 7,
+            sockets: 2,
+            read_only: true,
+            block: 4096,
+            serial: "a b c".into(),
+        };
+        assert_eq!(backend.text(), "ashlar here 7 2 ro 4096 a b c");
+        assert_eq!(Backend::parse(&backend.text()), Some(backend));
+        for other in ["", "ashlar", "ashlar a b", "nbdkit here 7 2 ro 4096 s"] {
+            assert_eq!(Backend::parse(other), None, "{other}");
+        }
+        assert_eq!(Backend::parse("ashlar here 7 99 rw 512 s"), None, "too many sockets");
+    }
+}

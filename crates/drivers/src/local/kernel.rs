@@ -1,0 +1,48 @@
+//! One socket of the kernel's network block device: a connection of the driver `nbd` that begins
+//! behind the handshake.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use bio::Errno;
+use geom::Error;
+
+use super::here::Here;
+use super::{Grant, Life};
+use crate::nbd::direct::{self, Entered};
+
+/// Serves until it ends.
+pub(super) async fn run(
+    here: Rc<Here>,
+    fd: OwnedFd,
+    grant: Grant,
+    life: Arc<Life>,
+    done: SyncSender<Result<(), Error>>,
+) {
+    let entered = match enter(&here, fd, &grant) {
+        Ok(entered) => entered,
+        Err(e) => {
+            // Whoever asked may be gone; it sees `life` end as well.
+            let _ = done.send(Err(e));
+            return life.end();
+        }
+    };
+    here.files.set(here.files.get() + 1);
+    here.sockets.borrow_mut().push((life.clone(), Box::new(entered.retires())));
+    let _ = done.send(Ok(()));
+    entered.run().await;
+    here.sockets.borrow_mut().retain(|(l, _)| !Arc::ptr_eq(l, &life));
+    here.files.set(here.files.get().saturating_sub(1));
+    life.end();
+}
+
+fn enter(here: &Here, fd: OwnedFd, grant: &Grant) -> Result<Entered, Error> {
+    here.writes_for_kernel();
+    let nbd = here.nbd.as_ref();
+    let nbd = nbd.ok_or_else(|| Error::new(Errno::NoEnt, "no core serves local targets"))?;
+    let stream = here.engine.core().reactor().adopt(fd);
+    let entered = direct::enter(nbd, stream, here.login(grant), &grant.entry, here.pool.clone());
+    entered.map_err(|refused| Error::new(Errno::Perm, refused.text))
+}

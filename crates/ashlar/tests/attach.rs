@@ -1,6 +1,6 @@
-//! LUNs as block devices of this machine: file systems on them, who may do what, and what is left
-//! when the daemon goes. Needs root, FUSE and loop devices; where they are not to be had the tests
-//! say so and pass.
+//! LUNs as block devices of this machine, by FUSE: file systems on them, who may do what, and what
+//! is left when the daemon goes. Needs root, FUSE and loop devices; where they are not to be had the
+//! tests say so and pass.
 
 mod house;
 
@@ -43,6 +43,7 @@ fn configure(house: &House, local: &str, attach: &str, luns: &str) {
     house.configure(
         &format!(
             "{}\n[[target]]\ndriver = \"local\"\nname = \"{local}\"\nattach = [{attach}]\n\
+             by = \"fuse\"\n\
              [[access]]\ntarget = \"{local}\"\ngroup = \"machine\"\n\
              initiators = [\"local:{local}\"]\nluns = {{ {luns} }}\n",
             file_disk("d0", "d0.img")

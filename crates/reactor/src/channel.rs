@@ -12,28 +12,64 @@ use bio::{Direction, Loan, Segs};
 use crate::net::Pending;
 use crate::port::channel;
 use crate::reactor::Reactor;
+use crate::sim::{self, SimChannel};
 use crate::slots::Op;
 use crate::socket::Socket;
 
 impl Reactor {
     /// Makes a descriptor through which the kernel asks for something this reactor's own.
-    pub fn channel(&self, fd: OwnedFd) -> io::Result<Channel> {
-        let socket = Socket::channel(fd)?;
-        Ok(Channel { reactor: self.clone(), socket, loans: Rc::default() })
+    pub fn channel(&self, end: ChannelEnd) -> io::Result<Channel> {
+        let body = match end {
+            ChannelEnd::Kernel(fd) => Body::Kernel(Socket::channel(fd)?),
+            ChannelEnd::Simulated(end) => Body::Simulated(Rc::new(SimChannel::new(end))),
+        };
+        Ok(Channel { reactor: self.clone(), body, loans: Rc::default() })
     }
 
     /// From now on this thread gets memory without waiting for the writing of dirty pages: they may
     /// be waiting for this very thread. Needs CAP_SYS_RESOURCE.
     pub fn writes_for_kernel(&self) -> io::Result<()> {
+        if self.inner.world.is_some() {
+            return Ok(());
+        }
         rustix::process::configure_io_flusher_behavior(true).map_err(io::Error::from)
     }
 }
+
+/// What a channel is made of.
+pub enum ChannelEnd {
+    /// A descriptor through which the kernel asks.
+    Kernel(OwnedFd),
+    /// One through which a test asks.
+    Simulated(sim::ChannelEnd),
+}
+
+impl From<OwnedFd> for ChannelEnd {
+    fn from(fd: OwnedFd) -> ChannelEnd {
+        ChannelEnd::Kernel(fd)
+    }
+}
+
+impl From<sim::ChannelEnd> for ChannelEnd {
+    fn from(end: sim::ChannelEnd) -> ChannelEnd {
+        ChannelEnd::Simulated(end)
+    }
+}
+
+#[derive(Clone)]
+enum Body {
+    Kernel(Rc<Socket>),
+    Simulated(Rc<SimChannel>),
+}
+
+/// How often a simulated channel is looked at, ns.
+const LOOK_NS: u64 = 5_000;
 
 /// A descriptor that hands over whole messages. Closed with the last clone.
 #[derive(Clone)]
 pub struct Channel {
     reactor: Reactor,
-    socket: Rc<Socket>,
+    body: Body,
     /// Empty between calls; kept for its capacity.
     loans: Rc<RefCell<Vec<Loan>>>,
 }
@@ -41,15 +77,35 @@ pub struct Channel {
 impl Channel {
     /// Waits until a message may be read.
     pub async fn ready(&self) -> io::Result<()> {
-        let pending: Pending =
-            self.reactor.begin_pending(Op::Ready { out: false }, &self.socket, |_| ())?;
-        pending.await.map(drop)
+        match &self.body {
+            Body::Kernel(socket) => {
+                let pending: Pending =
+                    self.reactor.begin_pending(Op::Ready { out: false }, socket, |_| ())?;
+                pending.await.map(drop)
+            }
+            Body::Simulated(channel) => {
+                while !channel.is_ready() {
+                    self.reactor.sleep(LOOK_NS).await;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// The next message: its first bytes into `head`, the others into `rest`; answers its length.
     /// `WouldBlock` when there is none.
     pub fn read(&self, head: &mut [u8], rest: &Segs) -> io::Result<usize> {
-        let fd = self.socket.fd().ok_or(io::ErrorKind::Unsupported)?;
+        let socket = match &self.body {
+            Body::Kernel(socket) => socket,
+            Body::Simulated(channel) => {
+                let message = channel.read()?;
+                let (first, more) = message.split_at(message.len().min(head.len()));
+                head.iter_mut().zip(first).for_each(|(to, from)| *to = *from);
+                rest.copy_from(0, more);
+                return Ok(message.len());
+            }
+        };
+        let fd = socket.fd().ok_or(io::ErrorKind::Unsupported)?;
         let mut loans = self.loans.borrow_mut();
         loans.extend(rest.iter().map(|s| s.lend(Direction::In)));
         let got = channel::read(fd, head, &loans);
@@ -59,7 +115,11 @@ impl Channel {
 
     /// Sends a message.
     pub fn write(&self, head: &[u8], rest: &Segs) -> io::Result<()> {
-        let fd = self.socket.fd().ok_or(io::ErrorKind::Unsupported)?;
+        let socket = match &self.body {
+            Body::Kernel(socket) => socket,
+            Body::Simulated(channel) => return channel.write([head, &rest.to_vec()].concat()),
+        };
+        let fd = socket.fd().ok_or(io::ErrorKind::Unsupported)?;
         let mut loans = self.loans.borrow_mut();
         loans.extend(rest.iter().map(|s| s.lend(Direction::Out)));
         let sent = channel::write(fd, head, &loans);
@@ -84,7 +144,7 @@ mod tests {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();
-        let channel = reactor.channel(ours).unwrap();
+        let channel = reactor.channel(ours.into()).unwrap();
         let pool = Pool::new(PoolConfig::default());
         let rest = Segs::alloc(&pool, 10_000).unwrap();
         let mut head = [0; 4];

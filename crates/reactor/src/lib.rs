@@ -31,7 +31,7 @@ mod token;
 mod turn;
 
 pub use address::{Address, NoAddress, UNIX_PATH_MAX};
-pub use channel::Channel;
+pub use channel::{Channel, ChannelEnd};
 pub use file::{File, FileFacts, Inline, OpenHow};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};

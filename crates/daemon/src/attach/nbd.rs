@@ -288,6 +288,11 @@ impl Nbd {
         }
     }
 
+    /// The kernel has it, and some socket has ended.
+    pub fn is_broken(&self) -> bool {
+        self.sockets.iter().any(|s| s.life.is_over()) && !self.is_gone()
+    }
+
     /// Opens sockets anew that have ended; answers how many.
     pub fn mend(&mut self, local: &Local, grant: &Grant) -> Result<usize, Why> {
         let over: Vec<usize> =

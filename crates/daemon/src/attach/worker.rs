@@ -154,7 +154,7 @@ impl Worker {
         };
         if std::mem::take(&mut table.look) {
             let waiting: Vec<Key> = table.waiting.keys().cloned().collect();
-            waiting.iter().for_each(|key| drop(self.tried.remove(key)));
+            self.tried.retain(|key, _| !waiting.contains(key));
         }
         (std::mem::take(&mut table.jobs), table.ends)
     }
@@ -319,12 +319,14 @@ impl Worker {
     /// A network block device whose sockets have ended gets others.
     fn mend(&self, key: &Key) {
         let mut table = self.shared.table();
+        let broken = |a: &Attached| matches!(&a.means, Means::Nbd(nbd) if nbd.is_broken());
+        if !table.attached.get(key).is_some_and(broken) {
+            return;
+        }
         let Some(mut attached) = table.attached.remove(key) else { return };
         drop(table);
         let Attached { grant, means, why, .. } = &mut attached;
-        if let Means::Nbd(nbd) = means
-            && !nbd.is_gone()
-        {
+        if let Means::Nbd(nbd) = means {
             match nbd.mend(&self.shared.local, grant) {
                 Ok(0) => {}
                 Ok(count) => {

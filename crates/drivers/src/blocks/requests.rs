@@ -71,6 +71,8 @@ pub(crate) struct Place {
     pub tries: u8,
     /// Some of the reply is out.
     pub begun: bool,
+    /// Whoever asked wants it no longer.
+    pub interrupted: bool,
 }
 
 /// The table; the place of a request is its tag at the engine.
@@ -110,6 +112,12 @@ impl Requests {
     /// A place that is open, to look at.
     pub fn open_at(&mut self, tag: u32) -> Option<&mut Place> {
         self.get(tag).filter(|p| p.open)
+    }
+
+    /// The place of the request that the peer knows by that name.
+    pub fn find(&self, cookie: u64) -> Option<u32> {
+        let is = |p: &Place| p.open && p.parent.is_none() && p.request.cookie == cookie;
+        (0u32..).zip(&self.places).find(|(_, p)| is(p)).map(|(tag, _)| tag)
     }
 
     /// Gives a place back.

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bio::{Pool, Segs};
-use target::{CloseReason, Command, Device, Next, Response, TaskAttribute, TmOutcome, Transport};
+use target::{
+    CloseReason, Command, Device, Next, Response, TaskAttribute, TmFunction, TmOutcome, Transport,
+};
 use wire::nbd::codes::command_flag as flag;
 use wire::nbd::command::{self, Cdb, Outcome};
 use wire::nbd::{Error, Request};
@@ -62,6 +64,10 @@ pub(crate) trait Front: Sized + 'static {
     fn status(session: &Blocks<Self>, tag: u32, data: &Segs);
     /// The end of a reply; `begun` when data of it is out.
     fn reply(session: &Blocks<Self>, request: &Request, error: Option<Error>, begun: bool);
+    /// The end of a request that was interrupted; nothing of its reply is out.
+    fn interrupted(session: &Blocks<Self>, request: &Request) {
+        Self::reply(session, request, Some(Error::Shutdown), false);
+    }
 }
 
 /// A session at one unit.
@@ -239,8 +245,33 @@ impl<F: Front> Blocks<F> {
         });
     }
 
+    /// The peer wants a request no longer. Its command is aborted if that is possible still, and
+    /// what is left of it is not begun; else it ends as if nothing had been said. One that was
+    /// answered already is none any more.
+    pub fn interrupt(&self, cookie: u64) {
+        let tag = self.requests.borrow().find(cookie);
+        let Some(tag) = tag else { return };
+        self.with(tag, |p| p.interrupted = true);
+        if let Some(nexus) = self.nexus() {
+            nexus.task_management(tag, TmFunction::AbortTask, self.lun, Some(tag));
+        }
+    }
+
+    /// True when a request was interrupted; it has ended then.
+    fn ends_interrupted(&self, tag: u32) -> bool {
+        let found = self.with(tag, |p| (p.interrupted && !p.begun).then_some(p.request)).flatten();
+        let Some(request) = found else { return false };
+        self.requests.borrow_mut().free(tag);
+        F::interrupted(self, &request);
+        self.front.kick();
+        true
+    }
+
     fn issue(&self, tag: u32) {
         let Some(nexus) = self.nexus() else { return };
+        if self.ends_interrupted(tag) {
+            return;
+        }
         let unit = self.unit();
         let Some((work, at, now, fua)) =
             self.with(tag, |p| (p.work, p.at, p.now, p.request.has(flag::FUA)))
@@ -422,6 +453,7 @@ impl<F: Front> Transport for Blocks<F> {
         self.left_engine();
         match self.closing.get() {
             true => self.requests.borrow_mut().free(tag),
+            false if self.ends_interrupted(tag) => {}
             // Another initiator has reset the unit; the client has no way to hear of it.
             false => self.again(tag),
         }

@@ -140,6 +140,10 @@ impl Front for Client {
         session.finish_request(tag, None);
     }
 
+    fn interrupted(session: &Session, request: &Request) {
+        session.front.line.send(&reply::error(request.cookie, errno::INTR), &Segs::new());
+    }
+
     fn reply(session: &Session, request: &Request, error: Option<Error>, begun: bool) {
         let line = &session.front.line;
         match error {

@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 
 use bio::{Errno, Pool, PoolConfig};
 use geom::Error;
-use reactor::{Mailbox, Mailer};
+use reactor::{ChannelEnd, Mailbox, Mailer};
 use target::{Engine, Login};
 
 use super::{Grant, Life, initiator, place};
@@ -25,7 +25,7 @@ const MEMORY_BYTES: usize = FILES_MAX as usize * serve::REQUEST_MAX as usize + (
 /// Through what the kernel asks.
 pub(crate) enum Peer {
     /// `/dev/fuse`.
-    Fuse(OwnedFd),
+    Fuse(ChannelEnd),
     /// A socket of its network block device.
     Nbd(OwnedFd),
 }

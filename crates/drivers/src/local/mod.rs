@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
 use geom::{Error, Local as Future};
-use reactor::{Address, Mailer};
+use reactor::{Address, ChannelEnd, Mailer};
 use target::registry::LunEntry;
 use target::{Engine, ModeBits, Registry, TargetPort};
 
@@ -154,13 +154,13 @@ impl Local {
     /// thread.
     pub fn serve(
         &self,
-        channel: OwnedFd,
+        channel: impl Into<ChannelEnd>,
         grant: Grant,
         life: Arc<Life>,
         done: SyncSender<Result<(), Error>>,
     ) {
         let core = usize::try_from(grant.entry.device.number()).unwrap_or(0);
-        self.order(core, Order { peer: Peer::Fuse(channel), grant, life, done });
+        self.order(core, Order { peer: Peer::Fuse(channel.into()), grant, life, done });
     }
 
     /// Serves a socket of the kernel's network block device, on the core of that number: a stream

@@ -13,7 +13,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use std::task::Poll;
 
 use bio::{Errno, Segs};
 use geom::Error as GeomError;
+use reactor::ChannelEnd;
 use target::{Device, Transport};
 use wire::fuse::codes::{MAJOR, ROOT, errno, fallocate, init_flag, open_flag, whence};
 use wire::fuse::reply::{self, Attributes, Entry};
@@ -69,7 +69,7 @@ struct Files {
 /// Serves until it ends.
 pub(super) async fn run(
     here: Rc<Here>,
-    channel: OwnedFd,
+    channel: ChannelEnd,
     grant: Grant,
     life: Arc<Life>,
     done: SyncSender<Result<(), GeomError>>,
@@ -95,9 +95,9 @@ pub(super) async fn run(
     life.end();
 }
 
-fn enter(here: &Rc<Here>, fd: OwnedFd, grant: Grant) -> Result<Files, GeomError> {
+fn enter(here: &Rc<Here>, end: ChannelEnd, grant: Grant) -> Result<Files, GeomError> {
     let system = |e: io::Error| GeomError::new(Errno::Io, format!("/dev/fuse: {e}"));
-    let channel = here.engine.core().reactor().channel(fd).map_err(system)?;
+    let channel = here.engine.core().reactor().channel(end).map_err(system)?;
     here.writes_for_kernel();
     let line = Rc::new(Line::new(channel, here.pool.clone()));
     let entry = grant.entry.clone();
@@ -263,8 +263,10 @@ impl Files {
             | Operation::Fsyncdir
             | Operation::Access
             | Operation::Destroy => ok(),
-            // The kernel does not ask again, and waits for replies.
-            Operation::Interrupt { .. } | Operation::Other => self.error(unique, errno::NOSYS),
+            // No reply: the request itself has one.
+            Operation::Interrupt { unique } => self.session.interrupt(unique),
+            // The kernel does not ask again.
+            Operation::Other => self.error(unique, errno::NOSYS),
             _ if node != FILE => self.error(unique, errno::ISDIR),
             Operation::Read { offset, size } => self.read_at(unique, offset, size),
             Operation::Write { offset, size } => self.write_at(unique, offset, size, rest),

@@ -12,6 +12,7 @@
 //!  V2  Time moves in `run` only: a little for each turn, else to what comes next.
 //!  V3  A reactor's operations are carried out in its own turns; the world only says which are due.
 
+mod channels;
 mod disks;
 mod links;
 mod net;
@@ -29,6 +30,8 @@ use crate::random::SeededRandom;
 use crate::reactor::Reactor;
 use crate::slots::SlotId;
 
+pub(crate) use channels::SimChannel;
+pub use channels::{ChannelEnd, Kernel, channel};
 pub use links::{LinkId, NetShape};
 
 pub(crate) use disks::SimDisk;

@@ -42,6 +42,12 @@ impl Image {
 
     /// The same with more tools in it.
     pub fn with_kits(kits: &[Kit]) -> Result<Image> {
+        Image::with_programs(kits, &[])
+    }
+
+    /// The same, and programs of the host with the libraries that they need: files, and their places
+    /// in the guest.
+    pub fn with_programs(kits: &[Kit], programs: &[(&Path, &str)]) -> Result<Image> {
         packages::ensure_host()?;
         let unpacked = packages::ensure_guest()?;
         let kernel = Kernel::find(&unpacked)?;
@@ -51,7 +57,7 @@ impl Image {
         cpio.file("bin/busybox", 0o755, &fs::read(proc::tool("busybox")?)?);
         let parts = kit::parts(kits);
         add_modules(&kernel, &parts, &mut cpio)?;
-        add_programs(&unpacked, &parts, &mut cpio)?;
+        add_programs(&unpacked, &parts, programs, &mut cpio)?;
         add_files(&unpacked, &parts, &mut cpio)?;
         if let Ok(config) = fs::read("/etc/mke2fs.conf") {
             cpio.file("etc/mke2fs.conf", 0o644, &config);
@@ -108,8 +114,14 @@ fn add_files(unpacked: &Path, parts: &[Parts], cpio: &mut Cpio) -> Result<()> {
     Ok(())
 }
 
-fn add_programs(unpacked: &Path, parts: &[Parts], cpio: &mut Cpio) -> Result<()> {
-    let mut programs = Vec::new();
+fn add_programs(
+    unpacked: &Path,
+    parts: &[Parts],
+    more: &[(&Path, &str)],
+    cpio: &mut Cpio,
+) -> Result<()> {
+    let own = more.iter().map(|(file, place)| (file.to_path_buf(), place.to_string()));
+    let mut programs: Vec<(PathBuf, String)> = own.collect();
     for part in parts {
         for name in part.host {
             programs.push((proc::tool(name)?, format!("usr/sbin/{name}")));

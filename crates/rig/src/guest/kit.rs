@@ -16,6 +16,8 @@ pub enum Kit {
     FileSystems,
     /// The kernel's network block device and its client.
     Nbd,
+    /// What a daemon in the guest needs to make LUNs block devices there.
+    Local,
 }
 
 /// What a kit adds.
@@ -169,6 +171,18 @@ const NBD: Parts = Parts {
     links: &[],
 };
 
+const LOCAL: Parts = Parts {
+    modules: &["nbd", "fuse", "loop"],
+    // Those of busybox know less.
+    host: &["losetup", "sync"],
+    unpacked: &[],
+    // The C library wants it to end a thread.
+    loaded: &["libgcc_s.so.1"],
+    files: &[],
+    own: &[],
+    links: &[],
+};
+
 /// What every guest has, and what the kits add, in order.
 pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
     let more = kits.iter().map(|kit| match kit {
@@ -176,6 +190,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::ScsiTools => SCSI_TOOLS,
         Kit::FileSystems => FILE_SYSTEMS,
         Kit::Nbd => NBD,
+        Kit::Local => LOCAL,
     });
     std::iter::once(BASE).chain(more).collect()
 }

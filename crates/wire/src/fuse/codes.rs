@@ -99,6 +99,8 @@ pub mod whence {
 pub mod errno {
     /// No such file.
     pub const NOENT: u32 = 2;
+    /// Interrupted.
+    pub const INTR: u32 = 4;
     /// No such offset.
     pub const NXIO: u32 = 6;
     /// Not allowed.

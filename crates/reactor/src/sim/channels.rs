@@ -1,0 +1,98 @@
+//! Channels of the simulated world: the other end is a kernel that a test plays.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Errno of Linux for a file system that is mounted no longer.
+const ENODEV: i32 = 19;
+
+#[derive(Default)]
+struct State {
+    asked: VecDeque<Vec<u8>>,
+    said: VecDeque<Vec<u8>>,
+    unmounted: bool,
+    closed: bool,
+}
+
+type Shared = Arc<Mutex<State>>;
+
+fn state(shared: &Shared) -> MutexGuard<'_, State> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The kernel's end.
+pub struct Kernel(Shared);
+
+/// The end of whoever is asked, on its way to a reactor.
+pub struct ChannelEnd(Shared);
+
+/// The same as a channel.
+pub(crate) struct SimChannel(Shared);
+
+/// A channel between a test and a reactor.
+pub fn channel() -> (Kernel, ChannelEnd) {
+    let shared = Shared::default();
+    (Kernel(shared.clone()), ChannelEnd(shared))
+}
+
+impl Kernel {
+    /// Asks.
+    pub fn ask(&self, message: Vec<u8>) {
+        state(&self.0).asked.push_back(message);
+    }
+
+    /// The next reply.
+    pub fn reply(&self) -> Option<Vec<u8>> {
+        state(&self.0).said.pop_front()
+    }
+
+    /// The end: what was asked and not read is lost, replies find nobody.
+    pub fn unmount(&self) {
+        let mut state = state(&self.0);
+        state.unmounted = true;
+        state.asked.clear();
+        state.said.clear();
+    }
+
+    /// The other end was closed.
+    pub fn is_closed(&self) -> bool {
+        state(&self.0).closed
+    }
+}
+
+impl SimChannel {
+    pub(crate) fn new(end: ChannelEnd) -> SimChannel {
+        SimChannel(end.0)
+    }
+
+    /// There is something to read.
+    pub(crate) fn is_ready(&self) -> bool {
+        let state = state(&self.0);
+        state.unmounted || !state.asked.is_empty()
+    }
+
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        let mut state = state(&self.0);
+        match state.asked.pop_front() {
+            Some(message) => Ok(message),
+            None if state.unmounted => Err(io::Error::from_raw_os_error(ENODEV)),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    pub(crate) fn write(&self, message: Vec<u8>) -> io::Result<()> {
+        let mut state = state(&self.0);
+        if state.unmounted {
+            return Err(io::Error::from_raw_os_error(ENODEV));
+        }
+        state.said.push_back(message);
+        Ok(())
+    }
+}
+
+impl Drop for SimChannel {
+    fn drop(&mut self) {
+        state(&self.0).closed = true;
+    }
+}

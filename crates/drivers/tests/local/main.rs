@@ -256,7 +256,7 @@ impl Kernel {
             Does::Nothing { may } => assert!(error == 0 || error == may, "{error}: {asked:?}"),
             Does::Fill(0) if error == errno::OPNOTSUPP => {
                 // A unit without holes: nothing was done.
-                self.model[sectors].iter_mut().for_each(|s| drop(s.pop()));
+                self.model[sectors].iter_mut().for_each(|s| s.truncate(s.len() - 1));
             }
             Does::Fill(value) => {
                 assert_eq!(error, 0, "{asked:?}");

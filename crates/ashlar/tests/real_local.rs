@@ -53,8 +53,9 @@ begin() {
     echo $! >/tmp/pid
     within 30 ashlar status
 }
-killed() { kill -9 "$(cat /tmp/pid)"; while kill -0 "$(cat /tmp/pid)" 2>/dev/null; do sleep 0.1; done; }
-ended() { kill "$(cat /tmp/pid)"; while kill -0 "$(cat /tmp/pid)" 2>/dev/null; do sleep 0.1; done; }
+over() { while kill -0 "$(cat "$1")" 2>/dev/null; do sleep 0.1; done; }
+killed() { kill -9 "$(cat /tmp/pid)"; over /tmp/pid; }
+ended() { kill "$(cat /tmp/pid)"; over /tmp/pid; }
 queue() { cat "/sys/block/nbd0/queue/$1"; }
 bytes() { [ "$(blockdev --getsize64 "$1")" = "$2" ]; }
 served() { ashlar attach --list | grep -q "/dev/nbd0"; }
@@ -145,7 +146,7 @@ fn outlived(script: &mut Script) {
         script,
         "ended in order and started again under a writer",
         "ended; [ -e /sys/block/nbd0/backend ]; begin; within 20 served; more 20\n\
-         touch /tmp/stop; tries=0; while kill -0 \"$(cat /tmp/writer)\" 2>/dev/null; do sleep 0.1; done\n\
+         touch /tmp/stop; over /tmp/writer\n\
          cat /tmp/writes | grep -v '^@@ACK' || true\n\
          ! dmesg | grep -E 'I/O error, dev nbd0|EXT4-fs error'",
     );

@@ -51,8 +51,8 @@ impl Guard {
         match lock() {
             Ok(()) => self.locked = true,
             Err(e) => lines.push(format!(
-                "memory is not locked ({e}): give the daemon CAP_IPC_LOCK or LimitMEMLOCK=infinity, \
-                 or have no swap that its LUNs' users depend on"
+                "memory is not locked ({e}): give the daemon CAP_IPC_LOCK or \
+                 LimitMEMLOCK=infinity, or have no swap that its LUNs' users depend on"
             )),
         }
         let was = fs::read_to_string(SCORE).map(|text| text.trim().to_owned());

@@ -1,5 +1,5 @@
-//! Local: LUNs for this machine, as network block devices of its kernel, or as files of file systems
-//! that the kernel asks this process for.
+//! Local: LUNs for this machine, as network block devices of its kernel, or as files of file
+//! systems that the kernel asks this process for.
 //!
 //! | file | holds |
 //! | --- | --- |

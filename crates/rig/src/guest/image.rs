@@ -45,8 +45,8 @@ impl Image {
         Image::with_programs(kits, &[])
     }
 
-    /// The same, and programs of the host with the libraries that they need: files, and their places
-    /// in the guest.
+    /// The same, and programs of the host with the libraries that they need: files, and their
+    /// places in the guest.
     pub fn with_programs(kits: &[Kit], programs: &[(&Path, &str)]) -> Result<Image> {
         packages::ensure_host()?;
         let unpacked = packages::ensure_guest()?;

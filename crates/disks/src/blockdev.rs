@@ -104,6 +104,7 @@ impl Kind for BlockDev {
                 // The kernel punches a device by its zeroing command, never by a bare discard.
                 delete_reads_zero: can_delete,
                 any_memory: !file.facts().is_direct,
+                can_anchor: false,
             },
             read_only,
             watch: Some(watch),

@@ -138,8 +138,15 @@ impl Geom for DiskGeom {
         if self.read_only && delta.w > 0 { Err(Errno::RoFs) } else { Ok(()) }
     }
 
-    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
-        None // all there are stand in the provider's own table
+    /// Those that do not change stand in the provider's own table.
+    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
+        let number = match name {
+            "DISK::used" => self.unit.room()?.used,
+            "DISK::free" => self.unit.room()?.free,
+            "DISK::shared" => u64::from(self.unit.room()?.is_shared),
+            _ => return None,
+        };
+        Some(Attr::Int(number))
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backing::{Backing, Parts};
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Site, Unit, serial_or};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit, serial_or};
 use crate::params;
 use crate::watch::Watch;
 
@@ -160,6 +160,7 @@ fn opened(
             can_delete,
             delete_reads_zero: can_delete, // a hole, or zeroes where none fits
             any_memory: !unit.file.facts().is_direct,
+            can_anchor: false,             // MAP cannot tell allocated zeroes from holes
         },
         read_only,
         watch: Some(watch),
@@ -361,6 +362,15 @@ impl Unit for FileUnit {
             let path = self.file.path().display();
             Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {e}"))
         })
+    }
+
+    /// Blocks of the file, and those that its file system has left for everybody.
+    fn room(&self) -> Option<Room> {
+        let fd = self.file.as_fd()?;
+        let (stat, system) = (rustix::fs::fstat(fd).ok()?, rustix::fs::fstatvfs(fd).ok()?);
+        let used = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        Some(Room { used, free, is_shared: true })
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

@@ -75,6 +75,8 @@ pub struct Identity {
     /// `ASHLAR::any_memory`: what is written may lie anywhere; else it is copied to whole pages
     /// when it does not.
     pub any_memory: bool,
+    /// `GEOM::cananchor`: zeroes that must be allocated are, and MAP says so.
+    pub can_anchor: bool,
 }
 
 impl Identity {
@@ -86,12 +88,25 @@ impl Identity {
             ("GEOM::candelete", Attr::Int(u64::from(self.can_delete))),
             ("GEOM::deletereadszero", Attr::Int(u64::from(self.delete_reads_zero))),
             ("ASHLAR::any_memory", Attr::Int(u64::from(self.any_memory))),
+            ("GEOM::cananchor", Attr::Int(u64::from(self.can_anchor))),
         ];
         if !self.physpath.is_empty() {
             attrs.push(("GEOM::physpath", Attr::Text(printable(&self.physpath))));
         }
         attrs
     }
+}
+
+/// The room of a disk that takes it as it is written, bytes: the attributes `DISK::used`,
+/// `DISK::free` and `DISK::shared`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// It takes so much.
+    pub used: u64,
+    /// It could take so much more, whatever its size.
+    pub free: u64,
+    /// Others can take that, too.
+    pub is_shared: bool,
 }
 
 /// What a verb of a disk has to say, and what has to happen then.
@@ -119,6 +134,11 @@ pub trait Unit: Send {
     fn grow(&mut self, bytes: u64) -> Result<(), Error> {
         let _ = bytes;
         Err(Error::new(Errno::NotSup, "only image files can be made larger here"))
+    }
+
+    /// How much of its room it takes, and how much there is, when it takes room as it is written.
+    fn room(&self) -> Option<Room> {
+        None
     }
 
     /// Lines for lists.

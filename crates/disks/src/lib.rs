@@ -29,7 +29,7 @@ mod watch;
 pub use blockdev::BlockDevParams;
 pub use class::{DISK_CLASS, DiskClass};
 pub use file::{Direct, FileParams};
-pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Site, Unit};
+pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Room, Site, Unit};
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
 pub use model::{
     DelayParams, FailOp, FailParams, Latency, LieParams, MODEL_BYTES_MAX, ModelParams,

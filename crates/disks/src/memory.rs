@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Unit, serial_or};
 use crate::pages::Pages;
 use crate::params;
 
@@ -89,10 +89,11 @@ impl Kind for Memory {
                 can_delete: !p.read_only,
                 delete_reads_zero: true,
                 any_memory: true,
+                can_anchor: !p.read_only,
             },
             read_only: p.read_only,
             watch: None,
-            unit: Box::new(MemoryUnit { pages, size: p.size }),
+            unit: Box::new(MemoryUnit { pages, size: p.size, most: p.memory_max }),
         })
     }
 }
@@ -100,11 +101,19 @@ impl Kind for Memory {
 struct MemoryUnit {
     pages: Arc<Pages>,
     size: u64,
+    most: Option<u64>,
 }
 
 impl Unit for MemoryUnit {
     fn size(&mut self) -> Result<u64, Errno> {
         Ok(self.size)
+    }
+
+    fn room(&self) -> Option<Room> {
+        let used = self.pages.used();
+        // Chunks may be larger than what is left of the medium.
+        let most = self.most.unwrap_or(u64::MAX).min(self.size.max(used));
+        Some(Room { used, free: most.saturating_sub(used), is_shared: false })
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

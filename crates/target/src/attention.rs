@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::scsi::{Asc, Key, Sense, asc};
 
+use crate::device::Device;
 use crate::reserve::Identity;
 use crate::tally::Counts;
 
@@ -181,9 +182,15 @@ impl Nexus {
     }
 }
 
-/// What was taken from a queue, as sense data (A5).
-pub(crate) fn sense_of(attention: Asc) -> Sense {
-    Sense { deferred: attention.key != Key::UnitAttention, ..Sense::new(attention) }
+/// What was taken from a queue of a nexus of `device`, as sense data (A5).
+pub(crate) fn sense_of(attention: Asc, device: Option<&Device>) -> Sense {
+    let sense = Sense { deferred: attention.key != Key::UnitAttention, ..Sense::new(attention) };
+    match device.and_then(Device::space) {
+        Some(space) if attention == asc::THIN_SOFT_THRESHOLD => {
+            sense.with_information(space.information())
+        }
+        _ => sense,
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
 use geom::Edge;
-use wire::scsi::{Asc, LogCounts, ProtectionType, asc};
+use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 
 use crate::attention::{Nexus, flags};
 use crate::commands::notes::Notes;
@@ -26,6 +26,7 @@ use crate::load::{FlowView, Load};
 use crate::order::TaskSet;
 use crate::protection::{Layout, Protection, ProtectionSpec};
 use crate::reserve::Place;
+use crate::space::{FULL_PERCENTS, Room, Space};
 use crate::strict::Owner;
 use crate::tally::History;
 
@@ -78,6 +79,13 @@ pub struct DeviceSpec {
     pub sanitize: bool,
     /// WRITE SAME of no blocks goes to the end of the medium; else it is refused.
     pub write_same_to_end: bool,
+    /// What the disk says of its room, where it does: there are thresholds then.
+    pub room: Option<Room>,
+    /// Initiators are told when so much of the room is used, percent; at most
+    /// [`crate::space::FULL_PERCENTS_MAX`].
+    pub full_percents: Vec<u8>,
+    /// Blocks can be allocated without being written: ANCHOR is served.
+    pub can_anchor: bool,
     /// Protection information; its room is taken off the capacity.
     pub protection: ProtectionSpec,
     /// T10 vendor identification; eight bytes are shown.
@@ -112,6 +120,9 @@ impl DeviceSpec {
             revision: REVISION.into(),
             sanitize: false,
             write_same_to_end: false,
+            room: None,
+            full_percents: FULL_PERCENTS.to_vec(),
+            can_anchor: false,
             protection: ProtectionSpec::Off,
         }
     }
@@ -143,6 +154,10 @@ impl ModeBits {
     pub const TMF_ONLY: ModeBits = ModeBits(1 << 8);
     /// Control page: protection information is not checked when RDPROTECT is zero.
     pub const DPICZ: ModeBits = ModeBits(1 << 9);
+    /// Error recovery page: initiators are told of thresholds.
+    pub const LBPERE: ModeBits = ModeBits(1 << 10);
+    /// Provisioning page: only one initiator is told of a threshold.
+    pub const SITUA: ModeBits = ModeBits(1 << 11);
 
     /// No bit.
     pub const NONE: ModeBits = ModeBits(0);
@@ -207,6 +222,7 @@ pub struct Device {
     history: History,
     load: Load,
     protection: Option<Protection>,
+    space: Option<Space>,
 }
 
 /// The room for protection information; whoever makes a unit has seen that there is some.
@@ -233,7 +249,9 @@ impl Device {
             Some(protection) => protection.layout().blocks,
             None => spec.media_bytes / sector,
         };
+        let room = spec.room.filter(|_| spec.can_delete);
         let device = Device {
+            space: room.map(|room| Space::new(room, &spec.full_percents)),
             number,
             edge: AtomicU32::new(spec.edge.0),
             blocks: AtomicU64::new(blocks),
@@ -377,7 +395,50 @@ impl Device {
     /// machine was turned on.
     pub fn counts(&self, now_ns: u64) -> LogCounts {
         let minutes = u32::try_from(now_ns / 60_000_000_000).unwrap_or(u32::MAX);
-        self.history.counts(&self.nexuses(), self.block_bytes(), minutes)
+        let counts = self.history.counts(&self.nexuses(), self.block_bytes(), minutes);
+        LogCounts { space: self.space_counts(), ..counts }
+    }
+
+    /// Bytes that its medium could take, with what it keeps there itself.
+    fn media_bytes(&self) -> u64 {
+        let blocks = self.blocks().saturating_mul(u64::from(self.block_bytes()));
+        blocks.max(self.spec.media_bytes)
+    }
+
+    /// What log page 0Ch says; None without that page.
+    pub(crate) fn space_counts(&self) -> Option<SpaceCounts> {
+        self.space.as_ref().map(|space| space.counts(self.media_bytes()))
+    }
+
+    /// Its room and its thresholds, where its disk reports any.
+    pub(crate) fn space(&self) -> Option<&Space> {
+        self.space.as_ref()
+    }
+
+    /// What its disk said of its room last.
+    pub fn room(&self) -> Option<Room> {
+        self.space.as_ref().map(Space::room)
+    }
+
+    /// Its disk says so of its room now. Raises a unit attention at a threshold (`space.rs`).
+    pub fn note_room(&self, room: Room) {
+        let Some(space) = &self.space else { return };
+        let tells = self.mode().has(ModeBits::LBPERE) && self.has_nexus();
+        if space.note(room, self.media_bytes(), tells) {
+            self.raise(asc::THIN_SOFT_THRESHOLD, None);
+        }
+    }
+
+    /// A nexus took the unit attention of a threshold: whether it is the one that hears it.
+    pub(crate) fn hears_threshold(&self) -> bool {
+        let Some(space) = self.space.as_ref().filter(|_| self.mode().has(ModeBits::SITUA)) else {
+            return true;
+        };
+        let first = space.hear();
+        if first {
+            self.nexuses().iter().for_each(|n| n.forget(asc::THIN_SOFT_THRESHOLD));
+        }
+        first
     }
 
     /// LOG SELECT: the counters begin at zero again.
@@ -392,7 +453,9 @@ impl Device {
 
     /// The mode bits of a unit for which nothing was saved.
     pub fn default_mode(&self) -> ModeBits {
-        ModeBits::QAM.with(ModeBits::WCE, self.spec.write_cache)
+        ModeBits::QAM
+            .with(ModeBits::WCE, self.spec.write_cache)
+            .with(ModeBits::LBPERE, self.space.is_some())
     }
 
     /// From now on commands run by these bits.
@@ -538,6 +601,9 @@ impl Device {
         self.reset_number.fetch_max(number, Ordering::AcqRel);
         let _gate = self.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.set_mode(self.saved_mode());
+        if let Some(space) = &self.space {
+            space.reset();
+        }
     }
 }
 

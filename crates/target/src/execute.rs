@@ -120,7 +120,7 @@ impl Session {
             && let Some(path) = &path
             && let Some(attention) = self.attention(path, opcode)
         {
-            return Err(Ending::Check(sense_of(attention)));
+            return Err(Ending::Check(sense_of(attention, Some(path.device()))));
         }
         let parsed = match &path {
             Some(path) => parse(command.cdb, path.device()),

@@ -42,6 +42,7 @@ mod protection;
 pub mod registry;
 pub mod reserve;
 mod session;
+pub mod space;
 mod status;
 mod strict;
 mod tally;

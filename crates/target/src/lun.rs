@@ -23,6 +23,7 @@ use crate::device::{Device, DeviceSpec, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MA
 use crate::handlers::disk::upkeep;
 use crate::protection::{self, Layout, ProtectionSpec};
 use crate::registry::Registry;
+use crate::space::{FULL_PERCENTS, Room};
 use crate::vault::{Kind, ticket};
 
 /// Name of the class.
@@ -123,6 +124,8 @@ pub struct OpenSpec {
     /// Protection information, kept in the provider's tail. What stands there is lost when the unit
     /// is opened so for the first time.
     pub protection: ProtectionSpec,
+    /// Initiators are told when so much of the room is used, percent; `None` is 80 and 90.
+    pub full_percents: Option<Vec<u8>>,
     /// T10 vendor, product and revision; `None` are ours.
     pub vendor: Option<String>,
     /// See `vendor`.
@@ -434,9 +437,38 @@ fn describe(
         sanitize: spec.sanitize,
         write_same_to_end: spec.write_same_to_end,
         protection: spec.protection,
+        room: room_of(t, below),
+        full_percents: spec.full_percents.clone().unwrap_or_else(|| FULL_PERCENTS.to_vec()),
+        can_anchor: int("GEOM::cananchor") == Some(1) && !spec.read_only && !is_cd,
         stripe_bytes,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })
+}
+
+/// What a provider says of its room, if it does.
+pub fn room_of(t: &Topology, provider: ProviderId) -> Option<Room> {
+    let int = |name: &str| match t.attr(provider, name) {
+        Some(Attr::Int(i)) => Some(i),
+        _ => None,
+    };
+    Some(Room {
+        used: int("DISK::used")?,
+        free: int("DISK::free")?,
+        is_shared: int("DISK::shared") == Some(1),
+    })
+}
+
+/// Asks the providers of all thin units how full they are, and raises unit attentions at their
+/// thresholds. To be called from time to time; it asks file systems, which may block.
+pub fn look_at_room(t: &Topology, registry: &Registry) {
+    for device in registry.thin_devices() {
+        let geom = t.find_geom(CLASS, &device.spec().name);
+        let consumer = geom.and_then(|g| t.consumers_of(g).first().copied());
+        let room = consumer.and_then(|c| t.below(c)).and_then(|p| room_of(t, p));
+        if let Some(room) = room {
+            device.note_room(room);
+        }
+    }
 }
 
 fn is_serial(text: &str) -> bool {

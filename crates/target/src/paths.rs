@@ -196,7 +196,10 @@ impl Session {
     /// The unit attention that a command ends with.
     #[cold]
     pub(crate) fn attention(&self, path: &Path, opcode: u8) -> Option<Asc> {
-        let attention = gate::attention(path.nexus(), opcode);
+        let mut attention = gate::attention(path.nexus(), opcode);
+        while attention == Some(asc::THIN_SOFT_THRESHOLD) && !path.device().hears_threshold() {
+            attention = gate::attention(path.nexus(), opcode);
+        }
         if attention.is_some() || gate::ignores_attentions(opcode) || !self.luns_changed() {
             return attention;
         }

@@ -144,6 +144,7 @@ impl History {
             read_time_us: of(Count::ReadNs) / 1000,
             write_time_us: of(Count::WriteNs) / 1000,
             minutes,
+            space: None,
         }
     }
 }

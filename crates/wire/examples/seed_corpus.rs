@@ -174,14 +174,21 @@ fn senses() -> Seeds {
 }
 
 fn mode_selects() -> Seeds {
-    let mode = ModeBlock { blocks: 2048, block_len: 512, ..ModeBlock::default() };
+    let mode =
+        ModeBlock { has_thresholds: true, blocks: 2048, block_len: 512, ..ModeBlock::default() };
     let list = |ten, page| {
-        let data = mode_sense(ten, ten, false, PageControl::Current, (page, 0), &mode);
+        let which = (page, if page == 0x1c { 2 } else { 0 });
+        let data = mode_sense(ten, ten, false, PageControl::Current, which, &mode);
         let mut data = data.expect("a known page");
         data.insert(0, 0xfe | u8::from(ten));
         data
     };
-    vec![("caching", list(false, 8)), ("control", list(true, 0x0a)), ("all", list(true, 0x3f))]
+    vec![
+        ("caching", list(false, 8)),
+        ("control", list(true, 0x0a)),
+        ("thresholds", list(true, 0x1c)),
+        ("all", list(true, 0x3f)),
+    ]
 }
 
 /// A list with two units and one segment of each kind; the first byte picks the form.

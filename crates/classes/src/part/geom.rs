@@ -360,7 +360,8 @@ impl Geom for PartGeom {
     }
 
     fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
-        match name.starts_with("PART::") {
+        // How full the disk is says nothing of a part of it.
+        match name.starts_with("PART::") || name.starts_with("DISK::") {
             true => None,
             false => topology.attr_below(me, name),
         }

@@ -239,6 +239,11 @@ impl Registry {
         lost.map(|d| d.spec().name.clone()).collect()
     }
 
+    /// Devices whose disk reports its room.
+    pub(crate) fn thin_devices(&self) -> Vec<Arc<Device>> {
+        self.state().devices.values().filter(|d| d.space().is_some()).cloned().collect()
+    }
+
     /// Forgets a device; refused while a group maps it.
     pub fn remove_device(&self, name: &str) -> Result<Arc<Device>, Error> {
         let mut state = self.state();

@@ -12,6 +12,7 @@ use crate::device::ModeBits;
 use crate::handlers::disk::naa;
 use crate::load::FlowView;
 use crate::reserve::Reservations;
+use crate::space::Room;
 
 /// Everything at one moment.
 pub struct RegistryView {
@@ -95,6 +96,8 @@ pub struct DeviceView {
     pub reservations: Arc<Reservations>,
     /// Latency, rate and limit of its reads and writes.
     pub flow: FlowView,
+    /// What its disk said of its room last, where it does.
+    pub room: Option<Room>,
     /// Why it is gone, if it is.
     pub lost: Option<Errno>,
 }
@@ -127,6 +130,7 @@ impl Registry {
             write_protected: d.spec().read_only || d.mode().has(ModeBits::SWP),
             reservations: d.reservations().state(),
             flow: d.flow(),
+            room: d.room(),
             lost: d.lost(),
         });
         let port_groups = state.port_groups.iter().map(|g| PortGroupView {

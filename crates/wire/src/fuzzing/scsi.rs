@@ -56,9 +56,17 @@ pub fn fuzz_mode_select(data: &[u8]) {
         task_aborted_status: on(16),
         error_aborts: if on(32) { 3 } else { 0 },
         task_sets: on(64),
+        threshold_errors: true,
+        thresholds: ModeState::ALL.thresholds,
         ..ModeState::default()
     };
-    let mode = ModeBlock { changeable, blocks: 2048, block_len: 512, ..ModeBlock::default() };
+    let mode = ModeBlock {
+        changeable,
+        has_thresholds: true,
+        blocks: 2048,
+        block_len: 512,
+        ..ModeBlock::default()
+    };
     let ten = options & 1 != 0;
     let Ok(select) = parse_mode_select(ten, list, &mode) else { return };
     let (new, old) = (select.state, mode.current);

@@ -1,5 +1,5 @@
-//! Log pages and LOG SENSE data (SPC-4 6.8, 7.3; SBC-3 6.4): 00h, 02h, 03h, 05h, 15h, 19h, 2Fh, and
-//! the lists of subpages.
+//! Log pages and LOG SENSE data (SPC-4 6.8, 7.3; SBC-4 6.4): 00h, 02h, 03h, 05h, 0Ch, 15h, 19h,
+//! 2Fh, and the lists of subpages.
 //!
 //! ```text
 //! DS SPF PAGE | SUBPAGE | length (2) | { parameter code (2) | control | length | value }*
@@ -14,6 +14,19 @@ pub struct ErrorCounts {
     pub bytes: u64,
     /// TOTAL UNCORRECTED ERRORS.
     pub uncorrected: u64,
+}
+
+/// How full a thin unit is, for page 0Ch (SBC-4 6.4.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceCounts {
+    /// Threshold sets that could be mapped yet.
+    pub available: u32,
+    /// Threshold sets that are mapped.
+    pub used: u32,
+    /// Percent of all resources that are available, 0 to 100.
+    pub percent: u16,
+    /// Others use the same resources.
+    pub shared: bool,
 }
 
 /// What the pages tell of a unit.
@@ -39,20 +52,33 @@ pub struct LogCounts {
     pub write_time_us: u64,
     /// ACCUMULATED POWER ON MINUTES.
     pub minutes: u32,
+    /// Page 0Ch; a unit that has none does not have the page. Never reset.
+    pub space: Option<SpaceCounts>,
+}
+
+impl LogCounts {
+    /// The pages that there are.
+    fn pages(&self) -> impl Iterator<Item = (u8, u8)> {
+        let space = self.space.is_some();
+        PAGES.into_iter().filter(move |one| space || *one != SPACE_PAGE)
+    }
 }
 
 /// Page and subpage codes, in the order in which they are listed.
-const PAGES: [(u8, u8); 9] = [
+const PAGES: [(u8, u8); 10] = [
     (0x00, 0x00),
     (0x00, 0xff),
     (0x02, 0x00),
     (0x03, 0x00),
     (0x05, 0x00),
+    SPACE_PAGE,
     (0x15, 0x00),
     (0x19, 0x00),
     (0x19, 0xff),
     (0x2f, 0x00),
 ];
+/// Logical Block Provisioning.
+const SPACE_PAGE: (u8, u8) = (0x0c, 0x00);
 const ALL_SUBPAGES: u8 = 0xff;
 /// Parameter control: a binary list, a bounded counter that stays at its end; nothing is saved
 /// (DS, TSD).
@@ -65,17 +91,17 @@ const NOT_SAVED: u8 = 0x80;
 const INTERVAL: [u8; 8] = [0, 0, 0, 6, 0, 0, 0, 1];
 
 /// Whether a page is served at all, whatever its subpage: what LOG SELECT may reset.
-pub fn is_log_page(page: u8, subpage: u8) -> bool {
-    PAGES.contains(&(page, subpage))
+pub fn is_log_page(page: u8, subpage: u8, counts: &LogCounts) -> bool {
+    counts.pages().any(|one| one == (page, subpage))
 }
 
 /// A page with its header, not truncated, without the parameters before `from`. Unknown pages and
 /// subpages, and a first parameter behind the last one, are refused with a pointer.
 pub fn log_page(page: u8, subpage: u8, from: u16, counts: &LogCounts) -> Result<Vec<u8>, Sense> {
-    if !PAGES.iter().any(|one| one.0 == page) {
+    if !counts.pages().any(|one| one.0 == page) {
         return Err(Sense::cdb_field(2, Some(5)));
     }
-    if !is_log_page(page, subpage) {
+    if !is_log_page(page, subpage, counts) {
         return Err(Sense::cdb_field(3, None));
     }
     let mut body = Vec::new();
@@ -89,11 +115,12 @@ pub fn log_page(page: u8, subpage: u8, from: u16, counts: &LogCounts) -> Result<
         }
     };
     match (page, subpage) {
-        (_, ALL_SUBPAGES) => body.extend(subpages(page)),
-        (0x00, _) => body.extend(PAGES.iter().filter(|one| one.1 == 0).map(|one| one.0)),
+        (_, ALL_SUBPAGES) => body.extend(subpages(page, counts)),
+        (0x00, _) => body.extend(counts.pages().filter(|one| one.1 == 0).map(|one| one.0)),
         (0x02, _) => errors(&counts.writes, &mut put),
         (0x03, _) => errors(&counts.reads, &mut put),
         (0x05, _) => errors(&counts.verifies, &mut put),
+        SPACE_PAGE => space(&counts.space.unwrap_or_default(), &mut put),
         (0x15, _) => {
             // Background scan status: none is done.
             let mut status = counts.minutes.to_be_bytes().to_vec();
@@ -115,8 +142,8 @@ pub fn log_page(page: u8, subpage: u8, from: u16, counts: &LogCounts) -> Result<
 }
 
 /// Pairs of page and subpage: all of them, or those of one page.
-fn subpages(page: u8) -> impl Iterator<Item = u8> {
-    let pairs = PAGES.into_iter().filter(move |one| page == 0 || one.0 == page);
+fn subpages(page: u8, counts: &LogCounts) -> impl Iterator<Item = u8> {
+    let pairs = counts.pages().filter(move |one| page == 0 || one.0 == page);
     pairs.flat_map(|(page, subpage)| [page, subpage])
 }
 
@@ -128,6 +155,17 @@ fn errors(counts: &ErrorCounts, put: &mut impl FnMut(u16, u8, &[u8])) {
     }
     put(5, COUNTER, &counts.bytes.to_be_bytes());
     put(6, COUNTER, &counts.uncorrected.to_be_bytes());
+}
+
+/// Available and used resources and the percentage, each with its scope.
+fn space(counts: &SpaceCounts, put: &mut impl FnMut(u16, u8, &[u8])) {
+    let scope = if counts.shared { 2 } else { 1 };
+    for (code, count) in [(1, counts.available), (2, counts.used)] {
+        let [a, b, c, d] = count.to_be_bytes();
+        put(code, LIST, &[a, b, c, d, scope, 0, 0, 0]);
+    }
+    let [high, low] = counts.percent.to_be_bytes();
+    put(3, LIST, &[high, low, 0, 0, scope, 0, 0, 0]);
 }
 
 fn performance(c: &LogCounts, put: &mut impl FnMut(u16, u8, &[u8])) {
@@ -158,6 +196,7 @@ mod tests {
             write_commands: 3,
             read_time_us: 10,
             minutes: 7,
+            space: Some(SpaceCounts { available: 0x0102, used: 3, percent: 99, shared: true }),
             ..LogCounts::default()
         }
     }
@@ -165,9 +204,9 @@ mod tests {
     #[test]
     fn every_listed_page_exists_and_has_its_length() {
         let list = log_page(0, 0, 0, &counts()).unwrap();
-        assert_eq!(list, [0x80, 0, 0, 7, 0, 2, 3, 5, 0x15, 0x19, 0x2f]);
+        assert_eq!(list, [0x80, 0, 0, 8, 0, 2, 3, 5, 0x0c, 0x15, 0x19, 0x2f]);
         let pairs = log_page(0, 0xff, 0, &counts()).unwrap();
-        assert_eq!((pairs[0], pairs[1], pairs[3]), (0xc0, 0xff, 18));
+        assert_eq!((pairs[0], pairs[1], pairs[3]), (0xc0, 0xff, 20));
         for page in 0..64u8 {
             for subpage in [0, 1, 0xff] {
                 let listed = pairs[4..].chunks(2).any(|p| p == [page, subpage]);
@@ -191,6 +230,15 @@ mod tests {
         ];
         assert_eq!(page, want);
         assert_eq!(log_page(2, 0, 7, &counts()).unwrap_err(), Sense::cdb_field(5, None));
+        let page = log_page(0x0c, 0, 0, &counts()).unwrap();
+        let want = [
+            0x8c, 0, 0, 36, 0, 1, 3, 8, 0, 0, 1, 2, 2, 0, 0, 0, 0, 2, 3, 8, 0, 0, 0, 3, 2, 0, 0, 0,
+            0, 3, 3, 8, 0, 99, 0, 0, 2, 0, 0, 0,
+        ];
+        assert_eq!(page, want);
+        let without = LogCounts { space: None, ..counts() };
+        assert_eq!(log_page(0, 0, 0, &without).unwrap().len(), 11);
+        assert_eq!(log_page(0x0c, 0, 0, &without).unwrap_err(), Sense::cdb_field(2, Some(5)));
         let page = log_page(0x19, 0, 0, &counts()).unwrap();
         assert_eq!(page[4..8], [0, 1, 3, 64]);
         assert_eq!((page[15], page[23], page[47], page[63], page[71]), (2, 3, 10, 5, 10));

@@ -66,14 +66,17 @@ pub use copy::{
 };
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
 pub use inquiry::{Identity, PeripheralType, TargetPortName, inquiry_data, no_lun_inquiry};
-pub use log::{ErrorCounts, LogCounts, is_log_page, log_page};
+pub use log::{ErrorCounts, LogCounts, SpaceCounts, is_log_page, log_page};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mmc::{
     CD_BLOCK, Disc, FeatureFilter, ISO_DESCRIPTOR_BLOCK, IsoVolume, MediaEvent, capabilities_page,
     dvd_physical_format, get_configuration, get_event_status, mechanism_status, parse_iso_volume,
     read_disc_information, read_toc, read_track_information,
 };
-pub use mode::{ModeBlock, ModeSelect, ModeState, mode_sense, parse_mode_select};
+pub use mode::{
+    ModeBlock, ModeSelect, ModeState, THRESHOLDS, Threshold, ThresholdKind, mode_sense,
+    parse_mode_select,
+};
 pub use pr::{
     PR_OUT_LEN, PR_OUT_LEN_MAX, PrInAction, PrMove, PrOutAction, PrOutList, PrStatus, PrType,
     parse_pr_full_status, parse_pr_keys, parse_pr_reservation, pr_capabilities, pr_full_status,

@@ -1,4 +1,4 @@
-//! Mode pages 01h 02h 03h 04h 07h 08h 0Ah 0Ah/01h 1Ah 1Ch, MODE SENSE and MODE SELECT (SPC-4 6.11
+//! Mode pages 01h 02h 03h 04h 07h 08h 0Ah 0Ah/01h 1Ah 1Ch 1Ch/02h, MODE SENSE and MODE SELECT (SPC-4 6.11
 //! to 6.14, 7.5; SBC-3 6.5).
 //!
 //! Invariants
@@ -8,12 +8,14 @@
 //!  M3  A bit outside the changeable mask must have its current value.
 
 mod pages;
+mod thresholds;
 
 use super::cdb::PageControl;
 use super::codes::asc;
 use super::sense::{SENSE_LEN_MAX, Sense};
 use crate::bytes::Reader;
-use pages::{PAGES, head_len, is_savable, page, take_page};
+use pages::{PAGES, THRESHOLD_PAGE, head_len, is_savable, page, take_page};
+pub use thresholds::{THRESHOLDS, Threshold, ThresholdKind};
 
 /// The bits of the mode pages that mean something here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,12 @@ pub struct ModeState {
     pub tmf_only: bool,
     /// DPICZ, control page: RDPROTECT zero checks no protection information.
     pub unchecked_reads: bool,
+    /// LBPERE, error recovery page: initiators are told of thresholds.
+    pub threshold_errors: bool,
+    /// SITUA, provisioning page: only one of them is.
+    pub single_attention: bool,
+    /// Descriptors of the provisioning page.
+    pub thresholds: [Threshold; THRESHOLDS],
 }
 
 impl ModeState {
@@ -50,6 +58,9 @@ impl ModeState {
         reordering: true,
         tmf_only: true,
         unchecked_reads: true,
+        threshold_errors: true,
+        single_attention: true,
+        thresholds: [Threshold::ALL; THRESHOLDS],
     };
 }
 
@@ -80,23 +91,36 @@ pub struct ModeBlock {
     pub implicit_alua: bool,
     /// ATO: application tags belong to the initiators.
     pub application_tags: bool,
+    /// There are thresholds: page 1Ch/02h is served.
+    pub has_thresholds: bool,
+}
+
+impl ModeBlock {
+    /// The pages that there are.
+    fn pages(&self) -> impl Iterator<Item = (u8, u8)> + Clone {
+        let thresholds = self.has_thresholds;
+        PAGES.into_iter().filter(move |one| thresholds || *one != THRESHOLD_PAGE)
+    }
 }
 
 const ALL_PAGES: u8 = 0x3f;
 const ALL_SUBPAGES: u8 = 0xff;
 
 /// The pages that a page and a subpage code mean.
-fn select_pages(code: u8, subpage: u8) -> Result<impl Iterator<Item = (u8, u8)>, Sense> {
+fn select_pages(
+    (code, subpage): (u8, u8),
+    mode: &ModeBlock,
+) -> Result<impl Iterator<Item = (u8, u8)>, Sense> {
     let named = move |(one, _): &(u8, u8)| code == ALL_PAGES || code == *one;
     let part = move |(_, sub): &(u8, u8)| subpage == ALL_SUBPAGES || subpage == *sub;
-    if !PAGES.iter().any(named) {
+    if !mode.pages().any(|one| named(&one)) {
         return Err(Sense::cdb_field(2, Some(5)));
     }
     let reserved = code == ALL_PAGES && !matches!(subpage, 0 | ALL_SUBPAGES);
-    if reserved || !PAGES.iter().filter(|one| named(one)).any(part) {
+    if reserved || !mode.pages().filter(named).any(|one| part(&one)) {
         return Err(Sense::cdb_field(3, None));
     }
-    Ok(PAGES.into_iter().filter(move |one| named(one) && part(one)))
+    Ok(mode.pages().filter(move |one| named(one) && part(one)))
 }
 
 /// A MODE SENSE as [`super::Command::ModeSense`] has it; `mode` holds the values. The answer is not
@@ -110,7 +134,7 @@ pub fn mode_sense(
     which: (u8, u8),
     mode: &ModeBlock,
 ) -> Result<Vec<u8>, Sense> {
-    let wanted = select_pages(which.0, which.1)?;
+    let wanted = select_pages(which, mode)?;
     let (state, fixed) = match control {
         PageControl::Current => (&mode.current, true),
         PageControl::Changeable => (&mode.changeable, false),
@@ -124,7 +148,7 @@ pub fn mode_sense(
         let start = pages.len();
         pages.extend(page(one, state, mode, fixed));
         if mode.savable
-            && is_savable(one)
+            && is_savable(one, mode)
             && let Some(first) = pages.get_mut(start)
         {
             *first |= 0x80;
@@ -199,9 +223,9 @@ fn read_page(
         true => (first & 0x3f, reader.u8("SUBPAGE CODE").map_err(cut)?),
         false => (first & 0x3f, 0),
     };
-    let known = PAGES.contains(&which) && (first & 0x40 != 0) == (which.1 != 0);
+    let known = mode.pages().any(|one| one == which) && (first & 0x40 != 0) == (which.1 != 0);
     if !known {
-        let code = PAGES.iter().any(|one| one.0 == which.0) && first & 0x40 != 0;
+        let code = mode.pages().any(|one| one.0 == which.0) && first & 0x40 != 0;
         return Err(if code { list_field(at, 1, None) } else { list_field(at, 0, Some(6)) });
     }
     let current = page(which, state, mode, true);

@@ -66,8 +66,49 @@ fn lists_of_pages() {
     assert_eq!(codes(0x0a, 0xff), [0x0a, 0x4a]);
     assert_eq!(codes(0x0a, 1), [0x4a]);
     // The short header can tell all of it.
-    let all = mode_sense(false, false, false, PageControl::Current, (0x3f, 0xff), &mode()).unwrap();
-    assert_eq!(usize::from(all[0]), all.len() - 1);
+    for has_thresholds in [false, true] {
+        let mode = ModeBlock { has_thresholds, ..mode() };
+        let all = mode_sense(false, false, false, PageControl::Current, (0x3f, 0xff), &mode);
+        let all = all.unwrap();
+        assert_eq!(usize::from(all[0]), all.len() - 1);
+    }
+}
+
+#[test]
+fn thresholds_by_hand_and_backwards() {
+    let used = Threshold { enabled: true, kind: ThresholdKind::Used, count: 7 };
+    let low = Threshold { enabled: true, kind: ThresholdKind::Percent, count: 20 };
+    let mut mode = ModeBlock { has_thresholds: true, ..mode() };
+    mode.current.thresholds = [low, used, Threshold::default()];
+    (mode.current.threshold_errors, mode.current.single_attention) = (true, true);
+    let of = |control| mode_sense(true, false, true, control, (0x1c, 2), &mode).unwrap();
+    let mut want = vec![0xdc, 2, 0, 36, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    want.extend([0x88, 3, 0, 0, 0, 0, 0, 20, 0x81, 2, 0, 0, 0, 0, 0, 7, 0x08, 3, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(of(PageControl::Current)[8..], want);
+    assert_eq!(Threshold::offset(1), 24);
+    let mask = of(PageControl::Changeable);
+    assert_eq!((mask[12], &mask[24..32]), (1, &[0x89, 3, 0, 0, 0xff, 0xff, 0xff, 0xff][..]));
+    let recovery = mode_sense(true, false, true, PageControl::Current, (1, 0), &mode).unwrap();
+    assert_eq!((recovery[8], recovery[15]), (0x81, 0x80));
+    let mut list = of(PageControl::Current);
+    list[0] = 0;
+    assert!(!parse_mode_select(true, &list, &mode).unwrap().changed);
+    (list[24], list[25], list[31]) = (0x80, 1, 9);
+    let state = parse_mode_select(true, &list, &mode).unwrap().state;
+    let want = Threshold { enabled: true, kind: ThresholdKind::Available, count: 9 };
+    assert_eq!(state.thresholds, [want, used, Threshold::default()]);
+    // More than all, and what goes together with nothing.
+    for (at, value, want) in [(47, 101, (44, Some(7))), (33, 1, (33, Some(7)))] {
+        let mut wrong = list.clone();
+        wrong[at] = value;
+        let error = parse_mode_select(true, &wrong, &mode).unwrap_err();
+        assert_eq!(error, Sense::list_field(want.0, want.1), "{at}");
+    }
+    // A unit without thresholds has no such page.
+    let none = ModeBlock { has_thresholds: false, ..mode };
+    let refused = mode_sense(true, false, true, PageControl::Current, (0x1c, 2), &none);
+    assert_eq!(refused.unwrap_err(), Sense::cdb_field(3, None));
+    assert_eq!(parse_mode_select(true, &list, &none).unwrap_err(), Sense::list_field(9, None));
 }
 
 #[test]
@@ -136,7 +177,7 @@ fn select_is_sense_backwards() {
             let read = mode_sense(ten, true, false, PageControl::Current, (0x3f, 0xff), &after);
             assert_eq!(read.unwrap()[header..], edited[header..]);
         }
-        assert_eq!(changed, 10);
+        assert_eq!(changed, 11);
         // A cut within a page or the header; between pages the list is merely shorter.
         for cut in 1..data.len() {
             let whole = cut >= header && starts.contains(&(cut - header));

@@ -63,6 +63,12 @@ pub struct Limits {
     pub unmap_same10: bool,
     /// Unmapped blocks read as zeros (LBPRZ).
     pub zeros: bool,
+    /// ANC_SUP: blocks can be anchored.
+    pub anchor: bool,
+    /// THRESHOLD EXPONENT: a threshold set has 2 to its power blocks; 0 without thresholds.
+    pub threshold_exponent: u8,
+    /// THRESHOLD PERCENTAGE: how finely percentages are told; 0 without thresholds.
+    pub threshold_percent: u8,
 }
 
 /// What the pages are made of.
@@ -229,9 +235,10 @@ fn provisioning(limits: &Limits) -> Vec<u8> {
         (limits.unmap_same16, 0x40),
         (limits.unmap_same10, 0x20),
         (limits.zeros, 0x04),
+        (limits.anchor, 0x02),
     ];
     let flags = bits.into_iter().filter(|(on, _)| *on).fold(0, |sum, (_, bit)| sum | bit);
-    vec![0, flags, limits.provisioning as u8, 0]
+    vec![limits.threshold_exponent, flags, limits.provisioning as u8, limits.threshold_percent]
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::copy::LIMITS;
 use crate::device::Device;
 use crate::handlers::Ask;
 use crate::registry::TargetPort;
+use crate::space::Space;
 
 /// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
 const COMPANY: u32 = 0x02_A5_B1;
@@ -113,6 +114,9 @@ fn limits(device: &Device) -> Limits {
         unmap_same16: thin,
         unmap_same10: thin,
         zeros: thin && spec.delete_reads_zero,
+        anchor: thin && spec.can_anchor,
+        threshold_exponent: device.space().map_or(0, |_| Space::exponent(device.block_bytes())),
+        threshold_percent: u8::from(device.space().is_some()),
     }
 }
 

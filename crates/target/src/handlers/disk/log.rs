@@ -1,12 +1,13 @@
 //! LOG SENSE and LOG SELECT (SPC-4 6.7, 6.8). Counters are those of the unit, of all initiators
 //! together, since it was made or since a LOG SELECT put them back to zero. None is saved.
 
-use wire::scsi::{Command as Cdb, LogControl, Sense, asc, is_log_page, log_page};
+use wire::scsi::{Command as Cdb, LogControl, LogCounts, Sense, asc, is_log_page, log_page};
 
 use crate::device::Device;
 use crate::handlers::{Ask, Plan};
 
-pub(super) fn plan(command: &Cdb) -> Result<Plan, Sense> {
+pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
+    let counts = LogCounts { space: device.space_counts(), ..LogCounts::default() };
     match *command {
         Cdb::LogSense { save: true, .. } | Cdb::LogSelect { save: true, .. } => {
             Err(Sense::cdb_field(1, Some(0)))
@@ -22,8 +23,8 @@ pub(super) fn plan(command: &Cdb) -> Result<Plan, Sense> {
                 return Err(Sense::cdb_field(7, None));
             }
             if (page, subpage) != (0, 0) {
-                let at = if is_log_page(page, 0) { (3, None) } else { (2, Some(5)) };
-                return match is_log_page(page, subpage) && !reset {
+                let at = if is_log_page(page, 0, &counts) { (3, None) } else { (2, Some(5)) };
+                return match is_log_page(page, subpage, &counts) && !reset {
                     true => Ok(Plan::NOTHING),
                     false => Err(Sense::cdb_field(at.0, at.1)),
                 };
@@ -40,7 +41,8 @@ pub(super) fn sense(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
     };
     let counts = match control {
         LogControl::Cumulative => device.counts(ask.core.now()),
-        _ => Default::default(),
+        // How full it is has no default.
+        _ => LogCounts { space: device.space_counts(), ..LogCounts::default() },
     };
     ask.reply.extend(log_page(page, subpage, from, &counts)?);
     Ok(())

@@ -149,7 +149,7 @@ fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
         Cdb::ReadDefects { .. } => diagnostic::plan_defects(command)?,
         Cdb::ReadBuffer { mode, id, offset, alloc } => buffer::plan_read(mode, id, offset, alloc)?,
         Cdb::WriteBuffer { mode, id, offset, len } => buffer::plan_write(mode, id, offset, len)?,
-        Cdb::LogSense { .. } | Cdb::LogSelect { .. } => log::plan(command)?,
+        Cdb::LogSense { .. } | Cdb::LogSelect { .. } => log::plan(command, device)?,
         Cdb::ReadCapacity10 => there(Plan::reply(8)),
         Cdb::ReadCapacity16 { alloc } => there(Plan::reply(alloc)),
         Cdb::GetLbaStatus { lba, alloc } => lba_status::plan(lba, alloc, device)?,

@@ -9,6 +9,7 @@ use crate::commands::saved_modes::{Turn, save};
 use crate::device::{Device, ModeBits};
 use crate::handlers::{Ask, Job, Plan};
 use crate::registry::Registry;
+use crate::space::{Space, Thresholds};
 use crate::status::Ending;
 
 /// Longest MODE SELECT parameter list taken, bytes: all pages are far shorter. A longer one is
@@ -17,7 +18,16 @@ const SELECT_MAX: u32 = 4096;
 
 /// What MODE SELECT may change. DPICZ is left out where there is no protection information.
 fn changeable(device: &Device) -> ModeState {
-    ModeState { unchecked_reads: device.protection().is_some(), ..ModeState::ALL }
+    let all = ModeState { unchecked_reads: device.protection().is_some(), ..ModeState::ALL };
+    match device.space() {
+        Some(_) => all,
+        None => ModeState {
+            threshold_errors: false,
+            single_attention: false,
+            thresholds: Default::default(),
+            ..all
+        },
+    }
 }
 
 /// Mode bits as the pages have them.
@@ -36,6 +46,9 @@ pub(super) fn state_of(bits: ModeBits) -> ModeState {
         reordering: bits.has(ModeBits::QAM),
         tmf_only: bits.has(ModeBits::TMF_ONLY),
         unchecked_reads: bits.has(ModeBits::DPICZ),
+        threshold_errors: bits.has(ModeBits::LBPERE),
+        single_attention: bits.has(ModeBits::SITUA),
+        thresholds: Default::default(),
     }
 }
 
@@ -51,13 +64,21 @@ pub(super) fn bits_of(bits: ModeBits, state: ModeState) -> ModeBits {
         .with(ModeBits::QAM, state.reordering)
         .with(ModeBits::TMF_ONLY, state.tmf_only)
         .with(ModeBits::DPICZ, state.unchecked_reads)
+        .with(ModeBits::LBPERE, state.threshold_errors)
+        .with(ModeBits::SITUA, state.single_attention)
+}
+
+/// The same with the thresholds, where there are any.
+fn state_at(device: &Device, bits: ModeBits, of: fn(&Space) -> Thresholds) -> ModeState {
+    let thresholds = device.space().map(of).unwrap_or_default();
+    ModeState { thresholds, ..state_of(bits) }
 }
 
 fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock {
     ModeBlock {
-        current: state_of(device.mode()),
-        default: state_of(device.default_mode()),
-        saved: state_of(device.saved_mode()),
+        current: state_at(device, device.mode(), Space::current),
+        default: state_at(device, device.default_mode(), Space::first),
+        saved: state_at(device, device.saved_mode(), Space::saved),
         changeable: changeable(device),
         savable: registry.vault().keeps(),
         blocks: device.blocks(),
@@ -69,6 +90,7 @@ fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock 
         implicit_alua: true,
         // What an initiator has given is kept as it is.
         application_tags: device.protection().is_some(),
+        has_thresholds: device.space().is_some(),
     }
 }
 
@@ -110,13 +132,16 @@ pub(super) async fn select(job: &Job, ten: bool, keep: bool) -> Result<(), Endin
         job.flush().await?;
     }
     if keep {
-        save(job, bits).await?;
+        save(job, bits, wanted.state.thresholds).await?;
     }
     {
         // A reset may have come in between; what this command asks for is the later of the two.
         let _gate = device.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = wanted.changed || device.mode() != bits;
         device.set_mode(bits);
+        if let Some(space) = device.space() {
+            space.set(wanted.state.thresholds);
+        }
         if changed {
             device.raise(asc::MODE_CHANGED, Some(&job.nexus));
         }
@@ -133,7 +158,7 @@ mod tests {
 
     #[test]
     fn bits_and_pages_agree() {
-        for n in 0..1 << 10 {
+        for n in 0..1 << 12 {
             let bits = ModeBits::from_bits(n);
             if bits.has(ModeBits::QERR_OWN) && !bits.has(ModeBits::QERR) {
                 continue;

@@ -1,7 +1,7 @@
-//! UNMAP (SBC-3 5.30).
+//! UNMAP (SBC-4 5.35). With ANCHOR, where the disk can, blocks read as zeroes and keep their place.
 
 use bio::{Flags, Op};
-use wire::scsi::{Extent, Sense, UnmapList, asc};
+use wire::scsi::{Command as Cdb, Extent, Sense, UnmapList, asc};
 
 use crate::device::{Device, ModeBits};
 use crate::handlers::{Job, Plan};
@@ -17,7 +17,7 @@ pub(super) fn plan(anchor: bool, len: u32, device: &Device) -> Result<Plan, Sens
     if !device.spec().can_delete {
         return Err(Sense::new(asc::INVALID_OPCODE));
     }
-    if anchor {
+    if anchor && !device.spec().can_anchor {
         return Err(Sense::cdb_field(1, Some(0)));
     }
     Ok(Plan::task(len).writing())
@@ -41,8 +41,12 @@ pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
             return Err(Ending::Check(Sense::list_field(2, None)));
         }
     }
+    let (op, flags) = match job.command {
+        Cdb::Unmap { anchor: true, .. } => (Op::WriteZeroes, Flags::NO_HOLE),
+        _ => (Op::Delete, Flags::NONE),
+    };
     for one in list.iter().filter(|one| one.blocks > 0) {
-        job.range(Op::Delete, one.lba, u64::from(one.blocks), Flags::NONE).await?;
+        job.range(op, one.lba, u64::from(one.blocks), flags).await?;
     }
     if !job.device.mode().has(ModeBits::WCE) {
         job.flush().await?;

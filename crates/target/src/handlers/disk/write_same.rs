@@ -5,6 +5,7 @@
 //! | --- | --- | --- |
 //! | zeroes, or NDOB | 0 | WRITE ZEROES that keeps the blocks allocated |
 //! | zeroes, or NDOB | 1 | WRITE ZEROES that may free them: they read as zeroes either way |
+//! | zeroes, or NDOB | 1, ANCHOR | as without UNMAP; refused where the disk cannot |
 //! | anything else | 0, 1 | written |
 //!
 //! A layer that has no WRITE ZEROES is given zeroes to write. With WRPROTECT the one tuple belongs
@@ -55,7 +56,8 @@ fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
 
 pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     let what = what(command, device)?;
-    if what.anchor {
+    // ANCHOR says something of UNMAP only.
+    if what.anchor && (!what.unmap || !device.spec().can_anchor) {
         return Err(Sense::cdb_field(1, Some(4)));
     }
     if what.unmap && !device.spec().can_delete {
@@ -82,7 +84,7 @@ pub(super) async fn write_same(job: &Job) -> Result<(), Ending> {
     if tuple.is_some() || block.iter().any(|b| *b != 0) {
         return repeat(job, what, &block, tuple.as_deref()).await;
     }
-    let keep = if what.unmap { Flags::NONE } else { Flags::NO_HOLE };
+    let keep = if what.unmap && !what.anchor { Flags::NONE } else { Flags::NO_HOLE };
     let durable = !job.device.mode().has(ModeBits::WCE);
     let flags = if durable { keep | Flags::FUA } else { keep };
     let zeroed = job.range(Op::WriteZeroes, what.lba, what.blocks, flags).await;

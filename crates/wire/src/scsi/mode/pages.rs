@@ -1,9 +1,10 @@
 //! The pages and their bits (SPC-4 7.5, SBC-3 6.5).
 
-use super::{ModeBlock, ModeState};
+use super::thresholds::{DESCRIPTOR, FIRST};
+use super::{ModeBlock, ModeState, THRESHOLDS, Threshold};
 
 /// Page and subpage, in the order in which page 3Fh lists them.
-pub(super) const PAGES: [(u8, u8); 10] = [
+pub(super) const PAGES: [(u8, u8); 11] = [
     (0x01, 0),
     (0x02, 0),
     (0x03, 0),
@@ -14,7 +15,11 @@ pub(super) const PAGES: [(u8, u8); 10] = [
     (0x0a, 1),
     (0x1a, 0),
     (0x1c, 0),
+    THRESHOLD_PAGE,
 ];
+
+/// Logical Block Provisioning: only of units that have thresholds.
+pub(super) const THRESHOLD_PAGE: (u8, u8) = (0x1c, 2);
 
 /// Sectors of a track and tracks of a cylinder, for initiators that still reckon in cylinders.
 const TRACK_BLOCKS: u16 = 256;
@@ -22,8 +27,9 @@ const TRACK_BLOCKS: u16 = 256;
 const HEADS: u8 = 128;
 
 /// Pages with something to save.
-pub(super) fn is_savable(page: (u8, u8)) -> bool {
-    matches!(page, (0x08 | 0x0a, 0))
+pub(super) fn is_savable(page: (u8, u8), mode: &ModeBlock) -> bool {
+    let of_thresholds = page == (0x01, 0) || page == THRESHOLD_PAGE;
+    matches!(page, (0x08 | 0x0a, 0)) || mode.has_thresholds && of_thresholds
 }
 
 /// Bytes of the header: subpages have a long one.
@@ -40,6 +46,8 @@ pub(super) fn page(which: (u8, u8), state: &ModeState, mode: &ModeBlock, fixed: 
     };
     let len = out.len() + usize::from(body_len(which));
     match which {
+        // Error recovery: LBPERE.
+        (0x01, 0) => out.extend([0, 0, 0, 0, 0, bit(state.threshold_errors, 0x80)]),
         // Caching: WCE.
         (0x08, 0) => out.push(bit(state.write_cache, 0x04)),
         (0x0a, 0) => out.extend(control(state, mode, fixed)),
@@ -65,7 +73,13 @@ pub(super) fn page(which: (u8, u8), state: &ModeState, mode: &ModeBlock, fixed: 
         }
         // Informational exceptions: DEXCPT, none are reported.
         (0x1c, 0) => out.push(bit(fixed, 0x08)),
-        // Error recovery, disconnect-reconnect, power conditions: nothing to tell.
+        // Provisioning: SITUA; the descriptors.
+        THRESHOLD_PAGE => {
+            out.push(bit(state.single_attention, 0x01));
+            out.resize(FIRST, 0);
+            out.extend(state.thresholds.iter().flat_map(|one| one.encode(fixed)));
+        }
+        // Verify error recovery, disconnect-reconnect, power conditions: nothing to tell.
         _ => {}
     }
     out.resize(len, 0);
@@ -79,6 +93,7 @@ fn body_len(which: (u8, u8)) -> u8 {
         (0x08, _) => 18,
         (0x0a, 1) => 28,
         (0x1a, _) => 38,
+        THRESHOLD_PAGE => (FIRST - 4 + THRESHOLDS * DESCRIPTOR) as u8,
         _ => 10,
     }
 }
@@ -110,6 +125,18 @@ pub(super) fn take_page(
 ) -> Result<(), (usize, u8)> {
     let bit = |at: usize, bit: u8| bytes.get(at).is_some_and(|b| b & bit != 0);
     match which {
+        (0x01, 0) => state.threshold_errors = bit(7, 0x80),
+        THRESHOLD_PAGE => {
+            state.single_attention = bit(4, 0x01);
+            let rest = bytes.get(FIRST..).unwrap_or_default();
+            for (i, bytes) in rest.chunks_exact(DESCRIPTOR).enumerate() {
+                let one = Threshold::decode(bytes)
+                    .map_err(|(at, bit)| (FIRST + i * DESCRIPTOR + at, bit))?;
+                if let Some(place) = state.thresholds.get_mut(i) {
+                    *place = one;
+                }
+            }
+        }
         (0x08, 0) => state.write_cache = bit(2, 0x04),
         (0x0a, 0) => {
             state.task_sets = bit(2, 0x20);

@@ -18,13 +18,14 @@ use control::config::{
 };
 use drivers::local::By;
 use drivers::{Account, Driver, TargetSpec};
-use geom::{Control, Local, Message};
+use geom::{Control, Local, Message, Topology};
 use reactor::Address;
 use target::alua::{
     AccessState, DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX,
 };
 use target::lun::{
-    OpenSpec, clear_reservations, close_device, eject_medium, load_medium, open_device,
+    OpenSpec, clear_reservations, close_device, eject_medium, load_medium, look_at_room,
+    open_device,
 };
 use target::registry::{Addressing, LunChange};
 use target::{Engine, GroupSpec, LunSpec, ProtectionSpec, Registry};
@@ -337,6 +338,16 @@ impl Exports {
         Ok(())
     }
 
+    /// Asks the disks of thin units how full they are, and tells initiators.
+    pub fn look_at_room(&self, topology: &Topology) {
+        look_at_room(topology, &self.registry);
+    }
+
+    /// Whether some unit's disk says how full it is.
+    pub fn has_thin(&self) -> bool {
+        self.registry.has_thin()
+    }
+
     /// Whether some unit has lost its provider.
     pub fn has_lost(&self) -> bool {
         !self.registry.lost().is_empty()
@@ -505,6 +516,7 @@ pub fn units_of<'c>(
             removable: unit.removable,
             sanitize: unit.sanitize,
             write_same_to_end: unit.write_same_to_end,
+            full_percents: unit.thresholds.clone(),
             protection: protection_of(unit.protection),
             write_cache: unit.write_cache,
             vendor: unit.vendor.clone(),

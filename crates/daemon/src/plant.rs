@@ -142,6 +142,7 @@ fn control_thread(
         started_ns,
         gone: BTreeSet::new(),
         losses: 0,
+        look_ns: 0,
     };
     let _ = ready.send(Ok(desk.clone()));
     room.serve(&desk);

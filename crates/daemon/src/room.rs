@@ -22,6 +22,13 @@ use crate::shim;
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const NAP: Duration = Duration::from_secs(3600);
 
+/// How often thin disks are asked how full they are: a write at full speed takes a few GB meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Asking takes at most one part in so many of the control thread's time; many disks are asked more
+/// seldom.
+const LOOK_SHARE: u64 = 50;
+
 /// What questions are answered from, besides the graph.
 #[derive(Default)]
 pub struct Shown {
@@ -47,6 +54,8 @@ pub struct Room {
     pub gone: BTreeSet<String>,
     /// Losses that were looked at.
     pub losses: u64,
+    /// When the disks are asked next how full they are, ns of the cores' clock.
+    pub look_ns: u64,
 }
 
 impl Room {
@@ -55,6 +64,7 @@ impl Room {
         loop {
             self.control.pump();
             self.see_losses();
+            self.see_room();
             self.control.look_around();
             match desk.change() {
                 Some(Change::Stop(done)) => {
@@ -64,7 +74,10 @@ impl Room {
                     return;
                 }
                 Some(change) => self.carry(change),
-                None => self.control.inbox().clone().sleep(NAP),
+                None => {
+                    let nap = if self.exports.has_thin() { LOOK } else { NAP };
+                    self.control.inbox().clone().sleep(nap);
+                }
             }
         }
     }
@@ -87,6 +100,18 @@ impl Room {
             self.note(Level::Error, name, text.to_owned());
         }
         self.gone = gone;
+    }
+
+    /// Asks from time to time how full thin disks are; seldom enough that it is no work.
+    fn see_room(&mut self) {
+        let began = self.control.now_ns();
+        if began < self.look_ns {
+            return;
+        }
+        self.exports.look_at_room(&self.control.topology);
+        let took = self.control.now_ns().saturating_sub(began);
+        self.look_ns = began
+            + u64::try_from(LOOK.as_nanos()).unwrap_or(0).max(took.saturating_mul(LOOK_SHARE));
     }
 
     /// Units whose provider is back are there again.

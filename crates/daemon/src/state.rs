@@ -10,13 +10,16 @@ use control::api::{
     WhyNot,
 };
 use control::config::Config;
+use control::config::units::short;
 use geom::{GeomView, ProviderView, Reading, Topology, bucket_top_ns};
 use serde_json::{Map, Value};
 use target::CommandState;
+use target::lun::room_of;
 use target::registry::{
     CommandView, DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
 };
 use target::reserve::Reservations;
+use target::space::{FULL_PERCENTS, Room};
 use wire::scsi::TransportId;
 
 /// What the state is made from.
@@ -184,11 +187,16 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
     };
     let p = geom.providers.first();
     let error = p.and_then(|p| p.error);
+    let room = id.and_then(|p| room_of(from.topology, p));
+    let size_bytes = p.map_or(0, |p| p.limits.media_bytes);
+    let full = room.and_then(|room| full(from.config, name, &room, size_bytes));
     DiskState {
         name: name.into(),
         kind: kind.into(),
+        used_bytes: room.map(|room| room.used),
+        free_bytes: room.map(|room| room.free),
         path: shown("path"),
-        size_bytes: p.map_or(0, |p| p.limits.media_bytes),
+        size_bytes,
         sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
         serial: shown("serial").or_else(|| shown("ident")).unwrap_or_default(),
         rotational: number("GEOM::rotation_rate").filter(|r| *r != 0).map(|r| r != 1),
@@ -199,13 +207,34 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
             _ => DiskMode::None,
         },
         mode_why: shown("mode-why").or_else(|| shown("why")).unwrap_or_default(),
-        health: if p.is_none() || error.is_some() { Health::Failed } else { Health::Ok },
+        health: match (p.is_none() || error.is_some(), &full) {
+            (true, _) => Health::Failed,
+            (false, Some(_)) => Health::Degraded,
+            (false, None) => Health::Ok,
+        },
         health_why: match (p, error) {
             (None, _) => "its medium is gone: removed, or shorter than it was".into(),
             (_, Some(e)) => format!("answers {e}"),
-            _ => String::new(),
+            _ => full.unwrap_or_default(),
         },
     }
+}
+
+/// Why a disk that takes room as it is written is too full; None while it is not.
+fn full(config: &Config, name: &str, room: &Room, size_bytes: u64) -> Option<String> {
+    let unit = config.unit.iter().find(|u| u.provider == name);
+    let percents = unit.and_then(|u| u.thresholds.as_deref()).unwrap_or(&FULL_PERCENTS);
+    let percent = room.percent_full();
+    let reached = percents.iter().filter(|p| **p <= percent).max()?;
+    if room.is_enough(size_bytes) {
+        return None;
+    }
+    let left = short(room.free);
+    let whose = if room.is_shared { " for all that lie there" } else { "" };
+    Some(format!(
+        "{percent} % of its room is used (threshold {reached} %), {left} are left{whose}; writes \
+         fail when there is none"
+    ))
 }
 
 fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {

@@ -156,6 +156,12 @@ pub struct DiskState {
     pub rotational: Option<bool>,
     /// Whether DELETE gives space back.
     pub discard: bool,
+    /// Bytes that it takes, when it takes room as it is written; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// Bytes that it could take besides; others may take them, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
     /// Direct or buffered.
     pub mode: DiskMode,
     /// Why that mode.
@@ -164,6 +170,14 @@ pub struct DiskState {
     pub health: Health,
     /// Why it is not ok; empty when it is.
     pub health_why: String,
+}
+
+impl DiskState {
+    /// How much of its room it takes, percent; absent when it does not say.
+    pub fn percent_full(&self) -> Option<u64> {
+        let (used, free) = (u128::from(self.used_bytes?), u128::from(self.free_bytes?));
+        u64::try_from((used * 100).checked_div(used + free).unwrap_or(0)).ok()
+    }
 }
 
 /// One geom: an instance of a class.

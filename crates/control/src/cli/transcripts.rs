@@ -303,7 +303,7 @@ fn health_first() {
     state.disks[0].health = Health::Failed;
     state.disks[0].health_why = "EIO on every read".to_owned();
     state.geoms.retain(|g| g.name != "m0");
-    daemon.plant.show(state);
+    daemon.plant.show(state.clone());
     let bad = daemon.ends("status", Exit::Degraded);
     assert!(bad.starts_with(" state: FAILED\n"), "{bad}");
     assert!(
@@ -315,7 +315,21 @@ fn health_first() {
         "{bad}"
     );
     let list = daemon.ends("list disks", Exit::Done);
-    assert!(list.contains("d0    file     64M     512  failed"), "{list}");
+    assert!(list.contains("d0    file     64M     -     512  failed"), "{list}");
+    // A disk that fills up.
+    for disk in state.disks.iter_mut().filter(|d| d.name == "d0") {
+        disk.health = Health::Degraded;
+        disk.health_why = "85 % of its room is used".to_owned();
+        disk.path = Some("/srv/d0.img".to_owned());
+        (disk.used_bytes, disk.free_bytes) = (Some(85 << 20), Some(15 << 20));
+    }
+    daemon.plant.show(state);
+    let full = daemon.ends("status", Exit::Degraded);
+    assert!(
+        full.contains("action: Make room where it lies, `df -h /srv/d0.img`; or let"),
+        "{full}"
+    );
+    assert!(daemon.ends("list disks", Exit::Done).contains("64M   85%     512  degraded"));
     assert!(daemon.ends("list luns d0", Exit::Done).contains("iqn.a:t"));
     assert!(daemon.ends("list disks nothing", Exit::Failed).contains("ASH-0020"));
 }

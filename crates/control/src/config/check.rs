@@ -186,6 +186,11 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
 fn units(config: &Config, out: &mut Vec<Problem>) {
     let mut seen = HashSet::new();
     for (i, unit) in config.unit.iter().enumerate() {
+        let percents = unit.thresholds.as_deref().unwrap_or_default();
+        if percents.len() > 2 || percents.iter().any(|p| !(1..=99).contains(p)) {
+            let text = "at most two percentages, 1 to 99, are wanted here".to_owned();
+            out.push(problem("unit", i, "thresholds", Kind::ConfigValue, text));
+        }
         if !seen.insert(&unit.provider) {
             let text = format!("there is a unit of `{}` already", unit.provider);
             out.push(problem("unit", i, "provider", Kind::ConfigName, text));

@@ -15,6 +15,8 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_memory_bytes", "gauge", "Memory: pool, pool in use, resident"),
     ("ashlar_disk_health", "gauge", "1 for the present health of a disk, 0 for the others"),
     ("ashlar_disk_size_bytes", "gauge", "Size of a disk"),
+    ("ashlar_disk_used_bytes", "gauge", "Room that a disk takes, which takes it as it is written"),
+    ("ashlar_disk_free_bytes", "gauge", "Room that such a disk could take besides"),
     ("ashlar_geom_health", "gauge", "1 for the present health of a geom, 0 for the others"),
     ("ashlar_provider_size_bytes", "gauge", "Size of a provider"),
     ("ashlar_provider_opens", "gauge", "Access counts of a provider: r, w, e"),
@@ -204,6 +206,10 @@ pub fn render(state: &State) -> String {
         let labels = [("disk", disk.name.as_str()), ("kind", disk.kind.as_str())];
         page.health("ashlar_disk_health", &labels, disk.health);
         page.add("ashlar_disk_size_bytes", &labels, disk.size_bytes);
+        if let (Some(used), Some(free)) = (disk.used_bytes, disk.free_bytes) {
+            page.add("ashlar_disk_used_bytes", &labels, used);
+            page.add("ashlar_disk_free_bytes", &labels, free);
+        }
     }
     for geom in &state.geoms {
         let labels = [("geom", geom.name.as_str()), ("class", geom.class.as_str())];

@@ -86,6 +86,7 @@ fn disks(state: &State) -> Listing {
             d.name.clone(),
             d.kind.clone(),
             short(d.size_bytes),
+            d.percent_full().map_or("-".to_owned(), |percent| format!("{percent}%")),
             d.sector_bytes.to_string(),
             d.health.word().to_owned(),
             mode.to_owned(),
@@ -101,8 +102,8 @@ fn disks(state: &State) -> Listing {
         ]
     };
     let columns = [
-        "disk", "kind", ">size", ">sector", "health", "mode", "medium", "discard", "serial",
-        "path", "why",
+        "disk", "kind", ">size", ">full", ">sector", "health", "mode", "medium", "discard",
+        "serial", "path", "why",
     ];
     listing("disks", &columns, state.disks.iter().map(row).collect())
 }

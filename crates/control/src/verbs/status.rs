@@ -1,7 +1,7 @@
 //! status: health first, then why, what to do, and what to look at.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Exit, Health, Result, SCHEMA_VERSION, State, TargetHealth};
+use crate::api::{DiskState, Exit, Health, Result, SCHEMA_VERSION, State, TargetHealth};
 use crate::config::Config;
 use crate::config::units::{short, short_ns};
 use crate::plan::running;
@@ -69,6 +69,15 @@ fn stuck(state: &State) -> Vec<Finding> {
     waits.map(finding).collect()
 }
 
+/// What to do about a disk that fills up.
+fn make_room(disk: &DiskState) -> String {
+    let hosts = "let its hosts give back what they do not use: `fstrim -av` there";
+    match &disk.path {
+        Some(path) => format!("Make room where it lies, `df -h {path}`; or {hosts}."),
+        None => format!("Give it a larger `memory_max`; or {hosts}."),
+    }
+}
+
 /// What of a state is not ok.
 pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
     let mut out = Vec::new();
@@ -77,9 +86,16 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         out.push(Finding { health, at, why, action, see });
     };
     for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
-        let action = "Replace or reconnect it, then run `ashlar apply`.";
-        let see = format!("ashlar tree --up {}", disk.name);
-        add(disk.health, format!("disk {}", disk.name), &disk.health_why, action, &see);
+        let (action, see) = match (disk.health, disk.used_bytes) {
+            (Health::Degraded, Some(_)) => {
+                (make_room(disk), format!("ashlar list disks {}", disk.name))
+            }
+            _ => {
+                let again = "Replace or reconnect it, then run `ashlar apply`.";
+                (again.to_owned(), format!("ashlar tree --up {}", disk.name))
+            }
+        };
+        add(disk.health, format!("disk {}", disk.name), &disk.health_why, &action, &see);
     }
     for geom in state.geoms.iter().filter(|g| g.health != Health::Ok) {
         let (action, see) = match geom.class.as_str() {

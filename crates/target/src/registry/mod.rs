@@ -244,6 +244,11 @@ impl Registry {
         self.state().devices.values().filter(|d| d.space().is_some()).cloned().collect()
     }
 
+    /// Whether the disk of some device reports its room.
+    pub fn has_thin(&self) -> bool {
+        self.state().devices.values().any(|d| d.space().is_some())
+    }
+
     /// Forgets a device; refused while a group maps it.
     pub fn remove_device(&self, name: &str) -> Result<Arc<Device>, Error> {
         let mut state = self.state();

@@ -1,6 +1,6 @@
 //! LUNs as block devices of this machine, by FUSE: file systems on them, who may do what, and what
-//! is left when the daemon goes. Needs root, FUSE and loop devices; where they are not to be had the
-//! tests say so and pass.
+//! is left when the daemon goes. Needs root, FUSE and loop devices; where they are not to be had
+//! the tests say so and pass.
 
 mod house;
 

@@ -1,5 +1,6 @@
 //! The daemon itself in a guest with a kernel of its own: LUNs as network block devices of that
-//! kernel and by FUSE, file systems on them, the daemon killed and started under a writer. One boot.
+//! kernel and by FUSE, file systems on them, the daemon killed and started under a writer. One
+//! boot.
 
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! linux/netlink.h, linux/genetlink.h, linux/nbd-netlink.h).
 //!
 //! ```text
-//!   message    length 4, type 2, flags 2, sequence 4, port 4, command 1, version 1, 0 0, attributes
+//!   message    length 4, type 2, flags 2, sequence 4, port 4, command, version, 0 0, attributes
 //!   attribute  length 2, type 2, value, up to 3 bytes to a multiple of 4
 //! ```
 //! Numbers are the machine's own. The peer is the kernel; what it says is read like a stranger's.

@@ -250,6 +250,9 @@ fn sizes_are_seen_live_and_restarts_bring_back_what_is_configured() {
     run("mkfs.ext4", &["-q", &first]);
     house.stop();
     assert_gone("t-again");
+    // The target comes before its groups, and is not tried without them.
+    let log = house.log();
+    assert!(!log.contains("no access group") && !log.contains("grants it"), "{log}");
     house.start();
     house.until("it is attached again", SOON, || !device(&house).is_empty());
     run("e2fsck", &["-fn", &device(&house)]);

@@ -81,7 +81,7 @@ async fn next(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
         conn.line.flushed().await;
         return Err(Ending::Retired);
     };
-    came.map_err(Ending::from)
+    came
 }
 
 /// Reads `bytes` of a request, on which there is a deadline.

@@ -4,7 +4,8 @@
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, TargetConfig};
 use crate::api::Kind;
-use std::collections::{HashMap, HashSet};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use wire::pattern::{PATTERN_MAX, Pattern};
 use wire::portal::{PortalRule, any_overlaps};
@@ -170,6 +171,9 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
                 out.push(Problem { element: Some(k), ..p });
             }
         }
+        if let Some(text) = other_tls(config.target.get(..i).unwrap_or_default(), target) {
+            out.push(problem("target", i, "listen", Kind::ConfigValue, text));
+        }
         if let (Some(chap), Some(mutual)) = (&target.chap, &target.mutual_chap)
             && chap.secret == mutual.secret
         {
@@ -181,6 +185,30 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             out.push(problem("target", i, "mutual_chap", Kind::ConfigKey, text.to_owned()));
         }
     }
+}
+
+/// What a target says of TLS; what is off or empty is as good as absent.
+fn tls_of(target: &TargetConfig) -> BTreeMap<&str, &Value> {
+    let said = target.params.iter().filter(|(key, value)| {
+        key.starts_with("tls") && !value.as_str().is_some_and(|v| v.is_empty() || v == "off")
+    });
+    said.map(|(key, value)| (key.as_str(), value)).collect()
+}
+
+/// TLS begins before a peer has named its target: targets at one address have to agree about it.
+fn other_tls(before: &[TargetConfig], target: &TargetConfig) -> Option<String> {
+    let mut same_driver = before.iter().filter(|t| t.driver == target.driver);
+    same_driver.find_map(|other| {
+        let address = target.listen.iter().find(|at| other.listen.contains(at))?;
+        (tls_of(other) != tls_of(target)).then(|| {
+            format!(
+                "target `{}` listens at {address} too, with other TLS parameters; give both the \
+                 same `tls`, `tls_certificate`, `tls_key` and `tls_client_ca`, or this one \
+                 another address",
+                other.name
+            )
+        })
+    })
 }
 
 fn units(config: &Config, out: &mut Vec<Problem>) {

@@ -220,6 +220,23 @@ fn secrets_of_a_target() {
     assert!(read(&target(""), "a.toml", &catalog()).is_ok());
 }
 
+#[test]
+fn targets_at_one_address_agree_about_tls() {
+    let target = |name: &str, at: &str, rest: &str| {
+        format!("[[target]]\ndriver='other'\nname='{name}'\nlisten=['{at}']\n{rest}\n")
+    };
+    let (tcp, unix) = ("127.0.0.1:10809", "unix:/run/x.sock");
+    let both = |first: String, second: String| first + &second;
+    for at in [tcp, unix] {
+        let differ = both(target("a", at, "tls='require'"), target("b", at, ""));
+        refused(&differ, Kind::ConfigValue, &["target `a`", at, "tls_certificate"]);
+        let same = both(target("a", at, "tls='off'"), target("b", at, ""));
+        assert!(read(&same, "a.toml", &catalog()).is_ok(), "off is the default");
+    }
+    let apart = both(target("a", tcp, "tls='require'"), target("b", unix, ""));
+    assert!(read(&apart, "a.toml", &catalog()).is_ok());
+}
+
 /// Random damage to a good document: an error or a configuration, never a panic.
 #[test]
 fn damage_never_panics() {

@@ -3,6 +3,9 @@
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// See the module.
 pub const CHECK: Check =
@@ -17,6 +20,9 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let wanted: BTreeSet<&String> = config.target.iter().flat_map(|t| &t.listen).collect();
     let mut out = Vec::new();
     for address in wanted.iter().filter(|a| !ours.contains(*a)) {
+        if let Some(path) = address.strip_prefix("unix:") {
+            out.extend(unix(address, Path::new(path)));
+        }
         let Ok(socket) = address.parse::<SocketAddr>() else { continue };
         let Err(e) = TcpListener::bind(socket) else { continue };
         let port = socket.port();
@@ -36,4 +42,37 @@ fn look(facts: &Facts) -> Vec<Finding> {
     }
     let count = wanted.len();
     if out.is_empty() { ok(format!("{count} looked at, free or ours")) } else { out }
+}
+
+/// What stands in the way of listening at the path of a Unix socket. A socket that nobody answers
+/// at is taken away by the daemon.
+fn unix(address: &str, path: &Path) -> Option<Finding> {
+    let fail = |what: String, fix: String| {
+        let finding = format!("{address} cannot be listened on: {what}");
+        Some(bad(Grade::Fail, finding, "the target cannot be served there", fix))
+    };
+    let shown = path.display();
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
+            Ok(_) => {
+                let fix =
+                    format!("ss -lxp src {shown} shows who has it; stop it or change `listen`");
+                fail("somebody listens there".into(), fix)
+            }
+            Err(_) => None,
+        },
+        Ok(_) => {
+            let fix = format!("ls -l {shown} shows it; move it or change `listen`");
+            fail("a file that is no socket is there".into(), fix)
+        }
+        Err(_) => {
+            let folder = path.parent()?;
+            let gone = std::fs::metadata(folder).map_or_else(
+                |e| Some(e.to_string()),
+                |found| (!found.is_dir()).then(|| "not a folder".into()),
+            )?;
+            let folder = folder.display();
+            fail(format!("{folder}: {gone}"), format!("mkdir -p {folder}, or change `listen`"))
+        }
+    }
 }

@@ -163,3 +163,22 @@ fn ports_socket_and_version() {
     facts.daemon = Ok(State { schema_version: 9, ..state });
     assert_eq!(grades("version", &facts), [Grade::Fail]);
 }
+
+#[test]
+fn unix_addresses_are_looked_at_too() {
+    let machine = Machine::new("unix");
+    let at = |name: &str| {
+        let path = machine.0.join(name);
+        let listen = format!("listen=['unix:{}']\n", path.display());
+        machine.facts(Some(&format!("[[target]]\ndriver='other'\nname='t'\n{listen}")))
+    };
+    assert_eq!(grades("ports", &at("free.sock")), [Grade::Ok]);
+    let busy = std::os::unix::net::UnixListener::bind(machine.0.join("busy.sock")).expect("bind");
+    let facts = at("busy.sock");
+    assert_eq!(grades("ports", &facts), [Grade::Fail], "somebody else listens");
+    drop(busy);
+    assert_eq!(grades("ports", &facts), [Grade::Ok], "left behind: it is taken away");
+    machine.write("file.sock", "not a socket");
+    assert_eq!(grades("ports", &at("file.sock")), [Grade::Fail]);
+    assert_eq!(grades("ports", &at("no/such/folder.sock")), [Grade::Fail]);
+}

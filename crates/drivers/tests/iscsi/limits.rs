@@ -251,3 +251,20 @@ fn sessions_end_from_our_side() {
     last.closed();
     assert!(Client::try_login(server.portal, &How::default()).is_err());
 }
+
+#[test]
+fn serves_with_few_descriptors() {
+    // The other half of the next test, in a process of its own.
+    crate::strain::serves();
+}
+
+#[test]
+fn without_descriptors_sessions_go_on_and_newcomers_wait() {
+    let isid = std::cell::Cell::new(0);
+    crate::strain::runs_out("limits::serves_with_few_descriptors", |at| {
+        isid.set(isid.get() + 1);
+        let mut c = Client::login(at, &How::default().isid(70 + isid.get()));
+        c.ready(0);
+        move || assert_eq!(c.read(0, 0, 8).len(), 4096)
+    });
+}

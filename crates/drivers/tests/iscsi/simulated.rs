@@ -10,18 +10,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
-use drivers::TargetSpec;
-use geom::{Control, Core, Inbox};
 use reactor::sim::{Actor, Ended, Limits, NetShape, World};
 use reactor::{Patience, Reactor, SeededRandom, Stream};
-use target::lun::{OpenSpec, open_device};
-use target::{Engine, GroupSpec, LunSpec, Registry};
+use target::Registry;
 use wire::iscsi::{
     Bhs, ClientConfig, ClientLogin, ClientStep, Crc32c, DataOut, DigestPolicy, Framer, Need, Offer,
     PRE_LOGIN, Params, Pdu, Response, ScsiCommand, TAG_NONE, crc32c,
 };
 
 use crate::initiator::rw10;
+use crate::plant;
+pub use crate::plant::Plant;
 use crate::server::IQN;
 
 const CLIENTS: u64 = 3;
@@ -402,60 +401,15 @@ pub fn offer(random: &mut SeededRandom) -> Offer {
     }
 }
 
-/// Cores, the control side and the target, in a world.
-pub struct Plant {
-    pub cores: Vec<Rc<Core>>,
-    pub engines: Vec<Rc<Engine>>,
-    pub registry: Arc<Registry>,
-    pub control: Control,
-}
-
+/// A target in a world.
 pub fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant {
-    let inbox = Arc::new(Inbox::default());
-    let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-    for id in 0..2 {
-        let reactor = Reactor::simulated(world, &format!("core{id}"));
-        let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
-        let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
-        cores.push(core);
-        mailers.push(mailer);
-    }
-    let (turning, clock) = (cores.clone(), world.clone());
-    let mut control = Control::new(
-        mailers,
-        inbox,
-        Box::new(move |_, _| turning.iter().for_each(|c| c.turn(Patience::Peek))),
-        Box::new(move || clock.now()),
-    );
-    let registry = Registry::new();
-    let engines: Vec<Rc<Engine>> =
-        cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
-    crate::slow_disk::add(&mut control, (CLIENTS as usize * AREA as usize) * 512);
-    open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
-    let driver = drivers::all(&registry).remove(0);
     let params = serde_json::json!({
         "initial_r2t": random.chance(500), "immediate_data": random.chance(800),
         "max_burst_length": 8192 + random.below(60_000), "nop_interval": 1,
     });
-    let spec =
-        TargetSpec { name: IQN.into(), listen: vec![at.into()], params, ..TargetSpec::default() };
-    driver.set_target(spec).unwrap();
-    registry.set_target("iscsi", IQN).unwrap();
-    let group = GroupSpec {
-        name: "all".into(),
-        initiators: vec!["*".into()],
-        luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
-        ..Default::default()
-    };
-    registry.set_groups("iscsi", IQN, &[group]).unwrap();
-    for engine in &engines {
-        driver.clone().install(engine);
-        let opening = driver.clone().open_portal(engine.clone(), at.into());
-        drop(engine.core().reactor().spawn("open", async move {
-            opening.await.unwrap();
-        }));
-    }
-    Plant { cores, engines, registry, control }
+    let iscsi = |registry: &Arc<Registry>| drivers::all(registry).remove(0);
+    let disk_bytes = CLIENTS as usize * AREA as usize * 512;
+    plant::plant(world, &iscsi, (IQN, params), &[at.into()], disk_bytes)
 }
 
 /// Runs one seed; answers its trace and how often clients logged in.

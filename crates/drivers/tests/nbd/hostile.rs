@@ -121,3 +121,45 @@ fn a_storm_of_connections_passes() {
         stream.read_exact(&mut [0; 18]).unwrap();
     }
 }
+
+#[test]
+fn payloads_that_do_not_come_hurt_nobody_for_long() {
+    // Memory for one piece of a large WRITE and a little more.
+    let server = Server::start(Shape { cores: 1, pool_bytes: 2 << 20, ..Shape::default() });
+    let mut witness = Client::enter(server.portal, Form::Simple, "memory");
+    let mut owing: Vec<Client> = (0..3)
+        .map(|_| {
+            let mut c = Client::enter(server.portal, Form::Simple, "null");
+            c.send(kind::WRITE, 0, 0, 32 << 20, &[0x77]);
+            c
+        })
+        .collect();
+    let begun = Instant::now();
+    let data = vec![0x21; 256 * 1024];
+    while server.registry.sessions().len() > 1 {
+        let answer = witness.ask(kind::WRITE, 0, 0, data.len() as u64, &data);
+        assert!(answer.error.is_none_or(|e| e == wire::nbd::Error::NoMem), "{answer:?}");
+        for c in &mut owing {
+            // One more byte every now and then, of 32 MiB; gone is gone.
+            let _ = c.stream.write(&[0x77]);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(40), "still there");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(witness.ask(kind::WRITE, 0, 0, data.len() as u64, &data).error, None);
+    assert_eq!(witness.ask(kind::READ, 0, 0, data.len() as u64, &[]).bytes(0), data);
+}
+
+#[test]
+fn serves_with_few_descriptors() {
+    // The other half of the next test, in a process of its own.
+    crate::strain::serves();
+}
+
+#[test]
+fn without_descriptors_sessions_go_on_and_newcomers_wait() {
+    crate::strain::runs_out("hostile::serves_with_few_descriptors", |at| {
+        let mut c = Client::enter(at, Form::Simple, "memory");
+        move || assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).error, None)
+    });
+}

@@ -8,17 +8,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig, Segs};
+use drivers::Driver;
 use drivers::nbd::Nbd;
-use drivers::{Driver, TargetSpec};
-use geom::{Control, Core, Inbox};
 use reactor::sim::{Actor, Ended, Limits, NetShape, World};
 use reactor::{Address, Patience, Reactor, SeededRandom, Stream};
-use target::lun::{OpenSpec, open_device};
-use target::{Engine, GroupSpec, LunSpec, Registry};
+use target::Registry;
 use wire::nbd::codes::{chunk_kind, kind, option};
 use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
-use crate::slow_disk;
+use crate::plant;
+pub use crate::plant::Plant;
 
 const CLIENTS: u64 = 3;
 /// Sectors of each client.
@@ -39,6 +38,11 @@ pub struct Wire {
 }
 
 impl Wire {
+    /// One that speaks on a stream.
+    pub fn over(stream: Stream, pool: Pool) -> Wire {
+        Wire { stream, pool, buffer: Vec::new(), form: Form::Simple }
+    }
+
     async fn need(&mut self, len: usize) -> Result<(), Broken> {
         while self.buffer.len() < len {
             let seg = self.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
@@ -50,7 +54,13 @@ impl Wire {
         Ok(())
     }
 
-    async fn take(&mut self, len: usize) -> Result<Vec<u8>, Broken> {
+    /// Whatever has arrived, at least a byte.
+    pub async fn some(&mut self) -> Result<Vec<u8>, Broken> {
+        self.need(1).await?;
+        Ok(std::mem::take(&mut self.buffer))
+    }
+
+    pub async fn take(&mut self, len: usize) -> Result<Vec<u8>, Broken> {
         self.need(len).await?;
         Ok(self.buffer.drain(..len).collect())
     }
@@ -172,8 +182,7 @@ impl Client {
             Address::Unix(path) => self.reactor.connect_unix(path).await,
         };
         let stream = stream.map_err(|_| Broken)?;
-        let (pool, form) = (self.pool.clone(), Form::Simple);
-        let mut wire = Wire { stream, pool, buffer: Vec::new(), form };
+        let mut wire = Wire::over(stream, self.pool.clone());
         let greeting = wire.take(dial::GREETING_LEN).await?;
         dial::greeting(&greeting).unwrap();
         wire.send(&dial::flags()).await?;
@@ -292,58 +301,16 @@ impl Client {
     }
 }
 
-/// Cores, the control side and the target, in a world.
-pub struct Plant {
-    pub cores: Vec<Rc<Core>>,
-    pub engines: Vec<Rc<Engine>>,
-    pub registry: Arc<Registry>,
-    pub control: Control,
+/// A target in a world.
+pub fn plant(world: &World, portals: &[Address]) -> Plant {
+    plant_with(world, portals, serde_json::Value::Null)
 }
 
-pub fn plant(world: &World, portals: &[Address]) -> Plant {
-    let inbox = Arc::new(Inbox::default());
-    let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-    for id in 0..2 {
-        let reactor = Reactor::simulated(world, &format!("core{id}"));
-        let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
-        let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
-        cores.push(core);
-        mailers.push(mailer);
-    }
-    let (turning, clock) = (cores.clone(), world.clone());
-    let mut control = Control::new(
-        mailers,
-        inbox,
-        Box::new(move |_, _| turning.iter().for_each(|c| c.turn(Patience::Peek))),
-        Box::new(move || clock.now()),
-    );
-    let registry = Registry::new();
-    let engines: Vec<Rc<Engine>> =
-        cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
-    slow_disk::add(&mut control, (CLIENTS * AREA) as usize * 512);
-    open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
-    let driver: Arc<dyn Driver> = Arc::new(Nbd::new(registry.clone()));
-    let listen = portals.to_vec();
-    let spec = TargetSpec { name: "sim".into(), listen, ..TargetSpec::default() };
-    driver.set_target(spec).unwrap();
-    registry.set_target("nbd", "sim").unwrap();
-    let group = GroupSpec {
-        name: "all".into(),
-        initiators: vec!["*".into()],
-        luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
-        ..GroupSpec::default()
-    };
-    registry.set_groups("nbd", "sim", &[group]).unwrap();
-    for engine in &engines {
-        driver.clone().install(engine);
-        for at in portals {
-            let opening = driver.clone().open_portal(engine.clone(), at.clone());
-            drop(engine.core().reactor().spawn("open", async move {
-                opening.await.unwrap();
-            }));
-        }
-    }
-    Plant { cores, engines, registry, control }
+/// The same, the target with parameters.
+pub fn plant_with(world: &World, portals: &[Address], params: serde_json::Value) -> Plant {
+    let nbd =
+        |registry: &Arc<Registry>| -> Arc<dyn Driver> { Arc::new(Nbd::new(registry.clone())) };
+    plant::plant(world, &nbd, ("sim", params), portals, (CLIENTS * AREA) as usize * 512)
 }
 
 /// Runs one seed; answers its trace and how often clients entered.

@@ -15,10 +15,10 @@ fn openssl(folder: &Path, arguments: &str) {
 }
 
 /// A CA, and what it signed, in folders as libnbd and QEMU want them.
-struct Papers(proc::Scratch);
+pub struct Papers(proc::Scratch);
 
 impl Papers {
-    fn new() -> Papers {
+    pub fn new() -> Papers {
         rig::packages::ensure_host().unwrap();
         let papers = Papers(proc::Scratch::new("drivers-nbd-tls").unwrap());
         papers.authority("ca");
@@ -54,11 +54,11 @@ impl Papers {
         std::fs::copy(folder.join("ca.pem"), mine.join("ca-cert.pem")).unwrap();
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
 
-    fn params(&self, tls: &str, clients: bool) -> serde_json::Value {
+    pub fn params(&self, tls: &str, clients: bool) -> serde_json::Value {
         json!({
             "tls": tls,
             "tls_certificate": self.file("server/server-cert.pem"),

@@ -1,0 +1,125 @@
+//! Writes the seeds of the fuzz targets of whole connections:
+//! `cargo run -p ashlar-drivers --example seed_corpus`. What the first byte means says
+//! `tests/fuzz/harness.rs`.
+
+use std::path::Path;
+
+use wire::iscsi::{
+    DataOut, LogoutRequest, NopOut, Pdu, ScsiCommand, TAG_NONE, TaskRequest, TextRequest,
+};
+use wire::nbd::codes::{kind, option};
+use wire::nbd::{Form, Request, dial};
+
+type Seed = (&'static str, Vec<u8>);
+
+/// Past the login, large segments.
+const ENTERED: u8 = 1 << 2 | 3;
+
+fn pdu(out: &mut Vec<u8>, pdu: &impl Pdu, data: &[u8]) {
+    let mut bhs = [0; 48];
+    pdu.encode(&mut bhs);
+    out.extend(bhs);
+    out.extend(data);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+fn command(cmd_sn: u32, cdb: &[u8], read: u32, write: u32, data: u32) -> ScsiCommand {
+    let mut all = [0; 16];
+    all[..cdb.len()].copy_from_slice(cdb);
+    ScsiCommand {
+        last: true,
+        read: read > 0,
+        write: write > 0,
+        task_tag: cmd_sn,
+        transfer_len: read.max(write),
+        cmd_sn,
+        cdb: all,
+        data_len: data,
+        ..ScsiCommand::default()
+    }
+}
+
+fn iscsi() -> Vec<Seed> {
+    let read10 = [0x28, 0, 0, 0, 0, 0, 0, 0, 4, 0];
+    let write10 = [0x2a, 0, 0, 0, 0, 1, 0, 0, 4, 0];
+    let mut commands = vec![ENTERED];
+    pdu(&mut commands, &command(1, &[0; 6], 0, 0, 0), &[]);
+    pdu(&mut commands, &command(2, &[0x12, 0, 0, 0, 96, 0], 96, 0, 0), &[]);
+    pdu(&mut commands, &command(3, &read10, 2048, 0, 0), &[]);
+    let mut writes = vec![ENTERED];
+    pdu(&mut writes, &command(1, &[0; 6], 0, 0, 0), &[]);
+    pdu(&mut writes, &command(2, &write10, 0, 2048, 2048), &[0x5a; 2048]);
+    pdu(&mut writes, &command(3, &write10, 0, 2048, 0), &[]);
+    let out = DataOut { last: true, task_tag: 3, data_len: 2048, ..DataOut::default() };
+    pdu(&mut writes, &out, &[0xa5; 2048]);
+    let mut short = vec![ENTERED];
+    let nop = NopOut { immediate: true, task_tag: 5, target_tag: TAG_NONE, ..NopOut::default() };
+    pdu(&mut short, &NopOut { cmd_sn: 1, data_len: 4, ..nop }, b"ping");
+    let text = b"SendTargets=All\0";
+    let ask = TextRequest {
+        last: true,
+        task_tag: 6,
+        target_tag: TAG_NONE,
+        cmd_sn: 1,
+        data_len: text.len() as u32,
+        ..TextRequest::default()
+    };
+    pdu(&mut short, &ask, text);
+    let reset = TaskRequest {
+        immediate: true,
+        function: 5,
+        task_tag: 7,
+        cmd_sn: 2,
+        ..TaskRequest::default()
+    };
+    pdu(&mut short, &reset, &[]);
+    pdu(&mut short, &LogoutRequest { task_tag: 8, cmd_sn: 2, ..LogoutRequest::default() }, &[]);
+    vec![("commands", commands), ("writes", writes), ("short", short), ("silent", vec![3])]
+}
+
+fn requests(how: u8, form: Form) -> Vec<u8> {
+    let mut out = vec![how << 2 | 3];
+    for (kind, len) in [
+        (kind::READ, 4096),
+        (kind::WRITE, 4096),
+        (kind::WRITE_ZEROES, 1024),
+        (kind::BLOCK_STATUS, 8192),
+        (kind::FLUSH, 0),
+        (kind::DISC, 0),
+    ] {
+        let write = kind == kind::WRITE;
+        let flags = if write && form == Form::Extended { 1 << 5 } else { 0 };
+        Request { flags, kind, cookie: u64::from(kind), offset: 0, len }.encode(form, &mut out);
+        if write {
+            out.resize(out.len() + 4096, 0x5a);
+        }
+    }
+    out
+}
+
+fn nbd() -> Vec<Seed> {
+    let mut options = vec![1 << 2 | 3];
+    options.extend(dial::option(option::LIST, &[]));
+    options.extend(dial::option(option::STRUCTURED_REPLY, &[]));
+    options.extend(dial::option(option::STARTTLS, &[]));
+    options.extend(dial::option(option::GO, &dial::info("", &[3])));
+    vec![
+        ("silent", vec![3]),
+        ("options", options),
+        ("simple", requests(2, Form::Simple)),
+        ("structured", requests(3, Form::Structured)),
+        ("extended", requests(4, Form::Extended)),
+    ]
+}
+
+fn main() -> std::io::Result<()> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (name, seeds) in [("iscsi_connection", iscsi()), ("nbd_connection", nbd())] {
+        let folder = corpus.join(name);
+        std::fs::create_dir_all(&folder)?;
+        for (seed, bytes) in seeds {
+            std::fs::write(folder.join(seed), bytes)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Whole connections made of given bytes, into a driver in a simulated world: one peer sends them
+//! and reads what comes, closes, and somebody after it is served as if nothing had been.
+//!
+//! ```text
+//!   byte 0: how the network cuts, and how far in the connection begins
+//!   the rest: what the peer sends
+//! ```
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Pool, PoolConfig, Segs};
+use drivers::Driver;
+use drivers::nbd::Nbd;
+use reactor::sim::{Actor, Ended, Limits, NetShape, World};
+use reactor::{Address, Patience, Reactor, Stream};
+use target::Registry;
+use wire::iscsi::{LoginRequest, Pdu};
+use wire::nbd::codes::option;
+use wire::nbd::dial;
+
+use crate::plant::{Plant, plant};
+
+/// Name of the target.
+const NAME: &str = "iqn.2026-11.test.ashlar:fuzz";
+
+/// Bytes of the disk.
+const DISK_BYTES: usize = 64 * 512;
+
+/// Longest input that is sent.
+const INPUT_MAX: usize = 64 * 1024;
+
+/// How long the peer waits before it closes, ns: longer than the disk takes.
+const WAIT_NS: u64 = 50_000_000;
+
+/// A driver to be tried.
+#[derive(Clone, Copy)]
+struct Tried {
+    make: fn(&Arc<Registry>) -> Arc<dyn Driver>,
+    /// What a good peer says first, by how far in the connection is to begin.
+    opening: fn(u8) -> Vec<u8>,
+    /// How far in a good peer is served, and bytes of the answer that show it.
+    good: (u8, usize),
+}
+
+fn send(pool: &Pool, bytes: &[u8]) -> Vec<bio::Seg> {
+    let segs = Segs::alloc(pool, bytes.len()).expect("a large pool");
+    segs.copy_from(0, bytes);
+    segs.as_slice().to_vec()
+}
+
+async fn drain(stream: Stream, pool: Pool, heard: Rc<Cell<usize>>) {
+    let Some(seg) = pool.get(65_536).and_then(|b| b.seg(0, 65_536)) else { return };
+    while let Ok(n @ 1..) = stream.recv(&seg).await {
+        heard.set(heard.get() + n);
+    }
+}
+
+/// Sends bytes; answers how many came back before it closed.
+async fn visit(outside: &Reactor, pool: &Pool, at: &Address, bytes: &[u8]) -> usize {
+    let Some(Ok(stream)) = (match at.inet() {
+        Some(at) => Some(outside.connect(at).await),
+        None => None,
+    }) else {
+        return 0;
+    };
+    let heard = Rc::new(Cell::new(0));
+    drop(outside.spawn("drain", drain(stream.clone(), pool.clone(), heard.clone())));
+    // The driver may have closed it.
+    let _ = stream.send(&mut send(pool, bytes)).await;
+    outside.sleep(WAIT_NS).await;
+    stream.close();
+    outside.sleep(WAIT_NS).await;
+    heard.get()
+}
+
+fn try_one(tried: Tried, data: &[u8]) {
+    let Some((&how, rest)) = data.split_first() else { return };
+    let rest = rest.get(..INPUT_MAX).unwrap_or(rest);
+    let world = World::new(u64::from(how));
+    let segment_max = [5, 100, 1460, 16 * 1024][usize::from(how & 3)];
+    world.set_net(NetShape { segment_max, ..NetShape::default() });
+    let portals: [Address; 1] = ["10.0.0.1:3260".parse().expect("an address")];
+    let params = serde_json::Value::Null;
+    let Plant { cores, engines, registry, control } =
+        plant(&world, &tried.make, (NAME, params), &portals, DISK_BYTES);
+    let outside = Reactor::simulated(&world, "outside");
+    let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
+    let done = Rc::new(Cell::new(false));
+    let mut bytes = (tried.opening)(how >> 2);
+    bytes.extend(rest);
+    let (peer, at, end, pool2) = (outside.clone(), portals[0].clone(), done.clone(), pool.clone());
+    drop(outside.spawn("peer", async move {
+        visit(&peer, &pool2, &at, &bytes).await;
+        let (far, enough) = tried.good;
+        let heard = visit(&peer, &pool2, &at, &(tried.opening)(far)).await;
+        assert!(heard >= enough, "who comes after it is not served: {heard} bytes");
+        end.set(true);
+        std::future::pending::<()>().await;
+    }));
+    let mut actors: Vec<Actor<'_>> =
+        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
+    actors.push(Actor::of_tasks(&outside));
+    let ended = world.run(&mut actors, Limits::default(), &mut || done.get());
+    assert_eq!(ended, Ended::Stopped, "nothing ends any more");
+    drop(actors);
+    cores.iter().for_each(|core| core.reactor().shutdown());
+    outside.shutdown();
+    drop((engines, registry, control));
+}
+
+/// How far in: 0 nothing was said; else the login is behind it.
+fn iscsi_opening(far: u8) -> Vec<u8> {
+    if far & 1 == 0 {
+        return Vec::new();
+    }
+    let text = format!(
+        "InitiatorName=iqn.2026-11.test.ashlar:peer\0TargetName={NAME}\0SessionType=Normal\0"
+    );
+    let mut bhs = [0; 48];
+    LoginRequest {
+        transit: true,
+        stage: 1,
+        next_stage: 3,
+        isid: [0x80, 0, 0, 0, 0, 1],
+        cmd_sn: 1,
+        data_len: u32::try_from(text.len()).unwrap_or(0),
+        ..LoginRequest::default()
+    }
+    .encode(&mut bhs);
+    let mut out = bhs.to_vec();
+    out.extend(text.as_bytes());
+    out.resize(out.len().next_multiple_of(4), 0);
+    out
+}
+
+/// How far in: 0 nothing was said; 1 the greeting is answered; 2, 3 and 4 transmission with simple
+/// replies, structured ones, extended headers.
+fn nbd_opening(far: u8) -> Vec<u8> {
+    let mut out = Vec::new();
+    if far % 5 > 0 {
+        out.extend(dial::flags());
+    }
+    match far % 5 {
+        3 => out.extend(dial::option(option::STRUCTURED_REPLY, &[])),
+        4 => out.extend(dial::option(option::EXTENDED_HEADERS, &[])),
+        _ => {}
+    }
+    if far % 5 > 1 {
+        out.extend(dial::option(option::GO, &dial::info("", &[])));
+    }
+    out
+}
+
+/// Any bytes of an iSCSI initiator.
+pub fn iscsi_connection(data: &[u8]) {
+    let make = |registry: &Arc<Registry>| drivers::all(registry).remove(0);
+    // The response to a login.
+    try_one(Tried { make, opening: iscsi_opening, good: (1, 48) }, data);
+}
+
+/// Any bytes of an NBD client.
+pub fn nbd_connection(data: &[u8]) {
+    let make =
+        |registry: &Arc<Registry>| -> Arc<dyn Driver> { Arc::new(Nbd::new(registry.clone())) };
+    // The greeting, an INFO and an ACK.
+    try_one(Tried { make, opening: nbd_opening, good: (2, 18 + 20 + 12 + 20) }, data);
+}

@@ -1,0 +1,10 @@
+#![no_main]
+
+#[path = "../../crates/drivers/tests/fuzz/harness.rs"]
+mod harness;
+#[path = "../../crates/drivers/tests/iscsi/plant.rs"]
+mod plant;
+#[path = "../../crates/drivers/tests/iscsi/slow_disk.rs"]
+mod slow_disk;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::iscsi_connection(data));

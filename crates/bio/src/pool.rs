@@ -122,6 +122,11 @@ impl Pool {
         }
     }
 
+    /// True while somebody waits for a buffer to come back.
+    pub fn is_awaited(&self) -> bool {
+        !self.0.waiters.borrow().is_empty()
+    }
+
     fn grow(&self, class: usize) -> Option<NonNull<Header>> {
         let size = CLASSES[class];
         let reserved = self.0.reserved.get();

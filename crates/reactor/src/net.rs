@@ -206,6 +206,16 @@ impl Stream {
         self.reactor.begin_pending(op, &self.socket, fill)?.await
     }
 
+    /// As [`Stream::recv`], into several pieces one behind the other.
+    pub async fn recv_spread(&self, into: &Segs) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        let op = Op::Recv { all: false };
+        let fill = |loans: &mut Vec<Loan>| loans.extend(into.iter().map(|s| s.lend(Direction::In)));
+        self.reactor.begin_pending(op, &self.socket, fill)?.await
+    }
+
     /// Receives exactly `into.len()` bytes, placed straight in `into`. `UnexpectedEof` when the
     /// stream ends first.
     pub async fn recv_exact(&self, into: &Segs) -> io::Result<()> {
@@ -224,6 +234,17 @@ impl Stream {
     /// Sends all of `out`, which is emptied at once and keeps its capacity. After an error or a
     /// drop some bytes may have gone: the stream is of no further use.
     pub async fn send(&self, out: &mut Vec<Seg>) -> io::Result<()> {
+        self.send_as(Op::Send { lazily: false }, out).await
+    }
+
+    /// As [`Stream::send`], for what nothing waits for: when all of it went out at once, the
+    /// reactor tells so together with the next thing that happens, and does not wake for it. Memory
+    /// that others wait for, or more to send, is a reason not to use it.
+    pub async fn send_lazily(&self, out: &mut Vec<Seg>) -> io::Result<()> {
+        self.send_as(Op::Send { lazily: true }, out).await
+    }
+
+    async fn send_as(&self, op: Op, out: &mut Vec<Seg>) -> io::Result<()> {
         out.retain(|s| !s.is_empty());
         if out.is_empty() {
             return Ok(());
@@ -231,7 +252,7 @@ impl Stream {
         let fill = |loans: &mut Vec<Loan>| {
             loans.extend(out.drain(..).map(|s| s.lend(Direction::Out)));
         };
-        self.reactor.begin_pending(Op::Send, &self.socket, fill)?.await?;
+        self.reactor.begin_pending(op, &self.socket, fill)?.await?;
         Ok(())
     }
 

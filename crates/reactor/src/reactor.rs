@@ -265,6 +265,12 @@ impl Reactor {
         Ok(id)
     }
 
+    /// Somebody waits for memory: the next turn does not sleep on sends that were begun by
+    /// [`crate::Stream::send_lazily`] since the last one, but frees what they held.
+    pub fn heed(&self) {
+        self.inner.kernel.borrow_mut().port.heed();
+    }
+
     /// Nobody waits for the operation any more: cancelled, and freed once it was reaped.
     pub(crate) fn abandon(&self, id: SlotId) {
         let mut kernel = self.inner.kernel.borrow_mut();

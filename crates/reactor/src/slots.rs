@@ -34,6 +34,7 @@ const CALL_BYTES_MAX: usize = 1 << 30;
 /// The errno values that the state machine itself knows.
 pub(crate) mod raw {
     pub(crate) const EINTR: i64 = 4;
+    pub(crate) const EAGAIN: i64 = 11;
     pub(crate) const EINVAL: i64 = 22;
     pub(crate) const EPIPE: i64 = 32;
     pub(crate) const ECANCELED: i64 = 125;
@@ -83,7 +84,10 @@ pub(crate) enum Op {
     Recv {
         all: bool,
     },
-    Send,
+    /// `lazily`: nothing goes on when it has ended, and that is told with the next thing that is.
+    Send {
+        lazily: bool,
+    },
     /// Until the descriptor can be read (or, `out`, written).
     Ready {
         out: bool,
@@ -200,6 +204,10 @@ impl Slot {
     pub(crate) fn settle(&mut self, result: i64) -> Settled {
         let (result, again) = self.judge(result);
         if again {
+            if let Op::Send { lazily } = &mut self.op {
+                // It did not go out at once: the rest is sent as any other.
+                *lazily = false;
+            }
             self.window();
             return Settled::Again;
         }
@@ -208,11 +216,14 @@ impl Slot {
     }
 
     fn judge(&mut self, result: i64) -> (i64, bool) {
-        if result == -raw::EINTR && !self.cancelled {
+        let full = result == -raw::EAGAIN && self.op == Op::Send { lazily: true };
+        if (result == -raw::EINTR || full) && !self.cancelled {
             return (0, true);
         }
-        let moves =
-            matches!(self.op, Op::Read { .. } | Op::Write { .. } | Op::Recv { .. } | Op::Send);
+        let moves = matches!(
+            self.op,
+            Op::Read { .. } | Op::Write { .. } | Op::Recv { .. } | Op::Send { .. }
+        );
         if !moves {
             return (result, false);
         }
@@ -227,7 +238,7 @@ impl Slot {
         let whole = self.done >= self.total || self.op == Op::Recv { all: false };
         match (whole, result, self.op) {
             (true, _, _) => (done, false),
-            (false, 0, Op::Write { .. } | Op::Send) => (-raw::EPIPE, false),
+            (false, 0, Op::Write { .. } | Op::Send { .. }) => (-raw::EPIPE, false),
             (false, 0, _) => (done, false),
             _ if self.cancelled => (-raw::ECANCELED, false),
             _ => (0, true),

@@ -173,7 +173,7 @@ async fn feed(engine: Rc<Engine>) {
             if engine.serve() {
                 return Poll::Ready(());
             }
-            engine.core().pool().wake_on_free(cx.waker());
+            engine.core().wake_on_free(cx.waker());
             engine.memory.waker.replace(Some(cx.waker().clone()));
             Poll::Pending
         });

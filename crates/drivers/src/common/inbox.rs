@@ -6,6 +6,10 @@
 //! A connection begins with one page. A peer that fills it gets a larger buffer, and a smaller one
 //! again when it sends little: ten thousand idle connections hold a page each.
 //!
+//! Large data goes straight into its place, and what follows it into the buffer by the same
+//! receive. While large data follows large data, no more than a page of it is received with its
+//! header and copied.
+//!
 //! Invariants
 //!  I1  While somebody holds a part of a buffer nothing is received into it: what is behind that
 //!      part moves to another one, which was there before the first part was lent.
@@ -93,8 +97,15 @@ pub(crate) struct Inbox<S> {
     end: usize,
     filled: bool,
     short: u32,
+    /// The last data was large, and was received straight into its place.
+    large: bool,
     /// Where data goes that is received straight into its place; empty between calls.
     rest: Segs,
+}
+
+/// A page of it at most.
+fn first_page(room: Seg) -> Seg {
+    room.slice(0, room.len().min(PAGE_BYTES)).unwrap_or(room)
 }
 
 /// True when a large buffer leaves enough to others, who want a page each.
@@ -115,6 +126,7 @@ impl<S: Source> Inbox<S> {
             end: 0,
             filled: false,
             short: 0,
+            large: false,
             rest: Segs::new(),
         }
     }
@@ -239,14 +251,15 @@ impl<S: Source> Inbox<S> {
     pub async fn fill(&mut self, need: usize) -> Result<(), S::Error> {
         while self.arrived() < need {
             self.writer_first().await;
-            let room = self.make_room(need)?;
+            let whole = self.make_room(need)?;
+            let room = if self.large { first_page(whole) } else { whole };
             let n = self.source.receive(&room).await?;
             if n == 0 {
                 let clean = self.start == self.end;
                 return Err(if clean { Cause::PeerClosed } else { Cause::Cut }.into());
             }
             self.signals.heard.set(true);
-            self.filled = n == room.len();
+            self.filled = n == room.len() && !self.large;
             self.short = match (self.signals.quiet.take(), n < PAGE_BYTES / 2) {
                 (true, _) => SHORT_MAX,
                 (false, true) => self.short.saturating_add(1),
@@ -264,30 +277,64 @@ impl<S: Source> Inbox<S> {
         mut done: usize,
         keep: usize,
     ) -> Result<(), S::Error> {
+        let mut first = true;
         loop {
             let n = self.with(keep.saturating_sub(done), |b| into.copy_from(done, b));
             self.start += n;
             done += n;
-            if done >= keep {
-                return Ok(());
+            let straight = keep.saturating_sub(done) >= DIRECT_MIN && self.source.plain().is_some();
+            if std::mem::take(&mut first) {
+                self.large = straight;
             }
-            if keep - done < DIRECT_MIN || self.source.plain().is_none() {
-                self.fill(1).await?;
-                continue;
+            match (done >= keep, straight) {
+                (true, _) => return Ok(()),
+                (_, true) => done += self.straight(into, done, keep).await?,
+                (_, false) => self.fill(1).await?,
             }
-            self.rest.clear();
-            if !into.slice_into(done, keep - done, &mut self.rest) {
-                return Err(Cause::NoMemory.into());
-            }
-            let received = match self.source.plain() {
-                Some(stream) => stream.recv_exact(&self.rest).await,
-                None => Ok(()),
-            };
-            self.rest.clear();
-            received.map_err(|e| Cause::lost(&e))?;
-            self.signals.heard.set(true);
-            return Ok(());
         }
+    }
+
+    /// Receives bytes `done..keep` straight into their place, and what follows them into the
+    /// buffer, which is empty; answers how many of them.
+    async fn straight(&mut self, into: &Segs, done: usize, keep: usize) -> Result<usize, S::Error> {
+        let missing = keep - done;
+        let tail = first_page(self.make_room(1)?);
+        self.rest.clear();
+        if !into.slice_into(done, missing, &mut self.rest) {
+            return Err(Cause::NoMemory.into());
+        }
+        self.rest.push(tail);
+        let received = match self.source.plain() {
+            Some(stream) => stream.recv_spread(&self.rest).await,
+            None => Ok(0),
+        };
+        self.rest.clear();
+        let n = received.map_err(|e| Cause::lost(&e))?;
+        if n == 0 {
+            return Err(Cause::Cut.into());
+        }
+        self.signals.heard.set(true);
+        let got = n.min(missing);
+        self.end += n - got;
+        if missing - got < DIRECT_MIN {
+            return Ok(got);
+        }
+        // It comes in pieces: the rest is one receive.
+        if !into.slice_into(done + got, missing - got, &mut self.rest) {
+            return Err(Cause::NoMemory.into());
+        }
+        let received = match self.source.plain() {
+            Some(stream) => stream.recv_exact(&self.rest).await,
+            None => Ok(()),
+        };
+        self.rest.clear();
+        received.map_err(|e| Cause::lost(&e))?;
+        Ok(missing)
+    }
+
+    /// What follows is expected to be small.
+    pub fn expect_small(&mut self) {
+        self.large = false;
     }
 
     /// Takes `len` bytes where they are, without a copy, if they are here or nearly and nothing
@@ -297,6 +344,7 @@ impl<S: Source> Inbox<S> {
         if self.capacity() < BUSY_BYTES || missing >= DIRECT_MIN || len > BUSY_BYTES / 2 {
             return Ok(false);
         }
+        self.large = false;
         self.fill(len).await?;
         if self.capacity() < BUSY_BYTES || !self.may_lend() {
             return Ok(false);

@@ -5,6 +5,7 @@
 //!  K1  At most one receive and one send are under way.
 //!  K2  Whoever changes what the reader or the writer waits for calls `kick`.
 //!  K3  The reader stops while more than [`BACKLOG_MAX`] bytes wait to be sent.
+//!  K4  A send is lazy only while nothing waits for its end; whoever begins to wait for it heeds.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -23,6 +24,10 @@ use crate::outbox::Outbox;
 
 /// Bytes waiting to be sent on one connection above which nothing more is read from it.
 pub const BACKLOG_MAX: usize = 1 << 20;
+
+/// Longest send of which the end need not be heard at once: its memory is held until the next
+/// thing that happens. Less than [`BACKLOG_MAX`], or the reader would stop for it.
+const LAZY_MAX: usize = 256 * 1024;
 
 /// A send that moved nothing for this long ends the connection, ns.
 pub const SEND_PATIENCE_NS: u64 = 15_000_000_000;
@@ -83,6 +88,8 @@ pub(crate) struct Pump<E> {
     core: Rc<Core>,
     memory: Pool,
     sending: Cell<usize>,
+    /// The send under way is lazy (K4).
+    lazy: Cell<bool>,
     send_began: Cell<u64>,
     waker: RefCell<Option<Waker>>,
     polling: Cell<bool>,
@@ -100,6 +107,7 @@ impl<E: Ending> Pump<E> {
             core: core.clone(),
             memory: memory.clone(),
             sending: Cell::new(0),
+            lazy: Cell::new(false),
             send_began: Cell::new(0),
             waker: RefCell::default(),
             polling: Cell::new(false),
@@ -160,7 +168,11 @@ impl<E: Ending> Pump<E> {
 
     async fn until(&self, bytes: usize) {
         poll_fn(|_| match self.backlog() > bytes {
-            true => Poll::Pending,
+            true => {
+                // K4
+                self.core.reactor().heed();
+                Poll::Pending
+            }
             false => Poll::Ready(()),
         })
         .await;
@@ -187,6 +199,16 @@ impl<E: Ending> Pump<E> {
         (!self.is_ending()).then_some(heard)
     }
 
+    /// True when nothing goes on once the bytes are sent: the rest of the answers, the reader (K3),
+    /// the end of the connection, whoever waits for memory (K4).
+    fn is_at_ease(&self, taken: usize, behind: usize, words: &impl Words<E>) -> bool {
+        taken <= LAZY_MAX
+            && behind == 0
+            && !words.wait()
+            && !self.is_ending()
+            && !self.core.pool().is_awaited()
+    }
+
     async fn write(&self, mut words: impl Words<E>) -> E {
         let mut batch: Vec<Seg> = Vec::new();
         loop {
@@ -201,7 +223,12 @@ impl<E: Ending> Pump<E> {
             };
             self.sending.set(taken + behind);
             self.send_began.set(self.core.now());
-            let sent = self.stream.send(&mut batch).await;
+            self.lazy.set(self.is_at_ease(taken, behind, &words));
+            let sent = match self.lazy.get() {
+                true => self.stream.send_lazily(&mut batch).await,
+                false => self.stream.send(&mut batch).await,
+            };
+            self.lazy.set(false);
             self.sending.set(behind);
             self.signals.dirty.set(true);
             if let Err(e) = sent {
@@ -253,7 +280,14 @@ impl<E: Ending> Pump<E> {
             self.polling.set(false);
             match end {
                 Some(e) => Poll::Ready(e),
-                None => Poll::Pending,
+                None => {
+                    let waits = ended.is_some() || self.out.borrow().bytes() > 0;
+                    if waits && self.lazy.get() {
+                        // K4
+                        self.core.reactor().heed();
+                    }
+                    Poll::Pending
+                }
             }
         })
         .await

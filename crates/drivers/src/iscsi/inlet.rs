@@ -46,6 +46,9 @@ impl Inlet {
             match found.map_err(Ending::Framing)? {
                 (Need::Header(frame), bhs, ahs) => {
                     self.take(frame.header_len);
+                    if frame.data_len == 0 {
+                        self.expect_small();
+                    }
                     return Ok((frame, bhs, ahs));
                 }
                 (Need::Bytes(n), ..) => need = n,

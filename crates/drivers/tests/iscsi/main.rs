@@ -2,6 +2,7 @@
 
 mod breaking;
 mod defects;
+mod full;
 mod hanging;
 mod initiator;
 mod limits;

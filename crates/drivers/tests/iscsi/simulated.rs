@@ -56,7 +56,7 @@ impl Wire {
         Ok(())
     }
 
-    async fn hear(&mut self, framer: &Framer) -> Result<(Bhs, Vec<u8>), Broken> {
+    pub async fn hear(&mut self, framer: &Framer) -> Result<(Bhs, Vec<u8>), Broken> {
         let mut len = 48;
         let frame = loop {
             self.need(len).await?;
@@ -99,17 +99,18 @@ impl Wire {
 
 /// What a command is about.
 #[derive(Clone)]
-struct Work {
-    lba: u32,
-    sectors: u32,
+pub struct Work {
+    pub lba: u32,
+    pub sectors: u32,
     /// None for a read.
-    data: Option<Vec<u8>>,
-    heard: Vec<u8>,
+    pub data: Option<Vec<u8>>,
+    pub heard: Vec<u8>,
 }
 
 /// One initiator: a session that comes back whenever it was lost, and a model of its sectors.
 pub struct Client {
     number: u64,
+    name: u64,
     random: SeededRandom,
     pub reactor: Reactor,
     pub pool: Pool,
@@ -133,6 +134,7 @@ impl Client {
     ) -> Client {
         Client {
             number,
+            name: number,
             random: SeededRandom::new(seed * 31 + number),
             reactor: reactor.clone(),
             pool: pool.clone(),
@@ -145,6 +147,11 @@ impl Client {
         }
     }
 
+    /// Makes it another initiator over the same sectors.
+    pub fn name(&mut self, name: u64) {
+        self.name = name;
+    }
+
     fn fill(&mut self) -> u8 {
         self.random.next_u64() as u8
     }
@@ -152,7 +159,7 @@ impl Client {
     pub async fn login(&mut self) -> Result<Wire, Broken> {
         let stream = self.reactor.connect(self.portal).await.map_err(|_| Broken)?;
         let config = ClientConfig {
-            initiator: format!("iqn.2026-11.test.ashlar:sim{}", self.number),
+            initiator: format!("iqn.2026-11.test.ashlar:sim{}", self.name),
             target: Some(IQN.into()),
             isid: [0x80, 0, 0, 0, 0, 1],
             cid: 0,
@@ -177,7 +184,7 @@ impl Client {
         }
     }
 
-    async fn start(&mut self, wire: &Wire, work: &Work) -> Result<u32, Broken> {
+    pub async fn start(&mut self, wire: &Wire, work: &Work) -> Result<u32, Broken> {
         self.tag = self.tag.wrapping_add(1);
         let p = wire.params;
         let len = work.sectors * 512;
@@ -352,7 +359,7 @@ impl Client {
     }
 }
 
-async fn burst(
+pub async fn burst(
     wire: &Wire,
     tag: u32,
     target_tag: u32,

@@ -349,11 +349,17 @@ impl Core {
         std::future::poll_fn(|cx| match Segs::alloc(&self.pool, len) {
             Some(segs) => std::task::Poll::Ready(Ok(segs)),
             None => {
-                self.pool.wake_on_free(cx.waker());
+                self.wake_on_free(cx.waker());
                 std::task::Poll::Pending
             }
         })
         .await
+    }
+
+    /// Wakes `waker` when a buffer comes back, for those who found the pool exhausted.
+    pub fn wake_on_free(&self, waker: &std::task::Waker) {
+        self.pool.wake_on_free(waker);
+        self.reactor.heed();
     }
 
     fn completed(&self, token: Token, result: Result<u64, Errno>) {

@@ -159,6 +159,13 @@ impl Port {
         }
     }
 
+    /// The next wait does not sleep on lazy sends.
+    pub(crate) fn heed(&mut self) {
+        if let Port::Uring(p) = self {
+            p.heed();
+        }
+    }
+
     /// Ends everything; true when nothing is left in anyone's hands.
     pub(crate) fn close(&mut self, slots: &mut Slots) -> bool {
         match self {

@@ -261,7 +261,7 @@ fn attempt(slot: &mut Slot) -> i64 {
             let got = rustix::net::recvmsg(fd, vecs, &mut none, RecvFlags::DONTWAIT);
             raw_result(got.map(|r| r.bytes))
         }
-        Op::Send => {
+        Op::Send { .. } => {
             // SAFETY: as for receiving.
             let vecs = unsafe { std::slice::from_raw_parts(vecs.cast::<IoSlice<'_>>(), count) };
             let mut space: [MaybeUninit<u8>; 0] = [];

@@ -90,7 +90,7 @@ impl SimPort {
             self.ready.push((id, result));
             return;
         }
-        let out = matches!(slot.op, Op::Send | Op::Ready { out: true });
+        let out = matches!(slot.op, Op::Send { .. } | Op::Ready { out: true });
         let mut state = self.world.state.borrow_mut();
         match state.waiters(key, out) {
             Some(waiters) => waiters.push((self.port, id)),
@@ -120,7 +120,7 @@ impl SimPort {
                     Err(e) => e,
                 }
             }
-            (Op::Send, SocketKey::End { link, side }) => match state.room(link, side) {
+            (Op::Send { .. }, SocketKey::End { link, side }) => match state.room(link, side) {
                 Ok(room) => {
                     let bytes = collect(&slot.iov, room);
                     state.put(link, side, &bytes);

@@ -7,10 +7,11 @@
 //!  U3  Every pointer in a submission lies in a started slot, which outlives it (O1, O2).
 //!  U4  The ring is dropped only after everything in flight was cancelled and reaped; what would
 //!      not end in time is leaked, never freed under the kernel.
-//!  U5  A wait expects the sends that it submits to end at once, as they do while the peer reads,
-//!      and asks for one completion more for each: an answer and the next request are one call.
-//!      One that does not end keeps the others waiting for [`SENDS_PATIENCE_NS`] once, and then
-//!      sends are not trusted for [`DOUBT_WAITS`] waits.
+//!  U5  A lazy send goes out within the call that submits it and says nothing, or says at once that
+//!      it did not, and is sent on as any other. One call takes an answer and waits for the next
+//!      request, and no timer guards it.
+//!  U6  What something waits for ends the wait: any send that is not lazy; and a turn of which
+//!      somebody waits for memory (`heed`) does not sleep on lazy sends, whose memory it frees.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +19,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use io_uring::squeue::Entry;
+use io_uring::squeue::{Entry, Flags};
 use io_uring::{EnterFlags, IoUring, Probe, opcode, types};
 
 use crate::port::{Reaped, Wait};
@@ -38,15 +39,10 @@ const WORKERS: [u32; 2] = [4, 4];
 /// How long dropping the ring waits for cancelled operations before it leaks their memory.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest wait that counts on its sends, ns (U5).
-const SENDS_PATIENCE_NS: u64 = 2_000_000;
-
-/// Waits without trust after a send that did not end at once (U5).
-const DOUBT_WAITS: u32 = 256;
-
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
+const MSG_DONTWAIT: u32 = 0x40;
 const MSG_WAITALL: u32 = 0x100;
 const MSG_NOSIGNAL: u32 = 0x4000;
 const RWF_DSYNC: i32 = 0x2;
@@ -67,11 +63,12 @@ pub(crate) struct Uring {
     no_iowait: bool,
     taskrun_flag: bool,
     in_flight: usize,
-    /// Sends queued since the last gathering, all that are under way, and waits left that do not
-    /// count on them (U5).
-    sends: u32,
-    sends_out: u32,
-    doubt: u32,
+    /// Lazy sends that were queued and have not said anything (U5).
+    quiet: Vec<SlotId>,
+    /// The kernel can leave out what ended well.
+    skips: bool,
+    /// The next wait does not sleep on lazy sends (U6).
+    heeds: bool,
     /// What the submission queue had no room for, in order.
     backlog: VecDeque<Waiting>,
 }
@@ -136,6 +133,7 @@ impl Uring {
         // Best effort: kernels before 5.15 keep their own bound.
         let _ = ring.submitter().register_iowq_max_workers(&mut WORKERS.clone());
         let no_iowait = ring.params().is_feature_no_iowait();
+        let skips = ring.params().is_feature_skip_cqe_on_success();
         let port = Uring {
             ring,
             remote: remote.clone(),
@@ -144,9 +142,9 @@ impl Uring {
             no_iowait,
             taskrun_flag,
             in_flight: 0,
-            sends: 0,
-            sends_out: 0,
-            doubt: 0,
+            quiet: Vec::new(),
+            skips,
+            heeds: false,
             backlog: VecDeque::new(),
         };
         Ok((port, how))
@@ -181,11 +179,15 @@ impl Uring {
     fn place(&mut self, slots: &mut Slots, id: SlotId) -> bool {
         match slots.get(id) {
             Some(slot) => {
-                let sends = matches!(slot.op, Op::Send);
+                if !self.skips && matches!(slot.op, Op::Send { lazily: true }) {
+                    slot.op = Op::Send { lazily: false };
+                }
+                let lazily = slot.op == Op::Send { lazily: true };
                 let entry = entry(slot).user_data(id.to_word());
                 let placed = self.push(entry);
-                self.sends += u32::from(placed && sends);
-                self.sends_out += u32::from(placed && sends);
+                if placed && lazily {
+                    self.quiet.push(id);
+                }
                 placed
             }
             None => true,
@@ -270,23 +272,41 @@ impl Uring {
                 self.park(limit);
             }
         }
+        self.heeds = false;
         self.reap(slots, out);
-        if std::mem::take(&mut self.sends) > 0 && self.sends_out > 0 {
-            self.doubt = DOUBT_WAITS;
+        self.reap_quiet(slots, out);
+    }
+
+    /// The next wait does not sleep on lazy sends (U6).
+    pub(crate) fn heed(&mut self) {
+        self.heeds = true;
+    }
+
+    /// Submits and sleeps (U6).
+    fn park(&mut self, limit: Option<u64>) {
+        match self.heeds && !self.quiet.is_empty() {
+            true => self.enter(0, None),
+            false => self.enter(1, limit),
         }
     }
 
-    /// Submits and sleeps (U5).
-    fn park(&mut self, limit: Option<u64>) {
-        let sends = self.sends;
-        let trusted = self.doubt == 0 && sends > 0 && (sends as usize) < self.in_flight;
-        if !trusted {
-            self.doubt = self.doubt.saturating_sub(1);
-            return self.enter(1, limit);
+    /// The lazy sends that the kernel took and said nothing about have ended well (U5).
+    fn reap_quiet(&mut self, slots: &mut Slots, out: &mut Reaped) {
+        if self.quiet.is_empty() {
+            return;
         }
-        let want = sends.saturating_add(1);
-        let most = limit.unwrap_or(SENDS_PATIENCE_NS).min(SENDS_PATIENCE_NS);
-        self.enter(want, Some(most));
+        let queue = self.ring.submission();
+        let taken = queue.is_empty() && !queue.cq_overflow();
+        drop(queue);
+        if !taken || !self.ring.completion().is_empty() {
+            // What it has to say of them may be among what was not looked at yet.
+            return;
+        }
+        for id in self.quiet.drain(..) {
+            self.in_flight -= 1;
+            let sent = slots.get(id).map_or(0, |slot| slot.iov.iter().map(|v| v.len as i64).sum());
+            out.push((id, sent));
+        }
     }
 
     fn reap(&mut self, slots: &mut Slots, out: &mut Reaped) {
@@ -302,7 +322,7 @@ impl Uring {
                             let more = io_uring::cqueue::sock_nonempty(entry.flags());
                             socket.set_drained(!more);
                         }
-                        Some((Op::Send, _)) => self.sends_out = self.sends_out.saturating_sub(1),
+                        Some((Op::Send { lazily: true }, _)) => self.quiet.retain(|q| *q != id),
                         _ => {}
                     }
                     out.push((id, i64::from(entry.result())));
@@ -322,6 +342,7 @@ impl Uring {
             self.flush_backlog(slots);
             self.enter(1, Some(10_000_000));
             self.reap(slots, &mut out);
+            self.reap_quiet(slots, &mut out);
             out.drain(..).for_each(|(id, _)| slots.free(id));
         }
         self.in_flight == 0
@@ -388,11 +409,16 @@ fn entry(slot: &mut Slot) -> Entry {
         }
         Op::Ready { out } => opcode::PollAdd::new(fd, if out { POLLOUT } else { POLLIN }).build(),
         Op::Recv { all } => recv(slot, fd, all, one),
-        Op::Send => {
+        Op::Send { lazily } => {
             slot.header.iov = vecs;
             slot.header.iov_len = count as usize;
             let header: *const crate::port::MsgHeader = &slot.header;
-            opcode::SendMsg::new(fd, header.cast()).flags(MSG_WAITALL | MSG_NOSIGNAL).build()
+            let flags = MSG_WAITALL | MSG_NOSIGNAL;
+            let send = |flags| opcode::SendMsg::new(fd, header.cast()).flags(flags).build();
+            match lazily {
+                true => send(flags | MSG_DONTWAIT).flags(Flags::SKIP_SUCCESS),
+                false => send(flags),
+            }
         }
     }
 }
@@ -414,5 +440,157 @@ fn recv(slot: &mut Slot, fd: types::Fd, all: bool, one: Option<(*mut u8, u32)>) 
             let header: *mut crate::port::MsgHeader = &mut slot.header;
             opcode::RecvMsg::new(fd, header.cast()).ioprio(first).flags(flags).build()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::io::Read;
+    use std::rc::Rc;
+    use std::time::{Duration, Instant};
+
+    use bio::{Pool, PoolConfig, Seg};
+
+    use crate::port::PortChoice;
+    use crate::{Config, Patience, Reactor, Stream};
+
+    /// Nobody here may wait for so long.
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn page(pool: &Pool) -> Seg {
+        pool.get(4096).unwrap().seg(0, 4096).unwrap()
+    }
+
+    /// A ring with an accept under way that nothing will end, and both ends of a connection.
+    fn ring() -> (Reactor, Stream, Stream) {
+        let config = Config { port: PortChoice::Uring, ..Config::default() };
+        let r = Reactor::start(config).expect("io_uring works on the machine of the tests");
+        let made: Rc<Cell<Option<(Stream, Stream)>>> = Rc::default();
+        let (r2, put) = (r.clone(), made.clone());
+        drop(r.spawn("pair", async move {
+            let listener = r2.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let a = r2.connect(listener.local_addr()).await.unwrap();
+            let (b, _) = listener.accept().await.unwrap();
+            put.set(Some((a, b)));
+            let _ = listener.accept().await;
+        }));
+        loop {
+            r.turn(Patience::Forever, &mut |_, _| ());
+            if let Some((a, b)) = made.take() {
+                return (r, a, b);
+            }
+        }
+    }
+
+    /// Turns until `done`; a turn that waits for what does not come ends by its deadline.
+    fn run(r: &Reactor, done: &Cell<bool>) {
+        let start = Instant::now();
+        while !done.get() {
+            let until = r.fresh_now() + LONG.as_nanos() as u64;
+            r.turn(Patience::Until(until), &mut |_, _| ());
+        }
+        assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
+        r.shutdown();
+        assert_eq!(r.in_flight(), 0);
+    }
+
+    #[test]
+    fn u6_the_end_of_a_send_that_is_waited_for_ends_the_wait() {
+        let (r, a, _b) = ring();
+        let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
+        let told = done.clone();
+        drop(r.spawn("sender", async move {
+            for _ in 0..8 {
+                a.send(&mut vec![page(&pool)]).await.unwrap();
+            }
+            told.set(true);
+        }));
+        run(&r, &done);
+    }
+
+    #[test]
+    fn u6_memory_that_is_waited_for_ends_the_wait() {
+        let (r, a, _b) = ring();
+        let (pool, done) = (Pool::new(PoolConfig { limit_bytes: 4096 }), Rc::new(Cell::new(false)));
+        let (only, wants, told, r2) = (page(&pool), pool.clone(), done.clone(), r.clone());
+        assert!(pool.get(4096).is_none());
+        drop(r.spawn("sender", async move {
+            a.send_lazily(&mut vec![only]).await.unwrap();
+        }));
+        drop(r.spawn("hungry", async move {
+            std::future::poll_fn(|cx| match wants.get(4096) {
+                Some(_) => std::task::Poll::Ready(()),
+                None => {
+                    wants.wake_on_free(cx.waker());
+                    r2.heed();
+                    std::task::Poll::Pending
+                }
+            })
+            .await;
+            told.set(true);
+        }));
+        run(&r, &done);
+    }
+
+    #[test]
+    fn u5_a_lazy_send_ends_with_the_next_thing_that_happens() {
+        let (r, a, b) = ring();
+        let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
+        let (told, sent, fd) = (done.clone(), Rc::new(Cell::new(0)), b.into_fd().unwrap());
+        let (count, r2) = (sent.clone(), r.clone());
+        let mut peer = std::net::TcpStream::from(fd);
+        drop(r.spawn("sender", async move {
+            for _ in 0..4 {
+                a.send_lazily(&mut vec![page(&pool)]).await.unwrap();
+                count.set(count.get() + 1);
+            }
+            told.set(true);
+        }));
+        let start = Instant::now();
+        while !done.get() {
+            // Only the deadline ends a wait here.
+            r2.turn(Patience::Until(r2.fresh_now() + 1_000_000), &mut |_, _| ());
+        }
+        assert!(start.elapsed() >= Duration::from_millis(4), "{:?}", start.elapsed());
+        assert_eq!(sent.get(), 4);
+        run(&r, &done);
+        let mut all = vec![0; 4 * 4096];
+        peer.set_nonblocking(false).unwrap();
+        peer.read_exact(&mut all).unwrap();
+    }
+
+    #[test]
+    fn u5_a_lazy_send_that_meets_a_full_socket_is_sent_on() {
+        let (r, a, b) = ring();
+        let (pool, done) = (Pool::new(PoolConfig::default()), Rc::new(Cell::new(false)));
+        const PAGES: usize = 8192;
+        let mut peer = std::net::TcpStream::from(b.into_fd().unwrap());
+        peer.set_nonblocking(false).unwrap();
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            let (mut got, mut into) = (0, vec![0; 65_536]);
+            while got < PAGES * 4096 {
+                let n = peer.read(&mut into).unwrap();
+                assert!(n > 0 && into[..n].iter().all(|b| *b == 7));
+                got += n;
+            }
+        });
+        let told = done.clone();
+        drop(r.spawn("sender", async move {
+            let page = page(&pool);
+            page.with_mut(|b| b.fill(7));
+            for _ in 0..PAGES / 64 {
+                let mut out = vec![page.clone(); 64];
+                a.send_lazily(&mut out).await.unwrap();
+            }
+            told.set(true);
+        }));
+        while !done.get() {
+            // Nothing else ends the waits: a lazy send needs a deadline, or something that happens.
+            r.turn(Patience::Until(r.fresh_now() + 100_000), &mut |_, _| ());
+        }
+        reader.join().unwrap();
+        run(&r, &done);
     }
 }

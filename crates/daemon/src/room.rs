@@ -22,7 +22,8 @@ use crate::shim;
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const NAP: Duration = Duration::from_secs(3600);
 
-/// How often thin disks are asked how full they are: a write at full speed takes a few GB meanwhile.
+/// How often thin disks are asked how full they are: a write at full speed takes a few GB
+/// meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Asking takes at most one part in so many of the control thread's time; many disks are asked more

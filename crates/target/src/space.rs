@@ -4,8 +4,8 @@
 //! report; log page 0Ch shows what was said last.
 //!
 //! Invariants
-//!  H1  A threshold is told once each time it is crossed, and again only after the value was back on
-//!      the other side of the range around it, or after a reset or a new threshold.
+//!  H1  A threshold is told once each time it is crossed, and again only after the value was back
+//!      on the other side of the range around it, or after a reset or a new threshold.
 //!  H2  Nothing is told while nobody is there to hear it, while LBPERE is off, or of a threshold of
 //!      percent while there is room for every block that the unit could still ask for.
 //!  H3  With SITUA one initiator hears of it: the first that sends a command.

@@ -192,6 +192,17 @@ fn all_that_writes_leaves_tuples_that_are_right() {
     w.run(&h, 0, &with_protect(cdb16(0x93, 700, 3), 1), 0, &one).good();
     let data = w.run(&h, 0, &with_protect(read16(700, 3), 1), 1560, &[]).good().data;
     assert_eq!(data, woven(&[[3; 512]; 3], 0x77, 700));
+    // WRITE ATOMIC with tuples, and with wrong ones.
+    let atomic = |lba: u64| {
+        let mut cdb = with_protect(cdb16(0x9C, lba, 0), 1);
+        cdb[13] = 2;
+        cdb
+    };
+    let two = woven(&[[6; 512]; 2], 0x66, 720);
+    w.run(&h, 0, &atomic(720), 0, &two).good();
+    assert_eq!(w.run(&h, 0, &with_protect(read16(720, 2), 1), 1040, &[]).good().data, two);
+    assert_eq!(w.run(&h, 0, &atomic(721), 0, &two).asc(), REFERENCE);
+    assert_eq!(w.run(&h, 0, &with_protect(read16(720, 2), 1), 1040, &[]).good().data, two);
     // VERIFY with data and tuples; WRITE AND VERIFY with tuples.
     let mut verify = with_protect(cdb16(0x8F, 700, 3), 1);
     verify[1] |= 2;

@@ -307,9 +307,9 @@ pub struct UnitConfig {
     /// WRITE SAME of no blocks goes to the end of the medium; else it is refused (WSNZ).
     #[serde(default)]
     pub write_same_to_end: bool,
-    /// Percentages of its room, at most two, at which initiators and `status` are told that the disk
-    /// fills up: for one that takes room as it is written, and has not enough for all of it. None
-    /// in the list: nobody is told. Absent: 80 and 90.
+    /// Percentages of its room, at most two, at which initiators and `status` are told that the
+    /// disk fills up: for one that takes room as it is written, and has not enough for all of it.
+    /// None in the list: nobody is told. Absent: 80 and 90.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2), inner(range(min = 1, max = 99)))]
     pub thresholds: Option<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! Mode pages 01h 02h 03h 04h 07h 08h 0Ah 0Ah/01h 1Ah 1Ch 1Ch/02h, MODE SENSE and MODE SELECT (SPC-4 6.11
-//! to 6.14, 7.5; SBC-3 6.5).
+//! Mode pages 01h 02h 03h 04h 07h 08h 0Ah 0Ah/01h 1Ah 1Ch 1Ch/02h, MODE SENSE and MODE SELECT
+//! (SPC-4 6.11 to 6.14, 7.5; SBC-3 6.5).
 //!
 //! Invariants
 //!  M1  What MODE SENSE reports as current, changeable, default and saved comes from the same

@@ -1,12 +1,12 @@
-//! WRITE ATOMIC(16) (SBC-4 5.48): no other command sees a part of it.
+//! WRITE ATOMIC(16) (SBC-4 5.48): no other command sees a part of it. A power cut may leave a part
+//! of one that is longer than what the disk writes as a whole.
 //!
 //! The limits stand in page B0h: any length up to the largest, no alignment, no granularity, no
 //! boundaries.
 
-use bio::Segs;
 use wire::scsi::{Extent, Sense, asc};
 
-use super::read_write;
+use super::protected;
 use crate::device::Device;
 use crate::handlers::{Job, Plan};
 use crate::status::Ending;
@@ -24,7 +24,7 @@ pub(super) fn plan(extent: Extent, boundary: u16, device: &Device) -> Result<Pla
     if boundary != 0 {
         return Err(Sense::cdb_field(10, None));
     }
-    let bytes = read_write::check(extent, device)?;
+    let bytes = protected::wire_bytes(extent, device)?;
     if extent.blocks > blocks_max(device) {
         return Err(Sense::new(asc::INVALID_FIELD_IN_CDB));
     }
@@ -37,9 +37,6 @@ pub(super) async fn write_atomic(job: &Job, extent: Extent) -> Result<(), Ending
     if extent.blocks == 0 {
         return Ok(());
     }
-    let mut data = Segs::new();
-    if !job.data.slice_into(0, job.data.len(), &mut data) {
-        return Err(Ending::check(asc::INTERNAL_FAILURE));
-    }
-    job.write(extent.lba, data, extent.fua).await
+    let (data, tuples) = protected::sent(job, extent).await?;
+    job.medium().write_as(extent.lba, data, tuples, extent.fua).await
 }

@@ -25,8 +25,10 @@ const SESSIONS_A_THREAD: u32 = 1024;
 const MARKED: usize = 24;
 /// Bytes filled in each.
 const MARKED_BYTES: u64 = 64 << 10;
-/// Resident memory may grow by so much while LUNs come and go.
-const GROWTH_BYTES: u64 = 48 << 20;
+/// Resident memory may grow by so much over the whole run, by its slope.
+const GROWTH_BYTES: u64 = 16 << 20;
+/// Lines of the daemon's log, at most: nothing of this is worth one for each session or LUN.
+const LINES: usize = 100;
 /// Units that the changes are about: the last ones.
 const MOVING: usize = 32;
 
@@ -121,6 +123,7 @@ fn start(house: &House, sessions: u32, luns: &[u32]) -> Vec<Running> {
         let spec = Spec {
             luns: luns.to_vec(),
             sessions: (sessions - n * SESSIONS_A_THREAD).min(SESSIONS_A_THREAD),
+            first: n * SESSIONS_A_THREAD,
             request_bytes: REQUEST_BYTES,
             work: Work::Verify,
             seed: u64::from(n) + 1,
@@ -153,10 +156,11 @@ fn units_come_and_go_while_everybody_works() {
         .filter(|n| !marked.contains(n))
         .map(|n| u32::try_from(n).unwrap())
         .collect();
-    let running = start(&house, sessions as u32, &stay);
+    let mut running = start(&house, sessions as u32, &stay);
+    println!("{sessions} sessions work {:?} after the start", begun.elapsed());
     let mut watcher = Raw::login(house.portal(), "iqn.2026-11.test:watcher", IQN).unwrap();
     let (begun, mut round, mut slowest) = (Instant::now(), 0, Duration::ZERO);
-    let mut resident = None;
+    let (mut resident, mut status) = (Vec::new(), Duration::ZERO);
     while begun.elapsed() < time || round < 8 {
         plan.change(round);
         plan.write(&house);
@@ -166,10 +170,17 @@ fn units_come_and_go_while_everybody_works() {
         let want: Vec<u64> = plan.luns.keys().copied().collect();
         assert!(reported(&mut watcher) == want, "round {round}: other LUNs are reported");
         round += 1;
-        assert!(running.iter().all(|r| !r.is_finished()), "the load has ended: {round} changes");
-        if round == 4 {
-            resident = proc::resident_bytes(house.pid()).ok();
+        if let Some(ended) = running.iter().position(Running::is_finished) {
+            let why = running.swap_remove(ended).stop();
+            panic!("after {round} changes: the load has ended: {why:?}\n{}", house.log());
         }
+        if round % 8 == 4 {
+            let at = Instant::now();
+            let said = house.ashlar(&["status"]);
+            status = status.max(at.elapsed());
+            assert!(said.out.lines().count() < 64, "nobody reads that at night:\n{said}");
+        }
+        resident.push((begun.elapsed(), proc::resident_bytes(house.pid()).unwrap()));
     }
     let mut capacity = [0; 16];
     (capacity[0], capacity[1], capacity[13]) = (0x9e, 0x10, 32);
@@ -184,17 +195,40 @@ fn units_come_and_go_while_everybody_works() {
     }
     marked.iter().for_each(|lun| mark(&house, *lun, Work::Check));
     assert!(compared > sessions as u64, "{compared} reads were compared");
-    let (was, is) = (resident.unwrap(), proc::resident_bytes(house.pid()).unwrap());
+    let mib = |at: usize| resident[at].1 >> 20;
+    let growth = growth(&resident);
     println!(
         "{sessions} sessions, {units} LUNs, {:?}: {requests} requests, {compared} compared; \
-         {round} changes, the slowest {slowest:?}; resident {} -> {} MiB",
+         {round} changes, the slowest {slowest:?}; status {status:?}; resident {} .. {} .. {} MiB, \
+         {:+.1} MiB a minute",
         begun.elapsed(),
-        was >> 20,
-        is >> 20
+        mib(0),
+        mib(resident.len() / 2),
+        mib(resident.len() - 1),
+        growth * 60.0 / f64::from(1 << 20),
     );
-    assert!(is < was + GROWTH_BYTES, "{} MiB resident, then {}", was >> 20, is >> 20);
+    let grown = growth * begun.elapsed().as_secs_f64();
+    assert!(grown < GROWTH_BYTES as f64, "{grown} bytes: {resident:?}");
+    let lines = house.log().lines().count();
+    assert!(lines < LINES, "{lines} lines in the log:\n{}", house.log());
     house.assert_alive();
     house.stop();
+}
+
+/// Bytes a second by which resident memory grows: the slope of the line of least squares through
+/// all but the first quarter, in which buffers and paths are used for the first time.
+fn growth(samples: &[(Duration, u64)]) -> f64 {
+    let tail = &samples[samples.len() / 4..];
+    let count = tail.len() as f64;
+    let mean = |f: fn(&(Duration, u64)) -> f64| tail.iter().map(f).sum::<f64>() / count;
+    let (seconds, bytes) = (mean(|s| s.0.as_secs_f64()), mean(|s| s.1 as f64));
+    let (mut up, mut along) = (0.0, 0.0);
+    for (at, resident) in tail {
+        let x = at.as_secs_f64() - seconds;
+        up += x * (*resident as f64 - bytes);
+        along += x * x;
+    }
+    up / along
 }
 
 /// Blocks that one initiator writes, again and again.

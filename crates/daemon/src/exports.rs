@@ -4,6 +4,7 @@
 //!  E1  A provider is open for initiators exactly while some group maps it.
 //!  E2  A portal listens on every core, or on none.
 //!  E3  What fails leaves groups, devices and portals as they were.
+//!  E4  What the operator has set by hand is there before an initiator sees the thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -32,6 +33,7 @@ use target::{Engine, GroupSpec, LunSpec, ProtectionSpec, Registry};
 use wire::scsi::ProtectionType;
 
 use crate::attach::Attachments;
+use crate::by_hand::{ByHand, Tray};
 use crate::errors::from_geom;
 use crate::identity;
 
@@ -73,6 +75,7 @@ pub struct Exports {
     drivers: Vec<Arc<dyn Driver>>,
     portals: BTreeMap<Address, Portal>,
     attachments: Attachments,
+    by_hand: ByHand,
 }
 
 impl Exports {
@@ -81,8 +84,29 @@ impl Exports {
         registry: Arc<Registry>,
         drivers: Vec<Arc<dyn Driver>>,
         attachments: Attachments,
+        by_hand: ByHand,
     ) -> Exports {
-        Exports { registry, drivers, portals: BTreeMap::new(), attachments }
+        Exports { registry, drivers, portals: BTreeMap::new(), attachments, by_hand }
+    }
+
+    /// What was set by hand of the group that is there without a configuration.
+    pub fn remember(&mut self, control: &mut Control) {
+        let state = self.state_of(DEFAULT_GROUP, AluaState::default());
+        if state != AluaState::default()
+            && let Err(e) = change_state(&self.registry, control, DEFAULT_GROUP, state)
+        {
+            self.by_hand.tell(DEFAULT_GROUP, e.source);
+        }
+    }
+
+    /// The state that a group has when it comes; one that was set by hand is said.
+    fn state_of(&self, group: &str, configured: AluaState) -> AluaState {
+        let state = self.by_hand.state(group, configured);
+        if state != configured {
+            let text = format!("port group {group} is {state:?}, as it was set by hand");
+            self.by_hand.tell(group, text);
+        }
+        state
     }
 
     /// Attaches a LUN to this machine, or detaches it; answers the device.
@@ -360,41 +384,35 @@ impl Exports {
         from: &[AluaConfig],
         to: &[AluaConfig],
     ) -> Result<()> {
-        let specs: Vec<PortGroupSpec> = to.iter().map(port_group).collect();
+        let was = |g: &AluaConfig| from.iter().find(|f| f.name == g.name).map(|f| f.state);
+        let news = |g: &&AluaConfig| was(g).is_none_or(|w| w != g.state);
+        let state = |g: &AluaConfig| (g.name.clone(), self.state_of(&g.name, g.state));
+        let news: BTreeMap<String, AluaState> = to.iter().filter(news).map(state).collect();
+        let spec = |g: &AluaConfig| port_group(g, news.get(&g.name).copied().unwrap_or(g.state));
+        let specs: Vec<PortGroupSpec> = to.iter().map(spec).collect();
         let set = self.registry.set_port_groups(&specs);
         set.map_err(|e| from_geom("set port groups", "alua", e))?;
-        let was = |g: &AluaConfig| from.iter().find(|f| f.name == g.name).map(|f| f.state);
-        for group in to.iter().filter(|g| was(g).is_none_or(|w| w != g.state)) {
-            self.set_access_state(control, &group.name, group.state)?;
+        for (group, state) in &news {
+            change_state(&self.registry, control, group, *state)?;
         }
-        Ok(())
+        let mut all: BTreeMap<&str, AluaState> =
+            to.iter().map(|g| (g.name.as_str(), g.state)).collect();
+        all.entry(DEFAULT_GROUP).or_default();
+        self.by_hand.configured(&all)
     }
 
-    /// Changes the state of a group of target ports; waits for the commands that it ends.
+    /// The operator changes the state of a group of target ports, which the configuration gives
+    /// `configured`; waits for the commands that it ends.
     pub fn set_access_state(
         &mut self,
         control: &mut Control,
         group: &str,
+        configured: AluaState,
         state: AluaState,
     ) -> Result<()> {
-        let op = "set access state";
-        let found = self.registry.port_groups().into_iter().find(|g| g.name() == group);
-        let Some(found) = found else {
-            return Err(Error::new(Kind::NotFound, op, "no such port group").at(group));
-        };
-        let wanted = [(found.id(), access_state(state))];
-        let change = self.registry.set_access_states(&wanted, StateCause::Implicit, None);
-        let change = change.map_err(|e| from_geom(op, group, e))?;
-        let patience = Duration::from_secs(u64::from(TRANSITION_S_MAX));
-        control.wait_until(patience, |_| change.stage() != Stage::Draining);
-        match self.registry.give_up(&change) {
-            Stage::Done => Ok(()),
-            _ => {
-                let why = "commands are at the media still; the state is as it was";
-                let error = Error::new(Kind::Busy, op, why).at(group);
-                Err(error.next("`ashlar sessions` shows how long the oldest command waits."))
-            }
-        }
+        let registry = &self.registry;
+        let act = || change_state(registry, control, group, state);
+        self.by_hand.set_state(group, (configured, state), act)
     }
 
     /// Opens anew what was lost and has come back: answers the names, or why one stays lost.
@@ -419,15 +437,55 @@ impl Exports {
         done.map_err(|e| from_geom("clear reservations", name, e))
     }
 
-    /// Takes the medium of a unit out.
-    pub fn eject(&self, unit: &str) -> Result<()> {
-        eject_medium(&self.registry, unit).map_err(|e| from_geom("tray eject", unit, e))
+    /// The operator takes the medium of a unit out.
+    pub fn eject(&mut self, unit: &str) -> Result<()> {
+        let tray = Tray { is_out: true, ..self.by_hand.tray(unit) };
+        let registry = &self.registry;
+        let act = || eject_medium(registry, unit).map_err(|e| from_geom("tray eject", unit, e));
+        self.by_hand.set_tray(unit, tray, act)
     }
 
-    /// Puts a medium in: the one that was there, or that of another provider.
-    pub fn load(&self, control: &mut Control, unit: &str, provider: Option<&str>) -> Result<()> {
-        let done = load_medium(control, &self.registry, unit, provider);
-        done.map_err(|e| from_geom("tray load", unit, e))
+    /// The operator puts a medium in: the one that was there, or that of another provider.
+    pub fn load(
+        &mut self,
+        control: &mut Control,
+        unit: &str,
+        provider: Option<&str>,
+    ) -> Result<()> {
+        let in_it = match provider {
+            Some(other) => Some(other.to_owned()).filter(|p| p != unit),
+            None => self.by_hand.tray(unit).provider,
+        };
+        let registry = &self.registry;
+        let act = || {
+            let done = load_medium(control, registry, unit, provider);
+            done.map_err(|e| from_geom("tray load", unit, e))
+        };
+        self.by_hand.set_tray(unit, Tray { provider: in_it, is_out: false }, act)
+    }
+
+    /// A unit that has just been opened, and that no initiator sees yet, has in its tray what was
+    /// there. A medium that is not there leaves the tray out: better none than another.
+    fn restore_tray(&self, control: &mut Control, unit: &str) {
+        let tray = self.by_hand.tray(unit);
+        if tray == Tray::default() {
+            return;
+        }
+        let done = eject_medium(&self.registry, unit).and_then(|()| match &tray.provider {
+            None => Ok(()),
+            other => load_medium(control, &self.registry, unit, other.as_deref()),
+        });
+        let done = done.and_then(|()| match tray.is_out {
+            true => eject_medium(&self.registry, unit),
+            false => Ok(()),
+        });
+        let what = tray.provider.as_deref().unwrap_or("its medium");
+        let text = match (done, tray.is_out) {
+            (Err(e), _) => format!("{what}, which was put in by hand, is not there: {}", e.what),
+            (Ok(()), true) => format!("{what} is out, as it was left by hand"),
+            (Ok(()), false) => format!("{what} is in, as it was put there by hand"),
+        };
+        self.by_hand.tell(unit, text);
     }
 
     fn open_devices(
@@ -448,15 +506,46 @@ impl Exports {
             let derived = || identity::serial_of(&control.topology, provider);
             let serial = unit.serial.clone().unwrap_or_else(derived);
             let spec = OpenSpec { serial: Some(serial), ..unit.clone() };
+            let is_new = self.registry.device(name).is_none();
             open_device(control, &self.registry, name, &spec)
                 .map_err(|e| from_geom(op, name, e))?;
             opened.push(name.clone());
+            if is_new {
+                self.restore_tray(control, name);
+            }
         }
         Ok(())
     }
 
     fn close_device(&self, control: &mut Control, name: &str) -> Result<()> {
         close_device(control, &self.registry, name).map_err(|e| from_geom("close device", name, e))
+    }
+}
+
+/// Changes the state of a group of target ports; waits for the commands that it ends.
+fn change_state(
+    registry: &Registry,
+    control: &mut Control,
+    group: &str,
+    state: AluaState,
+) -> Result<()> {
+    let op = "set access state";
+    let found = registry.port_groups().into_iter().find(|g| g.name() == group);
+    let Some(found) = found else {
+        return Err(Error::new(Kind::NotFound, op, "no such port group").at(group));
+    };
+    let wanted = [(found.id(), access_state(state))];
+    let change = registry.set_access_states(&wanted, StateCause::Implicit, None);
+    let change = change.map_err(|e| from_geom(op, group, e))?;
+    let patience = Duration::from_secs(u64::from(TRANSITION_S_MAX));
+    control.wait_until(patience, |_| change.stage() != Stage::Draining);
+    match registry.give_up(&change) {
+        Stage::Done => Ok(()),
+        _ => {
+            let why = "commands are at the media still; the state is as it was";
+            let error = Error::new(Kind::Busy, op, why).at(group);
+            Err(error.next("`ashlar sessions` shows how long the oldest command waits."))
+        }
     }
 }
 
@@ -537,11 +626,11 @@ fn protection_of(config: UnitProtection) -> ProtectionSpec {
     }
 }
 
-fn port_group(config: &AluaConfig) -> PortGroupSpec {
+fn port_group(config: &AluaConfig, state: AluaState) -> PortGroupSpec {
     PortGroupSpec {
         name: config.name.clone(),
         id: config.id,
-        state: access_state(config.state),
+        state: access_state(state),
         preferred: config.preferred,
         explicit: config.explicit,
     }

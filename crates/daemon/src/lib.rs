@@ -12,6 +12,7 @@
 //! ```
 
 mod attach;
+mod by_hand;
 mod catalog;
 mod desk;
 mod errors;

@@ -22,12 +22,13 @@ use target::Registry;
 use target::lun::LunClass;
 
 use crate::attach::Attachments;
+use crate::by_hand::ByHand;
 use crate::desk::{Change, Desk, Question};
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
 use crate::room::{Room, Shown, check};
 use crate::state::{Sources, busy_ns, memory, state};
-use crate::vault::FileVault;
+use crate::vault::{FileVault, Tell};
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -71,7 +72,8 @@ fn control_thread(
     ready: &SyncSender<Result<Arc<Desk>>>,
 ) {
     let registry = Registry::new();
-    if let Err(e) = set_vault(&registry, config, &journal) {
+    let tell = teller(&journal);
+    if let Err(e) = set_vault(&registry, config, &tell) {
         let _ = ready.send(Err(e));
         return;
     }
@@ -134,9 +136,10 @@ fn control_thread(
             }
         })
     });
+    let by_hand = ByHand::load(registry.vault(), tell);
     let mut room = Room {
         control,
-        exports: Exports::new(registry, drivers, attachments),
+        exports: Exports::new(registry, drivers, attachments, by_hand),
         shown,
         journal,
         started_ns,
@@ -144,21 +147,26 @@ fn control_thread(
         losses: 0,
         look_ns: 0,
     };
+    room.exports.remember(&mut room.control);
     let _ = ready.send(Ok(desk.clone()));
     room.serve(&desk);
     drop(room);
     runtime.stop();
 }
 
-/// What units keep over a restart goes to the state folder; without one nothing is kept.
-fn set_vault(registry: &Registry, config: &DaemonConfig, journal: &Arc<Journal>) -> Result<()> {
-    let Some(folder) = &config.state else { return Ok(()) };
+/// What the vault has to say goes to the journal.
+fn teller(journal: &Arc<Journal>) -> Arc<Tell> {
     let (journal, started) = (journal.clone(), std::time::Instant::now());
-    let tell = move |serial: &str, text: String| {
+    Arc::new(move |serial: &str, text: String| {
         let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         journal.note(at_ns, Level::Error, serial, text);
-    };
-    let vault = FileVault::start(Path::new(folder), Arc::new(tell)).map_err(|e| {
+    })
+}
+
+/// What units keep over a restart goes to the state folder; without one nothing is kept.
+fn set_vault(registry: &Registry, config: &DaemonConfig, tell: &Arc<Tell>) -> Result<()> {
+    let Some(folder) = &config.state else { return Ok(()) };
+    let vault = FileVault::start(Path::new(folder), tell.clone()).map_err(|e| {
         system("open the state folder", &e)
             .at(folder)
             .next("Name a folder that can be written: `state` in [daemon].")

@@ -431,7 +431,10 @@ impl Room {
         let word = params.get("state").cloned().unwrap_or_default();
         let state: AluaState = serde_json::from_value(word.clone())
             .map_err(|e| Error::new(Kind::Usage, "alua set", e.to_string()))?;
-        self.exports.set_access_state(&mut self.control, group, state)?;
+        let config = self.config();
+        let configured = config.alua.iter().find(|g| g.name == group).map(|g| g.state);
+        let configured = configured.unwrap_or_default();
+        self.exports.set_access_state(&mut self.control, group, configured, state)?;
         let word = word.as_str().unwrap_or("");
         self.note(Level::Info, group, format!("the port group is {word} now"));
         Ok(Value::Null)

@@ -14,8 +14,9 @@ use rustix::net::{
 
 use crate::sim::{SimSocket, SocketKey, World};
 
-/// Connections that the kernel holds for a listener before it refuses more.
-const BACKLOG: i32 = 1024;
+/// Connections that the kernel holds for a listener; a further one is asked to try again, a second
+/// later. After a restart thousands come at once (the kernel's own limit is `somaxconn`, 4096).
+const BACKLOG: i32 = 4096;
 
 /// Unanswered keep-alive probes after which a connection is dead.
 const KEEPALIVE_PROBES: u32 = 4;

@@ -68,6 +68,12 @@ pub mod flags {
     pub const ACA: u32 = 1 << 4;
     /// Commands of the unit run in order just now (`order.rs`).
     pub const ORDER: u32 = 1 << 5;
+    /// The unit was taken out of the initiator's map, or another has its number: what waits to run
+    /// there does not run any more. No new command comes by such a nexus.
+    pub const GONE: u32 = 1 << 6;
+    /// The group has ceased to grant writes since the nexus was made; new commands are told so by
+    /// their plan, this is for those that wait.
+    pub const PROTECTED: u32 = 1 << 7;
     /// First bit of the asymmetric access state, four bits: zero while it is active, else its code
     /// (SPC-4 table 180).
     pub const ALUA_SHIFT: u32 = 8;

@@ -154,7 +154,7 @@ impl Session {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         };
         slot.command = cdb;
-        slot.bars = gate::barred(info.access, command.cdb);
+        slot.bars = gate::barred_late(gate::barred(info.access, command.cdb), &plan);
         slot.plan = plan;
         slot.wanted = plan.out.min(command.expect_out);
         slot.data_ready = slot.wanted == 0;
@@ -176,6 +176,9 @@ impl Session {
 
     /// All the write data that was wanted. `data` is exchanged for an empty list.
     pub fn data(&self, tag: u32, data: &mut Segs) {
+        if self.is_stale() {
+            self.refresh();
+        }
         let mut slots = self.slots.borrow_mut();
         let Some(place) = slots.find(tag) else { return };
         let Some(slot) = slots.get_mut(place) else { return };
@@ -245,13 +248,13 @@ impl Session {
                 // Doomed: whoever said so ends it in a moment.
                 return true;
             }
-            let barred = slot.path.as_ref().is_some_and(|p| p.nexus().flags() & slot.bars != 0);
+            let barred = slot.path.as_ref().map_or(0, |p| p.nexus().flags() & slot.bars);
             (slot.plan, slot.expect_in, word_of(place, slot.generation), barred)
         };
-        if barred {
+        if barred != 0 {
             // Reserved while it waited for data, its turn or memory: what runs after the answer
             // to a reservation of another respects it.
-            self.complete(place, Ending::Status(Status::ReservationConflict));
+            self.complete(place, gate::late(barred));
             return true;
         }
         let want = match plan.run {

@@ -8,9 +8,10 @@
 //! is in SPC-4 5.14.2, the rights under a reservation in the commands' classes
 //! ([`wire::scsi::Access`]), those of asymmetric access states in SPC-4 5.11.2.
 
-use wire::scsi::{Access, Alua, Asc, Key, Persistent, Status};
+use wire::scsi::{Access, Alua, Asc, Key, Persistent, Status, asc};
 
 use crate::attention::{Nexus, flags};
+use crate::handlers::Plan;
 use crate::status::Ending;
 
 /// LOGICAL UNIT NOT READY, by asymmetric access state.
@@ -65,6 +66,25 @@ pub(crate) fn barred(access: Access, cdb: &[u8]) -> u32 {
         (true, true) => 0,
         (true, false) => flags::RESERVED_STATUS,
         (false, _) => flags::RESERVED_WRITE,
+    }
+}
+
+/// The bits that stop a command which has waited for data, its turn or memory: those that barred it
+/// when it came, and what may have become of its unit since.
+pub(crate) fn barred_late(barred: u32, plan: &Plan) -> u32 {
+    let writes = if plan.writes { flags::PROTECTED } else { 0 };
+    barred | writes | flags::GONE
+}
+
+/// How a command ends that waited and is stopped by these of its bits.
+#[cold]
+pub(crate) fn late(bits: u32) -> Ending {
+    if bits & flags::GONE != 0 {
+        return Ending::check(asc::LUN_NOT_SUPPORTED);
+    }
+    match bits & flags::RESERVED {
+        0 => Ending::check(asc::WRITE_PROTECTED),
+        _ => Ending::Status(Status::ReservationConflict),
     }
 }
 

@@ -11,7 +11,9 @@
 //!
 //! Invariants
 //!  P1  A session has at most one path for each LUN that its group grants now, and one for each
-//!      that was used. A command keeps the path that it came by, whatever the groups say later.
+//!      that was used. A command keeps the path that it came by, whatever the groups say later;
+//!      one that waits for data, memory or its turn when its unit is taken out or made read-only
+//!      ends with an error and does not touch the medium.
 //!  P2  Before the first command for a LUN its initiator has been told nothing by that nexus that
 //!      could be out of date. The nexus begins with a condition that covers whatever was raised
 //!      meanwhile: POWER ON, RESET covers everything (SAM-5 5.14, precedence); after a session was
@@ -169,14 +171,21 @@ impl Session {
         drop(paths);
         for (path, fate) in fates {
             match fate {
-                Fate::Keep(read_only) => path.read_only.set(read_only),
+                Fate::Keep(read_only) => {
+                    if path.read_only.replace(read_only) != read_only {
+                        let bits = if read_only { flags::PROTECTED } else { 0 };
+                        path.nexus().put(flags::PROTECTED, bits);
+                    }
+                }
                 Fate::Drop => {
+                    path.nexus().set(flags::GONE);
                     self.paths.borrow_mut().remove(&path.lun());
                     self.engine().lose(&path);
                 }
                 Fate::Exchange(entry) => {
                     let new = Rc::new(self.path_to(&entry, asc::INQUIRY_CHANGED));
                     self.paths.borrow_mut().insert(entry.lun, new);
+                    path.nexus().set(flags::GONE);
                     self.engine().lose(&path);
                 }
             }

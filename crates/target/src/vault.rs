@@ -34,12 +34,20 @@ pub enum Kind {
     Identifying,
     /// Relative identifiers of target ports; of no unit.
     Ports,
+    /// What the operator changed by hand; of no unit.
+    ByHand,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 5] =
-        [Kind::Reservations, Kind::ModePages, Kind::Medium, Kind::Identifying, Kind::Ports];
+    pub const ALL: [Kind; 6] = [
+        Kind::Reservations,
+        Kind::ModePages,
+        Kind::Medium,
+        Kind::Identifying,
+        Kind::Ports,
+        Kind::ByHand,
+    ];
 
     /// Name in file names and messages.
     pub const fn name(self) -> &'static str {
@@ -49,6 +57,7 @@ impl Kind {
             Kind::Medium => "medium",
             Kind::Identifying => "identifying",
             Kind::Ports => "ports",
+            Kind::ByHand => "by-hand",
         }
     }
 }

@@ -207,6 +207,59 @@ fn whatever_changes_everybody_sees_its_own_map_and_hears_once() {
     }
 }
 
+/// A write waits for its data while its unit is taken out of the initiator's map, exchanged for
+/// another or made read-only, and then reserved by somebody else: it does not reach the medium.
+#[test]
+fn a_write_that_waited_does_not_reach_a_unit_that_was_taken_away() {
+    let mut w = World::new(7);
+    for (name, fill) in [("d0", 1), ("d1", 2)] {
+        w.disk(name, 8).state().bytes.fill(fill);
+        w.export(name);
+    }
+    let first: &[(u64, &str, bool)] = &[(0, "d0", false), (1, "d1", false)];
+    let mine: &[(u64, &str, bool)] = &[(5, "d0", false)];
+    let cases: [(&[(u64, &str, bool)], (u8, u8, u8)); 3] = [
+        (mine, (5, 0x25, 0)),
+        (&[(0, "d1", false), (1, "d1", false)], (5, 0x25, 0)),
+        (&[(0, "d0", true), (1, "d1", false)], (7, 0x27, 0)),
+    ];
+    for (then, want) in cases {
+        w.groups(&[("a", &["i1"], first), ("b", &["i2"], first)]);
+        w.settle();
+        let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+        let (late, next) = b.begin(0, &write16(0, 1), 0, 512);
+        assert_eq!(next, target::Next::Data { wanted: 512 });
+        // Not even when the core has not heard yet that the groups have changed.
+        w.groups(&[("a", &["i1"], first), ("b", &["i2"], then)]);
+        // A conflict comes before write protection.
+        let reserves = want.0 == 5;
+        if reserves {
+            w.run(&a, 0, &[0x16, 0, 0, 0, 0, 0], 0, &[]).good();
+        }
+        b.give(late, &[9; 512]);
+        assert_eq!(w.answer(&b, late).asc(), want, "{then:?}");
+        for (lun, fill) in [(0, 1), (1, 2)] {
+            let mut answer = w.run(&a, lun, &read16(0, 1), 512, &[]);
+            while answer.status == 2 {
+                answer = w.run(&a, lun, &read16(0, 1), 512, &[]);
+            }
+            assert_eq!(answer.good().data, [fill; 512], "LUN {lun}, {then:?}");
+        }
+        if reserves {
+            w.run(&a, 0, &[0x17, 0, 0, 0, 0, 0], 0, &[]).good();
+        }
+        // Granted again, it is written again.
+        w.groups(&[("a", &["i1"], first), ("b", &["i2"], first)]);
+        w.settle();
+        let mut answer = w.run(&b, 0, &write16(0, 1), 0, &[1; 512]);
+        while answer.status == 2 {
+            assert_eq!(answer.asc().0, 6, "{answer:?}");
+            answer = w.run(&b, 0, &write16(0, 1), 0, &[1; 512]);
+        }
+        answer.good();
+    }
+}
+
 /// Resident memory of this process, bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();

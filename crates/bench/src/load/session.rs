@@ -73,9 +73,10 @@ impl Session {
         let lun = spec.luns.get(nth).and_then(|&n| wire::scsi::Lun::new(n));
         let lun = lun.ok_or(Error::new(Kind::Options, "a LUN's number is too large"))?;
         let digest = if spec.digests { DigestPolicy::Require } else { DigestPolicy::Off };
-        let [_, a, b, c] = (index + 1).to_be_bytes();
+        let number = spec.first.saturating_add(index);
+        let [_, a, b, c] = number.saturating_add(1).to_be_bytes();
         let config = ClientConfig {
-            initiator: format!("iqn.2026-11.bench.ashlar:load{index}"),
+            initiator: format!("iqn.2026-11.bench.ashlar:load{number}"),
             target: Some(spec.target.clone()),
             isid: [0x80, a, b, c, 0, 0],
             cid: 0,

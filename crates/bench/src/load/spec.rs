@@ -48,6 +48,9 @@ pub struct Spec {
     pub luns: Vec<u32>,
     /// Sessions of one connection each.
     pub sessions: u32,
+    /// Number of the first session: two loads at once need different ones, for the number is in the
+    /// initiator's name, and a login of the same name takes the place of the session before.
+    pub first: u32,
     /// Requests in flight in each session.
     pub depth: u32,
     /// Bytes of a request, a multiple of the unit's block.
@@ -80,6 +83,7 @@ impl Spec {
             target: target.into(),
             luns: vec![lun],
             sessions: 1,
+            first: 0,
             depth: 1,
             request_bytes: 4096,
             work: Work::Read,

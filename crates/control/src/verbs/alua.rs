@@ -76,8 +76,8 @@ impl Verb for Set {
     const NAME: &'static str = "alua.set";
     const DOC: &'static str = "Change the access state of a group of target ports";
     const DETAIL: &'static str = "Before a group gives up access to its media, what it has begun \
-        ends; meanwhile it is transitioning. Every initiator hears of the change. The state holds \
-        until the daemon ends; that of `ashlar.toml` is the first one.";
+        ends; meanwhile it is transitioning. Every initiator hears of the change. The state is \
+        kept over a restart, in the state folder, until `ashlar.toml` gives the group another.";
     const EXAMPLES: &'static [&'static str] = &["ashlar alua set default standby"];
     const POSITIONAL: &'static [&'static str] = &["group", "state"];
 

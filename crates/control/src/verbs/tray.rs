@@ -80,8 +80,8 @@ impl Verb for Load {
     const NAME: &'static str = "tray.load";
     const DOC: &'static str = "Put a medium into a drive or removable unit";
     const DETAIL: &'static str = "Initiators hear that the medium may have changed. Another \
-        provider than the unit's own stays in until the daemon ends; the configuration names the \
-        one that is there first.";
+        provider than the unit's own stays in until it is taken out, over a restart too: the \
+        state folder has it.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar tray load cd0", "ashlar tray load cd0 disc2"];
     const POSITIONAL: &'static [&'static str] = &["unit", "provider"];

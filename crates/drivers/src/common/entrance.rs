@@ -64,6 +64,8 @@ pub(crate) trait Porter: 'static {
     fn journal(&self) -> &Journal;
     fn strain(&self) -> &Strain;
     fn reactor(&self) -> &Reactor;
+    /// Waits for a place; nobody else is accepted meanwhile.
+    fn place(&self) -> impl Future<Output = ()>;
     /// A connection that has just been accepted at a portal.
     fn welcome(self: &Rc<Self>, stream: Stream, peer: Address, at: &Address);
 }
@@ -84,6 +86,7 @@ pub(crate) fn accept<P: Porter>(
                         let journal = mine.journal();
                         journal.note(format_args!("connections are accepted again"));
                     }
+                    mine.place().await;
                     mine.welcome(stream, peer, &at);
                 }
                 Err(e) => {

@@ -16,9 +16,16 @@ use super::pump::Ending;
 /// Connections of one core; a further one is closed at once and said in the journal.
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
 
-/// Connections of one core that have not said yet who they are; a further one closes the oldest of
-/// them.
-pub const ENTRIES_MAX: usize = 512;
+/// Connections of one core that have not said yet who they are. A further one waits for a place; if
+/// the oldest of them has had [`ENTRY_GRACE_NS`], it is closed and does not keep others waiting.
+pub const ENTRIES_MAX: usize = 1024;
+
+/// What a connection has to say who it is, however many wait behind it, ns. After a restart
+/// thousands come at once, and each of them is quick; one that is not makes room.
+const ENTRY_GRACE_NS: u64 = 500_000_000;
+
+/// How often a connection that waits for a place looks again, ns.
+const PLACE_PAUSE_NS: u64 = 5_000_000;
 
 /// Bytes for receive buffers beyond a page each, and for headers of what is being sent.
 const SPARE_BYTES: usize = 64 << 20;
@@ -55,7 +62,8 @@ pub(crate) struct Hall<G> {
     pub journal: Journal,
     portals: RefCell<BTreeMap<Address, Portal>>,
     guests: RefCell<BTreeMap<u64, Rc<G>>>,
-    entering: RefCell<VecDeque<Weak<G>>>,
+    /// Oldest first, each with the time of its accept.
+    entering: RefCell<VecDeque<(u64, Weak<G>)>>,
 }
 
 impl<G: Guest> Hall<G> {
@@ -104,17 +112,27 @@ impl<G: Guest> Hall<G> {
         false
     }
 
-    /// A connection was accepted. The oldest that enters goes when there are too many.
+    /// Waits until one more connection may enter. The oldest goes when it has had its time.
+    pub async fn place(&self) {
+        loop {
+            let oldest = {
+                let mut all = self.entering.borrow_mut();
+                all.retain(|(_, l)| l.upgrade().is_some_and(|c| c.is_entering()));
+                let oldest = all.front().filter(|_| all.len() >= ENTRIES_MAX);
+                oldest.and_then(|(since, l)| Some((*since, l.upgrade()?)))
+            };
+            let Some((since, oldest)) = oldest else { return };
+            if self.core.now().saturating_sub(since) > ENTRY_GRACE_NS {
+                return oldest.end(Cause::MadeRoom);
+            }
+            self.core.reactor().sleep(PLACE_PAUSE_NS).await;
+        }
+    }
+
+    /// A connection was accepted and has its place.
     pub fn add(&self, guest: &Rc<G>) {
         self.guests.borrow_mut().insert(guest.number(), guest.clone());
-        let mut all = self.entering.borrow_mut();
-        all.retain(|l| l.upgrade().is_some_and(|c| c.is_entering()));
-        let oldest = if all.len() >= ENTRIES_MAX { all.pop_front() } else { None };
-        all.push_back(Rc::downgrade(guest));
-        drop(all);
-        if let Some(oldest) = oldest.and_then(|l| l.upgrade()) {
-            oldest.end(Cause::MadeRoom);
-        }
+        self.entering.borrow_mut().push_back((self.core.now(), Rc::downgrade(guest)));
     }
 
     /// A connection.

@@ -38,6 +38,10 @@ impl Porter for Here {
         self.core.reactor()
     }
 
+    async fn place(&self) {
+        self.hall.place().await;
+    }
+
     fn welcome(self: &Rc<Self>, stream: Stream, peer: Address, at: &Address) {
         let (Some(from), Some(at)) = (peer.inet(), at.inet()) else { return };
         // Answers are small and go out in batches of our own making.

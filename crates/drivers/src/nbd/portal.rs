@@ -52,6 +52,10 @@ impl Porter for Here {
         self.core.reactor()
     }
 
+    async fn place(&self) {
+        self.hall.place().await;
+    }
+
     fn welcome(self: &Rc<Self>, stream: Stream, peer: Address, at: &Address) {
         if !self.hall.admits(&stream, &peer) {
             return;

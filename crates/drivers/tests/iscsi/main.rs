@@ -15,4 +15,5 @@ mod simulated;
 mod slow_disk;
 mod steady;
 mod strain;
+mod storm;
 mod tools;

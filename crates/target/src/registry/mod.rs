@@ -314,7 +314,10 @@ impl Registry {
         let known = self.state().numbers.clone();
         let known = match known {
             Some(known) => known,
-            None => Numbers::load(&*vault)?,
+            None => match Numbers::load(&*vault) {
+                Ok(known) => known,
+                Err(e) => return self.number_unsaved(wanted, e),
+            },
         };
         let mut new = known.clone();
         let port = new.assign(key, wanted, &|n| self.state().targets.contains_key(n))?;
@@ -323,6 +326,27 @@ impl Registry {
         }
         self.state().numbers = Some(new);
         Ok(port)
+    }
+
+    /// The same when what was saved cannot be read: a target whose number the configuration gives
+    /// needs no record. Nothing is saved: the others would get new numbers at the next start.
+    fn number_unsaved(&self, wanted: Option<u16>, why: Error) -> Result<u16, Error> {
+        let Some(number) = wanted.filter(|n| *n != 0) else {
+            let what = format!(
+                "{}; give this target the port_id that it had, or take the record and the one \
+                 before it (`.old`) away to have new ones given: reservations made through the \
+                 former ones then belong to no port",
+                why.what
+            );
+            return Err(Error::new(why.kind, what));
+        };
+        match self.state().targets.values().find(|t| t.port == number) {
+            Some(other) => {
+                let what = format!("port_id {number} is that of target {}", other.name);
+                Err(Error::new(Errno::Exist, what))
+            }
+            None => Ok(number),
+        }
     }
 
     /// Takes a target away and closes its sessions; returns before they have ended.

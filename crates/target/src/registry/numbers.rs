@@ -40,8 +40,8 @@ impl Numbers {
     pub fn load(vault: &dyn Vault) -> Result<Numbers, Error> {
         let Some(bytes) = vault.load(SERIAL, Kind::Ports)? else { return Ok(Numbers::default()) };
         Numbers::decode(&bytes).ok_or_else(|| {
-            let what = "the saved target port identifiers make no sense; give every target its \
-                        port_id and take the record away";
+            let what = "the saved target port identifiers (target-ports.ports in the state \
+                        folder) make no sense";
             Error::new(Errno::Inval, what)
         })
     }

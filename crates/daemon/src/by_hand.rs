@@ -1,0 +1,293 @@
+//! What the operator changes by hand while the daemon runs and expects to find after it has started
+//! again: states of port groups (`alua set`), media (`tray load`, `tray eject`). The configuration
+//! says what is there first; this says what has become of it. One record of the state folder.
+//!
+//! Invariants
+//!  H1  A word of the operator is saved before it holds, and holds before it is acknowledged. One
+//!      that is refused leaves the record as it was.
+//!  H2  The word about a port group counts while the configuration says what it said then: a state
+//!      that is changed there is newer.
+//!  H3  A record that cannot be read is as none, and the journal says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use control::api::{Error, Kind, Result};
+use control::config::AluaState;
+use serde_json::{Map, Value, json};
+use target::vault::{self, Vault, ticket};
+
+use crate::vault::Tell;
+
+/// The record's place in the vault: it belongs to no unit.
+const SERIAL: &str = "operator";
+
+/// Form of the record.
+const LAYOUT: u64 = 1;
+
+/// A state that was set by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word {
+    /// What the configuration said then.
+    configured: AluaState,
+    state: AluaState,
+}
+
+/// What has become of a unit's tray.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tray {
+    /// The provider that is in it; None: the unit's own.
+    pub provider: Option<String>,
+    /// The medium is out.
+    pub is_out: bool,
+}
+
+/// What is kept; empty: as the configuration says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Kept {
+    groups: BTreeMap<String, Word>,
+    trays: BTreeMap<String, Tray>,
+}
+
+/// See the module.
+pub struct ByHand {
+    vault: Arc<dyn Vault>,
+    tell: Arc<Tell>,
+    kept: Kept,
+}
+
+impl ByHand {
+    /// What was kept (H3). `tell` hears what people should know.
+    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> ByHand {
+        let kept = match vault.load(SERIAL, vault::Kind::ByHand) {
+            Ok(None) => Ok(Kept::default()),
+            Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "it makes no sense".to_owned()),
+            Err(e) => Err(e.what),
+        };
+        let kept = kept.unwrap_or_else(|why| {
+            let text = format!(
+                "what was set by hand (`alua set`, `tray`) cannot be read, the configuration \
+                 counts: {why}"
+            );
+            tell("daemon", text);
+            Kept::default()
+        });
+        ByHand { vault, tell, kept }
+    }
+
+    /// Something for the journal.
+    pub fn tell(&self, about: &str, text: String) {
+        (self.tell)(about, text);
+    }
+
+    /// The state that a port group shall have where the configuration gives it `configured` (H2).
+    pub fn state(&self, group: &str, configured: AluaState) -> AluaState {
+        let word = self.kept.groups.get(group).filter(|w| w.configured == configured);
+        word.map_or(configured, |w| w.state)
+    }
+
+    /// The operator sets a state: saves it, then lets `act` make it so (H1).
+    pub fn set_state(
+        &mut self,
+        group: &str,
+        (configured, state): (AluaState, AluaState),
+        act: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut next = self.kept.clone();
+        match configured == state {
+            true => next.groups.remove(group),
+            false => next.groups.insert(group.to_owned(), Word { configured, state }),
+        };
+        self.change("alua set", group, next, act)
+    }
+
+    /// The configuration has these groups now: what was said of others, or while it said something
+    /// else, is forgotten (H2).
+    pub fn configured(&mut self, groups: &BTreeMap<&str, AluaState>) -> Result<()> {
+        let mut next = self.kept.clone();
+        next.groups.retain(|name, word| groups.get(name.as_str()) == Some(&word.configured));
+        self.change("set port groups", "alua", next, || Ok(()))
+    }
+
+    /// What has become of the tray of a unit.
+    pub fn tray(&self, unit: &str) -> Tray {
+        self.kept.trays.get(unit).cloned().unwrap_or_default()
+    }
+
+    /// A hand at the tray: saves what becomes of it, then lets `act` make it so (H1).
+    pub fn set_tray(
+        &mut self,
+        unit: &str,
+        tray: Tray,
+        act: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut next = self.kept.clone();
+        match tray == Tray::default() {
+            true => next.trays.remove(unit),
+            false => next.trays.insert(unit.to_owned(), tray),
+        };
+        self.change("tray", unit, next, act)
+    }
+
+    /// H1.
+    fn change(
+        &mut self,
+        op: &str,
+        at: &str,
+        next: Kept,
+        act: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if next == self.kept {
+            return act();
+        }
+        self.save(&next).map_err(|e| {
+            let why = format!("it could not be saved ({e}), so nothing was changed");
+            let next = "Mend the state folder: `state` in [daemon] names it.";
+            Error::new(Kind::System, op, why).at(at).next(next)
+        })?;
+        let done = act();
+        match &done {
+            Ok(()) => self.kept = next,
+            Err(_) => {
+                if let Err(e) = self.save(&self.kept) {
+                    let text = format!("{at}: refused, but kept for the next start: {e}");
+                    self.tell("daemon", text);
+                }
+            }
+        }
+        done
+    }
+
+    fn save(&self, kept: &Kept) -> std::result::Result<(), bio::Errno> {
+        if !self.vault.keeps() {
+            return Ok(());
+        }
+        let (done, saved) = ticket();
+        self.vault.save(SERIAL, vault::Kind::ByHand, encode(kept), done);
+        saved.wait()
+    }
+}
+
+fn encode(kept: &Kept) -> Vec<u8> {
+    let word = |(name, w): (&String, &Word)| {
+        (name.clone(), json!({ "configured": w.configured, "state": w.state }))
+    };
+    let tray = |(name, t): (&String, &Tray)| {
+        (name.clone(), json!({ "provider": t.provider, "out": t.is_out }))
+    };
+    let groups: Map<String, Value> = kept.groups.iter().map(word).collect();
+    let trays: Map<String, Value> = kept.trays.iter().map(tray).collect();
+    json!({ "layout": LAYOUT, "groups": groups, "trays": trays }).to_string().into_bytes()
+}
+
+fn decode(bytes: &[u8]) -> Option<Kept> {
+    let all: Value = serde_json::from_slice(bytes).ok()?;
+    if all.get("layout")?.as_u64()? != LAYOUT {
+        return None;
+    }
+    let mut kept = Kept::default();
+    for (name, word) in all.get("groups")?.as_object()? {
+        let state = |key| serde_json::from_value(word.get(key)?.clone()).ok();
+        let word = Word { configured: state("configured")?, state: state("state")? };
+        kept.groups.insert(name.clone(), word);
+    }
+    for (name, tray) in all.get("trays")?.as_object()? {
+        let provider = match tray.get("provider")? {
+            Value::Null => None,
+            other => Some(other.as_str()?.to_owned()),
+        };
+        let tray = Tray { provider, is_out: tray.get("out")?.as_bool()? };
+        kept.trays.insert(name.clone(), tray);
+    }
+    Some(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bio::Errno;
+    use target::vault::MemoryVault;
+
+    const SET: (AluaState, AluaState) = (AluaState::Optimized, AluaState::Standby);
+
+    fn quiet() -> Arc<Tell> {
+        Arc::new(|_: &str, _: String| {})
+    }
+
+    fn refused() -> Result<()> {
+        Err(Error::new(Kind::Busy, "test", "busy"))
+    }
+
+    #[test]
+    fn h1_what_holds_is_kept_and_what_is_refused_is_not() {
+        let vault = MemoryVault::new();
+        let mut hand = ByHand::load(vault.clone(), quiet());
+        hand.set_state("a", SET, || Ok(())).unwrap();
+        hand.set_state("b", SET, refused).unwrap_err();
+        let tray = Tray { provider: Some("disc2".into()), is_out: true };
+        hand.set_tray("cd0", tray.clone(), || Ok(())).unwrap();
+        hand.set_tray("cd1", tray.clone(), refused).unwrap_err();
+        let again = ByHand::load(vault.clone(), quiet());
+        assert_eq!(again.kept, hand.kept);
+        assert_eq!(again.state("a", AluaState::Optimized), AluaState::Standby);
+        assert_eq!(again.state("b", AluaState::Optimized), AluaState::Optimized);
+        assert_eq!((again.tray("cd0"), again.tray("cd1")), (tray, Tray::default()));
+        // What cannot be saved does not hold.
+        vault.fail(Some(Errno::NoSpc));
+        let mut acted = false;
+        let act = || {
+            acted = true;
+            Ok(())
+        };
+        assert!(hand.set_state("c", SET, act).unwrap_err().source.contains("nothing was changed"));
+        assert!(!acted && hand.kept == again.kept);
+        // As the configuration says: nothing to keep, nothing to save.
+        vault.fail(None);
+        hand.set_state("a", (AluaState::Standby, AluaState::Standby), || Ok(())).unwrap();
+        hand.set_tray("cd0", Tray::default(), || Ok(())).unwrap();
+        assert_eq!(ByHand::load(vault, quiet()).kept, Kept::default());
+    }
+
+    #[test]
+    fn h2_what_the_configuration_says_later_is_newer() {
+        let vault = MemoryVault::new();
+        let mut hand = ByHand::load(vault.clone(), quiet());
+        hand.set_state("a", SET, || Ok(())).unwrap();
+        hand.set_state("gone", SET, || Ok(())).unwrap();
+        assert_eq!(hand.state("a", AluaState::Offline), AluaState::Offline);
+        hand.configured(&BTreeMap::from([("a", AluaState::Optimized)])).unwrap();
+        assert_eq!(hand.state("a", AluaState::Optimized), AluaState::Standby);
+        assert_eq!(hand.state("gone", AluaState::Optimized), AluaState::Optimized);
+        hand.configured(&BTreeMap::from([("a", AluaState::Offline)])).unwrap();
+        assert_eq!(hand.state("a", AluaState::Optimized), AluaState::Optimized);
+        assert_eq!(ByHand::load(vault, quiet()).kept, Kept::default());
+    }
+
+    #[test]
+    fn h3_a_record_that_makes_no_sense_is_none_and_is_said() {
+        let mut kept = Kept::default();
+        kept.groups.insert("a".into(), Word { configured: SET.0, state: SET.1 });
+        kept.trays.insert("cd0".into(), Tray { provider: None, is_out: true });
+        let good = encode(&kept);
+        assert_eq!(decode(&good), Some(kept));
+        let text = String::from_utf8(good.clone()).unwrap();
+        let bad = [
+            text.replace("standby", "asleep"),
+            text.replace("\"layout\":1", "\"layout\":2"),
+            text.replace("true", "7"),
+            text.replace("trays", "tables"),
+            text[..text.len() / 2].to_owned(),
+        ];
+        for bad in bad {
+            let vault = MemoryVault::new();
+            vault.put(SERIAL, vault::Kind::ByHand, bad.clone().into_bytes());
+            let said = Arc::new(std::sync::Mutex::new(String::new()));
+            let tell = {
+                let said = said.clone();
+                Arc::new(move |_: &str, text: String| *said.lock().unwrap() += &text)
+            };
+            assert_eq!(ByHand::load(vault, tell).kept, Kept::default(), "{bad}");
+            assert!(said.lock().unwrap().contains("cannot be read"), "{bad}");
+        }
+    }
+}

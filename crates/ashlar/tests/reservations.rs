@@ -116,3 +116,114 @@ fn test_12_a_torn_file_is_survived_and_said_and_a_missing_folder_is_no_success()
     assert!(said.contains("could not be saved"), "{said}");
     house.stop();
 }
+
+/// First byte of block 0; None when the unit has no medium.
+fn first_byte(raw: &mut Raw) -> Option<u8> {
+    loop {
+        let ended = raw.command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]).unwrap();
+        match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
+            (0, _) => return Some(ended.data[0]),
+            (2, Some(6)) => {}
+            (2, Some(2)) => return None,
+            other => panic!("{other:02x?}: {:02x?}", ended.sense),
+        }
+    }
+}
+
+#[test]
+fn what_was_set_by_hand_outlives_kill_9() {
+    const DRIVE: &str = "[[unit]]\nprovider = \"d0\"\nremovable = true\n\n";
+    const GROUP: &str = "[[alua]]\nname = \"default\"\nid = 1\nstate = \"non-optimized\"\n\n";
+    let mut house = House::new("by-hand");
+    for name in ["d0", "d1"] {
+        let fill = name.as_bytes()[1];
+        std::fs::write(house.image(&format!("{name}.img"), 0), vec![fill; 1 << 20]).unwrap();
+    }
+    let (d0, d1) = (file_disk("d0", "d0.img"), file_disk("d1", "d1.img"));
+    house.configure(&format!("{d0}{d1}{DRIVE}"), "0 = \"d0\"");
+    house.start();
+    let group = |house: &House| house.json(&["alua", "show"])["groups"][0]["state"].clone();
+    let again = |house: &mut House| {
+        house.kill();
+        house.start();
+        Raw::login(house.portal(), "iqn.2024-01.test:a", IQN).unwrap()
+    };
+    // Another disc, then none, then the same one again.
+    house.ok(&["tray", "eject", "d0"]);
+    house.ok(&["tray", "load", "d0", "d1"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'1'));
+    house.ok(&["tray", "eject", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut house)), None);
+    house.ok(&["tray", "load", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'1'));
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("d1 is in, as it was put there by hand"), "{said}");
+    // A disc that is not there is no reason to show the other one.
+    house.configure(&format!("{d0}{DRIVE}"), "0 = \"d0\"");
+    assert_eq!(first_byte(&mut again(&mut house)), None);
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("d1, which was put in by hand, is not there"), "{said}");
+    house.ok(&["tray", "load", "d0", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
+    // The state of a port group, until the configuration says something new.
+    house.ok(&["alua", "set", "default", "standby"]);
+    assert_eq!(first_byte(&mut again(&mut house)), None);
+    assert_eq!(group(&house), "standby");
+    assert!(house.ok(&["journal"]).contains("as it was set by hand"));
+    house.configure(&format!("{GROUP}{d0}{DRIVE}"), "0 = \"d0\"");
+    house.ok(&["apply"]);
+    assert_eq!(group(&house), "non-optimized");
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
+    house.ok(&["alua", "set", "default", "offline"]);
+    drop(again(&mut house));
+    assert_eq!(group(&house), "offline");
+    house.ok(&["alua", "set", "default", "non-optimized"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
+    house.stop();
+}
+
+#[test]
+fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
+    const OTHER: &str = "iqn.2026-11.test.ashlar:other";
+    let mut house = House::new("ports-torn");
+    house.image("d0.img", DISK_BYTES);
+    let configure = |house: &House, id: &str| {
+        let other = format!("[[target]]\nname = \"{OTHER}\"\nlisten = [\"{{portal}}\"]\n{id}\n");
+        let access = format!(
+            "[[access]]\ntarget = \"{OTHER}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+             luns = {{ 0 = \"d0\" }}\n"
+        );
+        house.configure(&format!("{}\n{other}\n{access}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+    };
+    configure(&house, "");
+    house.start();
+    house.kill();
+    let file = house.path("units/target-ports.ports");
+    let whole = std::fs::read(&file).unwrap();
+    // The newest is torn: the one before it does, or what is left of it.
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    house.start();
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("the one before it is used"), "{said}");
+    house.kill();
+    // Both are: who has chosen an identifier is there, the other one says what to do.
+    for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
+        std::fs::write(house.path(name), b"ashlarV1 no record").unwrap();
+    }
+    configure(&house, "port_id = 2");
+    house.start();
+    let login = |name| Raw::login(house.portal(), "iqn.2024-01.test:a", name);
+    assert!(login(IQN).is_err());
+    assert_eq!(first_byte(&mut login(OTHER).unwrap()), Some(0));
+    let said = house.ok(&["journal"]);
+    for words in ["target-ports.ports", "port_id", ".old", IQN] {
+        assert!(said.contains(words), "no {words}: {said}");
+    }
+    // The way out that the message names.
+    for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
+        std::fs::remove_file(house.path(name)).unwrap();
+    }
+    house.ok(&["apply"]);
+    assert_eq!(first_byte(&mut login(IQN).unwrap()), Some(0));
+    house.stop();
+}

@@ -14,6 +14,6 @@ mod server;
 mod simulated;
 mod slow_disk;
 mod steady;
-mod strain;
 mod storm;
+mod strain;
 mod tools;

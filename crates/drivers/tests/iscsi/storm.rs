@@ -23,7 +23,7 @@ fn a_storm_of_logins_loses_nobody() {
     let world = World::new(41);
     let mut random = SeededRandom::new(41);
     let at: SocketAddr = "10.0.0.1:3260".parse().unwrap();
-    let Plant { cores, engines, registry, control } = plant(&world, at, &mut random);
+    let Plant { cores, engines, registry, control, .. } = plant(&world, at, &mut random);
     let outside = Reactor::simulated(&world, "clients");
     let pool = Pool::new(PoolConfig { limit_bytes: 1 << 30 });
     let count = CORES * LOGINS_MAX + MORE;

@@ -1,8 +1,9 @@
-//! TLS handshakes that are cut, changed, made up or never end, and words in the clear around them, in
-//! a simulated world. Whatever comes, nobody gets in without keys, and who comes after it all does.
+//! TLS handshakes that are cut, changed, made up or never end, and words in the clear around them,
+//! in a simulated world. Whatever comes, nobody gets in without keys, and who comes after it all
+//! does.
 //!
-//! The certificates and the keys' randomness are real: what a world does is not the same twice, what
-//! must hold is.
+//! The certificates and the keys' randomness are real: what a world does is not the same twice,
+//! what must hold is.
 
 use std::cell::Cell;
 use std::io::{Read, Write};

@@ -160,7 +160,7 @@ fn opened(
             can_delete,
             delete_reads_zero: can_delete, // a hole, or zeroes where none fits
             any_memory: !unit.file.facts().is_direct,
-            can_anchor: false,             // MAP cannot tell allocated zeroes from holes
+            can_anchor: false, // MAP cannot tell allocated zeroes from holes
         },
         read_only,
         watch: Some(watch),

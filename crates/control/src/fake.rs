@@ -34,12 +34,6 @@ struct NopParams {
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct NoParams {}
 
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct OtherParams {
-    /// Whether TLS is spoken: `off`, `require`.
-    tls: Option<String>,
-}
-
 /// What the fake understands.
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";

@@ -188,7 +188,9 @@ fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
     let mut house = House::new("ports-torn");
     house.image("d0.img", DISK_BYTES);
     let configure = |house: &House, id: &str| {
-        let other = format!("[[target]]\nname = \"{OTHER}\"\nlisten = [\"{{portal}}\"]\n{id}\n");
+        let other = format!(
+            "[[target]]\ndriver = \"iscsi\"\nname = \"{OTHER}\"\nlisten = [\"{{portal}}\"]\n{id}\n"
+        );
         let access = format!(
             "[[access]]\ntarget = \"{OTHER}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
              luns = {{ 0 = \"d0\" }}\n"

@@ -90,12 +90,11 @@ impl Exports {
     }
 
     /// What was set by hand of the group that is there without a configuration.
-    pub fn remember(&mut self, control: &mut Control) {
+    pub fn remember(&mut self) {
         let state = self.state_of(DEFAULT_GROUP, AluaState::default());
-        if state != AluaState::default()
-            && let Err(e) = change_state(&self.registry, control, DEFAULT_GROUP, state)
-        {
-            self.by_hand.tell(DEFAULT_GROUP, e.source);
+        let group = PortGroupSpec { state: access_state(state), ..PortGroupSpec::default_group() };
+        if let Err(e) = self.registry.set_port_groups(&[group]) {
+            self.by_hand.tell(DEFAULT_GROUP, e.what);
         }
     }
 
@@ -103,7 +102,9 @@ impl Exports {
     fn state_of(&self, group: &str, configured: AluaState) -> AluaState {
         let state = self.by_hand.state(group, configured);
         if state != configured {
-            let text = format!("port group {group} is {state:?}, as it was set by hand");
+            let word = serde_json::to_value(state).unwrap_or_default();
+            let word = word.as_str().unwrap_or_default();
+            let text = format!("port group {group} is {word}, as it was set by hand");
             self.by_hand.tell(group, text);
         }
         state

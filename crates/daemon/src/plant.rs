@@ -72,8 +72,7 @@ fn control_thread(
     ready: &SyncSender<Result<Arc<Desk>>>,
 ) {
     let registry = Registry::new();
-    let tell = teller(&journal);
-    if let Err(e) = set_vault(&registry, config, &tell) {
+    if let Err(e) = set_vault(&registry, config, &teller(&journal, Level::Error)) {
         let _ = ready.send(Err(e));
         return;
     }
@@ -136,7 +135,7 @@ fn control_thread(
             }
         })
     });
-    let by_hand = ByHand::load(registry.vault(), tell);
+    let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
     let mut room = Room {
         control,
         exports: Exports::new(registry, drivers, attachments, by_hand),
@@ -147,19 +146,19 @@ fn control_thread(
         losses: 0,
         look_ns: 0,
     };
-    room.exports.remember(&mut room.control);
+    room.exports.remember();
     let _ = ready.send(Ok(desk.clone()));
     room.serve(&desk);
     drop(room);
     runtime.stop();
 }
 
-/// What the vault has to say goes to the journal.
-fn teller(journal: &Arc<Journal>) -> Arc<Tell> {
+/// What the vault and its users have to say goes to the journal.
+fn teller(journal: &Arc<Journal>, level: Level) -> Arc<Tell> {
     let (journal, started) = (journal.clone(), std::time::Instant::now());
     Arc::new(move |serial: &str, text: String| {
         let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        journal.note(at_ns, Level::Error, serial, text);
+        journal.note(at_ns, level, serial, text);
     })
 }
 

@@ -175,7 +175,18 @@ impl House {
     /// Starts the daemon and waits until it serves.
     #[track_caller]
     pub fn start(&mut self) {
-        let mut daemon = self.launch();
+        self.wait_for(self.launch());
+    }
+
+    /// The same with `--keep-going`: what cannot be carried out is left out.
+    #[track_caller]
+    pub fn start_anyway(&mut self) {
+        let mut command = self.command(&["serve", "--keep-going"]);
+        self.wait_for(Proc::start("ashlar serve", &mut command, &self.path("log")).unwrap());
+    }
+
+    #[track_caller]
+    fn wait_for(&mut self, mut daemon: Proc) {
         let ready = || {
             let said = self.ashlar(&["status", "--json"]);
             said.code == 0 || said.code == 3

@@ -57,18 +57,20 @@ impl Plan {
         house.configure(&text, &luns.join(", "));
     }
 
-    /// One more change, a different one each time.
-    fn change(&mut self, round: usize) {
-        let at = (self.disks - 1 - (round / 4) % MOVING) as u64;
-        match round % 4 {
-            0 => drop(self.luns.remove(&at)),
-            1 => drop(self.luns.insert(at, format!("d{at}"))),
-            2 => drop(self.luns.insert(at, format!("d{}", self.disks - MOVING))),
-            _ => {
-                self.luns.insert(at, format!("d{at}"));
-                self.file_mib += 1;
+    /// One more change: each of the moving LUNs goes, comes, becomes another unit or its own
+    /// again, each in its own turn; now and then the file grows. Answers how many LUNs changed.
+    fn change(&mut self, round: usize) -> usize {
+        let first = self.disks - MOVING;
+        for n in 0..MOVING {
+            let at = (first + n) as u64;
+            match (round + n) % 4 {
+                0 => drop(self.luns.remove(&at)),
+                1 | 3 => drop(self.luns.insert(at, format!("d{at}"))),
+                _ => drop(self.luns.insert(at, format!("d{}", first - 1))),
             }
         }
+        self.file_mib += u64::from(round.is_multiple_of(4));
+        MOVING
     }
 }
 
@@ -160,9 +162,9 @@ fn units_come_and_go_while_everybody_works() {
     println!("{sessions} sessions work {:?} after the start", begun.elapsed());
     let mut watcher = Raw::login(house.portal(), "iqn.2026-11.test:watcher", IQN).unwrap();
     let (begun, mut round, mut slowest) = (Instant::now(), 0, Duration::ZERO);
-    let (mut resident, mut status) = (Vec::new(), Duration::ZERO);
+    let (mut changes, mut resident, mut status) = (0, Vec::new(), Duration::ZERO);
     while begun.elapsed() < time || round < 8 {
-        plan.change(round);
+        changes += plan.change(round);
         plan.write(&house);
         let at = Instant::now();
         house.ok(&["apply"]);
@@ -199,7 +201,7 @@ fn units_come_and_go_while_everybody_works() {
     let growth = growth(&resident);
     println!(
         "{sessions} sessions, {units} LUNs, {:?}: {requests} requests, {compared} compared; \
-         {round} changes, the slowest {slowest:?}; status {status:?}; resident {} .. {} .. {} MiB, \
+         {changes} LUNs changed in {round} steps, the slowest {slowest:?}; status {status:?}; resident {} .. {} .. {} MiB, \
          {:+.1} MiB a minute",
         begun.elapsed(),
         mib(0),

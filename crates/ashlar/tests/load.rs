@@ -201,8 +201,8 @@ fn units_come_and_go_while_everybody_works() {
     let growth = growth(&resident);
     println!(
         "{sessions} sessions, {units} LUNs, {:?}: {requests} requests, {compared} compared; \
-         {changes} LUNs changed in {round} steps, the slowest {slowest:?}; status {status:?}; resident {} .. {} .. {} MiB, \
-         {:+.1} MiB a minute",
+         {changes} LUNs changed in {round} steps, the slowest {slowest:?}; \
+         status {status:?}; resident {} .. {} .. {} MiB, {:+.1} MiB a minute",
         begun.elapsed(),
         mib(0),
         mib(resident.len() / 2),

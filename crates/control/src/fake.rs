@@ -2,7 +2,7 @@
 //! real one must refuse, so that tests of the control path can fail.
 
 use crate::api::*;
-use crate::config::{Catalog, Config, Entry, LunMode};
+use crate::config::{Catalog, Config, Entry, LunMode, UnitConfig, check};
 use crate::plan::{Action, Step, rests_on};
 use crate::plant::{Outcome, Plant, Progress};
 use schemars::JsonSchema;
@@ -172,10 +172,23 @@ impl Inner {
                     return refuse(Kind::NotFound, format!("no provider {}", lun.provider));
                 }
             }
+            Action::Units { from, to } => {
+                let changes = |p: &String| {
+                    let of = |all: &[UnitConfig]| all.iter().find(|u| u.provider == *p).cloned();
+                    of(from) != of(to)
+                };
+                let luns = config.access.iter().flat_map(|a| a.luns.values());
+                if let Some(lun) = luns.map(|l| &l.provider).find(|p| changes(p)) {
+                    return refuse(Kind::Busy, format!("{lun} has a LUN"));
+                }
+            }
             _ => {}
         }
         let mut after = config.clone();
         action.apply_to(&mut after);
+        if let Some(problem) = check(&after).first() {
+            return refuse(Kind::ConfigValue, format!("half way: {problem:?}"));
+        }
         if after.same(config) {
             return refuse(Kind::NotFound, "there is nothing of that name");
         }

@@ -216,9 +216,10 @@ fn a_write_that_waited_does_not_reach_a_unit_that_was_taken_away() {
         w.disk(name, 8).state().bytes.fill(fill);
         w.export(name);
     }
-    let first: &[(u64, &str, bool)] = &[(0, "d0", false), (1, "d1", false)];
-    let mine: &[(u64, &str, bool)] = &[(5, "d0", false)];
-    let cases: [(&[(u64, &str, bool)], (u8, u8, u8)); 3] = [
+    type Luns = &'static [(u64, &'static str, bool)];
+    let first: Luns = &[(0, "d0", false), (1, "d1", false)];
+    let mine: Luns = &[(5, "d0", false)];
+    let cases: [(Luns, (u8, u8, u8)); 3] = [
         (mine, (5, 0x25, 0)),
         (&[(0, "d1", false), (1, "d1", false)], (5, 0x25, 0)),
         (&[(0, "d0", true), (1, "d1", false)], (7, 0x27, 0)),

@@ -162,15 +162,23 @@ impl Planner<'_> {
 
     /// Units whose LUNs are withdrawn get what is said of them; port groups come.
     fn describe(&mut self, running: &Config, desired: &Config) {
-        if running.unit != desired.unit {
+        if !other_units(running, desired).is_empty() {
             let (from, to) = (running.unit.clone(), desired.unit.clone());
             let why = format!("{} now, {} then", from.len(), to.len());
             self.step(Action::Units { from, to }, why);
         }
-        // Those that go may still have targets.
+        // Those that go may still have targets; who gets the identifier of one of them (a group
+        // that has a new name) has another until they are gone.
         let mut all = desired.alua.clone();
-        let stays = |g: &&AluaConfig| !all.iter().any(|n| n.name == g.name || n.id == g.id);
-        let going: Vec<AluaConfig> = running.alua.iter().filter(stays).cloned().collect();
+        let goes = |g: &&AluaConfig| !desired.alua.iter().any(|n| n.name == g.name);
+        let going: Vec<AluaConfig> = running.alua.iter().filter(goes).cloned().collect();
+        let mut taken: BTreeSet<u16> = all.iter().chain(&going).map(|g| g.id).collect();
+        for group in all.iter_mut().filter(|n| going.iter().any(|g| g.id == n.id)) {
+            if let Some(free) = (1..=u16::MAX).rev().find(|id| !taken.contains(id)) {
+                taken.insert(free);
+                group.id = free;
+            }
+        }
         all.extend(going);
         self.port_groups(all, "as configured");
     }
@@ -182,7 +190,7 @@ impl Planner<'_> {
 
     fn port_groups(&mut self, to: Vec<AluaConfig>, why: &str) {
         let from = self.now.alua.clone();
-        if from != to {
+        if !same_but_order(&from, &to) {
             self.step(Action::PortGroups { from, to }, why);
         }
     }
@@ -283,6 +291,11 @@ impl Planner<'_> {
             }
         }
     }
+}
+
+/// Whether two short lists without repetitions have the same in them.
+fn same_but_order<T: PartialEq>(a: &[T], b: &[T]) -> bool {
+    a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }
 
 /// Providers of which something else is said.

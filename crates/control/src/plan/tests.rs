@@ -3,7 +3,8 @@
 use super::*;
 use crate::api::{Error, Kind, State};
 use crate::config::{
-    AccessConfig, Catalog, Config, DiskConfig, GeomConfig, LunConfig, LunMode, TargetConfig, check,
+    AccessConfig, AluaConfig, AluaState, Catalog, Config, DiskConfig, GeomConfig, LunAddressing,
+    LunConfig, LunMode, TargetConfig, UnitConfig, check,
 };
 use crate::fake::{FakePlant, catalog};
 use crate::plant::Plant;
@@ -62,10 +63,16 @@ pub fn random(dice: &mut Dice) -> Config {
     let mut above: Vec<String> = config.disk.iter().map(|d| d.name.clone()).collect();
     above.extend(config.disk.iter().map(|d| format!("{}p2", d.name)));
     above.extend(config.geom.iter().map(|g| g.name.clone()));
+    units(dice, &mut config, &above);
+    port_groups(dice, &mut config);
     for name in ["iqn.t:0", "iqn.t:1"] {
         if dice.below(3) == 0 {
             continue;
         }
+        let port_group = match dice.below(config.alua.len() + 1) {
+            0 => None,
+            n => Some(config.alua[n - 1].name.clone()),
+        };
         config.target.push(TargetConfig {
             driver: ["iscsi", "other"][usize::from(dice.below(5) == 0)].into(),
             name: name.into(),
@@ -75,7 +82,7 @@ pub fn random(dice: &mut Dice) -> Config {
             discovery_chap: None,
             header_digest: Default::default(),
             data_digest: Default::default(),
-            port_group: None,
+            port_group,
             port_id: (dice.below(3) == 0).then(|| 1 + config.target.len() as u16),
             params: Default::default(),
         });
@@ -85,7 +92,45 @@ pub fn random(dice: &mut Dice) -> Config {
     config
 }
 
+/// What is said of some units; of others that are nobody's too.
+fn units(dice: &mut Dice, config: &mut Config, above: &[String]) {
+    for provider in above.iter().map(String::as_str).chain(["nobody"]) {
+        if dice.below(3) == 0 {
+            let mut unit: UnitConfig =
+                serde_json::from_value(serde_json::json!({ "provider": provider }))
+                    .expect("a unit");
+            unit.read_only = dice.below(2) > 0;
+            unit.serial = (dice.below(2) > 0).then(|| format!("S{}", dice.below(2)));
+            config.unit.push(unit);
+        }
+    }
+}
+
+/// Groups that swap names and identifiers from one configuration to the next.
+fn port_groups(dice: &mut Dice, config: &mut Config) {
+    let mut ids = vec![1, 2, 3, 4];
+    for name in ["default", "left", "right"] {
+        let id = ids.swap_remove(dice.below(ids.len()));
+        let described = config.alua.iter().any(|g| g.name == "default");
+        if dice.below(2) > 0 && (id != 1 || described || name == "default") {
+            let states = [AluaState::Optimized, AluaState::Standby, AluaState::Offline];
+            config.alua.push(AluaConfig {
+                name: name.into(),
+                id,
+                state: states[dice.below(3)],
+                preferred: dice.below(2) > 0,
+                explicit: dice.below(2) > 0,
+            });
+        }
+    }
+    if dice.below(2) > 0 {
+        config.alua.reverse();
+    }
+}
+
 fn groups(dice: &mut Dice, config: &mut Config, target: &str, above: &[String]) {
+    // Two groups of one pattern, each for its own portals, in some targets.
+    let portals = dice.below(4) == 0;
     let mut patterns = vec!["iqn.a:*", "iqn.b:*", "iqn.c:?"];
     for group in ["one", "two"] {
         let mut initiators = vec![patterns.swap_remove(dice.below(patterns.len())).to_owned()];
@@ -98,6 +143,19 @@ fn groups(dice: &mut Dice, config: &mut Config, target: &str, above: &[String]) 
             initiators,
             ..AccessConfig::default()
         };
+        if portals {
+            access.initiators = vec!["iqn.a:*".to_owned()];
+            let port = if group == "one" { 3260 } else { 3261 };
+            access.portals = vec![format!("127.0.0.1:{port}")];
+            if dice.below(2) > 0 {
+                access.portals.push(format!("10.0.0.{}:{port}", dice.below(2)));
+            }
+        } else if dice.below(4) == 0 {
+            access.portals = vec!["127.0.0.1".to_owned()];
+        }
+        if dice.below(4) == 0 {
+            access.addressing = LunAddressing::Flat;
+        }
         for lun in 0..3 {
             if !above.is_empty() && dice.below(2) > 0 {
                 let provider = above[dice.below(above.len())].clone();

@@ -43,7 +43,13 @@ impl LocalVerb for Bench {
                 bench::Kind::Timeout => Kind::Timeout,
                 _ => Kind::Device,
             };
-            Error::new(kind, "bench", e.what).next("`make bench` installs what it needs.")
+            let next = match e.kind {
+                bench::Kind::Options => "`ashlar bench --help` shows what there is.",
+                bench::Kind::Missing => "`make bench` installs what it needs.",
+                bench::Kind::System => "Is `ulimit -n` above 4096, and the disk not full?",
+                _ => "Repeat it alone with `--case`; the daemon's lines above may say why.",
+            };
+            Error::new(kind, "bench", e.what).next(next)
         })
     }
 }

@@ -63,6 +63,16 @@ impl What {
         matches!(self, What::Write { .. } | What::Zero | What::Unmap)
     }
 
+    /// Looks at blocks.
+    pub fn reads(self) -> bool {
+        matches!(self, What::Read | What::Look)
+    }
+
+    /// Changes blocks, if it is allowed to.
+    pub fn changes(self) -> bool {
+        self.writes() || matches!(self, What::Count { .. })
+    }
+
     /// What it needs of reservations; None for those that look at them themselves.
     pub fn need(self) -> Option<Need> {
         Some(match self {

@@ -152,6 +152,7 @@ impl Agent {
         self.check_told(task, &who);
         self.check_allowed(task, unit, &who);
         self.shared.states.borrow().check(task, &who);
+        self.check_order(task, &who);
         if task.attribute == Attribute::Ordered {
             self.shared.mark("ordered");
             self.ordered.borrow_mut().insert(task.issue);

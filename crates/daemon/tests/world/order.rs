@@ -2,7 +2,7 @@
 
 use wire::iscsi::Attribute;
 
-use crate::agent::{Agent, Task};
+use crate::agent::{Agent, Task, What};
 use crate::model::When;
 
 impl Agent {
@@ -27,6 +27,23 @@ impl Agent {
         let Some(last) = last else { return Vec::new() };
         let before = here().filter(|t| t.what.writes() && t.granted && t.issue <= last);
         before.map(|t| (t.issue, last)).collect()
+    }
+
+    /// A command was carried out: whatever it had to wait for was answered before it, but for what
+    /// is aborted and so is never answered.
+    pub fn check_order(&self, task: &Task, who: &str) {
+        let inside = |t: &Task| t.what == What::Sync || t.what.reads() || t.what.changes();
+        if !inside(task) || task.attribute == Attribute::HeadOfQueue {
+            return;
+        }
+        let barrier = |t: &Task| t.attribute == Attribute::Ordered;
+        let tasks = self.tasks.borrow();
+        let older = tasks.values().filter(|t| t.lun == task.lun && t.issue < task.issue);
+        let silent = |t: &Task| t.lost || t.aborting || t.unsure;
+        let passed =
+            older.filter(|t| inside(t) && !silent(t)).find(|t| barrier(task) || barrier(t));
+        let passed = passed.map(|t| (t.what, t.issue, t.attribute));
+        assert!(passed.is_none(), "{who}: sent at {}, overtook {passed:?}", task.issue);
     }
 
     /// When a read that has ended took place.

@@ -11,7 +11,9 @@ use crate::control::Control;
 use crate::core::Core;
 use crate::error::Error;
 use crate::layer::Edge;
+use crate::switchboard::Word;
 use crate::topology::{Access, ConsumerId, GeomId, ProviderId, Topology};
+use crate::verb::VerbSpec;
 
 /// What a class found when it tasted a provider, to be committed in order.
 pub type Claim = Box<dyn Any + Send>;
@@ -135,6 +137,11 @@ pub trait Class: Send + Sync {
         Ok(())
     }
 
+    /// The class's verbs, for the command line, its manual pages and its completions.
+    fn verbs(&self) -> &'static [VerbSpec] {
+        &[]
+    }
+
     /// A verb of the class's own, such as `part add`. May run conversations on a core.
     fn verb(
         &self,
@@ -197,6 +204,12 @@ pub trait Geom: Send + Any {
         name: &str,
     ) {
         let _ = (topology, me, consumer, name);
+    }
+
+    /// One of its own layers or tasks has something to say: see [`crate::Switchboard::tell`] and
+    /// [`Topology::converse`].
+    fn told(&mut self, topology: &mut Topology, me: GeomId, word: Word) {
+        let _ = (topology, me, word);
     }
 
     /// Answers an attribute of `provider`. The default asks the first provider below.

@@ -18,7 +18,10 @@ use reactor::{Mailer, SendError};
 use crate::class::{Create, Local, Taster, Verdict};
 use crate::core::{Core, Message, Notice, Report};
 use crate::error::Error;
-use crate::topology::{Action, Event, GeomId, ProviderId, TasteJob, Tasted, Topology};
+use crate::switchboard::{Switchboard, Unanswered, Word};
+use crate::topology::{
+    Action, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
+};
 
 /// Longest tasting of one provider; then every class that had not answered says so, ns.
 pub const TASTE_DEADLINE_NS: u64 = 5_000_000_000;
@@ -65,6 +68,8 @@ impl Default for Deadlines {
 enum Incoming {
     Event(Event),
     Job(u64),
+    /// A message that a core's mailbox had no room for.
+    Forward(usize, Message),
     /// Nothing: whoever sleeps shall look around.
     Nudge,
 }
@@ -89,6 +94,11 @@ impl Inbox {
     /// Leaves an event; callable from any thread.
     pub fn post(&self, event: Event) {
         self.put(Incoming::Event(event));
+    }
+
+    /// Leaves a message for a core, to be sent in its line.
+    pub(crate) fn forward(&self, core: usize, message: Message) {
+        self.put(Incoming::Forward(core, message));
     }
 
     /// Wakes the control thread to look at what is not in this inbox.
@@ -154,8 +164,10 @@ impl Control {
         wait: Waiter,
         clock: Box<dyn Fn() -> u64>,
     ) -> Control {
+        let mut topology = Topology::new(cores.len());
+        topology.connect(Switchboard::new(inbox.clone(), cores.clone()));
         Control {
-            topology: Topology::new(cores.len()),
+            topology,
             deadlines: Deadlines::default(),
             inbox,
             acked: vec![0; cores.len()],
@@ -271,6 +283,7 @@ impl Control {
     fn receive(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Nudge => {}
+            Incoming::Forward(core, message) => self.send(core, message),
             Incoming::Job(n) => self.job_done |= n == self.jobs,
             Incoming::Event(Event::Notice(Notice::Published { core, generation })) => {
                 if let Some(a) = self.acked.get_mut(core as usize) {
@@ -293,7 +306,24 @@ impl Control {
                 self.send_all(|| Message::Drain { edge, ticket });
             }
             Action::Taste(job) => self.send_taste(job),
+            Action::Converse(job) => self.send_conversation(job),
         }
+    }
+
+    fn send_conversation(&mut self, job: Conversation) {
+        let Conversation { geom, what, task, number } = job;
+        let most_ns = self.deadlines.job_ns;
+        let owed = Promise { inbox: self.inbox.clone(), geom, number, word: None };
+        self.send(
+            0,
+            Message::Call(Box::new(move |core: &Rc<Core>| {
+                let core = core.clone();
+                core.reactor().clone().spawn(what, async move {
+                    let mut owed = owed;
+                    owed.word = deadline(&core, most_ns, task(&core)).await;
+                });
+            })),
+        );
     }
 
     fn send_taste(&mut self, job: TasteJob) {
@@ -500,6 +530,22 @@ pub async fn deadline<T>(core: &Rc<Core>, ns: u64, f: impl Future<Output = T>) -
         sleep.as_mut().poll(cx).map(|()| None)
     })
     .await
+}
+
+/// A conversation that the topology waits for: its geom is told when this is dropped, however
+/// that comes about.
+struct Promise {
+    inbox: Arc<Inbox>,
+    geom: GeomId,
+    number: u64,
+    word: Option<Word>,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let word = self.word.take().unwrap_or_else(|| Box::new(Unanswered));
+        self.inbox.post(Event::Conversed { geom: self.geom, number: self.number, word });
+    }
 }
 
 /// A tasting that the topology waits for: answered even when its core never gets to it.

@@ -15,7 +15,9 @@ mod layer;
 mod runtime;
 mod snapshot;
 mod stats;
+mod switchboard;
 mod topology;
+mod verb;
 
 pub use class::{Claim, Class, Create, Geom, Local, Taster, Verdict};
 pub use control::{
@@ -28,7 +30,9 @@ pub use layer::{Back, Edge, Flow, Layer, Sink};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
+pub use switchboard::{Switchboard, Task, Unanswered, Word};
 pub use topology::{
-    Access, Action, ConsumerId, ConsumerView, Event, GeomId, GeomView, NewProvider, ProviderId,
+    Access, Action, ConsumerId, ConsumerView, Conversation, Event, GeomId, GeomView, NewProvider, ProviderId,
     ProviderView, TasteJob, Tasted, Topology,
 };
+pub use verb::{ArgKind, ArgSpec, VerbSpec};

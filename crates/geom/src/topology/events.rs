@@ -5,6 +5,7 @@ use bio::{Attr, Errno};
 use super::{ConsumerId, GeomId, ProviderId, Tasted, Topology};
 use crate::core::Notice;
 use crate::snapshot::Limits;
+use crate::switchboard::Word;
 
 /// Something that happens to the topology. References are generational: an event about an object
 /// that is gone does nothing, which is what cancelling means here.
@@ -34,6 +35,17 @@ pub enum Event {
     Notice(Notice),
     /// A disk or class says that its provider is gone.
     Lost(ProviderId, Errno),
+    /// A layer or a task of a geom has something to say to it.
+    Told(GeomId, Word),
+    /// A conversation that a geom started has ended.
+    Conversed {
+        /// Whose it was.
+        geom: GeomId,
+        /// Which.
+        number: u64,
+        /// Its answer; [`crate::Unanswered`] when there is none.
+        word: Word,
+    },
 }
 
 impl Topology {
@@ -85,6 +97,11 @@ impl Topology {
             Event::MediaGone(p) => self.media_event(p, false),
             Event::Notice(Notice::Drained { core, ticket }) => self.drained(core, ticket),
             Event::Notice(_) => {}
+            Event::Told(geom, word) => self.tell_geom(geom, word),
+            Event::Conversed { geom, number, word } => {
+                self.conversing.remove(&number);
+                self.tell_geom(geom, word);
+            }
             Event::Lost(p, error) => {
                 if self.providers.contains_key(p) {
                     self.losses += 1;
@@ -92,6 +109,10 @@ impl Topology {
                 }
             }
         }
+    }
+
+    fn tell_geom(&mut self, geom: GeomId, word: Word) {
+        self.with_geom(geom, |ops, t| ops.told(t, geom, word));
     }
 
     fn new_provider_event(&mut self, p: ProviderId) {
@@ -239,6 +260,6 @@ fn about(event: &Event, p: ProviderId) -> bool {
         | Event::MediaChanged(x)
         | Event::MediaGone(x)
         | Event::Lost(x, _) => *x == p,
-        Event::Tasted(_) | Event::Notice(_) => false,
+        Event::Tasted(_) | Event::Notice(_) | Event::Told(..) | Event::Conversed { .. } => false,
     }
 }

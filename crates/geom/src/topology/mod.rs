@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::layer::{Edge, Layer};
 use crate::snapshot::{Changes, EdgeState, Limits, NodeState};
 use crate::stats::{Meter, Queue, Reading};
+use crate::switchboard::{Switchboard, Task};
 
 pub use access::Access;
 pub use events::Event;
@@ -60,6 +61,8 @@ pub enum Action {
     Publish(Arc<Changes>),
     /// Taste a provider on a core and post the [`Event::Tasted`].
     Taste(TasteJob),
+    /// Hold a geom's conversation on a core and post the [`Event::Conversed`].
+    Converse(Conversation),
     /// Ask every core to say when an edge is empty.
     Drain {
         /// Edge slot.
@@ -67,6 +70,14 @@ pub enum Action {
         /// For the answers.
         ticket: u64,
     },
+}
+
+/// A conversation of a geom, on its way to a core.
+pub struct Conversation {
+    pub(crate) geom: GeomId,
+    pub(crate) what: &'static str,
+    pub(crate) task: Task,
+    pub(crate) number: u64,
 }
 
 /// What a splice has told the geom below already, to be set off against the next change.
@@ -180,6 +191,9 @@ pub struct Topology {
     generation: u64,
     tickets: u64,
     tasting: usize,
+    /// Conversations of geoms that have not ended, by number.
+    conversing: BTreeMap<u64, (GeomId, &'static str)>,
+    switchboard: Switchboard,
     shut: bool,
     credit: Option<Credit>,
     /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
@@ -215,6 +229,8 @@ impl Topology {
             generation: 0,
             tickets: 0,
             tasting: 0,
+            conversing: BTreeMap::new(),
+            switchboard: Switchboard::default(),
             shut: false,
             credit: None,
             foot_shooting: false,
@@ -315,6 +331,7 @@ impl Topology {
             && self.doorstep.is_empty()
             && !self.wash
             && self.tasting == 0
+            && self.conversing.is_empty()
             && self.actions.is_empty()
             && !self.is_dirty()
             && !self.leaving.values().any(|c| self.consumers.get(*c).is_some_and(|c| !c.late))
@@ -334,12 +351,34 @@ impl Topology {
             leaving.filter_map(|c| Some(self.provider_name(c.provider?))).collect();
         names.sort_unstable();
         names.dedup();
+        if let Some((geom, what)) = self.conversing.values().next() {
+            return format!("{}: {what}", self.geom_name(*geom));
+        }
         match (names.as_slice(), self.tasting) {
             ([], 0) => "events that do not end".into(),
             ([], n) => format!("{n} tastings"),
             (names, 0) => format!("requests to {}", names.join(", ")),
             (names, n) => format!("requests to {} and {n} tastings", names.join(", ")),
         }
+    }
+
+    /// How layers and tasks reach the topology and the cores.
+    pub fn switchboard(&self) -> Switchboard {
+        self.switchboard.clone()
+    }
+
+    pub(crate) fn connect(&mut self, switchboard: Switchboard) {
+        self.switchboard = switchboard;
+    }
+
+    /// Holds a conversation of `geom` on core 0. The idle barrier waits for it; the geom is told
+    /// its answer, or [`crate::Unanswered`]. What is to go on for longer than a verb may take is a
+    /// task of its own, started with [`Switchboard::call`].
+    pub fn converse(&mut self, geom: GeomId, what: &'static str, task: Task) {
+        self.tickets += 1;
+        let number = self.tickets;
+        self.conversing.insert(number, (geom, what));
+        self.actions.push(Action::Converse(Conversation { geom, what, task, number }));
     }
 
     /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).

@@ -12,4 +12,5 @@ mod split;
 mod statistics;
 mod taste;
 mod threads;
+mod told;
 mod world;

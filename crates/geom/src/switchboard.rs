@@ -1,0 +1,79 @@
+//! The switchboard: how a geom's data path and its tasks reach the topology and the other cores.
+//!
+//! A layer runs on every core and owns nothing; what it has to decide together with the other
+//! cores (a member failed, the first write wants a mark on the disks) it tells its geom, which
+//! lives on the control thread and has one thread's order. What the geom decides goes back as
+//! calls to the cores. Nothing here blocks, and nothing is lost while the daemon runs: what a
+//! core's mailbox has no room for goes by way of the control thread, which tries until it fits.
+
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::Ticket;
+use reactor::{Mailer, SendError};
+
+use crate::class::Local;
+use crate::control::Inbox;
+use crate::core::{Call, Core, Message};
+use crate::topology::{Event, GeomId};
+
+/// What a geom is told by its layers and tasks; the geom knows the type.
+pub type Word = Box<dyn Any + Send>;
+
+/// A conversation that a geom starts on a core; its answer is the word the geom is told.
+pub type Task = Box<dyn for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Word> + Send>;
+
+/// The word a geom is told when its task came to no end: the core stopped, or the time was up.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unanswered;
+
+/// See the module. Clones are cheap and reach the same daemon.
+#[derive(Clone, Default)]
+pub struct Switchboard(Option<Arc<Lines>>);
+
+struct Lines {
+    inbox: Arc<Inbox>,
+    cores: Vec<Mailer<Message>>,
+}
+
+impl Switchboard {
+    /// Between a control thread's inbox and the cores.
+    pub(crate) fn new(inbox: Arc<Inbox>, cores: Vec<Mailer<Message>>) -> Switchboard {
+        Switchboard(Some(Arc::new(Lines { inbox, cores })))
+    }
+
+    /// Number of cores.
+    pub fn cores(&self) -> usize {
+        self.0.as_ref().map_or(0, |lines| lines.cores.len())
+    }
+
+    /// Has [`crate::Geom::told`] called on the control thread. Callable from any thread.
+    pub fn tell(&self, geom: GeomId, word: Word) {
+        if let Some(lines) = &self.0 {
+            lines.inbox.post(Event::Told(geom, word));
+        }
+    }
+
+    /// Runs something on a core's thread. Callable from any thread. Calls of one thread run in
+    /// order, but for those sent while the mailbox was full: these may come later.
+    pub fn call(&self, core: usize, call: Call) {
+        let Some(lines) = &self.0 else { return };
+        let Some(mailer) = lines.cores.get(core) else { return };
+        match mailer.send(Message::Call(call)) {
+            // A core that is gone runs nothing any more.
+            Ok(()) | Err(SendError::Closed(_)) => {}
+            Err(SendError::Full(message)) => lines.inbox.forward(core, message),
+        }
+    }
+
+    /// Wakes a Bio that waits on a core: its layer's `ready` is called with `Ok(0)`.
+    pub fn restart(&self, core: usize, ticket: Ticket) {
+        self.call(
+            core,
+            Box::new(move |core| {
+                core.restart(ticket);
+            }),
+        );
+    }
+}

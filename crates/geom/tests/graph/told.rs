@@ -1,0 +1,153 @@
+//! What layers and tasks say to their geom, and what a geom has the cores do.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+use bio::Errno;
+use geom::{Access, Geom, GeomId, ProviderId, Topology, Unanswered, Word};
+
+use crate::common::{BLOCK, Lab, Leaf, MS, Mode};
+
+type Heard = Arc<Mutex<Vec<String>>>;
+
+/// Writes down what it is told.
+struct Ear(Heard);
+
+impl Geom for Ear {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn told(&mut self, _: &mut Topology, _: GeomId, word: Word) {
+        let text = match word.downcast::<String>() {
+            Ok(text) => *text,
+            Err(other) if other.is::<Unanswered>() => "unanswered".into(),
+            Err(_) => "something else".into(),
+        };
+        self.0.lock().expect("heard").push(text);
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn ear(lab: &mut Lab) -> (GeomId, Heard) {
+    let heard = Heard::default();
+    let ears = Box::new(Ear(heard.clone()));
+    let geom = lab.control.call(|t| t.new_geom("shim", "ear", "a test", ears));
+    (geom.expect("a geom"), heard)
+}
+
+fn heard(heard: &Heard) -> Vec<String> {
+    heard.lock().expect("heard").clone()
+}
+
+#[test]
+fn words_of_two_cores_reach_the_geom_in_each_core_s_order() {
+    let mut lab = Lab::with_cores(1, 2);
+    let (geom, all) = ear(&mut lab);
+    let board = lab.control.topology.switchboard();
+    assert_eq!(board.cores(), 2);
+    for core in 0..2 {
+        for n in 0..3 {
+            let back = board.clone();
+            board.call(core, Box::new(move |_| back.tell(geom, Box::new(format!("{core}.{n}")))));
+        }
+    }
+    lab.pass(MS);
+    let all = heard(&all);
+    for core in ["0.", "1."] {
+        let of: Vec<&String> = all.iter().filter(|w| w.starts_with(core)).collect();
+        let numbers: Vec<&str> = of.iter().map(|w| &w[2..]).collect();
+        assert_eq!(numbers, ["0", "1", "2"]);
+    }
+}
+
+#[test]
+fn the_barrier_waits_for_a_conversation_and_its_answer() {
+    let mut lab = Lab::new(2);
+    let leaf = Leaf::new(4 * BLOCK);
+    let disk = lab.disk("d0", &leaf);
+    let (geom, all) = ear(&mut lab);
+    let done = lab.control.call(|t| {
+        let c = t.attach_new(geom, disk).map_err(|e| geom::Error::of(e, "attach"))?;
+        t.access(c, Access::READ).map_err(|e| geom::Error::of(e, "open"))?;
+        let edge = t.edge(c);
+        t.converse(
+            geom,
+            "looking",
+            Box::new(move |core| {
+                Box::pin(async move {
+                    let read = core.read(edge, 0, BLOCK as usize).await;
+                    Box::new(format!("{:?}", read.map(|b| b.len()))) as Word
+                })
+            }),
+        );
+        Ok(())
+    });
+    done.expect("at rest");
+    assert_eq!(heard(&all), [format!("Ok({BLOCK})")], "told before the call returned");
+}
+
+#[test]
+fn a_conversation_that_does_not_end_is_told_as_unanswered() {
+    let mut lab = Lab::new(3);
+    lab.control.deadlines.job_ns = 50 * MS;
+    let leaf = Leaf::new(4 * BLOCK);
+    let disk = lab.disk("d0", &leaf);
+    leaf.set(Mode::Hold);
+    let (geom, all) = ear(&mut lab);
+    let done = lab.control.call(|t| {
+        let c = t.attach_new(geom, disk).map_err(|e| geom::Error::of(e, "attach"))?;
+        t.access(c, Access::READ).map_err(|e| geom::Error::of(e, "open"))?;
+        let edge = t.edge(c);
+        t.converse(
+            geom,
+            "looking",
+            Box::new(move |core| {
+                Box::pin(async move {
+                    let _ = core.read(edge, 0, BLOCK as usize).await;
+                    Box::new(String::from("it came back")) as Word
+                })
+            }),
+        );
+        Ok(())
+    });
+    done.expect("the barrier does not wait for ever");
+    assert_eq!(heard(&all), ["unanswered"]);
+}
+
+#[test]
+fn nothing_is_lost_when_a_core_s_mailbox_is_full() {
+    let mut lab = Lab::new(4);
+    let (geom, all) = ear(&mut lab);
+    let board = lab.control.topology.switchboard();
+    let sent = 70_000;
+    for n in 0..sent {
+        let back = board.clone();
+        board.call(0, Box::new(move |_| back.tell(geom, Box::new(n.to_string()))));
+    }
+    lab.pass(50 * MS);
+    let all = heard(&all);
+    assert_eq!(all.len(), sent);
+    let in_order = all.iter().enumerate().all(|(i, text)| *text == i.to_string());
+    assert!(in_order, "those sent while it was full keep their order");
+}
+
+#[test]
+fn words_for_a_geom_that_is_gone_are_dropped() {
+    let mut lab = Lab::new(5);
+    let (geom, all) = ear(&mut lab);
+    let board = lab.control.topology.switchboard();
+    lab.control.call(|t| Ok(t.wither_geom(geom, Errno::NxIo))).expect("gone");
+    board.tell(geom, Box::new(String::from("too late")));
+    lab.pass(MS);
+    assert!(heard(&all).is_empty());
+}

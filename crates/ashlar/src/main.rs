@@ -8,6 +8,7 @@ use control::{App, Plant};
 const APP: App = App {
     version: env!("CARGO_PKG_VERSION"),
     catalog: daemon::catalog,
+    classes: daemon::class_verbs,
     launch: |config| {
         let daemon = daemon::Daemon::start(&config.daemon)?;
         Ok(Box::new(daemon) as Box<dyn Plant>)

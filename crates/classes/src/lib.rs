@@ -6,13 +6,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod concat;
 mod conversation;
 pub mod fuzzing;
 pub mod label;
+mod members;
 pub mod nop;
 pub mod part;
 pub mod probe;
 mod registry;
 mod slice;
+mod span;
+pub mod stripe;
 
 pub use registry::all;

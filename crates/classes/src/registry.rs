@@ -8,12 +8,15 @@ use geom::Class;
 use crate::label;
 use crate::probe::{Sectors, Step};
 
-/// The classes. The one loaded last tastes first, so names stand before tables.
+/// The classes. The one loaded last tastes first: what a disk is a member of stands before what
+/// seems to stand on it, and names before tables.
 pub fn all() -> Vec<Arc<dyn Class>> {
     vec![
         Arc::new(crate::nop::Nop),
         Arc::new(crate::part::PartClass),
         Arc::new(crate::label::LabelClass),
+        Arc::new(crate::concat::ConcatClass::default()),
+        Arc::new(crate::stripe::StripeClass::default()),
     ]
 }
 

@@ -27,7 +27,7 @@ mod text;
 mod top;
 pub mod verbs;
 
-pub use cli::{App, command, run};
+pub use cli::{App, ClassVerbs, command, run};
 pub use client::{Client, default_socket};
 pub use plant::{Outcome, Plant, Progress};
 pub use service::{Archive, Archived, Consent, Control, LeftOut, Plan};

@@ -2,8 +2,15 @@
 
 use std::sync::Arc;
 
+use control::ClassVerbs;
 use control::config::{Catalog, Entry};
 use target::Registry;
+
+/// The classes with verbs that have no commands of their own in the control path.
+pub fn class_verbs() -> Vec<ClassVerbs> {
+    let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty());
+    all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() }).collect()
+}
 
 /// The catalog of this build.
 pub fn catalog() -> Catalog {

@@ -19,11 +19,12 @@ mod errors;
 mod exports;
 mod identity;
 mod journal;
+mod lists;
 mod plant;
 mod room;
 mod shim;
 mod state;
 mod vault;
 
-pub use catalog::catalog;
+pub use catalog::{catalog, class_verbs};
 pub use plant::Daemon;

@@ -17,6 +17,7 @@ use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, kind_of};
 use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
+use crate::lists;
 use crate::shim;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
@@ -377,7 +378,8 @@ impl Room {
             return self.tray(verb, params);
         }
         let mut params = params.as_object().cloned().unwrap_or_default();
-        if verb == "insert" {
+        let own = |verb| self.has_verb(class, verb);
+        if verb == "insert" && !own("insert") {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
             let done = shim::insert(&mut self.control, class, params)?;
             self.note(Level::Info, &name, format!("{class} inserted"));
@@ -387,11 +389,24 @@ impl Room {
         let on = keys.find_map(|k| params.get(k)?.is_string().then(|| params.remove(k))?);
         let on = on.as_ref().and_then(Value::as_str).unwrap_or("").to_owned();
         let done = match verb {
-            "remove" => shim::remove(&mut self.control, class, &on)?,
+            "remove" if !own("remove") => shim::remove(&mut self.control, class, &on)?,
+            "status" | "list" if !own(verb) => {
+                let Some(found) = self.control.topology.class(class) else {
+                    let op = format!("{class} {verb}");
+                    return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
+                };
+                return lists::answer(&self.control, found.name(), verb, &params);
+            }
             _ => self.verb_on(class, verb, &on, &Value::Object(params))?,
         };
         self.note(Level::Info, &on, format!("{class} {verb}"));
         Ok(done)
+    }
+
+    /// Whether a class has a verb of its own by that name.
+    fn has_verb(&self, class: &str, verb: &str) -> bool {
+        let class = self.control.topology.class(class);
+        class.is_some_and(|c| c.verbs().iter().any(|v| v.name == verb))
     }
 
     /// A hand at the drive.

@@ -230,6 +230,17 @@ pub trait Geom: Send + Any {
         Vec::new()
     }
 
+    /// Lines for lists about one of its consumers: its state first.
+    fn show_consumer(
+        &self,
+        topology: &Topology,
+        me: GeomId,
+        consumer: ConsumerId,
+    ) -> Vec<(&'static str, String)> {
+        let _ = (topology, me, consumer);
+        Vec::new()
+    }
+
     /// The geom's own type, for its class's verbs.
     fn as_any(&mut self) -> &mut dyn Any;
 }

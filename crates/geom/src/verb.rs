@@ -12,7 +12,7 @@ pub struct VerbSpec {
     pub detail: &'static str,
     /// Its arguments: those by position first, in their order, then options.
     pub args: &'static [ArgSpec],
-    /// A command line that works, without the program's name: `mirror label data d0 d1`.
+    /// A command line that works, without the program's name and, if shared, the class's.
     pub example: &'static str,
     /// Writes on disks: asked for without `--force`-like words, its refusals say what would be
     /// lost.

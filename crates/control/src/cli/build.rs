@@ -1,5 +1,6 @@
 //! Schemas to a clap command: one property, one option.
 
+use super::classes::ClassVerbs;
 use crate::api::Exit;
 use crate::verbs::schema::{follow, words};
 use crate::verbs::{Entry, GROUPS, VERBS};
@@ -7,8 +8,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
 use serde_json::Value;
 
-/// The whole command line.
-pub fn command() -> Command {
+/// The whole command line, with the verbs of these classes.
+pub fn command(classes: &[ClassVerbs]) -> Command {
     let mut root = Command::new("ashlar")
         .about("Block storage in user space: disks, layers, iSCSI targets")
         .subcommand_required(true)
@@ -31,10 +32,10 @@ pub fn command() -> Command {
         }
         root = root.subcommand(of);
     }
-    root
+    classes.iter().fold(root, |root, class| root.subcommand(class.command()))
 }
 
-fn exit_codes() -> String {
+pub(super) fn exit_codes() -> String {
     let lines = Exit::ALL.iter().map(|(exit, doc)| format!("  {}  {doc}", *exit as u8));
     format!("Exit codes:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }

@@ -1,10 +1,12 @@
 //! The command line: made from the table of verbs, and carried out.
 
 mod build;
+mod classes;
 mod progress;
 mod values;
 
 pub use build::{command, common, subcommand};
+pub use classes::{ClassVerbs, pages as class_pages};
 
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::{Client, default_socket};
@@ -21,6 +23,8 @@ pub struct App {
     pub version: &'static str,
     /// What may stand in a configuration: the registries' disk kinds, classes and drivers.
     pub catalog: fn() -> crate::config::Catalog,
+    /// The classes that have verbs and no commands of their own here.
+    pub classes: fn() -> Vec<ClassVerbs>,
     /// Starts the daemon with the settings of `[daemon]`; disks, geoms and targets come later, as
     /// steps.
     pub launch: fn(&crate::config::Config) -> Result<Box<dyn crate::Plant>>,
@@ -41,7 +45,8 @@ pub fn run(
     err: &mut dyn Write,
 ) -> Exit {
     let words = std::iter::once(OsString::from("ashlar")).chain(args);
-    let matches = match command().version(app.version).try_get_matches_from(words) {
+    let classes = (app.classes)();
+    let matches = match command(&classes).version(app.version).try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(e) => {
             let text = e.render().to_string();
@@ -54,11 +59,12 @@ pub fn run(
             };
         }
     };
-    let Some((entry, of)) = values::chosen(&matches) else { return Exit::Usage };
+    let Some((entry, of)) = values::chosen(&classes, &matches) else { return Exit::Usage };
     let json = of.get_flag("json") || of.get_one::<String>("output").is_some_and(|o| o == "json");
     let form = if json { Form::Json } else { Form::Table };
     let mode = Mode::of(of.get_one::<String>("progress").map(String::as_str));
-    let done = values::params(entry, of).and_then(|params| {
+    let params = classes::call(&classes, &matches).unwrap_or_else(|| values::params(entry, of));
+    let done = params.and_then(|params| {
         let socket = socket(of.get_one::<String>("socket"), entry, &params);
         one(app, entry, params, &socket, form, mode, out, err)
     });

@@ -6,6 +6,7 @@ use crate::fake::{FakePlant, catalog, geom_state};
 use crate::http::{self, Listening};
 use crate::service::{Archive, Control};
 use crate::verbs::VERBS;
+use geom::{ArgKind, ArgSpec, VerbSpec};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -92,8 +93,37 @@ impl Drop for Daemon {
     }
 }
 
+const TOY: ClassVerbs = ClassVerbs {
+    name: "toy",
+    doc: "A class with a verb.",
+    verbs: &[VerbSpec {
+        name: "label",
+        doc: "Label providers",
+        detail: "",
+        args: &[
+            ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The name" },
+            ArgSpec { name: "providers", short: None, kind: ArgKind::Names(2), doc: "On what" },
+            ArgSpec { name: "size", short: Some('s'), kind: ArgKind::Bytes, doc: "How large" },
+            ArgSpec { name: "force", short: Some('f'), kind: ArgKind::Flag, doc: "Though open" },
+            ArgSpec {
+                name: "balance",
+                short: Some('b'),
+                kind: ArgKind::Choice(&["load", "prefer"]),
+                doc: "How reads are spread",
+            },
+        ],
+        example: "toy label -b load -s 4k data d0 d1",
+        writes: true,
+    }],
+};
+
 fn app() -> App {
-    App { version: env!("CARGO_PKG_VERSION"), catalog, launch: |_| Ok(Box::new(FakePlant::new())) }
+    App {
+        version: env!("CARGO_PKG_VERSION"),
+        catalog,
+        classes: || vec![TOY],
+        launch: |_| Ok(Box::new(FakePlant::new())),
+    }
 }
 
 fn say(words: Vec<OsString>) -> Said {
@@ -596,11 +626,11 @@ fn usage() {
 
 #[test]
 fn every_verb_has_json_a_page_completions_an_example_and_words() {
-    let whole = command();
+    let whole = command(&[]);
     whole.clone().debug_assert();
-    let pages = verbs::man::pages().expect("pages");
+    let pages = verbs::man::pages(&[]).expect("pages");
     let shells = [verbs::completions::Shell::Bash, verbs::completions::Shell::Fish];
-    let scripts = shells.map(verbs::completions::script);
+    let scripts = shells.map(|shell| verbs::completions::script(shell, &[]));
     for verb in VERBS {
         let name = verb.name;
         assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{name}: {}", verb.doc);
@@ -611,7 +641,7 @@ fn every_verb_has_json_a_page_completions_an_example_and_words() {
             let words: Vec<String> = line.map(|w| w.replace('\'', "")).collect();
             let matches = whole.clone().try_get_matches_from(&words);
             let matches = matches.unwrap_or_else(|e| panic!("{example}: {e}"));
-            let (entry, _) = values::chosen(&matches).expect("a verb");
+            let (entry, _) = values::chosen(&[], &matches).expect("a verb");
             assert_eq!(entry.name, name, "{example}");
         }
         let mut json = whole.clone();
@@ -643,9 +673,36 @@ fn every_verb_has_json_a_page_completions_an_example_and_words() {
 }
 
 #[test]
+fn a_verb_of_a_class_is_a_command_with_a_page_and_completions() {
+    let whole = command(&[TOY]);
+    whole.clone().debug_assert();
+    let words = "ashlar toy label -b load -s 4k -f data d0 d1".split(' ');
+    let matches = whole.clone().try_get_matches_from(words).expect("it is a command");
+    let call = classes::call(&[TOY], &matches).expect("a verb of a class").expect("numbers");
+    let value = json!({
+        "name": "data", "providers": ["d0", "d1"], "size": 4096, "force": true, "balance": "load"
+    });
+    assert_eq!(call, json!({ "class": "toy", "verb": "label", "value": value }));
+    let (entry, _) = values::chosen(&[TOY], &matches).expect("an entry");
+    assert_eq!(entry.name, "geom");
+    for wrong in ["toy label data", "toy label -b some data d0 d1", "toy forget data"] {
+        let words = format!("ashlar {wrong}");
+        assert!(whole.clone().try_get_matches_from(words.split(' ')).is_err(), "{wrong}");
+    }
+    let words = "ashlar toy label -s much data d0 d1".split(' ');
+    let matches = whole.clone().try_get_matches_from(words).expect("a text");
+    let error = classes::call(&[TOY], &matches).expect("a verb").expect_err("no number");
+    assert!(error.to_string().contains("--size"), "{error}");
+    let script = verbs::completions::script(verbs::completions::Shell::Bash, &[TOY]);
+    assert!(script.contains("--balance") && script.contains("ashlar__toy__label"));
+}
+
+#[test]
 fn man_writes_all_pages() {
     let daemon = Daemon::start();
     let files = daemon.ends("man --out @man", Exit::Done);
-    assert_eq!(files.lines().count(), VERBS.len() + verbs::GROUPS.len() + 1);
+    let toy = TOY.all().count() + 1;
+    assert_eq!(files.lines().count(), VERBS.len() + verbs::GROUPS.len() + 1 + toy);
+    assert!(files.contains("@man/ashlar-toy-label.8"), "{files}");
     assert!(files.contains("@man/ashlar-part-add.8"), "{files}");
 }

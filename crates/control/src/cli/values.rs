@@ -1,6 +1,7 @@
 //! What was typed, back to the JSON that the verb takes.
 
 use super::build::kind;
+use super::classes::ClassVerbs;
 use crate::api::{Error, Kind, Result};
 use crate::config::units;
 use crate::verbs::schema::follow;
@@ -8,10 +9,14 @@ use crate::verbs::{Entry, find};
 use clap::ArgMatches;
 use serde_json::{Map, Value};
 
-/// The verb that was typed and what stands behind it.
-pub fn chosen(matches: &ArgMatches) -> Option<(&'static Entry, &ArgMatches)> {
+/// The verb that was typed and what stands behind it. A class's verb is a call of `geom`.
+pub fn chosen<'a>(
+    classes: &[ClassVerbs],
+    matches: &'a ArgMatches,
+) -> Option<(&'static Entry, &'a ArgMatches)> {
     let (name, of) = matches.subcommand()?;
     match of.subcommand() {
+        Some((_, of)) if classes.iter().any(|c| c.name == name) => Some((find("geom")?, of)),
         Some((inner, of)) => Some((find(&format!("{name}.{inner}"))?, of)),
         None => Some((find(name)?, of)),
     }

@@ -2,7 +2,7 @@
 
 use super::entry::{Local, LocalVerb, Verb};
 use crate::api::Result;
-use crate::cli::command;
+use crate::cli::{ClassVerbs, command};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub struct Answer {
 }
 
 /// The script for one shell.
-pub fn script(shell: Shell) -> String {
+pub fn script(shell: Shell, classes: &[ClassVerbs]) -> String {
     use clap_complete::Shell as To;
     let to = match shell {
         Shell::Bash => To::Bash,
@@ -45,7 +45,7 @@ pub fn script(shell: Shell) -> String {
         Shell::Fish => To::Fish,
     };
     let mut out = Vec::new();
-    clap_complete::generate(to, &mut command(), "ashlar", &mut out);
+    clap_complete::generate(to, &mut command(classes), "ashlar", &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
@@ -64,7 +64,7 @@ impl Verb for Completions {
 }
 
 impl LocalVerb for Completions {
-    fn run(_local: &mut Local<'_>, params: Params) -> Result<Answer> {
-        Ok(Answer { script: script(params.shell) })
+    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        Ok(Answer { script: script(params.shell, &(local.app.classes)()) })
     }
 }

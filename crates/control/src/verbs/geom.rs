@@ -69,6 +69,11 @@ impl Verb for Geom {
         match &answer.answer {
             Value::Null => "done\n".to_owned(),
             Value::String(text) => format!("{text}\n"),
+            Value::Object(all) => match (all.get("text"), all.get("message")) {
+                (Some(Value::String(text)), _) => text.clone(),
+                (_, Some(Value::String(message))) => format!("{message}\n"),
+                _ => format!("{:#}\n", answer.answer),
+            },
             other => format!("{other:#}\n"),
         }
     }

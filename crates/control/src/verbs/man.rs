@@ -3,7 +3,7 @@
 use super::entry::{Entry, Local, LocalVerb, Verb};
 use super::{GROUPS, VERBS};
 use crate::api::{Error, Exit, Kind, Result};
-use crate::cli::{command, common, subcommand};
+use crate::cli::{ClassVerbs, class_pages, command, common, subcommand};
 use clap_mangen::roff::{Roff, bold, roman};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,10 +84,10 @@ pub fn page_name(verb: &Entry) -> String {
 ///
 /// # Errors
 /// [`Kind::Internal`] when a page cannot be set.
-pub fn pages() -> Result<Vec<(String, String)>> {
-    let mut out = vec![("ashlar.8".to_owned(), page(command(), &[])?)];
-    let whole = command();
-    for (group, _) in GROUPS {
+pub fn pages(classes: &[ClassVerbs]) -> Result<Vec<(String, String)>> {
+    let whole = command(classes);
+    let mut out = vec![("ashlar.8".to_owned(), page(whole.clone(), &[])?)];
+    for group in GROUPS.iter().map(|(group, _)| *group).chain(classes.iter().map(|c| c.name)) {
         if let Some(found) = whole.find_subcommand(group) {
             let name = format!("ashlar-{group}");
             let named = found.clone().name(name.clone()).bin_name(format!("ashlar {group}"));
@@ -100,6 +100,9 @@ pub fn pages() -> Result<Vec<(String, String)>> {
         let whole = subcommand(verb).args(common());
         let named = whole.name(title).bin_name(format!("ashlar {}", verb.words()));
         out.push((name, page(named, verb.examples)?));
+    }
+    for (name, command, example) in class_pages(classes) {
+        out.push((name, page(command, &[&example])?));
     }
     Ok(out)
 }
@@ -122,8 +125,8 @@ impl Verb for Man {
 }
 
 impl LocalVerb for Man {
-    fn run(_local: &mut Local<'_>, params: Params) -> Result<Answer> {
-        let pages = pages()?;
+    fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
+        let pages = pages(&(local.app.classes)())?;
         let Some(folder) = params.out else {
             let page = pages.into_iter().next().map(|(_, text)| text).unwrap_or_default();
             return Ok(Answer { files: Vec::new(), page });

@@ -40,6 +40,8 @@ pub struct ConsumerView {
     pub counts: Access,
     /// Statistics.
     pub stats: Reading,
+    /// Lines of the class.
+    pub show: Vec<(&'static str, String)>,
 }
 
 /// A provider as lists show it.
@@ -193,11 +195,13 @@ impl Topology {
 
     fn see_cons(&self, c: ConsumerId, now_ns: u64) -> Option<ConsumerView> {
         let cp = self.consumers.get(c)?;
+        let ops = self.geoms.get(cp.geom).and_then(|g| g.ops.as_ref());
         Some(ConsumerView {
             id: c,
             provider: cp.provider.map(|p| self.provider_name(p).to_string()),
             counts: cp.counts,
             stats: self.read_meters(c, now_ns)?,
+            show: ops.map(|o| o.show_consumer(self, cp.geom, c)).unwrap_or_default(),
         })
     }
 

@@ -1,0 +1,92 @@
+//! concat: providers one behind the other, byte for byte FreeBSD's (geom.md 2.4).
+
+use geom::{Error, VerbSpec};
+
+use crate::members::frame::FrameError;
+use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
+
+/// The class.
+pub type ConcatClass = SpanClass<Concat>;
+
+/// See the module.
+pub struct Concat;
+
+const FORMAT: Format = Format { magic: "GEOM::CONCAT", version: 4, since: (3, 4), strips: false };
+
+impl Span for Concat {
+    const NAME: &'static str = "concat";
+    const DOC: &'static str = "Several providers, one behind the other.";
+    const LEAST: usize = 1;
+    const STRIP: u64 = 0;
+    const VERBS: &'static [VerbSpec] = &[
+        VerbSpec {
+            name: "label",
+            doc: "Label providers and join them to one that is found again by itself",
+            detail: words::LABEL,
+            args: &[words::NAME, words::PROVIDERS, words::HARDCODE, words::FORCE],
+            example: "concat label data d0 d1",
+            writes: true,
+        },
+        VerbSpec {
+            name: "create",
+            doc: "Join providers without writing anything, until the daemon ends",
+            detail: "",
+            args: &[words::NAME, words::PROVIDERS],
+            example: "concat create data d0 d1",
+            writes: false,
+        },
+        VerbSpec {
+            name: "append",
+            doc: "Add a provider at the end, while the others are in use",
+            detail: "The size grows; those above are told. Of a labelled one all labels are \
+                     written again.",
+            args: &[words::NAME, words::PROVIDER, words::HARDCODE, words::FORCE],
+            example: "concat append data d2",
+            writes: true,
+        },
+        words::STOP,
+        words::DESTROY,
+        words::START,
+        words::CLEAR,
+        words::DUMP,
+    ];
+
+    fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError> {
+        unpack(&FORMAT, sector)
+    }
+
+    fn encode(label: &SpanLabel) -> Vec<u8> {
+        pack(&FORMAT, label)
+    }
+
+    fn check_strip(_: u64, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn media_bytes(_: u64, members: &[u64]) -> u64 {
+        members.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    fn pieces(_: u64, members: &[u64], offset: u64, length: u64, f: &mut dyn FnMut(Piece)) {
+        let (mut start, end) = (0u64, offset.saturating_add(length));
+        for (member, bytes) in members.iter().enumerate() {
+            let stop = start.saturating_add(*bytes);
+            let (from, to) = (offset.max(start), end.min(stop));
+            if from < to {
+                f(Piece { member, offset: from - start, length: to - from });
+            }
+            start = stop;
+        }
+    }
+
+    fn gather(
+        _: u64,
+        members: &[u64],
+        (offset, _): (u64, u64),
+        piece: Piece,
+        f: &mut dyn FnMut(u64, u64),
+    ) {
+        let before: u64 = members.iter().take(piece.member).sum();
+        f(before + piece.offset - offset, piece.length);
+    }
+}

@@ -1,0 +1,155 @@
+//! hand: what a verb does with its own hands to providers: opens them, looks at what is there,
+//! writes, and closes them, so that every class looks at them again.
+
+use std::any::Any;
+
+use bio::Errno;
+use geom::{Access, Control, Edge, Error, Geom, GeomId, ProviderId, Topology};
+
+use super::frame;
+
+/// Holds the consumer through which a verb writes.
+struct Hand;
+
+impl Geom for Hand {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NotSup)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// A provider named in a verb.
+pub(crate) fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
+    let missing = || {
+        let what = format!("no provider is called {name}; `ashlar list` names them");
+        Error::new(Errno::NoEnt, what)
+    };
+    control.topology.find(name).ok_or_else(missing)
+}
+
+/// Sector size and size of a provider, bytes; zeroes when it is gone.
+pub(crate) fn sizes(control: &Control, on: ProviderId) -> (u32, u64) {
+    control.topology.limits(on).map_or((0, 0), |l| (l.sector_bytes, l.media_bytes))
+}
+
+fn busy(name: &str, e: Errno) -> Error {
+    match e {
+        Errno::Perm => Error::new(e, format!("{name} is in use; close what uses it first")),
+        e => Error::new(e, format!("{name} cannot be opened: {}", e.text())),
+    }
+}
+
+/// Attaches to a provider, runs `f` with the consumer, leaves.
+fn attached<R>(
+    control: &mut Control,
+    class: &str,
+    name: &str,
+    f: impl FnOnce(&mut Control, geom::ConsumerId) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let on = find(control, name)?;
+    let (geom, consumer) = control.call(|topology| {
+        let hand =
+            topology.new_geom(class, &format!("hand on {name}"), "a verb", Box::new(Hand))?;
+        match topology.attach_new(hand, on) {
+            Ok(consumer) => Ok((hand, consumer)),
+            Err(e) => {
+                topology.wither_geom(hand, Errno::NxIo);
+                Err(busy(name, e))
+            }
+        }
+    })?;
+    let done = f(control, consumer);
+    // The geom goes first: what looks at the provider again must not take it for a user.
+    control.call(|topology| {
+        topology.wither_geom(geom, Errno::NxIo);
+        topology.leave(consumer);
+        Ok(())
+    })?;
+    done
+}
+
+/// Opens a provider for reading, runs `f`, closes it. Disturbs nobody.
+pub(crate) fn reading<R>(
+    control: &mut Control,
+    class: &str,
+    name: &str,
+    f: impl FnOnce(&mut Control, Edge) -> Result<R, Error>,
+) -> Result<R, Error> {
+    attached(control, class, name, |control, consumer| {
+        let edge = control.topology.edge(consumer);
+        control.call(|t| t.access(consumer, Access::READ).map_err(|e| busy(name, e)))?;
+        f(control, edge)
+    })
+}
+
+/// Opens a provider for reading and looks with `check`; if that agrees, opens it for writing
+/// alone, runs `f` and closes it, so that everything looks at it again. A refusal disturbs nobody.
+pub(crate) fn writing<R>(
+    control: &mut Control,
+    class: &str,
+    name: &str,
+    check: impl FnOnce(&mut Control, Edge) -> Result<(), Error>,
+    f: impl FnOnce(&mut Control, Edge) -> Result<R, Error>,
+) -> Result<R, Error> {
+    attached(control, class, name, |control, consumer| {
+        let edge = control.topology.edge(consumer);
+        let open = |control: &mut Control, delta| {
+            control.call(|t| t.access(consumer, delta).map_err(|e| busy(name, e)))
+        };
+        open(control, Access::READ)?;
+        check(control, edge)?;
+        open(control, Access { r: 0, w: 1, e: 1 })?;
+        f(control, edge)
+    })
+}
+
+/// Reads bytes of an open provider.
+pub(crate) fn read(
+    control: &mut Control,
+    name: &str,
+    edge: Edge,
+    at: u64,
+    len: usize,
+) -> Result<Vec<u8>, Error> {
+    let read = control.run_on_core("reading metadata", move |core| {
+        Box::pin(async move { core.read(edge, at, len).await })
+    })?;
+    read.map_err(|e| Error::new(e, format!("{name}, byte {at}: {}", e.text())))
+}
+
+/// Writes bytes to an open provider, and has them on stable storage before it returns.
+pub(crate) fn write(
+    control: &mut Control,
+    name: &str,
+    edge: Edge,
+    at: u64,
+    bytes: Vec<u8>,
+) -> Result<(), Error> {
+    let written = control.run_on_core("writing metadata", move |core| {
+        Box::pin(async move {
+            core.write(edge, at, &bytes).await?;
+            core.flush(edge).await
+        })
+    })?;
+    written.map_err(|e| Error::new(e, format!("{name}, byte {at}: {}", e.text())))
+}
+
+/// The last sector of an open provider and where it is.
+pub(crate) fn last(control: &mut Control, name: &str, edge: Edge) -> Result<(u64, Vec<u8>), Error> {
+    let on = find(control, name)?;
+    let (sector, media) = sizes(control, on);
+    let Some(at) = frame::last_sector(sector, media) else {
+        let what = format!("{name} is too small to hold metadata");
+        return Err(Error::new(Errno::Inval, what));
+    };
+    Ok((at, read(control, name, edge, at, sector as usize)?))
+}

@@ -1,0 +1,35 @@
+//! members: what the classes that stand on several providers have in common.
+//!
+//! * [`WriteGate`]: nothing is written before the marks on the disks say so.
+//! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
+//! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
+//!   sector.
+//! * [`hand`]: verbs that read and write the last sectors of providers.
+//!
+//! How such a class is built:
+//!
+//! ```text
+//!   control thread          Geom: members, their states, what the metadata shall say
+//!      ^  told()               |  replace words of the shared state, WriteGate::open
+//!      |  tell()               v
+//!   cores                   Layer: reads the shared state (atomics), forks children
+//! ```
+//!
+//! A layer never decides about members. It goes by what it reads, and tells its geom what it met:
+//! an error of a member, a write that waits at the gate. The geom, one thread, decides, has the
+//! metadata written by a task on core 0, and only then lets requests see the new state.
+
+pub(crate) mod frame;
+pub(crate) mod hand;
+mod ranges;
+mod stopped;
+mod write_gate;
+
+#[cfg(test)]
+mod ranges_tests;
+#[cfg(test)]
+mod write_gate_tests;
+
+pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
+pub(crate) use stopped::Stopped;
+pub(crate) use write_gate::{Entry, GateWord, WriteGate};

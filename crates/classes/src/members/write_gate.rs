@@ -1,0 +1,196 @@
+//! The write gate: writes pass while it is open; while it is shut they wait, and whoever shut it
+//! learns when the last one that had passed has ended.
+//!
+//! A mirror shuts it until every member is marked dirty, and again before the marks are taken
+//! away; a rebuild shuts it for the moment in which writes begin to mind the copied ranges.
+//!
+//! ```text
+//!            open()                                shut()
+//!   SHUT ------------> OPEN            OPEN ---------------------> DRAINING
+//!    ^                                                                |
+//!    +------------ the last write inside has left: GateWord::Drained -+
+//! ```
+//!
+//! Invariants
+//!  G1  A write is inside (between an `enter` that answered [`Entry::Pass`] and its `leave`) only
+//!      if the gate was open at some moment after the `enter` began.
+//!  G2  `Drained` is said once a `shut`, and no write is inside then.
+//!  G3  Every write that was told to wait is restarted by the next `open` after it waits.
+//!  G4  While the gate is shut and somebody waits, `Knock` has been said once since the `shut`.
+//!
+//! G1 and G2 hold because a write first counts itself and then looks at the phase, and a shut
+//! first sets the phase and then reads the counts, all of it sequentially consistent: at least one
+//! of the two sees the other. Each core counts on a cache line of its own; a write costs two
+//! additions there and no lock.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bio::Ticket;
+
+const OPEN: u8 = 0;
+const SHUT: u8 = 1;
+
+/// What a geom is told of its gate; see [`WriteGate::new`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GateWord {
+    /// A write waits, the first since the gate was shut.
+    Knock,
+    /// No write is inside, the gate having been shut.
+    Drained,
+}
+
+/// What a write that comes to the gate is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// Go on; call [`WriteGate::leave`] when it has ended.
+    Pass,
+    /// Answer `Flow::Wait`: the ticket is used when the gate opens. Then enter again.
+    Wait,
+}
+
+/// Writes inside, of one core; on a cache line (and its neighbour) of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Lane(AtomicU32);
+
+#[derive(Default)]
+struct Hall {
+    waiting: Vec<(usize, Ticket)>,
+    knocked: bool,
+    /// A shut that has not been answered by `Drained`.
+    draining: bool,
+}
+
+/// See the module.
+pub(crate) struct WriteGate {
+    phase: AtomicU8,
+    lanes: Box<[Lane]>,
+    hall: Mutex<Hall>,
+    tell: Box<dyn Fn(GateWord) + Send + Sync>,
+    restart: Box<dyn Fn(usize, Ticket) + Send + Sync>,
+}
+
+impl WriteGate {
+    /// A gate that is shut, with nobody inside, for `cores` cores. `tell` says something to the
+    /// geom and `restart` wakes a Bio on its core; neither may call back into the gate.
+    pub(crate) fn new(
+        cores: usize,
+        tell: impl Fn(GateWord) + Send + Sync + 'static,
+        restart: impl Fn(usize, Ticket) + Send + Sync + 'static,
+    ) -> WriteGate {
+        WriteGate {
+            phase: AtomicU8::new(SHUT),
+            lanes: (0..cores.max(1)).map(|_| Lane::default()).collect(),
+            hall: Mutex::default(),
+            tell: Box::new(tell),
+            restart: Box::new(restart),
+        }
+    }
+
+    fn hall(&self) -> MutexGuard<'_, Hall> {
+        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lane(&self, core: usize) -> &AtomicU32 {
+        // A core beyond those there were shares a lane: the sum is what counts.
+        &self.lanes[core % self.lanes.len()].0
+    }
+
+    /// A write on `core` wants to pass; `ticket` is made only if it has to wait.
+    #[inline]
+    pub(crate) fn enter(&self, core: usize, ticket: impl FnOnce() -> Ticket) -> Entry {
+        self.lane(core).fetch_add(1, SeqCst);
+        if self.phase.load(SeqCst) == OPEN {
+            return Entry::Pass;
+        }
+        self.turn_back(core, ticket)
+    }
+
+    #[cold]
+    fn turn_back(&self, core: usize, ticket: impl FnOnce() -> Ticket) -> Entry {
+        let knock = {
+            let mut hall = self.hall();
+            // The phase changes only under this lock.
+            if self.phase.load(SeqCst) == OPEN {
+                return Entry::Pass;
+            }
+            hall.waiting.push((core, ticket()));
+            !std::mem::replace(&mut hall.knocked, true)
+        };
+        self.leave(core);
+        if knock {
+            (self.tell)(GateWord::Knock);
+        }
+        Entry::Wait
+    }
+
+    /// A write that had passed has ended.
+    #[inline]
+    pub(crate) fn leave(&self, core: usize) {
+        self.lane(core).fetch_sub(1, SeqCst);
+        if self.phase.load(SeqCst) == SHUT {
+            self.say_drained();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.0.load(SeqCst) == 0)
+    }
+
+    #[cold]
+    fn say_drained(&self) {
+        let said = {
+            let mut hall = self.hall();
+            let now = hall.draining && self.phase.load(SeqCst) == SHUT && self.is_empty();
+            hall.draining &= !now;
+            now
+        };
+        if said {
+            (self.tell)(GateWord::Drained);
+        }
+    }
+
+    /// No write passes from now on. `Drained` is said when none is inside: perhaps at once, and
+    /// not again for a gate that is shut and empty already.
+    pub(crate) fn shut(&self) {
+        {
+            let mut hall = self.hall();
+            if self.phase.swap(SHUT, SeqCst) == SHUT {
+                return;
+            }
+            hall.knocked = false;
+            hall.draining = true;
+        }
+        self.say_drained();
+    }
+
+    /// Writes pass again, those that wait first.
+    pub(crate) fn open(&self) {
+        let waiting = {
+            let mut hall = self.hall();
+            self.phase.store(OPEN, SeqCst);
+            hall.draining = false;
+            hall.knocked = false;
+            std::mem::take(&mut hall.waiting)
+        };
+        for (core, ticket) in waiting {
+            (self.restart)(core, ticket);
+        }
+    }
+
+    /// True while writes pass.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase.load(SeqCst) == OPEN
+    }
+
+    /// Writes inside now, of all cores; exact only while the gate is shut.
+    pub(crate) fn inside(&self) -> u32 {
+        self.lanes.iter().map(|lane| lane.0.load(SeqCst)).sum()
+    }
+
+    /// Requests that wait at a gate that will not open again: taken out, for their geom goes.
+    pub(crate) fn evict(&self) -> Vec<(usize, Ticket)> {
+        std::mem::take(&mut self.hall().waiting)
+    }
+}

@@ -1,0 +1,144 @@
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use bio::Ticket;
+
+use super::write_gate::{Entry, GateWord, WriteGate};
+
+fn ticket(n: u32) -> Ticket {
+    Ticket::from_words(n, u64::from(n))
+}
+
+struct Told {
+    gate: WriteGate,
+    words: Arc<Mutex<Vec<GateWord>>>,
+    woken: Arc<Mutex<Vec<(usize, Ticket)>>>,
+}
+
+fn gate(cores: usize) -> Told {
+    let (words, woken) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Vec<_>>>::default());
+    let (w, r) = (words.clone(), woken.clone());
+    let gate = WriteGate::new(
+        cores,
+        move |word| w.lock().expect("words").push(word),
+        move |core, ticket| r.lock().expect("woken").push((core, ticket)),
+    );
+    Told { gate, words, woken }
+}
+
+impl Told {
+    fn words(&self) -> Vec<GateWord> {
+        std::mem::take(&mut *self.words.lock().expect("words"))
+    }
+
+    fn woken(&self) -> Vec<(usize, Ticket)> {
+        std::mem::take(&mut *self.woken.lock().expect("woken"))
+    }
+}
+
+#[test]
+fn the_first_that_waits_knocks_and_all_are_woken() {
+    let t = gate(2);
+    assert_eq!(t.gate.enter(0, || ticket(1)), Entry::Wait);
+    assert_eq!(t.gate.enter(1, || ticket(2)), Entry::Wait);
+    assert_eq!(t.words(), [GateWord::Knock], "once");
+    assert!(!t.gate.is_open());
+    t.gate.open();
+    assert_eq!(t.woken(), [(0, ticket(1)), (1, ticket(2))], "in order of arrival");
+    assert_eq!(t.gate.enter(0, || panic!("no ticket is needed")), Entry::Pass);
+    assert_eq!(t.gate.inside(), 1);
+}
+
+#[test]
+fn a_shut_is_answered_when_the_last_inside_has_left() {
+    let t = gate(2);
+    t.gate.open();
+    assert_eq!(t.gate.enter(0, || ticket(1)), Entry::Pass);
+    assert_eq!(t.gate.enter(1, || ticket(2)), Entry::Pass);
+    t.gate.shut();
+    assert_eq!(t.gate.enter(1, || ticket(3)), Entry::Wait);
+    assert_eq!(t.words(), [GateWord::Knock]);
+    t.gate.leave(0);
+    assert!(t.words().is_empty());
+    t.gate.leave(1);
+    assert_eq!(t.words(), [GateWord::Drained]);
+    t.gate.shut();
+    assert!(t.words().is_empty(), "it was shut already");
+    t.gate.open();
+    t.gate.shut();
+    assert_eq!(t.words(), [GateWord::Drained], "nobody was inside");
+}
+
+#[test]
+fn whoever_waits_when_the_geom_goes_is_handed_out() {
+    let t = gate(1);
+    assert_eq!(t.gate.enter(0, || ticket(7)), Entry::Wait);
+    assert_eq!(t.gate.evict(), [(0, ticket(7))]);
+    t.gate.open();
+    assert!(t.woken().is_empty());
+}
+
+/// Threads that write, and one that shuts and opens: while it is shut and drained nobody is in.
+#[test]
+fn nobody_is_inside_between_drained_and_open() {
+    const WRITERS: usize = 3;
+    let (drained, inside) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let woken = Arc::new(Mutex::new(Vec::<usize>::new()));
+    let (d, w) = (drained.clone(), woken.clone());
+    let gate = Arc::new(WriteGate::new(
+        WRITERS,
+        move |word| {
+            if word == GateWord::Drained {
+                d.store(true, SeqCst);
+            }
+        },
+        move |core, _| w.lock().expect("woken").push(core),
+    ));
+    let stop = Arc::new(AtomicBool::new(false));
+    let passed = Arc::new(AtomicU32::new(0));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|core| {
+            let (gate, inside, stop) = (gate.clone(), inside.clone(), stop.clone());
+            let (woken, passed) = (woken.clone(), passed.clone());
+            thread::spawn(move || {
+                while !stop.load(SeqCst) {
+                    if gate.enter(core, || ticket(core as u32)) == Entry::Pass {
+                        inside.fetch_add(1, SeqCst);
+                        passed.fetch_add(1, SeqCst);
+                        inside.fetch_sub(1, SeqCst);
+                        gate.leave(core);
+                        continue;
+                    }
+                    // It waits until it is woken, as a Bio would.
+                    loop {
+                        let mut all = woken.lock().expect("woken");
+                        if let Some(at) = all.iter().position(|c| *c == core) {
+                            all.swap_remove(at);
+                            break;
+                        }
+                        drop(all);
+                        if stop.load(SeqCst) {
+                            return;
+                        }
+                        thread::yield_now();
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..300 {
+        drained.store(false, SeqCst);
+        gate.open();
+        thread::yield_now();
+        gate.shut();
+        while !drained.load(SeqCst) {
+            thread::yield_now();
+        }
+        assert_eq!(inside.load(SeqCst), 0, "somebody was inside a shut gate");
+        assert_eq!(gate.inside(), 0);
+    }
+    stop.store(true, SeqCst);
+    writers.into_iter().for_each(|w| w.join().expect("a writer"));
+    assert!(passed.load(SeqCst) > 0);
+}

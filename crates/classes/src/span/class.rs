@@ -1,0 +1,148 @@
+//! The class: tasting, claiming, naming by hand.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use bio::Errno;
+use geom::{
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
+    Verdict,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::geom::SpanGeom;
+use super::{Span, SpanLabel, verbs};
+use crate::members::{Stopped, frame};
+
+/// A class of this kind.
+pub struct SpanClass<S> {
+    pub(super) stopped: Stopped,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S> Default for SpanClass<S> {
+    fn default() -> Self {
+        SpanClass { stopped: Stopped::default(), of: PhantomData }
+    }
+}
+
+/// What `create` takes besides name and members.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Params {
+    /// Strip size, in bytes; absent: the class's own. For classes without strips: absent.
+    pub(super) strip: Option<u64>,
+}
+
+impl<S: Span> Class for SpanClass<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        S::DOC
+    }
+
+    fn params(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(schemars::schema_for!(Params)).ok()
+    }
+
+    fn verbs(&self) -> &'static [VerbSpec] {
+        S::VERBS
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move {
+            let Some(at) = frame::last_sector(disk.sector_bytes, disk.media_bytes) else {
+                return Verdict::No("too small to hold a label".into());
+            };
+            let sector = match disk.read(at, disk.sector_bytes as usize).await {
+                Ok(sector) => sector,
+                Err(e) => return Verdict::No(format!("its last sector: {}", e.text())),
+            };
+            let label = match S::decode(&sector) {
+                Ok(label) => label,
+                Err(e) => return Verdict::No(e.to_string()),
+            };
+            if let Some(why) = self.stopped.verdict(S::NAME, &label.name) {
+                return Verdict::No(why);
+            }
+            match misplaced(&label, &disk.name, disk.media_bytes) {
+                Some(why) => Verdict::No(why),
+                None => Verdict::Yes(words(S::NAME, &label), Box::new(label)),
+            }
+        })
+    }
+
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let claim: Box<dyn Any> = claim;
+        let Ok(label) = claim.downcast::<SpanLabel>() else {
+            return Err(Error::new(Errno::Inval, "the claim is not a label"));
+        };
+        SpanGeom::<S>::claim(topology, on, why, *label)
+    }
+
+    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let wrong = |e| Error::new(Errno::Inval, format!("{} create: {e}", S::NAME));
+        let params: Params = match request.params {
+            serde_json::Value::Null => Params::default(),
+            params => serde_json::from_value(params.clone()).map_err(wrong)?,
+        };
+        let strip = params.strip.unwrap_or(S::STRIP);
+        SpanGeom::<S>::by_hand(topology, request.name, request.members, strip)
+    }
+
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        let name = topology.geom_name(geom).to_owned();
+        if !force && topology.geom_is_open(geom) {
+            let what = format!("{name} is open; close what uses it, or use force");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let manual = topology.with(geom, |g: &mut SpanGeom<S>, _| g.is_manual());
+        if manual == Some(false) {
+            self.stopped.stop(&name);
+        }
+        SpanGeom::<S>::take_apart(topology, geom);
+        Ok(())
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &serde_json::Value,
+    ) -> Result<serde_json::Value, Error> {
+        verbs::run(self, control, verb, on, params)
+    }
+}
+
+/// Why a label must not be believed where it was found.
+fn misplaced(label: &SpanLabel, provider: &str, media_bytes: u64) -> Option<String> {
+    if !frame::is_at_home(&label.home, provider) {
+        return Some(format!("its label belongs on {}, by name", label.home));
+    }
+    if !frame::is_of_size(label.provider_bytes, media_bytes) {
+        let size = label.provider_bytes;
+        return Some(format!(
+            "its label was written for a provider of {size} bytes, and this one has {media_bytes}"
+        ));
+    }
+    None
+}
+
+fn words(class: &str, label: &SpanLabel) -> String {
+    let SpanLabel { name, id, number, count, .. } = label;
+    format!("member {number} of {count} of {class}/{name} (id {id})")
+}

@@ -1,0 +1,413 @@
+//! The geom of one stripe or concat.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{
+    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId, Topology,
+};
+
+use super::map::{SpanLayer, joined};
+use super::{Span, SpanLabel};
+
+/// One that has its place.
+struct Member {
+    consumer: ConsumerId,
+    /// Bytes it gives: without the label's sector.
+    bytes: u64,
+}
+
+/// The geom.
+pub(super) struct SpanGeom<S> {
+    /// Number of the whole; zero for one made by hand.
+    id: u32,
+    manual: bool,
+    strip: u64,
+    slots: Vec<Option<Member>>,
+    /// Why it is not up although every slot is filled.
+    fault: Option<String>,
+    of: PhantomData<fn() -> S>,
+}
+
+fn gone(what: &str) -> Error {
+    Error::new(Errno::NxIo, format!("{what} is gone"))
+}
+
+/// Attaches and opens, alone. On an error nothing is left.
+fn attach(t: &mut Topology, geom: GeomId, on: ProviderId) -> Result<ConsumerId, Error> {
+    let name = t.provider_name(on).to_owned();
+    let consumer =
+        t.attach_new(geom, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
+    match t.access(consumer, Access::EXCLUSIVE) {
+        Ok(()) => Ok(consumer),
+        Err(e) => {
+            t.leave(consumer);
+            let what = match e {
+                Errno::Perm => format!("{name} is in use; close what uses it first"),
+                e => format!("{name} cannot be opened: {}", e.text()),
+            };
+            Err(Error::new(e, what))
+        }
+    }
+}
+
+impl<S: Span> SpanGeom<S> {
+    fn new(id: u32, manual: bool, strip: u64, count: usize) -> SpanGeom<S> {
+        let slots = (0..count).map(|_| None).collect();
+        SpanGeom { id, manual, strip, slots, fault: None, of: PhantomData }
+    }
+
+    /// Whether it was made by hand.
+    pub(super) fn is_manual(&self) -> bool {
+        self.manual
+    }
+
+    /// Its number and strip size, bytes.
+    pub(super) fn identity(&self) -> (u32, u64) {
+        (self.id, self.strip)
+    }
+
+    /// Its members' providers, in order; `None` where one is missing.
+    pub(super) fn members(&self, t: &Topology) -> Vec<Option<ProviderId>> {
+        self.slots.iter().map(|s| t.below(s.as_ref()?.consumer)).collect()
+    }
+
+    /// The way to each member, its name, sector size and size.
+    pub(super) fn ways(&self, t: &Topology) -> Vec<(Edge, String, u32, u64)> {
+        let way = |m: &Member| {
+            let below = t.below(m.consumer)?;
+            let limits = t.limits(below)?;
+            let name = t.provider_name(below).to_owned();
+            Some((t.edge(m.consumer), name, limits.sector_bytes, limits.media_bytes))
+        };
+        self.slots.iter().flatten().filter_map(way).collect()
+    }
+
+    /// A member with this label was found.
+    pub(super) fn claim(
+        t: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        label: SpanLabel,
+    ) -> Result<(), Error> {
+        let known = t.find_geom(S::NAME, &label.name);
+        let geom = match known {
+            Some(geom) => geom,
+            None => {
+                let new = Self::new(label.id, false, label.strip, label.count.into());
+                t.new_geom(S::NAME, &label.name, why, Box::new(new))?
+            }
+        };
+        let joined = t
+            .with(geom, |g: &mut Self, t| g.join(t, geom, on, &label))
+            .unwrap_or_else(|| Err(gone(&label.name)));
+        if joined.is_err() && known.is_none() {
+            t.wither_geom(geom, Errno::NxIo);
+        }
+        joined
+    }
+
+    fn join(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+        label: &SpanLabel,
+    ) -> Result<(), Error> {
+        let (class, name) = (S::NAME, &label.name);
+        let exist = |what: String| Err(Error::new(Errno::Exist, what));
+        if self.manual || self.id != label.id {
+            return exist(format!(
+                "another {class}/{name} is there (id {}, this one is {}): stop that one, or \
+                 label this one anew",
+                self.id, label.id
+            ));
+        }
+        if (self.slots.len(), self.strip) != (label.count.into(), label.strip) {
+            return exist(format!(
+                "its label speaks of {} members and strips of {}, those of the others of {} and \
+                 {}: one of them was not written with the rest",
+                label.count,
+                label.strip,
+                self.slots.len(),
+                self.strip
+            ));
+        }
+        let Some(slot) = self.slots.get_mut(usize::from(label.number)) else {
+            return Err(Error::new(Errno::Inval, "a slot beyond the last"));
+        };
+        if let Some(holder) = slot {
+            let holder = t.below(holder.consumer).map(|p| t.provider_name(p).to_owned());
+            let holder = holder.unwrap_or_default();
+            let number = label.number;
+            return exist(format!(
+                "{holder} has slot {number} of {class}/{name} already: the same disk by another \
+                 name, or a copy of it"
+            ));
+        }
+        let limits = t.limits(on).ok_or_else(|| gone(name))?;
+        let consumer = attach(t, me, on)?;
+        let bytes = limits.media_bytes.saturating_sub(u64::from(limits.sector_bytes));
+        *slot = Some(Member { consumer, bytes });
+        self.start_if_whole(t, me)
+    }
+
+    /// One made by hand.
+    pub(super) fn by_hand(
+        t: &mut Topology,
+        name: &str,
+        members: &[ProviderId],
+        strip: u64,
+    ) -> Result<GeomId, Error> {
+        if members.len() < S::LEAST {
+            let what = format!("{} {name}: it takes at least {} members", S::NAME, S::LEAST);
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let new = Self::new(0, true, strip, members.len());
+        let geom = t.new_geom(S::NAME, name, "made by hand", Box::new(new))?;
+        let made = t.with(geom, |g: &mut Self, t| {
+            for (slot, on) in members.iter().enumerate() {
+                let bytes = t.limits(*on).ok_or_else(|| gone(name))?.media_bytes;
+                let consumer = attach(t, geom, *on)?;
+                if let Some(slot) = g.slots.get_mut(slot) {
+                    *slot = Some(Member { consumer, bytes });
+                }
+            }
+            g.start_if_whole(t, geom)
+        });
+        match made.unwrap_or_else(|| Err(gone(name))) {
+            Ok(()) => Ok(geom),
+            Err(e) => {
+                Self::take_apart(t, geom);
+                Err(e)
+            }
+        }
+    }
+
+    /// A further member at the end (concat append). `bytes` is what it gives.
+    pub(super) fn append(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let whole = t.providers_of(me).first().and_then(|p| t.limits(*p));
+        let sector = t.limits(on).map_or(0, |l| l.sector_bytes);
+        let Some(whole) = whole.filter(|_| self.fault.is_none()) else {
+            let what = "it is not up: a member is missing; `status` says which";
+            return Err(Error::new(Errno::NxIo, what));
+        };
+        if sector == 0 || whole.sector_bytes % sector != 0 {
+            let what = format!(
+                "its sectors have {sector} bytes, and those of the whole have {}: they must be a \
+                 multiple of its own",
+                whole.sector_bytes
+            );
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let consumer = attach(t, me, on)?;
+        self.slots.push(Some(Member { consumer, bytes }));
+        self.grow(t, me);
+        Ok(())
+    }
+
+    fn sizes(&self) -> Vec<u64> {
+        self.slots.iter().flatten().map(|m| m.bytes).collect()
+    }
+
+    /// Everything that the data path goes by, from the members as they are.
+    fn shape(&self, t: &Topology) -> Result<(Arc<SpanLayer<S>>, Limits), Error> {
+        let mut sector = 1u64;
+        let mut deletes = Vec::new();
+        for member in self.slots.iter().flatten() {
+            let below = t.below(member.consumer).ok_or_else(|| gone("a member"))?;
+            let limits = t.limits(below).ok_or_else(|| gone("a member"))?;
+            sector = lcm(sector, u64::from(limits.sector_bytes));
+            deletes.push(t.attr(below, "GEOM::candelete") == Some(bio::Attr::Int(1)));
+        }
+        S::check_strip(self.strip, sector)?;
+        let sizes: Vec<u64> = self.sizes().iter().map(|b| b - b % sector).collect();
+        let media_bytes = S::media_bytes(self.strip, &sizes);
+        let sector_bytes = u32::try_from(sector)
+            .map_err(|_| Error::new(Errno::Inval, "sector sizes without a common multiple"))?;
+        if media_bytes == 0 {
+            return Err(Error::new(Errno::Inval, "its members are too small: nothing is left"));
+        }
+        let layer = SpanLayer {
+            strip: self.strip,
+            sizes: sizes.into(),
+            edges: self.slots.iter().flatten().map(|m| t.edge(m.consumer)).collect(),
+            deletes: deletes.into(),
+            of: PhantomData,
+        };
+        let limits = Limits { media_bytes, sector_bytes, io_max_bytes: 0, delete_max_bytes: 0 };
+        Ok((Arc::new(layer), limits))
+    }
+
+    fn start_if_whole(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
+        if self.slots.iter().any(Option::is_none) {
+            return Ok(());
+        }
+        let started = self.start(t, me);
+        self.fault = started.as_ref().err().map(|e| e.what.clone());
+        started
+    }
+
+    fn start(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
+        let (layer, limits) = self.shape(t)?;
+        let members: Vec<ProviderId> = self.members(t).into_iter().flatten().collect();
+        let mut attrs = joined(t, &members);
+        let name = t.geom_name(me).to_owned();
+        if !self.manual {
+            let ident = format!("{}-{:08x}", S::NAME, self.id);
+            attrs.push(("GEOM::ident", bio::Attr::Text(ident)));
+        }
+        let first = members.first().map_or((0, 0), |p| t.stripe(*p));
+        let (stripe_bytes, stripe_offset) = if self.strip > 0 { (self.strip, 0) } else { first };
+        t.new_provider(
+            me,
+            NewProvider {
+                name: format!("{}/{name}", S::NAME),
+                layer,
+                limits,
+                stripe_bytes,
+                stripe_offset,
+                attrs,
+            },
+        )?;
+        Ok(())
+    }
+
+    /// The members give more than before: those above are told.
+    fn grow(&mut self, t: &mut Topology, me: GeomId) {
+        let Some(&provider) = t.providers_of(me).first() else { return };
+        let Some(was) = t.limits(provider) else { return };
+        match self.shape(t) {
+            Ok((layer, limits)) if limits.media_bytes >= was.media_bytes => {
+                // The size changes with the event; until then nothing lies beyond the old end.
+                t.replace_layer(provider, layer, was);
+                if limits.media_bytes > was.media_bytes {
+                    t.post(Event::Resize(provider, limits.media_bytes));
+                }
+            }
+            Ok(_) => {}
+            Err(e) => self.fault = Some(e.what),
+        }
+    }
+
+    /// Members are let go, the provider withers.
+    pub(super) fn take_apart(t: &mut Topology, geom: GeomId) {
+        for provider in t.providers_of(geom).to_vec() {
+            t.wither_provider(provider, Errno::NxIo);
+        }
+        for consumer in t.consumers_of(geom).to_vec() {
+            t.leave(consumer);
+        }
+        t.wither_geom(geom, Errno::NxIo);
+    }
+
+    fn state(&self, t: &Topology, me: GeomId) -> String {
+        let here = self.slots.iter().flatten().count();
+        match (&self.fault, t.providers_of(me).is_empty()) {
+            (None, false) => "UP".into(),
+            (Some(fault), _) => format!("DOWN ({fault})"),
+            (None, true) => format!("DOWN ({here} of {} members)", self.slots.len()),
+        }
+    }
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    if x == 0 { 0 } else { (a / x).saturating_mul(b) }
+}
+
+impl<S: Span> Geom for SpanGeom<S> {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        // S2: the members are open already.
+        Ok(())
+    }
+
+    fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
+        let lost =
+            self.slots.iter_mut().find(|s| s.as_ref().is_some_and(|m| m.consumer == consumer));
+        if let Some(slot) = lost {
+            *slot = None;
+        }
+        self.fault = None;
+        // S1: the whole goes with any of its parts; the rest waits for the part to come back.
+        for provider in t.providers_of(me).to_vec() {
+            t.wither_provider(provider, error);
+        }
+        t.leave(consumer);
+        if self.manual || self.slots.iter().all(Option::is_none) {
+            Self::take_apart(t, me);
+        }
+    }
+
+    fn resizes(&self) -> bool {
+        false
+    }
+
+    fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        // A label stays where it was written: what a labelled member gained is used after it was
+        // labelled anew.
+        let last = self.slots.len().saturating_sub(1);
+        let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
+        let Some(place) = self.slots.iter().position(at) else { return };
+        if !self.manual || (self.strip == 0 && place != last) {
+            return;
+        }
+        let bytes = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
+        if let (Some(Some(member)), Some(bytes)) = (self.slots.get_mut(place), bytes) {
+            member.bytes = member.bytes.max(bytes);
+        }
+        self.grow(t, me);
+    }
+
+    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<bio::Attr> {
+        // What is known of the whole stands in the provider's own list; a member's serial number
+        // or bay is not the whole's.
+        None
+    }
+
+    fn show(&self, t: &Topology, me: GeomId) -> Vec<(&'static str, String)> {
+        let mut out = vec![("State", self.state(t, me))];
+        let here = self.slots.iter().flatten().count();
+        out.push(("Status", format!("Total={}, Online={here}", self.slots.len())));
+        out.push(("Type", if self.manual { "MANUAL" } else { "AUTOMATIC" }.into()));
+        if self.strip > 0 {
+            out.push(("Stripesize", self.strip.to_string()));
+        }
+        if !self.manual {
+            out.push(("ID", self.id.to_string()));
+        }
+        out
+    }
+
+    fn show_consumer(
+        &self,
+        _: &Topology,
+        _: GeomId,
+        consumer: ConsumerId,
+    ) -> Vec<(&'static str, String)> {
+        let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
+        let number = self.slots.iter().position(at);
+        number.map(|n| vec![("Number", n.to_string())]).unwrap_or_default()
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

@@ -1,0 +1,208 @@
+//! The data path of stripe and concat: a request becomes at most one child a member.
+//!
+//! Invariants
+//!  M1  The pieces of a request cover it once, and each lies whole on its member.
+//!  M2  A request that lies on one member goes down as it is, but for its offset.
+//!  M3  FLUSH goes to every member; one that has no cache to flush is no failure.
+//!  M4  DELETE is for members that can; where none of a request's can, it is refused.
+
+use std::marker::PhantomData;
+
+use bio::{Attr, Bio, Errno, Op, Segs};
+use geom::{Back, Core, Edge, Flow, Layer};
+
+use super::Span;
+
+/// What of a request lies on one member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The member.
+    pub member: usize,
+    /// First byte on the member.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// The word of a Bio that went down whole is its offset; of one that was cut, this.
+const CUT: u64 = u64::MAX;
+
+/// See the module.
+pub(crate) struct SpanLayer<S> {
+    /// Strip size, bytes.
+    pub(crate) strip: u64,
+    /// Bytes each member gives.
+    pub(crate) sizes: Box<[u64]>,
+    /// Ways to the members.
+    pub(crate) edges: Box<[Edge]>,
+    /// Which members take DELETE.
+    pub(crate) deletes: Box<[bool]>,
+    pub(crate) of: PhantomData<fn() -> S>,
+}
+
+impl<S: Span> SpanLayer<S> {
+    fn edge(&self, member: usize) -> Option<Edge> {
+        self.edges.get(member).copied()
+    }
+
+    /// The one piece of a request, if there is but one.
+    fn only(&self, bio: &Bio) -> Option<Piece> {
+        let (mut first, mut more) = (None, false);
+        S::pieces(self.strip, &self.sizes, bio.offset, bio.length, &mut |piece| {
+            more |= first.is_some();
+            first.get_or_insert(piece);
+        });
+        first.filter(|_| !more)
+    }
+
+    fn ranged(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if let Some(piece) = self.only(bio) {
+            if bio.op == Op::Delete && !self.takes_delete(piece.member) {
+                return Flow::Done(Err(Errno::NotSup));
+            }
+            let Some(edge) = self.edge(piece.member) else {
+                return Flow::Done(Err(Errno::NxIo));
+            };
+            let was = bio.offset;
+            bio.offset = piece.offset;
+            return Flow::Down(edge, was);
+        }
+        if bio.op == Op::Map {
+            return self.map_first(bio, core);
+        }
+        self.cut(bio, core)
+    }
+
+    fn takes_delete(&self, member: usize) -> bool {
+        self.deletes.get(member).copied().unwrap_or(false)
+    }
+
+    fn cut(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let (op, request) = (bio.op, (bio.offset, bio.length));
+        let mut sent = 0;
+        let mut skipped = 0;
+        let mut broken = false;
+        S::pieces(self.strip, &self.sizes, bio.offset, bio.length, &mut |piece| {
+            if op == Op::Delete && !self.takes_delete(piece.member) {
+                skipped += piece.length;
+                return;
+            }
+            let Some(edge) = self.edge(piece.member) else {
+                broken = true;
+                return;
+            };
+            let mut data = Segs::new();
+            if op.has_data() {
+                let taken = &bio.data;
+                S::gather(self.strip, &self.sizes, request, piece, &mut |at, len| {
+                    broken |= !taken.slice_into(at as usize, len as usize, &mut data);
+                });
+            }
+            core.fork(bio, edge, |child| {
+                child.offset = piece.offset;
+                child.length = piece.length;
+                child.data = data;
+            });
+            sent += 1;
+        });
+        match (broken, sent) {
+            (true, _) => Flow::Done(Err(Errno::Inval)),
+            (_, 0) => Flow::Done(Err(Errno::NotSup)),
+            _ => {
+                // M4: what cannot be deleted counts as done; DELETE promises nothing.
+                bio.completed = skipped;
+                Flow::Fork(CUT)
+            }
+        }
+    }
+
+    /// A question about a range of which only the first piece is answered.
+    fn map_first(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let mut first = None;
+        S::pieces(self.strip, &self.sizes, bio.offset, bio.length, &mut |piece| {
+            first.get_or_insert(piece);
+        });
+        let Some((piece, edge)) = first.and_then(|p| Some((p, self.edge(p.member)?))) else {
+            return Flow::Done(Err(Errno::NxIo));
+        };
+        let mut run = None;
+        let request = (bio.offset, bio.length);
+        S::gather(self.strip, &self.sizes, request, piece, &mut |_, len| {
+            run.get_or_insert(len);
+        });
+        core.fork(bio, edge, |child| {
+            child.offset = piece.offset;
+            child.length = run.unwrap_or(piece.length);
+        });
+        Flow::Fork(CUT)
+    }
+
+    fn all(&self, bio: &mut Bio, core: &Core) -> Flow {
+        for edge in &self.edges {
+            core.fork(bio, *edge, |_| ());
+        }
+        Flow::Fork(CUT)
+    }
+}
+
+impl<S: Span> Layer for SpanLayer<S> {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        match bio.op {
+            op if op.has_range() => self.ranged(bio, core),
+            Op::Flush => self.all(bio, core),
+            // What is known of the whole was answered from its list of attributes.
+            _ => Flow::Done(Err(Errno::NotSup)),
+        }
+    }
+
+    fn child_done(&self, parent: &mut Bio, child: &mut Bio, _: &Core) {
+        match child.status {
+            Ok(()) => {
+                parent.completed += child.completed;
+                if let Some(value) = child.value.take() {
+                    parent.value = Some(value);
+                }
+            }
+            // M3: nothing to flush there.
+            Err(Errno::NotSup) if parent.op == Op::Flush => {}
+            Err(e) => parent.fail(e),
+        }
+    }
+
+    fn done(&self, bio: &mut Bio, was: u64, _: &Core) -> Back {
+        if was != CUT && bio.op.has_range() {
+            bio.offset = was;
+        }
+        Back::Up
+    }
+}
+
+/// Attributes of something that stands on several providers (those that FreeBSD loses on the way).
+pub(crate) fn joined(
+    topology: &geom::Topology,
+    members: &[geom::ProviderId],
+) -> Vec<(&'static str, Attr)> {
+    let int = |p: &geom::ProviderId, name| match topology.attr(*p, name) {
+        Some(Attr::Int(n)) => Some(n),
+        _ => None,
+    };
+    let all = |name| members.iter().all(|p| int(p, name) == Some(1));
+    let mut out = Vec::new();
+    let deletes = members.iter().any(|p| int(p, "GEOM::candelete") == Some(1));
+    out.push(("GEOM::candelete", Attr::Int(u64::from(deletes))));
+    let zeroes = all("GEOM::candelete") && all("GEOM::deletereadszero");
+    out.push(("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))));
+    // 1: nothing rotates; otherwise the slowest that is known to.
+    let rates: Vec<Option<u64>> = members.iter().map(|p| int(p, "GEOM::rotation_rate")).collect();
+    if rates.iter().all(Option::is_some) {
+        let rotating = rates.iter().flatten().filter(|r| **r > 1).min();
+        let unknown = rates.contains(&Some(0));
+        let rate = match rotating {
+            Some(rate) => *rate,
+            None if unknown => 0,
+            None => 1,
+        };
+        out.push(("GEOM::rotation_rate", Attr::Int(rate)));
+    }
+    out
+}

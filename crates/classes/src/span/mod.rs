@@ -1,0 +1,80 @@
+//! span: what stripe and concat are made of: classes whose provider needs every member.
+//!
+//! Their members carry a label in the last sector ("automatic") or are named by hand ("manual",
+//! gone when the daemon ends). The two differ in their label's bytes, in the size of the whole
+//! and in where a byte lies: that is [`Span`], one file each; all else is here.
+//!
+//! ```text
+//!                 claim, claim ...             last one claimed
+//!   (no geom) ----------------------> WAITING ------------------> UP
+//!                                        ^                         |
+//!                                        +---- a member is lost ---+   the provider withers
+//! ```
+//!
+//! Invariants
+//!  S1  There is a provider only while every slot has a member, and it goes with the first that
+//!      is lost. What is on the others stays as it is; the member that comes back makes it whole.
+//!  S2  Members are open r1w1e1 from the moment they are claimed: nobody else writes them, and
+//!      nobody takes what stands on a single one for a table or file system of its own.
+//!  S3  A slot has one member. A second disk that claims the same slot is refused, and said.
+//!  S4  Nothing is written to a member by assembling.
+
+mod class;
+mod geom;
+pub(crate) mod label;
+mod map;
+mod verbs;
+pub(crate) mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use class::SpanClass;
+pub use label::SpanLabel;
+pub use map::Piece;
+
+pub(crate) use label::{pack, unpack};
+
+use ::geom::{Error, VerbSpec};
+
+use crate::members::frame::FrameError;
+
+/// What tells one such class from another.
+pub trait Span: Send + Sync + 'static {
+    /// Of the class, and of its providers before the stroke.
+    const NAME: &'static str;
+    /// One sentence.
+    const DOC: &'static str;
+    /// Fewest members.
+    const LEAST: usize;
+    /// Its verbs.
+    const VERBS: &'static [VerbSpec];
+    /// Strip size when none is given, bytes; zero for a class without strips.
+    const STRIP: u64;
+
+    /// Reads a member's last sector.
+    fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError>;
+
+    /// The label's bytes, to be padded to a sector.
+    fn encode(label: &SpanLabel) -> Vec<u8>;
+
+    /// Whether a strip size may be used with this sector size.
+    fn check_strip(strip: u64, sector_bytes: u64) -> Result<(), Error>;
+
+    /// Bytes of the whole, from the bytes that each member gives.
+    fn media_bytes(strip: u64, members: &[u64]) -> u64;
+
+    /// Calls `f` for each piece of a range, at most one a member, in the order of their first
+    /// bytes.
+    fn pieces(strip: u64, members: &[u64], offset: u64, length: u64, f: &mut dyn FnMut(Piece));
+
+    /// Where the bytes of a member's piece lie in the request: calls `f` with offset in the
+    /// request and length, in the order in which they lie on the member.
+    fn gather(
+        strip: u64,
+        members: &[u64],
+        request: (u64, u64),
+        piece: Piece,
+        f: &mut dyn FnMut(u64, u64),
+    );
+}

@@ -1,0 +1,80 @@
+//! words: arguments and verbs that several classes with members share.
+
+use geom::{ArgKind, ArgSpec, VerbSpec};
+
+pub(crate) const LABEL: &str = "The last sector of each provider is written. What it holds now, \
+    and what stands on the provider, is lost to those who would look for it there: a provider \
+    with something in its last sector is refused unless --force is given. Members are found again \
+    wherever they are plugged in.";
+
+pub(crate) const NAME: ArgSpec =
+    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "Its name, without the class" };
+
+pub(crate) const PROVIDER: ArgSpec =
+    ArgSpec { name: "member", short: None, kind: ArgKind::Name, doc: "The provider" };
+
+pub(crate) const PROVIDERS: ArgSpec =
+    ArgSpec { name: "members", short: None, kind: ArgKind::Names(1), doc: "Providers, in order" };
+
+pub(crate) const TWO_PROVIDERS: ArgSpec =
+    ArgSpec { name: "members", short: None, kind: ArgKind::Names(2), doc: "Providers, in order" };
+
+pub(crate) const HARDCODE: ArgSpec = ArgSpec {
+    name: "hardcode",
+    short: Some('h'),
+    kind: ArgKind::Flag,
+    doc: "Store the providers' names: they are found nowhere else",
+};
+
+/// GEOM has no letter for it; `f` is that of other classes.
+pub(crate) const FORCE: ArgSpec = ArgSpec {
+    name: "force",
+    short: Some('f'),
+    kind: ArgKind::Flag,
+    doc: "Though something is there, or open",
+};
+
+pub(crate) const STOP: VerbSpec = VerbSpec {
+    name: "stop",
+    doc: "Take it apart; labels stay, so `start` brings it back",
+    detail: "",
+    args: &[NAME, FORCE],
+    example: "stop data",
+    writes: false,
+};
+
+pub(crate) const DESTROY: VerbSpec = VerbSpec {
+    name: "destroy",
+    doc: "The same as stop",
+    detail: "",
+    args: &[NAME, FORCE],
+    example: "destroy data",
+    writes: false,
+};
+
+pub(crate) const START: VerbSpec = VerbSpec {
+    name: "start",
+    doc: "Look for the members of one that was stopped",
+    detail: "",
+    args: &[NAME],
+    example: "start data",
+    writes: false,
+};
+
+pub(crate) const CLEAR: VerbSpec = VerbSpec {
+    name: "clear",
+    doc: "Remove the class's labels from providers",
+    detail: "Only labels of this class are removed; a provider without one is refused.",
+    args: &[PROVIDERS],
+    example: "clear d0 d1",
+    writes: true,
+};
+
+pub(crate) const DUMP: VerbSpec = VerbSpec {
+    name: "dump",
+    doc: "Show what the labels on providers say",
+    detail: "",
+    args: &[PROVIDERS],
+    example: "dump d0",
+    writes: false,
+};

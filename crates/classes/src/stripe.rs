@@ -1,0 +1,126 @@
+//! stripe: RAID0, byte for byte FreeBSD's (geom.md 2.3).
+//!
+//! Strip `k` of the whole lies on member `k mod n`, at strip `k div n` of it. What a request has
+//! on a member is one range there: the strips in between belong to the others.
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+
+use crate::members::frame::FrameError;
+use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
+
+/// The class.
+pub type StripeClass = SpanClass<Stripe>;
+
+/// See the module.
+pub struct Stripe;
+
+const FORMAT: Format = Format { magic: "GEOM::STRIPE", version: 3, since: (2, 3), strips: true };
+
+/// Largest strip: what its field in the label holds.
+const STRIP_MAX: u64 = 1 << 31;
+
+const STRIP_ARG: ArgSpec = ArgSpec {
+    name: "strip",
+    short: Some('s'),
+    kind: ArgKind::Bytes,
+    doc: "Strip size: a power of two, a multiple of the sector size [default: 64KiB]",
+};
+
+impl Span for Stripe {
+    const NAME: &'static str = "stripe";
+    const DOC: &'static str = "RAID0: strips of several providers in turn.";
+    const LEAST: usize = 2;
+    const STRIP: u64 = 65536;
+    const VERBS: &'static [VerbSpec] = &[
+        VerbSpec {
+            name: "label",
+            doc: "Label providers and make a stripe of them that is found again by itself",
+            detail: words::LABEL,
+            args: &[words::NAME, words::TWO_PROVIDERS, STRIP_ARG, words::HARDCODE, words::FORCE],
+            example: "stripe label -s 128KiB data d0 d1",
+            writes: true,
+        },
+        VerbSpec {
+            name: "create",
+            doc: "Make a stripe without writing anything, until the daemon ends",
+            detail: "",
+            args: &[words::NAME, words::TWO_PROVIDERS, STRIP_ARG],
+            example: "stripe create data d0 d1",
+            writes: false,
+        },
+        words::STOP,
+        words::DESTROY,
+        words::START,
+        words::CLEAR,
+        words::DUMP,
+    ];
+
+    fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError> {
+        let label = unpack(&FORMAT, sector)?;
+        if !label.strip.is_power_of_two() {
+            let what = format!("is {}, not a power of two", label.strip);
+            return Err(FrameError::Value("strip size", what));
+        }
+        if usize::from(label.count) < Self::LEAST {
+            return Err(FrameError::Value("number of members", "is below two".into()));
+        }
+        Ok(label)
+    }
+
+    fn encode(label: &SpanLabel) -> Vec<u8> {
+        pack(&FORMAT, label)
+    }
+
+    fn check_strip(strip: u64, sector_bytes: u64) -> Result<(), Error> {
+        let sector = sector_bytes.max(1);
+        if strip.is_power_of_two() && strip.is_multiple_of(sector) && strip <= STRIP_MAX {
+            return Ok(());
+        }
+        let what = format!(
+            "a strip of {strip} bytes: use a power of two that is a multiple of the sector size \
+             ({sector}), at most 2 GiB"
+        );
+        Err(Error::new(Errno::Inval, what))
+    }
+
+    fn media_bytes(strip: u64, members: &[u64]) -> u64 {
+        let least = members.iter().min().copied().unwrap_or(0);
+        let rows = least.checked_div(strip).unwrap_or(0);
+        (rows * strip).saturating_mul(members.len() as u64)
+    }
+
+    fn pieces(strip: u64, members: &[u64], offset: u64, length: u64, f: &mut dyn FnMut(Piece)) {
+        let n = members.len() as u64;
+        if n == 0 || strip == 0 || length == 0 {
+            return;
+        }
+        let (first, last) = (offset / strip, (offset + length - 1) / strip);
+        for k in first..=last.min(first + n - 1) {
+            // Its last strip within the request.
+            let end = last - (last - k) % n;
+            let from = if k == first { offset % strip } else { 0 };
+            let to = if end == last { (offset + length - 1) % strip + 1 } else { strip };
+            let start = k / n * strip + from;
+            let stop = end / n * strip + to;
+            f(Piece { member: (k % n) as usize, offset: start, length: stop - start });
+        }
+    }
+
+    fn gather(
+        strip: u64,
+        members: &[u64],
+        (offset, _): (u64, u64),
+        piece: Piece,
+        f: &mut dyn FnMut(u64, u64),
+    ) {
+        let n = members.len() as u64;
+        let (mut at, end) = (piece.offset, piece.offset + piece.length);
+        while at < end {
+            let len = (strip - at % strip).min(end - at);
+            let whole = (at / strip * n + piece.member as u64) * strip + at % strip;
+            f(whole - offset, len);
+            at += len;
+        }
+    }
+}

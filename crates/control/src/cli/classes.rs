@@ -1,0 +1,213 @@
+//! Verbs of classes on the command line: from what a class says of its verbs come the command,
+//! its manual page and its completions; what was typed becomes a call of `geom`.
+//!
+//! `ashlar mirror label data d0 d1 --balance load` is `ashlar geom mirror label name=data ...`.
+
+use super::build::{common, exit_codes};
+use crate::api::{Error, Kind, Result};
+use crate::config::units;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use geom::{ArgKind, ArgSpec, VerbSpec};
+use serde_json::{Map, Value, json};
+
+/// A class that has verbs, as the command line knows it.
+#[derive(Clone, Copy)]
+pub struct ClassVerbs {
+    /// Its name.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// Its own verbs; those that every class has are added here.
+    pub verbs: &'static [VerbSpec],
+}
+
+/// What every class can be asked.
+const EVERY: &[VerbSpec] = &[
+    VerbSpec {
+        name: "status",
+        doc: "Show each provider of the class, its state and its components",
+        detail: "",
+        args: &[
+            ArgSpec {
+                name: "names",
+                short: None,
+                kind: ArgKind::Names(0),
+                doc: "Providers or geoms; absent: all",
+            },
+            ArgSpec {
+                name: "script",
+                short: Some('s'),
+                kind: ArgKind::Flag,
+                doc: "For scripts: no header, name and state on every line",
+            },
+            ArgSpec {
+                name: "geoms",
+                short: Some('g'),
+                kind: ArgKind::Flag,
+                doc: "Name geoms, not their providers",
+            },
+        ],
+        example: "status",
+        writes: false,
+    },
+    VerbSpec {
+        name: "list",
+        doc: "Show everything about the geoms of the class",
+        detail: "",
+        args: &[
+            ArgSpec {
+                name: "names",
+                short: None,
+                kind: ArgKind::Names(0),
+                doc: "Geoms; absent: all",
+            },
+            ArgSpec {
+                name: "all",
+                short: Some('a'),
+                kind: ArgKind::Flag,
+                doc: "Geoms without a provider too",
+            },
+        ],
+        example: "list",
+        writes: false,
+    },
+];
+
+impl ClassVerbs {
+    /// Its verbs, with those of every class that it does not have itself.
+    pub fn all(&self) -> impl Iterator<Item = &'static VerbSpec> {
+        let own = self.verbs;
+        let others = EVERY.iter().filter(|v| !own.iter().any(|o| o.name == v.name));
+        own.iter().chain(others)
+    }
+
+    /// The group of its commands.
+    pub fn command(&self) -> Command {
+        let mut of = Command::new(self.name)
+            .about(self.doc.trim_end_matches('.'))
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .disable_help_subcommand(true);
+        for verb in self.all() {
+            of = of.subcommand(self.subcommand(verb));
+        }
+        of
+    }
+
+    /// A command line that works.
+    pub fn example(&self, verb: &VerbSpec) -> String {
+        match verb.example.strip_prefix(self.name) {
+            Some(_) => format!("ashlar {}", verb.example),
+            None => format!("ashlar {} {}", self.name, verb.example),
+        }
+    }
+
+    /// One verb.
+    pub fn subcommand(&self, verb: &VerbSpec) -> Command {
+        let detail = match verb.detail {
+            "" => format!("{}.", verb.doc),
+            detail => format!("{}.\n\n{detail}", verb.doc),
+        };
+        let mut out = Command::new(verb.name)
+            .about(verb.doc)
+            .long_about(detail)
+            .after_help(format!("Examples:\n  {}\n\n{}", self.example(verb), exit_codes()));
+        let mut place = 0;
+        for arg in verb.args {
+            if matches!(arg.kind, ArgKind::Name | ArgKind::Names(_)) {
+                place += 1;
+            }
+            out = out.arg(argument(arg, place));
+        }
+        out
+    }
+}
+
+fn argument(spec: &ArgSpec, place: usize) -> Arg {
+    let value = spec.name.to_uppercase();
+    let arg = Arg::new(spec.name).help(spec.doc);
+    let option = |arg: Arg| match spec.short {
+        Some(letter) => arg.long(spec.name.replace('_', "-")).short(letter),
+        None => arg.long(spec.name.replace('_', "-")),
+    };
+    match spec.kind {
+        ArgKind::Name => arg.index(place).required(true).value_name(value),
+        ArgKind::Names(least) => arg
+            .index(place)
+            .required(least > 0)
+            .num_args(usize::from(least)..)
+            .action(ArgAction::Append)
+            .value_name(value),
+        ArgKind::Flag => option(arg).action(ArgAction::SetTrue),
+        ArgKind::Choice(words) => {
+            option(arg).value_name(value).value_parser(PossibleValuesParser::new(words))
+        }
+        ArgKind::Text | ArgKind::Number | ArgKind::Bytes => option(arg).value_name(value),
+    }
+}
+
+/// What `geom` is to be called with, when a verb of a class was typed.
+///
+/// # Errors
+/// [`Kind::Usage`] for a text where a number is wanted.
+pub fn call(classes: &[ClassVerbs], matches: &ArgMatches) -> Option<Result<Value>> {
+    let (class, of) = matches.subcommand()?;
+    let found = classes.iter().find(|c| c.name == class)?;
+    let (verb, of) = of.subcommand()?;
+    let spec = found.all().find(|v| v.name == verb)?;
+    Some(
+        params(class, spec, of)
+            .map(|value| json!({ "class": class, "verb": verb, "value": value })),
+    )
+}
+
+fn params(class: &str, verb: &VerbSpec, matches: &ArgMatches) -> Result<Map<String, Value>> {
+    let mut out = Map::new();
+    for arg in verb.args {
+        let text = || matches.get_one::<String>(arg.name);
+        let value = match arg.kind {
+            ArgKind::Flag => matches.get_flag(arg.name).then_some(Value::Bool(true)),
+            ArgKind::Names(_) => {
+                let all = matches.get_many::<String>(arg.name).into_iter().flatten();
+                let all: Vec<Value> = all.map(|v| Value::from(v.as_str())).collect();
+                (!all.is_empty()).then_some(Value::Array(all))
+            }
+            ArgKind::Number | ArgKind::Bytes => match text() {
+                Some(text) => Some(number(class, verb, arg, text)?),
+                None => None,
+            },
+            ArgKind::Name | ArgKind::Text | ArgKind::Choice(_) => {
+                text().map(|t| Value::from(t.as_str()))
+            }
+        };
+        out.extend(value.map(|v| (arg.name.to_owned(), v)));
+    }
+    Ok(out)
+}
+
+fn number(class: &str, verb: &VerbSpec, arg: &ArgSpec, text: &str) -> Result<Value> {
+    let wrong = |e: String| {
+        let why = format!("`{text}` is not a number: {e}");
+        let at = format!("--{}", arg.name.replace('_', "-"));
+        Error::new(Kind::Usage, format!("{class} {}", verb.name), why).at(at)
+    };
+    match arg.kind {
+        ArgKind::Bytes => units::size(text).map(Value::from).map_err(|e| wrong(e.to_string())),
+        _ => text.parse::<u64>().map(Value::from).map_err(|e| wrong(e.to_string())),
+    }
+}
+
+/// The manual pages: name, command, example.
+pub fn pages(classes: &[ClassVerbs]) -> Vec<(String, Command, String)> {
+    let mut out = Vec::new();
+    for class in classes {
+        for verb in class.all() {
+            let title = format!("ashlar-{}-{}", class.name, verb.name);
+            let words = format!("ashlar {} {}", class.name, verb.name);
+            let command = class.subcommand(verb).args(common()).name(title.clone()).bin_name(words);
+            out.push((format!("{title}.8"), command, class.example(verb)));
+        }
+    }
+    out
+}

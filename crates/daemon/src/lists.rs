@@ -1,0 +1,250 @@
+//! lists: what GEOM's `status` and `list` print, for any class (geom.md 4.1, 4.2), and the same as
+//! values.
+
+use std::fmt::Write;
+
+use control::api::{Error, Kind, Result};
+use geom::{Access, ConsumerView, Control, GeomView, Limits, ProviderView, Topology};
+use serde_json::{Map, Value, json};
+
+type Lines<'a> = &'a [(&'static str, String)];
+
+/// Answers `status` or `list` of a class: `text` as GEOM prints it, `geoms` for programs.
+///
+/// # Errors
+/// A name that no geom and no provider of the class has.
+pub fn answer(
+    control: &Control,
+    class: &str,
+    verb: &str,
+    params: &Map<String, Value>,
+) -> Result<Value> {
+    let view = control.topology.view(control.now_ns());
+    let all: Vec<&GeomView> = view.iter().filter(|g| g.class == class && !g.withering).collect();
+    let names = params.get("names").and_then(Value::as_array);
+    let names: Vec<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();
+    let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
+    for name in &names {
+        if !all.iter().any(|g| is(g, name)) {
+            let why = format!("class {class} has nothing of that name");
+            let next = format!("ashlar {class} status");
+            return Err(Error::new(Kind::NotFound, format!("{class} {verb}"), why)
+                .at(*name)
+                .next(next));
+        }
+    }
+    let chosen: Vec<&GeomView> =
+        all.into_iter().filter(|g| names.is_empty() || names.iter().any(|n| is(g, n))).collect();
+    let text = match verb {
+        "list" => {
+            let shown = chosen.iter().filter(|g| !g.providers.is_empty() || flag("all"));
+            shown.map(|g| listed(&control.topology, g)).collect()
+        }
+        _ => status(&chosen, flag("script"), flag("geoms")),
+    };
+    let geoms: Vec<Value> = chosen.iter().map(|g| values(&control.topology, g)).collect();
+    Ok(json!({ "text": text, "geoms": geoms }))
+}
+
+fn is(geom: &GeomView, name: &str) -> bool {
+    geom.name == name || geom.providers.iter().any(|p| p.name == name)
+}
+
+fn word<'a>(lines: Lines<'a>, key: &str) -> Option<&'a str> {
+    lines.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.as_str())
+}
+
+/// Name, state and components of one line of `status`.
+struct Row {
+    name: String,
+    state: String,
+    components: Vec<String>,
+}
+
+fn component(consumer: &ConsumerView) -> Option<String> {
+    let name = consumer.provider.as_deref()?;
+    let state = word(&consumer.show, "State");
+    let percent = word(&consumer.show, "Synchronized");
+    Some(match (state, percent) {
+        (Some(state), Some(percent)) => format!("{name} ({state}, {percent})"),
+        (Some(state), None) => format!("{name} ({state})"),
+        _ => name.to_owned(),
+    })
+}
+
+fn rows(geoms: &[&GeomView], by_geom: bool) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for geom in geoms {
+        let state = word(&geom.show, "State").unwrap_or("N/A").to_owned();
+        let mut components: Vec<String> =
+            geom.consumers.iter().rev().filter_map(component).collect();
+        if components.is_empty() {
+            components.push("N/A".into());
+        }
+        let names: Vec<&str> = match by_geom || geom.providers.is_empty() {
+            true => vec![&geom.name],
+            false => geom.providers.iter().map(|p| p.name.as_str()).collect(),
+        };
+        rows.extend(names.into_iter().map(|name| Row {
+            name: name.to_owned(),
+            state: state.clone(),
+            components: components.clone(),
+        }));
+    }
+    rows
+}
+
+/// The table of `status`: right-aligned, further components on lines of their own; with `script`
+/// without a header and with name and state on every line.
+fn status(geoms: &[&GeomView], script: bool, by_geom: bool) -> String {
+    let rows = rows(geoms, by_geom);
+    let width = |head: &str, of: fn(&Row) -> usize| {
+        rows.iter().map(of).chain([if script { 0 } else { head.len() }]).max().unwrap_or(0)
+    };
+    let name_width = width("Name", |r| r.name.chars().count());
+    let state_width = width("Status", |r| r.state.chars().count());
+    let mut out = String::new();
+    let mut line = |name: &str, state: &str, component: &str| {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{name:>name_width$}  {state:>state_width$}  {component}");
+    };
+    if !script {
+        line("Name", "Status", "Components");
+    }
+    for row in &rows {
+        for (i, component) in row.components.iter().enumerate() {
+            match script || i == 0 {
+                true => line(&row.name, &row.state, component),
+                false => line("", "", component),
+            }
+        }
+    }
+    out
+}
+
+/// `698G`, `1.0T`, `512B`: base 1024, one decimal below ten.
+fn human(bytes: u64) -> String {
+    let units = ["B", "K", "M", "G", "T", "P", "E"];
+    let mut unit = 0;
+    let mut value = bytes as f64;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = units.get(unit).unwrap_or(&"");
+    match unit > 0 && value < 9.95 {
+        true => format!("{value:.1}{text}"),
+        false => format!("{value:.0}{text}"),
+    }
+}
+
+fn mode(counts: Access) -> String {
+    format!("Mode: {counts}")
+}
+
+fn sizes(limits: Limits) -> [String; 2] {
+    let media = limits.media_bytes;
+    [
+        format!("Mediasize: {media} ({})", human(media)),
+        format!("Sectorsize: {}", limits.sector_bytes),
+    ]
+}
+
+fn provider_lines(provider: &ProviderView) -> Vec<String> {
+    let mut out = sizes(provider.limits).to_vec();
+    if provider.stripe_bytes > 0 || provider.stripe_offset > 0 {
+        out.push(format!("Stripesize: {}", provider.stripe_bytes));
+        out.push(format!("Stripeoffset: {}", provider.stripe_offset));
+    }
+    out.push(mode(provider.counts));
+    out
+}
+
+fn consumer_lines(topology: &Topology, consumer: &ConsumerView) -> Vec<String> {
+    let below = topology.below(consumer.id).and_then(|p| topology.limits(p));
+    let mut out = below.map(|limits| sizes(limits).to_vec()).unwrap_or_default();
+    out.push(mode(consumer.counts));
+    out.extend(consumer.show.iter().map(|(key, value)| format!("{key}: {value}")));
+    out
+}
+
+/// One geom as `list` prints it.
+fn listed(topology: &Topology, geom: &GeomView) -> String {
+    let mut out = format!("Geom name: {}\n", geom.name);
+    for (key, value) in &geom.show {
+        let _ = writeln!(out, "{key}: {value}");
+    }
+    let mut part = |title: &str, all: Vec<(String, Vec<String>)>| {
+        if all.is_empty() {
+            return;
+        }
+        let _ = writeln!(out, "{title}:");
+        for (i, (name, lines)) in all.into_iter().enumerate() {
+            let _ = writeln!(out, "{}. Name: {name}", i + 1);
+            for line in lines {
+                let _ = writeln!(out, "   {line}");
+            }
+        }
+    };
+    part("Providers", geom.providers.iter().map(|p| (p.name.clone(), provider_lines(p))).collect());
+    // The newest consumer stands first in the graph.
+    let below = geom.consumers.iter().rev().filter_map(|c| {
+        let name = c.provider.clone()?;
+        Some((name, consumer_lines(topology, c)))
+    });
+    part("Consumers", below.collect());
+    out.push('\n');
+    out
+}
+
+fn object(lines: Lines<'_>) -> Value {
+    lines.iter().map(|(key, value)| ((*key).to_owned(), Value::from(value.as_str()))).collect()
+}
+
+fn values(topology: &Topology, geom: &GeomView) -> Value {
+    let providers = geom.providers.iter().map(|p| {
+        json!({
+            "name": p.name,
+            "media_bytes": p.limits.media_bytes,
+            "sector_bytes": p.limits.sector_bytes,
+            "stripe_bytes": p.stripe_bytes,
+            "stripe_offset": p.stripe_offset,
+            "mode": p.counts.to_string(),
+        })
+    });
+    let consumers = geom.consumers.iter().rev().map(|c| {
+        let limits = topology.below(c.id).and_then(|p| topology.limits(p));
+        json!({
+            "provider": c.provider,
+            "media_bytes": limits.map(|l| l.media_bytes),
+            "mode": c.counts.to_string(),
+            "config": object(&c.show),
+        })
+    });
+    json!({
+        "name": geom.name,
+        "config": object(&geom.show),
+        "providers": providers.collect::<Vec<_>>(),
+        "consumers": consumers.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn sizes_take_four_characters() {
+        let cases = [
+            (512, "512B"),
+            (10 << 30, "10G"),
+            (1 << 40, "1.0T"),
+            (750_156_374_016, "699G"),
+            (0, "0B"),
+            (1000, "1.0K"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(human(bytes), text);
+        }
+    }
+}

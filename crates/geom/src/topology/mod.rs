@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::layer::{Edge, Layer};
 use crate::snapshot::{Changes, EdgeState, Limits, NodeState};
 use crate::stats::{Meter, Queue, Reading};
-use crate::switchboard::{Switchboard, Task};
+use crate::switchboard::{Switchboard, Task, Word};
 
 pub use access::Access;
 pub use events::Event;
@@ -63,6 +63,8 @@ pub enum Action {
     Taste(TasteJob),
     /// Hold a geom's conversation on a core and post the [`Event::Conversed`].
     Converse(Conversation),
+    /// Post the [`Event::Conversed`] when every core has come to this place in its messages.
+    Barrier(Barrier),
     /// Ask every core to say when an edge is empty.
     Drain {
         /// Edge slot.
@@ -77,6 +79,13 @@ pub struct Conversation {
     pub(crate) geom: GeomId,
     pub(crate) what: &'static str,
     pub(crate) task: Task,
+    pub(crate) number: u64,
+}
+
+/// A word for a geom, to be said when every core has the graph as it is.
+pub struct Barrier {
+    pub(crate) geom: GeomId,
+    pub(crate) word: Word,
     pub(crate) number: u64,
 }
 
@@ -379,6 +388,15 @@ impl Topology {
         let number = self.tickets;
         self.conversing.insert(number, (geom, what));
         self.actions.push(Action::Converse(Conversation { geom, what, task, number }));
+    }
+
+    /// Has `geom` told `word` when every core has the graph as it is now: from then on a layer may
+    /// use a consumer that was attached or opened before. The idle barrier waits for it.
+    pub fn barrier(&mut self, geom: GeomId, word: Word) {
+        self.tickets += 1;
+        let number = self.tickets;
+        self.conversing.insert(number, (geom, "a barrier"));
+        self.actions.push(Action::Barrier(Barrier { geom, word, number }));
     }
 
     /// From now on tasting, attribute, media and resize events do nothing (geom.md 1.3).

@@ -142,6 +142,37 @@ fn nothing_is_lost_when_a_core_s_mailbox_is_full() {
 }
 
 #[test]
+fn behind_a_barrier_every_core_knows_what_was_attached_before() {
+    let mut lab = Lab::with_cores(6, 2);
+    let leaf = Leaf::new(4 * BLOCK);
+    let disk = lab.disk("d0", &leaf);
+    let (geom, all) = ear(&mut lab);
+    let edge = lab.control.call(|t| {
+        let c = t.attach_new(geom, disk).map_err(|e| geom::Error::of(e, "attach"))?;
+        t.access(c, Access::READ).map_err(|e| geom::Error::of(e, "open"))?;
+        t.barrier(geom, Box::new(String::from("known")));
+        Ok(t.edge(c))
+    });
+    assert_eq!(heard(&all), ["known"], "the idle barrier waited for it");
+    let edge = edge.expect("attached");
+    for core in 0..2 {
+        let back = lab.control.topology.switchboard();
+        lab.control.topology.switchboard().call(
+            core,
+            Box::new(move |core| {
+                let core = core.clone();
+                core.reactor().clone().spawn("reading", async move {
+                    let read = core.read(edge, 0, BLOCK as usize).await;
+                    back.tell(geom, Box::new(format!("{:?}", read.is_ok())));
+                });
+            }),
+        );
+    }
+    lab.pass(MS);
+    assert_eq!(heard(&all), ["known", "true", "true"]);
+}
+
+#[test]
 fn words_for_a_geom_that_is_gone_are_dropped() {
     let mut lab = Lab::new(5);
     let (geom, all) = ear(&mut lab);

@@ -228,6 +228,9 @@ pub struct Bio {
     pub edge: u32,
     /// Children not ended yet.
     pub waits: u32,
+    /// A note of the layer that forked it, for that layer's `child_done`: which member, say.
+    /// Nobody below looks at it.
+    pub mark: u32,
     id: BioId,
     /// Serial number of the one ticket that is good.
     serial: Cell<u32>,
@@ -250,6 +253,7 @@ impl Bio {
             frames: Frames::new(),
             edge: 0,
             waits: 0,
+            mark: 0,
             id,
             serial: Cell::new(0),
         }
@@ -270,6 +274,7 @@ impl Bio {
         self.frames.clear();
         self.edge = 0;
         self.waits = 0;
+        self.mark = 0;
         self.id = id;
         self.serial.set(0);
     }

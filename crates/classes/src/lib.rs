@@ -11,6 +11,7 @@ mod conversation;
 pub mod fuzzing;
 pub mod label;
 mod members;
+pub mod mirror;
 pub mod nop;
 pub mod part;
 pub mod probe;

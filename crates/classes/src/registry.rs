@@ -17,6 +17,7 @@ pub fn all() -> Vec<Arc<dyn Class>> {
         Arc::new(crate::label::LabelClass),
         Arc::new(crate::concat::ConcatClass::default()),
         Arc::new(crate::stripe::StripeClass::default()),
+        Arc::new(crate::mirror::MirrorClass::default()),
     ]
 }
 

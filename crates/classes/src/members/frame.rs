@@ -67,11 +67,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Without magic; from the start.
-    pub(crate) fn raw(bytes: &'a [u8]) -> Fields<'a> {
-        Fields { bytes, at: 0 }
-    }
-
     /// Bytes taken so far.
     pub(crate) fn taken(&self) -> usize {
         self.at
@@ -185,15 +180,6 @@ impl Record {
     /// What has been put in so far: for checksums.
     pub(crate) fn so_far(&self) -> &[u8] {
         &self.0
-    }
-
-    /// A whole sector with the record at its start; `None` when it does not fit.
-    pub(crate) fn sector(mut self, sector_bytes: u32) -> Option<Vec<u8>> {
-        if self.0.len() > sector_bytes as usize {
-            return None;
-        }
-        self.0.resize(sector_bytes as usize, 0);
-        Some(self.0)
     }
 }
 

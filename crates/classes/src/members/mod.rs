@@ -21,6 +21,8 @@
 
 pub(crate) mod frame;
 pub(crate) mod hand;
+mod joined;
+pub(crate) mod known;
 mod ranges;
 mod stopped;
 mod write_gate;
@@ -30,6 +32,7 @@ mod ranges_tests;
 #[cfg(test)]
 mod write_gate_tests;
 
+pub(crate) use joined::joined;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use stopped::Stopped;
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};

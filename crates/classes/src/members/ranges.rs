@@ -46,16 +46,6 @@ pub(crate) enum Locked {
 pub(crate) struct Held(u64);
 
 impl Held {
-    /// As the word of a frame.
-    pub(crate) fn to_word(self) -> u64 {
-        self.0
-    }
-
-    /// The inverse of [`Held::to_word`].
-    pub(crate) fn from_word(word: u64) -> Held {
-        Held(word)
-    }
-
     fn shard(self) -> usize {
         (self.0 % SHARDS as u64) as usize
     }

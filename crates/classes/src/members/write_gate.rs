@@ -185,6 +185,7 @@ impl WriteGate {
     }
 
     /// Writes inside now, of all cores; exact only while the gate is shut.
+    #[cfg(test)]
     pub(crate) fn inside(&self) -> u32 {
         self.lanes.iter().map(|lane| lane.0.load(SeqCst)).sum()
     }

@@ -9,8 +9,9 @@ use geom::{
     Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId, Topology,
 };
 
-use super::map::{SpanLayer, joined};
+use super::map::SpanLayer;
 use super::{Span, SpanLabel};
+use crate::members::joined;
 
 /// One that has its place.
 struct Member {

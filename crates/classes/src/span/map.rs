@@ -8,7 +8,7 @@
 
 use std::marker::PhantomData;
 
-use bio::{Attr, Bio, Errno, Op, Segs};
+use bio::{Bio, Errno, Op, Segs};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::Span;
@@ -175,34 +175,4 @@ impl<S: Span> Layer for SpanLayer<S> {
         }
         Back::Up
     }
-}
-
-/// Attributes of something that stands on several providers (those that FreeBSD loses on the way).
-pub(crate) fn joined(
-    topology: &geom::Topology,
-    members: &[geom::ProviderId],
-) -> Vec<(&'static str, Attr)> {
-    let int = |p: &geom::ProviderId, name| match topology.attr(*p, name) {
-        Some(Attr::Int(n)) => Some(n),
-        _ => None,
-    };
-    let all = |name| members.iter().all(|p| int(p, name) == Some(1));
-    let mut out = Vec::new();
-    let deletes = members.iter().any(|p| int(p, "GEOM::candelete") == Some(1));
-    out.push(("GEOM::candelete", Attr::Int(u64::from(deletes))));
-    let zeroes = all("GEOM::candelete") && all("GEOM::deletereadszero");
-    out.push(("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))));
-    // 1: nothing rotates; otherwise the slowest that is known to.
-    let rates: Vec<Option<u64>> = members.iter().map(|p| int(p, "GEOM::rotation_rate")).collect();
-    if rates.iter().all(Option::is_some) {
-        let rotating = rates.iter().flatten().filter(|r| **r > 1).min();
-        let unknown = rates.contains(&Some(0));
-        let rate = match rotating {
-            Some(rate) => *rate,
-            None if unknown => 0,
-            None => 1,
-        };
-        out.push(("GEOM::rotation_rate", Attr::Int(rate)));
-    }
-    out
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::class::SpanClass;
 use super::geom::SpanGeom;
 use super::{Span, SpanLabel};
-use crate::members::{frame, hand};
+use crate::members::{frame, hand, known};
 
 /// What the verbs take; each uses its own part.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -44,7 +44,7 @@ pub(super) fn run<S: Span>(
         "create" => create(class, control, on, &request),
         "append" if known => append::<S>(control, on, &request),
         "stop" | "destroy" => stop(class, control, on, &request),
-        "start" => start(class, control, on),
+        "start" => known::start(control, S::NAME, &class.stopped, on),
         "clear" => clear::<S>(control, &request),
         "dump" => dump::<S>(control, &request),
         _ => {
@@ -55,53 +55,8 @@ pub(super) fn run<S: Span>(
     }
 }
 
-fn geom_called<S: Span>(control: &Control, on: &str) -> Result<GeomId, Error> {
-    let prefix = format!("{}/", S::NAME);
-    let name = on.strip_prefix(&prefix).unwrap_or(on);
-    control.topology.find_geom(S::NAME, name).ok_or_else(|| {
-        let what = format!("there is no {0} {name}; `ashlar {0} status` names them", S::NAME);
-        Error::new(Errno::NoEnt, what)
-    })
-}
-
-/// A number for a new one, from what is there and the time: two labelled in one daemon differ,
-/// and two labelled anywhere differ as 32 bits can.
-fn new_id(control: &Control, name: &str) -> u32 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ control.now_ns();
-    for byte in name.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    ((hash >> 32) ^ hash) as u32 | 1
-}
-
-fn check_name(name: &str) -> Result<(), Error> {
-    let fits = !name.is_empty() && name.len() < frame::TEXT;
-    let good = name.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
-    match fits && good {
-        true => Ok(()),
-        false => Err(inval(format!(
-            "{name:?} cannot be a name; use 1 to 15 letters, digits and signs, without a stroke"
-        ))),
-    }
-}
-
-/// Whether a provider may be labelled: not in use, and nothing in its last sector that would be
-/// lost.
-fn check_member<S: Span>(control: &mut Control, name: &str, force: bool) -> Result<(), Error> {
-    let class = S::NAME;
-    hand::reading(control, class, name, |control, edge| {
-        let (_, bytes) = hand::last(control, name, edge)?;
-        if force || bytes.iter().all(|b| *b == 0) || S::decode(&bytes).is_ok() {
-            return Ok(());
-        }
-        let what = format!(
-            "the last sector of {name} holds something (`ashlar inspect {name}` says what); give \
-             --force if it may be lost"
-        );
-        Err(Error::new(Errno::Exist, what))
-    })?;
-    // Open for writing, if only for a moment, is what labelling needs.
-    hand::writing(control, class, name, |_, _| Ok(()), |_, _| Ok(()))
+fn is_own<S: Span>(sector: &[u8]) -> bool {
+    S::decode(sector).is_ok()
 }
 
 fn write_label<S: Span>(
@@ -129,7 +84,7 @@ fn label<S: Span>(
     name: &str,
     request: &Request,
 ) -> Result<Value, Error> {
-    check_name(name)?;
+    known::check_name(name)?;
     if control.topology.find_geom(S::NAME, name).is_some() {
         let what = format!("a {0} {name} is there already; `ashlar {0} stop {name}`", S::NAME);
         return Err(Error::new(Errno::Exist, what));
@@ -145,11 +100,11 @@ fn label<S: Span>(
         }
         let on = hand::find(control, member)?;
         sector = sector.max(u64::from(hand::sizes(control, on).0));
-        check_member::<S>(control, member, request.force)?;
+        known::check_member(control, S::NAME, member, request.force, is_own::<S>)?;
     }
     let strip = request.strip.unwrap_or(S::STRIP);
     S::check_strip(strip, sector)?;
-    let id = new_id(control, name);
+    let id = known::new_id(control, name);
     class.stopped.start(name);
     // Labels of another life go first, so that no half of two of them is ever put together.
     for member in members {
@@ -168,24 +123,7 @@ fn label<S: Span>(
         };
         write_label::<S>(control, member, Some(&label))?;
     }
-    up::<S>(control, name, members)
-}
-
-/// The answer once the provider is there; otherwise what tasting said.
-fn up<S: Span>(control: &mut Control, name: &str, members: &[String]) -> Result<Value, Error> {
-    control.settle()?;
-    let provider = format!("{}/{name}", S::NAME);
-    if control.topology.find(&provider).is_some() {
-        return Ok(json!({ "message": format!("{provider} is there"), "provider": provider }));
-    }
-    let view = control.topology.view(0);
-    let said = members.iter().filter_map(|m| {
-        let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
-        let (_, why) = found.verdicts.iter().find(|(c, _)| *c == S::NAME)?;
-        Some(format!("{m}: {why}"))
-    });
-    let said: Vec<String> = said.collect();
-    Err(Error::new(Errno::NxIo, format!("{provider} did not come up: {}", said.join("; "))))
+    known::up(control, S::NAME, name, members)
 }
 
 fn create<S: Span>(
@@ -194,13 +132,13 @@ fn create<S: Span>(
     name: &str,
     request: &Request,
 ) -> Result<Value, Error> {
-    check_name(name)?;
+    known::check_name(name)?;
     let members: Result<Vec<ProviderId>, Error> =
         request.members.iter().map(|m| hand::find(control, m)).collect();
     let members = members?;
     let params = request.strip.map_or(Value::Null, |strip| json!({ "strip": strip }));
     control.call(|t| class.create(t, &Create { name, members: &members, params: &params }))?;
-    up::<S>(control, name, &request.members)
+    known::up(control, S::NAME, name, &request.members)
 }
 
 fn stop<S: Span>(
@@ -209,36 +147,9 @@ fn stop<S: Span>(
     on: &str,
     request: &Request,
 ) -> Result<Value, Error> {
-    let geom = geom_called::<S>(control, on)?;
+    let geom = known::geom(control, S::NAME, on)?;
     control.call(|t| class.destroy(t, geom, request.force))?;
     Ok(json!({ "message": format!("{on} stopped") }))
-}
-
-fn start<S: Span>(class: &SpanClass<S>, control: &mut Control, on: &str) -> Result<Value, Error> {
-    let prefix = format!("{}/", S::NAME);
-    let name = on.strip_prefix(&prefix).unwrap_or(on);
-    if !class.stopped.start(name) {
-        let what = format!("{0} {name} was not stopped; `ashlar {0} status` shows all", S::NAME);
-        return Err(Error::new(Errno::NoEnt, what));
-    }
-    let all: Vec<ProviderId> = {
-        let view = control.topology.view(0);
-        view.iter().flat_map(|g| g.providers.iter().map(|p| p.id)).collect()
-    };
-    control.call(|t| {
-        all.iter().for_each(|p| t.retaste(*p));
-        Ok(())
-    })?;
-    match control.topology.find(&format!("{}/{name}", S::NAME)) {
-        Some(_) => Ok(json!({ "message": format!("{}/{name} is there", S::NAME) })),
-        None => {
-            let what = format!(
-                "{0}/{name} has not all its members; `ashlar {0} status` says how many",
-                S::NAME
-            );
-            Err(Error::new(Errno::NxIo, what))
-        }
-    }
 }
 
 fn clear<S: Span>(control: &mut Control, request: &Request) -> Result<Value, Error> {
@@ -287,11 +198,11 @@ fn dump<S: Span>(control: &mut Control, request: &Request) -> Result<Value, Erro
 }
 
 fn append<S: Span>(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
-    let geom = geom_called::<S>(control, on)?;
+    let geom = known::geom(control, S::NAME, on)?;
     let name = control.topology.geom_name(geom).to_owned();
     let member = request.member.clone().unwrap_or_default();
     let new = hand::find(control, &member)?;
-    check_member::<S>(control, &member, request.force)?;
+    known::check_member(control, S::NAME, &member, request.force, is_own::<S>)?;
     let (sector, media) = hand::sizes(control, new);
     let known = control
         .topology

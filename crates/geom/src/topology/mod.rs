@@ -310,6 +310,14 @@ impl Topology {
         Ok(id)
     }
 
+    /// Gives a geom its own state after it was made: for one that needs its number first.
+    pub fn set_ops(&mut self, geom: GeomId, ops: Box<dyn Geom>) {
+        if let Some(g) = self.geoms.get_mut(geom) {
+            g.spoils = ops.spoils();
+            g.ops = Some(ops);
+        }
+    }
+
     /// Takes what the driver has to do: the newest graph comes first, then what needs it.
     pub fn take_actions(&mut self) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.actions);

@@ -1,0 +1,156 @@
+//! The class: tasting, claiming, making by hand.
+
+use std::any::Any;
+
+use bio::Errno;
+use geom::{
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
+    Verdict,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::geom::MirrorGeom;
+use super::metadata::{Balance, Metadata};
+use super::state::Mirror;
+use super::{NAME, verbs};
+use crate::members::{Stopped, frame};
+
+/// The class.
+#[derive(Default)]
+pub struct MirrorClass {
+    pub(super) stopped: Stopped,
+}
+
+/// What `create` takes besides name and members.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Params {
+    /// Which member serves a read: none, round-robin, load, split, prefer; absent: load.
+    balance: Option<String>,
+    /// Bytes of a part of a split read; absent: 4096.
+    slice: Option<u32>,
+}
+
+impl Class for MirrorClass {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "RAID1: every member holds all of it."
+    }
+
+    fn params(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(schemars::schema_for!(Params)).ok()
+    }
+
+    fn verbs(&self) -> &'static [VerbSpec] {
+        verbs::VERBS
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move {
+            let Some(at) = frame::last_sector(disk.sector_bytes, disk.media_bytes) else {
+                return Verdict::No("too small to hold a record".into());
+            };
+            let sector = match disk.read(at, disk.sector_bytes as usize).await {
+                Ok(sector) => sector,
+                Err(e) => return Verdict::No(format!("its last sector: {}", e.text())),
+            };
+            let record = match Metadata::decode(&sector) {
+                Ok(record) => record,
+                Err(e) => return Verdict::No(e.to_string()),
+            };
+            if let Some(why) = self.stopped.verdict(NAME, &record.name) {
+                return Verdict::No(why);
+            }
+            if !frame::is_at_home(&record.home, &disk.name) {
+                return Verdict::No(format!("its record belongs on {}, by name", record.home));
+            }
+            if !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
+                return Verdict::No(format!(
+                    "its record was written for a provider of {} bytes, and this one has {}",
+                    record.provider_bytes, disk.media_bytes
+                ));
+            }
+            let Metadata { name, id, all, genid, syncid, .. } = &record;
+            let words = format!(
+                "one of {all} members of mirror/{name} (id {id}, genid {genid}, syncid {syncid})"
+            );
+            Verdict::Yes(words, Box::new(record))
+        })
+    }
+
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let claim: Box<dyn Any> = claim;
+        let Ok(record) = claim.downcast::<Metadata>() else {
+            return Err(Error::new(Errno::Inval, "the claim is not a record"));
+        };
+        let known = topology.find_geom(NAME, &record.name);
+        let geom = match known {
+            Some(geom) => geom,
+            None => MirrorGeom::place(topology, Mirror::of(&record), why)?,
+        };
+        let going = || Err(Error::new(Errno::NxIo, "the mirror is going"));
+        let taken = topology
+            .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, *record))
+            .unwrap_or_else(going);
+        if taken.is_err() && known.is_none() {
+            topology.wither_geom(geom, Errno::NxIo);
+        }
+        taken
+    }
+
+    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let wrong = |e: String| Error::new(Errno::Inval, format!("mirror create: {e}"));
+        let params: Params = match request.params {
+            serde_json::Value::Null => Params::default(),
+            given => serde_json::from_value(given.clone()).map_err(|e| wrong(e.to_string()))?,
+        };
+        let balance = match params.balance.as_deref() {
+            None => Balance::Load,
+            Some(word) => Balance::of_word(word).ok_or_else(|| {
+                wrong(format!("no balance {word}; {}", Balance::WORDS.join(", ")))
+            })?,
+        };
+        verbs::by_hand(topology, request, balance, params.slice.unwrap_or(4096))
+    }
+
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        let name = topology.geom_name(geom).to_owned();
+        if !force && topology.geom_is_open(geom) {
+            let what = format!("{name} is open; close what uses it, or use force");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let manual = topology.with(geom, |g: &mut MirrorGeom, t| {
+            let manual = g.mirror.manual;
+            MirrorGeom::take_apart(t, geom, g);
+            manual
+        });
+        if manual == Some(false) {
+            self.stopped.stop(&name);
+        }
+        Ok(())
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &serde_json::Value,
+    ) -> Result<serde_json::Value, Error> {
+        verbs::run(self, control, verb, on, params)
+    }
+}

@@ -1,0 +1,266 @@
+//! The data path of a mirror.
+//!
+//! ```text
+//!   read:   choose a member --> down --> error? --> another member, until each was asked
+//!   write:  gate --> range (while somebody is rebuilt) --> all members
+//!             all did it --------------------------------------------> done
+//!             some failed, some did it --> wait for the verdict ------> done
+//!             all failed --------------------------------------------> error
+//! ```
+//!
+//! Invariants
+//!  L1  A write or flush that a member failed is acknowledged only after the records of the others
+//!      say so: otherwise that member could be the master after a crash.
+//!  L2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own.
+//!  L3  A read is answered by a member that has everything, or fails when each has been asked.
+//!  L4  What a member that is no longer one answers counts for nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bio::{Bio, Errno, Op, Segs};
+use geom::{Back, Core, Edge, Flow, Layer};
+
+use super::balance::{self, choose};
+use super::shared::{Failed, Shared};
+use crate::members::{Entry, Locked, Waiter};
+
+/// The layer.
+pub(super) struct MirrorLayer(pub(super) Arc<Shared>);
+
+/// A frame's word. Reads that went down: the slot in 32..40. All: bits of slots that failed below
+/// 32, and whether some member did it.
+const SOME_DID: u64 = 1 << 63;
+const SLOT_SHIFT: u32 = 32;
+
+fn is_members_fault(e: Errno) -> bool {
+    matches!(e, Errno::Io | Errno::NxIo | Errno::TimedOut)
+}
+
+impl MirrorLayer {
+    fn is_gated(op: Op) -> bool {
+        matches!(op, Op::Write | Op::Delete | Op::WriteZeroes)
+    }
+
+    fn read(&self, bio: &mut Bio, core: &Core, tried: u32) -> Flow {
+        let mut lane = self.0.lane(core.id() as usize);
+        if tried == 0
+            && let Some(parts) = balance::parts(&lane, bio.length)
+        {
+            let sector = lane.table.sector;
+            let ways: Vec<(usize, Edge)> = lane.table.active().map(|(i, p)| (i, p.edge)).collect();
+            drop(lane);
+            return split(bio, core, &ways, parts, sector);
+        }
+        match choose(&mut lane, bio.offset, bio.length, tried) {
+            Some((slot, edge)) => Flow::Down(edge, (slot as u64) << SLOT_SHIFT | u64::from(tried)),
+            None => Flow::Done(Err(Errno::NxIo)),
+        }
+    }
+
+    /// A write at the gate.
+    fn admit(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let at = core.id() as usize;
+        if self.0.sick.load(Relaxed) {
+            return Flow::Done(Err(Errno::Io));
+        }
+        if self.0.gate.enter(at, || bio.ticket()) == Entry::Wait {
+            return Flow::Wait;
+        }
+        self.0.count_write(at);
+        let syncing = self.0.lane(at).table.syncing;
+        if syncing {
+            let range = bio.offset..bio.offset.saturating_add(bio.length);
+            let locked = self.0.ranges.lock(range, false, || Waiter::Bio(at, bio.ticket()));
+            let (Locked::Now(held) | Locked::Later(held)) = locked;
+            self.0.lane(at).held.insert(bio.id().to_word(), held);
+            if matches!(locked, Locked::Later(_)) {
+                return Flow::Wait;
+            }
+        }
+        self.send(bio, core)
+    }
+
+    /// To every member that takes it.
+    fn send(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let table = self.0.lane(core.id() as usize).table.clone();
+        let deletes = bio.op == Op::Delete;
+        let takes = move |can: bool| can || !deletes;
+        let mut sent = 0;
+        for (slot, path) in table.all().filter(|(_, p)| takes(p.deletes)) {
+            let mut data = Segs::new();
+            if bio.op.has_data() && !bio.data.slice_into(0, bio.data.len(), &mut data) {
+                continue;
+            }
+            let (offset, length) = (bio.offset, bio.length);
+            core.fork(bio, path.edge, |child| {
+                child.offset = offset;
+                child.length = length;
+                child.data = data;
+                child.mark = slot as u32;
+            });
+            sent += 1;
+        }
+        if sent > 0 {
+            return Flow::Fork(0);
+        }
+        self.release(bio, core);
+        let none = if bio.op == Op::Delete { Errno::NotSup } else { Errno::NxIo };
+        Flow::Done(Err(none))
+    }
+
+    /// A write is over: others may have its range, and the gate may close behind it.
+    fn release(&self, bio: &Bio, core: &Core) {
+        if !Self::is_gated(bio.op) {
+            return;
+        }
+        let at = core.id() as usize;
+        let held = self.0.lane(at).held.remove(&bio.id().to_word());
+        if let Some(held) = held {
+            self.0.ranges.unlock(held);
+        }
+        self.0.gate.leave(at);
+    }
+
+    fn tell(&self, slot: usize, error: Errno) {
+        let gone = error == Errno::NxIo;
+        self.0.tell(super::shared::Told::Failed(Failed { slot, gone }));
+    }
+
+    fn read_done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        let slot = (word >> SLOT_SHIFT & 0xff) as usize;
+        balance::ended(&mut self.0.lane(core.id() as usize), slot);
+        match bio.status {
+            Err(e) if is_members_fault(e) => {
+                self.tell(slot, e);
+                self.retry(bio, core, word as u32 | 1 << slot)
+            }
+            _ => Back::Up,
+        }
+    }
+
+    /// L3: a member that has not been asked, if there is one.
+    fn retry(&self, bio: &mut Bio, core: &Core, tried: u32) -> Back {
+        match self.read(bio, core, tried) {
+            Flow::Done(_) => Back::Up,
+            flow => Back::Go(flow),
+        }
+    }
+
+    fn written(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        let (failed, some) = (word as u32, word & SOME_DID != 0);
+        if failed != 0 && some && bio.status.is_ok() {
+            // L1
+            let ticket = bio.ticket();
+            self.0.await_verdict(core.id() as usize, ticket, failed);
+            return Back::Go(Flow::Wait);
+        }
+        if failed != 0 && !some {
+            bio.status = Err(Errno::Io);
+        }
+        self.release(bio, core);
+        Back::Up
+    }
+}
+
+/// A large read in parts, by all members at once.
+fn split(bio: &mut Bio, core: &Core, ways: &[(usize, Edge)], parts: u64, sector: u64) -> Flow {
+    let sector = sector.max(1);
+    let each = bio.length.div_ceil(parts).div_ceil(sector) * sector;
+    let (mut at, length, offset) = (0, bio.length, bio.offset);
+    for (slot, edge) in ways.iter().cycle() {
+        if at >= length {
+            break;
+        }
+        let len = each.min(length - at);
+        let mut data = Segs::new();
+        if !bio.data.slice_into(at as usize, len as usize, &mut data) {
+            return Flow::Done(Err(Errno::Inval));
+        }
+        core.fork(bio, *edge, |child| {
+            child.offset = offset + at;
+            child.length = len;
+            child.data = data;
+            child.mark = *slot as u32;
+        });
+        at += len;
+    }
+    Flow::Fork(SOME_DID)
+}
+
+impl Layer for MirrorLayer {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        match bio.op {
+            Op::Read => self.read(bio, core, 0),
+            Op::Flush => self.send(bio, core),
+            Op::Map => {
+                let lane = self.0.lane(core.id() as usize);
+                let edge = lane.table.active().next().map(|(_, path)| path.edge);
+                edge.map_or(Flow::Done(Err(Errno::NxIo)), |edge| Flow::Down(edge, 0))
+            }
+            op if Self::is_gated(op) => self.admit(bio, core),
+            _ => Flow::Done(Err(Errno::NotSup)),
+        }
+    }
+
+    /// The gate opened, the range is free, or the verdict is in.
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        let word = bio.frames.top_mut().map_or(0, |top| top.word);
+        if word & SOME_DID != 0 {
+            self.release(bio, core);
+            return Flow::Done(Ok(()));
+        }
+        let has_range = self.0.lane(core.id() as usize).held.contains_key(&bio.id().to_word());
+        match has_range {
+            true => self.send(bio, core),
+            false => self.admit(bio, core),
+        }
+    }
+
+    fn child_done(&self, parent: &mut Bio, child: &mut Bio, core: &Core) {
+        let slot = child.mark;
+        let member = {
+            let lane = self.0.lane(core.id() as usize);
+            lane.table.paths.get(slot as usize).copied().flatten()
+        };
+        let mut bits = 0;
+        match child.status {
+            // A member without a cache has nothing to flush.
+            Ok(()) | Err(Errno::NotSup) if child.status.is_ok() || parent.op == Op::Flush => {
+                if parent.op == Op::Read {
+                    parent.completed += child.completed;
+                } else {
+                    parent.completed = parent.completed.max(child.completed);
+                }
+                // L4; and one that is being rebuilt cannot answer for the mirror.
+                if member.is_some_and(|path| path.active) {
+                    bits = SOME_DID;
+                }
+            }
+            Err(e) if is_members_fault(e) => {
+                bits = 1 << slot;
+                if member.is_some() {
+                    self.tell(slot as usize, e);
+                }
+            }
+            Err(e) => parent.fail(e),
+            Ok(()) => {}
+        }
+        if let Some(top) = parent.frames.top_mut() {
+            top.word |= bits;
+        }
+    }
+
+    fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        match bio.op {
+            Op::Read if word & SOME_DID == 0 => self.read_done(bio, word, core),
+            Op::Read if word as u32 != 0 => {
+                bio.status = Err(Errno::Io);
+                self.retry(bio, core, word as u32)
+            }
+            Op::Flush => self.written(bio, word, core),
+            op if Self::is_gated(op) => self.written(bio, word, core),
+            _ => Back::Up,
+        }
+    }
+}

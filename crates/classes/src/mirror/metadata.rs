@@ -1,0 +1,290 @@
+//! The record of a member, in its last sector (geom.md 2.2), versions 0 to 4; 4 is written.
+//!
+//! A mirror with a write-intent bitmap is no FreeBSD mirror any more: its record has version 5,
+//! which FreeBSD refuses as too new and leaves alone.
+
+use md5::{Digest, Md5};
+
+use crate::members::frame::{Fields, FrameError, Record};
+
+const MAGIC: &str = "GEOM::MIRROR";
+/// The version that FreeBSD writes.
+pub(super) const VERSION: u32 = 4;
+
+/// Which member serves a read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Balance {
+    /// The first there is.
+    None,
+    /// Each in turn.
+    RoundRobin,
+    /// The one with the least to do.
+    #[default]
+    Load,
+    /// Large requests in parts by all of them.
+    Split,
+    /// The one of the highest priority.
+    Prefer,
+}
+
+impl Balance {
+    /// In the order of their numbers in the record.
+    pub(super) const WORDS: &'static [&'static str] =
+        &["none", "round-robin", "load", "split", "prefer"];
+    const ALL: [Balance; 5] =
+        [Balance::None, Balance::RoundRobin, Balance::Load, Balance::Split, Balance::Prefer];
+
+    /// As people write it.
+    pub(super) fn word(self) -> &'static str {
+        Self::WORDS.get(self as usize).copied().unwrap_or("")
+    }
+
+    /// The inverse of [`Balance::word`].
+    pub(super) fn of_word(word: &str) -> Option<Balance> {
+        Self::ALL.get(Self::WORDS.iter().position(|w| *w == word)?).copied()
+    }
+}
+
+/// Flags of the whole mirror.
+pub(super) mod mirror_flags {
+    /// Stale members are not rebuilt unasked.
+    pub(crate) const NOAUTOSYNC: u64 = 1;
+    /// Members are not marked dirty: after a crash they are taken as they are.
+    pub(crate) const NOFAILSYNC: u64 = 2;
+    pub(super) const ALL: u64 = 3;
+}
+
+/// Flags of one member.
+pub(super) mod disk_flags {
+    /// Written since it was last known to be the same as the others.
+    pub(crate) const DIRTY: u64 = 1;
+    /// Being rebuilt.
+    pub(crate) const SYNCHRONIZING: u64 = 2;
+    /// To be rebuilt though NOAUTOSYNC.
+    pub(crate) const FORCE_SYNC: u64 = 4;
+    /// Not to be used until it is activated.
+    pub(crate) const INACTIVE: u64 = 8;
+    /// Takes DELETE.
+    pub(crate) const CANDELETE: u64 = 0x40;
+    pub(super) const ALL: u64 = 0x7f;
+}
+
+/// A member's record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Metadata {
+    /// Name of the mirror.
+    pub(super) name: String,
+    /// Number of the mirror.
+    pub(super) id: u32,
+    /// Number of the member.
+    pub(super) disk: u32,
+    /// Members there are.
+    pub(super) all: u8,
+    /// Grows when a member fails: older ones are broken.
+    pub(super) genid: u32,
+    /// Grows when a member is absent: older ones are rebuilt.
+    pub(super) syncid: u32,
+    /// The highest is read first and is master after a crash.
+    pub(super) priority: u8,
+    /// Bytes of a part of a split read.
+    pub(super) slice: u32,
+    pub(super) balance: Balance,
+    /// Bytes of the mirror.
+    pub(super) media_bytes: u64,
+    pub(super) sector_bytes: u32,
+    /// Rebuilt up to here, bytes.
+    pub(super) sync_offset: u64,
+    /// See [`mirror_flags`].
+    pub(super) flags: u64,
+    /// See [`disk_flags`].
+    pub(super) disk_flags: u64,
+    /// Name of the provider that it must be found on; empty: any.
+    pub(super) home: String,
+    /// Size of the provider that it must be found on, bytes; zero: any.
+    pub(super) provider_bytes: u64,
+}
+
+fn checksum(bytes: &[u8]) -> [u8; 16] {
+    Md5::digest(bytes).into()
+}
+
+impl Metadata {
+    /// Reads a record of any version known.
+    pub(super) fn decode(sector: &[u8]) -> Result<Metadata, FrameError> {
+        let (mut f, version) = Fields::open(sector, MAGIC, VERSION)?;
+        let name = f.text("name")?;
+        let id = f.u32("mirror id")?;
+        let disk = f.u32("disk id")?;
+        let all = f.u8("number of members")?;
+        let genid = if version >= 2 { f.u32("genid")? } else { 0 };
+        let syncid = f.u32("syncid")?;
+        let priority = f.u8("priority")?;
+        let slice = f.u32("slice")?;
+        let balance = f.u8("balance")?;
+        let media_bytes = f.u64("media size")?;
+        let sector_bytes = f.u32("sector size")?;
+        let sync_offset = f.u64("sync offset")?;
+        let flags = f.u64("mirror flags")?;
+        let disk_flags = f.u64("disk flags")?;
+        let home = f.text("provider")?;
+        let provider_bytes = if version >= 3 { f.u64("provider size")? } else { 0 };
+        let summed = sector.get(..f.taken()).unwrap_or_default();
+        if f.bytes(16, "checksum")? != checksum(summed) {
+            return Err(FrameError::Checksum);
+        }
+        let wrong = |field, what: String| Err(FrameError::Value(field, what));
+        let Some(&balance) = Balance::ALL.get(usize::from(balance)) else {
+            return wrong("balance", format!("{balance} is not known"));
+        };
+        if name.is_empty() || name.contains(|c: char| c.is_control() || c == '/') {
+            return wrong("name", "is empty or no name".into());
+        }
+        if all == 0 {
+            return wrong("number of members", "is zero".into());
+        }
+        if !sector_bytes.is_power_of_two() || sector_bytes < 512 {
+            return wrong("sector size", format!("is {sector_bytes}"));
+        }
+        if media_bytes == 0 || media_bytes % u64::from(sector_bytes) != 0 {
+            return wrong("media size", format!("is {media_bytes}, not whole sectors"));
+        }
+        if flags & !mirror_flags::ALL != 0 || disk_flags & !disk_flags::ALL != 0 {
+            return wrong("flags", "has bits that are not known".into());
+        }
+        Ok(Metadata {
+            name,
+            id,
+            disk,
+            all,
+            genid,
+            syncid,
+            priority,
+            slice,
+            balance,
+            media_bytes,
+            sector_bytes,
+            sync_offset,
+            flags,
+            disk_flags,
+            home,
+            provider_bytes,
+        })
+    }
+
+    /// The record's bytes, to be padded to a sector.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let record = Record::new(MAGIC, VERSION)
+            .text(&self.name)
+            .u32(self.id)
+            .u32(self.disk)
+            .u8(self.all)
+            .u32(self.genid)
+            .u32(self.syncid)
+            .u8(self.priority)
+            .u32(self.slice)
+            .u8(self.balance as u8)
+            .u64(self.media_bytes)
+            .u32(self.sector_bytes)
+            .u64(self.sync_offset)
+            .u64(self.flags)
+            .u64(self.disk_flags)
+            .text(&self.home)
+            .u64(self.provider_bytes);
+        let sum = checksum(record.so_far());
+        record.bytes(&sum).so_far().to_vec()
+    }
+
+    /// True when a flag of the member is set.
+    pub(super) fn has(&self, flag: u64) -> bool {
+        self.disk_flags & flag != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOLDEN: &str = "47454f4d3a3a4d4952524f520000000004000000676d3000000000000000000000000000\
+        4433221188776655020300000005000000070010000002\
+        00fe0f0000000000000200000000020000000000010000000000000001000000000000006164613000000000\
+        0000000000000000001000000000006762b6e19d9eafabc805f86d806e9992";
+
+    fn unhex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> =
+            text.bytes().map(|b| (b as char).to_digit(16).expect("hex") as u8).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+
+    fn golden() -> Metadata {
+        Metadata {
+            name: "gm0".into(),
+            id: 0x1122_3344,
+            disk: 0x5566_7788,
+            all: 2,
+            genid: 3,
+            syncid: 5,
+            priority: 7,
+            slice: 4096,
+            balance: Balance::Load,
+            media_bytes: 1_048_064,
+            sector_bytes: 512,
+            sync_offset: 0x20000,
+            flags: 1,
+            disk_flags: 1,
+            home: "ada0".into(),
+            provider_bytes: 1_048_576,
+        }
+    }
+
+    #[test]
+    fn the_record_is_freebsds_to_the_byte() {
+        let bytes = unhex(GOLDEN);
+        assert_eq!(bytes.len(), 135);
+        assert_eq!(golden().encode(), bytes);
+        assert_eq!(Metadata::decode(&bytes), Ok(golden()));
+    }
+
+    /// A record of an older version, made of the new one's fields.
+    fn older(version: u32) -> Vec<u8> {
+        let new = golden().encode();
+        let mut old = new[..45].to_vec();
+        old[16..20].copy_from_slice(&version.to_le_bytes());
+        if version >= 2 {
+            old.extend(&new[45..49]);
+        }
+        old.extend(&new[49..111]);
+        if version >= 3 {
+            old.extend(&new[111..119]);
+        }
+        let sum = checksum(&old);
+        old.extend(sum);
+        old
+    }
+
+    #[test]
+    fn older_versions_are_read() {
+        for (version, len) in [(0, 123), (1, 123), (2, 127), (3, 135), (4, 135)] {
+            let old = older(version);
+            assert_eq!(old.len(), len, "version {version}");
+            let expected = Metadata {
+                genid: if version >= 2 { 3 } else { 0 },
+                provider_bytes: if version >= 3 { 1_048_576 } else { 0 },
+                ..golden()
+            };
+            assert_eq!(Metadata::decode(&old), Ok(expected), "version {version}");
+        }
+        let newer = FrameError::Newer { version: 5, known: 4 };
+        assert_eq!(Metadata::decode(&older(5)), Err(newer));
+    }
+
+    #[test]
+    fn every_damaged_byte_is_noticed() {
+        let bytes = golden().encode();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert!(Metadata::decode(&damaged).is_err(), "byte {at}");
+            assert!(Metadata::decode(&bytes[..at]).is_err(), "{at} bytes");
+        }
+    }
+}

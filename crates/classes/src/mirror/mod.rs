@@ -1,0 +1,28 @@
+//! mirror: RAID1, on disk as FreeBSD has it (geom.md 2.2).
+//!
+//! * [`metadata`] the record of a member; [`state`] who is to be believed, without any I/O.
+//! * `geom` decides on the control thread; `layer`, `balance` and `shared` are the data path;
+//!   `tasks` writes records and rebuilds on core 0.
+
+mod balance;
+mod class;
+mod geom;
+mod layer;
+mod metadata;
+mod shared;
+mod state;
+mod tasks;
+mod verbs;
+
+pub use class::MirrorClass;
+
+/// Name of the class, and of its providers before the stroke.
+const NAME: &str = "mirror";
+
+/// Flags as lists show them.
+fn flag_words(flags: u64) -> String {
+    use metadata::mirror_flags::{NOAUTOSYNC, NOFAILSYNC};
+    let all = [(NOAUTOSYNC, "NOAUTOSYNC"), (NOFAILSYNC, "NOFAILSYNC")];
+    let words: Vec<&str> = all.iter().filter(|(f, _)| flags & f != 0).map(|(_, w)| *w).collect();
+    if words.is_empty() { "NONE".into() } else { words.join(", ") }
+}

@@ -1,0 +1,230 @@
+//! What the cores go by: each has a table of the members of its own, replaced by the geom.
+//!
+//! Invariants
+//!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
+//!  T2  The index of a member is its slot in every table; a slot has one tenant.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::Ticket;
+use geom::{Edge, GeomId, Switchboard};
+
+use super::metadata::Balance;
+use crate::members::{GateWord, Held, RangeLocks, WriteGate};
+
+/// One member, as the data path sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) edge: Edge,
+    /// Has everything: it may be read.
+    pub(super) active: bool,
+    pub(super) priority: u8,
+    pub(super) deletes: bool,
+}
+
+/// The members, by slot.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub(super) paths: Vec<Option<Path>>,
+    pub(super) balance: Balance,
+    /// Bytes of a part of a split read.
+    pub(super) slice: u64,
+    pub(super) sector: u64,
+    /// Somebody is rebuilt: writes mind the ranges that are being copied.
+    pub(super) syncing: bool,
+}
+
+impl Table {
+    /// Members that may be read.
+    pub(super) fn active(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.all().filter(|(_, path)| path.active)
+    }
+
+    /// Members that are written.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.paths.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?)))
+    }
+}
+
+/// How busy a member has been with reads of this core.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Load {
+    pub(super) queue: u32,
+    pub(super) average: u32,
+    pub(super) last_end: u64,
+}
+
+/// What one core keeps.
+#[derive(Default)]
+pub(super) struct LaneState {
+    pub(super) table: Arc<Table>,
+    pub(super) loads: Vec<Load>,
+    /// The slot read last, for round-robin.
+    pub(super) turn: usize,
+    /// Ranges that writes of this core have, or wait for, by the Bio's number: only while somebody
+    /// is rebuilt.
+    pub(super) held: BTreeMap<u64, Held>,
+}
+
+/// On cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Lane {
+    state: Mutex<LaneState>,
+    writes: AtomicU64,
+}
+
+/// A member failed a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Failed {
+    pub(super) slot: usize,
+    /// The device is gone, rather than answering with an error.
+    pub(super) gone: bool,
+}
+
+/// What a mirror's geom is told.
+#[derive(Debug)]
+pub(super) enum Told {
+    Gate(GateWord),
+    Failed(Failed),
+    /// A write that some members failed waits for the verdict on them.
+    Judge,
+    /// The time since the last look is up: has anything been written?
+    Idle,
+    /// The time to wait for further members is up.
+    Launch,
+    /// Every core knows the members that were attached before.
+    Known(usize),
+    /// Records were written: who could not be.
+    Written(Vec<usize>),
+    /// A rebuild has come so far, bytes; flushed.
+    Progress {
+        slot: usize,
+        offset: u64,
+        round: u64,
+    },
+    /// A rebuild has ended.
+    Rebuilt {
+        slot: usize,
+        round: u64,
+        result: Result<(), Failed>,
+    },
+}
+
+/// Between the geom and its layers and tasks.
+pub(super) struct Shared {
+    pub(super) gate: WriteGate,
+    pub(super) ranges: RangeLocks,
+    /// Something is still to be done to the members: verbs wait for it.
+    pub(super) busy: AtomicBool,
+    /// The rebuild that may go on, by slot; another number, and it ends.
+    pub(super) rounds: Mutex<BTreeMap<usize, u64>>,
+    /// Bytes a second that a rebuild may copy; zero: as fast as it goes.
+    pub(super) sync_rate: AtomicU64,
+    /// Marks cannot be written: writes end with EIO instead of waiting for ever.
+    pub(super) sick: AtomicBool,
+    lanes: Box<[Lane]>,
+    /// Writes that were done by some members and failed by others (a bit a slot).
+    judged: Mutex<Vec<(usize, Ticket, u32)>>,
+    pub(super) board: Switchboard,
+    pub(super) geom: GeomId,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(board: Switchboard, geom: GeomId) -> Arc<Shared> {
+        let cores = board.cores().max(1);
+        let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
+        Arc::new(Shared {
+            gate: WriteGate::new(
+                cores,
+                move |word| tell.tell(geom, Box::new(Told::Gate(word))),
+                move |core, ticket| wake.restart(core, ticket),
+            ),
+            ranges: RangeLocks::new(0, move |core, ticket| free.restart(core, ticket)),
+            busy: AtomicBool::new(false),
+            rounds: Mutex::default(),
+            sync_rate: AtomicU64::new(0),
+            sick: AtomicBool::new(false),
+            lanes: (0..cores).map(|_| Lane::default()).collect(),
+            judged: Mutex::default(),
+            board,
+            geom,
+        })
+    }
+
+    /// Says something to the geom.
+    pub(super) fn tell(&self, told: Told) {
+        self.board.tell(self.geom, Box::new(told));
+    }
+
+    fn of(&self, core: usize) -> &Lane {
+        &self.lanes[core % self.lanes.len()]
+    }
+
+    /// The core's own; held for a few instructions, and by others only when tables change.
+    pub(super) fn lane(&self, core: usize) -> MutexGuard<'_, LaneState> {
+        lock(&self.of(core).state)
+    }
+
+    /// Gives every core a new table (T1).
+    pub(super) fn set(&self, table: Table) {
+        let slots = table.paths.len();
+        for lane in &self.lanes {
+            let mut lane = lock(&lane.state);
+            // A copy a core: counting who holds it is nobody else's business.
+            lane.table = Arc::new(table.clone());
+            lane.loads.resize(slots, Load::default());
+        }
+    }
+
+    /// Whether this round of a slot's rebuild is still wanted.
+    pub(super) fn is_wanted(&self, slot: usize, round: u64) -> bool {
+        lock(&self.rounds).get(&slot) == Some(&round)
+    }
+
+    /// A slot's rebuild gets a number; the one before ends. `None`: there is to be none.
+    pub(super) fn want(&self, slot: usize, round: Option<u64>) {
+        match round {
+            Some(round) => lock(&self.rounds).insert(slot, round),
+            None => lock(&self.rounds).remove(&slot),
+        };
+    }
+
+    /// A write passed on this core: the mirror is not idle.
+    pub(super) fn count_write(&self, core: usize) {
+        let writes = &self.of(core).writes;
+        writes.store(writes.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Writes that passed so far, of all cores.
+    pub(super) fn writes(&self) -> u64 {
+        self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.writes.load(Relaxed)))
+    }
+
+    /// A write waits until the members of `failed` (a bit a slot) are judged.
+    pub(super) fn await_verdict(&self, core: usize, ticket: Ticket, failed: u32) {
+        lock(&self.judged).push((core, ticket, failed));
+        self.tell(Told::Judge);
+    }
+
+    /// Lets those go that wait for none of the slots still `open` (a bit a slot).
+    pub(super) fn verdict(&self, open: u32) {
+        let mut ready = Vec::new();
+        lock(&self.judged).retain(|(core, ticket, failed)| {
+            let waits = failed & open != 0;
+            if !waits {
+                ready.push((*core, *ticket));
+            }
+            waits
+        });
+        for (core, ticket) in ready {
+            self.board.restart(core, ticket);
+        }
+    }
+}

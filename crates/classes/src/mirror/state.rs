@@ -1,0 +1,439 @@
+//! What a mirror is, without any I/O: members, who of them is to be believed, and what their
+//! records shall say.
+//!
+//! ```text
+//!               arrive                     start                       rebuilt
+//!   (absent) -----------> ARRIVED -----------------> SYNCHRONIZING -----------> ACTIVE
+//!       ^                    |   \-- as new as the others, not dirty ------------^  |
+//!       |                    |   \-- NOAUTOSYNC --> STALE -- rebuild -->            |
+//!       +---- broken, left --+------------------------- an error, unplugged --------+
+//! ```
+//!
+//! Invariants (geom.md 2.2, 5.2, 7)
+//!  M1  Parameters and contents are those of the newest members by (genid, syncid), whatever the
+//!      order of arrival. A member with a lower genid is broken and is not used; with a lower
+//!      syncid it is rebuilt from its start.
+//!  M2  Of several dirty newest members one is the master: the highest priority. The others are
+//!      rebuilt: after a crash nobody knows which of the last writes each has.
+//!  M3  Before the first write without a member that is only absent the syncid grows; when a
+//!      member failed, the genid does, and the write that it failed is not acknowledged before.
+//!  M4  The last ACTIVE member is never dropped.
+//!  M5  A member that comes late is ACTIVE only if nothing was written without it and it is clean.
+//!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
+
+use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
+
+/// Members at most: what one word of bits can name.
+pub(super) const MEMBERS_MAX: usize = 32;
+
+/// What a member is to the mirror.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    /// Found; the mirror has not started.
+    Arrived,
+    /// Has everything.
+    Active,
+    /// Being rebuilt.
+    Synchronizing,
+    /// Out of date, and not rebuilt unasked.
+    Stale,
+}
+
+impl Role {
+    /// As lists show it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Role::Arrived => "NEW",
+            Role::Active => "ACTIVE",
+            Role::Synchronizing => "SYNCHRONIZING",
+            Role::Stale => "STALE",
+        }
+    }
+}
+
+/// One member that is attached.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// Its record as it was found, or as it was written last.
+    pub(super) record: Metadata,
+    pub(super) role: Role,
+    /// Size and sector size of its provider now, bytes.
+    pub(super) provider_bytes: u64,
+    pub(super) sector_bytes: u32,
+}
+
+/// How a member was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    /// Gone: it may come back and is rebuilt then.
+    Absent,
+    /// It answered a request with an error: not used again until somebody says so.
+    Broken,
+}
+
+/// What became of a member that arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Arrival {
+    /// It is in this slot.
+    In(usize),
+    /// It is not used, and why.
+    Refused(String),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Mirror {
+    pub(super) name: String,
+    pub(super) id: u32,
+    /// Members there are, attached or not.
+    pub(super) all: u8,
+    pub(super) genid: u32,
+    pub(super) syncid: u32,
+    pub(super) slice: u32,
+    pub(super) balance: Balance,
+    pub(super) media_bytes: u64,
+    pub(super) sector_bytes: u32,
+    pub(super) flags: u64,
+    /// Made by hand: nothing is written to the members' last sectors.
+    pub(super) manual: bool,
+    pub(super) running: bool,
+    /// Writes may have reached some members and not others.
+    pub(super) dirty: bool,
+    /// The syncid is to grow before the next write.
+    pub(super) bump: bool,
+    /// By slot. A slot is not used again while the mirror lives.
+    pub(super) slots: Vec<Option<Member>>,
+}
+
+impl Mirror {
+    /// A mirror that has not started, as a first record describes it.
+    pub(super) fn of(record: &Metadata) -> Mirror {
+        let mut mirror = Mirror {
+            name: record.name.clone(),
+            id: record.id,
+            all: 0,
+            genid: 0,
+            syncid: 0,
+            slice: 0,
+            balance: Balance::Load,
+            media_bytes: 0,
+            sector_bytes: 512,
+            flags: 0,
+            manual: false,
+            running: false,
+            dirty: false,
+            bump: false,
+            slots: Vec::new(),
+        };
+        mirror.follow(record);
+        mirror
+    }
+
+    /// Takes the parameters of a record over (M1).
+    fn follow(&mut self, record: &Metadata) {
+        self.all = record.all;
+        self.genid = record.genid;
+        self.syncid = record.syncid;
+        self.slice = record.slice;
+        self.balance = record.balance;
+        self.media_bytes = record.media_bytes;
+        self.sector_bytes = record.sector_bytes;
+        self.flags = record.flags;
+    }
+
+    /// Attached members with their slots.
+    pub(super) fn members(&self) -> impl Iterator<Item = (usize, &Member)> {
+        self.slots.iter().enumerate().filter_map(|(i, m)| Some((i, m.as_ref()?)))
+    }
+
+    /// The member in a slot.
+    pub(super) fn member(&self, slot: usize) -> Option<&Member> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    fn member_mut(&mut self, slot: usize) -> Option<&mut Member> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Slots of the members in a role.
+    pub(super) fn in_role(&self, role: Role) -> Vec<usize> {
+        self.members().filter(|(_, m)| m.role == role).map(|(i, _)| i).collect()
+    }
+
+    /// A member was found. Before the start it is only taken in.
+    pub(super) fn arrive(
+        &mut self,
+        record: Metadata,
+        provider_bytes: u64,
+        sector_bytes: u32,
+    ) -> Arrival {
+        let refused = |why: String| Arrival::Refused(why);
+        if record.id != self.id {
+            return refused(format!(
+                "another mirror/{} is there (id {}, this one is {})",
+                self.name, self.id, record.id
+            ));
+        }
+        if self.members().any(|(_, m)| m.record.disk == record.disk) {
+            return refused(
+                "this member is there already: the same disk by another name, or a copy".into(),
+            );
+        }
+        if record.has(disk_flags::INACTIVE) {
+            return refused(format!(
+                "it was deactivated: `ashlar mirror activate {} PROVIDER` takes it in again",
+                self.name
+            ));
+        }
+        if self.slots.len() >= MEMBERS_MAX && self.slots.iter().all(Option::is_some) {
+            return refused(format!("a mirror has at most {MEMBERS_MAX} members"));
+        }
+        let newer = (record.genid, record.syncid) > (self.genid, self.syncid);
+        if self.running && newer {
+            return refused(format!(
+                "it is newer (genid {}, syncid {}) than what runs (genid {}, syncid {}): a stale \
+                 mirror was started without it. Stop it, then start it with this member",
+                record.genid, record.syncid, self.genid, self.syncid
+            ));
+        }
+        if self.running && record.genid < self.genid {
+            return refused(format!(
+                "it failed once (genid {}, the mirror's is {}): `ashlar mirror remove` or \
+                 `forget`, then `insert` takes it in anew",
+                record.genid, self.genid
+            ));
+        }
+        if newer {
+            self.follow(&record);
+        }
+        if !self.fits(provider_bytes) {
+            return refused(format!(
+                "it has {provider_bytes} bytes, fewer than the mirror's {} and a sector",
+                self.media_bytes
+            ));
+        }
+        let role = Role::Arrived;
+        let member = Member { record, role, provider_bytes, sector_bytes };
+        let slot = match self.slots.iter().position(Option::is_none).filter(|_| !self.running) {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                self.slots.len() - 1
+            }
+        };
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some(member);
+        }
+        if self.running {
+            self.place_late(slot);
+        }
+        Arrival::In(slot)
+    }
+
+    /// Whether a provider of so many bytes can be a member.
+    pub(super) fn fits(&self, provider_bytes: u64) -> bool {
+        let metadata = if self.manual { 0 } else { u64::from(self.sector_bytes) };
+        provider_bytes >= self.media_bytes.saturating_add(metadata)
+    }
+
+    /// M5: what a member is that comes to a mirror that runs.
+    fn place_late(&mut self, slot: usize) {
+        let (top, auto) = (self.syncid, self.flags & mirror_flags::NOAUTOSYNC == 0);
+        let Some(member) = self.member_mut(slot) else { return };
+        if is_whole(member, top) && !is_dirty(member, true) {
+            member.role = Role::Active;
+            return;
+        }
+        if !resumes(member, top, true) {
+            member.record.sync_offset = 0;
+        }
+        let asked = member.record.has(disk_flags::FORCE_SYNC);
+        member.role = if auto || asked { Role::Synchronizing } else { Role::Stale };
+    }
+
+    /// True when every member there should be has arrived.
+    pub(super) fn is_complete(&self) -> bool {
+        self.members().count() >= usize::from(self.all)
+    }
+
+    /// Starts with the members there are. Returns the slots of those that are not used, with why.
+    pub(super) fn start(&mut self) -> Result<Vec<(usize, String)>, String> {
+        let (genid, top) = (self.genid, self.syncid);
+        let mut out = Vec::new();
+        for (slot, member) in self.members() {
+            let record = &member.record;
+            if record.genid < genid {
+                let why = format!("it failed once (genid {}, the newest is {genid})", record.genid);
+                out.push((slot, why));
+            } else if (record.all, record.media_bytes) != (self.all, self.media_bytes)
+                && record.syncid == top
+            {
+                out.push((slot, "its record speaks of another mirror than the others'".into()));
+            }
+        }
+        for (slot, _) in &out {
+            if let Some(place) = self.slots.get_mut(*slot) {
+                *place = None;
+            }
+        }
+        // r306743: one that is broken is missing, and must not come back as if nothing had been.
+        let missing = self.members().count() < usize::from(self.all);
+        let master = self.choose_master()?;
+        let auto = self.flags & mirror_flags::NOAUTOSYNC == 0;
+        let failsync = self.flags & mirror_flags::NOFAILSYNC == 0;
+        for slot in 0..self.slots.len() {
+            let Some(member) = self.member_mut(slot) else { continue };
+            let whole = is_whole(member, top);
+            let active = slot == master || whole && !is_dirty(member, failsync);
+            if active {
+                member.role = Role::Active;
+                continue;
+            }
+            if !resumes(member, top, failsync) {
+                member.record.sync_offset = 0;
+            }
+            let asked = member.record.has(disk_flags::FORCE_SYNC);
+            member.role = if auto || asked { Role::Synchronizing } else { Role::Stale };
+        }
+        // What the master was in the middle of may be on it alone.
+        self.dirty = false;
+        self.bump |= missing || !out.is_empty();
+        self.running = true;
+        Ok(out)
+    }
+
+    /// M2: the member whose contents are the mirror's.
+    fn choose_master(&self) -> Result<usize, String> {
+        let (top, failsync) = (self.syncid, self.flags & mirror_flags::NOFAILSYNC == 0);
+        let whole = self.members().filter(|(_, m)| is_whole(m, top));
+        // A clean one first; then the highest priority; then the one found first.
+        let best = whole.max_by_key(|(slot, m)| {
+            (!is_dirty(m, failsync), m.record.priority, std::cmp::Reverse(*slot))
+        });
+        best.map(|(slot, _)| slot).ok_or_else(|| {
+            "no member has all of the data: those there are were being rebuilt; plug in the one \
+             they were rebuilt from"
+                .to_owned()
+        })
+    }
+
+    /// A member is no longer there. `None`, and nothing changed, when it is the last ACTIVE one
+    /// and stays (M4); otherwise whether records must be written before anything is acknowledged.
+    pub(super) fn lose(&mut self, slot: usize, fault: Fault, gone: bool) -> Option<bool> {
+        let role = self.member(slot)?.role;
+        let others = self.in_role(Role::Active).into_iter().any(|s| s != slot);
+        if role == Role::Active && !others && !gone {
+            return None;
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = None;
+        }
+        match fault {
+            Fault::Broken => {
+                self.genid = self.genid.wrapping_add(1);
+                Some(true)
+            }
+            // While nothing is being written the bump can wait for the first write.
+            Fault::Absent if !self.dirty => {
+                self.bump = true;
+                Some(false)
+            }
+            Fault::Absent => {
+                self.syncid = self.syncid.wrapping_add(1);
+                Some(true)
+            }
+        }
+    }
+
+    /// Writes begin: what the records shall say from now on.
+    pub(super) fn begin_writes(&mut self) {
+        if std::mem::take(&mut self.bump) {
+            self.syncid = self.syncid.wrapping_add(1);
+        }
+        self.dirty = true;
+    }
+
+    /// A rebuild has come so far, bytes.
+    pub(super) fn synced_to(&mut self, slot: usize, offset: u64) {
+        if let Some(member) = self.member_mut(slot) {
+            member.record.sync_offset = offset;
+        }
+    }
+
+    /// A member is rebuilt.
+    pub(super) fn synced(&mut self, slot: usize) {
+        if let Some(member) = self.member_mut(slot) {
+            member.role = Role::Active;
+            member.record.sync_offset = 0;
+            member.record.disk_flags &= !(disk_flags::SYNCHRONIZING | disk_flags::FORCE_SYNC);
+        }
+    }
+
+    /// A member is to be rebuilt from the start.
+    pub(super) fn rebuild(&mut self, slot: usize) {
+        if let Some(member) = self.member_mut(slot) {
+            member.role = Role::Synchronizing;
+            member.record.sync_offset = 0;
+            member.record.disk_flags |= disk_flags::FORCE_SYNC;
+        }
+    }
+
+    /// What the record of a member shall say now. STALE ones keep theirs.
+    pub(super) fn record(&self, slot: usize) -> Option<Metadata> {
+        let member = self.member(slot)?;
+        let old = &member.record;
+        let mut flags = old.disk_flags & (disk_flags::FORCE_SYNC | disk_flags::CANDELETE);
+        match member.role {
+            Role::Active if self.dirty && self.flags & mirror_flags::NOFAILSYNC == 0 => {
+                flags |= disk_flags::DIRTY;
+            }
+            Role::Active => {}
+            Role::Synchronizing => {
+                flags |= disk_flags::SYNCHRONIZING;
+                if self.dirty {
+                    flags |= disk_flags::DIRTY;
+                }
+            }
+            Role::Stale | Role::Arrived => return None,
+        }
+        Some(Metadata {
+            all: self.all,
+            genid: self.genid,
+            syncid: self.syncid,
+            slice: self.slice,
+            balance: self.balance,
+            media_bytes: self.media_bytes,
+            sector_bytes: self.sector_bytes,
+            flags: self.flags,
+            disk_flags: flags,
+            provider_bytes: member.provider_bytes,
+            ..old.clone()
+        })
+    }
+
+    /// As lists show it.
+    pub(super) fn state(&self) -> &'static str {
+        let active = self.in_role(Role::Active).len();
+        match self.running {
+            false => "STARTING",
+            true if active == usize::from(self.all) => "COMPLETE",
+            true => "DEGRADED",
+        }
+    }
+}
+
+/// Has all of the mirror's data but, perhaps, that of the last moments before a crash.
+fn is_whole(member: &Member, top: u32) -> bool {
+    member.record.syncid == top && !member.record.has(disk_flags::SYNCHRONIZING)
+}
+
+/// M6: its rebuild goes on where it was. After a crash amid writes it begins anew: what had been
+/// copied may have been written on other members since, and not on this one.
+fn resumes(member: &Member, top: u32, failsync: bool) -> bool {
+    let record = &member.record;
+    record.syncid == top && record.has(disk_flags::SYNCHRONIZING) && !is_dirty(member, failsync)
+}
+
+fn is_dirty(member: &Member, failsync: bool) -> bool {
+    failsync && member.record.has(disk_flags::DIRTY)
+}

@@ -1,0 +1,190 @@
+//! What a mirror has done on core 0: records written, members rebuilt and compared.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bio::Errno;
+use geom::{Core, Edge};
+
+use super::shared::{Failed, Shared, Told};
+
+/// Bytes that are copied under one range lock: how long a user's write may have to wait.
+pub(super) const SLAB: u64 = 1 << 20;
+/// How often a rebuild writes down how far it has come, ns.
+const SAVE_EVERY_NS: u64 = 5_000_000_000;
+
+/// One record to write.
+pub(super) struct Note {
+    pub(super) slot: usize,
+    pub(super) edge: Edge,
+    pub(super) at: u64,
+    pub(super) sector: Vec<u8>,
+}
+
+/// Writes records, each durable; tells who could not be written. With `settle` everything written
+/// to the members before is made durable first: a member marked clean has all there is.
+pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool) {
+    let (shared, board) = (shared.clone(), shared.board.clone());
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("mirror records", async move {
+                let mut failed = Vec::new();
+                if settle {
+                    for note in &notes {
+                        match core.flush(note.edge).await {
+                            Ok(()) | Err(Errno::NotSup) => {}
+                            Err(_) => failed.push(note.slot),
+                        }
+                    }
+                }
+                for note in notes.iter().filter(|n| !failed.contains(&n.slot)).collect::<Vec<_>>() {
+                    if write_one(&core, note).await.is_err() {
+                        failed.push(note.slot);
+                    }
+                }
+                shared.tell(Told::Written(failed));
+            });
+        }),
+    );
+}
+
+async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
+    core.write(note.edge, note.at, &note.sector).await?;
+    match core.flush(note.edge).await {
+        Err(Errno::NotSup) => Ok(()),
+        done => done,
+    }
+}
+
+/// Says something to the geom after a while.
+pub(super) fn after(shared: &Arc<Shared>, ns: u64, told: Told) {
+    let (shared, board) = (shared.clone(), shared.board.clone());
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("mirror timer", async move {
+                core.reactor().sleep(ns).await;
+                shared.tell(told);
+            });
+        }),
+    );
+}
+
+/// A rebuild.
+pub(super) struct Rebuild {
+    pub(super) slot: usize,
+    pub(super) round: u64,
+    pub(super) target: Edge,
+    /// Where it begins, bytes.
+    pub(super) from: u64,
+    /// Where it ends, bytes.
+    pub(super) media_bytes: u64,
+}
+
+/// Copies from the members that have everything to one that has not.
+pub(super) fn rebuild(shared: &Arc<Shared>, job: Rebuild) {
+    let (shared, board) = (shared.clone(), shared.board.clone());
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("mirror rebuild", async move {
+                let result = copy_all(&core, &shared, &job).await;
+                let Rebuild { slot, round, .. } = job;
+                if let Some(result) = result {
+                    shared.tell(Told::Rebuilt { slot, round, result });
+                }
+            });
+        }),
+    );
+}
+
+/// `None` when nobody wants it any more.
+async fn copy_all(
+    core: &Rc<Core>,
+    shared: &Arc<Shared>,
+    job: &Rebuild,
+) -> Option<Result<(), Failed>> {
+    let reactor = core.reactor();
+    let (mut at, mut saved) = (job.from, reactor.fresh_now());
+    let mut paid = saved;
+    while at < job.media_bytes {
+        if !shared.is_wanted(job.slot, job.round) {
+            return None;
+        }
+        let len = SLAB.min(job.media_bytes - at);
+        let held = shared.ranges.lock_task(at..at + len, true).await;
+        let copied = copy(core, shared, job, at, len as usize).await;
+        shared.ranges.unlock(held);
+        if let Err(failed) = copied {
+            return Some(Err(failed));
+        }
+        at += len;
+        let now = reactor.fresh_now();
+        if now.saturating_sub(saved) >= SAVE_EVERY_NS && at < job.media_bytes {
+            if let Err(e) = core.flush(job.target).await
+                && e != Errno::NotSup
+            {
+                return Some(Err(Failed { slot: job.slot, gone: e == Errno::NxIo }));
+            }
+            let Rebuild { slot, round, .. } = *job;
+            shared.tell(Told::Progress { slot, offset: at, round });
+            saved = now;
+        }
+        paid = pay(core, shared, paid, len).await;
+    }
+    match core.flush(job.target).await {
+        Ok(()) | Err(Errno::NotSup) => Some(Ok(())),
+        Err(e) => Some(Err(Failed { slot: job.slot, gone: e == Errno::NxIo })),
+    }
+}
+
+/// Waits until `bytes` more may be copied; returns the time up to which has been paid.
+async fn pay(core: &Rc<Core>, shared: &Shared, paid: u64, bytes: u64) -> u64 {
+    let rate = shared.sync_rate.load(Relaxed);
+    let now = core.reactor().fresh_now();
+    if rate == 0 {
+        return now;
+    }
+    let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
+    // What was not used is not saved up.
+    let until = paid.max(now.saturating_sub(cost)).saturating_add(cost);
+    if until > now {
+        core.reactor().sleep(until - now).await;
+    }
+    until
+}
+
+async fn copy(
+    core: &Rc<Core>,
+    shared: &Arc<Shared>,
+    job: &Rebuild,
+    at: u64,
+    len: usize,
+) -> Result<(), Failed> {
+    let target = Failed { slot: job.slot, gone: true };
+    let sources: Vec<(usize, Edge)> = {
+        let lane = shared.lane(core.id() as usize);
+        lane.table.active().map(|(slot, path)| (slot, path.edge)).collect()
+    };
+    let mut bytes = None;
+    for (slot, edge) in sources {
+        match core.read(edge, at, len).await {
+            Ok(read) if read.len() == len => {
+                bytes = Some(read);
+                break;
+            }
+            Ok(_) => {}
+            Err(e) => shared.tell(Told::Failed(Failed { slot, gone: e == Errno::NxIo })),
+        }
+    }
+    // Without a source the target stays what it was: it is let go, and may come back.
+    let Some(bytes) = bytes else { return Err(target) };
+    core.write(job.target, at, &bytes)
+        .await
+        .map_err(|e| Failed { slot: job.slot, gone: e == Errno::NxIo })
+}

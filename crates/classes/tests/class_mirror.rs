@@ -1,0 +1,292 @@
+//! mirror on disks in memory: FreeBSD's own tests of the class (geom.md 6), made real where they
+//! could not fail.
+
+mod world;
+
+use std::time::Duration;
+
+use bio::Errno;
+use geom::Access;
+use serde_json::{Value, json};
+use world::{Disk, World};
+
+const MIB: usize = 1 << 20;
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// A labelled mirror of `n` disks of a MiB.
+fn mirror(n: usize, extra: Value) -> (World, Vec<Disk>) {
+    let mut world = World::new();
+    let made = (0..n).map(|i| world.disk(&format!("d{i}"), vec![0; MIB], 512)).collect();
+    let names: Vec<String> = (0..n).map(|i| format!("d{i}")).collect();
+    let mut params = json!({ "members": names });
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        params[key] = value.clone();
+    }
+    world.verb("mirror", "label", "m", params).expect("labelled");
+    complete(&mut world);
+    (world, made)
+}
+
+/// Waits until nobody is rebuilt any more.
+fn complete(world: &mut World) {
+    let state = |w: &World| w.show("mirror", "m", "State") == ["COMPLETE"];
+    for _ in 0..2000 {
+        if state(world) {
+            world.control.settle().expect("at rest");
+            return;
+        }
+        world.control.wait_until(Duration::from_millis(5), |_| false);
+    }
+    panic!(
+        "not complete: {:?}",
+        world.control.topology.view(0).iter().map(|g| &g.show).collect::<Vec<_>>()
+    );
+}
+
+fn write_all(world: &mut World, seed: u64) -> Vec<u8> {
+    let bytes = noise(seed, MIB - 512);
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &bytes).expect("written");
+    world.close(open);
+    bytes
+}
+
+fn read_all(world: &mut World) -> Vec<u8> {
+    let open = world.open("mirror/m", Access::READ);
+    let bytes = world.read(&open, 0, MIB - 512).expect("read");
+    world.close(open);
+    bytes
+}
+
+fn dump(world: &mut World, disk: &str) -> Value {
+    let answer = world.verb("mirror", "dump", "", json!({ "members": [disk] })).expect("a record");
+    answer["records"][0].clone()
+}
+
+/// The record on a disk, read past everything.
+fn flags_of(disk: &Disk) -> u64 {
+    let at = MIB - 512 + 87;
+    u64::from_le_bytes(disk.bytes()[at..at + 8].try_into().expect("eight"))
+}
+
+#[test]
+fn mirror_1_the_size_is_the_smallest_less_a_sector() {
+    let mut world = World::new();
+    for (i, mib) in [1, 2, 3].into_iter().enumerate() {
+        world.disk(&format!("d{i}"), vec![0; mib * MIB], 512);
+    }
+    let members = json!({ "members": ["d0", "d1", "d2"], "assume_same": true });
+    world.verb("mirror", "label", "m", members).expect("labelled");
+    assert_eq!(world.size("mirror/m"), (MIB - 512) as u64);
+}
+
+#[test]
+fn mirror_2_data_is_on_every_member() {
+    for balance in ["round-robin", "load", "split", "prefer", "none"] {
+        let (mut world, disks) = mirror(3, json!({ "balance": balance, "slice": 8192 }));
+        let bytes = write_all(&mut world, 1);
+        for disk in &disks {
+            assert!(disk.bytes()[..MIB - 512] == bytes, "{balance}");
+        }
+        for _ in 0..4 {
+            assert!(read_all(&mut world) == bytes, "{balance}");
+        }
+    }
+}
+
+#[test]
+fn mirror_3_to_7_members_removed_one_after_the_other_and_data_still_right() {
+    for balance in ["round-robin", "load", "split", "prefer"] {
+        let (mut world, _) = mirror(3, json!({ "balance": balance }));
+        let bytes = write_all(&mut world, 2);
+        world.verb("mirror", "remove", "m", json!({ "members": ["d2"] })).expect("one");
+        assert!(read_all(&mut world) == bytes);
+        world.verb("mirror", "remove", "m", json!({ "members": ["d0"] })).expect("two");
+        assert!(read_all(&mut world) == bytes);
+        let error = world.verb("mirror", "remove", "m", json!({ "members": ["d1"] }));
+        assert_eq!(error.expect_err("the last").kind, Errno::Busy);
+        assert!(read_all(&mut world) == bytes);
+        let error = world.verb("mirror", "dump", "", json!({ "members": ["d0"] }));
+        assert!(error.expect_err("cleared").what.contains("no metadata"));
+        world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        assert!(!world.has("mirror/m"), "and it is gone");
+    }
+}
+
+#[test]
+fn mirror_6_a_third_member_is_inserted_and_gets_everything() {
+    let (mut world, _) = mirror(2, json!({ "balance": "split" }));
+    let bytes = write_all(&mut world, 3);
+    let new = world.disk("d2", noise(9, MIB - 512).into_iter().chain([0; 512]).collect(), 512);
+    world.verb("mirror", "insert", "m", json!({ "members": ["d2"] })).expect("inserted");
+    complete(&mut world);
+    assert!(new.bytes()[..MIB - 512] == bytes);
+    assert_eq!(world.show("mirror", "m", "Components"), ["3"]);
+}
+
+#[test]
+fn label_keeps_what_the_first_provider_holds() {
+    let mut world = World::new();
+    let bytes: Vec<u8> = noise(4, MIB - 512).into_iter().chain([0; 512]).collect();
+    world.disk("d0", bytes.clone(), 512);
+    let other = world.disk("d1", vec![0; MIB], 512);
+    world.verb("mirror", "label", "m", json!({ "members": ["d0", "d1"] })).expect("labelled");
+    complete(&mut world);
+    assert!(read_all(&mut world) == bytes[..MIB - 512]);
+    assert!(other.bytes()[..MIB - 512] == bytes[..MIB - 512]);
+}
+
+#[test]
+fn members_are_dirty_before_the_first_write_and_clean_after_the_last_close() {
+    let (mut world, disks) = mirror(2, json!({}));
+    assert!(disks.iter().all(|d| flags_of(d) & 1 == 0), "clean");
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[1; 512]).expect("written");
+    assert!(disks.iter().all(|d| flags_of(d) & 1 == 1), "dirty");
+    world.close(open);
+    world.control.wait_until(Duration::from_millis(50), |_| false);
+    assert!(disks.iter().all(|d| flags_of(d) & 1 == 0), "clean again");
+}
+
+#[test]
+fn mirror_10_eio_on_read_is_asked_elsewhere_and_the_member_is_locked_out() {
+    let (mut world, disks) = mirror(2, json!({ "balance": "prefer" }));
+    let bytes = write_all(&mut world, 5);
+    let before = dump(&mut world, "d0")["genid"].as_u64().expect("a number");
+    // The last has the highest priority: it is read first.
+    disks[1].0.lock().expect("media").unreadable = true;
+    assert!(read_all(&mut world) == bytes, "from the other");
+    world.control.settle().expect("at rest");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    assert_eq!(dump(&mut world, "d0")["genid"], before + 1);
+    disks[1].0.lock().expect("media").unreadable = false;
+    let on = world.find("d1");
+    world.control.call(|t| Ok(t.retaste(on))).expect("looked at");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "it failed once");
+    assert!(world.verdict("d1", "mirror").contains("it failed once"));
+    world.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    world.verb("mirror", "insert", "m", json!({ "members": ["d1"] })).expect("taken in anew");
+    complete(&mut world);
+    assert!(disks[1].bytes()[..MIB - 512] == bytes);
+}
+
+#[test]
+fn mirror_12_eio_on_write_kicks_the_member_before_the_write_is_acknowledged() {
+    let (mut world, disks) = mirror(2, json!({}));
+    write_all(&mut world, 6);
+    let before = dump(&mut world, "d0")["genid"].as_u64().expect("a number");
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[7; 512]).expect("both");
+    disks[1].0.lock().expect("media").cut_at = Some(0);
+    world.write(&open, 512, &[8; 512]).expect("one of them did it");
+    let genid = u32::from_le_bytes(
+        disks[0].bytes()[MIB - 512 + 45..MIB - 512 + 49].try_into().expect("four"),
+    );
+    assert_eq!(u64::from(genid), before + 1, "on disk already");
+    world.close(open);
+    world.control.settle().expect("at rest");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    // After a restart the failed one is not believed, whoever is found first.
+    disks[1].0.lock().expect("media").cut_at = None;
+    for order in [[0, 1], [1, 0]] {
+        let mut again = World::new();
+        for i in order {
+            again.attach(&format!("d{i}"), &disks[i], 512, (0, 0));
+        }
+        again.control.wait_until(Duration::from_millis(50), |_| false);
+        let open = again.open("mirror/m", Access::READ);
+        assert_eq!(again.read(&open, 512, 512).expect("read"), vec![8; 512], "{order:?}");
+        again.close(open);
+    }
+}
+
+#[test]
+fn mirror_11_and_13_a_member_that_was_only_absent_comes_back_and_is_rebuilt() {
+    let (mut world, disks) = mirror(2, json!({}));
+    write_all(&mut world, 7);
+    let genid = dump(&mut world, "d0")["genid"].clone();
+    world.lose("d1");
+    let bytes = write_all(&mut world, 8);
+    assert_eq!(dump(&mut world, "d0")["genid"], genid, "nobody failed");
+    assert!(disks[1].bytes()[..MIB - 512] != bytes);
+    world.attach("d9", &disks[1], 512, (0, 0));
+    complete(&mut world);
+    assert!(disks[1].bytes()[..MIB - 512] == bytes);
+}
+
+#[test]
+fn component_selection_the_newest_is_believed_in_any_order() {
+    let (mut world, disks) = mirror(3, json!({}));
+    write_all(&mut world, 9);
+    world.lose("d2");
+    let bytes = write_all(&mut world, 10);
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        // Copies: each order begins with the same disks.
+        let mut again = World::new();
+        let copies: Vec<Disk> = order
+            .into_iter()
+            .map(|i| again.disk(&format!("d{i}"), disks[i].bytes(), 512))
+            .collect();
+        complete(&mut again);
+        assert!(read_all(&mut again) == bytes, "{order:?}");
+        assert!(copies.iter().all(|d| d.bytes()[..MIB - 512] == bytes), "{order:?}");
+    }
+}
+
+#[test]
+fn deactivated_members_wait_and_activated_ones_are_rebuilt() {
+    let (mut world, disks) = mirror(2, json!({}));
+    world.verb("mirror", "deactivate", "m", json!({ "members": ["d1"] })).expect("out");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    assert!(
+        world.verdict("d1", "mirror").contains("deactivated"),
+        "{}",
+        world.verdict("d1", "mirror")
+    );
+    let bytes = write_all(&mut world, 11);
+    world.verb("mirror", "activate", "m", json!({ "members": ["d1"] })).expect("in");
+    complete(&mut world);
+    assert!(disks[1].bytes()[..MIB - 512] == bytes);
+}
+
+#[test]
+fn resize_grows_to_what_the_members_have_now() {
+    let mut world = World::new();
+    for (i, mib) in [1, 2].into_iter().enumerate() {
+        world.disk(&format!("d{i}"), vec![0; mib * MIB], 512);
+    }
+    let members = json!({ "members": ["d1", "d0"] });
+    world.verb("mirror", "label", "m", members).expect("labelled");
+    complete(&mut world);
+    let error = world.verb("mirror", "resize", "m", json!({ "size": 2 * MIB }));
+    assert!(error.expect_err("too large").what.contains("can have 1048064 to 1048064 bytes"));
+}
+
+#[test]
+fn refusals_say_why() {
+    let (mut world, disks) = mirror(2, json!({}));
+    let copy = world.disk("copy", disks[0].bytes(), 512);
+    assert!(world.verdict("copy", "mirror").contains("there already"));
+    assert!(copy.bytes() == disks[0].bytes());
+    world.disk("d5", vec![0; MIB / 2], 512);
+    let error = world.verb("mirror", "insert", "m", json!({ "members": ["d5"] }));
+    assert!(error.expect_err("small").what.contains("it needs 1048576"));
+    let error = world.verb("mirror", "configure", "m", json!({ "balance": "best" }));
+    assert!(error.expect_err("no such").what.contains("no balance best"));
+    world.lose("d1");
+    let error = world.verb("mirror", "remove", "m", json!({ "members": ["d0"] }));
+    assert!(error.expect_err("missing").what.contains("ashlar mirror forget m"));
+    let held = world.try_open("d0", Access::WRITE).err().expect("held");
+    assert_eq!(held.kind, Errno::Perm);
+}

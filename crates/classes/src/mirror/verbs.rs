@@ -581,8 +581,9 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
 
 fn remove(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
     for member in &request.members {
-        part(control, on, member, |mirror, _| {
+        part(control, on, member, |mirror, slot| {
             complete(mirror)?;
+            keep_one(mirror, slot, member)?;
             mirror.all = mirror.all.saturating_sub(1);
             Ok(None)
         })?;
@@ -600,7 +601,6 @@ fn part(
 ) -> Result<(), Error> {
     let (edge, at, sector) = with(control, on, |g, t, _| {
         let slot = slot(g, t, member)?;
-        keep_one(&g.mirror, slot, member)?;
         let record = last(&mut g.mirror, slot)?;
         let gone = || Error::new(Errno::NxIo, format!("{member} is going"));
         let (edge, at, len) = g.part_with(t, slot).ok_or_else(gone)?;
@@ -652,6 +652,7 @@ fn rebuild(control: &mut Control, on: &str, request: &Request) -> Result<Value, 
 fn deactivate(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
     for member in &request.members {
         part(control, on, member, |mirror, slot| {
+            keep_one(mirror, slot, member)?;
             let none = || inval(format!("{member} has no record"));
             let record = mirror.record(slot).ok_or_else(none)?;
             let disk_flags = record.disk_flags | disk_flags::INACTIVE;

@@ -2,9 +2,12 @@
 //! outside the media; what is found must hold its own invariants.
 
 use crate::label;
+use crate::members::frame::FrameError;
+use crate::mirror;
 use crate::part::params::{Add, Amount, Resize};
 use crate::part::{self, Kind, Place, Scheme, Table};
 use crate::probe::{Sectors, Step};
+use crate::span::{Span, SpanLabel};
 use std::collections::BTreeSet;
 
 /// Drive a probe over `data`; a range it asks for outside the media is a failure.
@@ -80,4 +83,18 @@ pub fn fuzz_label(data: &[u8]) {
             }
         }
     }
+}
+
+/// Read records of members of every class that keeps one in a last sector; what is read is the
+/// same when it was written and read again.
+pub fn fuzz_members(data: &[u8]) {
+    fn span<S: Span>(data: &[u8]) {
+        if let Ok(label) = S::decode(data) {
+            assert!(label.number < label.count, "a slot that is there");
+            assert_eq!(S::decode(&S::encode(&label)), Ok::<SpanLabel, FrameError>(label));
+        }
+    }
+    span::<crate::stripe::Stripe>(data);
+    span::<crate::concat::Concat>(data);
+    mirror::fuzz(data);
 }

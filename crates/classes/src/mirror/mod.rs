@@ -19,6 +19,13 @@ pub use class::MirrorClass;
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "mirror";
 
+/// Entry point for fuzzing; see [`crate::fuzzing::fuzz_members`].
+pub(crate) fn fuzz(data: &[u8]) {
+    if let Ok(record) = metadata::Metadata::decode(data) {
+        assert_eq!(metadata::Metadata::decode(&record.encode()), Ok(record));
+    }
+}
+
 /// Flags as lists show them.
 fn flag_words(flags: u64) -> String {
     use metadata::mirror_flags::{NOAUTOSYNC, NOFAILSYNC};

@@ -15,6 +15,7 @@ pub mod mirror;
 pub mod nop;
 pub mod part;
 pub mod probe;
+pub mod raid;
 mod registry;
 mod slice;
 mod span;

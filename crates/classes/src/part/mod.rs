@@ -15,7 +15,7 @@
 mod attributes;
 mod class;
 mod commit;
-mod crc;
+pub(crate) mod crc;
 mod create;
 mod ebr;
 mod edit;
@@ -25,7 +25,7 @@ mod gpt;
 mod gpt_write;
 mod mbr;
 pub mod params;
-mod plan;
+pub(crate) mod plan;
 pub mod request;
 mod show;
 mod space;

@@ -1,0 +1,38 @@
+//! What is wrong with metadata, or cannot be said in a format.
+
+use crate::probe::{Reason, Why};
+use std::fmt;
+
+/// A field and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Small kind, for control flow.
+    pub reason: Reason,
+    /// The field, in words of the format's description.
+    pub field: &'static str,
+    /// What is wrong with it, for people.
+    pub what: String,
+}
+
+impl Fault {
+    pub(crate) fn new(reason: Reason, field: &'static str, what: impl Into<String>) -> Self {
+        Self { reason, field, what: what.into() }
+    }
+
+    pub(crate) fn value(field: &'static str, what: impl Into<String>) -> Self {
+        Self::new(Reason::Value, field, what)
+    }
+
+    /// The same as a probe says it, about byte `at` of the media.
+    pub(crate) fn why(&self, at: u64) -> Why {
+        Why::new(self.reason, at, self.field)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.field, self.what)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,94 @@
+//! Intel's metadata (IMSM, "Matrix Storage"): finding it, writing it, putting an array together.
+//!
+//! ```text
+//! ... | rest of the record, in order | first sector of the record | last sector |
+//!       only when it is longer         "anchor": media - 2 sectors  not ours
+//! ```
+//!
+//! Invariants
+//!  M1  There is one copy on each disk. The part before the anchor is flushed before the anchor
+//!      is written; a record torn all the same fails its checksum, and the other disks have it.
+//!      Write one disk after the other, so that no more than one is ever torn.
+//!  M2  A record that fits into a sector (one volume on up to three disks) cannot be torn.
+//!  M3  The highest generation is in force; equal ones must say the same.
+
+mod array;
+mod assemble;
+mod codec;
+mod migration;
+mod record;
+
+pub use array::{Names, create, serial_of, spare, update};
+pub use assemble::{Assembled, assemble};
+pub use record::{
+    BAD_BLOCKS_MAX, BadBlocks, DiskRecord, Map, RECORD_BYTES_MAX, Record, SIGNATURE, VOLUMES_MAX,
+    VolumeRecord, attribute,
+};
+
+use super::fault::Fault;
+use crate::part::WritePlan;
+use crate::probe::{Reason, Sectors, Step, Stop};
+
+/// Look for a record. Reads the anchor, and what lies before it when the record is longer.
+pub fn step(sectors: &Sectors) -> Step<Record> {
+    probe(sectors).into()
+}
+
+fn probe(sectors: &Sectors) -> Result<Record, Stop> {
+    const FIELD: &str = "Intel RAID anchor";
+    let size = sectors.sector_size() as usize;
+    let (unit, count) = (u64::from(sectors.sector_size()), sectors.media_sectors());
+    if size < 512 || !size.is_power_of_two() || count < 3 {
+        return Err(Stop::no(Reason::Media, 0, FIELD));
+    }
+    let at = (count - 2) * unit;
+    let refuse = |fault: &Fault| Stop::No(fault.why(at));
+    let anchor = sectors.need(at, size, FIELD)?;
+    let bytes = record::size(anchor).map_err(|fault| refuse(&fault))?;
+    let more = bytes.div_ceil(size).saturating_sub(1).saturating_mul(size);
+    let mut all = anchor.to_vec();
+    if more > 0 {
+        let Some(before) = u64::try_from(more).ok().and_then(|more| at.checked_sub(more)) else {
+            return Err(Stop::no(Reason::Beyond, at, "Intel record size"));
+        };
+        all.extend_from_slice(sectors.need(before, more, "rest of the Intel record")?);
+    }
+    Record::decode(&all).map_err(|fault| refuse(&fault))
+}
+
+/// The writes that put `record` on a disk of `media_sectors` sectors of `sector_size` bytes.
+///
+/// # Errors
+/// The record cannot be encoded, or does not fit.
+pub fn plan(record: &Record, media_sectors: u64, sector_size: u32) -> Result<WritePlan, Fault> {
+    let mut bytes = record.encode()?;
+    let size = sector_size as usize;
+    let room = media_sectors.checked_sub(2).map(|sectors| sectors * u64::from(sector_size));
+    let (Some(at), true) = (room, size >= 512) else {
+        return Err(Fault::new(Reason::Media, "Intel RAID anchor", "does not fit on the disk"));
+    };
+    bytes.resize(bytes.len().next_multiple_of(size), 0);
+    let rest = bytes.split_off(size);
+    let mut plan = WritePlan::default();
+    if !rest.is_empty() {
+        let before = u64::try_from(rest.len()).ok().and_then(|len| at.checked_sub(len));
+        let Some(before) = before else {
+            return Err(Fault::new(Reason::Media, "Intel record", "does not fit on the disk"));
+        };
+        plan.write(before, rest);
+        plan.flush();
+    }
+    plan.write(at, bytes);
+    plan.flush();
+    Ok(plan)
+}
+
+/// The write that takes the record off a disk: zeros over the anchor.
+pub fn erase(media_sectors: u64, sector_size: u32) -> WritePlan {
+    let mut plan = WritePlan::default();
+    if let Some(at) = media_sectors.checked_sub(2) {
+        plan.write(at * u64::from(sector_size), vec![0; sector_size as usize]);
+        plan.flush();
+    }
+    plan
+}

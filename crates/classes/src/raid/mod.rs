@@ -9,7 +9,7 @@
 //! ```
 
 pub mod check;
-//DDF
+pub mod ddf;
 mod fault;
 pub mod imsm;
 pub mod model;

@@ -178,8 +178,8 @@ pub enum MigrationKind {
     Repair,
 }
 
-/// States of a volume (geom.md 2.14), derived from its members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// States of a volume (geom.md 2.14), worst first, derived from its members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VolumeState {
     /// Too little is left.
     Broken,

@@ -34,8 +34,11 @@ pub struct Names {
 
 /// A disk's serial number as the format keeps it: printable, `:` made `;`, the last 16 bytes.
 pub fn serial_of(serial: &str) -> String {
-    let kept: Vec<char> =
-        serial.chars().filter(char::is_ascii_graphic).map(|c| if c == ':' { ';' } else { c }).collect();
+    let kept: Vec<char> = serial
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .map(|c| if c == ':' { ';' } else { c })
+        .collect();
     kept.iter().skip(kept.len().saturating_sub(16)).collect()
 }
 
@@ -277,7 +280,13 @@ fn serial_tail(serial: &str) -> &str {
     (from..=serial.len()).find_map(|at| serial.get(at..)).unwrap_or("")
 }
 
-fn put_bad(all: &mut Vec<BadBlocks>, disk: u8, first: u64, len: u64, size: u32) -> Result<(), Fault> {
+fn put_bad(
+    all: &mut Vec<BadBlocks>,
+    disk: u8,
+    first: u64,
+    len: u64,
+    size: u32,
+) -> Result<(), Fault> {
     let mut first = sectors_of(first, size, "bad block")?;
     let mut left = sectors_of(len, size, "bad blocks")?;
     while left > 0 {

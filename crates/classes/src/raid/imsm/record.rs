@@ -20,8 +20,6 @@ pub const SIGNATURE: &[u8; 24] = b"Intel Raid ISM Cfg Sig. ";
 pub const RECORD_BYTES_MAX: usize = 65_536;
 /// Bytes before the first disk.
 pub const HEADER: usize = 216;
-/// Bytes of a disk.
-pub const DISK: usize = 48;
 /// Volumes on one set of disks; more are refused, as every reader does.
 pub const VOLUMES_MAX: usize = 2;
 /// The newest version that is read.
@@ -236,7 +234,10 @@ impl Record {
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let size = size(bytes)?;
         let Some(bytes) = bytes.get(..size) else {
-            return Err(Fault::value("Intel record size", format!("is {size}: more than there is")));
+            return Err(Fault::value(
+                "Intel record size",
+                format!("is {size}: more than there is"),
+            ));
         };
         let said = le32(bytes, 32);
         if checksum(bytes) != said {
@@ -271,7 +272,10 @@ impl Record {
             return Err(Fault::value("Intel attributes", what));
         }
         if usize::from(volumes) > VOLUMES_MAX {
-            return Err(Fault::value("Intel total volumes", format!("is {volumes}; 2 is the most")));
+            return Err(Fault::value(
+                "Intel total volumes",
+                format!("is {volumes}; 2 is the most"),
+            ));
         }
         for _ in 0..disks {
             record.disks.push(disk(&mut from)?);
@@ -366,11 +370,8 @@ impl Record {
     /// The lowest version whose readers know all that is used (geom.md 2.14).
     fn needed_version(&self, attributes: u32) -> &'static [u8; 6] {
         use attribute as a;
-        const NEW: u32 = a::LARGE_DISK
-            | a::LARGE_VOLUME
-            | a::LARGE_STRIP
-            | a::RAID10_WIDE
-            | a::BAD_BLOCKS;
+        const NEW: u32 =
+            a::LARGE_DISK | a::LARGE_VOLUME | a::LARGE_STRIP | a::RAID10_WIDE | a::BAD_BLOCKS;
         let widest = self.volumes.iter().map(|volume| volume.map.slots.len()).max().unwrap_or(0);
         let parity = self.volumes.iter().any(|volume| volume.map.level == 5);
         let mirror = self.volumes.iter().any(|volume| volume.map.level != 0);

@@ -1,0 +1,105 @@
+//! Fields of a section in either byte order, and its checksum.
+
+use crate::part::crc::crc32;
+use crate::probe::{array, put, span};
+
+/// Byte order of all numbers: big in the standard, little in what Adaptec wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As the standard says.
+    #[default]
+    Big,
+    /// As some controllers do it.
+    Little,
+}
+
+/// A section or a part of one. Reading outside it gives zeros, writing there does nothing: its
+/// length is checked where it comes from.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub(super) order: Order,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Block {
+    pub(super) fn new(order: Order, bytes: &[u8]) -> Self {
+        Self { order, bytes: bytes.to_vec() }
+    }
+
+    /// `len` bytes of ones: what unused space holds.
+    pub(super) fn ones(order: Order, len: usize) -> Self {
+        Self { order, bytes: vec![0xff; len] }
+    }
+
+    fn turned<const N: usize>(&self, mut bytes: [u8; N]) -> [u8; N] {
+        if self.order == Order::Little {
+            bytes.reverse();
+        }
+        bytes
+    }
+
+    pub(super) fn u8(&self, at: usize) -> u8 {
+        crate::probe::byte(&self.bytes, at)
+    }
+
+    pub(super) fn u16(&self, at: usize) -> u16 {
+        u16::from_be_bytes(self.turned(array(&self.bytes, at).unwrap_or_default()))
+    }
+
+    pub(super) fn u32(&self, at: usize) -> u32 {
+        u32::from_be_bytes(self.turned(array(&self.bytes, at).unwrap_or_default()))
+    }
+
+    pub(super) fn u64(&self, at: usize) -> u64 {
+        u64::from_be_bytes(self.turned(array(&self.bytes, at).unwrap_or_default()))
+    }
+
+    pub(super) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        array(&self.bytes, at).unwrap_or([0; N])
+    }
+
+    pub(super) fn part(&self, at: usize, len: usize) -> Block {
+        Block::new(self.order, span(&self.bytes, at, len))
+    }
+
+    pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
+        put(&mut self.bytes, at, bytes);
+    }
+
+    pub(super) fn put8(&mut self, at: usize, value: u8) {
+        self.put(at, &[value]);
+    }
+
+    pub(super) fn put16(&mut self, at: usize, value: u16) {
+        let bytes = self.turned(value.to_be_bytes());
+        self.put(at, &bytes);
+    }
+
+    pub(super) fn put32(&mut self, at: usize, value: u32) {
+        let bytes = self.turned(value.to_be_bytes());
+        self.put(at, &bytes);
+    }
+
+    pub(super) fn put64(&mut self, at: usize, value: u64) {
+        let bytes = self.turned(value.to_be_bytes());
+        self.put(at, &bytes);
+    }
+
+    /// The checksum: CRC-32 of all bytes, its own four taken as ones.
+    pub(super) fn crc(&self) -> u32 {
+        let (head, tail) = (span(&self.bytes, 0, 4), self.bytes.get(8..).unwrap_or(&[]));
+        crc32(&[head, &[0xff; 4], tail])
+    }
+
+    /// True when the checksum at byte 4 is right.
+    pub(super) fn sound(&self) -> bool {
+        self.bytes.len() >= 8 && self.crc() == self.u32(4)
+    }
+
+    /// Write the checksum, and be done.
+    pub(super) fn sealed(mut self) -> Vec<u8> {
+        let crc = self.crc();
+        self.put32(4, crc);
+        self.bytes
+    }
+}

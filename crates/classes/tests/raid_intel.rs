@@ -147,7 +147,7 @@ fn contradictions_name_their_field() {
     assert_eq!(forged(37, 0xff), Err("Intel record size"));
     assert_eq!(forged(55, 0x02), Err("Intel attributes"), "cache on flash");
     assert_eq!(forged(57, 3), Err("Intel total volumes"));
-    assert_eq!(forged(56, 9), Err("disk serial"), "more disks than there is room for");
+    assert_eq!(forged(56, 9), Err("disk flags"), "more disks than there is room for");
     assert_eq!(forged(72, 1), Err("Intel bad-block log"));
     assert_eq!(forged(312 + 89, 3).map(drop), Ok(()), "no migration");
     assert_eq!(forged(312 + 88, 1), Err("map offset"), "no second map");

@@ -152,3 +152,87 @@ fn background(volume: &mut Volume, chance: &mut Seed, at: usize, out: Option<Sub
         volume.members[at].state = state;
     }
 }
+
+pub const SNIA: Identity = Identity::Ddf(*b"ASHLAR  SET 000000000001");
+
+/// Levels of DDF with numbers of members that they have.
+pub const DDF_LEVELS: [(Level, usize); 17] = [
+    (Level::Single, 1),
+    (Level::Raid0, 2),
+    (Level::Concat, 3),
+    (Level::Raid1, 2),
+    (Level::Raid1, 3),
+    (Level::Raid1e, 3),
+    (Level::Raid1e, 4),
+    (Level::Raid10, 4),
+    (Level::Raid10, 6),
+    (Level::Raid4, 3),
+    (Level::Raid5(Layout::LeftAsymmetric), 4),
+    (Level::Raid5(Layout::LeftSymmetric), 3),
+    (Level::Raid5(Layout::RightAsymmetric), 4),
+    (Level::Raid5(Layout::RightSymmetric), 3),
+    (Level::Raid6(Layout::LeftAsymmetric), 4),
+    (Level::Raid6(Layout::LeftSymmetric), 6),
+    (Level::Raid6(Layout::RightAsymmetric), 4),
+];
+
+/// Any array that DDF can say without loss, all its disks but failed and missing ones there.
+pub fn ddf(seed: u64) -> Array {
+    let mut chance = Seed(seed);
+    let (_, count) = DDF_LEVELS[chance.below(17) as usize];
+    let mut array = Array {
+        identity: SNIA,
+        generation: 1 + chance.below(1 << 31) as u32,
+        disks: (0..count as u32).map(disk).collect(),
+        volumes: Vec::new(),
+    };
+    for number in 1..=1 + chance.below(4) as u16 {
+        let fits: Vec<Level> =
+            DDF_LEVELS.iter().filter(|(_, n)| *n == count).map(|(level, _)| *level).collect();
+        let level = fits[chance.below(fits.len() as u64) as usize];
+        let strip = 4096 << chance.below(8);
+        let len = (1 + chance.below(12)) << 20;
+        let mut volume = volume(number, level, count, u64::from(number) << 24, len, strip);
+        volume.id = *b"ASHLAR  VOL 00000000000?";
+        volume.id[23] = b'0' + number as u8;
+        volume.dirty = chance.below(2) == 0;
+        if level == Level::Concat {
+            volume.members[1].bytes += 4096;
+            volume.bytes += 4096;
+        }
+        array.volumes.push(volume);
+    }
+    if level_redundant(&array) {
+        let at = chance.below(count as u64) as usize;
+        let mut out = None;
+        match chance.below(5) {
+            0 => (array.disks[at].state, out) = (DiskState::Failed, Some(SubdiskState::Failed)),
+            1 => (array.disks[at].state, out) = (DiskState::Disabled, Some(SubdiskState::Failed)),
+            2 => out = Some(SubdiskState::Rebuild),
+            _ => {}
+        }
+        for volume in &mut array.volumes {
+            let raw = chance.below(3);
+            if raw != 0 {
+                volume.members.iter_mut().for_each(|m| m.state = SubdiskState::Uninitialized);
+            }
+            if raw == 2 {
+                volume.migration = Some(Migration { kind: MigrationKind::Init, done: 0 });
+            }
+            if let Some(state) = out {
+                volume.members[at].state = state;
+            }
+            if out == Some(SubdiskState::Rebuild) {
+                volume.migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
+            }
+        }
+    }
+    if chance.below(2) == 0 {
+        let spare = Disk { state: DiskState::Spare, ..disk(count as u32) };
+        array.disks.push(spare);
+    }
+    for disk in &mut array.disks {
+        disk.serial = String::from_utf8(disk.guid.to_vec()).expect("text");
+    }
+    array
+}

@@ -190,6 +190,14 @@ impl Loop {
         Self(shown.trim().to_owned())
     }
 
+    /// One that may have partitions, which is what mdadm takes for a whole disk.
+    pub fn disk(path: &Path, sector_size: u32) -> Self {
+        let size = sector_size.to_string();
+        let file = path.display().to_string();
+        let shown = run("losetup", &["-f", "-P", "--show", "-b", &size, &file]);
+        Self(shown.trim().to_owned())
+    }
+
     pub fn name(&self) -> &str {
         &self.0
     }

@@ -103,7 +103,7 @@ pub struct Config {
     pub volume: u64,
     /// Reference and first sector of each disk, in order.
     pub elements: Vec<(u32, u64)>,
-    /// First 512 bytes as read, for what has no meaning here.
+    /// First 512 bytes as read, for what has no meaning here; ones where the fields are.
     pub(super) base: Vec<u8>,
 }
 
@@ -270,6 +270,9 @@ impl Config {
             let what = format!("is {} of {}", secondary.1, secondary.0);
             return Err(Fault::value("DDF secondary element", what));
         }
+        let mut base = block.bytes.get(..512).unwrap_or(&[]).to_vec();
+        crate::probe::put(&mut base, 0, &[0xff; 40]);
+        crate::probe::put(&mut base, 64, &[0xff; 24]);
         Ok(Config {
             guid: block.array(8),
             time: block.u32(32),
@@ -280,7 +283,7 @@ impl Config {
             sectors: block.u64(72),
             volume: block.u64(80),
             elements: (0..usize::from(count)).map(element).collect(),
-            base: block.bytes.get(..512).unwrap_or(&[]).to_vec(),
+            base,
         })
     }
 

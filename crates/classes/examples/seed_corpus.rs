@@ -1,4 +1,5 @@
-//! Writes the seed corpus of the fuzz targets `class_part` and `class_label`:
+//! Writes the seed corpus of the fuzz targets `class_part`, `class_label`
+//! and `class_raid`:
 //! `cargo run -p ashlar-classes --example seed_corpus`.
 //!
 //! Tables are written by this crate, and come out the same each time. Volumes are made by the
@@ -11,6 +12,9 @@ use std::process::Command;
 use classes::label::generic;
 use classes::part::params::{Add, Amount, Create};
 use classes::part::{self, Media, Scheme, Table, WritePlan, WriteStep};
+
+use classes::raid::{Array, Disk, DiskState, Identity, Layout, Level, Member, Migration};
+use classes::raid::{MigrationKind, SubdiskState, Volume, ddf, imsm};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -100,8 +104,91 @@ const TOOLS: [(&str, u64, &str, &[&str]); 8] = [
     ("iso9660", 0, "genisoimage", &["-quiet", "-V", "SEED", "-o", "@", "Cargo.toml"]),
 ];
 
+/// An array of `disks` for the format that `identity` says, with one volume.
+fn array(identity: Identity, level: Level, disks: usize, offset: u64) -> Array {
+    let disk = |number: usize| {
+        let mut guid = *b"ASHLAR  DISK    0000000?";
+        guid[23] = b'0' + number as u8;
+        Disk {
+            serial: format!("SERIAL{number}"),
+            reference: 7 + number as u32,
+            guid,
+            state: DiskState::Active,
+            bytes: 0,
+            bad: Vec::new(),
+        }
+    };
+    let member = |disk| Member { disk, offset, bytes: 1 << 20, state: SubdiskState::Active };
+    let id = *b"\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let volume = Volume {
+        name: "seed".into(),
+        id,
+        level,
+        strip: 65536,
+        bytes: 1 << 20,
+        members: (0..disks).map(member).collect(),
+        dirty: false,
+        migration: None,
+    };
+    Array { identity, generation: 5, disks: (0..disks).map(disk).collect(), volumes: vec![volume] }
+}
+
+/// Disks with Intel's metadata, and with DDF whose headers stand close together.
+fn raids() -> Result<Vec<(&'static str, Vec<u8>)>> {
+    const SECTORS: u64 = 128;
+    let intel = Identity::Intel { family: 1, original: 2 };
+    let raid5 = Level::Raid5(Layout::LeftAsymmetric);
+    let mut rebuilding = array(intel, Level::Raid1, 2, 4096);
+    rebuilding.volumes[0].members[1].state = SubdiskState::Rebuild;
+    rebuilding.volumes[0].migration =
+        Some(Migration { kind: MigrationKind::Rebuild, done: 1 << 19 });
+    let mut all = Vec::new();
+    for (name, array, size) in [
+        ("intel_raid0", array(intel, Level::Raid0, 2, 4096), 512),
+        ("intel_raid1_rebuild", rebuilding, 512),
+        ("intel_raid5_long", array(intel, raid5, 6, 4096), 512),
+        ("intel_raid10_4096", array(intel, Level::Raid10, 4, 4096), 4096),
+    ] {
+        let mut disk = vec![0; 32 * size as usize];
+        let record = imsm::create(&array, &imsm::Names::default(), size)?;
+        apply(&mut disk, &imsm::plan(&record, 32, size)?);
+        all.push((name, disk));
+    }
+    let set = Identity::Ddf(*b"ASHLAR  SET 000000000001");
+    for (name, level, disks, order) in [
+        ("ddf_raid1", Level::Raid1, 2, ddf::Order::BIG),
+        ("ddf_raid10_little", Level::Raid10, 4, ddf::Order::LITTLE),
+        ("ddf_raid5_linux", raid5, 3, ddf::Order::LINUX),
+    ] {
+        let place = ddf::Place {
+            sector_size: 512,
+            media_sectors: 1 << 17,
+            time: 1,
+            controller: *b"ASHLAR  seed            ",
+            limits: ddf::Limits {
+                disks: 15,
+                volumes: 15,
+                partitions: 2,
+                record_sectors: 2,
+                elements: 16,
+            },
+            order,
+        };
+        let mut meta = ddf::create(&array(set, level, disks, 4096), 1, &place)?;
+        (meta.header.primary, meta.header.secondary) = (64, 96);
+        let mut disk = vec![0; SECTORS as usize * 512];
+        apply(&mut disk, &ddf::plan(&meta, SECTORS, 512, true)?);
+        all.push((name, disk));
+    }
+    Ok(all)
+}
+
 fn main() -> Result<()> {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    std::fs::create_dir_all(corpus.join("class_raid"))?;
+    for (name, disk) in raids()? {
+        std::fs::write(corpus.join("class_raid").join(name), disk)?;
+    }
     let (parts, labels) = (corpus.join("class_part"), corpus.join("class_label"));
     std::fs::create_dir_all(&parts)?;
     std::fs::create_dir_all(&labels)?;

@@ -7,6 +7,7 @@ use crate::mirror;
 use crate::part::params::{Add, Amount, Resize};
 use crate::part::{self, Kind, Place, Scheme, Table};
 use crate::probe::{Sectors, Step};
+use crate::raid::{ddf, imsm};
 use crate::span::{Span, SpanLabel};
 use std::collections::BTreeSet;
 
@@ -97,4 +98,43 @@ pub fn fuzz_members(data: &[u8]) {
     span::<crate::stripe::Stripe>(data);
     span::<crate::concat::Concat>(data);
     mirror::fuzz(data);
+}
+
+/// Look for metadata of RAID on `data`; what is found must be fit to be written again, and to be
+/// made an array of or refused.
+pub fn fuzz_raid(data: &[u8]) {
+    for sector_size in [512, 4096] {
+        if let Some(record) = drive(data, sector_size, imsm::step) {
+            let again = record.encode().and_then(|bytes| imsm::Record::decode(&bytes));
+            let volumes = again.map(|again| again.volumes);
+            assert!(volumes.is_ok_and(|volumes| volumes == record.volumes), "it can be written");
+            if let Ok(array) = record.array(sector_size) {
+                let sound = array.check().is_ok();
+                let next = imsm::update(&record, &array, sector_size);
+                let read = next.and_then(|next| next.array(sector_size));
+                let kept = read.is_ok_and(|read| read.volumes.len() == array.volumes.len());
+                assert!(kept || !sound || read_only(&array), "a sound array can be written");
+            }
+        }
+        if let Some(meta) = drive(data, sector_size, ddf::step) {
+            let Ok(seen) = ddf::assemble(std::slice::from_ref(&meta), sector_size) else {
+                continue;
+            };
+            let _ = seen.array.check().is_ok();
+            let Some(Some(place)) = seen.places.first().copied() else { continue };
+            let change = ddf::Change::default();
+            let next = ddf::update(&meta, &seen.array, place, &change, sector_size);
+            let sectors = u64::try_from(data.len()).unwrap_or(0) / u64::from(sector_size);
+            let _ = next.and_then(|next| ddf::plan(&next, sectors, sector_size, false)).is_ok();
+        }
+    }
+}
+
+/// What is read may have no room when it is written again: a serial number with a mark, a name
+/// that was no text, bad blocks beyond the log.
+fn read_only(array: &crate::raid::Array) -> bool {
+    let spare = |disk: &crate::raid::Disk| disk.state == crate::raid::DiskState::Spare;
+    let odd = |text: &str| !text.is_ascii() || text.len() > 16;
+    array.disks.iter().any(|disk| spare(disk) || odd(&disk.serial))
+        || array.volumes.iter().any(|volume| odd(&volume.name))
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use classes::fuzzing::{fuzz_label, fuzz_members, fuzz_part};
+use classes::fuzzing::{fuzz_label, fuzz_members, fuzz_part, fuzz_raid};
 use classes::label;
 use classes::part::params::{Add, Amount, Create};
 use classes::part::{self, Media, Scheme, Table};
@@ -86,10 +86,11 @@ fn tables_with_seeded_damage() {
 type Target = fn(&[u8]);
 
 /// Every target, by the name that its folder and its file in `fuzz/` have.
-const TARGETS: [(&str, Target, &[usize]); 3] = [
+const TARGETS: [(&str, Target, &[usize]); 4] = [
     ("class_part", fuzz_part, &[0, 446, 512, 1024, 159 * 512, 4096, 63 * 512, 23 * 4096]),
     ("class_label", fuzz_label, &[0, 1024, 3584, 7680, 32_768, 65_536]),
     ("class_members", fuzz_members, &[0, 16, 36, 40, 44, 58, 79, 87, 119]),
+    ("class_raid", fuzz_raid, &[0, 512, 1024, 4096, 8192, 16_384]),
 ];
 
 /// Mutations of each target; more come from `fuzz/` (see `fuzz/README.md`).

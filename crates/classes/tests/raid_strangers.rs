@@ -171,7 +171,7 @@ fn mdadm_reads_every_level_of_ddf() {
         time: 1_300_000_000,
         controller: *b"ASHLAR  test controller ",
         limits: Limits::default(),
-        order: Order::Big,
+        order: Order::LINUX,
     };
     for (level, members) in DDF_LEVELS {
         let mut array = one(SNIA, level, members);

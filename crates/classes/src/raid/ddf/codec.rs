@@ -3,14 +3,23 @@
 use crate::part::crc::crc32;
 use crate::probe::{array, put, span};
 
-/// Byte order of all numbers: big in the standard, little in what Adaptec wrote.
+/// How numbers and checksums are written, the same in all of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub struct Order {
+    /// Little-endian, as some controllers have it; the standard says big.
+    pub little: bool,
+    /// The checksum starts from zero and is not inverted, as Linux has it; FreeBSD and dmraid use
+    /// the CRC-32 that everybody else does.
+    pub plain: bool,
+}
+
+impl Order {
     /// As the standard says.
-    #[default]
-    Big,
+    pub const BIG: Order = Order { little: false, plain: false };
     /// As some controllers do it.
-    Little,
+    pub const LITTLE: Order = Order { little: true, plain: false };
+    /// As Linux (mdadm) writes it, and insists on.
+    pub const LINUX: Order = Order { little: false, plain: true };
 }
 
 /// A section or a part of one. Reading outside it gives zeros, writing there does nothing: its
@@ -32,7 +41,7 @@ impl Block {
     }
 
     fn turned<const N: usize>(&self, mut bytes: [u8; N]) -> [u8; N] {
-        if self.order == Order::Little {
+        if self.order.little {
             bytes.reverse();
         }
         bytes
@@ -88,7 +97,14 @@ impl Block {
     /// The checksum: CRC-32 of all bytes, its own four taken as ones.
     pub(super) fn crc(&self) -> u32 {
         let (head, tail) = (span(&self.bytes, 0, 4), self.bytes.get(8..).unwrap_or(&[]));
-        crc32(&[head, &[0xff; 4], tail])
+        if !self.order.plain {
+            return crc32(&[head, &[0xff; 4], tail]);
+        }
+        // Starting from zero is starting from ones with the first four bytes inverted.
+        let mut start = [0; 4];
+        put(&mut start, 0, head);
+        start.iter_mut().for_each(|byte| *byte = !*byte);
+        !crc32(&[&start, &[0xff; 4], tail])
     }
 
     /// True when the checksum at byte 4 is right.

@@ -102,8 +102,8 @@ pub struct Header {
 /// The byte order that a header's first word tells, if it is one.
 pub(super) fn order_of(sector: &[u8]) -> Option<Order> {
     match array::<4>(sector, 0) {
-        Some(word) if word == SIGNATURE.to_be_bytes() => Some(Order::Big),
-        Some(word) if word == SIGNATURE.to_le_bytes() => Some(Order::Little),
+        Some(word) if word == SIGNATURE.to_be_bytes() => Some(Order::BIG),
+        Some(word) if word == SIGNATURE.to_le_bytes() => Some(Order::LITTLE),
         _ => None,
     }
 }
@@ -111,13 +111,17 @@ pub(super) fn order_of(sector: &[u8]) -> Option<Order> {
 impl Header {
     /// Read a header of the kind wanted.
     pub(super) fn decode(sector: &[u8], copy: Copy) -> Result<Self, Fault> {
-        let Some(order) = order_of(sector) else {
+        let Some(mut order) = order_of(sector) else {
             return Err(Fault::new(Reason::Signature, "DDF header", "is not there"));
         };
         let Some(bytes) = sector.get(..HEADER) else {
             return Err(Fault::new(Reason::Media, "DDF header", "is longer than the sector"));
         };
-        let block = Block::new(order, bytes);
+        let mut block = Block::new(order, bytes);
+        if !block.sound() {
+            order.plain = true;
+            block.order = order;
+        }
         if !block.sound() {
             return Err(Fault::new(Reason::Checksum, "DDF header checksum", "does not match"));
         }

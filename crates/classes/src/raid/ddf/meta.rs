@@ -86,11 +86,11 @@ fn header_at(
         return Err(Stop::no(Reason::Beyond, at, "DDF header"));
     }
     let sector = sectors.need(at, sectors.sector_size() as usize, "DDF header")?;
-    if order_of(sector).is_some_and(|order| order != anchor.order) {
+    if order_of(sector).is_some_and(|order| order.little != anchor.order.little) {
         return Err(Stop::no(Reason::Value, at, "DDF header's byte order"));
     }
     let header = refuse(Header::decode(sector, copy), at)?;
-    let said = |h: &Header| (h.guid, h.primary, h.secondary, h.revision);
+    let said = |h: &Header| (h.guid, h.primary, h.secondary, h.revision, h.order);
     match said(&header) == said(anchor) {
         true => Ok((header, at)),
         false => Err(Stop::no(Reason::Integrity, at, "DDF header, which is not the anchor's,")),

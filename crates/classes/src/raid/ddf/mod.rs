@@ -8,7 +8,8 @@
 //! ```
 //!
 //! All places and lengths are in sectors of the disk; big-endian, or little-endian in what some
-//! controllers write, told by the signature and kept.
+//! controllers write, told by the signature and kept. There are two checksums in the field
+//! ([`Order`]): either is read, and kept; who makes a set chooses.
 //!
 //! Invariants
 //!  D1  A copy counts when its header and all its sections have right checksums.

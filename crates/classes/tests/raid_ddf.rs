@@ -86,7 +86,10 @@ fn an_update_is_one_sequence_later_and_keeps_what_it_does_not_know() {
     assert_eq!((next.volumes[0].rest, next.volumes[0].state), ([4; 14], 0x10));
     assert_eq!(next.configs, meta.configs, "nothing new about where it lies");
     assert_eq!(next.volumes.len(), 2, "somebody else's volume");
-    assert_eq!(ddf::assemble(&[next.clone()], 512).expect("an array").unknown, [[b'o'; 24]]);
+    assert_eq!(
+        ddf::assemble(std::slice::from_ref(&next), 512).expect("an array").unknown,
+        [[b'o'; 24]]
+    );
     let change = Change { deleted: &[[b'o'; 24]], ..LATER };
     assert_eq!(ddf::update(&next, &array, 0, &change, 512).expect("metadata").volumes.len(), 1);
     array.volumes[0].members[1].offset += 1 << 20;

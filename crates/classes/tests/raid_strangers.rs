@@ -1,4 +1,4 @@
-//! Arrays of ours as mdadm, blkid, wipefs and dmraid see them. Each disk is a loop device.
+//! Arrays of ours as mdadm, blkid and wipefs see them. Each disk is a loop device.
 
 mod raid_world;
 mod support;

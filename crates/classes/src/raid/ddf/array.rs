@@ -147,7 +147,7 @@ pub(super) fn disk_entry(
         state |= disk_state::REBUILD;
     }
     state |= old.map_or(0, |old| old.state & disk_state::WARNINGS);
-    let rest = old.map_or_else(|| path(), |old| old.rest);
+    let rest = old.map_or_else(path, |old| old.rest);
     DiskEntry { guid: disk.guid, reference: disk.reference, kind: bits, state, sectors, rest }
 }
 

@@ -147,7 +147,7 @@ pub fn update(
         let old = base.disks.iter().find(|old| old.reference == disk.reference);
         meta.disks.push(disk_entry(array, at, disk, old, sectors));
     }
-    let controller = crc32(&[&crate::probe::span(&base.controller, 8, 24)]);
+    let controller = crc32(&[crate::probe::span(&base.controller, 8, 24)]);
     let controller = u16::try_from(controller & 0xffff).unwrap_or(0);
     meta.volumes.retain(|old| {
         let known = array.volumes.iter().any(|volume| volume.id == old.guid);

@@ -15,6 +15,7 @@
 mod array;
 mod assemble;
 mod codec;
+mod encode;
 mod migration;
 mod record;
 

@@ -44,3 +44,26 @@ pub fn catalog() -> Catalog {
     });
     Catalog { disks: disks.collect(), classes: classes.collect(), drivers: drivers.collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::class_verbs;
+
+    #[test]
+    fn every_verb_of_a_class_is_a_command_and_its_example_works() {
+        let classes = class_verbs();
+        let whole = control::command(&classes);
+        whole.clone().debug_assert();
+        assert!(classes.iter().any(|c| c.name == "mirror"));
+        for class in &classes {
+            for verb in class.all() {
+                let example = class.example(verb);
+                let words: Vec<&str> = example.split(' ').collect();
+                assert_eq!(words.get(1..3), Some(&[class.name, verb.name][..]), "{example}");
+                let parsed = whole.clone().try_get_matches_from(&words);
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err().map(|e| e.to_string()));
+                assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{example}");
+            }
+        }
+    }
+}

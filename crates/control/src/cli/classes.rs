@@ -113,6 +113,11 @@ impl ClassVerbs {
             .about(verb.doc)
             .long_about(detail)
             .after_help(format!("Examples:\n  {}\n\n{}", self.example(verb), exit_codes()));
+        if verb.args.iter().any(|arg| arg.short == Some('h')) {
+            // The letter is the verb's own, as in its man page.
+            let help = Arg::new("help").long("help").action(ArgAction::Help);
+            out = out.disable_help_flag(true).arg(help.help("Print help"));
+        }
         let mut place = 0;
         for arg in verb.args {
             if matches!(arg.kind, ArgKind::Name | ArgKind::Names(_)) {

@@ -1,6 +1,7 @@
 //! Entry points for fuzzing: any bytes as a disk. They must never panic, loop or ask for bytes
 //! outside the media; what is found must hold its own invariants.
 
+use crate::inspect;
 use crate::label;
 use crate::members::frame::FrameError;
 use crate::mirror;
@@ -24,8 +25,21 @@ fn drive<T>(data: &[u8], sector_size: u32, probe: impl FnMut(&Sectors) -> Step<T
     sectors.drive(read, probe).ok()
 }
 
+/// Look for everything at once; what is found lies on the media, and in its order.
+fn scan(data: &[u8]) {
+    let len = u64::try_from(data.len()).unwrap_or(0);
+    for sector_size in [512, 4096] {
+        let step = |s: &Sectors| inspect::step(s, &Place::default());
+        let Some(report) = drive(data, sector_size, step) else { continue };
+        let sound = |f: &inspect::Finding| f.len > 0 && f.offset + f.len <= len;
+        assert!(report.findings.iter().all(sound), "a finding lies on the media");
+        assert!(report.findings.is_sorted_by_key(|f| f.offset), "findings are in order");
+    }
+}
+
 /// Look for partition tables of every kind on `data`, and edit, recover and show what is found.
 pub fn fuzz_part(data: &[u8]) {
+    scan(data);
     let inside = |kind| Place {
         scheme: Some(Scheme::Mbr),
         kind: Some(Kind::Byte(kind)),
@@ -75,6 +89,7 @@ fn exercise(table: &Table, sound: bool) {
 
 /// Look for labels of every kind on `data`.
 pub fn fuzz_label(data: &[u8]) {
+    scan(data);
     for sector_size in [512, 4096] {
         for (_, found) in drive(data, sector_size, label::step_all).unwrap_or_default() {
             let Ok(found) = found else { continue };
@@ -89,6 +104,7 @@ pub fn fuzz_label(data: &[u8]) {
 /// Read records of members of every class that keeps one in a last sector; what is read is the
 /// same when it was written and read again.
 pub fn fuzz_members(data: &[u8]) {
+    scan(data);
     fn span<S: Span>(data: &[u8]) {
         if let Ok(label) = S::decode(data) {
             assert!(label.number < label.count, "a slot that is there");
@@ -103,6 +119,7 @@ pub fn fuzz_members(data: &[u8]) {
 /// Look for metadata of RAID on `data`; what is found must be fit to be written again, and to be
 /// made an array of or refused.
 pub fn fuzz_raid(data: &[u8]) {
+    scan(data);
     for sector_size in [512, 4096] {
         if let Some(record) = drive(data, sector_size, imsm::step) {
             let again = record.encode().and_then(|bytes| imsm::Record::decode(&bytes));

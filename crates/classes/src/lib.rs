@@ -9,6 +9,7 @@
 pub mod concat;
 mod conversation;
 pub mod fuzzing;
+pub mod inspect;
 pub mod label;
 mod members;
 pub mod mirror;

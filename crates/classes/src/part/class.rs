@@ -25,7 +25,7 @@ struct Found {
 }
 
 /// The place that a provider's attributes describe, or why no table may stand there.
-pub(super) fn place(
+pub(crate) fn place(
     text: impl Fn(&str) -> Option<String>,
     int: impl Fn(&str) -> Option<u64>,
 ) -> Result<Place, String> {
@@ -46,7 +46,7 @@ pub(super) fn place(
 }
 
 /// What is said of a table that was found.
-pub(super) fn describe(table: &Table, name: &str) -> String {
+pub(crate) fn describe(table: &Table, name: &str) -> String {
     let count = table.entries().len();
     let plural = if count == 1 { "" } else { "s" };
     let mut text = format!("{} with {count} partition{plural}", table.scheme().name());

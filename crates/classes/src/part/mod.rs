@@ -34,6 +34,7 @@ mod types;
 mod verbs;
 
 pub use class::PartClass;
+pub(crate) use class::{describe, place};
 pub use ebr::LOGICALS_MAX;
 pub use error::{PartError, PartErrorKind};
 pub use plan::{WritePlan, WriteStep};

@@ -14,6 +14,7 @@ mod explain;
 mod export;
 mod geom;
 mod history;
+mod inspect;
 mod journal;
 mod list;
 pub(crate) mod man;
@@ -57,6 +58,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<part::Destroy>(),
     Entry::daemon::<part::Set>(),
     Entry::daemon::<part::Unset>(),
+    Entry::daemon::<inspect::Inspect>(),
+    Entry::daemon::<inspect::Wipe>(),
     Entry::daemon::<access::Check>(),
     Entry::daemon::<access::Who>(),
     Entry::daemon::<alua::Show>(),

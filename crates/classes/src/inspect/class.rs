@@ -1,0 +1,269 @@
+//! The class: no geoms of its own, only the verbs `scan` and `wipe`.
+
+use bio::Errno;
+use geom::{Class, Control, Edge, Error};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::scan::{Finding, Report, Standing, step};
+use crate::conversation::drive;
+use crate::members::hand;
+use crate::part::{self, Place};
+use crate::probe::Sectors;
+
+/// Name of the class.
+const NAME: &str = "inspect";
+
+/// Times that what clearing laid bare is cleared in turn; what is left then is reported.
+const ROUNDS: usize = 4;
+
+/// Finds and clears what other classes, and others' tools, would claim.
+pub struct InspectClass;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Wipe {
+    /// Clear everything.
+    force: bool,
+    /// Clear what is of these kinds or begins at these offsets.
+    only: Vec<String>,
+}
+
+impl Class for InspectClass {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "Finds every label, table and file system on a provider, and clears them."
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        match verb {
+            "scan" => {
+                let place = place(control, on)?;
+                let report = hand::reading(control, NAME, on, |control, edge| {
+                    scan(control, on, edge, place)
+                })?;
+                answer(control, on, &report, &[])
+            }
+            "wipe" => {
+                let params: Wipe = match params {
+                    Value::Null => Wipe::default(),
+                    given => serde_json::from_value(given.clone())
+                        .map_err(|e| Error::new(Errno::Inval, format!("wipe: {e}")))?,
+                };
+                wipe(control, on, &params)
+            }
+            other => Err(Error::new(
+                Errno::Inval,
+                format!("inspect has no verb {other}; it has scan and wipe"),
+            )),
+        }
+    }
+}
+
+/// Where a provider stands among partition tables.
+fn place(control: &Control, name: &str) -> Result<Place, Error> {
+    let on = hand::find(control, name)?;
+    let attr = |name: &str| control.topology.attr(on, name);
+    let text = |name: &str| match attr(name) {
+        Some(bio::Attr::Text(text)) => Some(text),
+        _ => None,
+    };
+    let int = |name: &str| match attr(name) {
+        Some(bio::Attr::Int(int)) => Some(int),
+        _ => None,
+    };
+    // In a leaf no table is looked for, but what is there is to be found all the same.
+    Ok(part::place(text, int).unwrap_or_default())
+}
+
+fn scan(control: &mut Control, name: &str, edge: Edge, place: Place) -> Result<Report, Error> {
+    let on = hand::find(control, name)?;
+    let (sector, media) = hand::sizes(control, on);
+    let seen = control.run_on_core("looking at the media", move |core| {
+        Box::pin(async move {
+            let mut sectors = Sectors::new(sector, media);
+            let read = async |offset, len| core.read(edge, offset, len).await;
+            drive(&mut sectors, read, |s| step(s, &place)).await
+        })
+    })?;
+    seen.map_err(|why| Error::new(Errno::Io, format!("{name}: {why}")))
+}
+
+/// Whether `--only` with these words means a finding.
+fn is_meant(only: &[String], finding: &Finding) -> bool {
+    only.iter().any(|word| {
+        let number = match word.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => word.parse().ok(),
+        };
+        number == Some(finding.offset) || word == finding.kind
+    })
+}
+
+fn chosen<'a>(report: &'a Report, params: &Wipe) -> Vec<&'a Finding> {
+    let all = report.findings.iter();
+    let mut out: Vec<&Finding> = match params.only.is_empty() {
+        true => all.filter(|f| f.is_of_the_whole()).collect(),
+        false => all.filter(|f| is_meant(&params.only, f)).collect(),
+    };
+    // I3.
+    out.sort_by_key(|f| f.rank());
+    out
+}
+
+fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error> {
+    let place = place(control, name)?;
+    let report = hand::reading(control, NAME, name, |c, edge| scan(c, name, edge, place))?;
+    let first = chosen(&report, params);
+    let missing =
+        |word: &&String| !report.findings.iter().any(|f| is_meant(std::slice::from_ref(*word), f));
+    if let Some(word) = params.only.iter().find(missing) {
+        let what = format!("{name} has no {word}; `ashlar inspect {name}` says what it has");
+        return Err(Error::new(Errno::NoEnt, what));
+    }
+    let dry = !params.force && params.only.is_empty();
+    if dry || first.is_empty() {
+        let offsets: Vec<u64> = first.iter().map(|f| f.offset).collect();
+        let mut said = answer(control, name, &report, &offsets)?;
+        let message = match first.len() {
+            0 => format!("{name}: nothing to clear"),
+            n => format!(
+                "{name}: {n} would be cleared; nothing was. Give --force to clear all of them, \
+                 --only KIND or OFFSET for some"
+            ),
+        };
+        said["message"] = message.into();
+        said["would_clear"] = offsets.into();
+        said["cleared"] = json!([]);
+        return Ok(said);
+    }
+    if let Some(users) = users(control, name) {
+        let what = format!("{name} is in use: {users}; stop that first. Nothing was cleared");
+        return Err(Error::new(Errno::Busy, what));
+    }
+    let agreed = |_: &mut Control, _: Edge| Ok(());
+    let (cleared, left) = hand::writing(control, NAME, name, agreed, |control, edge| {
+        let mut cleared: Vec<Finding> = Vec::new();
+        let mut report = report.clone();
+        for _ in 0..ROUNDS {
+            let now: Vec<Finding> = chosen(&report, params).into_iter().cloned().collect();
+            if now.is_empty() {
+                break;
+            }
+            for finding in &now {
+                clear(control, name, edge, finding)?;
+            }
+            cleared.extend(now);
+            report = scan(control, name, edge, place)?;
+        }
+        Ok((cleared, report))
+    })?;
+    control.settle()?;
+    let mut said = answer(control, name, &left, &[])?;
+    let all: Vec<Value> = cleared.iter().map(show).collect();
+    said["message"] =
+        format!("{name}: {} cleared, {} left", cleared.len(), left.findings.len()).into();
+    said["cleared"] = all.into();
+    Ok(said)
+}
+
+/// Zeroes over one signature, flushed; the rest of its sectors stays.
+fn clear(control: &mut Control, name: &str, edge: Edge, finding: &Finding) -> Result<(), Error> {
+    let on = hand::find(control, name)?;
+    let unit = u64::from(hand::sizes(control, on).0).max(1);
+    let from = finding.offset / unit * unit;
+    let to = finding.offset.saturating_add(finding.len).next_multiple_of(unit);
+    let len = usize::try_from(to.saturating_sub(from)).unwrap_or(0);
+    let mut bytes = hand::read(control, name, edge, from, len)?;
+    let skip = usize::try_from(finding.offset - from).unwrap_or(usize::MAX);
+    let size = usize::try_from(finding.len).unwrap_or(0);
+    if let Some(room) = skip.checked_add(size).and_then(|end| bytes.get_mut(skip..end)) {
+        room.fill(0);
+    }
+    hand::write(control, name, edge, from, bytes)
+}
+
+/// Who has a provider open, and how; none when nobody has.
+fn users(control: &Control, name: &str) -> Option<String> {
+    let mut all = Vec::new();
+    for geom in control.topology.view(0) {
+        for consumer in &geom.consumers {
+            let counts = consumer.counts;
+            let open = counts.r > 0 || counts.w > 0 || counts.e > 0;
+            if consumer.provider.as_deref() == Some(name) && open {
+                all.push(format!("{} {} ({counts})", geom.class, geom.name));
+            }
+        }
+    }
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+fn show(finding: &Finding) -> Value {
+    let Finding { offset, len, kind, class, what, why, standing, inside, .. } = finding;
+    json!({
+        "offset": offset,
+        "bytes": len,
+        "kind": kind,
+        "class": class,
+        "what": what,
+        "why": why,
+        "standing": standing.to_string(),
+        "inside": inside,
+    })
+}
+
+/// What is said of a report, with what the classes said when they looked.
+fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Result<Value, Error> {
+    let on = hand::find(control, name)?;
+    let (sector, media) = hand::sizes(control, on);
+    let view = control.topology.view(0);
+    let seen = view.iter().flat_map(|g| &g.providers).find(|p| p.id == on);
+    let verdicts: Vec<(&str, &str)> = seen
+        .map(|p| p.verdicts.iter().map(|(class, why)| (*class, why.as_str())).collect())
+        .unwrap_or_default();
+    let verdict = |f: &Finding| verdicts.iter().find(|(class, _)| *class == f.class);
+    let findings: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|f| {
+            let mut said = show(f);
+            // The class itself knows better than the frame of its record.
+            if let Some((_, why)) = verdict(f)
+                && f.standing == Standing::Main
+                && !matches!(f.class, "label")
+            {
+                said["why"] = (*why).into();
+            }
+            said["would_clear"] = would.contains(&f.offset).into();
+            said
+        })
+        .collect();
+    let claimed: Vec<String> = view
+        .iter()
+        .filter(|g| g.consumers.iter().any(|c| c.provider.as_deref() == Some(name)))
+        .map(|g| format!("{} {}", g.class, g.name))
+        .collect();
+    let verdicts: Vec<Value> =
+        verdicts.iter().map(|(class, why)| json!({ "class": class, "said": why })).collect();
+    let unread: Vec<Value> =
+        report.unread.iter().map(|(at, len)| json!({ "offset": at, "bytes": len })).collect();
+    Ok(json!({
+        "provider": name,
+        "media_bytes": media,
+        "sector_bytes": sector,
+        "findings": findings,
+        "verdicts": verdicts,
+        "claimed_by": claimed,
+        "in_use": users(control, name),
+        "unread": unread,
+    }))
+}

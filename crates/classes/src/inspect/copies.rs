@@ -1,0 +1,138 @@
+//! What formats keep in further places: found through what stands in the first one.
+
+use super::scan::{Finding, Standing};
+use super::signs::Depth;
+use crate::probe::{Sectors, Stop, array, le32, span};
+
+/// Copies of one superblock that are looked for; further ones are left.
+const COPIES_MAX: u64 = 64;
+
+/// Groups of ext2 to ext4 that have a copy of the superblock when not all have one: 1 and the
+/// powers of 3, 5 and 7.
+const SPARSE: [u64; 17] =
+    [1, 3, 5, 7, 9, 25, 27, 49, 81, 125, 243, 343, 625, 729, 2187, 2401, 3125];
+
+struct Copy {
+    kind: &'static str,
+    what: &'static str,
+    class: &'static str,
+    depth: Depth,
+}
+
+/// Takes in the magic number at `at` if it is there.
+fn look(
+    sectors: &Sectors,
+    at: Option<u64>,
+    magic: &[u8],
+    copy: &Copy,
+    out: &mut Vec<Finding>,
+) -> Result<(), Stop> {
+    let Some(at) = at else { return Ok(()) };
+    if sectors.get(at, magic.len())? == Some(magic) {
+        let len = u64::try_from(magic.len()).unwrap_or(0);
+        let of = (copy.kind, copy.class);
+        out.push(Finding::new(of, copy.what, (at, len), Standing::Backup, copy.depth));
+    }
+    Ok(())
+}
+
+fn be32(bytes: &[u8], at: usize) -> u64 {
+    array(bytes, at).map_or(0, |b| u64::from(u32::from_be_bytes(b)))
+}
+
+/// The copies of what `found` says stands on the media.
+pub(super) fn find(sectors: &Sectors, found: &mut Vec<Finding>) -> Result<(), Stop> {
+    let kinds: Vec<&str> = found.iter().map(|f| f.kind).collect();
+    let has = |kind: &str| kinds.contains(&kind);
+    let mut out = Vec::new();
+    if has("ext") {
+        ext(sectors, &mut out)?;
+    }
+    if has("xfs") {
+        xfs(sectors, &mut out)?;
+    }
+    if has("btrfs") {
+        let copy = Copy { kind: "btrfs", what: "Btrfs", class: "label", depth: Depth::Content };
+        for at in [64_u64 << 20, 256 << 30, 1 << 50] {
+            look(sectors, Some(at + 0x40), b"_BHRfS_M", &copy, &mut out)?;
+        }
+    }
+    if has("ddf") {
+        ddf(sectors, &mut out)?;
+    }
+    zfs(sectors, &mut out)?;
+    found.append(&mut out);
+    Ok(())
+}
+
+fn ext(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+    let Some(block) = sectors.get(1024, 512)? else { return Ok(()) };
+    let copy =
+        Copy { kind: "ext", what: "ext2, ext3 or ext4", class: "label", depth: Depth::Content };
+    let unit = 1024_u64 << le32(block, 24).min(6);
+    let (first, group) = (u64::from(le32(block, 20)), u64::from(le32(block, 32)));
+    let id: [u8; 16] = array(block, 104).unwrap_or_default();
+    for number in SPARSE {
+        let base = group.checked_mul(number).and_then(|b| b.checked_add(first)?.checked_mul(unit));
+        let Some(base) = base.filter(|base| *base >= 2048) else { continue };
+        // Another file system's superblock may be there.
+        let same = sectors.get(base, 512)?.is_some_and(|b| span(b, 104, 16) == id);
+        if same {
+            look(sectors, base.checked_add(0x38), b"\x53\xef", &copy, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn xfs(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+    let Some(block) = sectors.get(0, 512)? else { return Ok(()) };
+    let copy = Copy { kind: "xfs", what: "XFS", class: "label", depth: Depth::Content };
+    let (unit, group, count) = (be32(block, 4), be32(block, 84), be32(block, 88));
+    let step = unit.saturating_mul(group);
+    for number in 1..count.min(COPIES_MAX) {
+        look(sectors, step.checked_mul(number).filter(|at| *at > 0), b"XFSB", &copy, out)?;
+    }
+    Ok(())
+}
+
+/// The anchor says where both headers are.
+fn ddf(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+    let unit = u64::from(sectors.sector_size());
+    let Some(at) = sectors.media_len().checked_sub(unit) else { return Ok(()) };
+    let Some(anchor) = sectors.get(at, 512)? else { return Ok(()) };
+    let Some(magic) = array::<4>(anchor, 0) else { return Ok(()) };
+    let little = magic == [0x11, 0xde, 0x11, 0xde];
+    let number = |at: usize| {
+        let bytes = array(anchor, at).unwrap_or([0xff; 8]);
+        let number = if little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) };
+        number.checked_mul(unit)
+    };
+    for (place, what) in [(96, "DDF header, first"), (104, "DDF header, second")] {
+        let copy = Copy { kind: "ddf", what, class: "raid", depth: Depth::Member };
+        look(sectors, number(place), &magic, &copy, out)?;
+    }
+    Ok(())
+}
+
+/// Four labels of 256 KiB, two at each end; in each 128 uberblocks of 1 KiB or more.
+fn zfs(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+    const LABEL: u64 = 256 << 10;
+    const MAGICS: [[u8; 8]; 2] =
+        [[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0xba, 0xb1, 0x0c]];
+    let len = sectors.media_len() / LABEL * LABEL;
+    if len < LABEL * 4 {
+        return Ok(());
+    }
+    let copy = Copy { kind: "zfs", what: "ZFS uberblock", class: "linux", depth: Depth::Content };
+    for label in [0, LABEL, len - 2 * LABEL, len - LABEL] {
+        let base = label + LABEL / 2;
+        for slot in 0..128_u64 {
+            let at = base + slot * 1024;
+            let head: Option<[u8; 8]> = sectors.get(at, 8)?.and_then(|b| array(b, 0));
+            if let Some(magic) = head.filter(|head| MAGICS.contains(head)) {
+                look(sectors, Some(at), &magic, &copy, out)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! The scan: signatures at their places, and leftovers near both ends.
+
+use std::fmt;
+
+use super::signs::{At, Depth, INTEL, SIGNS, Sign};
+use super::{boot, copies};
+use crate::label;
+use crate::part::{self, Place, Table};
+use crate::probe::{Reason, Sectors, Step, Stop, array, le32, le64, span};
+
+/// Bytes at each end that are looked through, 512 at a time, for what stands at no place of its
+/// own: labels of media of another size, tables of disks with other sectors.
+const SWEEP: u64 = 1 << 20;
+
+/// Bytes of one read of it. A range that cannot be read is reported and left out.
+const CHUNK: u64 = 64 << 10;
+
+/// What is looked for there: kind, words, class, magic.
+const LEFTOVERS: &[(&str, &str, &str, &[u8])] = &[
+    ("gpt", "GPT header", "part", b"EFI PART"),
+    ("label", "GEOM label", "label", b"GEOM::LABEL\0"),
+    ("mirror", "member of a mirror", "mirror", b"GEOM::MIRROR\0"),
+    ("stripe", "member of a stripe", "stripe", b"GEOM::STRIPE\0"),
+    ("concat", "member of a concatenation", "concat", b"GEOM::CONCAT\0"),
+    ("multipath", "path of a multipath device", "multipath", b"GEOM::MULTIPATH\0"),
+    ("geom", "record of a class of GEOM", "geom", b"GEOM::"),
+    ("imsm", "Intel RAID", "raid", INTEL),
+];
+
+/// What a finding is to its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Protects another: the MBR of a GPT.
+    Guard,
+    /// Left behind: at no place where anybody looks on media of this size.
+    Stale,
+    /// A further copy, where the format keeps one.
+    Backup,
+    /// Where it is looked for first.
+    Main,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Standing::Guard => "guard",
+            Standing::Stale => "stale",
+            Standing::Backup => "backup",
+            Standing::Main => "main",
+        })
+    }
+}
+
+/// One signature found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Byte offset of the signature.
+    pub offset: u64,
+    /// Its bytes; those are what is cleared.
+    pub len: u64,
+    /// Short word, for `--only`.
+    pub kind: &'static str,
+    /// The class that would claim it; see [`Sign::class`].
+    pub class: &'static str,
+    /// In words.
+    pub what: String,
+    /// Why it would be claimed, or not, as far as the media tells.
+    pub why: String,
+    /// Whether it is the first, a copy, or left behind.
+    pub standing: Standing,
+    /// The partition in whose range it lies.
+    pub inside: Option<u32>,
+    pub(super) depth: Depth,
+}
+
+impl Finding {
+    pub(super) fn new(
+        (kind, class): (&'static str, &'static str),
+        what: impl Into<String>,
+        (offset, len): (u64, u64),
+        standing: Standing,
+        depth: Depth,
+    ) -> Finding {
+        let (what, why, inside) = (what.into(), String::new(), None);
+        Finding { offset, len, kind, class, what, why, standing, inside, depth }
+    }
+
+    /// The place in the order of clearing (I3).
+    pub(super) fn rank(&self) -> (Depth, Standing, u64) {
+        (self.depth, self.standing, self.offset)
+    }
+
+    /// Whether clearing everything clears this: copies and leftovers inside a partition are
+    /// that partition's.
+    pub fn is_of_the_whole(&self) -> bool {
+        self.inside.is_none() || self.standing == Standing::Main
+    }
+}
+
+/// Everything found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// By offset.
+    pub findings: Vec<Finding>,
+    /// Byte ranges (offset, length) near the ends that could not be read whole.
+    pub unread: Vec<(u64, u64)>,
+}
+
+/// Look at everything. `place` is where the media stands among partition tables.
+pub fn step(sectors: &Sectors, place: &Place) -> Step<Report> {
+    scan(sectors, place).into()
+}
+
+fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
+    let mut report = Report::default();
+    let mut leftovers = Vec::new();
+    sweep(sectors, &mut leftovers, &mut report.unread)?;
+    let (table, table_why) = match part::step(sectors, place) {
+        Step::Read { offset, len } => return Err(Stop::Read { offset, len }),
+        Step::Done(table) => {
+            let why = part::describe(&table, "it");
+            (Some(table), why)
+        }
+        Step::No(why) => (None, why.to_string()),
+    };
+    let found = &mut report.findings;
+    boot::find(sectors, table.as_ref(), found)?;
+    for sign in SIGNS {
+        found.extend(signature(sectors, sign)?);
+    }
+    gpt(sectors, found)?;
+    copies::find(sectors, found)?;
+    for left in leftovers {
+        let over =
+            |f: &Finding| f.offset < left.offset + left.len && left.offset < f.offset + f.len;
+        if !found.iter().any(over) {
+            found.push(left);
+        }
+    }
+    found.sort_by_key(|f| (f.offset, f.len));
+    found.dedup_by_key(|f| (f.offset, f.len));
+    let mut kinds = Vec::new();
+    for kind in label::KINDS {
+        match label::step(kind, sectors) {
+            Step::Read { offset, len } => return Err(Stop::Read { offset, len }),
+            Step::Done(f) => {
+                let names: Vec<&str> = f.providers().collect();
+                kinds.push((kind.prefix, format!("shown as {}", names.join(" and "))));
+            }
+            Step::No(why) if why.reason == Reason::Signature => {}
+            Step::No(why) => kinds.push((kind.prefix, format!("not shown: {why}"))),
+        }
+    }
+    for finding in found.iter_mut() {
+        finding.inside = inside(table.as_ref(), finding);
+        finding.why = match finding.class {
+            "part" => table_why.clone(),
+            "label" => {
+                let said = kinds.iter().find(|(prefix, _)| *prefix == prefix_of(finding.kind));
+                said.map_or_else(|| "not shown".into(), |(_, said)| said.clone())
+            }
+            "linux" => "no class here claims it; Linux and its tools do".into(),
+            "geom" => "a class of FreeBSD's GEOM that is not here would claim it".into(),
+            "firmware" => "firmware and Linux's dmraid would claim it".into(),
+            "other" => "no class here claims it; other systems do".into(),
+            _ => record(sectors, finding)?,
+        };
+        if finding.standing == Standing::Stale {
+            finding.why = "nobody looks there on media of this size; it would be found by a \
+                           partition or a disk that ends or begins there"
+                .into();
+        }
+    }
+    Ok(report)
+}
+
+fn prefix_of(kind: &str) -> &str {
+    match kind {
+        "ext" => "ext2fs",
+        "fat" => "msdosfs",
+        "swap" => "swaplinux",
+        same => same,
+    }
+}
+
+/// What the frame of a member's record says: its version and its name.
+fn record(sectors: &Sectors, finding: &Finding) -> Result<String, Stop> {
+    if finding.class == "raid" {
+        return Ok("the array's records on all its disks decide".into());
+    }
+    let Some(bytes) = sectors.get(finding.offset, 64)? else { return Ok(String::new()) };
+    let name = label::until_nul(span(bytes, 20, 16));
+    let name = String::from_utf8_lossy(name);
+    let version = le32(bytes, 16);
+    Ok(format!("version {version}, of {}/{}", finding.class, name.escape_debug()))
+}
+
+fn inside(table: Option<&Table>, finding: &Finding) -> Option<u32> {
+    let table = table?;
+    if finding.class == "part" && finding.standing != Standing::Stale {
+        return None;
+    }
+    let unit = u64::from(table.media().sector_size).max(1);
+    let sector = finding.offset / unit;
+    let mut all = table.entries().iter();
+    all.find(|e| (e.start..=e.end).contains(&sector)).map(|e| e.index)
+}
+
+fn signature(sectors: &Sectors, sign: &Sign) -> Result<Option<Finding>, Stop> {
+    let unit = u64::from(sectors.sector_size());
+    let Some(at) = sign.at.offset(sectors.media_len(), unit) else { return Ok(None) };
+    if sectors.get(at, sign.magic.len())? != Some(sign.magic) {
+        return Ok(None);
+    }
+    if let Some(check) = sign.check
+        && !check(sectors, at)?
+    {
+        return Ok(None);
+    }
+    // A record of ours goes whole: its class takes a sector with anything in it for another's.
+    let ours = sign.at == At::Last(0, 0) && sign.class != "geom" && sign.magic.starts_with(b"GEOM");
+    let magic = u64::try_from(sign.magic.len()).unwrap_or(0);
+    let len = if ours { unit } else { magic };
+    let standing = if sign.copy { Standing::Backup } else { Standing::Main };
+    let of = (sign.kind, sign.class);
+    Ok(Some(Finding::new(of, sign.what, (at, len), standing, sign.depth)))
+}
+
+/// Both headers of a GPT: in sector 1, where that one says that the other is, in the last sector.
+fn gpt(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+    let unit = u64::from(sectors.sector_size());
+    let end = sectors.media_sectors().saturating_sub(1);
+    let head = sectors.get(unit, 512)?;
+    let head = head.filter(|h| h.starts_with(b"EFI PART"));
+    let other = head.map_or(end, |h| le64(h, 32));
+    let places = [
+        (1, "GPT header", Standing::Main),
+        (other, "GPT header, second copy", Standing::Backup),
+        (end, "GPT header, second copy", Standing::Backup),
+    ];
+    for (sector, what, standing) in places {
+        let Some(at) = sector.checked_mul(unit).filter(|at| *at > 0) else { continue };
+        if sectors.get(at, 8)?.and_then(|b| array(b, 0)) == Some(*b"EFI PART") {
+            let what = match (standing, sector == end) {
+                (Standing::Backup, false) => format!("{what}, not in the last sector"),
+                _ => what.to_owned(),
+            };
+            out.push(Finding::new(("gpt", "part"), what, (at, 8), standing, Depth::Table));
+        }
+    }
+    Ok(())
+}
+
+/// Looks through both ends.
+fn sweep(
+    sectors: &Sectors,
+    out: &mut Vec<Finding>,
+    unread: &mut Vec<(u64, u64)>,
+) -> Result<(), Stop> {
+    let unit = u64::from(sectors.sector_size()).max(1);
+    let len = sectors.media_len();
+    let tail = len.saturating_sub(SWEEP).max(SWEEP.min(len)) / unit * unit;
+    for (from, to) in [(0, SWEEP.min(len)), (tail, len)] {
+        let mut at = from;
+        while at < to {
+            let size = CHUNK.max(unit).min(to - at);
+            let bytes = sectors.get(at, usize::try_from(size).unwrap_or(0))?;
+            match bytes {
+                Some(bytes) => chunk(bytes, at, out),
+                None => unread.push((at, size)),
+            }
+            at = at.saturating_add(size);
+        }
+    }
+    Ok(())
+}
+
+fn chunk(bytes: &[u8], base: u64, out: &mut Vec<Finding>) {
+    for (block, at) in bytes.chunks(512).zip((base..).step_by(512)) {
+        let found = LEFTOVERS.iter().find(|(.., magic)| block.starts_with(magic));
+        if let Some((kind, what, class, magic)) = found {
+            let len = u64::try_from(magic.len()).unwrap_or(0);
+            let depth = match *kind {
+                "gpt" => Depth::Table,
+                "label" => Depth::Name,
+                _ => Depth::Member,
+            };
+            out.push(Finding::new((kind, class), *what, (at, len), Standing::Stale, depth));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The table of signatures: a magic number, where it stands, whose it is.
+
+use super::weak;
+use crate::probe::{Sectors, Stop};
+
+/// Where a magic number stands on media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Bytes from the start.
+    Start(u64),
+    /// Bytes before the end.
+    Back(u64),
+    /// In the sector that many before the last one, at that byte.
+    Last(u64, u64),
+    /// Linux md 0.90: the last whole 64 KiB but one.
+    Md090,
+    /// Linux md 1.0: 8 to 12 KiB before the end.
+    Md10,
+}
+
+impl At {
+    /// The byte offset on media of `len` bytes with sectors of `sector`; none when too small.
+    pub fn offset(self, len: u64, sector: u64) -> Option<u64> {
+        match self {
+            At::Start(at) => Some(at),
+            At::Back(back) => len.checked_sub(back),
+            At::Last(back, at) => {
+                let last = len.checked_div(sector)?.checked_sub(back.checked_add(1)?)?;
+                last.checked_mul(sector)?.checked_add(at)
+            }
+            At::Md090 => (len & !0xffff).checked_sub(0x1_0000),
+            At::Md10 => Some(((len / 512).checked_sub(16)? & !7) * 512),
+        }
+    }
+}
+
+/// How deep something stands in what it is about; what is further in is cleared earlier (I3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Depth {
+    Content,
+    Container,
+    Table,
+    Name,
+    Member,
+}
+
+/// Looks whether a magic number at that offset is more than chance.
+pub(crate) type Check = fn(&Sectors, u64) -> Result<bool, Stop>;
+
+/// A signature.
+pub struct Sign {
+    /// Short word, for `--only`.
+    pub kind: &'static str,
+    /// In words.
+    pub what: &'static str,
+    /// The class that would claim it; `linux`, `geom`, `firmware` or `other` when none of ours
+    /// would.
+    pub class: &'static str,
+    /// Where.
+    pub at: At,
+    /// The bytes.
+    pub magic: &'static [u8],
+    pub(crate) depth: Depth,
+    pub(crate) check: Option<Check>,
+    pub(crate) copy: bool,
+}
+
+impl Sign {
+    const fn checked(mut self, check: Check) -> Sign {
+        self.check = Some(check);
+        self
+    }
+
+    const fn copy(mut self) -> Sign {
+        self.copy = true;
+        self
+    }
+}
+
+const fn sign(
+    (kind, what, class): (&'static str, &'static str, &'static str),
+    depth: Depth,
+    at: At,
+    magic: &'static [u8],
+) -> Sign {
+    Sign { kind, what, class, at, magic, depth, check: None, copy: false }
+}
+
+const fn fs(kind: &'static str, what: &'static str, at: u64, magic: &'static [u8]) -> Sign {
+    sign((kind, what, "linux"), Depth::Content, At::Start(at), magic)
+}
+
+const fn named(kind: &'static str, what: &'static str, at: u64, magic: &'static [u8]) -> Sign {
+    sign((kind, what, "label"), Depth::Content, At::Start(at), magic)
+}
+
+const fn holder(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
+    sign((kind, what, "linux"), Depth::Container, at, magic)
+}
+
+const fn member(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
+    sign((kind, what, "linux"), Depth::Member, at, magic)
+}
+
+/// A record of GEOM in the last sector; `class` is `geom` for classes that are not here.
+const fn geom(class: &'static str, what: &'static str, magic: &'static [u8]) -> Sign {
+    sign((class, what, class), Depth::Member, At::Last(0, 0), magic)
+}
+
+const fn bios(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
+    sign((kind, what, "firmware"), Depth::Member, at, magic)
+}
+
+const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
+const MD_LITTLE: &[u8] = b"\xfc\x4e\x2b\xa9";
+const MD_BIG: &[u8] = b"\xa9\x2b\x4e\xfc";
+/// Intel's record begins so.
+pub(crate) const INTEL: &[u8] = b"Intel Raid ISM Cfg Sig. ";
+
+/// Every signature at a fixed place. FAT, NTFS, exFAT and MBR share a sector and GPT needs its
+/// copies: they are looked for apart.
+pub const SIGNS: &[Sign] = &[
+    named("ext", "ext2, ext3 or ext4", 0x438, b"\x53\xef").checked(weak::ext),
+    named("xfs", "XFS", 0, b"XFSB"),
+    named("btrfs", "Btrfs", 0x1_0040, b"_BHRfS_M"),
+    named("iso9660", "ISO 9660 volume", 0x8001, b"CD001"),
+    named("swap", "Linux swap space, pages of 4 KiB", 0xff6, b"SWAPSPACE2"),
+    named("swap", "Linux swap space, pages of 8 KiB", 0x1ff6, b"SWAPSPACE2"),
+    named("swap", "Linux swap space, pages of 16 KiB", 0x3ff6, b"SWAPSPACE2"),
+    named("swap", "Linux swap space, pages of 32 KiB", 0x7ff6, b"SWAPSPACE2"),
+    named("swap", "Linux swap space, pages of 64 KiB", 0xfff6, b"SWAPSPACE2"),
+    fs("swap", "old Linux swap space, pages of 4 KiB", 0xff6, b"SWAP-SPACE"),
+    fs("swap", "old Linux swap space, pages of 8 KiB", 0x1ff6, b"SWAP-SPACE"),
+    fs("swsuspend", "a suspended machine (swap)", 0xff6, b"S1SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0xff6, b"S2SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0xff6, b"ULSUSPEND"),
+    fs("udf", "UDF", 0x8001, b"BEA01"),
+    fs("udf", "UDF", 0x8001, b"NSR02"),
+    fs("udf", "UDF", 0x8001, b"NSR03"),
+    fs("hfsplus", "HFS+", 0x400, b"H+").checked(weak::hfs_plus),
+    fs("hfsplus", "HFSX", 0x400, b"HX").checked(weak::hfs_plus),
+    fs("hfs", "HFS", 0x400, b"BD").checked(weak::hfs),
+    fs("apfs", "APFS", 32, b"NXSB"),
+    fs("reiserfs", "ReiserFS", 0x1_0034, b"ReIsEr"),
+    fs("reiserfs", "ReiserFS", 0x2034, b"ReIsEr"),
+    fs("reiser4", "Reiser4", 0x1_0000, b"ReIsEr4"),
+    fs("jfs", "JFS", 0x8000, b"JFS1"),
+    fs("f2fs", "F2FS", 0x400, b"\x10\x20\xf5\xf2"),
+    fs("f2fs", "F2FS", 0x1400, b"\x10\x20\xf5\xf2").copy(),
+    fs("nilfs2", "NILFS2", 0x406, b"\x34\x34").checked(weak::nilfs),
+    sign(("nilfs2", "NILFS2", "linux"), Depth::Content, At::Back(0xffa), b"\x34\x34")
+        .checked(weak::nilfs)
+        .copy(),
+    fs("squashfs", "SquashFS", 0, b"hsqs"),
+    fs("squashfs", "SquashFS", 0, b"sqsh"),
+    fs("erofs", "EROFS", 0x400, b"\xe2\xe1\xf5\xe0"),
+    fs("cramfs", "cramfs", 0, b"\x45\x3d\xcd\x28"),
+    fs("cramfs", "cramfs, other byte order", 0, b"\x28\xcd\x3d\x45"),
+    fs("romfs", "romfs", 0, b"-rom1fs-"),
+    fs("minix", "Minix 1", 0x410, b"\x7f\x13").checked(weak::minix),
+    fs("minix", "Minix 1", 0x410, b"\x8f\x13").checked(weak::minix),
+    fs("minix", "Minix 2", 0x410, b"\x68\x24").checked(weak::minix),
+    fs("minix", "Minix 2", 0x410, b"\x78\x24").checked(weak::minix),
+    fs("minix", "Minix 3", 0x418, b"\x5a\x4d").checked(weak::minix3),
+    fs("ufs", "UFS2", 0x1_055c, b"\x19\x01\x54\x19"),
+    fs("ufs", "UFS2", 0x255c, b"\x19\x01\x54\x19"),
+    fs("ufs", "UFS1", 0x255c, b"\x54\x19\x01\x00"),
+    fs("ufs", "UFS1", 0x55c, b"\x54\x19\x01\x00"),
+    fs("gfs", "GFS or GFS2", 0x1_0000, b"\x01\x16\x19\x70"),
+    fs("ocfs2", "OCFS2", 0x400, b"OCFSV2"),
+    fs("ocfs2", "OCFS2", 0x800, b"OCFSV2"),
+    fs("ocfs2", "OCFS2", 0x1000, b"OCFSV2"),
+    fs("ocfs2", "OCFS2", 0x2000, b"OCFSV2"),
+    fs("hpfs", "HPFS", 0x2000, b"\x49\xe8\x95\xf9"),
+    fs("befs", "BeFS", 0x220, b"1SFB"),
+    fs("befs", "BeFS", 0x20, b"1SFB"),
+    fs("refs", "ReFS", 0, b"\0\0\0ReFS\0"),
+    fs("vmfs", "VMFS", 0x20_0000, b"\x5e\xf1\xab\x2f"),
+    fs("vmfs", "VMFS volume", 0x10_0000, b"\x0d\xd0\x01\xc0"),
+    fs("bluestore", "Ceph BlueStore", 0, b"bluestore block device"),
+    fs("exfs", "EXFS", 0, b"EXFS"),
+    fs("bitlocker", "BitLocker", 3, b"-FVE-FS-"),
+    holder("luks", "LUKS", At::Start(0), b"LUKS\xba\xbe"),
+    holder("luks", "LUKS2", At::Start(0x4000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x8000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x1_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x2_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x4_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x8_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x10_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x20_0000), b"SKUL\xba\xbe").copy(),
+    holder("luks", "LUKS2", At::Start(0x40_0000), b"SKUL\xba\xbe").copy(),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x18), b"LVM2 001").checked(weak::lvm2),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x218), b"LVM2 001").checked(weak::lvm2),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x418), b"LVM2 001").checked(weak::lvm2),
+    holder("lvm2", "LVM2 physical volume", At::Start(0x618), b"LVM2 001").checked(weak::lvm2),
+    holder("lvm1", "LVM1 physical volume", At::Start(0), b"HM").checked(weak::lvm1),
+    holder("snapshot", "a snapshot's copies (dm)", At::Start(0), b"SnAp"),
+    holder("integrity", "dm-integrity", At::Start(0), b"integrt\0"),
+    holder("verity", "dm-verity hashes", At::Start(0), b"verity\0\0"),
+    holder("vdo", "VDO", At::Start(0), b"dmvdo001"),
+    holder("stratis", "Stratis", At::Start(0x204), b"!Stra0tis\x86\xff\x02^Arh"),
+    holder("stratis", "Stratis", At::Start(0x1204), b"!Stra0tis\x86\xff\x02^Arh").copy(),
+    holder("bcache", "bcache", At::Start(0x1018), BCACHE),
+    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHEFS),
+    member("drbd", "DRBD", At::Back(0xfc4), b"\x83\x74\x02\x6b"),
+    member("drbd", "DRBD", At::Back(0xfc4), b"\x83\x74\x02\x6c"),
+    member("md", "Linux md 0.90", At::Md090, MD_LITTLE).checked(weak::md_090),
+    member("md", "Linux md 0.90, other byte order", At::Md090, MD_BIG).checked(weak::md_090),
+    member("md", "Linux md 1.0", At::Md10, MD_LITTLE).checked(weak::md_1),
+    member("md", "Linux md 1.1", At::Start(0), MD_LITTLE).checked(weak::md_1),
+    member("md", "Linux md 1.2", At::Start(0x1000), MD_LITTLE).checked(weak::md_1),
+    sign(("sun", "Sun disk label", "other"), Depth::Table, At::Start(0x1fc), b"\xda\xbe")
+        .checked(weak::sun),
+    sign(("sgi", "SGI disk label", "other"), Depth::Table, At::Start(0), b"\x0b\xe5\xa9\x41"),
+    sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(0), b"ER")
+        .checked(weak::apple),
+    sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(512), b"PM\0\0"),
+    sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(512), b"\x57\x45\x56\x82")
+        .checked(weak::bsd),
+    sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(4096), b"\x57\x45\x56\x82")
+        .checked(weak::bsd),
+    sign(("bsd", "BSD disklabel", "other"), Depth::Table, At::Start(64), b"\x57\x45\x56\x82")
+        .checked(weak::bsd),
+    sign(("bsd", "BSD disklabel", "other"), Depth::Table, At::Start(128), b"\x57\x45\x56\x82")
+        .checked(weak::bsd),
+    sign(("label", "GEOM label", "label"), Depth::Name, At::Last(0, 0), b"GEOM::LABEL\0"),
+    geom("mirror", "member of a mirror", b"GEOM::MIRROR\0"),
+    geom("stripe", "member of a stripe", b"GEOM::STRIPE\0"),
+    geom("concat", "member of a concatenation", b"GEOM::CONCAT\0"),
+    geom("multipath", "path of a multipath device", b"GEOM::MULTIPATH\0"),
+    geom("geom", "GEOM RAID3", b"GEOM::RAID3\0"),
+    geom("geom", "GEOM encryption", b"GEOM::ELI\0"),
+    geom("geom", "GEOM thin provisioning", b"GEOM::VIRSTOR\0"),
+    geom("geom", "GEOM journal", b"GEOM::JOURNAL\0"),
+    geom("geom", "GEOM cache", b"GEOM::CACHE\0"),
+    geom("geom", "GEOM shared secret", b"GEOM::SHSEC\0"),
+    sign(("imsm", "Intel RAID", "raid"), Depth::Member, At::Last(1, 0), INTEL),
+    sign(("ddf", "DDF anchor", "raid"), Depth::Member, At::Last(0, 0), b"\xde\x11\xde\x11")
+        .checked(weak::ddf),
+    sign(("ddf", "DDF anchor", "raid"), Depth::Member, At::Last(0, 0), b"\x11\xde\x11\xde")
+        .checked(weak::ddf),
+    bios("promise", "Promise RAID", At::Last(62, 0), b"Promise Technology, Inc."),
+    bios("promise", "Promise RAID, as FreeBSD's ata", At::Last(62, 0), b"FreeBSD ATA driver RAID "),
+    bios("nvidia", "NVIDIA RAID", At::Last(1, 0), b"NVIDIA  "),
+    bios("jmicron", "JMicron RAID", At::Last(0, 0), b"JM").checked(weak::jmicron),
+    bios("highpoint", "HighPoint RAID", At::Start(0x1220), b"\xf0\x16\x78\x5a"),
+    bios("highpoint", "HighPoint RAID", At::Start(0x1220), b"\xf3\x16\x78\x5a"),
+];

@@ -1,0 +1,245 @@
+//! What `wipefs` finds on images made by other people's tools, `inspect` finds too; and once
+//! what it found is cleared, `wipefs`, `blkid` and `sgdisk` find nothing.
+
+mod support;
+mod world;
+
+use bio::Errno;
+use classes::inspect::{self, Finding, Standing};
+use classes::part::Place;
+use geom::Access;
+use serde_json::{Value, json};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use support::{Loop, Scratch, probe_file, run, run_on, try_run};
+use world::World;
+
+const MIB: u64 = 1 << 20;
+
+fn look(path: &Path, sector: u32) -> Vec<Finding> {
+    let found = probe_file(path, sector, |s| inspect::step(s, &Place::default()));
+    let found = found.unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(found.unread, []);
+    found.findings
+}
+
+/// Offsets that wipefs lists.
+fn wipefs(device: &str) -> Vec<u64> {
+    let text = run("wipefs", &["-n", "-p", device]);
+    let offset = |line: &str| line.split(',').next().map(str::to_owned);
+    let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(offset);
+    let number = |text: String| {
+        u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or_else(|_| panic!("{text}"))
+    };
+    lines.map(number).collect()
+}
+
+/// Everything that wipefs finds is found; what was found is cleared; then nobody finds anything.
+fn judge(path: &Path, sector: u32, kind: &str) {
+    let found = look(path, sector);
+    assert!(found.iter().any(|f| f.kind == kind), "{kind}: {found:#?}");
+    assert!(found.iter().all(|f| !f.why.is_empty() && f.len > 0), "{found:#?}");
+    let device = Loop::new(path, sector);
+    let theirs = wipefs(device.name());
+    assert!(!theirs.is_empty(), "wipefs finds nothing for {kind}");
+    for at in &theirs {
+        let known = |f: &Finding| (f.offset..f.offset + f.len).contains(at);
+        assert!(found.iter().any(known), "{kind}: wipefs has {at:#x}, we have {found:#x?}");
+    }
+    drop(device);
+    let file = std::fs::File::options().write(true).open(path).expect("image");
+    for f in &found {
+        file.write_all_at(&vec![0; f.len as usize], f.offset).expect("cleared");
+    }
+    clean(path, sector);
+}
+
+fn clean(path: &Path, sector: u32) {
+    assert_eq!(look(path, sector), []);
+    let device = Loop::new(path, sector);
+    assert_eq!(wipefs(device.name()), Vec::<u64>::new());
+    let (_, said) = try_run("blkid", &["-p", device.name()], "");
+    assert_eq!(said.trim(), "");
+    let said = run("sgdisk", &["-p", device.name()]);
+    assert!(said.contains("Creating new GPT entries in memory"), "{said}");
+}
+
+fn made(kind: &str, mib: u64, tool: &str, args: &[&str]) {
+    let scratch = Scratch::new(&format!("inspect-{kind}-{}", args.join("")));
+    for sector in [512, 4096] {
+        let path = scratch.image("image", mib * MIB);
+        let all: Vec<&str> = args.iter().chain(&["@"]).copied().collect();
+        run_on(&path, sector, tool, &all, "");
+        judge(&path, sector, kind);
+    }
+}
+
+#[test]
+fn file_systems() {
+    made("ext", 40, "mkfs.ext2", &["-q", "-F"]);
+    made("ext", 40, "mkfs.ext4", &["-q", "-F", "-b", "4096"]);
+    made("xfs", 320, "mkfs.xfs", &["-q", "-f"]);
+    made("btrfs", 256, "mkfs.btrfs", &["-q", "-f"]);
+    made("ntfs", 16, "mkntfs", &["-q", "-F", "-f"]);
+    made("swap", 16, "mkswap", &["-q"]);
+    made("swap", 16, "mkswap", &["-q", "--pagesize", "65536"]);
+    made("fat", 4, "mkfs.vfat", &["-I", "-F", "12"]);
+    made("fat", 64, "mkfs.vfat", &["-I", "-F", "16"]);
+    made("fat", 320, "mkfs.vfat", &["-I", "-F", "32"]);
+}
+
+#[test]
+fn copies_of_superblocks_are_found_where_the_format_keeps_them() {
+    let scratch = Scratch::new("inspect-copies");
+    let cases: [(&str, &str, u64, &[&str], usize); 4] = [
+        ("ext", "mkfs.ext4", 64, &["-q", "-F", "-b", "1024"], 3),
+        ("xfs", "mkfs.xfs", 320, &["-q", "-f"], 3),
+        ("btrfs", "mkfs.btrfs", 128, &["-q", "-f"], 1),
+        ("fat", "mkfs.vfat", 320, &["-I", "-F", "32"], 3),
+    ];
+    for (kind, tool, mib, args, least) in cases {
+        let path = scratch.image(kind, mib * MIB);
+        run_on(&path, 512, tool, &[args, &["@"]].concat(), "");
+        let found = look(&path, 512);
+        let copies = found.iter().filter(|f| f.standing == Standing::Backup).count();
+        assert!(copies >= least, "{kind}: {found:#x?}");
+    }
+}
+
+#[test]
+fn tables() {
+    let scratch = Scratch::new("inspect-tables");
+    for sector in [512, 4096] {
+        let path = scratch.image("gpt", 64 * MIB);
+        run_on(&path, sector, "sgdisk", &["-n", "1:0:+8M", "-n", "2:0:0", "@"], "");
+        let found = look(&path, sector);
+        let all: Vec<(u64, &str)> = found.iter().map(|f| (f.offset, f.kind)).collect();
+        let unit = u64::from(sector);
+        assert_eq!(all, [(510, "pmbr"), (unit, "gpt"), (64 * MIB - unit, "gpt")]);
+        assert!(found.iter().all(|f| f.why.starts_with("GPT with 2 partitions")), "{found:?}");
+        judge(&path, sector, "gpt");
+        let path = scratch.image("mbr", 64 * MIB);
+        let script = "label: dos\nsize=8MiB,type=83\ntype=a5\n";
+        run_on(&path, sector, "sfdisk", &["-q", "--wipe=never", "@"], script);
+        judge(&path, sector, "mbr");
+    }
+}
+
+#[test]
+fn a_table_left_by_a_smaller_disk_and_by_one_with_other_sectors() {
+    let scratch = Scratch::new("inspect-stale");
+    let path = scratch.image("grown", 64 * MIB);
+    run_on(&path, 512, "sgdisk", &["-n", "1:0:0", "@"], "");
+    // The disk grows; its first sectors are lost.
+    let file = std::fs::File::options().write(true).open(&path).expect("image");
+    file.set_len(64 * MIB + 512 * 1024).expect("grown");
+    file.write_all_at(&[0; 1024], 0).expect("lost");
+    let found = look(&path, 512);
+    let all: Vec<_> = found.iter().map(|f| (f.offset, f.standing)).collect();
+    assert_eq!(all, [(64 * MIB - 512, Standing::Stale)], "{found:?}");
+    let path = scratch.image("sectors", 64 * MIB);
+    run_on(&path, 4096, "sgdisk", &["-n", "1:0:0", "@"], "");
+    let found = look(&path, 512);
+    let stale = |at| found.iter().any(|f| f.offset == at && f.standing == Standing::Stale);
+    assert!(stale(4096) && stale(64 * MIB - 4096), "{found:?}");
+}
+
+#[test]
+fn linux_raid() {
+    let scratch = Scratch::new("inspect-md");
+    for (format, level) in [("0.90", "1"), ("1.0", "1"), ("1.1", "1"), ("1.2", "1")] {
+        // As mdadm leaves them: magic, major version and place are what counts.
+        let path = scratch.image("md", 64 * MIB);
+        let mut block = vec![0; 4096];
+        block[..4].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9]);
+        let (major, at): (u32, u64) = match format {
+            "0.90" => (0, 64 * MIB - 65536),
+            "1.0" => (1, 64 * MIB - 8192),
+            "1.1" => (1, 0),
+            _ => (1, 4096),
+        };
+        block[4..8].copy_from_slice(&major.to_le_bytes());
+        if major == 0 {
+            block[8..12].copy_from_slice(&90_u32.to_le_bytes());
+        } else {
+            block[0x90..0x98].copy_from_slice(&(at / 512).to_le_bytes());
+        }
+        let file = std::fs::File::options().write(true).open(&path).expect("image");
+        file.write_all_at(&block, at).expect("written");
+        let found = look(&path, 512);
+        assert_eq!(found.len(), 1, "{format} {level}: {found:?}");
+        assert_eq!((found[0].offset, found[0].kind), (at, "md"));
+        judge(&path, 512, "md");
+    }
+}
+
+fn offsets(answer: &Value, key: &str) -> Vec<u64> {
+    let all = answer[key].as_array().expect("a list");
+    all.iter().map(|f| f["offset"].as_u64().expect("an offset")).collect()
+}
+
+#[test]
+fn the_verb_refuses_says_and_clears() {
+    let scratch = Scratch::new("inspect-verb");
+    for sector in [512_u32, 4096] {
+        let path = scratch.image("disk", 64 * MIB);
+        run_on(&path, sector, "sgdisk", &["-n", "1:0:+8M", "-n", "2:0:0", "@"], "");
+        let bytes = std::fs::read(&path).expect("image");
+        let (mut w, disk) = World::with("ada0", bytes.clone(), sector);
+        assert!(w.has("ada0p2"));
+        let all = offsets(&w.verb("inspect", "scan", "ada0", json!({})).expect("scan"), "findings");
+        let unit = u64::from(sector);
+        assert_eq!(all, [510, unit, 64 * MIB - unit]);
+        // Dry.
+        let said = w.verb("inspect", "wipe", "ada0", json!({})).expect("dry");
+        assert!(said["message"].as_str().is_some_and(|m| m.contains("--force")), "{said}");
+        assert!(disk.bytes() == bytes && w.has("ada0p2"), "nothing changes");
+        // In use.
+        let open = w.open("ada0p1", Access::WRITE);
+        let refused = w.verb("inspect", "wipe", "ada0", json!({ "force": true }));
+        let refused = refused.expect_err("in use");
+        assert!(refused.kind == Errno::Busy && refused.what.contains("part ada0"), "{refused}");
+        assert!(disk.bytes() == bytes && w.has("ada0p2"), "nothing changes");
+        w.close(open);
+        let refused = w.verb("inspect", "wipe", "ada0", json!({ "only": ["xfs"] }));
+        assert_eq!(refused.expect_err("not there").kind, Errno::NoEnt);
+        // One of them; then the rest.
+        let said = w.verb("inspect", "wipe", "ada0", json!({ "only": ["pmbr"] })).expect("one");
+        assert_eq!(offsets(&said, "cleared"), [510]);
+        assert!(w.has("ada0p2"), "a GPT without its guard is a GPT");
+        let said = w.verb("inspect", "wipe", "ada0", json!({ "force": true })).expect("all");
+        // The copy goes first.
+        assert_eq!(offsets(&said, "cleared"), [64 * MIB - unit, unit]);
+        assert!(offsets(&said, "findings").is_empty());
+        assert_eq!(w.names(), ["ada0"]);
+        disk.save(&path);
+        clean(&path, sector);
+        let differ = bytes.iter().zip(disk.bytes()).filter(|(a, b)| **a != *b).count();
+        assert!(differ <= 2 + 8 + 8, "only signatures are cleared: {differ}");
+    }
+}
+
+#[test]
+fn members_and_labels_of_ours() {
+    let (mut w, disk) = World::with("ada0", vec![0; 16 << 20], 512);
+    w.disk("ada1", vec![0; 16 << 20], 512);
+    let members = json!({ "members": ["ada0", "ada1"] });
+    for class in ["mirror", "stripe", "concat"] {
+        w.verb(class, "label", "data", members.clone()).unwrap_or_else(|e| panic!("{class}: {e}"));
+        let said = w.verb("inspect", "scan", "ada0", json!({})).expect("scan");
+        let last = (16 << 20) - 512;
+        assert_eq!(offsets(&said, "findings"), [last], "{said}");
+        assert_eq!(said["findings"][0]["class"], class);
+        let why = said["findings"][0]["why"].as_str().unwrap_or("");
+        assert!(why.contains("data"), "{class}: {why}");
+        let refused = w.verb("inspect", "wipe", "ada0", json!({ "force": true }));
+        if class == "mirror" {
+            assert_eq!(refused.expect_err("in use").kind, Errno::Busy);
+        }
+        w.verb(class, "stop", "data", json!({})).unwrap_or_else(|e| panic!("{class}: {e}"));
+        for name in ["ada0", "ada1"] {
+            w.verb("inspect", "wipe", name, json!({ "force": true })).expect("cleared");
+        }
+        assert!(disk.bytes()[last as usize..][..16].iter().all(|b| *b == 0));
+    }
+}

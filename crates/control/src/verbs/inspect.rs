@@ -1,0 +1,229 @@
+//! inspect, wipe: everything on a provider that somebody would take it for.
+
+use super::entry::{DaemonVerb, Verb};
+use crate::api::{Error, Kind, Result};
+use crate::config::units::short;
+use crate::plant::Progress;
+use crate::service::Control;
+use crate::text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Looks.
+pub struct Inspect;
+
+/// Clears.
+pub struct Wipe;
+
+/// What `inspect` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct InspectParams {
+    /// The provider.
+    pub provider: String,
+}
+
+/// What `wipe` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WipeParams {
+    /// The provider.
+    pub provider: String,
+    /// Clear everything found.
+    #[serde(default)]
+    pub force: bool,
+    /// Clear only what is of this kind (gpt, ext, mirror) or begins at this byte (0x1fe).
+    #[serde(default)]
+    pub only: Vec<String>,
+}
+
+/// One signature.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Finding {
+    /// Byte offset of the signature.
+    pub offset: u64,
+    /// Its bytes, which are what is cleared.
+    pub bytes: u64,
+    /// Short word.
+    pub kind: String,
+    /// The class that would claim it; linux, geom, firmware or other when none here would.
+    pub class: String,
+    /// In words.
+    pub what: String,
+    /// Why it would be claimed, or not.
+    pub why: String,
+    /// main, backup, guard or stale.
+    pub standing: String,
+    /// The partition in whose range it lies.
+    pub inside: Option<u32>,
+    /// Whether `wipe --force` would clear it.
+    pub would_clear: bool,
+}
+
+/// What a class said when it looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Said {
+    /// The class.
+    pub class: String,
+    /// Its words.
+    pub said: String,
+}
+
+/// A range of bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Range {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What both answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Answer {
+    /// What was done; empty when nothing was to be.
+    pub message: String,
+    /// The provider.
+    pub provider: String,
+    /// Its size.
+    pub media_bytes: u64,
+    /// Its sector.
+    pub sector_bytes: u32,
+    /// What is there (after clearing: what is left), by offset.
+    pub findings: Vec<Finding>,
+    /// What was cleared, in the order in which it was.
+    pub cleared: Vec<Finding>,
+    /// What each class said when it looked at the provider.
+    pub verdicts: Vec<Said>,
+    /// Class and name of each geom on it.
+    pub claimed_by: Vec<String>,
+    /// Who has it open; nothing clears it then.
+    pub in_use: Option<String>,
+    /// Ranges near its ends that cannot be read.
+    pub unread: Vec<Range>,
+}
+
+fn rows(findings: &[Finding]) -> Vec<Vec<String>> {
+    let row = |f: &Finding| {
+        let what = match (f.standing.as_str(), f.inside) {
+            ("main", None) => f.what.clone(),
+            (standing, None) => format!("{} ({standing})", f.what),
+            (standing, Some(index)) => {
+                format!("{} ({standing}, inside partition {index})", f.what)
+            }
+        };
+        vec![
+            format!("{:#x}", f.offset),
+            f.bytes.to_string(),
+            f.kind.clone(),
+            f.class.clone(),
+            what,
+            text::dash(&f.why),
+        ]
+    };
+    findings.iter().map(row).collect()
+}
+
+fn table(answer: &Answer) -> String {
+    let columns = [">offset", ">bytes", "kind", "claimed by", "what", "why"];
+    let mut out = String::new();
+    if !answer.message.is_empty() {
+        out += &format!("{}\n", answer.message);
+    }
+    if !answer.cleared.is_empty() {
+        out += "\ncleared:\n";
+        out += &text::table(&columns, &rows(&answer.cleared));
+        if answer.findings.is_empty() {
+            return out;
+        }
+        out += "\nleft:\n";
+    }
+    let Answer { provider, media_bytes, sector_bytes, .. } = answer;
+    let size = short(*media_bytes);
+    if answer.findings.is_empty() {
+        out += &format!("{provider} ({size}, sectors of {sector_bytes}): nothing found\n");
+    } else {
+        out += &format!("{provider} ({size}, sectors of {sector_bytes})\n");
+        out += &text::table(&columns, &rows(&answer.findings));
+    }
+    if !answer.claimed_by.is_empty() {
+        out += &format!("held by: {}\n", answer.claimed_by.join(", "));
+    }
+    if let Some(users) = &answer.in_use {
+        out += &format!("in use: {users}\n");
+    }
+    for Range { offset, bytes } in &answer.unread {
+        out += &format!("cannot be read: {bytes} bytes at {offset:#x}\n");
+    }
+    out
+}
+
+fn ask(
+    control: &Control,
+    verb: &str,
+    params: &Value,
+    progress: &mut Progress<'_>,
+) -> Result<Answer> {
+    let said = control.change(|plant| plant.verb("inspect", verb, params, progress))?;
+    serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, verb, e))
+}
+
+impl Verb for Inspect {
+    type Params = InspectParams;
+    type Answer = Answer;
+    const NAME: &'static str = "inspect";
+    const DOC: &'static str = "Find every label, table and file system on a provider";
+    const DETAIL: &'static str = "Looks at the places where the classes of this daemon, the \
+        classes of FreeBSD's GEOM, RAID firmware and Linux keep their signatures, and through the \
+        first and the last MiB for what was left behind by media of another size. Each line has \
+        its place, who would claim it and why, and whether it is the first, a backup copy or \
+        stale. Nothing is written.";
+    const EXAMPLES: &'static [&'static str] = &["ashlar inspect d0"];
+    const POSITIONAL: &'static [&'static str] = &["provider"];
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Inspect {
+    fn run(
+        control: &Control,
+        params: InspectParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<Answer> {
+        ask(control, "scan", &json!({ "provider": params.provider }), progress)
+    }
+}
+
+impl Verb for Wipe {
+    type Params = WipeParams;
+    type Answer = Answer;
+    const NAME: &'static str = "wipe";
+    const DOC: &'static str = "Clear every label, table and file system from a provider";
+    const DETAIL: &'static str = "Says what it would clear, and clears it only with --force (all \
+        of it) or --only KIND or OFFSET. Refused while somebody has the provider open. Only the \
+        signatures are overwritten, with zeroes, file systems before tables and tables before \
+        what makes the provider a member of something; each is on stable storage before the next \
+        is written, and every class looks again at the end. The data stays where it is, but \
+        nothing finds it any more. Copies and leftovers inside a partition are that partition's, \
+        and are cleared with --only alone.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar wipe d0", "ashlar wipe d0 --force", "ashlar wipe d0 --only gpt --only 0x1fe"];
+    const POSITIONAL: &'static [&'static str] = &["provider"];
+
+    fn table(answer: &Answer) -> String {
+        table(answer)
+    }
+}
+
+impl DaemonVerb for Wipe {
+    fn run(control: &Control, params: WipeParams, progress: &mut Progress<'_>) -> Result<Answer> {
+        let WipeParams { provider, force, only } = params;
+        let params = json!({ "provider": provider, "force": force, "only": only });
+        ask(control, "wipe", &params, progress)
+    }
+}

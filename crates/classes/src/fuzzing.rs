@@ -5,6 +5,7 @@ use crate::inspect;
 use crate::label;
 use crate::members::frame::FrameError;
 use crate::mirror;
+use crate::multipath;
 use crate::part::params::{Add, Amount, Resize};
 use crate::part::{self, Kind, Place, Scheme, Table};
 use crate::probe::{Sectors, Step};
@@ -114,6 +115,7 @@ pub fn fuzz_members(data: &[u8]) {
     span::<crate::stripe::Stripe>(data);
     span::<crate::concat::Concat>(data);
     mirror::fuzz(data);
+    multipath::fuzz(data);
 }
 
 /// Look for metadata of RAID on `data`; what is found must be fit to be written again, and to be

@@ -13,6 +13,7 @@ pub mod inspect;
 pub mod label;
 mod members;
 pub mod mirror;
+pub mod multipath;
 pub mod nop;
 pub mod part;
 pub mod probe;

@@ -67,6 +67,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Stands before the first byte of something whose version is not behind its magic.
+    pub(crate) fn bare(bytes: &'a [u8]) -> Fields<'a> {
+        Fields { bytes, at: 0 }
+    }
+
     /// Bytes taken so far.
     pub(crate) fn taken(&self) -> usize {
         self.at

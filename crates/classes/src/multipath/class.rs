@@ -1,0 +1,222 @@
+//! The class: tasting, claiming, making by hand.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bio::Errno;
+use geom::{
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
+    Verdict,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::geom::{MultipathGeom, Nature, Options};
+use super::metadata::{Metadata, Mode};
+use super::{NAME, verbs};
+use crate::members::{Stopped, frame};
+
+/// The class.
+#[derive(Default)]
+pub struct MultipathClass {
+    /// Names that were stopped, for `start`.
+    pub(super) stopped: Stopped,
+    /// Uuids that were stopped, with the names they had: two disks may have the same in their
+    /// records.
+    resting: Mutex<BTreeMap<String, String>>,
+    /// Who has a uuid.
+    known: Mutex<BTreeMap<String, GeomId>>,
+}
+
+/// What `create` takes besides name and members.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Params {
+    /// passive, active or read; absent: passive.
+    mode: Option<String>,
+    /// Seconds between looks at failed paths; absent or 0: they are not looked at.
+    checker: u64,
+    /// Seconds after which the preferred path is active again; absent: only by hand.
+    failback: Option<u64>,
+    /// Seconds that requests wait when there is no path; absent or 0: not at all.
+    queue: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What one is called whose name another disk has: always the same.
+fn other_name(record: &Metadata) -> String {
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let hash = record.uuid.bytes().fold(0x811c_9dc5, step);
+    format!("{}-{hash}", record.name)
+}
+
+impl MultipathClass {
+    /// The geom of a uuid, if there is one.
+    fn geom_of(&self, t: &Topology, uuid: &str) -> Option<GeomId> {
+        lock(&self.known).get(uuid).copied().filter(|geom| t.geom_is_live(*geom))
+    }
+
+    /// One that was stopped may be found again.
+    pub(super) fn wake(&self, name: &str) {
+        lock(&self.resting).retain(|_, stopped| stopped != name);
+    }
+
+    fn place(&self, t: &mut Topology, record: &Metadata, why: &str) -> Result<GeomId, Error> {
+        let taken = t.find_geom(NAME, &record.name).is_some();
+        let name = if taken { other_name(record) } else { record.name.clone() };
+        let geom = MultipathGeom::place(t, &name, Nature::of(record), why)?;
+        let mut known = lock(&self.known);
+        known.retain(|_, geom| t.geom_is_live(*geom));
+        known.insert(record.uuid.clone(), geom);
+        Ok(geom)
+    }
+}
+
+impl Class for MultipathClass {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "One disk reached by several ways."
+    }
+
+    fn params(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(schemars::schema_for!(Params)).ok()
+    }
+
+    fn verbs(&self) -> &'static [VerbSpec] {
+        verbs::VERBS
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move {
+            let Some(at) = frame::last_sector(disk.sector_bytes, disk.media_bytes) else {
+                return Verdict::No("too small to hold a record".into());
+            };
+            let sector = match disk.read(at, disk.sector_bytes as usize).await {
+                Ok(sector) => sector,
+                Err(e) => return Verdict::No(format!("its last sector: {}", e.text())),
+            };
+            let record = match Metadata::decode(&sector) {
+                Ok(record) => record,
+                Err(e) => return Verdict::No(e.to_string()),
+            };
+            if let Some(name) = lock(&self.resting).get(&record.uuid) {
+                return Verdict::No(format!(
+                    "multipath {name} was stopped by hand: `ashlar multipath start {name}` starts \
+                     it"
+                ));
+            }
+            let Metadata { name, uuid, sector_bytes, provider_bytes, .. } = &record;
+            if (*sector_bytes, *provider_bytes) != (disk.sector_bytes, disk.media_bytes) {
+                return Verdict::No(format!(
+                    "its record was written for {provider_bytes} bytes in sectors of \
+                     {sector_bytes}, and this one has {} in sectors of {}",
+                    disk.media_bytes, disk.sector_bytes
+                ));
+            }
+            let words = format!("a path to multipath/{name} ({uuid})");
+            Verdict::Yes(words, Box::new(record))
+        })
+    }
+
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let claim: Box<dyn Any> = claim;
+        let Ok(record) = claim.downcast::<Metadata>() else {
+            return Err(Error::new(Errno::Inval, "the claim is not a record"));
+        };
+        let known = self.geom_of(topology, &record.uuid);
+        let geom = match known {
+            Some(geom) => geom,
+            None => self.place(topology, &record, why)?,
+        };
+        let going = || Err(Error::new(Errno::NxIo, "it is going"));
+        let taken = topology
+            .with(geom, |g: &mut MultipathGeom, t| g.found(t, geom, on))
+            .unwrap_or_else(going);
+        if taken.is_err() && known.is_none() {
+            topology.wither_geom(geom, Errno::NxIo);
+        }
+        taken
+    }
+
+    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let wrong = |e: String| Error::new(Errno::Inval, format!("multipath create: {e}"));
+        let params: Params = match request.params {
+            serde_json::Value::Null => Params::default(),
+            given => serde_json::from_value(given.clone()).map_err(|e| wrong(e.to_string()))?,
+        };
+        let mode = match params.mode.as_deref() {
+            None | Some("passive") => Mode::Passive,
+            Some("active") => Mode::Active,
+            Some("read") => Mode::Read,
+            Some(word) => return Err(wrong(format!("no mode {word}; passive, active, read"))),
+        };
+        let options = Options {
+            checker_ns: verbs::seconds(params.checker)?,
+            failback_ns: params.failback.map(verbs::seconds).transpose()?,
+            queue_ns: verbs::seconds(params.queue)?,
+        };
+        let limits = request.members.first().and_then(|p| topology.limits(*p));
+        let Some(limits) = limits else { return Err(wrong("it takes at least one path".into())) };
+        let nature = Nature {
+            uuid: None,
+            label: request.name.to_owned(),
+            mode,
+            sector_bytes: limits.sector_bytes,
+            provider_bytes: limits.media_bytes,
+        };
+        let geom = MultipathGeom::place(topology, request.name, nature, "made by hand")?;
+        let made = topology.with(geom, |g: &mut MultipathGeom, t| {
+            g.options = options;
+            let taken = request.members.iter().try_for_each(|on| g.take_in(t, geom, *on));
+            if taken.is_err() {
+                MultipathGeom::take_apart(t, geom, g);
+            }
+            taken
+        });
+        made.unwrap_or_else(|| Err(wrong("it is going".into()))).map(|()| geom)
+    }
+
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        let name = topology.geom_name(geom).to_owned();
+        if !force && topology.geom_is_open(geom) {
+            let what = format!("{name} is open; close what uses it, or use force");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let uuid = topology.with(geom, |g: &mut MultipathGeom, t| {
+            MultipathGeom::take_apart(t, geom, g);
+            g.nature.uuid.clone()
+        });
+        if let Some(Some(uuid)) = uuid {
+            self.stopped.stop(&name);
+            lock(&self.resting).insert(uuid, name);
+        }
+        Ok(())
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &serde_json::Value,
+    ) -> Result<serde_json::Value, Error> {
+        verbs::run(self, control, verb, on, params)
+    }
+}

@@ -1,0 +1,643 @@
+//! The geom of a multipath device: one thread decides about its paths.
+//!
+//! Invariants
+//!  M1  Every path is open alone (r1w1e1) by this geom: nobody claims what is on it.
+//!  M2  A path is used when every core knows its edge, and no longer when it is about to leave:
+//!      what is in flight through it ends there, whatever comes of it.
+//!  M3  All paths lead to a disk of the same size and sector size.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bio::{Attr, Errno};
+use geom::{
+    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId,
+    Topology, Unanswered, Word,
+};
+
+use super::NAME;
+use super::layer::MultipathLayer;
+use super::metadata::{Metadata, Mode};
+use super::paths::{PATHS_MAX, Paths, State};
+use super::shared::{Path, Shared, Table, Told};
+use super::tasks::{self, Note};
+use crate::members::{frame, joined};
+
+/// Attributes that a disk has whichever way it is reached.
+const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
+const PHYSPATH: &str = "GEOM::physpath";
+/// Names of paths removed by hand that are remembered; older ones join again when they are seen.
+const REMOVED_MAX: usize = 64;
+
+/// What goes beyond FreeBSD: off at first, and until the next start.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Options {
+    /// How often failed paths are looked at, ns; zero: never.
+    pub(super) checker_ns: u64,
+    /// How long the preferred path must have been good again to become active, ns.
+    pub(super) failback_ns: Option<u64>,
+    /// How long requests wait when there is no path, ns; zero: not at all.
+    pub(super) queue_ns: u64,
+}
+
+/// What it is, whoever its paths are.
+#[derive(Clone, Debug)]
+pub(super) struct Nature {
+    /// Absent: made by hand, and without a record.
+    pub(super) uuid: Option<String>,
+    /// Its name in the record: its own may be another.
+    pub(super) label: String,
+    pub(super) mode: Mode,
+    pub(super) sector_bytes: u32,
+    /// Bytes of the disk, the record's sector included.
+    pub(super) provider_bytes: u64,
+}
+
+impl Nature {
+    /// As a record says it.
+    pub(super) fn of(record: &Metadata) -> Nature {
+        Nature {
+            uuid: Some(record.uuid.clone()),
+            label: record.name.clone(),
+            mode: record.mode,
+            sector_bytes: record.sector_bytes,
+            provider_bytes: record.provider_bytes,
+        }
+    }
+
+    /// The record that says it; `None` for one made by hand.
+    pub(super) fn record(&self) -> Option<Metadata> {
+        Some(Metadata {
+            uuid: self.uuid.clone()?,
+            name: self.label.clone(),
+            sector_bytes: self.sector_bytes,
+            provider_bytes: self.provider_bytes,
+            mode: self.mode,
+        })
+    }
+
+    /// Bytes for those above.
+    fn media_bytes(&self) -> u64 {
+        let own = if self.uuid.is_some() { u64::from(self.sector_bytes) } else { 0 };
+        self.provider_bytes.saturating_sub(own)
+    }
+}
+
+/// Timers that run, by number: one that was called off has another.
+#[derive(Default)]
+struct Timers {
+    last: u64,
+    check: Option<u64>,
+    failback: Option<u64>,
+    no_path: Option<u64>,
+}
+
+/// The geom.
+pub(super) struct MultipathGeom {
+    pub(super) nature: Nature,
+    pub(super) options: Options,
+    pub(super) paths: Paths,
+    shared: Arc<Shared>,
+    /// By slot.
+    consumers: BTreeMap<usize, ConsumerId>,
+    /// Provider of the path that was preferred by hand.
+    preferred: Option<String>,
+    /// Providers of paths that were removed by hand: tasting does not bring them back.
+    removed: VecDeque<String>,
+    /// Slots that the checker looks at, a bit a slot.
+    looking: u32,
+    timers: Timers,
+    /// Requests have waited long enough: no more do, until there is a path.
+    expired: bool,
+    pub(super) fault: Option<String>,
+}
+
+impl MultipathGeom {
+    /// A geom without paths.
+    pub(super) fn place(
+        t: &mut Topology,
+        name: &str,
+        nature: Nature,
+        why: &str,
+    ) -> Result<GeomId, Error> {
+        let board = t.switchboard();
+        let geom = t.new_geom(NAME, name, why, Box::new(Unborn))?;
+        let born = MultipathGeom {
+            nature,
+            options: Options::default(),
+            paths: Paths::default(),
+            shared: Shared::new(board, geom),
+            consumers: BTreeMap::new(),
+            preferred: None,
+            removed: VecDeque::new(),
+            looking: 0,
+            timers: Timers::default(),
+            expired: false,
+            fault: None,
+        };
+        t.set_ops(geom, Box::new(born));
+        Ok(geom)
+    }
+
+    /// A further way to the disk, found by tasting.
+    pub(super) fn found(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+    ) -> Result<(), Error> {
+        let name = t.provider_name(on);
+        if self.removed.iter().any(|removed| removed == name) {
+            let own = t.geom_name(me);
+            let what =
+                format!("it was removed by hand; `ashlar multipath add {own} {name}` adds it");
+            return Err(Error::new(Errno::Perm, what));
+        }
+        self.take_in(t, me, on)
+    }
+
+    /// A further way to the disk; that it is the same disk has been seen.
+    pub(super) fn take_in(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+    ) -> Result<(), Error> {
+        let name = t.provider_name(on).to_owned();
+        let refused = |what: String| Err(Error::new(Errno::Inval, what));
+        let Some(limits) = t.limits(on) else {
+            return Err(Error::new(Errno::NxIo, format!("{name} is gone")));
+        };
+        let (sector, media) = (limits.sector_bytes, limits.media_bytes);
+        if (sector, media) != (self.nature.sector_bytes, self.nature.provider_bytes) {
+            return refused(format!(
+                "{name} has {media} bytes in sectors of {sector}, and the other paths have {} in \
+                 sectors of {}: it is not the same disk",
+                self.nature.provider_bytes, self.nature.sector_bytes
+            ));
+        }
+        if self.paths.called(&name).is_some() {
+            return Err(Error::new(Errno::Exist, format!("{name} is a path already")));
+        }
+        let consumer = attach(t, me, on, &name)?;
+        let Some(slot) = self.paths.add(&name) else {
+            t.leave(consumer);
+            return refused(format!("there are {PATHS_MAX} paths already, the most there may be"));
+        };
+        self.consumers.insert(slot, consumer);
+        self.removed.retain(|removed| *removed != name);
+        if !t.providers_of(me).is_empty() {
+            let round = self.paths.of(slot).map_or(0, |p| p.round);
+            // M2
+            t.barrier(me, Box::new(Told::Known { slot, round }));
+            return Ok(());
+        }
+        self.paths.restore(slot);
+        self.changed(t, me);
+        let provided = self.provide(t, me);
+        if provided.is_err() {
+            self.consumers.remove(&slot);
+            self.paths.remove(slot, false);
+            t.leave(consumer);
+        }
+        provided
+    }
+
+    fn provide(&self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
+        let first = self.providers(t).first().copied();
+        let (stripe_bytes, stripe_offset) = first.map_or((0, 0), |p| t.stripe(p));
+        let limits = Limits {
+            media_bytes: self.nature.media_bytes(),
+            sector_bytes: self.nature.sector_bytes,
+            io_max_bytes: 0,
+            delete_max_bytes: 0,
+        };
+        let name = format!("{NAME}/{}", t.geom_name(me));
+        let attrs = self.attrs(t);
+        let layer = Arc::new(MultipathLayer(self.shared.clone()));
+        t.new_provider(
+            me,
+            NewProvider { name, layer, limits, stripe_bytes, stripe_offset, attrs },
+        )?;
+        Ok(())
+    }
+
+    /// What the paths lead to, the oldest first.
+    fn providers(&self, t: &Topology) -> Vec<ProviderId> {
+        let below = |slot: usize| t.below(*self.consumers.get(&slot)?);
+        self.paths.all().iter().filter_map(|p| below(p.slot)).collect()
+    }
+
+    /// What is known of the disk, by the first path that says it.
+    fn attrs(&self, t: &Topology) -> Vec<(&'static str, Attr)> {
+        let providers = self.providers(t);
+        let first = |name: &str| providers.iter().find_map(|p| t.attr(*p, name));
+        let mut attrs = joined(t, &providers);
+        attrs.extend(OF_THE_DISK.into_iter().filter_map(|name| Some((name, first(name)?))));
+        if let Some(Attr::Text(path)) = first(PHYSPATH) {
+            attrs.push((PHYSPATH, Attr::Text(format!("{path}/mp"))));
+        }
+        attrs
+    }
+
+    fn queues(&self) -> bool {
+        self.options.queue_ns > 0 && !self.expired
+    }
+
+    /// After every change: the cores get the new table, timers start or are called off.
+    pub(super) fn changed(&mut self, t: &Topology, me: GeomId) {
+        let good = self.paths.good() > 0;
+        if good {
+            self.expired = false;
+            self.timers.no_path = None;
+        }
+        self.fail_back();
+        let path = |one: &super::paths::One| {
+            let edge = t.edge(*self.consumers.get(&one.slot)?);
+            let good = one.state == State::Good;
+            (one.state != State::New).then_some(Path {
+                slot: one.slot,
+                edge,
+                good,
+                round: one.round,
+            })
+        };
+        self.shared.set(&Table {
+            paths: self.paths.all().iter().filter_map(path).collect(),
+            mode: self.nature.mode,
+            active: self.paths.active(),
+            queues: self.queues(),
+            checked: self.options.checker_ns > 0,
+        });
+        debug_assert_eq!(self.shared.geom, me);
+        if !good && self.queues() && self.timers.no_path.is_none() {
+            let number = self.number();
+            self.timers.no_path = Some(number);
+            tasks::after(&self.shared, self.options.queue_ns, Told::NoPath(number));
+        }
+        let failed = self.paths.all().iter().any(|p| p.state == State::Fail);
+        if !failed || self.options.checker_ns == 0 {
+            self.timers.check = None;
+        } else if self.timers.check.is_none() {
+            let number = self.number();
+            self.timers.check = Some(number);
+            tasks::after(&self.shared, self.options.checker_ns, Told::Check(number));
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.timers.last += 1;
+        self.timers.last
+    }
+
+    /// The slot of the path that is to be active when it can: the one preferred by hand, or else
+    /// the first.
+    fn preferred(&self) -> Option<usize> {
+        let by_hand = self.preferred.as_deref();
+        let one = match by_hand {
+            Some(name) => self.paths.called(name),
+            None => self.paths.all().first(),
+        };
+        one.filter(|p| p.state == State::Good).map(|p| p.slot)
+    }
+
+    /// Goes back to the preferred path, or sets the time when that is done.
+    fn fail_back(&mut self) {
+        let wanted = self.preferred().filter(|slot| self.paths.active() != Some(*slot));
+        let (Some(slot), Some(ns)) = (wanted, self.options.failback_ns) else {
+            self.timers.failback = None;
+            return;
+        };
+        if ns == 0 {
+            self.paths.prefer(slot);
+        } else if self.timers.failback.is_none() {
+            let number = self.number();
+            self.timers.failback = Some(number);
+            tasks::after(&self.shared, ns, Told::Failback(number));
+        }
+    }
+
+    fn look_at_failed(&mut self, t: &Topology) {
+        let sector = self.nature.sector_bytes as usize;
+        for one in self.paths.all().iter().filter(|p| p.state == State::Fail) {
+            let bit = 1u32.checked_shl(one.slot as u32).unwrap_or(0);
+            let Some(consumer) = self.consumers.get(&one.slot) else { continue };
+            // One that hangs is not asked again before it has answered.
+            if self.looking & bit == 0 {
+                self.looking |= bit;
+                tasks::look(&self.shared, t.edge(*consumer), sector, one.slot, one.round);
+            }
+        }
+    }
+
+    fn told_word(&mut self, t: &mut Topology, me: GeomId, told: Told) {
+        let round_of = |g: &Self, slot: usize| g.paths.of(slot).map(|p| p.round);
+        match told {
+            // P2
+            Told::Failed { slot, round, tried } if round_of(self, slot) == Some(round) => {
+                let queues = self.queues();
+                self.paths.fail(slot, tried, queues);
+                self.changed(t, me);
+            }
+            Told::Known { slot, round } if round_of(self, slot) == Some(round) => {
+                self.paths.restore(slot);
+                self.changed(t, me);
+                self.renew(t, me);
+            }
+            Told::Works { slot, round } => {
+                self.looked(slot);
+                if round_of(self, slot) == Some(round) {
+                    self.paths.restore(slot);
+                    self.changed(t, me);
+                }
+            }
+            Told::StillBad { slot } => self.looked(slot),
+            Told::Failed { .. } | Told::Known { .. } => {}
+            Told::Check(number) => {
+                if self.timers.check == Some(number) {
+                    self.timers.check = None;
+                    self.look_at_failed(t);
+                    self.changed(t, me);
+                }
+            }
+            Told::Failback(number) => {
+                if self.timers.failback == Some(number) {
+                    self.timers.failback = None;
+                    let slot = self.preferred();
+                    slot.map(|slot| self.paths.prefer(slot));
+                    self.changed(t, me);
+                }
+            }
+            Told::NoPath(number) => {
+                if self.timers.no_path == Some(number) {
+                    self.timers.no_path = None;
+                    self.expired = true;
+                    self.changed(t, me);
+                    if self.paths.all().is_empty() {
+                        Self::take_apart(t, me, self);
+                    }
+                }
+            }
+            Told::Written(done) => self.written(t, me, done),
+        }
+    }
+
+    fn looked(&mut self, slot: usize) {
+        self.looking &= !1u32.checked_shl(slot as u32).unwrap_or(0);
+    }
+
+    fn written(&mut self, t: &mut Topology, me: GeomId, done: Result<(), Errno>) {
+        self.fault =
+            done.err().map(|e| format!("its record could not be written anew: {}", e.text()));
+        if self.fault.is_none()
+            && let Some(provider) = t.providers_of(me).first()
+        {
+            t.post(Event::Resize(*provider, self.nature.media_bytes()));
+        }
+    }
+
+    /// Properties may have become others.
+    fn renew(&self, t: &mut Topology, me: GeomId) {
+        if let Some(&provider) = t.providers_of(me).first()
+            && !self.paths.all().is_empty()
+        {
+            t.set_attrs(provider, self.attrs(t));
+        }
+    }
+
+    /// Has the record written as things are; `old` is where it was, if elsewhere.
+    pub(super) fn write_record(&mut self, t: &mut Topology, me: GeomId, old: Option<u64>) {
+        let Some(record) = self.nature.record() else { return };
+        let Some(at) = frame::last_sector(record.sector_bytes, record.provider_bytes) else {
+            return;
+        };
+        let note = Note { ways: self.ways(t), at, sector: record.sector(), old };
+        t.converse(me, "writing the record", tasks::write(note));
+    }
+
+    /// Ways to the disk: the active one first, failed ones last.
+    pub(super) fn ways(&self, t: &Topology) -> Vec<Edge> {
+        let mut all: Vec<_> = self.paths.all().iter().filter(|p| p.state != State::New).collect();
+        all.sort_by_key(|p| (self.paths.active() != Some(p.slot), p.state != State::Good));
+        all.iter().filter_map(|p| Some(t.edge(*self.consumers.get(&p.slot)?))).collect()
+    }
+
+    /// A path goes, by hand or because its provider did. What is in flight there ends there.
+    pub(super) fn let_go(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
+        let Some(consumer) = self.consumers.remove(&slot) else { return };
+        let queues = self.queues();
+        self.paths.remove(slot, queues);
+        self.looked(slot);
+        self.changed(t, me);
+        t.leave(consumer);
+        if !self.paths.all().is_empty() {
+            self.renew(t, me);
+        } else if !queues {
+            Self::take_apart(t, me, self);
+        }
+    }
+
+    /// A path fails by hand; [`MultipathGeom::changed`] is for the caller.
+    pub(super) fn fail(&mut self, slot: usize) {
+        let queues = self.queues();
+        self.paths.fail(slot, 0, queues);
+    }
+
+    /// A path goes by hand, and stays away.
+    pub(super) fn remove(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
+        if let Some(one) = self.paths.of(slot) {
+            self.removed.push_back(one.name.clone());
+        }
+        if self.removed.len() > REMOVED_MAX {
+            self.removed.pop_front();
+        }
+        self.let_go(t, me, slot);
+    }
+
+    /// A path becomes active by hand, and the one to go back to.
+    pub(super) fn prefer(&mut self, t: &Topology, me: GeomId, slot: usize) -> bool {
+        let good = self.paths.prefer(slot);
+        if good {
+            self.preferred = self.paths.of(slot).map(|p| p.name.clone());
+            self.changed(t, me);
+        }
+        good
+    }
+
+    /// The next path becomes active by hand, and the one to go back to.
+    pub(super) fn rotate(&mut self, t: &Topology, me: GeomId) -> bool {
+        let rotated = self.paths.rotate();
+        if let Some(slot) = self.paths.active() {
+            self.prefer(t, me, slot);
+        }
+        rotated
+    }
+
+    /// Paths are let go, the provider withers, what waits ends.
+    pub(super) fn take_apart(t: &mut Topology, me: GeomId, g: &mut MultipathGeom) {
+        g.timers = Timers::default();
+        g.shared.set(&Table::default());
+        for (_, consumer) in std::mem::take(&mut g.consumers) {
+            t.leave(consumer);
+        }
+        for provider in t.providers_of(me).to_vec() {
+            t.wither_provider(provider, Errno::NxIo);
+        }
+        t.wither_geom(me, Errno::NxIo);
+    }
+
+    fn slot_of(&self, consumer: ConsumerId) -> Option<usize> {
+        self.consumers.iter().find(|(_, c)| **c == consumer).map(|(slot, _)| *slot)
+    }
+
+    /// The smallest path's size is the disk's.
+    fn fit(&mut self, t: &mut Topology, me: GeomId) {
+        let sizes = self.providers(t).into_iter().filter_map(|p| Some(t.limits(p)?.media_bytes));
+        let Some(size) = sizes.min() else { return };
+        let was = std::mem::replace(&mut self.nature.provider_bytes, size);
+        if size == was {
+            return;
+        }
+        let sector = self.nature.sector_bytes;
+        if frame::last_sector(sector, size).is_none() {
+            return Self::take_apart(t, me, self);
+        }
+        if self.nature.uuid.is_none() || size < was {
+            self.written(t, me, Ok(()));
+        }
+        let old = frame::last_sector(sector, was).filter(|_| size > was);
+        self.write_record(t, me, old);
+    }
+}
+
+/// Attaches and opens, alone (M1).
+fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<ConsumerId, Error> {
+    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
+    match t.access(consumer, Access::EXCLUSIVE) {
+        Ok(()) => Ok(consumer),
+        Err(e) => {
+            t.leave(consumer);
+            let what = match e {
+                Errno::Perm => format!("{name} is in use; close what uses it first"),
+                e => format!("{name} cannot be opened alone: {}", e.text()),
+            };
+            Err(Error::new(e, what))
+        }
+    }
+}
+
+/// A geom that has its number and nothing else yet.
+struct Unborn;
+
+impl Geom for Unborn {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NxIo)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{} s", ns / 1_000_000_000)
+}
+
+impl Geom for MultipathGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        // M1: the paths are open already.
+        Ok(())
+    }
+
+    fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {
+        match self.slot_of(consumer) {
+            Some(slot) => self.let_go(t, me, slot),
+            None => t.leave(consumer),
+        }
+    }
+
+    fn resizes(&self) -> bool {
+        true
+    }
+
+    fn resized(&mut self, t: &mut Topology, me: GeomId, _: ConsumerId) {
+        self.fit(t, me);
+    }
+
+    fn attr_changed(&mut self, t: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
+        self.renew(t, me);
+        if name == PHYSPATH
+            && let Some(&provider) = t.providers_of(me).first()
+        {
+            t.post(Event::Attr(provider, PHYSPATH));
+        }
+    }
+
+    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
+        match word.downcast::<Told>() {
+            Ok(told) => self.told_word(t, me, *told),
+            Err(word) if word.is::<Unanswered>() => self.written(t, me, Err(Errno::TimedOut)),
+            Err(_) => debug_assert!(false, "a word that nobody says"),
+        }
+    }
+
+    fn attr(&self, t: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
+        // What does not stand in the provider's own list is the disk's.
+        self.providers(t).iter().find_map(|p| t.attr(*p, name)).filter(|_| name != PHYSPATH)
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        let kind = if self.nature.uuid.is_some() { "AUTOMATIC" } else { "MANUAL" };
+        let state = match &self.fault {
+            Some(fault) => format!("{} ({fault})", self.paths.state()),
+            None => self.paths.state().to_owned(),
+        };
+        let mut out = vec![("Type", kind.to_owned()), ("Mode", self.nature.mode.word().to_owned())];
+        if let Some(uuid) = &self.nature.uuid {
+            out.push(("UUID", uuid.clone()));
+        }
+        out.push(("State", state));
+        let Options { checker_ns, failback_ns, queue_ns } = self.options;
+        if checker_ns > 0 {
+            out.push(("Checker", seconds(checker_ns)));
+        }
+        if let Some(ns) = failback_ns {
+            out.push(("Failback", seconds(ns)));
+        }
+        if queue_ns > 0 {
+            out.push(("Queue", seconds(queue_ns)));
+            out.push(("Waiting", self.shared.waiting().to_string()));
+        }
+        out
+    }
+
+    fn show_consumer(
+        &self,
+        _: &Topology,
+        _: GeomId,
+        consumer: ConsumerId,
+    ) -> Vec<(&'static str, String)> {
+        let word = match self.slot_of(consumer) {
+            Some(slot) => self.paths.word(slot, self.nature.mode),
+            None => "LOST",
+        };
+        vec![("State", word.to_owned())]
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

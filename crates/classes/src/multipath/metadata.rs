@@ -1,0 +1,162 @@
+//! The record in the last sector, the same through every path (geom.md 2.5), version 1.
+
+use crate::members::frame::{Fields, FrameError, Record};
+
+const MAGIC: &str = "GEOM::MULTIPATH";
+const VERSION: u32 = 1;
+/// Bytes of the uuid's field.
+const UUID: usize = 40;
+
+/// How requests are spread over the paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Mode {
+    /// Everything goes by one path.
+    #[default]
+    Passive,
+    /// Everything goes by all of them.
+    Active,
+    /// Reads go by all of them, everything else by one.
+    Read,
+}
+
+impl Mode {
+    const ALL: [Mode; 3] = [Mode::Passive, Mode::Active, Mode::Read];
+
+    /// As lists have it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Mode::Passive => "Active/Passive",
+            Mode::Active => "Active/Active",
+            Mode::Read => "Active/Read",
+        }
+    }
+}
+
+/// The record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Metadata {
+    /// What the disk is known by.
+    pub(super) uuid: String,
+    pub(super) name: String,
+    pub(super) sector_bytes: u32,
+    /// Bytes of the disk, the record's sector included.
+    pub(super) provider_bytes: u64,
+    pub(super) mode: Mode,
+}
+
+impl Metadata {
+    /// Reads a record. The version stands behind the texts, so the magic is all that is sure
+    /// before it.
+    pub(super) fn decode(sector: &[u8]) -> Result<Metadata, FrameError> {
+        let mut f = Fields::bare(sector);
+        if f.text("magic").map_or(true, |found| found != MAGIC) {
+            return Err(FrameError::Foreign);
+        }
+        let uuid = f.bytes(UUID, "uuid")?;
+        let name = f.bytes(16, "name")?;
+        let version = f.u32("version")?;
+        if version > VERSION {
+            return Err(FrameError::Newer { version, known: VERSION });
+        }
+        let wrong = |field, what: String| Err(FrameError::Value(field, what));
+        if version != VERSION {
+            return wrong("version", format!("is {version}"));
+        }
+        let uuid = Fields::bare(uuid).text_of(UUID, "uuid")?;
+        let name = Fields::bare(name).text("name")?;
+        let sector_bytes = f.u32("sector size")?;
+        let provider_bytes = f.u64("size")?;
+        let mode = f.u8("mode")?;
+        let Some(&mode) = Mode::ALL.get(usize::from(mode)) else {
+            return wrong("mode", format!("{mode} is not known"));
+        };
+        if uuid.is_empty() || !uuid.bytes().all(|b| b.is_ascii_graphic()) {
+            return wrong("uuid", "is empty or no text".into());
+        }
+        if name.is_empty() || name.contains(|c: char| c.is_control() || c == '/') {
+            return wrong("name", "is empty or no name".into());
+        }
+        if !sector_bytes.is_power_of_two() || sector_bytes < 512 {
+            return wrong("sector size", format!("is {sector_bytes}"));
+        }
+        let sector = u64::from(sector_bytes);
+        if provider_bytes % sector != 0 || provider_bytes / sector < 2 {
+            return wrong("size", format!("is {provider_bytes}"));
+        }
+        Ok(Metadata { uuid, name, sector_bytes, provider_bytes, mode })
+    }
+
+    /// The record's bytes, to be padded to a sector.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        Record::default()
+            .text(MAGIC)
+            .text_of(UUID, &self.uuid)
+            .text(&self.name)
+            .u32(VERSION)
+            .u32(self.sector_bytes)
+            .u64(self.provider_bytes)
+            .u8(self.mode as u8)
+            .so_far()
+            .to_vec()
+    }
+
+    /// The record as it lies in its sector.
+    pub(super) fn sector(&self) -> Vec<u8> {
+        let mut sector = self.encode();
+        sector.resize(self.sector_bytes as usize, 0);
+        sector
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOLDEN: &str = "47454f4d3a3a4d554c5449504154480031323334353637382d313233342d313165662d38\
+        3030302d303031313232333334343535000000006d703000000000000000000000000000010000000002\
+        0000000010000000000001";
+
+    fn golden() -> Metadata {
+        Metadata {
+            uuid: "12345678-1234-11ef-8000-001122334455".into(),
+            name: "mp0".into(),
+            sector_bytes: 512,
+            provider_bytes: 1_048_576,
+            mode: Mode::Active,
+        }
+    }
+
+    #[test]
+    fn the_record_is_freebsds_to_the_byte() {
+        let digits: Vec<u8> =
+            GOLDEN.bytes().map(|b| (b as char).to_digit(16).expect("hex") as u8).collect();
+        let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        assert_eq!(bytes.len(), 89);
+        assert_eq!(golden().encode(), bytes);
+        assert_eq!(Metadata::decode(&bytes), Ok(golden()));
+    }
+
+    #[test]
+    fn what_is_cut_short_newer_or_senseless_is_refused_by_name() {
+        let bytes = golden().encode();
+        for len in 0..bytes.len() {
+            assert!(Metadata::decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        let with = |at: usize, new: &[u8]| {
+            let mut bytes = bytes.clone();
+            bytes[at..at + new.len()].copy_from_slice(new);
+            Metadata::decode(&bytes).expect_err("refused").to_string()
+        };
+        assert!(with(0, b"X").contains("no metadata"));
+        assert!(with(72, &[2]).contains("version 2, newer than 1"));
+        assert!(with(72, &[0]).contains("version is 0"));
+        assert!(with(16, &[0]).contains("uuid"));
+        assert!(with(16, &[0xff]).contains("uuid"));
+        assert!(with(56, &[0]).contains("name"));
+        assert!(with(56, b"a/b").contains("name"));
+        assert!(with(76, &[1]).contains("sector size"));
+        assert!(with(80, &[1]).contains("size"));
+        assert!(with(80, &[0; 8]).contains("size"));
+        assert!(with(88, &[3]).contains("mode"));
+    }
+}

@@ -1,0 +1,27 @@
+//! multipath: one disk reached by several ways, on disk as FreeBSD has it (geom.md 2.5).
+//!
+//! * [`metadata`] the record in the last sector; [`paths`] who is good and who is active, without
+//!   any I/O.
+//! * `geom` decides on the control thread; `layer` and `shared` are the data path; `tasks` looks
+//!   at failed paths and writes the record on core 0.
+
+mod class;
+mod geom;
+mod layer;
+mod metadata;
+mod paths;
+mod shared;
+mod tasks;
+mod verbs;
+
+pub use class::MultipathClass;
+
+/// Name of the class, and of its providers before the stroke.
+const NAME: &str = "multipath";
+
+/// Entry point for fuzzing; see [`crate::fuzzing::fuzz_members`].
+pub(crate) fn fuzz(data: &[u8]) {
+    if let Ok(record) = metadata::Metadata::decode(data) {
+        assert_eq!(metadata::Metadata::decode(&record.encode()), Ok(record));
+    }
+}

@@ -1,0 +1,271 @@
+//! Who is good and who is active: decided here, without any I/O.
+//!
+//! ```text
+//!   NEW --every core knows it--> good --EIO, ENXIO, `fail`--> FAIL
+//!                                  ^                            |
+//!                                  +--`restore`, a look at it, a request it served,
+//!                                     or the last good one failed
+//!   any --its provider is gone--> away
+//! ```
+//!
+//! Invariants
+//!  P1  `active` is good, or there is no good path.
+//!  P2  A report about a path counts only if the path has not changed since: same round.
+//!  P3  When the last good path fails, the failed ones are good again, but for those that failed
+//!      the very request that brought it about. One that is all there is stays good, unless
+//!      requests may wait for it.
+
+use super::metadata::Mode;
+
+/// Paths of one disk; a further one is refused. A request keeps a bit a path.
+pub(super) const PATHS_MAX: usize = 32;
+
+/// What is known of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// The cores do not know it yet.
+    New,
+    Good,
+    Fail,
+}
+
+/// One path.
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    /// Its number: in 0..[`PATHS_MAX`], and nobody else's.
+    pub(super) slot: usize,
+    pub(super) state: State,
+    /// Grows with every change of its state (P2).
+    pub(super) round: u16,
+    /// Its provider's name.
+    pub(super) name: String,
+}
+
+/// All paths of a disk, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Paths {
+    list: Vec<One>,
+    active: Option<usize>,
+    rounds: u16,
+    /// The slot given last: slots are not used again soon.
+    last: usize,
+}
+
+fn bit(slot: usize) -> u32 {
+    1u32.checked_shl(slot as u32).unwrap_or(0)
+}
+
+impl Paths {
+    /// All, the oldest first.
+    pub(super) fn all(&self) -> &[One] {
+        &self.list
+    }
+
+    /// By slot.
+    pub(super) fn of(&self, slot: usize) -> Option<&One> {
+        self.list.iter().find(|p| p.slot == slot)
+    }
+
+    /// By its provider's name.
+    pub(super) fn called(&self, name: &str) -> Option<&One> {
+        self.list.iter().find(|p| p.name == name)
+    }
+
+    /// The slot of the active one.
+    pub(super) fn active(&self) -> Option<usize> {
+        self.active
+    }
+
+    /// Good paths there are.
+    pub(super) fn good(&self) -> usize {
+        self.list.iter().filter(|p| p.state == State::Good).count()
+    }
+
+    fn is_good(&self, slot: usize) -> bool {
+        self.of(slot).is_some_and(|p| p.state == State::Good)
+    }
+
+    fn put(&mut self, slot: usize, state: State) {
+        self.rounds = self.rounds.wrapping_add(1);
+        let round = self.rounds;
+        if let Some(one) = self.list.iter_mut().find(|p| p.slot == slot) {
+            one.state = state;
+            one.round = round;
+        }
+    }
+
+    /// P1.
+    fn choose(&mut self) {
+        if !self.active.is_some_and(|slot| self.is_good(slot)) {
+            self.active = self.list.iter().find(|p| p.state == State::Good).map(|p| p.slot);
+        }
+    }
+
+    /// A further path, NEW: its slot. `None`: there are too many.
+    pub(super) fn add(&mut self, name: &str) -> Option<usize> {
+        let next = (1..=PATHS_MAX).map(|i| (self.last + i) % PATHS_MAX);
+        let slot = next.into_iter().find(|slot| self.of(*slot).is_none())?;
+        self.last = slot;
+        let (state, name) = (State::New, name.to_owned());
+        self.list.push(One { slot, state, round: 0, name });
+        self.put(slot, State::New);
+        Some(slot)
+    }
+
+    /// A path is gone.
+    pub(super) fn remove(&mut self, slot: usize, queues: bool) {
+        let was_good = self.is_good(slot);
+        self.list.retain(|p| p.slot != slot);
+        if was_good {
+            self.revive(bit(slot), queues);
+        }
+        self.choose();
+    }
+
+    /// A path is good from now on: false when there is no such path.
+    pub(super) fn restore(&mut self, slot: usize) -> bool {
+        match self.of(slot).map(|p| p.state) {
+            None => return false,
+            Some(State::Good) => {}
+            Some(State::New | State::Fail) => self.put(slot, State::Good),
+        }
+        self.choose();
+        true
+    }
+
+    /// A path fails. `tried`: all paths that failed the same request, a bit a slot. `queues`:
+    /// requests may wait without a path.
+    pub(super) fn fail(&mut self, slot: usize, tried: u32, queues: bool) {
+        if self.is_good(slot) {
+            self.put(slot, State::Fail);
+            self.revive(tried | bit(slot), queues);
+        }
+        self.choose();
+    }
+
+    /// P3.
+    fn revive(&mut self, tried: u32, queues: bool) {
+        if self.good() > 0 {
+            return;
+        }
+        let alone = self.list.len() == 1 && !queues;
+        let failed = |p: &&One| p.state == State::Fail && (alone || tried & bit(p.slot) == 0);
+        let again: Vec<usize> = self.list.iter().filter(failed).map(|p| p.slot).collect();
+        for slot in again {
+            self.put(slot, State::Good);
+        }
+    }
+
+    /// The next good path after the active one becomes active. False when there is no other.
+    pub(super) fn rotate(&mut self) -> bool {
+        let at = self.active.and_then(|slot| self.list.iter().position(|p| p.slot == slot));
+        let Some(at) = at else { return false };
+        let (before, after) = self.list.split_at(at + 1);
+        let next = after.iter().chain(before).find(|p| p.state == State::Good);
+        let was = self.active;
+        self.active = next.map(|p| p.slot);
+        self.active != was
+    }
+
+    /// A path becomes active, if it is good.
+    pub(super) fn prefer(&mut self, slot: usize) -> bool {
+        let good = self.is_good(slot);
+        if good {
+            self.active = Some(slot);
+        }
+        good
+    }
+
+    /// As lists show a path.
+    pub(super) fn word(&self, slot: usize, mode: Mode) -> &'static str {
+        match self.of(slot).map(|p| p.state) {
+            None => "LOST",
+            Some(State::New) => "NEW",
+            Some(State::Fail) => "FAIL",
+            Some(State::Good) if mode == Mode::Active || self.active == Some(slot) => "ACTIVE",
+            Some(State::Good) if mode == Mode::Read => "READ",
+            Some(State::Good) => "PASSIVE",
+        }
+    }
+
+    /// As lists show the whole.
+    pub(super) fn state(&self) -> &'static str {
+        match self.good() {
+            0 => "BROKEN",
+            1 => "DEGRADED",
+            n if n < self.list.len() => "DEGRADED",
+            _ => "OPTIMAL",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> (Paths, [usize; 3]) {
+        let mut paths = Paths::default();
+        let slots = ["a", "b", "c"].map(|name| {
+            let slot = paths.add(name).expect("room");
+            assert_eq!(paths.word(slot, Mode::Passive), "NEW");
+            assert!(paths.restore(slot));
+            slot
+        });
+        (paths, slots)
+    }
+
+    #[test]
+    fn the_first_good_one_follows_and_a_restored_one_does_not_take_over() {
+        let (mut p, [a, b, c]) = three();
+        assert_eq!((p.state(), p.active()), ("OPTIMAL", Some(a)));
+        p.fail(a, 0, false);
+        assert_eq!((p.state(), p.active()), ("DEGRADED", Some(b)));
+        p.restore(a);
+        assert_eq!((p.state(), p.active()), ("OPTIMAL", Some(b)));
+        assert!(p.rotate());
+        assert_eq!(p.active(), Some(c));
+        assert!(p.rotate(), "round to the first");
+        assert_eq!(p.active(), Some(a));
+        assert!(p.prefer(b));
+        assert_eq!([a, b, c].map(|s| p.word(s, Mode::Passive)), ["PASSIVE", "ACTIVE", "PASSIVE"]);
+        assert_eq!([a, b, c].map(|s| p.word(s, Mode::Read)), ["READ", "ACTIVE", "READ"]);
+        assert_eq!([a, b, c].map(|s| p.word(s, Mode::Active)), ["ACTIVE"; 3]);
+        p.fail(c, 0, false);
+        assert!(!p.prefer(c) && p.active() == Some(b));
+    }
+
+    #[test]
+    fn the_last_good_one_failing_brings_back_those_that_another_request_failed() {
+        let (mut p, [a, b, c]) = three();
+        p.fail(a, 0, false);
+        p.fail(b, 0, false);
+        p.fail(c, bit(b), false);
+        let words = [a, b, c].map(|s| p.word(s, Mode::Passive));
+        assert_eq!(words, ["ACTIVE", "FAIL", "FAIL"], "b failed the same request");
+        p.remove(a, false);
+        assert_eq!(p.active(), Some(b), "gone, and not failed: the failed ones are all there is");
+    }
+
+    #[test]
+    fn one_path_alone_stays_good_unless_requests_may_wait() {
+        for (queues, word) in [(false, "ACTIVE"), (true, "FAIL")] {
+            let mut p = Paths::default();
+            let a = p.add("a").expect("room");
+            p.restore(a);
+            p.fail(a, bit(a), queues);
+            assert_eq!(p.word(a, Mode::Passive), word);
+        }
+    }
+
+    #[test]
+    fn slots_are_not_used_again_soon_and_have_an_end() {
+        let mut p = Paths::default();
+        let first = p.add("a").expect("room");
+        p.remove(first, false);
+        assert_ne!(p.add("a"), Some(first));
+        for _ in 1..PATHS_MAX {
+            assert!(p.add("x").is_some());
+        }
+        assert_eq!(p.add("y"), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! What a multipath device has done on core 0: timers, looks at failed paths, the record.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Core, Edge, Local, Word};
+
+use super::shared::{Shared, Told};
+
+/// Says something to the geom after a while.
+pub(super) fn after(shared: &Arc<Shared>, ns: u64, told: Told) {
+    let (shared, board) = (shared.clone(), shared.board.clone());
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("multipath timer", async move {
+                core.reactor().sleep(ns).await;
+                shared.tell(told);
+            });
+        }),
+    );
+}
+
+/// Reads the first sector through a path and tells whether it could.
+pub(super) fn look(shared: &Arc<Shared>, edge: Edge, sector: usize, slot: usize, round: u16) {
+    let (shared, board) = (shared.clone(), shared.board.clone());
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("multipath checker", async move {
+                let told = match core.read(edge, 0, sector).await {
+                    Ok(bytes) if bytes.len() == sector => Told::Works { slot, round },
+                    _ => Told::StillBad { slot },
+                };
+                shared.tell(told);
+            });
+        }),
+    );
+}
+
+/// Where the record goes, and what stood there before.
+pub(super) struct Note {
+    /// Ways to the disk, the best first.
+    pub(super) ways: Vec<Edge>,
+    pub(super) at: u64,
+    pub(super) sector: Vec<u8>,
+    /// Where the old one is wiped when the new one stands, if elsewhere.
+    pub(super) old: Option<u64>,
+}
+
+/// Writes the record, by the first path that takes it; its geom is told.
+pub(super) fn write(note: Note) -> geom::Task {
+    Box::new(move |core: &Rc<Core>| -> Local<'_, Word> {
+        Box::pin(async move {
+            let mut done = Err(Errno::NxIo);
+            for edge in &note.ways {
+                done = write_by(core, *edge, &note).await;
+                if done.is_ok() {
+                    break;
+                }
+            }
+            let word: Word = Box::new(Told::Written(done));
+            word
+        })
+    })
+}
+
+async fn flush(core: &Rc<Core>, edge: Edge) -> Result<(), Errno> {
+    match core.flush(edge).await {
+        Err(Errno::NotSup) => Ok(()),
+        done => done,
+    }
+}
+
+async fn write_by(core: &Rc<Core>, edge: Edge, note: &Note) -> Result<(), Errno> {
+    core.write(edge, note.at, &note.sector).await?;
+    flush(core, edge).await?;
+    if let Some(old) = note.old {
+        core.write(edge, old, &vec![0; note.sector.len()]).await?;
+        flush(core, edge).await?;
+    }
+    Ok(())
+}

@@ -20,6 +20,38 @@ use crate::members::{Stopped, frame};
 #[derive(Default)]
 pub struct MirrorClass {
     pub(super) stopped: Stopped,
+    pub(super) tunables: Tunables,
+}
+
+/// What FreeBSD has in `kern.geom.mirror`: how long a mirror waits, and how it rebuilds.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunables {
+    /// How long a mirror waits for members that are missing at its start, ns.
+    pub start_ns: u64,
+    /// How long nothing is written before the marks are taken away, ns.
+    pub idle_ns: u64,
+    /// Bytes that a rebuild copies under one lock: for so long a user's write may have to wait.
+    pub slab_bytes: u64,
+    /// How often a rebuild writes down how far it has come, ns.
+    pub save_every_ns: u64,
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Tunables {
+            start_ns: 4_000_000_000,
+            idle_ns: 5_000_000_000,
+            slab_bytes: 1 << 20,
+            save_every_ns: 5_000_000_000,
+        }
+    }
+}
+
+impl MirrorClass {
+    /// The class with other times and sizes than the usual ones.
+    pub fn tuned(tunables: Tunables) -> MirrorClass {
+        MirrorClass { tunables, ..MirrorClass::default() }
+    }
 }
 
 /// What `create` takes besides name and members.
@@ -100,7 +132,7 @@ impl Class for MirrorClass {
         let known = topology.find_geom(NAME, &record.name);
         let geom = match known {
             Some(geom) => geom,
-            None => MirrorGeom::place(topology, Mirror::of(&record), why)?,
+            None => MirrorGeom::place(topology, Mirror::of(&record), why, self.tunables)?,
         };
         let going = || Err(Error::new(Errno::NxIo, "the mirror is going"));
         let taken = topology
@@ -124,7 +156,8 @@ impl Class for MirrorClass {
                 wrong(format!("no balance {word}; {}", Balance::WORDS.join(", ")))
             })?,
         };
-        verbs::by_hand(topology, request, balance, params.slice.unwrap_or(4096))
+        let slice = params.slice.unwrap_or(4096);
+        verbs::by_hand(topology, request, balance, slice, self.tunables)
     }
 
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {

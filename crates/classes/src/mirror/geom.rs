@@ -25,6 +25,7 @@ use geom::{
 };
 
 use super::NAME;
+use super::class::Tunables;
 use super::layer::MirrorLayer;
 use super::metadata::{Metadata, disk_flags};
 use super::shared::{Failed, Path, Shared, Table, Told};
@@ -32,10 +33,6 @@ use super::state::{Arrival, Fault, Mirror, Role};
 use super::tasks::{self, Note, Rebuild};
 use crate::members::{GateWord, frame};
 
-/// How long a mirror waits for members that are missing at its start, ns.
-pub(super) const START_NS: u64 = 4_000_000_000;
-/// How long nothing is written before the marks are taken away, ns.
-pub(super) const IDLE_NS: u64 = 5_000_000_000;
 /// Lines about members that were refused, kept for lists; older ones go.
 const REFUSALS_MAX: usize = 16;
 
@@ -86,11 +83,16 @@ pub(super) struct MirrorGeom {
 
 impl MirrorGeom {
     /// A geom for a mirror that has not started; its number is needed by what the cores share.
-    pub(super) fn place(t: &mut Topology, mirror: Mirror, why: &str) -> Result<GeomId, Error> {
+    pub(super) fn place(
+        t: &mut Topology,
+        mirror: Mirror,
+        why: &str,
+        tunables: Tunables,
+    ) -> Result<GeomId, Error> {
         let name = mirror.name.clone();
         let board = t.switchboard();
         let geom = t.new_geom(NAME, &name, why, Box::new(Unborn))?;
-        let shared = Shared::new(board, geom);
+        let shared = Shared::new(board, geom, tunables);
         let born = MirrorGeom {
             mirror,
             shared,
@@ -159,7 +161,7 @@ impl MirrorGeom {
         } else if self.mirror.is_complete() {
             t.barrier(me, Box::new(Told::Launch));
         } else if self.mirror.members().count() == 1 {
-            tasks::after(&self.shared, START_NS, Told::Launch);
+            tasks::after(&self.shared, self.shared.tunables.start_ns, Told::Launch);
         }
     }
 
@@ -411,7 +413,7 @@ impl MirrorGeom {
         self.shared.gate.open();
         if !std::mem::replace(&mut self.watching, true) {
             self.written = self.shared.writes();
-            tasks::after(&self.shared, IDLE_NS, Told::Idle);
+            tasks::after(&self.shared, self.shared.tunables.idle_ns, Told::Idle);
         }
     }
 
@@ -425,7 +427,7 @@ impl MirrorGeom {
             return self.push(t, me, Job::Clean);
         }
         self.watching = true;
-        tasks::after(&self.shared, IDLE_NS, Told::Idle);
+        tasks::after(&self.shared, self.shared.tunables.idle_ns, Told::Idle);
     }
 
     fn failed(&mut self, t: &mut Topology, me: GeomId, failed: Failed) {

@@ -14,7 +14,7 @@ mod state;
 mod tasks;
 mod verbs;
 
-pub use class::MirrorClass;
+pub use class::{MirrorClass, Tunables};
 
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "mirror";

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bio::Ticket;
 use geom::{Edge, GeomId, Switchboard};
 
+use super::class::Tunables;
 use super::metadata::Balance;
 use crate::members::{GateWord, Held, RangeLocks, WriteGate};
 
@@ -130,6 +131,7 @@ pub(super) struct Shared {
     judged: Mutex<Vec<(usize, Ticket, u32)>>,
     pub(super) board: Switchboard,
     pub(super) geom: GeomId,
+    pub(super) tunables: Tunables,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -137,7 +139,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(board: Switchboard, geom: GeomId) -> Arc<Shared> {
+    pub(super) fn new(board: Switchboard, geom: GeomId, tunables: Tunables) -> Arc<Shared> {
         let cores = board.cores().max(1);
         let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
         Arc::new(Shared {
@@ -155,6 +157,7 @@ impl Shared {
             judged: Mutex::default(),
             board,
             geom,
+            tunables,
         })
     }
 

@@ -9,11 +9,6 @@ use geom::{Core, Edge};
 
 use super::shared::{Failed, Shared, Told};
 
-/// Bytes that are copied under one range lock: how long a user's write may have to wait.
-pub(super) const SLAB: u64 = 1 << 20;
-/// How often a rebuild writes down how far it has come, ns.
-const SAVE_EVERY_NS: u64 = 5_000_000_000;
-
 /// One record to write.
 pub(super) struct Note {
     pub(super) slot: usize,
@@ -116,7 +111,7 @@ async fn copy_all(
         if !shared.is_wanted(job.slot, job.round) {
             return None;
         }
-        let len = SLAB.min(job.media_bytes - at);
+        let len = shared.tunables.slab_bytes.min(job.media_bytes - at);
         let held = shared.ranges.lock_task(at..at + len, true).await;
         let copied = copy(core, shared, job, at, len as usize).await;
         shared.ranges.unlock(held);
@@ -125,7 +120,7 @@ async fn copy_all(
         }
         at += len;
         let now = reactor.fresh_now();
-        if now.saturating_sub(saved) >= SAVE_EVERY_NS && at < job.media_bytes {
+        if now.saturating_sub(saved) >= shared.tunables.save_every_ns && at < job.media_bytes {
             if let Err(e) = core.flush(job.target).await
                 && e != Errno::NotSup
             {

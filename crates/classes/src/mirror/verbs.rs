@@ -8,7 +8,7 @@ use geom::{ArgKind, ArgSpec, Class, Control, Create, Error, GeomId, Topology, Ve
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::class::MirrorClass;
+use super::class::{MirrorClass, Tunables};
 use super::geom::{Job, MirrorGeom};
 use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
 use super::state::{Fault, MEMBERS_MAX, Mirror, Role};
@@ -455,6 +455,7 @@ pub(super) fn by_hand(
     request: &Create<'_>,
     balance: Balance,
     slice: u32,
+    tunables: Tunables,
 ) -> Result<GeomId, Error> {
     let limits: Vec<_> = request.members.iter().filter_map(|p| t.limits(*p)).collect();
     let sector_bytes = limits.iter().map(|l| l.sector_bytes).max().unwrap_or(512).max(512);
@@ -483,7 +484,7 @@ pub(super) fn by_hand(
     };
     let mut mirror = Mirror::of(&record);
     mirror.manual = true;
-    let geom = MirrorGeom::place(t, mirror, "made by hand")?;
+    let geom = MirrorGeom::place(t, mirror, "made by hand", tunables)?;
     let taken = t.with(geom, |g: &mut MirrorGeom, t| {
         for (number, on) in request.members.iter().enumerate() {
             let syncid = if number > 0 { 0 } else { 1 };

@@ -1,0 +1,238 @@
+//! A disk that outlives worlds: a model of its contents, and what goes wrong with it.
+//!
+//! As `disks`' own kind `model`, but a value of the test's: the next world is given the same one.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::{Attr, Bio, Errno, Flags, Op, Ticket};
+use geom::{
+    Access, Core, Error, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
+};
+use reactor::SeededRandom;
+use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
+
+pub const SECTOR: u64 = 512;
+
+/// What goes on in a disk.
+pub struct Inside {
+    pub model: DiskModel,
+    random: SeededRandom,
+    /// Requests that fail, in percent, by kind, and how.
+    pub faults: Vec<(Op, u64, Errno)>,
+    /// The next of this kind fails.
+    pub once: Option<(Op, Errno)>,
+    pub hangs: bool,
+    hung: Vec<(usize, Ticket)>,
+    under_way: BTreeMap<(usize, u64), Option<(u64, Vec<u8>)>>,
+    /// Which life of the disk: requests of an earlier one end with an error.
+    pub writes: u64,
+}
+
+/// A handle on a disk.
+#[derive(Clone)]
+pub struct Disk(Arc<Mutex<Inside>>);
+
+impl Disk {
+    pub fn new(bytes: u64, seed: u64) -> Disk {
+        let shape = DiskShape {
+            size: bytes,
+            timing: Timing::Between { min_ns: 5_000, max_ns: 150_000 },
+            ..DiskShape::default()
+        };
+        let model = DiskModel::new(shape, seed).expect("a shape");
+        Disk(Arc::new(Mutex::new(Inside {
+            model,
+            random: SeededRandom::new(seed ^ 0x51),
+            faults: Vec::new(),
+            once: None,
+            hangs: false,
+            hung: Vec::new(),
+            under_way: BTreeMap::new(),
+            writes: 0,
+        })))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The power goes, of this disk: what is under way is torn, what was not flushed may be lost.
+    pub fn power_cut(&self) {
+        let mut inside = self.lock();
+        for (offset, bytes) in std::mem::take(&mut inside.under_way).into_values().flatten() {
+            inside.model.tear(offset, &bytes);
+        }
+        inside.model.power_cut();
+        inside.hangs = false;
+        inside.hung.clear();
+        inside.heal();
+    }
+
+    /// What hangs goes on.
+    pub fn release(&self) -> Vec<(usize, Ticket)> {
+        let mut inside = self.lock();
+        inside.hangs = false;
+        std::mem::take(&mut inside.hung)
+    }
+
+    /// The cable is pulled: requests under way fail; with `dark`, the cache is lost too.
+    pub fn pull(&self, dark: bool) -> Vec<(usize, Ticket)> {
+        let mut inside = self.lock();
+        let torn = std::mem::take(&mut inside.under_way);
+        for (offset, bytes) in torn.into_values().flatten() {
+            inside.model.tear(offset, &bytes);
+        }
+        if dark {
+            inside.model.power_cut();
+        }
+        inside.heal();
+        drop(inside);
+        self.release()
+    }
+
+    pub fn bytes(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        let mut inside = self.lock();
+        inside.heal();
+        inside.model.read(at, &mut out).expect("healed");
+        out
+    }
+
+    /// Puts bytes there, for good.
+    pub fn put(&self, at: u64, bytes: &[u8]) {
+        self.lock().model.write(at, bytes, true).expect("written");
+    }
+
+    pub fn size(&self) -> u64 {
+        self.lock().model.size()
+    }
+
+    /// Attaches it to a world.
+    pub fn attach(&self, t: &mut Topology, name: &str) -> Result<ProviderId, Error> {
+        let geom = t.new_geom("test", name, "a test", Box::new(DiskGeom))?;
+        t.new_provider(
+            geom,
+            NewProvider {
+                name: name.into(),
+                layer: Arc::new(DiskLayer(self.clone())),
+                limits: Limits {
+                    media_bytes: self.size(),
+                    sector_bytes: SECTOR as u32,
+                    io_max_bytes: 65536,
+                    delete_max_bytes: 0,
+                },
+                stripe_bytes: 0,
+                stripe_offset: 0,
+                attrs: vec![
+                    ("GEOM::ident", Attr::Text(format!("serial-{name}"))),
+                    ("GEOM::candelete", Attr::Int(1)),
+                    ("GEOM::deletereadszero", Attr::Int(1)),
+                ],
+            },
+        )
+    }
+}
+
+impl Inside {
+    pub fn heal(&mut self) {
+        self.faults.clear();
+        self.once = None;
+    }
+
+    fn fails(&mut self, op: Op) -> Option<Errno> {
+        if let Some((which, error)) = self.once
+            && which == op
+        {
+            self.once = None;
+            return Some(error);
+        }
+        for (which, percent, error) in &self.faults {
+            if *which == op && self.random.below(100) < *percent {
+                return Some(*error);
+            }
+        }
+        None
+    }
+
+    fn carry_out(&mut self, bio: &mut Bio) -> Result<(), Errno> {
+        if let Some(error) = self.fails(bio.op) {
+            return Err(error);
+        }
+        match bio.op {
+            Op::Read => {
+                let mut bytes = vec![0; bio.data.len()];
+                self.model.read(bio.offset, &mut bytes)?;
+                bio.data.copy_from(0, &bytes);
+                Ok(())
+            }
+            Op::Write => {
+                self.writes += 1;
+                self.model.write(bio.offset, &bio.data.to_vec(), bio.flags.has(Flags::FUA))
+            }
+            Op::Delete => self.model.discard(bio.offset, bio.length),
+            Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
+            Op::Flush => self.model.flush(),
+            _ => Err(Errno::NotSup),
+        }
+    }
+}
+
+struct DiskGeom;
+
+impl Geom for DiskGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+struct DiskLayer(Disk);
+
+impl Layer for DiskLayer {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let what = match bio.op {
+            Op::Read => DiskOp::Read,
+            Op::Write => DiskOp::Write,
+            Op::Delete => DiskOp::Discard,
+            Op::WriteZeroes => DiskOp::Zero,
+            Op::Flush => DiskOp::Flush,
+            Op::GetAttr | Op::Map => return Flow::Done(Err(Errno::NoAttr)),
+        };
+        let mut inside = self.0.lock();
+        let torn = (bio.op == Op::Write).then(|| (bio.offset, bio.data.to_vec()));
+        let at = core.id() as usize;
+        inside.under_way.insert((at, bio.id().to_word()), torn);
+        if inside.hangs {
+            inside.hung.push((at, bio.ticket()));
+            return Flow::Wait;
+        }
+        let now = core.now();
+        let end = inside.model.begin(now, what, bio.offset, bio.length);
+        core.wake(bio.ticket(), end.saturating_sub(now));
+        Flow::Wait
+    }
+
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        let mut inside = self.0.lock();
+        let at = core.id() as usize;
+        if inside.hangs {
+            inside.hung.push((at, bio.ticket()));
+            return Flow::Wait;
+        }
+        match inside.under_way.remove(&(at, bio.id().to_word())) {
+            Some(_) => Flow::Done(inside.carry_out(bio)),
+            None => Flow::Done(Err(Errno::NxIo)),
+        }
+    }
+}

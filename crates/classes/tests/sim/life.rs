@@ -1,0 +1,255 @@
+//! One world between two power cuts: cores, the control thread, the classes, the disks plugged in.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bio::{Errno, Pool, PoolConfig, Ticket};
+use geom::{
+    Access, Class, ConsumerId, Control, Core, Edge, Error, Event, Geom, GeomId, GeomView, Inbox,
+    ProviderId, Topology,
+};
+use reactor::sim::{Actor, Limits as RunLimits, World};
+use reactor::{Patience, Reactor, SeededRandom, Token};
+use serde_json::Value;
+
+use super::disk::Disk;
+
+pub const MS: u64 = 1_000_000;
+const TICK: u32 = 999;
+
+/// What unwinds the stack when the power goes.
+pub struct PowerCut;
+
+struct User;
+
+impl Geom for User {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NotSup)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+struct TestClass;
+
+impl Class for TestClass {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Disks and their users."
+    }
+}
+
+pub struct Life {
+    pub control: Control,
+    pub cores: Vec<Rc<Core>>,
+    /// Turns until the power goes.
+    pub fuse: Rc<Cell<u64>>,
+    users: u32,
+}
+
+impl Life {
+    pub fn new(seed: u64, count: usize) -> Life {
+        let world = World::new(seed);
+        let inbox = Arc::new(Inbox::default());
+        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
+        for i in 0..count {
+            let reactor = Reactor::simulated(&world, &format!("core{i}"));
+            let pool = Pool::new(PoolConfig { limit_bytes: 8 << 20 });
+            let (core, mailer) = Core::new(i as u32, reactor, pool, inbox.report());
+            cores.push(core);
+            mailers.push(mailer);
+        }
+        let fuse = Rc::new(Cell::new(u64::MAX));
+        let (own, clock, burning) = (cores.clone(), world.clone(), fuse.clone());
+        let lazy = RefCell::new(SeededRandom::new(seed ^ 0x1a2));
+        let wait = Box::new(move |inbox: &Inbox, most: Duration| {
+            let ns = most.as_nanos() as u64;
+            own[0].reactor().after(ns, Token { kind: TICK, word: 0 });
+            let mut actors: Vec<Actor> = own
+                .iter()
+                .map(|c| {
+                    let core = c.clone();
+                    Actor::new(c.reactor(), move || core.turn(Patience::Peek))
+                })
+                .collect();
+            world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, &mut || {
+                let left = burning.get();
+                burning.set(left.saturating_sub(1));
+                // The control thread gets its turn sooner or later.
+                left == 0 || !inbox.is_empty() && lazy.borrow_mut().chance(300)
+            });
+            drop(actors);
+            if burning.get() == 0 {
+                std::panic::resume_unwind(Box::new(PowerCut));
+            }
+        });
+        let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
+        control.topology.load(Arc::new(TestClass)).expect("load");
+        for class in super::classes() {
+            control.topology.load(class).expect("load");
+        }
+        Life { control, cores, fuse, users: 0 }
+    }
+
+    /// Lets so much time pass.
+    pub fn pass(&mut self, ns: u64) {
+        self.control.wait_until(Duration::from_nanos(ns), |_| false);
+    }
+
+    /// Waits for something; false when it did not come within so many simulated seconds.
+    pub fn until(&mut self, seconds: u64, done: impl FnMut(&Control) -> bool) -> bool {
+        self.control.wait_until(Duration::from_secs(seconds), done)
+    }
+
+    pub fn settle(&mut self) {
+        self.control.settle().expect("at rest");
+        self.control.topology.check();
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.control.topology.find(name).is_some()
+    }
+
+    /// Plugs a disk in.
+    pub fn plug(&mut self, name: &str, disk: &Disk) {
+        disk.attach(&mut self.control.topology, name).expect("a name that is free");
+    }
+
+    /// Pulls a disk out.
+    pub fn pull(&mut self, name: &str, disk: &Disk, dark: bool) {
+        let Some(on) = self.control.topology.find(name) else { return };
+        let hung = disk.pull(dark);
+        let t = &mut self.control.topology;
+        t.post(Event::Lost(on, Errno::NxIo));
+        if let Some(geom) = t.geom_of(on) {
+            t.wither_geom(geom, Errno::NxIo);
+        }
+        self.wake(hung);
+    }
+
+    pub fn wake(&self, hung: Vec<(usize, Ticket)>) {
+        for (core, ticket) in hung {
+            self.cores[core].wake(ticket, 0);
+        }
+    }
+
+    pub fn verb(&mut self, class: &str, verb: &str, on: &str, with: Value) -> Result<Value, Error> {
+        let class = self.control.topology.class(class).expect("a class");
+        class.verb(&mut self.control, verb, on, &with)
+    }
+
+    /// Somebody who has a provider open.
+    pub fn open(&mut self, name: &str, access: Access) -> Option<(ConsumerId, Edge)> {
+        let on = self.control.topology.find(name)?;
+        self.users += 1;
+        let user = format!("user{}", self.users);
+        let opened = self.control.call(|t| {
+            let geom = t.new_geom("test", &user, "a user", Box::new(User))?;
+            let c = t.attach_new(geom, on).map_err(|e| Error::of(e, "attach"))?;
+            t.access(c, access).map_err(|e| Error::of(e, "open"))?;
+            Ok(c)
+        });
+        let c = opened.ok()?;
+        Some((c, self.control.topology.edge(c)))
+    }
+
+    pub fn close(&mut self, c: ConsumerId) {
+        self.control.topology.leave(c);
+        self.settle();
+    }
+
+    pub fn read(&mut self, edge: Edge, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        self.control
+            .run_on_core("test", move |core| {
+                Box::pin(async move { core.read(edge, at, len).await })
+            })
+            .expect("a core")
+    }
+
+    pub fn write(&mut self, edge: Edge, at: u64, bytes: Vec<u8>) -> Result<(), Errno> {
+        self.control
+            .run_on_core("test", move |core| {
+                Box::pin(async move { core.write(edge, at, &bytes).await })
+            })
+            .expect("a core")
+    }
+
+    pub fn flush(&mut self, edge: Edge) -> Result<(), Errno> {
+        self.control
+            .run_on_core("test", move |core| Box::pin(async move { core.flush(edge).await }))
+            .expect("a core")
+    }
+
+    pub fn geoms(&self, class: &str) -> Vec<GeomView> {
+        let all = self.control.topology.view(0);
+        all.into_iter().filter(|g| g.class == class && !g.withering).collect()
+    }
+
+    /// A line of a geom's list.
+    pub fn show(&self, class: &str, name: &str, key: &str) -> String {
+        let all = self.geoms(class);
+        let geom = all.iter().find(|g| g.name == name);
+        let line = geom.and_then(|g| g.show.iter().find(|(k, _)| *k == key));
+        line.map_or(String::new(), |(_, v)| v.clone())
+    }
+
+    /// Members of a mirror with their states.
+    pub fn members(&self, name: &str) -> Vec<(String, String, ConsumerId)> {
+        let all = self.geoms("mirror");
+        let Some(geom) = all.iter().find(|g| g.name == name) else { return Vec::new() };
+        let state = |show: &[(&'static str, String)]| {
+            show.iter().find(|(k, _)| *k == "State").map_or(String::new(), |(_, v)| v.clone())
+        };
+        let consumers = geom.consumers.iter();
+        consumers
+            .filter_map(|c| Some((c.provider.clone()?, state(&c.show), c.id)))
+            .filter(|(_, state, _)| !state.is_empty())
+            .collect()
+    }
+
+    /// Everything that is known, for who looks for a bug.
+    pub fn story(&self) -> String {
+        let mut out = String::new();
+        for g in self.control.topology.view(0) {
+            out += &format!("{} {} withering {} {:?}\n", g.class, g.name, g.withering, g.show);
+            for c in g.consumers {
+                out += &format!("    on {:?} {:?}\n", c.provider, c.show);
+            }
+            for p in g.providers {
+                out += &format!("    offers {} {:?}\n", p.name, p.verdicts);
+            }
+        }
+        out
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        for c in &self.cores {
+            c.reactor().shutdown();
+        }
+    }
+}
+
+impl Life {
+    /// Plugs a disk in again as soon as its name is free.
+    pub fn plug_soon(&mut self, name: &str, disk: &Disk) {
+        let free = |c: &Control| c.topology.find(name).is_none();
+        assert!(self.until(60, free), "{name} never goes\n{}", self.story());
+        self.plug(name, disk);
+    }
+}

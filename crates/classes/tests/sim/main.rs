@@ -1,0 +1,95 @@
+//! The classes in a simulated world: random users, random trouble, power cuts at any step, then
+//! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
+//! a rebuild, a stale member never wins, nothing panics and nothing hangs.
+//!
+//! `ASHLAR_SEEDS` says how many seeds each test takes, `ASHLAR_SEED` where they begin.
+
+mod disk;
+mod life;
+mod model;
+mod named;
+mod plan;
+mod run;
+mod seeds;
+mod users;
+
+use std::sync::Arc;
+
+use classes::mirror::{MirrorClass, Tunables};
+use geom::Class;
+use plan::Plan;
+use reactor::SeededRandom;
+use run::{Tally, run};
+
+/// The classes, those with timers made quick.
+fn classes() -> Vec<Arc<dyn Class>> {
+    let mirror = MirrorClass::tuned(Tunables {
+        slab_bytes: 4096,
+        save_every_ns: 3_000_000,
+        idle_ns: 20_000_000,
+        ..Tunables::default()
+    });
+    let quick: Arc<dyn Class> = Arc::new(mirror);
+    let swap = |c: Arc<dyn Class>| if c.name() == "mirror" { quick.clone() } else { c };
+    classes::all().into_iter().map(swap).collect()
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// Many seeds of plans that `make` makes.
+fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) {
+    let mut tally = Tally::default();
+    let first = number("ASHLAR_SEED", 0);
+    for seed in first..first + number("ASHLAR_SEEDS", default) {
+        one(seed, &make, &mut tally);
+    }
+    eprintln!("{tally:?}");
+    assert!(tally.ops > 0 && tally.acked > 0 && tally.flushed > 0, "nothing was done: {tally:?}");
+}
+
+fn one(seed: u64, make: &impl Fn(&mut SeededRandom) -> Plan, tally: &mut Tally) {
+    let mut random = SeededRandom::new(seed);
+    let plan = make(&mut random);
+    run(&plan, random.next_u64(), 4, tally);
+    if std::env::var("SIM_SEEDS").is_ok() {
+        eprintln!("seed {seed} is done");
+    }
+}
+
+/// A mirror of two or three disks.
+fn mirror(random: &mut SeededRandom) -> Plan {
+    let disks = 2 + random.below(2) as usize;
+    Plan::of("mirror", disks, random)
+}
+
+#[test]
+fn mirrors() {
+    many(150, mirror);
+}
+
+#[test]
+fn stripes() {
+    many(30, |random| Plan::of("stripe", 2 + random.below(3) as usize, random));
+}
+
+#[test]
+fn concats() {
+    many(30, |random| Plan::of("concat", 2 + random.below(3) as usize, random));
+}
+
+#[test]
+fn stripes_over_mirrors() {
+    many(30, |random| Plan::two("stripe", "mirror", 2, random));
+}
+
+#[test]
+fn mirrors_over_concats() {
+    many(30, |random| Plan::two("mirror", "concat", 2, random));
+}
+
+#[test]
+fn stacks_three_deep() {
+    many(25, Plan::three);
+}

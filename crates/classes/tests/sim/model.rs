@@ -1,0 +1,172 @@
+//! What each sector may hold.
+//!
+//! A sector has a history since its last durable value: values written, in order, each
+//! acknowledged or not (under way, or failed). Writes to one sector do not overlap in time.
+//!
+//!  * A read finds the last value that was acknowledged when it began, or a later one.
+//!  * A flush that ended well makes the last value acknowledged before it began the durable one.
+//!  * After a power cut any value of the history is found; and then it stays.
+
+use super::disk::SECTOR;
+
+#[derive(Clone, Debug)]
+struct Entry {
+    seq: u64,
+    version: u64,
+    acked: bool,
+}
+
+#[derive(Default)]
+pub struct Model {
+    sectors: Vec<Vec<Entry>>,
+    locked: Vec<bool>,
+    seq: u64,
+    versions: u64,
+    /// How much was proven.
+    pub reads: u64,
+    pub acked: u64,
+    pub flushed: u64,
+}
+
+/// A write under way, or the moment at which a read or a flush began.
+pub struct Mark {
+    first: u64,
+    seqs: Vec<u64>,
+    pub version: u64,
+}
+
+/// The bytes of a sector that was written with a version; zero is zeroes.
+pub fn sector(number: u64, version: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SECTOR as usize);
+    if version == 0 {
+        out.resize(SECTOR as usize, 0);
+    }
+    while out.len() < SECTOR as usize {
+        out.extend(version.to_le_bytes());
+        out.extend(number.to_le_bytes());
+    }
+    out
+}
+
+/// The version in a sector's bytes.
+fn version_of(number: u64, bytes: &[u8]) -> Result<u64, String> {
+    let version = u64::from_le_bytes(bytes[..8].try_into().expect("eight"));
+    match bytes == sector(number, version) {
+        true => Ok(version),
+        false => Err(format!("sector {number} is not whole: {:x?}", &bytes[..32])),
+    }
+}
+
+impl Model {
+    pub fn new(sectors: u64) -> Model {
+        let mut model = Model::default();
+        model.grow(sectors);
+        model
+    }
+
+    pub fn grow(&mut self, sectors: u64) {
+        let zero = vec![Entry { seq: 0, version: 0, acked: true }];
+        self.sectors.resize(sectors as usize, zero);
+        self.locked.resize(sectors as usize, false);
+    }
+
+    pub fn sectors(&self) -> u64 {
+        self.sectors.len() as u64
+    }
+
+    fn range(first: u64, count: u64) -> std::ops::Range<usize> {
+        first as usize..(first + count) as usize
+    }
+
+    /// A write begins, if none is under way there. With `zero` it writes zeroes.
+    pub fn write(&mut self, first: u64, count: u64, zero: bool) -> Option<Mark> {
+        let range = Self::range(first, count);
+        if self.locked[range.clone()].iter().any(|l| *l) {
+            return None;
+        }
+        self.versions += 1;
+        let version = if zero { 0 } else { self.versions };
+        let mut seqs = Vec::new();
+        for at in range {
+            self.locked[at] = true;
+            self.seq += 1;
+            seqs.push(self.seq);
+            self.sectors[at].push(Entry { seq: self.seq, version, acked: false });
+        }
+        Some(Mark { first, seqs, version })
+    }
+
+    /// A write has ended; `durable` when it was to be on stable storage.
+    pub fn wrote(&mut self, mark: &Mark, ok: bool, durable: bool) {
+        for (at, seq) in (mark.first as usize..).zip(&mark.seqs) {
+            self.locked[at] = false;
+            if !ok {
+                continue;
+            }
+            self.acked += 1;
+            let entries = &mut self.sectors[at];
+            let place = entries.iter().position(|e| e.seq == *seq).expect("it is there");
+            entries[place].acked = true;
+            if durable {
+                entries.drain(..place);
+            }
+        }
+    }
+
+    fn floor(entries: &[Entry]) -> u64 {
+        entries.iter().rev().find(|e| e.acked).map_or(0, |e| e.seq)
+    }
+
+    /// A read or a flush begins.
+    pub fn mark(&self, first: u64, count: u64) -> Mark {
+        let range = Self::range(first, count);
+        let seqs = self.sectors[range].iter().map(|e| Self::floor(e)).collect();
+        Mark { first, seqs, version: 0 }
+    }
+
+    pub fn flushed(&mut self, mark: &Mark) {
+        self.flushed += 1;
+        for (entries, seq) in self.sectors.iter_mut().zip(&mark.seqs) {
+            let place = entries.iter().position(|e| e.seq == *seq).unwrap_or(0);
+            entries.drain(..place);
+        }
+    }
+
+    /// Checks what a read found.
+    pub fn read(&mut self, mark: &Mark, bytes: &[u8]) -> Result<(), String> {
+        for ((at, seq), bytes) in
+            (mark.first..).zip(&mark.seqs).zip(bytes.chunks(SECTOR as usize))
+        {
+            let found = version_of(at, bytes)?;
+            let entries = &self.sectors[at as usize];
+            let from = entries.iter().position(|e| e.seq == *seq).unwrap_or(0);
+            if !entries[from..].iter().any(|e| e.version == found) {
+                return Err(format!(
+                    "sector {at} read as {found}, and may be {:?}",
+                    &entries[from..]
+                ));
+            }
+            self.reads += 1;
+        }
+        Ok(())
+    }
+
+    /// Power is back: what is found must be one of the history, and stays.
+    pub fn found(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.locked.fill(false);
+        for (at, bytes) in (0..).zip(bytes.chunks(SECTOR as usize)) {
+            let found = version_of(at, bytes)?;
+            let entries = &mut self.sectors[at as usize];
+            let Some(place) = entries.iter().rposition(|e| e.version == found) else {
+                return Err(format!(
+                    "sector {at} is {found} after a power cut, and may be {entries:?}"
+                ));
+            };
+            let mut entry = entries[place].clone();
+            entry.acked = true;
+            *entries = vec![entry];
+            self.reads += 1;
+        }
+        Ok(())
+    }
+}

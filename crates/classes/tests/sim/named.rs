@@ -1,0 +1,1 @@
+//! What gmirror lost data by (geom.md 5.2), by name.

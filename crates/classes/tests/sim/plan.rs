@@ -1,0 +1,131 @@
+//! Stacks of classes: what is labelled on what.
+
+use reactor::SeededRandom;
+use serde_json::{Value, json};
+
+/// One geom of a stack.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub class: &'static str,
+    pub name: String,
+    pub members: Vec<String>,
+    pub with: Value,
+}
+
+/// A stack.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub made: Vec<Made>,
+    pub top: String,
+    /// Disks that the stack is made of; further ones are spares.
+    pub disks: usize,
+    pub spares: usize,
+    /// A partition is made on the top.
+    pub part: bool,
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|i| format!("d{i}")).collect()
+}
+
+/// Parameters of a class, by chance.
+fn with(class: &str, random: &mut SeededRandom) -> Value {
+    let balances = ["load", "round-robin", "split", "prefer", "none"];
+    match class {
+        "mirror" => json!({
+            "balance": balances[random.below(5) as usize],
+            "slice": 1024,
+            "assume_same": random.chance(500),
+        }),
+        "stripe" => json!({ "strip": 1024 << random.below(3) }),
+        _ => json!({}),
+    }
+}
+
+impl Plan {
+    /// One class on disks.
+    pub fn of(class: &'static str, disks: usize, random: &mut SeededRandom) -> Plan {
+        let with = with(class, random);
+        let made = Made { class, name: "top".into(), members: names(disks), with };
+        let spares = if class == "mirror" { 1 } else { 0 };
+        Plan { made: vec![made], top: format!("{class}/top"), disks, spares, part: false }
+    }
+
+    /// `below` on pairs of disks, `above` on those.
+    pub fn two(
+        above: &'static str,
+        below: &'static str,
+        width: usize,
+        random: &mut SeededRandom,
+    ) -> Plan {
+        let mut plan = Plan {
+            made: Vec::new(),
+            top: format!("{above}/top"),
+            disks: 2 * width,
+            spares: usize::from(below == "mirror"),
+            part: random.chance(250),
+        };
+        let disks = names(plan.disks);
+        for (i, pair) in disks.chunks(2).enumerate() {
+            let (name, members) = (format!("{}{i}", &below[..1]), pair.to_vec());
+            plan.made.push(Made { class: below, name, members, with: with(below, random) });
+        }
+        let members = plan.made.iter().map(|m| format!("{below}/{}", m.name)).collect();
+        plan.made.push(Made {
+            class: above,
+            name: "top".into(),
+            members,
+            with: with(above, random),
+        });
+        plan
+    }
+
+    /// Three classes deep, by chance.
+    pub fn three(random: &mut SeededRandom) -> Plan {
+        let all = ["mirror", "stripe", "concat"];
+        let mut pick = || all[random.below(3) as usize];
+        let (bottom, middle, top) = (pick(), pick(), pick());
+        let mut plan = Plan {
+            made: Vec::new(),
+            top: format!("{top}/top"),
+            disks: 8,
+            spares: usize::from(bottom == "mirror"),
+            part: random.chance(250),
+        };
+        let mut below = names(8);
+        for (level, class) in [bottom, middle, top].into_iter().enumerate() {
+            let mut next = Vec::new();
+            for (i, pair) in below.chunks(2).enumerate() {
+                let name = if level == 2 { "top".into() } else { format!("l{level}n{i}") };
+                next.push(format!("{class}/{name}"));
+                let (members, with) = (pair.to_vec(), with(class, random));
+                plan.made.push(Made { class, name, members, with });
+            }
+            below = next;
+        }
+        plan
+    }
+
+    /// The disks under a provider.
+    pub fn leaves(&self, provider: &str) -> Vec<String> {
+        let made = self.made.iter().find(|m| provider == format!("{}/{}", m.class, m.name));
+        match made {
+            Some(made) => made.members.iter().flat_map(|m| self.leaves(m)).collect(),
+            None => vec![provider.to_owned()],
+        }
+    }
+
+    /// What users open.
+    pub fn volume(&self) -> String {
+        format!("{}{}", self.top, if self.part { "p1" } else { "" })
+    }
+
+    pub fn mirrors(&self) -> impl Iterator<Item = &Made> {
+        self.made.iter().filter(|m| m.class == "mirror")
+    }
+
+    /// Mirrors whose members are disks.
+    pub fn low_mirrors(&self) -> Vec<&Made> {
+        self.mirrors().filter(|m| m.members.iter().all(|n| n.starts_with('d'))).collect()
+    }
+}

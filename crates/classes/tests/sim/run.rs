@@ -1,0 +1,516 @@
+//! The life of a stack, from its labelling through power cuts to the end.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use bio::{Errno, Op};
+use geom::{Access, ConsumerId};
+use reactor::SeededRandom;
+use serde_json::json;
+
+use super::disk::{Disk, SECTOR};
+use super::life::{Life, MS, PowerCut};
+use super::model::Model;
+use super::plan::Plan;
+use super::users::Crowd;
+
+/// Bytes of each disk.
+const DISK: u64 = 64 << 10;
+
+/// How much was done, so that a run which does nothing is seen.
+#[derive(Default, Debug)]
+pub struct Tally {
+    pub lives: u64,
+    pub cuts: u64,
+    pub ops: u64,
+    pub failed: u64,
+    pub acked: u64,
+    pub flushed: u64,
+    pub lost: u64,
+    pub verbs: u64,
+    pub compared: u64,
+}
+
+struct Story<'a> {
+    plan: &'a Plan,
+    random: SeededRandom,
+    disks: BTreeMap<String, Disk>,
+    model: Rc<RefCell<Model>>,
+    /// By mirror: members that had everything when it was last seen.
+    holders: BTreeMap<String, BTreeSet<String>>,
+    tally: Tally,
+    /// Not plugged in.
+    out: BTreeSet<String>,
+    user: Option<(ConsumerId, geom::Edge)>,
+}
+
+/// One seed.
+pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
+    let mut random = SeededRandom::new(seed ^ 0x5eed_0000);
+    let mut disks = BTreeMap::new();
+    for i in 0..plan.disks + plan.spares {
+        let disk = Disk::new(DISK, random.next_u64());
+        if i >= plan.disks {
+            disk.put(0, &vec![0xa5; (DISK - SECTOR) as usize]);
+        }
+        disks.insert(format!("d{i}"), disk);
+    }
+    let mut story = Story {
+        plan,
+        random,
+        disks,
+        model: Rc::default(),
+        holders: BTreeMap::new(),
+        tally: Tally::default(),
+        out: BTreeSet::new(),
+        user: None,
+    };
+    for number in 0..lives {
+        let cores = 1 + story.random.below(3) as usize;
+        let mut life = Life::new(story.random.next_u64(), cores);
+        story.user = None;
+        let lived = catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number)));
+        match lived {
+            Ok(()) => {}
+            Err(why) if why.is::<PowerCut>() => story.tally.cuts += 1,
+            Err(why) => {
+                eprintln!("{plan:?}\nseed {seed} life {number}\n{}", life.story());
+                std::mem::forget(life);
+                resume_unwind(why);
+            }
+        }
+        story.look(&life);
+        story.tally.lives += 1;
+        story.disks.values().for_each(Disk::power_cut);
+    }
+    let model = story.model.borrow();
+    tally.lives += story.tally.lives;
+    tally.cuts += story.tally.cuts;
+    tally.ops += story.tally.ops;
+    tally.failed += story.tally.failed;
+    tally.acked += model.acked;
+    tally.flushed += model.flushed;
+    tally.lost += story.tally.lost;
+    tally.verbs += story.tally.verbs;
+    tally.compared += story.tally.compared;
+}
+
+impl Story<'_> {
+    fn chance(&mut self, percent: u32) -> bool {
+        self.random.chance(percent * 10)
+    }
+
+    fn pick(&mut self, from: &[String]) -> Option<String> {
+        let at = self.random.below(from.len().max(1) as u64) as usize;
+        from.get(at).cloned()
+    }
+
+    /// Who has everything now.
+    fn look(&mut self, life: &Life) {
+        for mirror in self.plan.mirrors() {
+            let members = life.members(&mirror.name);
+            let active: BTreeSet<String> = members
+                .into_iter()
+                .filter(|(_, state, _)| state == "ACTIVE")
+                .map(|(name, ..)| name)
+                .collect();
+            if !active.is_empty() {
+                self.holders.insert(mirror.name.clone(), active);
+            }
+        }
+    }
+
+    fn live(&mut self, life: &mut Life, number: u64) {
+        if number == 0 {
+            self.label(life);
+        } else {
+            if self.chance(75) {
+                let most = if self.chance(25) { 1_500 } else { 12_000 };
+                life.fuse.set(20 + self.random.below(most));
+            }
+            self.assemble(life);
+            self.check(life, true);
+        }
+        if number == 0 {
+            self.check(life, true);
+            life.fuse.set(20 + self.random.below(12_000));
+        }
+        let crowd = self.crowd();
+        let troubles = 4 + self.random.below(24);
+        for _ in 0..troubles {
+            self.people(life, &crowd);
+            self.trouble(life);
+            let ns = self.random.below(6 * MS);
+            life.pass(ns);
+            self.look(life);
+            self.listen(life, &crowd);
+        }
+        self.rest(life, &crowd);
+        self.check(life, false);
+        self.compare(life);
+        if self.chance(50) {
+            // Now and then an orderly end.
+            let top = self.plan.made.last().expect("a top");
+            if !self.plan.part {
+                let _ = life.verb(top.class, "stop", &top.name, json!({}));
+            }
+        }
+    }
+
+    fn label(&mut self, life: &mut Life) {
+        let disks: Vec<(String, Disk)> =
+            self.disks.iter().map(|(n, d)| (n.clone(), d.clone())).collect();
+        for (name, disk) in &disks {
+            life.plug(name, disk);
+        }
+        life.settle();
+        for made in &self.plan.made {
+            let mut with = made.with.clone();
+            with["members"] = json!(made.members);
+            life.verb(made.class, "label", &made.name, with)
+                .unwrap_or_else(|e| panic!("label {}: {e}", made.name));
+        }
+        if self.plan.part {
+            let on = &self.plan.top;
+            for op in [
+                json!({ "op": "create", "geom": on, "provider": on, "scheme": "gpt" }),
+                json!({ "op": "add", "geom": on, "type": "linux-data" }),
+            ] {
+                let verb = op["op"].as_str().expect("a verb").to_owned();
+                life.verb("part", &verb, on, op).unwrap_or_else(|e| panic!("part {verb}: {e}"));
+            }
+        }
+        let volume = self.plan.volume();
+        let on = life.control.topology.find(&volume).unwrap_or_else(|| panic!("no {volume}"));
+        let size = life.control.topology.limits(on).expect("limits").media_bytes;
+        *self.model.borrow_mut() = Model::new(size / SECTOR);
+        self.at_rest(life);
+    }
+
+    /// Disks that may come late or not at all: enough stays to have everything.
+    fn absent(&mut self) -> BTreeSet<String> {
+        let mut absent = BTreeSet::new();
+        if self.chance(50) {
+            return absent;
+        }
+        for mirror in self.plan.low_mirrors() {
+            let Some(holders) = self.holders.get(&mirror.name) else { continue };
+            // Of those that had everything, the newest by their records.
+            let age = |name: &String| {
+                let record = self.disks[name].bytes(DISK - SECTOR, 120);
+                let word = |at: usize| {
+                    u32::from_le_bytes(record[at..at + 4].try_into().expect("four"))
+                };
+                let flags = u64::from_le_bytes(record[87..95].try_into().expect("eight"));
+                (&record[..12] == b"GEOM::MIRROR" && flags & 0xe == 0, word(45), word(49))
+            };
+            let newest = holders.iter().map(age).max();
+            let good: Vec<String> =
+                holders.iter().filter(|h| Some(age(h)) == newest && age(h).0).cloned().collect();
+            if good.is_empty() {
+                continue;
+            }
+            let stays = good[self.random.below(good.len() as u64) as usize].clone();
+            for name in self.disks.keys() {
+                let member = mirror.members.contains(name) || holders.contains(name);
+                if member && *name != stays && self.random.chance(600) {
+                    absent.insert(name.clone());
+                }
+            }
+        }
+        absent
+    }
+
+    fn assemble(&mut self, life: &mut Life) {
+        let absent = self.absent();
+        let mut order: Vec<String> = self.disks.keys().cloned().collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, self.random.below(i as u64 + 1) as usize);
+        }
+        self.out.clear();
+        for name in order {
+            if absent.contains(&name) {
+                self.out.insert(name);
+                continue;
+            }
+            let disk = self.disks[&name].clone();
+            life.plug(&name, &disk);
+            if self.chance(30) {
+                let ns = self.random.below(20 * MS);
+                life.pass(ns);
+            }
+        }
+        let volume = self.plan.volume();
+        if !life.until(9, |c| c.topology.find(&volume).is_some()) {
+            self.all_in(life);
+        }
+        if !life.until(9, |c| c.topology.find(&volume).is_some()) {
+            panic!("{volume} does not come up\n{}", life.story());
+        }
+    }
+
+    fn all_in(&mut self, life: &mut Life) {
+        for name in std::mem::take(&mut self.out) {
+            let disk = self.disks[&name].clone();
+            life.plug(&name, &disk);
+        }
+    }
+
+    fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
+        let (volume, sectors) = (self.plan.volume(), self.model.borrow().sectors());
+        let Some((user, edge)) = life.open(&volume, Access::READ) else {
+            panic!("{volume} cannot be opened\n{}", life.story());
+        };
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < sectors * SECTOR {
+            let len = (sectors * SECTOR - bytes.len() as u64).min(8 * SECTOR);
+            let read = life.read(edge, bytes.len() as u64, len as usize);
+            let read = read.unwrap_or_else(|e| panic!("{volume}: {}\n{}", e.name(), life.story()));
+            assert_eq!(read.len() as u64, len, "a short read");
+            bytes.extend(read);
+        }
+        life.close(user);
+        bytes
+    }
+
+    /// Everything is as it may be.
+    fn check(&mut self, life: &mut Life, anew: bool) {
+        let bytes = self.read_all(life);
+        if anew {
+            let found = self.model.borrow_mut().found(&bytes);
+            found.unwrap_or_else(|what| panic!("{what}"));
+        }
+        let sectors = self.model.borrow().sectors();
+        let mark = self.model.borrow().mark(0, sectors);
+        let bytes = if anew { self.read_all(life) } else { bytes };
+        let read = self.model.borrow_mut().read(&mark, &bytes);
+        read.unwrap_or_else(|what| panic!("{what}"));
+    }
+
+    fn crowd(&self) -> Rc<Crowd> {
+        Rc::new(Crowd {
+            model: self.model.clone(),
+            running: Cell::new(0),
+            fault: RefCell::default(),
+            ended: Cell::new(0),
+            failed: Cell::new(0),
+        })
+    }
+
+    /// Users, if nobody is there and there is something to use.
+    fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+        if crowd.running.get() > 0 || self.chance(30) {
+            return;
+        }
+        if let Some((user, _)) = self.user.take() {
+            life.close(user);
+        }
+        if !life.has(&self.plan.volume()) {
+            return;
+        }
+        self.user = life.open(&self.plan.volume(), Access::WRITE);
+        let Some((_, edge)) = self.user else { return };
+        for _ in 0..1 + self.random.below(5) {
+            let core = self.random.below(life.cores.len() as u64) as usize;
+            let ops = 1 + self.random.below(30);
+            crowd.start(&life.cores[core], edge, self.random.next_u64(), ops);
+        }
+    }
+
+    fn listen(&mut self, life: &Life, crowd: &Crowd) {
+        if let Some(what) = crowd.fault.borrow().as_ref() {
+            panic!("{what}\n{}", life.story());
+        }
+        self.tally.ops += crowd.ended.replace(0);
+        self.tally.failed += crowd.failed.replace(0);
+    }
+
+    /// May this disk go, and everything still be there?
+    fn can_go(&self, life: &Life, disk: &str) -> bool {
+        let volume = life.has(&self.plan.volume());
+        let mut covered = false;
+        for mirror in self.plan.mirrors() {
+            let members = life.members(&mirror.name);
+            let under = |name: &String| self.plan.leaves(name).iter().any(|l| l == disk);
+            if !members.iter().any(|(name, ..)| under(name)) {
+                continue;
+            }
+            let other = members.iter().any(|(name, state, _)| !under(name) && state == "ACTIVE");
+            if !other {
+                return false;
+            }
+            covered = true;
+        }
+        covered && volume
+    }
+
+    fn calm(&mut self, life: &mut Life) {
+        for disk in self.disks.values() {
+            disk.lock().heal();
+            life.wake(disk.release());
+        }
+        life.pass(3 * MS);
+    }
+
+    fn trouble(&mut self, life: &mut Life) {
+        let all: Vec<String> = self.disks.keys().cloned().collect();
+        let Some(name) = self.pick(&all) else { return };
+        let disk = self.disks[&name].clone();
+        match self.random.below(100) {
+            0..14 => self.lose(life, &name, &disk),
+            14..26 => {
+                let out: Vec<String> = self.out.iter().cloned().collect();
+                if let Some(name) = self.pick(&out) {
+                    self.out.remove(&name);
+                    life.plug(&name, &self.disks[&name]);
+                }
+            }
+            26..36 => {
+                let (op, error) = self.error();
+                disk.lock().once = Some((op, error));
+            }
+            36..42 => {
+                let (op, error) = self.error();
+                let percent = 1 + self.random.below(100);
+                disk.lock().faults.push((op, percent, error));
+            }
+            42..52 => self.calm(life),
+            52..58 => disk.lock().hangs = true,
+            58..64 => life.wake(disk.release()),
+            _ => self.verb(life, &name),
+        }
+    }
+
+    fn error(&mut self) -> (Op, Errno) {
+        let op = [Op::Read, Op::Write, Op::Flush][self.random.below(3) as usize];
+        (op, if self.chance(70) { Errno::Io } else { Errno::NxIo })
+    }
+
+    fn lose(&mut self, life: &mut Life, name: &str, disk: &Disk) {
+        if self.out.contains(name) {
+            return;
+        }
+        self.calm(life);
+        self.look(life);
+        if !self.can_go(life, name) {
+            return;
+        }
+        let dark = self.chance(50);
+        life.pull(name, disk, dark);
+        self.out.insert(name.to_owned());
+        self.tally.lost += 1;
+        if self.chance(30) {
+            // And back at once.
+            life.plug_soon(name, disk);
+            self.out.remove(name);
+        }
+    }
+
+    fn verb(&mut self, life: &mut Life, disk: &str) {
+        let low: Vec<String> =
+            self.plan.low_mirrors().iter().map(|m| m.name.clone()).collect();
+        let Some(mirror) = self.pick(&low) else { return };
+        let members = life.members(&mirror);
+        let is_member = members.iter().any(|(name, ..)| name == disk);
+        let (verb, with) = match self.random.below(12) {
+            0 | 1 if is_member => ("deactivate", json!({ "members": [disk] })),
+            2 | 3 if is_member => ("rebuild", json!({ "members": [disk] })),
+            4 if is_member => ("remove", json!({ "members": [disk] })),
+            0..4 if !is_member => ("activate", json!({ "members": [disk] })),
+            4..8 if !is_member && !self.out.contains(disk) => {
+                if members.len() >= 3 {
+                    return;
+                }
+                let _ = life.verb("mirror", "forget", &mirror, json!({}));
+                ("insert", json!({ "members": [disk], "force": true }))
+            }
+            8 => ("configure", json!({ "balance": "round-robin" })),
+            9 => ("configure", json!({ "sync_rate": 1 << 20 })),
+            10 => ("forget", json!({})),
+            _ => ("configure", json!({ "balance": "load", "sync_rate": 0 })),
+        };
+        if verb == "insert" && !self.is_free(life, disk) {
+            return;
+        }
+        let done = life.verb("mirror", verb, &mirror, with.clone());
+        self.tally.verbs += u64::from(done.is_ok());
+        if std::env::var("SIM_TALK").is_ok() {
+            eprintln!("{verb} {mirror} {with}: {done:?}");
+        }
+    }
+
+    /// Nothing stands on the disk.
+    fn is_free(&self, life: &Life, disk: &str) -> bool {
+        self.plan.mirrors().all(|m| {
+            let planned = m.members.iter().any(|n| n == disk);
+            let held = life.members(&m.name).iter().any(|(n, ..)| n == disk);
+            !held && (!planned || self.plan.made.len() == 1)
+        })
+    }
+
+    /// All is plugged in, nothing fails, nobody works any more, nobody is rebuilt.
+    fn rest(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+        self.calm(life);
+        self.all_in(life);
+        if !life.until(120, |_| crowd.running.get() == 0) {
+            panic!("{} users never end\n{}", crowd.running.get(), life.story());
+        }
+        self.listen(life, crowd);
+        if let Some((user, _)) = self.user.take() {
+            life.close(user);
+        }
+        self.at_rest(life);
+    }
+
+    fn at_rest(&mut self, life: &mut Life) {
+        let volume = self.plan.volume();
+        if !life.until(20, |c| c.topology.find(&volume).is_some()) {
+            panic!("{volume} does not come back\n{}", life.story());
+        }
+        life.settle();
+        for _ in 0..3_000 {
+            let mirrors = self.plan.mirrors();
+            let busy = mirrors
+                .flat_map(|m| life.members(&m.name))
+                .any(|(_, state, _)| state == "SYNCHRONIZING" || state == "NEW");
+            if !busy {
+                return life.settle();
+            }
+            life.pass(20 * MS);
+        }
+        panic!("a rebuild never ends\n{}", life.story());
+    }
+
+    /// Members of a mirror that have everything have the same.
+    fn compare(&mut self, life: &mut Life) {
+        for mirror in self.plan.mirrors() {
+            let provider = format!("mirror/{}", mirror.name);
+            let Some(on) = life.control.topology.find(&provider) else { continue };
+            let size = life.control.topology.limits(on).expect("limits").media_bytes;
+            let members = life.members(&mirror.name);
+            let mut first: Option<(String, Vec<u8>)> = None;
+            for (name, _, consumer) in members.into_iter().filter(|(_, s, _)| s == "ACTIVE") {
+                let edge = life.control.topology.edge(consumer);
+                let bytes = life.read(edge, 0, size as usize).expect("healed");
+                let Some((other, same)) = &first else {
+                    first = Some((name, bytes));
+                    continue;
+                };
+                self.tally.compared += 1;
+                let at = bytes.iter().zip(same).position(|(a, b)| a != b);
+                if let Some(at) = at {
+                    let n = at as u64 / SECTOR;
+                    let from = (n * SECTOR) as usize;
+                    panic!(
+                        "{provider}: {name} and {other} differ at sector {n}: {:x?} {:x?}\n{}",
+                        &bytes[from..from + 16],
+                        &same[from..from + 16],
+                        life.story()
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Seeds that found something once.

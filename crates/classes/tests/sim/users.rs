@@ -1,0 +1,123 @@
+//! Those who read and write what stands on top.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bio::{Errno, Flags, Op};
+use geom::{Core, Edge};
+use reactor::SeededRandom;
+
+use super::disk::SECTOR;
+use super::model::{Model, sector};
+
+/// Most sectors of one request.
+const MOST: u64 = 12;
+
+/// Shared by the users and the test.
+pub struct Crowd {
+    pub model: Rc<RefCell<Model>>,
+    pub running: Cell<u32>,
+    pub fault: RefCell<Option<String>>,
+    pub ended: Cell<u64>,
+    pub failed: Cell<u64>,
+}
+
+impl Crowd {
+    pub fn start(self: &Rc<Self>, core: &Rc<Core>, edge: Edge, seed: u64, ops: u64) {
+        self.running.set(self.running.get() + 1);
+        let (crowd, own) = (self.clone(), core.clone());
+        core.reactor().spawn("user", async move {
+            let mut random = SeededRandom::new(seed);
+            for _ in 0..ops {
+                crowd.act(&own, edge, &mut random).await;
+                crowd.ended.set(crowd.ended.get() + 1);
+                match random.below(6) {
+                    0 => own.reactor().sleep(random.below(3_000_000)).await,
+                    1 => own.reactor().yield_now().await,
+                    _ => {}
+                }
+            }
+            crowd.running.set(crowd.running.get() - 1);
+        });
+    }
+
+    fn complain(&self, what: String) {
+        self.fault.borrow_mut().get_or_insert(what);
+    }
+
+    async fn act(&self, core: &Rc<Core>, edge: Edge, random: &mut SeededRandom) {
+        let sectors = self.model.borrow().sectors();
+        let count = 1 + random.below(MOST);
+        // Half of it in one corner, so that users meet.
+        let within = if random.chance(500) { sectors } else { sectors.min(24) };
+        let first = random.below(within - count.min(within - 1));
+        let count = count.min(sectors - first);
+        match random.below(100) {
+            0..50 => self.write(core, edge, first, count, Op::Write, random.chance(100)).await,
+            50..55 => self.write(core, edge, first, count, Op::Delete, false).await,
+            55..60 => self.write(core, edge, first, count, Op::WriteZeroes, false).await,
+            60..90 => self.read(core, edge, first, count).await,
+            _ => self.flush(core, edge).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        core: &Rc<Core>,
+        edge: Edge,
+        first: u64,
+        count: u64,
+        op: Op,
+        durable: bool,
+    ) {
+        let begun = self.model.borrow_mut().write(first, count, op != Op::Write);
+        let Some(mark) = begun else { return };
+        let mut data = bio::Segs::new();
+        if op == Op::Write {
+            let bytes: Vec<u8> =
+                (first..first + count).flat_map(|n| sector(n, mark.version)).collect();
+            data = core.buffers(bytes.len()).await.expect("memory");
+            data.copy_from(0, &bytes);
+        }
+        let done = core
+            .io(edge, |bio| {
+                bio.op = op;
+                bio.flags = if durable { Flags::FUA } else { Flags::NONE };
+                bio.offset = first * SECTOR;
+                bio.length = count * SECTOR;
+                bio.data = data;
+            })
+            .await;
+        self.note(done.status);
+        self.model.borrow_mut().wrote(&mark, done.status.is_ok(), durable);
+    }
+
+    fn note(&self, status: Result<(), Errno>) {
+        if status.is_err() {
+            self.failed.set(self.failed.get() + 1);
+        }
+    }
+
+    async fn read(&self, core: &Rc<Core>, edge: Edge, first: u64, count: u64) {
+        let mark = self.model.borrow().mark(first, count);
+        let read = core.read(edge, first * SECTOR, (count * SECTOR) as usize).await;
+        self.note(read.as_ref().map(|_| ()).map_err(|e| *e));
+        let Ok(bytes) = read else { return };
+        if bytes.len() as u64 != count * SECTOR {
+            return self.complain(format!("a short read: {} of {count} sectors", bytes.len()));
+        }
+        if let Err(what) = self.model.borrow_mut().read(&mark, &bytes) {
+            self.complain(what);
+        }
+    }
+
+    async fn flush(&self, core: &Rc<Core>, edge: Edge) {
+        let sectors = self.model.borrow().sectors();
+        let mark = self.model.borrow().mark(0, sectors);
+        let done = core.flush(edge).await;
+        self.note(done);
+        if done.is_ok() {
+            self.model.borrow_mut().flushed(&mark);
+        }
+    }
+}

@@ -17,6 +17,7 @@
 //!  G2  `Drained` is said once a `shut`, and no write is inside then.
 //!  G3  Every write that was told to wait is restarted by the next `open` after it waits.
 //!  G4  While the gate is shut and somebody waits, `Knock` has been said once since the `shut`.
+//!  G5  Nobody waits at a gate whose geom has gone.
 //!
 //! G1 and G2 hold because a write first counts itself and then looks at the phase, and a shut
 //! first sets the phase and then reads the counts, all of it sequentially consistent: at least one
@@ -30,6 +31,8 @@ use bio::Ticket;
 
 const OPEN: u8 = 0;
 const SHUT: u8 = 1;
+/// Shut for ever: whoever comes is sent back at once, to learn that its geom is going.
+const GONE: u8 = 2;
 
 /// What a geom is told of its gate; see [`WriteGate::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +118,15 @@ impl WriteGate {
             if self.phase.load(SeqCst) == OPEN {
                 return Entry::Pass;
             }
-            hall.waiting.push((core, ticket()));
+            let ticket = ticket();
+            if self.phase.load(SeqCst) == GONE {
+                // G5
+                drop(hall);
+                self.leave(core);
+                (self.restart)(core, ticket);
+                return Entry::Wait;
+            }
+            hall.waiting.push((core, ticket));
             !std::mem::replace(&mut hall.knocked, true)
         };
         self.leave(core);
@@ -156,9 +167,10 @@ impl WriteGate {
     pub(crate) fn shut(&self) {
         {
             let mut hall = self.hall();
-            if self.phase.swap(SHUT, SeqCst) == SHUT {
+            if self.phase.load(SeqCst) != OPEN {
                 return;
             }
+            self.phase.store(SHUT, SeqCst);
             hall.knocked = false;
             hall.draining = true;
         }
@@ -169,6 +181,9 @@ impl WriteGate {
     pub(crate) fn open(&self) {
         let waiting = {
             let mut hall = self.hall();
+            if self.phase.load(SeqCst) == GONE {
+                return;
+            }
             self.phase.store(OPEN, SeqCst);
             hall.draining = false;
             hall.knocked = false;
@@ -190,8 +205,24 @@ impl WriteGate {
         self.lanes.iter().map(|lane| lane.0.load(SeqCst)).sum()
     }
 
-    /// Requests that wait at a gate that will not open again: taken out, for their geom goes.
+    /// Requests that wait at a gate that will not open again, for their geom goes: handed out.
+    /// Whoever comes later is restarted at once (G5).
     pub(crate) fn evict(&self) -> Vec<(usize, Ticket)> {
-        std::mem::take(&mut self.hall().waiting)
+        let mut hall = self.hall();
+        self.phase.store(GONE, SeqCst);
+        hall.draining = false;
+        std::mem::take(&mut hall.waiting)
+    }
+
+    /// Sends back whoever waits, to look at what has become of its geom; who comes next knocks.
+    pub(crate) fn turn_away(&self) {
+        let waiting = {
+            let mut hall = self.hall();
+            hall.knocked = false;
+            std::mem::take(&mut hall.waiting)
+        };
+        for (core, ticket) in waiting {
+            (self.restart)(core, ticket);
+        }
     }
 }

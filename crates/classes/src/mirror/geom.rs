@@ -7,16 +7,22 @@
 //!         --> cores get the new table --> records are written --> what waited goes on
 //! ```
 //!
+//! A member that is lost comes before everything else, also before a job that waits for the gate to
+//! be empty: a write inside may be waiting for the verdict on that member.
+//!
 //! Invariants
 //!  J1  The gate is open only while the records of all ACTIVE members say DIRTY (or NOFAILSYNC).
 //!  J2  A member becomes ACTIVE or SYNCHRONIZING, and ceases to be SYNCHRONIZING, while no write
 //!      is inside the gate.
-//!  J3  A write that a member failed goes on when that member's job is done.
+//!  J3  A write that a member failed is acknowledged when the record of a member that is ACTIVE
+//!      says that the other is out, and not at all while no record can be written.
+//!  J4  From the moment in which a member is lost to that in which it is on record nothing is
+//!      acknowledged that it does not have.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::{Attr, Errno};
 use geom::{
@@ -28,11 +34,13 @@ use super::NAME;
 use super::class::Tunables;
 use super::layer::MirrorLayer;
 use super::metadata::{Metadata, disk_flags};
-use super::shared::{Failed, Path, Shared, Table, Told};
+use super::shared::{Failed, Halt, Path, Shared, Table, Told};
 use super::state::{Arrival, Fault, Mirror, Role};
 use super::tasks::{self, Note, Rebuild};
 use crate::members::{GateWord, frame};
 
+/// How long a mirror whose records cannot be written waits before it tries again, ns.
+const SICK_NS: u64 = 1_000_000_000;
 /// Lines about members that were refused, kept for lists; older ones go.
 const REFUSALS_MAX: usize = 16;
 
@@ -48,7 +56,7 @@ pub(super) enum Job {
     /// A member that arrived is to be used.
     In(usize),
     /// A member's rebuild has come so far, bytes.
-    Progress { slot: usize, offset: u64 },
+    Progress { slot: usize, offset: u64, round: u64 },
     /// A member is rebuilt.
     Synced(usize),
     /// Parameters have changed: all records are written.
@@ -69,10 +77,24 @@ pub(super) struct MirrorGeom {
     queue: VecDeque<Job>,
     doing: Option<Doing>,
     knocked: bool,
+    /// The gate is shut, and nobody is inside.
+    drained: bool,
+    /// Members that were lost, and are not yet out on record (a bit a slot; J4).
+    unrecorded: u32,
+    /// It could not start with the members there were: it tries again with each that comes.
+    stuck: bool,
+    /// It was taken apart: what is still said to it means nothing.
+    over: bool,
+    /// Refused because their number was taken: looked at again when that member has gone.
+    twins: Vec<ProviderId>,
+    /// Numbers of members that could not be rebuilt, for nobody could be read: not taken in again.
+    shunned: BTreeSet<u32>,
     /// Slots whose loss has not been dealt with (a bit a slot).
     suspects: u32,
     /// Slots of members that are about to be let go: their records are not written any more.
     parting: BTreeSet<usize>,
+    /// Where records were before their providers grew, bytes, by slot.
+    moved: BTreeMap<usize, u64>,
     /// Numbers of rebuilds.
     rounds: u64,
     written: u64,
@@ -100,8 +122,15 @@ impl MirrorGeom {
             queue: VecDeque::new(),
             doing: None,
             knocked: false,
+            drained: true,
+            unrecorded: 0,
+            stuck: false,
+            over: false,
+            twins: Vec::new(),
+            shunned: BTreeSet::new(),
             suspects: 0,
             parting: BTreeSet::new(),
+            moved: BTreeMap::new(),
             rounds: 0,
             written: 0,
             watching: false,
@@ -124,6 +153,12 @@ impl MirrorGeom {
         let name = t.provider_name(on).to_owned();
         let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
         let limits = t.limits(on).ok_or_else(gone)?;
+        if self.shunned.contains(&record.disk) {
+            let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \
+                       `insert` take it in anew";
+            self.refuse(&name, why);
+            return Err(Error::new(Errno::Inval, why));
+        }
         match self.mirror.arrive(record, limits.media_bytes, limits.sector_bytes) {
             Arrival::In(slot) => match attach(t, me, on, &name) {
                 Ok(consumer) => {
@@ -133,12 +168,18 @@ impl MirrorGeom {
                     Ok(())
                 }
                 Err(e) => {
-                    if let Some(place) = self.mirror.slots.get_mut(slot) {
-                        *place = None;
-                    }
+                    self.mirror.vacate(slot);
                     Err(e)
                 }
             },
+            Arrival::Twin => {
+                if self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on) {
+                    self.twins.push(on);
+                }
+                let why = "this member is there already: the same disk by another name, or a copy";
+                self.refuse(&name, why);
+                Err(Error::new(Errno::Exist, why))
+            }
             Arrival::Refused(why) => {
                 self.refuse(&name, &why);
                 Err(Error::new(Errno::Inval, why))
@@ -158,10 +199,10 @@ impl MirrorGeom {
         if self.mirror.running {
             // The cores must know its edge before they are told to use it.
             t.barrier(me, Box::new(Told::Known(slot)));
-        } else if self.mirror.is_complete() {
+        } else if self.mirror.is_complete() || self.stuck {
             t.barrier(me, Box::new(Told::Launch));
         } else if self.mirror.members().count() == 1 {
-            tasks::after(&self.shared, self.shared.tunables.start_ns, Told::Launch);
+            tasks::after(&self.shared, self.shared.tunables.start_ns, Told::Due);
         }
     }
 
@@ -171,7 +212,10 @@ impl MirrorGeom {
             return;
         }
         match self.mirror.start() {
-            Err(why) => self.fault = Some(why),
+            Err(why) => {
+                self.fault = Some(why);
+                self.stuck = true;
+            }
             Ok(broken) => {
                 for (slot, why) in broken {
                     if let Some(consumer) = self.consumers.remove(&slot) {
@@ -228,6 +272,7 @@ impl MirrorGeom {
     /// Every core goes by the members as they are.
     fn set_table(&self, t: &Topology) {
         let mut table = Table {
+            unrecorded: self.unrecorded,
             balance: self.mirror.balance,
             slice: u64::from(self.mirror.slice),
             sector: u64::from(self.mirror.sector_bytes),
@@ -275,14 +320,24 @@ impl MirrorGeom {
         self.go_on(t, me);
     }
 
+    /// A job that comes before all others: the one that waits for the gate waits on behind it.
+    fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+        if let Some(Doing::Draining(waits)) = self.doing {
+            self.doing = None;
+            self.queue.push_front(waits);
+        }
+        self.queue.push_front(job);
+        self.go_on(t, me);
+    }
+
     fn go_on(&mut self, t: &mut Topology, me: GeomId) {
-        while self.doing.is_none() {
-            let Some(job) = self.queue.pop_front() else { break };
+        while self.doing.is_none() && !self.over {
+            let Some(job) = self.next() else { break };
             let drains = match job {
                 Job::Clean | Job::In(_) | Job::Synced(_) => true,
                 Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
             };
-            if drains && self.shared.gate.is_open() {
+            if drains && !self.drained {
                 self.doing = Some(Doing::Draining(job));
                 self.shared.gate.shut();
             } else {
@@ -290,7 +345,17 @@ impl MirrorGeom {
             }
         }
         let busy = self.doing.is_some() || !self.queue.is_empty();
-        self.shared.busy.store(busy, Relaxed);
+        self.shared.busy.store(busy && !self.over, Relaxed);
+    }
+
+    fn next(&mut self) -> Option<Job> {
+        let job = self.queue.pop_front();
+        if job.is_none() && self.knocked {
+            // Somebody came while the gate was shut for something else.
+            self.knocked = false;
+            return (!self.shared.gate.is_open()).then_some(Job::Dirty);
+        }
+        job
     }
 
     /// The state changes; then records are written, or nothing is left to do.
@@ -307,19 +372,39 @@ impl MirrorGeom {
                 settle = true;
             }
             Job::Out { slot, fault, gone } => {
+                let there = self.mirror.member(slot).is_some();
                 if !self.lose(t, me, slot, fault, gone) {
-                    self.judged(slot);
+                    if there {
+                        // It stays: what it failed is on nobody that stays.
+                        self.shared.refuse(bit(slot));
+                    }
+                    self.suspects &= !bit(slot);
+                    self.shared.verdict(self.suspects);
+                    return;
+                }
+                if self.over {
                     return;
                 }
             }
             Job::In(slot) => {
-                if self.mirror.member(slot).is_none() {
-                    return self.finish(t, me, job);
+                match self.mirror.member(slot).map(|m| m.role) {
+                    None => return self.reopen(true),
+                    Some(Role::Arrived) => self.mirror.place_late(slot),
+                    Some(_) => {}
                 }
                 self.set_table(t);
             }
-            Job::Progress { slot, offset } => self.mirror.synced_to(slot, offset),
+            Job::Progress { slot, offset, round } => {
+                if !self.shared.is_wanted(slot, round) {
+                    return;
+                }
+                self.mirror.synced_to(slot, offset);
+            }
             Job::Synced(slot) => {
+                let role = self.mirror.member(slot).map(|m| m.role);
+                if role != Some(Role::Synchronizing) {
+                    return self.reopen(true);
+                }
                 self.mirror.synced(slot);
                 self.set_table(t);
                 settle = true;
@@ -332,7 +417,7 @@ impl MirrorGeom {
     }
 
     /// What the members' records shall say.
-    fn notes(&self, t: &Topology) -> Vec<Note> {
+    fn notes(&mut self, t: &Topology) -> Vec<Note> {
         if self.mirror.manual {
             return Vec::new();
         }
@@ -341,10 +426,13 @@ impl MirrorGeom {
             let at = frame::last_sector(member.sector_bytes, member.provider_bytes)?;
             let mut sector = self.mirror.record(slot)?.encode();
             sector.resize(member.sector_bytes as usize, 0);
-            Some(Note { slot, edge: t.edge(*consumer), at, sector })
+            let before = self.moved.get(&slot).copied();
+            Some(Note { slot, edge: t.edge(*consumer), at, sector, before })
         };
         let staying = self.consumers.iter().filter(|(slot, _)| !self.parting.contains(slot));
-        staying.filter_map(|(slot, c)| note(*slot, c)).collect()
+        let notes = staying.filter_map(|(slot, c)| note(*slot, c)).collect();
+        self.moved.clear();
+        notes
     }
 
     /// A member goes. False when it stays: the last ACTIVE one.
@@ -356,9 +444,14 @@ impl MirrorGeom {
         fault: Fault,
         gone: bool,
     ) -> bool {
-        let Some(_) = self.mirror.lose(slot, fault, gone) else { return false };
+        if self.mirror.lose(slot, fault, gone).is_none() {
+            return false;
+        }
+        self.suspects |= bit(slot);
+        self.unrecorded |= bit(slot);
         self.shared.want(slot, None);
         self.parting.remove(&slot);
+        self.moved.remove(&slot);
         self.set_table(t);
         if let Some(consumer) = self.consumers.remove(&slot) {
             let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
@@ -369,47 +462,93 @@ impl MirrorGeom {
             }
             t.leave(consumer);
         }
+        std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
         if self.mirror.running && self.mirror.in_role(Role::Active).is_empty() {
             Self::take_apart(t, me, self);
         }
         true
     }
 
-    fn judged(&mut self, slot: usize) {
-        self.suspects &= !(1u32.checked_shl(slot as u32).unwrap_or(0));
+    /// Records are written, but those of `failed`.
+    fn written(&mut self, t: &mut Topology, me: GeomId, failed: Vec<usize>) {
+        let Some(Doing::Writing(job)) = self.doing.take() else { return };
+        let active = self.mirror.in_role(Role::Active);
+        let on_record = self.mirror.manual || active.iter().any(|s| !failed.contains(s));
+        for slot in &failed {
+            self.suspect(*slot, Fault::Broken);
+        }
+        let matters = match job {
+            Job::Dirty => true,
+            Job::In(_) | Job::Synced(_) => self.mirror.dirty,
+            Job::Clean | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
+        };
+        if !on_record && (matters || self.unrecorded != 0) {
+            self.sicken();
+        } else {
+            if on_record {
+                self.recorded(t);
+            }
+            self.finish(t, job, failed.is_empty());
+        }
+        self.go_on(t, me);
+    }
+
+    /// Whoever was lost is out on record (J3).
+    fn recorded(&mut self, t: &Topology) {
+        self.shared.sick.store(false, Relaxed);
+        if std::mem::take(&mut self.unrecorded) != 0 {
+            self.set_table(t);
+        }
+        let held = self.queue.iter().fold(0, |bits, job| match job {
+            Job::Out { slot, .. } => bits | bit(*slot),
+            _ => bits,
+        });
+        self.suspects &= held;
         self.shared.verdict(self.suspects);
     }
 
-    /// Records are written: what waited goes on.
-    fn finish(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+    /// No record could be written: nothing is acknowledged until one can.
+    fn sicken(&mut self) {
+        self.shared.sick.store(true, Relaxed);
+        if !self.shared.gate.is_open() {
+            self.mirror.dirty = false;
+        }
+        self.knocked = false;
+        self.shared.refuse(self.unrecorded);
+        self.shared.gate.turn_away();
+        tasks::after(&self.shared, SICK_NS, Told::Well);
+    }
+
+    /// Records are written: what waited goes on. With `whole` those of all.
+    fn finish(&mut self, t: &mut Topology, job: Job, whole: bool) {
         match job {
-            Job::Dirty => self.open(),
-            Job::Clean => {}
-            Job::Out { slot, .. } => self.judged(slot),
+            Job::Dirty if whole => self.open(),
+            // First those go whose record could not be written.
+            Job::Dirty => self.queue.push_back(Job::Dirty),
             Job::In(slot) => {
                 let role = self.mirror.member(slot).map(|m| m.role);
                 if role == Some(Role::Synchronizing) {
                     self.start_rebuild(t, slot);
                 }
-                self.reopen();
+                self.reopen(whole);
             }
-            Job::Synced(_) => self.reopen(),
-            Job::Progress { .. } | Job::Rewrite => {}
-        }
-        if std::mem::take(&mut self.knocked) && !self.shared.gate.is_open() {
-            self.push(t, me, Job::Dirty);
+            Job::Synced(_) => self.reopen(whole),
+            Job::Clean | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => {}
         }
     }
 
     /// J1: it was open before the job, and the records say so.
-    fn reopen(&mut self) {
-        if self.mirror.dirty {
-            self.open();
+    fn reopen(&mut self, whole: bool) {
+        match (self.mirror.dirty, whole) {
+            (false, _) => {}
+            (true, true) => self.open(),
+            (true, false) => self.queue.push_back(Job::Dirty),
         }
     }
 
     fn open(&mut self) {
         self.knocked = false;
+        self.drained = false;
         self.shared.gate.open();
         if !std::mem::replace(&mut self.watching, true) {
             self.written = self.shared.writes();
@@ -431,27 +570,34 @@ impl MirrorGeom {
     }
 
     fn failed(&mut self, t: &mut Topology, me: GeomId, failed: Failed) {
-        let Failed { slot, gone } = failed;
-        let bit = 1u32.checked_shl(slot as u32).unwrap_or(0);
-        if self.mirror.member(slot).is_none() || self.suspects & bit != 0 {
-            return;
+        let fault = if failed.gone { Fault::Absent } else { Fault::Broken };
+        if self.suspect(failed.slot, fault)
+            && let Some(job) = self.queue.pop_front()
+        {
+            self.urgent(t, me, job);
         }
-        self.suspects |= bit;
-        let fault = if gone { Fault::Absent } else { Fault::Broken };
-        self.push(t, me, Job::Out { slot, fault, gone: false });
+    }
+
+    /// A member is to go: its job stands first in the queue. False when it does already.
+    fn suspect(&mut self, slot: usize, fault: Fault) -> bool {
+        if self.mirror.member(slot).is_none() || self.suspects & bit(slot) != 0 {
+            return false;
+        }
+        self.suspects |= bit(slot);
+        self.queue.push_front(Job::Out { slot, fault, gone: false });
+        true
     }
 
     fn told_word(&mut self, t: &mut Topology, me: GeomId, told: Told) {
         match told {
             Told::Gate(GateWord::Knock) => {
                 self.knocked = true;
-                if self.doing.is_none() {
-                    self.knocked = false;
-                    self.push(t, me, Job::Dirty);
-                }
+                self.go_on(t, me);
             }
             Told::Gate(GateWord::Drained) => {
-                if let Some(Doing::Draining(job)) = self.doing.take() {
+                self.drained = true;
+                if let Some(Doing::Draining(job)) = self.doing {
+                    self.doing = None;
                     self.carry_out(t, me, job);
                 }
                 self.go_on(t, me);
@@ -459,20 +605,19 @@ impl MirrorGeom {
             Told::Failed(failed) => self.failed(t, me, failed),
             Told::Judge => self.shared.verdict(self.suspects),
             Told::Idle => self.idle(t, me),
+            Told::Due => t.barrier(me, Box::new(Told::Launch)),
             Told::Launch => self.launch(t, me),
-            Told::Known(slot) => self.push(t, me, Job::In(slot)),
-            Told::Written(failed) => {
-                if let Some(Doing::Writing(job)) = self.doing.take() {
-                    self.finish(t, me, job);
+            Told::Well => {
+                self.shared.sick.store(false, Relaxed);
+                if self.unrecorded != 0 {
+                    self.urgent(t, me, Job::Rewrite);
                 }
-                for slot in failed {
-                    self.failed(t, me, Failed { slot, gone: false });
-                }
-                self.go_on(t, me);
             }
+            Told::Known(slot) => self.push(t, me, Job::In(slot)),
+            Told::Written(failed) => self.written(t, me, failed),
             Told::Progress { slot, offset, round } => {
                 if self.shared.is_wanted(slot, round) {
-                    self.push(t, me, Job::Progress { slot, offset });
+                    self.push(t, me, Job::Progress { slot, offset, round });
                 }
             }
             Told::Rebuilt { slot, round, result } => {
@@ -482,7 +627,11 @@ impl MirrorGeom {
                 self.shared.want(slot, None);
                 match result {
                     Ok(()) => self.push(t, me, Job::Synced(slot)),
-                    Err(failed) => self.failed(t, me, failed),
+                    Err(Halt::Target(failed)) => self.failed(t, me, failed),
+                    Err(Halt::Source) => {
+                        self.shunned.extend(self.mirror.member(slot).map(|m| m.record.disk));
+                        self.failed(t, me, Failed { slot, gone: true });
+                    }
                 }
             }
         }
@@ -490,7 +639,9 @@ impl MirrorGeom {
 
     /// Members are let go, the provider withers, whatever waits ends.
     pub(super) fn take_apart(t: &mut Topology, me: GeomId, mirror: &mut MirrorGeom) {
-        mirror.shared.sick.store(true, Relaxed);
+        mirror.shared.sick.store(true, SeqCst);
+        mirror.over = true;
+        mirror.shared.busy.store(false, Relaxed);
         mirror.queue.clear();
         for (slot, consumer) in std::mem::take(&mut mirror.consumers) {
             mirror.shared.want(slot, None);
@@ -499,8 +650,7 @@ impl MirrorGeom {
         for provider in t.providers_of(me).to_vec() {
             t.wither_provider(provider, Errno::NxIo);
         }
-        mirror.suspects = 0;
-        mirror.shared.verdict(0);
+        mirror.shared.adjourn();
         for (core, ticket) in mirror.shared.gate.evict() {
             mirror.shared.board.restart(core, ticket);
         }
@@ -535,6 +685,11 @@ impl MirrorGeom {
         }
         self.push(t, me, Job::Rewrite);
     }
+}
+
+/// A slot's bit.
+fn bit(slot: usize) -> u32 {
+    1u32.checked_shl(slot as u32).unwrap_or(0)
 }
 
 /// Attaches and opens, alone.
@@ -587,21 +742,45 @@ impl Geom for MirrorGeom {
         let Some(slot) = self.slot_of(consumer) else { return t.leave(consumer) };
         if !self.mirror.running {
             self.consumers.remove(&slot);
-            if let Some(place) = self.mirror.slots.get_mut(slot) {
-                *place = None;
-            }
+            self.mirror.vacate(slot);
             t.leave(consumer);
+            std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
             if self.consumers.is_empty() {
                 Self::take_apart(t, me, self);
             }
             return;
         }
-        self.suspects |= 1u32.checked_shl(slot as u32).unwrap_or(0);
-        self.push(t, me, Job::Out { slot, fault: Fault::Absent, gone: true });
+        self.suspects |= bit(slot);
+        // What it had failed before still counts.
+        let broken = Job::Out { slot, fault: Fault::Broken, gone: false };
+        let fault = if self.queue.contains(&broken) { Fault::Broken } else { Fault::Absent };
+        self.queue.retain(|j| !matches!(j, Job::Out { slot: s, .. } if *s == slot));
+        self.urgent(t, me, Job::Out { slot, fault, gone: true });
+    }
+
+    fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        let Some(slot) = self.slot_of(consumer) else { return };
+        let Some(bytes) = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes) else {
+            return;
+        };
+        let Some(Some(member)) = self.mirror.slots.get_mut(slot) else { return };
+        let old = frame::last_sector(member.sector_bytes, member.provider_bytes);
+        if bytes <= member.provider_bytes {
+            return;
+        }
+        member.provider_bytes = bytes;
+        // The record stands in the last sector, wherever that is.
+        if let Some(old) = old.filter(|old| *old >= self.mirror.media_bytes) {
+            self.moved.entry(slot).or_insert(old);
+        }
+        if self.mirror.running {
+            self.push(t, me, Job::Rewrite);
+        }
     }
 
     fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
         match word.downcast::<Told>() {
+            Ok(_) if self.over => {}
             Ok(told) => self.told_word(t, me, *told),
             Err(word) => debug_assert!(word.is::<Unanswered>(), "a word that nobody says"),
         }

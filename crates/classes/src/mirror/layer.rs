@@ -11,7 +11,8 @@
 //! Invariants
 //!  L1  A write or flush that a member failed is acknowledged only after the records of the others
 //!      say so: otherwise that member could be the master after a crash.
-//!  L2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own.
+//!  L2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own, but
+//!      for a write that another member did.
 //!  L3  A read is answered by a member that has everything, or fails when each has been asked.
 //!  L4  What a member that is no longer one answers counts for nothing.
 
@@ -102,7 +103,8 @@ impl MirrorLayer {
             sent += 1;
         }
         if sent > 0 {
-            return Flow::Fork(0);
+            // L1: of those just lost nothing is on record yet.
+            return Flow::Fork(u64::from(table.unrecorded));
         }
         self.release(bio, core);
         let none = if bio.op == Op::Delete { Errno::NotSup } else { Errno::NxIo };
@@ -149,13 +151,25 @@ impl MirrorLayer {
 
     fn written(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
         let (failed, some) = (word as u32, word & SOME_DID != 0);
-        if failed != 0 && some && bio.status.is_ok() {
-            // L1
-            let ticket = bio.ticket();
-            self.0.await_verdict(core.id() as usize, ticket, failed);
-            return Back::Go(Flow::Wait);
+        if bio.status == Err(Errno::NotSup) {
+            // Whoever asked does it in another way.
+            self.release(bio, core);
+            return Back::Up;
         }
-        if failed != 0 && !some {
+        if failed != 0 && some {
+            if bio.status.is_err() {
+                // L2: what one refuses and another does is the member's fault.
+                (0..u32::BITS as usize)
+                    .filter(|slot| failed >> slot & 1 == 1)
+                    .for_each(|slot| self.tell(slot, Errno::Io));
+                bio.status = Ok(());
+            }
+            // L1
+            if self.0.await_verdict(core.id() as usize, bio.ticket(), failed) {
+                return Back::Go(Flow::Wait);
+            }
+        }
+        if failed != 0 && bio.status.is_ok() {
             bio.status = Err(Errno::Io);
         }
         self.release(bio, core);
@@ -207,8 +221,9 @@ impl Layer for MirrorLayer {
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let word = bio.frames.top_mut().map_or(0, |top| top.word);
         if word & SOME_DID != 0 {
+            let refused = self.0.lane(core.id() as usize).refused.remove(&bio.id().to_word());
             self.release(bio, core);
-            return Flow::Done(Ok(()));
+            return Flow::Done(if refused { Err(Errno::Io) } else { Ok(()) });
         }
         let has_range = self.0.lane(core.id() as usize).held.contains_key(&bio.id().to_word());
         match has_range {
@@ -243,7 +258,13 @@ impl Layer for MirrorLayer {
                     self.tell(slot as usize, e);
                 }
             }
-            Err(e) => parent.fail(e),
+            Err(e) => {
+                parent.fail(e);
+                // A range of reads is asked elsewhere only for a member's fault.
+                if e != Errno::NotSup && parent.op != Op::Read {
+                    bits = 1 << slot;
+                }
+            }
             Ok(()) => {}
         }
         if let Some(top) = parent.frames.top_mut() {

@@ -4,7 +4,7 @@
 //!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
 //!  T2  The index of a member is its slot in every table; a slot has one tenant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +35,9 @@ pub(super) struct Table {
     pub(super) sector: u64,
     /// Somebody is rebuilt: writes mind the ranges that are being copied.
     pub(super) syncing: bool,
+    /// Slots of members that are lost and of whom the others' records do not say so yet (a bit a
+    /// slot): nothing is acknowledged without them before.
+    pub(super) unrecorded: u32,
 }
 
 impl Table {
@@ -67,6 +70,8 @@ pub(super) struct LaneState {
     /// Ranges that writes of this core have, or wait for, by the Bio's number: only while somebody
     /// is rebuilt.
     pub(super) held: BTreeMap<u64, Held>,
+    /// Numbers of writes that waited for a verdict and must not be acknowledged.
+    pub(super) refused: BTreeSet<u64>,
 }
 
 /// On cache lines of its own.
@@ -95,7 +100,11 @@ pub(super) enum Told {
     /// The time since the last look is up: has anything been written?
     Idle,
     /// The time to wait for further members is up.
+    Due,
+    /// Every core knows the members that there are.
     Launch,
+    /// Records may be tried again.
+    Well,
     /// Every core knows the members that were attached before.
     Known(usize),
     /// Records were written: who could not be.
@@ -110,8 +119,17 @@ pub(super) enum Told {
     Rebuilt {
         slot: usize,
         round: u64,
-        result: Result<(), Failed>,
+        result: Result<(), Halt>,
     },
+}
+
+/// Why a rebuild came to no end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Halt {
+    /// The member that was rebuilt failed.
+    Target(Failed),
+    /// No member that has everything could be read.
+    Source,
 }
 
 /// Between the geom and its layers and tasks.
@@ -124,11 +142,12 @@ pub(super) struct Shared {
     pub(super) rounds: Mutex<BTreeMap<usize, u64>>,
     /// Bytes a second that a rebuild may copy; zero: as fast as it goes.
     pub(super) sync_rate: AtomicU64,
-    /// Marks cannot be written: writes end with EIO instead of waiting for ever.
+    /// Records can be written to no member that has everything: writes end with EIO instead of
+    /// waiting for ever.
     pub(super) sick: AtomicBool,
     lanes: Box<[Lane]>,
     /// Writes that were done by some members and failed by others (a bit a slot).
-    judged: Mutex<Vec<(usize, Ticket, u32)>>,
+    judged: Mutex<Option<Vec<(usize, Ticket, u32)>>>,
     pub(super) board: Switchboard,
     pub(super) geom: GeomId,
     pub(super) tunables: Tunables,
@@ -154,7 +173,7 @@ impl Shared {
             sync_rate: AtomicU64::new(0),
             sick: AtomicBool::new(false),
             lanes: (0..cores).map(|_| Lane::default()).collect(),
-            judged: Mutex::default(),
+            judged: Mutex::new(Some(Vec::new())),
             board,
             geom,
             tunables,
@@ -210,23 +229,49 @@ impl Shared {
         self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.writes.load(Relaxed)))
     }
 
-    /// A write waits until the members of `failed` (a bit a slot) are judged.
-    pub(super) fn await_verdict(&self, core: usize, ticket: Ticket, failed: u32) {
-        lock(&self.judged).push((core, ticket, failed));
+    /// A write waits until the members of `failed` (a bit a slot) are judged. False when there is
+    /// nobody left to judge.
+    pub(super) fn await_verdict(&self, core: usize, ticket: Ticket, failed: u32) -> bool {
+        match &mut *lock(&self.judged) {
+            Some(waiting) => waiting.push((core, ticket, failed)),
+            None => return false,
+        }
         self.tell(Told::Judge);
+        true
     }
 
     /// Lets those go that wait for none of the slots still `open` (a bit a slot).
     pub(super) fn verdict(&self, open: u32) {
+        self.release(|failed| failed & open == 0, true);
+    }
+
+    /// Those that wait for one of these slots (a bit a slot) end with an error: no record says
+    /// that those members do not have what was written.
+    pub(super) fn refuse(&self, slots: u32) {
+        self.release(|failed| failed & slots != 0, false);
+    }
+
+    /// The geom goes: whoever waits, or will, ends with an error.
+    pub(super) fn adjourn(&self) {
+        self.release(|_| true, false);
+        *lock(&self.judged) = None;
+    }
+
+    fn release(&self, goes: impl Fn(u32) -> bool, well: bool) {
         let mut ready = Vec::new();
-        lock(&self.judged).retain(|(core, ticket, failed)| {
-            let waits = failed & open != 0;
-            if !waits {
-                ready.push((*core, *ticket));
-            }
-            waits
-        });
+        if let Some(waiting) = &mut *lock(&self.judged) {
+            waiting.retain(|(core, ticket, failed)| {
+                let goes = goes(*failed);
+                if goes {
+                    ready.push((*core, *ticket));
+                }
+                !goes
+            });
+        }
         for (core, ticket) in ready {
+            if !well {
+                self.lane(core).refused.insert(ticket.id().to_word());
+            }
             self.board.restart(core, ticket);
         }
     }

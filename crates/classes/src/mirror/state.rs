@@ -19,7 +19,11 @@
 //!      member failed, the genid does, and the write that it failed is not acknowledged before.
 //!  M4  The last ACTIVE member is never dropped.
 //!  M5  A member that comes late is ACTIVE only if nothing was written without it and it is clean.
+//!  M7  A mirror that starts after a crash without some of its members grows its syncid at once:
+//!      what was being written may be on them and not here, or the other way round.
 //!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
+
+use std::collections::VecDeque;
 
 use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
 
@@ -78,6 +82,8 @@ pub(super) enum Arrival {
     In(usize),
     /// It is not used, and why.
     Refused(String),
+    /// A member of this number is there: a copy, or the same disk come back before it was missed.
+    Twin,
 }
 
 /// See the module.
@@ -101,8 +107,11 @@ pub(super) struct Mirror {
     pub(super) dirty: bool,
     /// The syncid is to grow before the next write.
     pub(super) bump: bool,
-    /// By slot. A slot is not used again while the mirror lives.
+    /// By slot.
     pub(super) slots: Vec<Option<Member>>,
+    /// Slots that were left while the mirror ran, the longest free first: used again when there
+    /// are no others, so that what is still said of one speaks of its tenant.
+    left: VecDeque<usize>,
 }
 
 impl Mirror {
@@ -124,6 +133,7 @@ impl Mirror {
             dirty: false,
             bump: false,
             slots: Vec::new(),
+            left: VecDeque::new(),
         };
         mirror.follow(record);
         mirror
@@ -175,18 +185,13 @@ impl Mirror {
             ));
         }
         if self.members().any(|(_, m)| m.record.disk == record.disk) {
-            return refused(
-                "this member is there already: the same disk by another name, or a copy".into(),
-            );
+            return Arrival::Twin;
         }
         if record.has(disk_flags::INACTIVE) {
             return refused(format!(
                 "it was deactivated: `ashlar mirror activate {} PROVIDER` takes it in again",
                 self.name
             ));
-        }
-        if self.slots.len() >= MEMBERS_MAX && self.slots.iter().all(Option::is_some) {
-            return refused(format!("a mirror has at most {MEMBERS_MAX} members"));
         }
         let newer = (record.genid, record.syncid) > (self.genid, self.syncid);
         if self.running && newer {
@@ -214,20 +219,29 @@ impl Mirror {
         }
         let role = Role::Arrived;
         let member = Member { record, role, provider_bytes, sector_bytes };
-        let slot = match self.slots.iter().position(Option::is_none).filter(|_| !self.running) {
-            Some(slot) => slot,
-            None => {
+        let slot = match self.slots.len() < MEMBERS_MAX {
+            true => {
                 self.slots.push(None);
                 self.slots.len() - 1
             }
+            false => match self.left.pop_front() {
+                Some(slot) => slot,
+                None => return refused(format!("a mirror has at most {MEMBERS_MAX} members")),
+            },
         };
         if let Some(place) = self.slots.get_mut(slot) {
             *place = Some(member);
         }
-        if self.running {
-            self.place_late(slot);
-        }
         Arrival::In(slot)
+    }
+
+    /// Nobody is in the slot any more.
+    pub(super) fn vacate(&mut self, slot: usize) {
+        if let Some(place) = self.slots.get_mut(slot)
+            && place.take().is_some()
+        {
+            self.left.push_back(slot);
+        }
     }
 
     /// Whether a provider of so many bytes can be a member.
@@ -236,8 +250,9 @@ impl Mirror {
         provider_bytes >= self.media_bytes.saturating_add(metadata)
     }
 
-    /// M5: what a member is that comes to a mirror that runs.
-    fn place_late(&mut self, slot: usize) {
+    /// M5: what a member is that comes to a mirror that runs: to be asked while no write is under
+    /// way, and not when it arrives, for it may be missed by writes that begin in between.
+    pub(super) fn place_late(&mut self, slot: usize) {
         let (top, auto) = (self.syncid, self.flags & mirror_flags::NOAUTOSYNC == 0);
         let Some(member) = self.member_mut(slot) else { return };
         if is_whole(member, top) && !is_dirty(member, true) {
@@ -256,31 +271,33 @@ impl Mirror {
         self.members().count() >= usize::from(self.all)
     }
 
+    /// Why a member cannot be used beside the newest, if so.
+    fn misfit(&self, member: &Member) -> Option<String> {
+        let (record, genid) = (&member.record, self.genid);
+        if record.genid < genid {
+            return Some(format!("it failed once (genid {}, the newest is {genid})", record.genid));
+        }
+        let same = (record.all, record.media_bytes) == (self.all, self.media_bytes);
+        if record.syncid == self.syncid && !same {
+            return Some("its record speaks of another mirror than the others'".into());
+        }
+        let bytes = member.provider_bytes;
+        (!self.fits(bytes)).then(|| format!("it has {bytes} bytes, too few for the mirror"))
+    }
+
     /// Starts with the members there are. Returns the slots of those that are not used, with why.
+    /// An error changes nothing.
     pub(super) fn start(&mut self) -> Result<Vec<(usize, String)>, String> {
-        let (genid, top) = (self.genid, self.syncid);
-        let mut out = Vec::new();
-        for (slot, member) in self.members() {
-            let record = &member.record;
-            if record.genid < genid {
-                let why = format!("it failed once (genid {}, the newest is {genid})", record.genid);
-                out.push((slot, why));
-            } else if (record.all, record.media_bytes) != (self.all, self.media_bytes)
-                && record.syncid == top
-            {
-                out.push((slot, "its record speaks of another mirror than the others'".into()));
-            }
-        }
-        for (slot, _) in &out {
-            if let Some(place) = self.slots.get_mut(*slot) {
-                *place = None;
-            }
-        }
+        let out: Vec<(usize, String)> =
+            self.members().filter_map(|(slot, m)| Some((slot, self.misfit(m)?))).collect();
+        let master = self.choose_master(&out)?;
+        out.iter().for_each(|(slot, _)| self.vacate(*slot));
+        let top = self.syncid;
         // r306743: one that is broken is missing, and must not come back as if nothing had been.
-        let missing = self.members().count() < usize::from(self.all);
-        let master = self.choose_master()?;
+        let missing = self.members().count() < usize::from(self.all) || !out.is_empty();
         let auto = self.flags & mirror_flags::NOAUTOSYNC == 0;
         let failsync = self.flags & mirror_flags::NOFAILSYNC == 0;
+        let torn = self.member(master).is_some_and(|m| is_dirty(m, failsync));
         for slot in 0..self.slots.len() {
             let Some(member) = self.member_mut(slot) else { continue };
             let whole = is_whole(member, top);
@@ -295,17 +312,22 @@ impl Mirror {
             let asked = member.record.has(disk_flags::FORCE_SYNC);
             member.role = if auto || asked { Role::Synchronizing } else { Role::Stale };
         }
-        // What the master was in the middle of may be on it alone.
         self.dirty = false;
-        self.bump |= missing || !out.is_empty();
+        self.bump |= missing;
+        if torn && missing {
+            // M7: those that are missing may hold others of the last writes than the master.
+            self.bump = false;
+            self.syncid = self.syncid.wrapping_add(1);
+        }
         self.running = true;
         Ok(out)
     }
 
     /// M2: the member whose contents are the mirror's.
-    fn choose_master(&self) -> Result<usize, String> {
+    fn choose_master(&self, out: &[(usize, String)]) -> Result<usize, String> {
         let (top, failsync) = (self.syncid, self.flags & mirror_flags::NOFAILSYNC == 0);
-        let whole = self.members().filter(|(_, m)| is_whole(m, top));
+        let used = |slot: &usize| !out.iter().any(|(o, _)| o == slot);
+        let whole = self.members().filter(|(slot, m)| used(slot) && is_whole(m, top));
         // A clean one first; then the highest priority; then the one found first.
         let best = whole.max_by_key(|(slot, m)| {
             (!is_dirty(m, failsync), m.record.priority, std::cmp::Reverse(*slot))
@@ -325,9 +347,7 @@ impl Mirror {
         if role == Role::Active && !others && !gone {
             return None;
         }
-        if let Some(place) = self.slots.get_mut(slot) {
-            *place = None;
-        }
+        self.vacate(slot);
         match fault {
             Fault::Broken => {
                 self.genid = self.genid.wrapping_add(1);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use super::shared::{Failed, Shared, Told};
+use super::shared::{Failed, Halt, Shared, Told};
 
 /// One record to write.
 pub(super) struct Note {
@@ -15,6 +15,8 @@ pub(super) struct Note {
     pub(super) edge: Edge,
     pub(super) at: u64,
     pub(super) sector: Vec<u8>,
+    /// Where it was before its provider grew, bytes: cleared, so that nobody finds it.
+    pub(super) before: Option<u64>,
 }
 
 /// Writes records, each durable; tells who could not be written. With `settle` everything written
@@ -49,8 +51,12 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
 async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
     core.write(note.edge, note.at, &note.sector).await?;
     match core.flush(note.edge).await {
-        Err(Errno::NotSup) => Ok(()),
-        done => done,
+        Ok(()) | Err(Errno::NotSup) => {}
+        Err(e) => return Err(e),
+    }
+    match note.before {
+        Some(at) => core.write(note.edge, at, &vec![0; note.sector.len()]).await,
+        None => Ok(()),
     }
 }
 
@@ -103,7 +109,7 @@ async fn copy_all(
     core: &Rc<Core>,
     shared: &Arc<Shared>,
     job: &Rebuild,
-) -> Option<Result<(), Failed>> {
+) -> Option<Result<(), Halt>> {
     let reactor = core.reactor();
     let (mut at, mut saved) = (job.from, reactor.fresh_now());
     let mut paid = saved;
@@ -115,8 +121,8 @@ async fn copy_all(
         let held = shared.ranges.lock_task(at..at + len, true).await;
         let copied = copy(core, shared, job, at, len as usize).await;
         shared.ranges.unlock(held);
-        if let Err(failed) = copied {
-            return Some(Err(failed));
+        if let Err(halt) = copied {
+            return Some(Err(halt));
         }
         at += len;
         let now = reactor.fresh_now();
@@ -124,7 +130,7 @@ async fn copy_all(
             if let Err(e) = core.flush(job.target).await
                 && e != Errno::NotSup
             {
-                return Some(Err(Failed { slot: job.slot, gone: e == Errno::NxIo }));
+                return Some(Err(Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo })));
             }
             let Rebuild { slot, round, .. } = *job;
             shared.tell(Told::Progress { slot, offset: at, round });
@@ -134,7 +140,7 @@ async fn copy_all(
     }
     match core.flush(job.target).await {
         Ok(()) | Err(Errno::NotSup) => Some(Ok(())),
-        Err(e) => Some(Err(Failed { slot: job.slot, gone: e == Errno::NxIo })),
+        Err(e) => Some(Err(Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo }))),
     }
 }
 
@@ -160,8 +166,7 @@ async fn copy(
     job: &Rebuild,
     at: u64,
     len: usize,
-) -> Result<(), Failed> {
-    let target = Failed { slot: job.slot, gone: true };
+) -> Result<(), Halt> {
     let sources: Vec<(usize, Edge)> = {
         let lane = shared.lane(core.id() as usize);
         lane.table.active().map(|(slot, path)| (slot, path.edge)).collect()
@@ -177,9 +182,9 @@ async fn copy(
             Err(e) => shared.tell(Told::Failed(Failed { slot, gone: e == Errno::NxIo })),
         }
     }
-    // Without a source the target stays what it was: it is let go, and may come back.
-    let Some(bytes) = bytes else { return Err(target) };
+    // Without a source the target stays what it was: it is let go.
+    let Some(bytes) = bytes else { return Err(Halt::Source) };
     core.write(job.target, at, &bytes)
         .await
-        .map_err(|e| Failed { slot: job.slot, gone: e == Errno::NxIo })
+        .map_err(|e| Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo }))
 }

@@ -230,7 +230,8 @@ impl Life {
                 out += &format!("    on {:?} {:?}\n", c.provider, c.show);
             }
             for p in g.providers {
-                out += &format!("    offers {} {:?}\n", p.name, p.verdicts);
+                let own = p.verdicts.iter().filter(|(c, _)| *c != "label" && *c != "part");
+                out += &format!("    offers {} {:?}\n", p.name, own.collect::<Vec<_>>());
             }
         }
         out

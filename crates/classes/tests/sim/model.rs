@@ -20,6 +20,9 @@ struct Entry {
 pub struct Model {
     sectors: Vec<Vec<Entry>>,
     locked: Vec<bool>,
+    /// Reads under way, and what left histories while they are.
+    readers: u64,
+    ghosts: Vec<(usize, Entry)>,
     seq: u64,
     versions: u64,
     /// How much was proven.
@@ -108,8 +111,30 @@ impl Model {
             let place = entries.iter().position(|e| e.seq == *seq).expect("it is there");
             entries[place].acked = true;
             if durable {
-                entries.drain(..place);
+                self.forget(at, place);
             }
+        }
+    }
+
+    /// What came before has become impossible.
+    fn forget(&mut self, at: usize, place: usize) {
+        let gone = self.sectors[at].drain(..place);
+        if self.readers > 0 {
+            self.ghosts.extend(gone.map(|e| (at, e)));
+        }
+    }
+
+    /// A read begins.
+    pub fn look(&mut self, first: u64, count: u64) -> Mark {
+        self.readers += 1;
+        self.mark(first, count)
+    }
+
+    /// A read has ended, well or not.
+    pub fn looked(&mut self) {
+        self.readers -= 1;
+        if self.readers == 0 {
+            self.ghosts.clear();
         }
     }
 
@@ -126,9 +151,9 @@ impl Model {
 
     pub fn flushed(&mut self, mark: &Mark) {
         self.flushed += 1;
-        for (entries, seq) in self.sectors.iter_mut().zip(&mark.seqs) {
-            let place = entries.iter().position(|e| e.seq == *seq).unwrap_or(0);
-            entries.drain(..place);
+        for (at, seq) in mark.seqs.iter().enumerate() {
+            let place = self.sectors[at].iter().position(|e| e.seq == *seq).unwrap_or(0);
+            self.forget(at, place);
         }
     }
 
@@ -139,11 +164,11 @@ impl Model {
         {
             let found = version_of(at, bytes)?;
             let entries = &self.sectors[at as usize];
-            let from = entries.iter().position(|e| e.seq == *seq).unwrap_or(0);
-            if !entries[from..].iter().any(|e| e.version == found) {
+            let ghosts = self.ghosts.iter().filter(|(n, _)| *n as u64 == at).map(|(_, e)| e);
+            let mut may = entries.iter().chain(ghosts).filter(|e| e.seq >= *seq);
+            if !may.any(|e| e.version == found) {
                 return Err(format!(
-                    "sector {at} read as {found}, and may be {:?}",
-                    &entries[from..]
+                    "sector {at} read as {found}, and may be {entries:?} since {seq}"
                 ));
             }
             self.reads += 1;
@@ -154,6 +179,8 @@ impl Model {
     /// Power is back: what is found must be one of the history, and stays.
     pub fn found(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.locked.fill(false);
+        self.readers = 0;
+        self.ghosts.clear();
         for (at, bytes) in (0..).zip(bytes.chunks(SECTOR as usize)) {
             let found = version_of(at, bytes)?;
             let entries = &mut self.sectors[at as usize];

@@ -174,12 +174,12 @@ impl Story<'_> {
         }
         if self.plan.part {
             let on = &self.plan.top;
-            for op in [
-                json!({ "op": "create", "geom": on, "provider": on, "scheme": "gpt" }),
-                json!({ "op": "add", "geom": on, "type": "linux-data" }),
+            for (verb, with) in [
+                ("create", json!({ "scheme": "gpt" })),
+                ("add", json!({ "type": "linux-data" })),
             ] {
-                let verb = op["op"].as_str().expect("a verb").to_owned();
-                life.verb("part", &verb, on, op).unwrap_or_else(|e| panic!("part {verb}: {e}"));
+                let done = life.verb("part", verb, on, with);
+                done.unwrap_or_else(|e| panic!("part {verb}: {e}"));
             }
         }
         let volume = self.plan.volume();
@@ -476,6 +476,8 @@ impl Story<'_> {
                 .flat_map(|m| life.members(&m.name))
                 .any(|(_, state, _)| state == "SYNCHRONIZING" || state == "NEW");
             if !busy {
+                // Marks are taken away meanwhile.
+                life.pass(200 * MS);
                 return life.settle();
             }
             life.pass(20 * MS);

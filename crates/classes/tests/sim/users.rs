@@ -99,16 +99,21 @@ impl Crowd {
     }
 
     async fn read(&self, core: &Rc<Core>, edge: Edge, first: u64, count: u64) {
-        let mark = self.model.borrow().mark(first, count);
+        let mark = self.model.borrow_mut().look(first, count);
         let read = core.read(edge, first * SECTOR, (count * SECTOR) as usize).await;
         self.note(read.as_ref().map(|_| ()).map_err(|e| *e));
-        let Ok(bytes) = read else { return };
-        if bytes.len() as u64 != count * SECTOR {
-            return self.complain(format!("a short read: {} of {count} sectors", bytes.len()));
+        match read {
+            Ok(bytes) if bytes.len() as u64 != count * SECTOR => {
+                self.complain(format!("a short read: {} of {count} sectors", bytes.len()));
+            }
+            Ok(bytes) => {
+                if let Err(what) = self.model.borrow_mut().read(&mark, &bytes) {
+                    self.complain(what);
+                }
+            }
+            Err(_) => {}
         }
-        if let Err(what) = self.model.borrow_mut().read(&mark, &bytes) {
-            self.complain(what);
-        }
+        self.model.borrow_mut().looked();
     }
 
     async fn flush(&self, core: &Rc<Core>, edge: Edge) {

@@ -21,6 +21,8 @@
 //!  M5  A member that comes late is ACTIVE only if nothing was written without it and it is clean.
 //!  M7  A mirror that starts after a crash without some of its members grows its syncid at once:
 //!      what was being written may be on them and not here, or the other way round.
+//!  M8  Who was forgotten and comes back is counted again: otherwise one of two members would look
+//!      like a whole mirror, and start without the other, newer one.
 //!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
 
 use std::collections::VecDeque;
@@ -254,6 +256,7 @@ impl Mirror {
     /// way, and not when it arrives, for it may be missed by writes that begin in between.
     pub(super) fn place_late(&mut self, slot: usize) {
         let (top, auto) = (self.syncid, self.flags & mirror_flags::NOAUTOSYNC == 0);
+        self.count_in();
         let Some(member) = self.member_mut(slot) else { return };
         if is_whole(member, top) && !is_dirty(member, true) {
             member.role = Role::Active;
@@ -285,6 +288,11 @@ impl Mirror {
         (!self.fits(bytes)).then(|| format!("it has {bytes} bytes, too few for the mirror"))
     }
 
+    /// M8
+    fn count_in(&mut self) {
+        self.all = self.all.max(self.members().count() as u8);
+    }
+
     /// Starts with the members there are. Returns the slots of those that are not used, with why.
     /// An error changes nothing.
     pub(super) fn start(&mut self) -> Result<Vec<(usize, String)>, String> {
@@ -312,6 +320,7 @@ impl Mirror {
             let asked = member.record.has(disk_flags::FORCE_SYNC);
             member.role = if auto || asked { Role::Synchronizing } else { Role::Stale };
         }
+        self.count_in();
         self.dirty = false;
         self.bump |= missing;
         if torn && missing {

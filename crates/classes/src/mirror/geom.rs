@@ -482,13 +482,18 @@ impl MirrorGeom {
             Job::In(_) | Job::Synced(_) => self.mirror.dirty,
             Job::Clean | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
         };
+        if let Job::In(slot) = job
+            && self.mirror.member(slot).map(|m| m.role) == Some(Role::Synchronizing)
+        {
+            self.start_rebuild(t, slot);
+        }
         if !on_record && (matters || self.unrecorded != 0) {
             self.sicken();
         } else {
             if on_record {
                 self.recorded(t);
             }
-            self.finish(t, job, failed.is_empty());
+            self.finish(job, failed.is_empty());
         }
         self.go_on(t, me);
     }
@@ -520,19 +525,12 @@ impl MirrorGeom {
     }
 
     /// Records are written: what waited goes on. With `whole` those of all.
-    fn finish(&mut self, t: &mut Topology, job: Job, whole: bool) {
+    fn finish(&mut self, job: Job, whole: bool) {
         match job {
             Job::Dirty if whole => self.open(),
             // First those go whose record could not be written.
             Job::Dirty => self.queue.push_back(Job::Dirty),
-            Job::In(slot) => {
-                let role = self.mirror.member(slot).map(|m| m.role);
-                if role == Some(Role::Synchronizing) {
-                    self.start_rebuild(t, slot);
-                }
-                self.reopen(whole);
-            }
-            Job::Synced(_) => self.reopen(whole),
+            Job::In(_) | Job::Synced(_) => self.reopen(whole),
             Job::Clean | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => {}
         }
     }

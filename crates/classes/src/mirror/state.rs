@@ -453,7 +453,10 @@ impl Mirror {
 
 /// Has all of the mirror's data but, perhaps, that of the last moments before a crash.
 fn is_whole(member: &Member, top: u32) -> bool {
-    member.record.syncid == top && !member.record.has(disk_flags::SYNCHRONIZING)
+    let record = &member.record;
+    // One that was just taken in has nothing, whatever the others' syncid is.
+    let copied = record.has(disk_flags::SYNCHRONIZING) || record.has(disk_flags::FORCE_SYNC);
+    record.syncid == top && !copied
 }
 
 /// M6: its rebuild goes on where it was. After a crash amid writes it begins anew: what had been

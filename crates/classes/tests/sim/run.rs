@@ -74,7 +74,10 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         let lived = catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number)));
         match lived {
             Ok(()) => {}
-            Err(why) if why.is::<PowerCut>() => story.tally.cuts += 1,
+            Err(why) if why.is::<PowerCut>() => {
+                talk(|| "power cut".into());
+                story.tally.cuts += 1;
+            }
             Err(why) => {
                 eprintln!("{plan:?}\nseed {seed} life {number}\n{}", life.story());
                 std::mem::forget(life);
@@ -97,6 +100,13 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.compared += story.tally.compared;
 }
 
+/// With `SIM_TALK` what is done is said.
+fn talk(what: impl FnOnce() -> String) {
+    if std::env::var("SIM_TALK").is_ok() {
+        eprintln!("{}", what());
+    }
+}
+
 impl Story<'_> {
     fn chance(&mut self, percent: u32) -> bool {
         self.random.chance(percent * 10)
@@ -109,6 +119,16 @@ impl Story<'_> {
 
     /// Who has everything now.
     fn look(&mut self, life: &Life) {
+        talk(|| {
+            let line = |m: &super::plan::Made| {
+                let say = |key| life.show("mirror", &m.name, key);
+                let who: Vec<_> =
+                    life.members(&m.name).into_iter().map(|(n, s, _)| n + " " + &s).collect();
+                let refused = say("Refused");
+                format!("  {} g{} s{} all {} {who:?} {refused}", m.name, say("GenID"), say("SyncID"), say("Components"))
+            };
+            self.plan.mirrors().map(line).collect::<Vec<_>>().join("\n")
+        });
         for mirror in self.plan.mirrors() {
             let members = life.members(&mirror.name);
             let active: BTreeSet<String> = members
@@ -225,6 +245,7 @@ impl Story<'_> {
 
     fn assemble(&mut self, life: &mut Life) {
         let absent = self.absent();
+        talk(|| format!("new life: absent {absent:?} holders {:?}", self.holders));
         let mut order: Vec<String> = self.disks.keys().cloned().collect();
         for i in (1..order.len()).rev() {
             order.swap(i, self.random.below(i as u64 + 1) as usize);
@@ -369,11 +390,13 @@ impl Story<'_> {
             }
             26..36 => {
                 let (op, error) = self.error();
+                talk(|| format!("once {name} {op:?} {error:?}"));
                 disk.lock().once = Some((op, error));
             }
             36..42 => {
                 let (op, error) = self.error();
                 let percent = 1 + self.random.below(100);
+                talk(|| format!("{percent}% {name} {op:?} {error:?}"));
                 disk.lock().faults.push((op, percent, error));
             }
             42..52 => self.calm(life),
@@ -398,6 +421,7 @@ impl Story<'_> {
             return;
         }
         let dark = self.chance(50);
+        talk(|| format!("pull {name} dark {dark}"));
         life.pull(name, disk, dark);
         self.out.insert(name.to_owned());
         self.tally.lost += 1;
@@ -436,9 +460,7 @@ impl Story<'_> {
         }
         let done = life.verb("mirror", verb, &mirror, with.clone());
         self.tally.verbs += u64::from(done.is_ok());
-        if std::env::var("SIM_TALK").is_ok() {
-            eprintln!("{verb} {mirror} {with}: {done:?}");
-        }
+        talk(|| format!("{verb} {mirror} {with}: {done:?}"));
     }
 
     /// Nothing stands on the disk.

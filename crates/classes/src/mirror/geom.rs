@@ -413,6 +413,7 @@ impl MirrorGeom {
         }
         self.doing = Some(Doing::Writing(job));
         let notes = self.notes(t);
+        if std::env::var("SIM_TALK").is_ok() { eprintln!("    job {job:?} dirty {} bump {} g{} s{} settle {settle} {:?}", self.mirror.dirty, self.mirror.bump, self.mirror.genid, self.mirror.syncid, self.mirror.members().map(|(i, m)| (i, t.below(self.consumers[&i]).map(|p| t.provider_name(p).to_owned()), m.role, m.record.sync_offset, m.record.syncid, m.record.disk_flags)).collect::<Vec<_>>()); }
         tasks::write_records(&self.shared, notes, settle);
     }
 

@@ -271,7 +271,17 @@ impl Mirror {
 
     /// True when every member there should be has arrived.
     pub(super) fn is_complete(&self) -> bool {
-        self.members().count() >= usize::from(self.all)
+        if self.running {
+            return self.members().count() >= usize::from(self.all);
+        }
+        // Broken and stale ones do not count (r306743, r341665): beside them the newest of all may
+        // be missing. Who has just been taken in is old because nothing was copied to it yet.
+        let is_new = |m: &Member| {
+            let record = &m.record;
+            record.syncid == self.syncid || record.has(disk_flags::FORCE_SYNC)
+        };
+        let used = self.members().filter(|(_, m)| self.misfit(m).is_none() && is_new(m));
+        used.count() >= usize::from(self.all)
     }
 
     /// Why a member cannot be used beside the newest, if so.

@@ -203,7 +203,8 @@ fn mirror_12_eio_on_write_kicks_the_member_before_the_write_is_acknowledged() {
         for i in order {
             again.attach(&format!("d{i}"), &disks[i], 512, (0, 0));
         }
-        again.control.wait_until(Duration::from_millis(50), |_| false);
+        // It waits a while: with a stale one there, the newest of all might be missing.
+        again.control.wait_until(Duration::from_secs(6), |c| c.topology.find("mirror/m").is_some());
         let open = again.open("mirror/m", Access::READ);
         assert_eq!(again.read(&open, 512, 512).expect("read"), vec![8; 512], "{order:?}");
         again.close(open);

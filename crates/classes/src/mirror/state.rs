@@ -25,7 +25,7 @@
 //!      like a whole mirror, and start without the other, newer one.
 //!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
 
@@ -111,6 +111,10 @@ pub(super) struct Mirror {
     pub(super) bump: bool,
     /// By slot.
     pub(super) slots: Vec<Option<Member>>,
+    /// How often writes began since it runs, and how often they had when a member went that was
+    /// not missing anything (by its number).
+    begun: u64,
+    gone_at: BTreeMap<u32, u64>,
     /// Slots that were left while the mirror ran, the longest free first: used again when there
     /// are no others, so that what is still said of one speaks of its tenant.
     left: VecDeque<usize>,
@@ -135,6 +139,8 @@ impl Mirror {
             dirty: false,
             bump: false,
             slots: Vec::new(),
+            begun: 0,
+            gone_at: BTreeMap::new(),
             left: VecDeque::new(),
         };
         mirror.follow(record);
@@ -257,12 +263,17 @@ impl Mirror {
     pub(super) fn place_late(&mut self, slot: usize) {
         let (top, auto) = (self.syncid, self.flags & mirror_flags::NOAUTOSYNC == 0);
         self.count_in();
+        let disk = self.member(slot).map(|m| m.record.disk);
+        let then = disk.and_then(|d| self.gone_at.get(&d)).copied().unwrap_or(0);
+        // Nothing was written without it. Its syncid alone does not say so: a mirror may have had
+        // as many members as it expects, and not this one among them.
+        let same = then == self.begun && !self.dirty;
         let Some(member) = self.member_mut(slot) else { return };
-        if is_whole(member, top) && !is_dirty(member, true) {
+        if same && is_whole(member, top) && !is_dirty(member, true) {
             member.role = Role::Active;
             return;
         }
-        if !resumes(member, top, true) {
+        if !same || !resumes(member, top, true) {
             member.record.sync_offset = 0;
         }
         let asked = member.record.has(disk_flags::FORCE_SYNC);
@@ -332,7 +343,8 @@ impl Mirror {
         }
         self.count_in();
         self.dirty = false;
-        self.bump |= missing;
+        // Who is rebuilt may be counted in the place of one that is not there.
+        self.bump |= missing || self.members().any(|(_, m)| m.role != Role::Active);
         if torn && missing {
             // M7: those that are missing may hold others of the last writes than the master.
             self.bump = false;
@@ -366,6 +378,9 @@ impl Mirror {
         if role == Role::Active && !others && !gone {
             return None;
         }
+        if let Some(member) = self.member(slot).filter(|_| !self.dirty) {
+            self.gone_at.insert(member.record.disk, self.begun);
+        }
         self.vacate(slot);
         match fault {
             Fault::Broken => {
@@ -390,6 +405,7 @@ impl Mirror {
             self.syncid = self.syncid.wrapping_add(1);
         }
         self.dirty = true;
+        self.begun += 1;
     }
 
     /// A rebuild has come so far, bytes.

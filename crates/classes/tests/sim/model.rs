@@ -159,8 +159,7 @@ impl Model {
 
     /// Checks what a read found.
     pub fn read(&mut self, mark: &Mark, bytes: &[u8]) -> Result<(), String> {
-        for ((at, seq), bytes) in
-            (mark.first..).zip(&mark.seqs).zip(bytes.chunks(SECTOR as usize))
+        for ((at, seq), bytes) in (mark.first..).zip(&mark.seqs).zip(bytes.chunks(SECTOR as usize))
         {
             let found = version_of(at, bytes)?;
             let entries = &self.sectors[at as usize];

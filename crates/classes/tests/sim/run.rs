@@ -125,7 +125,13 @@ impl Story<'_> {
                 let who: Vec<_> =
                     life.members(&m.name).into_iter().map(|(n, s, _)| n + " " + &s).collect();
                 let refused = say("Refused");
-                format!("  {} g{} s{} all {} {who:?} {refused}", m.name, say("GenID"), say("SyncID"), say("Components"))
+                format!(
+                    "  {} g{} s{} all {} {who:?} {refused}",
+                    m.name,
+                    say("GenID"),
+                    say("SyncID"),
+                    say("Components")
+                )
             };
             self.plan.mirrors().map(line).collect::<Vec<_>>().join("\n")
         });
@@ -194,10 +200,9 @@ impl Story<'_> {
         }
         if self.plan.part {
             let on = &self.plan.top;
-            for (verb, with) in [
-                ("create", json!({ "scheme": "gpt" })),
-                ("add", json!({ "type": "linux-data" })),
-            ] {
+            for (verb, with) in
+                [("create", json!({ "scheme": "gpt" })), ("add", json!({ "kind": "linux-data" }))]
+            {
                 let done = life.verb("part", verb, on, with);
                 done.unwrap_or_else(|e| panic!("part {verb}: {e}"));
             }
@@ -212,20 +217,16 @@ impl Story<'_> {
     /// Disks that may come late or not at all: enough stays to have everything.
     fn absent(&mut self) -> BTreeSet<String> {
         let mut absent = BTreeSet::new();
-        if self.chance(50) {
+        // What is below a mirror comes late when something is missing there, and then the mirror
+        // above starts without it.
+        let nested = self.plan.mirrors().count() > self.plan.low_mirrors().len();
+        if nested || self.chance(50) {
             return absent;
         }
         for mirror in self.plan.low_mirrors() {
             let Some(holders) = self.holders.get(&mirror.name) else { continue };
             // Of those that had everything, the newest by their records.
-            let age = |name: &String| {
-                let record = self.disks[name].bytes(DISK - SECTOR, 120);
-                let word = |at: usize| {
-                    u32::from_le_bytes(record[at..at + 4].try_into().expect("four"))
-                };
-                let flags = u64::from_le_bytes(record[87..95].try_into().expect("eight"));
-                (&record[..12] == b"GEOM::MIRROR" && flags & 0xe == 0, word(45), word(49))
-            };
+            let age = |name: &String| self.record(name).1;
             let newest = holders.iter().map(age).max();
             let good: Vec<String> =
                 holders.iter().filter(|h| Some(age(h)) == newest && age(h).0).cloned().collect();
@@ -243,12 +244,26 @@ impl Story<'_> {
         absent
     }
 
+    /// How many members a disk's record speaks of, and how much it is to be believed.
+    fn record(&self, name: &str) -> (u8, (bool, u32, u32)) {
+        let record = self.disks[name].bytes(DISK - SECTOR, 120);
+        let word = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().expect("four"));
+        let flags = u64::from_le_bytes(record[87..95].try_into().expect("eight"));
+        let good = &record[..12] == b"GEOM::MIRROR" && flags & 0xe == 0;
+        (record[44], (good, word(45), word(49)))
+    }
+
     fn assemble(&mut self, life: &mut Life) {
         let absent = self.absent();
         talk(|| format!("new life: absent {absent:?} holders {:?}", self.holders));
         let mut order: Vec<String> = self.disks.keys().cloned().collect();
         for i in (1..order.len()).rev() {
             order.swap(i, self.random.below(i as u64 + 1) as usize);
+        }
+        // A member that went when it was the only one believes that it still is: nothing that it
+        // could be asked says otherwise, so the newest comes first.
+        if order.iter().any(|n| self.record(n).0 == 1) {
+            order.sort_by_key(|n| std::cmp::Reverse(self.record(n).1));
         }
         self.out.clear();
         for name in order {
@@ -433,8 +448,7 @@ impl Story<'_> {
     }
 
     fn verb(&mut self, life: &mut Life, disk: &str) {
-        let low: Vec<String> =
-            self.plan.low_mirrors().iter().map(|m| m.name.clone()).collect();
+        let low: Vec<String> = self.plan.low_mirrors().iter().map(|m| m.name.clone()).collect();
         let Some(mirror) = self.pick(&low) else { return };
         let members = life.members(&mirror);
         let is_member = members.iter().any(|(name, ..)| name == disk);

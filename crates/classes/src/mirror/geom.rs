@@ -384,6 +384,7 @@ impl MirrorGeom {
                     if there {
                         // It stays: what it failed is on nobody that stays.
                         self.shared.refuse(bit(slot));
+                        self.copy_anew();
                     }
                     self.suspects &= !bit(slot);
                     self.shared.verdict(self.suspects);
@@ -440,6 +441,21 @@ impl MirrorGeom {
         let notes = staying.filter_map(|(slot, c)| note(*slot, c)).collect();
         self.moved.clear();
         notes
+    }
+
+    /// The last member that has everything failed a write that members which are rebuilt may have
+    /// done: what they have is no longer what it has, wherever the write was.
+    fn copy_anew(&mut self) {
+        for slot in self.mirror.in_role(Role::Synchronizing) {
+            self.shared.want(slot, None);
+            self.mirror.synced_to(slot, 0);
+            self.queue.retain(|j| {
+                !matches!(j, Job::Synced(s) | Job::Progress { slot: s, .. } if *s == slot)
+            });
+            if !self.queue.contains(&Job::In(slot)) {
+                self.queue.push_back(Job::In(slot));
+            }
+        }
     }
 
     /// A member goes. False when it stays: the last ACTIVE one.

@@ -262,7 +262,8 @@ impl Story<'_> {
         }
         // A member that went when it was the only one believes that it still is: nothing that it
         // could be asked says otherwise, so the newest comes first.
-        if order.iter().any(|n| self.record(n).0 == 1) {
+        let alone = order.iter().any(|n| self.record(n).0 == 1);
+        if alone {
             order.sort_by_key(|n| std::cmp::Reverse(self.record(n).1));
         }
         self.out.clear();
@@ -273,6 +274,9 @@ impl Story<'_> {
             }
             let disk = self.disks[&name].clone();
             life.plug(&name, &disk);
+            if alone {
+                life.settle();
+            }
             if self.chance(30) {
                 let ns = self.random.below(20 * MS);
                 life.pass(ns);
@@ -472,6 +476,7 @@ impl Story<'_> {
         if verb == "insert" && !self.is_free(life, disk) {
             return;
         }
+        talk(|| format!("{verb} {mirror} {with}"));
         let done = life.verb("mirror", verb, &mirror, with.clone());
         self.tally.verbs += u64::from(done.is_ok());
         talk(|| format!("{verb} {mirror} {with}: {done:?}"));

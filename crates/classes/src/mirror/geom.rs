@@ -385,6 +385,10 @@ impl MirrorGeom {
                         // It stays: what it failed is on nobody that stays.
                         self.shared.refuse(bit(slot));
                         self.copy_anew();
+                        // Its record may have been taken from it already, or marked.
+                        self.parting.remove(&slot);
+                        self.mirror.count_in();
+                        self.queue.push_back(Job::Rewrite);
                     }
                     self.suspects &= !bit(slot);
                     self.shared.verdict(self.suspects);
@@ -429,6 +433,11 @@ impl MirrorGeom {
         if self.mirror.manual {
             return Vec::new();
         }
+        // The last one that has everything does not go, whatever was asked.
+        let active = self.mirror.in_role(Role::Active);
+        if active.iter().all(|slot| self.parting.contains(slot)) {
+            self.parting.retain(|slot| !active.contains(slot));
+        }
         let note = |slot: usize, consumer: &ConsumerId| {
             let member = self.mirror.member(slot)?;
             let at = frame::last_sector(member.sector_bytes, member.provider_bytes)?;
@@ -449,9 +458,9 @@ impl MirrorGeom {
         for slot in self.mirror.in_role(Role::Synchronizing) {
             self.shared.want(slot, None);
             self.mirror.synced_to(slot, 0);
-            self.queue.retain(|j| {
-                !matches!(j, Job::Synced(s) | Job::Progress { slot: s, .. } if *s == slot)
-            });
+            self.queue.retain(
+                |j| !matches!(j, Job::Synced(s) | Job::Progress { slot: s, .. } if *s == slot),
+            );
             if !self.queue.contains(&Job::In(slot)) {
                 self.queue.push_back(Job::In(slot));
             }

@@ -310,7 +310,7 @@ impl Mirror {
     }
 
     /// M8
-    fn count_in(&mut self) {
+    pub(super) fn count_in(&mut self) {
         self.all = self.all.max(self.members().count() as u8);
     }
 

@@ -614,7 +614,15 @@ fn part(
         let slot = slot(g, t, member)?;
         g.push(t, me, Job::Out { slot, fault: Fault::Absent, gone: false });
         Ok(())
-    })
+    })?;
+    // The others may have been lost meanwhile.
+    match with(control, on, |g, t, _| slot(g, t, member)) {
+        Ok(_) => {
+            let what = format!("{member} stays: it became the last that has everything");
+            Err(Error::new(Errno::Busy, what))
+        }
+        Err(_) => Ok(()),
+    }
 }
 
 /// M4, for verbs.

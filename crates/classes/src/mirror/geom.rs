@@ -444,10 +444,13 @@ impl MirrorGeom {
             let mut sector = self.mirror.record(slot)?.encode();
             sector.resize(member.sector_bytes as usize, 0);
             let before = self.moved.get(&slot).copied();
-            Some(Note { slot, edge: t.edge(*consumer), at, sector, before })
+            let active = member.role == Role::Active;
+            Some(Note { slot, edge: t.edge(*consumer), at, sector, before, active })
         };
         let staying = self.consumers.iter().filter(|(slot, _)| !self.parting.contains(slot));
-        let notes = staying.filter_map(|(slot, c)| note(*slot, c)).collect();
+        let mut notes: Vec<Note> = staying.filter_map(|(slot, c)| note(*slot, c)).collect();
+        // Otherwise after a power cut one that is rebuilt could be the only one that is new.
+        notes.sort_by_key(|n| !n.active);
         self.moved.clear();
         notes
     }

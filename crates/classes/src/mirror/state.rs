@@ -286,10 +286,11 @@ impl Mirror {
             return self.members().count() >= usize::from(self.all);
         }
         // Broken and stale ones do not count (r306743, r341665): beside them the newest of all may
-        // be missing. Who has just been taken in is old because nothing was copied to it yet.
+        // be missing. Those just labelled are old because nothing was copied to them yet.
         let is_new = |m: &Member| {
             let record = &m.record;
-            record.syncid == self.syncid || record.has(disk_flags::FORCE_SYNC)
+            let labelled = self.syncid <= 1 && record.has(disk_flags::FORCE_SYNC);
+            record.syncid == self.syncid || labelled
         };
         let used = self.members().filter(|(_, m)| self.misfit(m).is_none() && is_new(m));
         used.count() >= usize::from(self.all)

@@ -17,6 +17,8 @@ pub(super) struct Note {
     pub(super) sector: Vec<u8>,
     /// Where it was before its provider grew, bytes: cleared, so that nobody finds it.
     pub(super) before: Option<u64>,
+    /// It has everything: such are written first, and the others only if one of them was.
+    pub(super) active: bool,
 }
 
 /// Writes records, each durable; tells who could not be written. With `settle` everything written
@@ -37,9 +39,16 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
                         }
                     }
                 }
-                for note in notes.iter().filter(|n| !failed.contains(&n.slot)).collect::<Vec<_>>() {
-                    if write_one(&core, note).await.is_err() {
-                        failed.push(note.slot);
+                let flushed: Vec<&Note> =
+                    notes.iter().filter(|n| !failed.contains(&n.slot)).collect();
+                let mut on_record = false;
+                for note in flushed {
+                    if !note.active && !on_record {
+                        break;
+                    }
+                    match write_one(&core, note).await {
+                        Ok(()) => on_record |= note.active,
+                        Err(_) => failed.push(note.slot),
                     }
                 }
                 shared.tell(Told::Written(failed));

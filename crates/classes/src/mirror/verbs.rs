@@ -561,7 +561,8 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
                 disk,
                 all: m.all,
                 genid: m.genid,
-                syncid: 0,
+                // As new as the others, and copied to: beside it a stale one is seen to be stale.
+                syncid: m.syncid,
                 priority,
                 slice: m.slice,
                 balance: m.balance,
@@ -569,7 +570,7 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
                 sector_bytes: m.sector_bytes,
                 sync_offset: 0,
                 flags: m.flags,
-                disk_flags: disk_flags::FORCE_SYNC | inactive,
+                disk_flags: disk_flags::FORCE_SYNC | disk_flags::SYNCHRONIZING | inactive,
                 home,
                 provider_bytes,
             })

@@ -66,7 +66,7 @@ fn mirror(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn mirrors() {
-    many(150, mirror);
+    many(100, mirror);
 }
 
 #[test]

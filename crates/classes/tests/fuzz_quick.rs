@@ -45,7 +45,7 @@ fn mutate(data: &mut Vec<u8>, chance: &mut Seed, hot: &[usize]) {
 fn tables() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for size in [512_u32, 4096] {
-        for scheme in [Scheme::Gpt, Scheme::Mbr, Scheme::Ebr] {
+        for scheme in [Scheme::Gpt, Scheme::Mbr, Scheme::Ebr, Scheme::Bsd] {
             let sectors = 1200;
             let mut image = Image::new(sectors, size);
             let create = Create { scheme, entries: None };
@@ -53,7 +53,11 @@ fn tables() -> Vec<Vec<u8>> {
                 Table::create(Media::plain(sectors, size), &create, [4; 16]).expect("create");
             image.apply(&part::plan(None, &table).expect("plan"));
             for _ in 0..3 {
-                let kind = if scheme == Scheme::Gpt { "efi" } else { "linux-data" };
+                let kind = match scheme {
+                    Scheme::Gpt => "efi",
+                    Scheme::Bsd => "freebsd-ufs",
+                    _ => "linux-data",
+                };
                 let size = Some(Amount::Sectors(100));
                 let add = Add { kind: kind.into(), size, ..Add::default() };
                 let (new, _) = table.add(&add, [5; 16]).expect("add");

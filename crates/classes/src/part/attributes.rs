@@ -31,6 +31,7 @@ pub(crate) fn bits_of(kind: Kind) -> &'static [Bit] {
     match kind {
         Kind::Guid(_) => GPT_BITS,
         Kind::Byte(_) => MBR_BITS,
+        Kind::Bsd(_) => &[],
     }
 }
 
@@ -49,7 +50,7 @@ impl Table {
         let Some(index) = spec.index else {
             let done = match &mut table.body {
                 Body::Gpt(gpt) => gpt.set_pmbr_attribute(&name, on),
-                Body::Mbr(_) | Body::Ebr(_) => false,
+                Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => false,
             };
             return if done { Ok(table) } else { Err(bad()) };
         };

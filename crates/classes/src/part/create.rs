@@ -29,7 +29,7 @@ pub(super) fn create(
     now: bool,
 ) -> Result<Answer, Error> {
     let scheme = Scheme::by_name(scheme).ok_or_else(|| {
-        let what = format!("no partition scheme is called {scheme:?}; use gpt or mbr");
+        let what = format!("no partition scheme is called {scheme:?}; use gpt, mbr, ebr or bsd");
         Error::new(Errno::Inval, what)
     })?;
     let on = control.topology.find(name).ok_or_else(|| {
@@ -84,7 +84,9 @@ fn may_stand(
     let extended = place.kind.is_some_and(|kind| kind.alias() == Some("ebr"));
     let what = match (scheme, extended, place.scheme) {
         (Scheme::Ebr, false, _) => "logical partitions stand in an MBR partition of type ebr only",
-        (Scheme::Gpt | Scheme::Mbr, true, _) => "it is an extended partition; use scheme ebr",
+        (Scheme::Gpt | Scheme::Mbr | Scheme::Bsd, true, _) => {
+            "it is an extended partition; use scheme ebr"
+        }
         (Scheme::Mbr, _, Some(Scheme::Mbr | Scheme::Ebr)) => {
             return Err(Error::new(
                 Errno::Loop,

@@ -5,7 +5,7 @@ use super::params::{Add, Create, Modify, Resize};
 use super::space::{self, Alignment, Gap, Wish};
 use super::table::{Body, Entry, Media, Scheme, Table};
 use super::types::{EBR_TYPES, Guid, Kind};
-use super::{ebr, gpt, mbr};
+use super::{bsd, ebr, gpt, mbr};
 use std::collections::BTreeSet;
 
 impl Table {
@@ -15,7 +15,7 @@ impl Table {
     /// `BadMedia` when too small or with a sector size not supported; `BadValue` for a number
     /// of entries that the scheme cannot have.
     pub fn create(media: Media, spec: &Create, random: [u8; 16]) -> Result<Table, PartError> {
-        if spec.entries.is_some() && spec.scheme != Scheme::Gpt {
+        if spec.entries.is_some() && !matches!(spec.scheme, Scheme::Gpt | Scheme::Bsd) {
             let at = format!("number of entries of {}", spec.scheme.name());
             return Err(PartError::new(K::BadValue, "create", at));
         }
@@ -23,6 +23,7 @@ impl Table {
             Scheme::Gpt => gpt::create(media, spec.entries, random),
             Scheme::Mbr => mbr::create(media, random),
             Scheme::Ebr => ebr::create(media),
+            Scheme::Bsd => bsd::create(media, spec.entries),
         }
     }
 
@@ -46,11 +47,11 @@ impl Table {
         let index = self.free_index(spec.index, place.start)?;
         let guid = match kind {
             Kind::Guid(_) => Guid::random(random),
-            Kind::Byte(_) => Guid::ZERO,
+            Kind::Byte(_) | Kind::Bsd(_) => Guid::ZERO,
         };
         let tail = match &self.body {
             Body::Gpt(gpt) => vec![0; gpt.tail_len()],
-            Body::Mbr(_) | Body::Ebr(_) => Vec::new(),
+            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => Vec::new(),
         };
         let (start, end) = (place.start, place.end);
         let entry = Entry { index, start, end, data, kind, guid, attributes: 0, name, tail };
@@ -164,7 +165,7 @@ impl Table {
         table.media.sectors = sectors;
         match table.body {
             Body::Gpt(_) => gpt::settle(&mut table, OP)?,
-            Body::Mbr(_) | Body::Ebr(_) => table.last = mbr::last_usable(sectors),
+            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => table.last = mbr::last_usable(sectors),
         }
         let sound = table.check();
         sound.map_err(|why| PartError::new(K::OutOfRange, OP, why.to_string()))?;
@@ -229,7 +230,7 @@ impl Table {
     fn lead(&self, align: Option<u64>) -> u64 {
         match self.scheme() {
             Scheme::Ebr => ebr::lead(align.unwrap_or(1)),
-            Scheme::Gpt | Scheme::Mbr => 0,
+            Scheme::Gpt | Scheme::Mbr | Scheme::Bsd => 0,
         }
     }
 
@@ -274,7 +275,8 @@ impl Table {
 
     fn free_index(&self, wanted: Option<u32>, start: u64) -> Result<u32, PartError> {
         const OP: &str = "add";
-        let taken = |index: &u32| self.entry(*index).is_some();
+        let whole = |index: u32| self.scheme() == Scheme::Bsd && index == bsd::WHOLE;
+        let taken = |index: &u32| whole(*index) || self.entry(*index).is_some();
         let full = || PartError::new(K::TableFull, OP, format!("{} entries", self.capacity));
         if self.entries.len() >= self.capacity as usize {
             return Err(full());

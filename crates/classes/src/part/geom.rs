@@ -22,7 +22,7 @@ use bio::{Attr, Errno};
 use geom::{Access, ConsumerId, Error, Event, Geom, GeomId, NewProvider, ProviderId, Topology};
 
 use super::class::{NAME, damages};
-use super::{DEPTH_MAX, Entry, Table, show::human};
+use super::{DEPTH_MAX, Entry, Scheme, Table, show::human};
 use crate::slice::{self, Slice};
 
 /// Changes made since the last commit.
@@ -214,7 +214,8 @@ impl PartGeom {
         entry: &Entry,
     ) -> Vec<(&'static str, Attr)> {
         let uuid = table.disk_guid().map(|_| entry.guid.to_string());
-        let leaf = self.depth.saturating_add(1) >= DEPTH_MAX;
+        // No table stands in a partition of a BSD disklabel.
+        let leaf = self.depth.saturating_add(1) >= DEPTH_MAX || table.scheme() == Scheme::Bsd;
         let mut attrs = vec![
             ("PART::scheme", Attr::Text(table.scheme().name().into())),
             ("PART::type", Attr::Text(entry.kind.to_string())),

@@ -302,7 +302,7 @@ pub(crate) fn plan(
     let mut plan = WritePlan::default();
     let old = before.and_then(|table| match &table.body {
         Body::Gpt(old) => Some((table, old)),
-        Body::Mbr(_) | Body::Ebr(_) => None,
+        Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => None,
     });
     if let Some((table, old)) = old
         && old.source == Source::Secondary

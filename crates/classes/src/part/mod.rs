@@ -13,6 +13,7 @@
 //! ```
 
 mod attributes;
+mod bsd;
 mod class;
 mod commit;
 pub(crate) mod crc;
@@ -89,6 +90,15 @@ fn find(sectors: &Sectors, place: &Place) -> Result<Table, Stop> {
         Err(Stop::No(why)) => Err(why),
         Err(stop) => return Err(stop),
     };
+    // As strong as a GPT, and in the same sector.
+    let gpt = match bsd::probe(sectors).and_then(|table| accept(table, place)) {
+        Ok(table) => return Ok(table),
+        Err(Stop::No(why)) if matches!(why.reason, Reason::Value | Reason::Integrity) => {
+            gpt.map_err(|_| why)
+        }
+        Err(Stop::No(_)) => gpt,
+        Err(stop) => return Err(stop),
+    };
     let mbr = mbr::probe(sectors, place.scheme).and_then(|table| accept(table, place));
     match (mbr, gpt) {
         (Ok(table), _) => Ok(table),
@@ -126,6 +136,7 @@ pub fn plan(before: Option<&Table>, after: &Table) -> Result<WritePlan, PartErro
         Body::Gpt(body) => gpt::plan(before, after, body),
         Body::Mbr(body) => mbr::plan(after, body),
         Body::Ebr(body) => ebr::plan(before, after, body),
+        Body::Bsd(body) => bsd::plan(after, body),
     }
 }
 
@@ -134,6 +145,7 @@ pub fn destroy_plan(table: &Table) -> WritePlan {
     match &table.body {
         Body::Gpt(body) => gpt::destroy(&table.media, body),
         Body::Mbr(_) | Body::Ebr(_) => mbr::destroy(&table.media),
+        Body::Bsd(_) => bsd::destroy(&table.media),
     }
 }
 
@@ -153,6 +165,7 @@ pub fn committed(after: &Table) -> Result<Table, PartError> {
         }
         Body::Mbr(body) => body.sector = mbr::encode(after, &body.clone())?,
         Body::Ebr(body) => body.records = ebr::encode(after, &body.clone())?,
+        Body::Bsd(body) => body.sector = bsd::encode(after, &body.clone())?,
     }
     Ok(table)
 }

@@ -54,7 +54,7 @@ pub enum Request {
     Create {
         /// Where.
         provider: String,
-        /// `gpt`, `mbr`, or `ebr` on an MBR partition of that type.
+        /// `gpt`, `mbr`, `bsd`, or `ebr` on an MBR partition of that type.
         scheme: String,
         /// Slots of the table; the scheme's own default when absent.
         #[serde(default)]

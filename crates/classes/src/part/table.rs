@@ -7,6 +7,7 @@
 //!  T3  An edit changes nothing but what it names: names, attributes, unique ids, boot code and
 //!      entries of unknown type are kept.
 
+use super::bsd::BsdBody;
 use super::ebr::EbrBody;
 use super::error::{PartError, PartErrorKind};
 use super::gpt::GptBody;
@@ -27,6 +28,8 @@ pub enum Scheme {
     Mbr,
     /// The chain of logical partitions inside an MBR partition of type `ebr`.
     Ebr,
+    /// BSD disklabel.
+    Bsd,
 }
 
 impl Scheme {
@@ -36,12 +39,13 @@ impl Scheme {
             Scheme::Gpt => "GPT",
             Scheme::Mbr => "MBR",
             Scheme::Ebr => "EBR",
+            Scheme::Bsd => "BSD",
         }
     }
 
     /// The scheme of that name, in upper or lower case.
     pub fn by_name(name: &str) -> Option<Scheme> {
-        let all = [Scheme::Gpt, Scheme::Mbr, Scheme::Ebr];
+        let all = [Scheme::Gpt, Scheme::Mbr, Scheme::Ebr, Scheme::Bsd];
         all.into_iter().find(|scheme| scheme.name().eq_ignore_ascii_case(name))
     }
 }
@@ -184,6 +188,7 @@ pub(crate) enum Body {
     Gpt(GptBody),
     Mbr(MbrBody),
     Ebr(EbrBody),
+    Bsd(BsdBody),
 }
 
 /// A partition table.
@@ -205,6 +210,7 @@ impl Table {
             Body::Gpt(_) => Scheme::Gpt,
             Body::Mbr(_) => Scheme::Mbr,
             Body::Ebr(_) => Scheme::Ebr,
+            Body::Bsd(_) => Scheme::Bsd,
         }
     }
 
@@ -260,7 +266,7 @@ impl Table {
     pub fn disk_guid(&self) -> Option<Guid> {
         match &self.body {
             Body::Gpt(gpt) => Some(gpt.disk_guid),
-            Body::Mbr(_) | Body::Ebr(_) => None,
+            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => None,
         }
     }
 
@@ -268,7 +274,7 @@ impl Table {
     pub fn disk_serial(&self) -> Option<u32> {
         match &self.body {
             Body::Mbr(mbr) => Some(mbr.serial()),
-            Body::Gpt(_) | Body::Ebr(_) => None,
+            Body::Gpt(_) | Body::Ebr(_) | Body::Bsd(_) => None,
         }
     }
 
@@ -276,7 +282,7 @@ impl Table {
     pub fn attribute_names(&self) -> Vec<&'static str> {
         match &self.body {
             Body::Gpt(gpt) => gpt.pmbr_attributes(),
-            Body::Mbr(_) | Body::Ebr(_) => Vec::new(),
+            Body::Mbr(_) | Body::Ebr(_) | Body::Bsd(_) => Vec::new(),
         }
     }
 
@@ -288,6 +294,11 @@ impl Table {
             Scheme::Gpt => format!("p{}", entry.index),
             Scheme::Mbr => format!("s{}", entry.index),
             Scheme::Ebr => format!("+{:08}", entry.index),
+            // 1 is a; there are at most 20.
+            Scheme::Bsd => {
+                let letters = (1..=entry.index).zip('a'..='t');
+                letters.last().map(|(_, letter)| letter.to_string()).unwrap_or_default()
+            }
         }
     }
 

@@ -94,6 +94,8 @@ pub enum Kind {
     Guid(Guid),
     /// An MBR or EBR type.
     Byte(u8),
+    /// A type of a BSD disklabel.
+    Bsd(u8),
 }
 
 /// A name for a type, and its value in each scheme that has it.
@@ -164,6 +166,17 @@ pub const ALIASES: &[Alias] = &[
     alias("solaris-usr", "6a898cc3-1dd2-11b2-99a6-080020736631", 0),
 ];
 
+/// Types of a BSD disklabel by name.
+const BSD_TYPES: [(&str, u8); 7] = [
+    ("freebsd-swap", 1),
+    ("freebsd-ufs", 7),
+    ("freebsd-vinum", 14),
+    ("dragonfly-hammer", 22),
+    ("dragonfly-hammer2", 23),
+    ("freebsd-zfs", 27),
+    ("freebsd-nandfs", 30),
+];
+
 impl Kind {
     /// From an alias, `!uuid` (GPT) or `!number` (MBR, EBR; decimal or 0x hexadecimal).
     ///
@@ -173,24 +186,30 @@ impl Kind {
         let bad = || PartError::new(PartErrorKind::BadType, op, format!("type {text:?}"));
         let kind = match (scheme, text.strip_prefix('!')) {
             (Scheme::Gpt, Some(raw)) => Kind::Guid(Guid::parse(raw).ok_or_else(bad)?),
-            (Scheme::Mbr | Scheme::Ebr, Some(raw)) => {
+            (Scheme::Mbr | Scheme::Ebr | Scheme::Bsd, Some(raw)) => {
                 let byte = match raw.strip_prefix("0x") {
                     Some(hex) => u8::from_str_radix(hex, 16),
                     None => raw.parse(),
                 };
-                Kind::Byte(byte.map_err(|_| bad())?)
+                let byte = byte.map_err(|_| bad())?;
+                if scheme == Scheme::Bsd { Kind::Bsd(byte) } else { Kind::Byte(byte) }
+            }
+            (Scheme::Bsd, None) => {
+                let name = text.to_ascii_lowercase();
+                let known = BSD_TYPES.iter().find(|known| known.0 == name);
+                Kind::Bsd(known.ok_or_else(bad)?.1)
             }
             (_, None) => {
                 let name = text.to_ascii_lowercase();
                 let known = ALIASES.iter().find(|alias| alias.name == name).ok_or_else(bad)?;
                 match scheme {
                     Scheme::Gpt => Kind::Guid(known.guid.ok_or_else(bad)?),
-                    Scheme::Mbr | Scheme::Ebr => Kind::Byte(known.byte.ok_or_else(bad)?),
+                    _ => Kind::Byte(known.byte.ok_or_else(bad)?),
                 }
             }
         };
         match kind {
-            Kind::Guid(Guid::ZERO) | Kind::Byte(0 | 0xee) => Err(bad()),
+            Kind::Guid(Guid::ZERO) | Kind::Byte(0 | 0xee) | Kind::Bsd(0) => Err(bad()),
             Kind::Byte(byte) if scheme == Scheme::Ebr && EBR_TYPES.contains(&byte) => Err(bad()),
             kind => Ok(kind),
         }
@@ -201,9 +220,11 @@ impl Kind {
         let found = ALIASES.iter().find(|alias| match self {
             Kind::Guid(guid) => alias.guid == Some(guid),
             Kind::Byte(byte) => alias.byte == Some(byte),
+            Kind::Bsd(_) => false,
         });
         match self {
             Kind::Byte(byte) if EBR_TYPES.contains(&byte) => Some("ebr"),
+            Kind::Bsd(byte) => BSD_TYPES.iter().find(|known| known.1 == byte).map(|known| known.0),
             _ => found.map(|alias| alias.name),
         }
     }
@@ -212,7 +233,7 @@ impl Kind {
     pub fn raw(self) -> String {
         match self {
             Kind::Guid(guid) => format!("!{guid}"),
-            Kind::Byte(byte) => format!("!{byte}"),
+            Kind::Byte(byte) | Kind::Bsd(byte) => format!("!{byte}"),
         }
     }
 }

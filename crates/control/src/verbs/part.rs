@@ -84,7 +84,7 @@ part_verbs! {
     {
         /// The provider.
         provider: String,
-        /// gpt or mbr.
+        /// gpt, mbr, bsd (on an MBR partition of type freebsd), or ebr (on one of type ebr).
         scheme: String,
         /// Slots of the table.
         #[serde(default)] entries: Option<u32>,

@@ -414,7 +414,8 @@ impl MirrorGeom {
             }
             Job::Synced(slot) => {
                 let role = self.mirror.member(slot).map(|m| m.role);
-                if role != Some(Role::Synchronizing) {
+                // One that was begun anew meanwhile is not over.
+                if role != Some(Role::Synchronizing) || self.shared.is_rebuilt(slot) {
                     return self.reopen(true);
                 }
                 self.mirror.synced(slot);

@@ -210,6 +210,11 @@ impl Shared {
         lock(&self.rounds).get(&slot) == Some(&round)
     }
 
+    /// Whether some round of a slot's rebuild is wanted.
+    pub(super) fn is_rebuilt(&self, slot: usize) -> bool {
+        lock(&self.rounds).contains_key(&slot)
+    }
+
     /// A slot's rebuild gets a number; the one before ends. `None`: there is to be none.
     pub(super) fn want(&self, slot: usize, round: Option<u64>) {
         match round {

@@ -759,10 +759,10 @@ fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
         })?;
         let m = Metadata::decode(&bytes).map_err(|e| inval(format!("{member}: {e}")))?;
         text += &format!(
-            "Metadata on {member}:\n     name: {}\n      mid: {}\n      did: {}\n      all: {}\n    \
-             genid: {}\n   syncid: {}\n priority: {}\n    slice: {}\n  balance: {}\nmediasize: {}\n\
-             sectorsize: {}\nsyncoffset: {}\n   mflags: {}\n   dflags: {:#x}\nhcprovider: {}\n \
-             provsize: {}\n\n",
+            "Metadata on {member}:\n     name: {}\n      mid: {}\n      did: {}\n      all: {}\n\
+             \u{20}   genid: {}\n   syncid: {}\n priority: {}\n    slice: {}\n\
+             \u{20} balance: {}\nmediasize: {}\nsectorsize: {}\nsyncoffset: {}\n\
+             \u{20}  mflags: {}\n   dflags: {:#x}\nhcprovider: {}\n provsize: {}\n\n",
             m.name,
             m.id,
             m.disk,

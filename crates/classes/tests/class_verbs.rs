@@ -301,7 +301,7 @@ fn create_loses_nothing_unasked() {
     w.part("create", "ada0", over);
     accepted(&disk, &scratch.path().join("judge"), 512, "mbr");
     for (params, kind) in [
-        (json!({ "scheme": "bsd" }), Errno::Inval),
+        (json!({ "scheme": "sun" }), Errno::Inval),
         (json!({ "scheme": "mbr", "entries": 128, "overwrite": true }), Errno::Inval),
         (json!({ "scheme": "mbr", "ovrwrite": true }), Errno::Inval),
         (json!({}), Errno::Inval),

@@ -712,6 +712,13 @@ impl MirrorGeom {
         Some((edge, at, len))
     }
 
+    /// A member that was about to go stays.
+    pub(super) fn keep(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
+        self.parting.remove(&slot);
+        self.mirror.count_in();
+        self.push(t, me, Job::Rewrite);
+    }
+
     /// The mirror grew: those above are told.
     pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId) {
         if let Some(provider) = t.providers_of(me).first() {

@@ -610,7 +610,15 @@ fn part(
         sector.resize(len, 0);
         Ok((edge, at, sector))
     })?;
-    hand::write(control, member, edge, at, sector)?;
+    if let Err(e) = hand::write(control, member, edge, at, sector) {
+        // Perhaps it was written after all: it stays, so it says so again.
+        with(control, on, |g, t, me| {
+            let slot = slot(g, t, member)?;
+            g.keep(t, me, slot);
+            Ok(())
+        })?;
+        return Err(e);
+    }
     with(control, on, |g, t, me| {
         let slot = slot(g, t, member)?;
         g.push(t, me, Job::Out { slot, fault: Fault::Absent, gone: false });

@@ -511,7 +511,10 @@ impl MirrorGeom {
         let active = self.mirror.in_role(Role::Active);
         let on_record = self.mirror.manual || active.iter().any(|s| !failed.contains(s));
         for slot in &failed {
-            self.suspect(*slot, Fault::Broken);
+            // The last one stays in any case: to ask again at once would be to ask for ever.
+            if active != [*slot] {
+                self.suspect(*slot, Fault::Broken);
+            }
         }
         let matters = match job {
             Job::Dirty => true,

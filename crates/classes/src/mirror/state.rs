@@ -218,6 +218,8 @@ impl Mirror {
         }
         if newer {
             self.follow(&record);
+        } else if (record.genid, record.syncid) == (self.genid, self.syncid) {
+            self.all = self.all.max(record.all);
         }
         if !self.fits(provider_bytes) {
             return refused(format!(
@@ -302,7 +304,8 @@ impl Mirror {
         if record.genid < genid {
             return Some(format!("it failed once (genid {}, the newest is {genid})", record.genid));
         }
-        let same = (record.all, record.media_bytes) == (self.all, self.media_bytes);
+        // How many they are may differ: a member may be taken in while not all could be told.
+        let same = record.media_bytes == self.media_bytes;
         if record.syncid == self.syncid && !same {
             return Some("its record speaks of another mirror than the others'".into());
         }

@@ -306,9 +306,15 @@ fn with<R>(
         .unwrap_or_else(going)
     });
     let (answer, shared) = done?;
-    control.wait_until(PATIENCE, |_| !shared.busy.load(Relaxed));
+    let done = control.wait_until(PATIENCE, |_| !shared.busy.load(Relaxed));
     control.settle()?;
-    Ok(answer)
+    match done {
+        true => Ok(answer),
+        false => {
+            let what = format!("{on} has not done it in {} s: a member hangs", PATIENCE.as_secs());
+            Err(Error::new(Errno::TimedOut, what))
+        }
+    }
 }
 
 /// Refuses while members are missing: a change would not reach them.

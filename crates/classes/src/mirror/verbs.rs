@@ -607,7 +607,7 @@ fn part(
     member: &str,
     last: impl FnOnce(&mut Mirror, usize) -> Result<Option<Metadata>, Error>,
 ) -> Result<(), Error> {
-    let (edge, at, sector) = with(control, on, |g, t, _| {
+    let parted = with(control, on, |g, t, _| {
         let slot = slot(g, t, member)?;
         let record = last(&mut g.mirror, slot)?;
         let gone = || Error::new(Errno::NxIo, format!("{member} is going"));
@@ -615,15 +615,17 @@ fn part(
         let mut sector = record.map(|r| r.encode()).unwrap_or_default();
         sector.resize(len, 0);
         Ok((edge, at, sector))
-    })?;
-    if let Err(e) = hand::write(control, member, edge, at, sector) {
+    });
+    let written =
+        parted.and_then(|(edge, at, sector)| hand::write(control, member, edge, at, sector));
+    if let Err(e) = written {
         // Perhaps it was written after all: it stays, so it says so again.
-        with(control, on, |g, t, me| {
+        let stays = with(control, on, |g, t, me| {
             let slot = slot(g, t, member)?;
             g.keep(t, me, slot);
             Ok(())
-        })?;
-        return Err(e);
+        });
+        return Err(stays.err().filter(|s| s.kind == Errno::TimedOut).unwrap_or(e));
     }
     with(control, on, |g, t, me| {
         let slot = slot(g, t, member)?;

@@ -171,7 +171,11 @@ fn mirror_10_eio_on_read_is_asked_elsewhere_and_the_member_is_locked_out() {
     assert_eq!(dump(&mut world, "d0")["genid"], before + 1);
     disks[1].0.lock().expect("media").unreadable = false;
     let on = world.find("d1");
-    world.control.call(|t| Ok(t.retaste(on))).expect("looked at");
+    let look = |t: &mut geom::Topology| {
+        t.retaste(on);
+        Ok(())
+    };
+    world.control.call(look).expect("looked at");
     assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "it failed once");
     assert!(world.verdict("d1", "mirror").contains("it failed once"));
     world.verb("mirror", "forget", "m", json!({})).expect("forgotten");

@@ -1,9 +1,10 @@
 //! known: what the verbs of classes with members have in common: names, numbers, refusals.
 
 use bio::Errno;
-use geom::{Control, Error, GeomId, ProviderId};
+use geom::{Control, Error, GeomId, ProviderId, Taster};
 use serde_json::{Value, json};
 
+use super::frame::FrameError;
 use super::{Stopped, frame, hand};
 
 /// A geom by its name, with or without the class before it.
@@ -119,4 +120,61 @@ pub(crate) fn start(
             Err(Error::new(Errno::NxIo, what))
         }
     }
+}
+
+/// What a class finds in the last sector of a provider that it tastes; otherwise why not. `noun`
+/// is what the class keeps there.
+pub(crate) async fn tasted<R>(
+    disk: &Taster,
+    noun: &str,
+    decode: impl Fn(&[u8]) -> Result<R, FrameError>,
+) -> Result<R, String> {
+    let Some(at) = frame::last_sector(disk.sector_bytes, disk.media_bytes) else {
+        return Err(format!("too small to hold a {noun}"));
+    };
+    match disk.read(at, disk.sector_bytes as usize).await {
+        Ok(sector) => decode(&sector).map_err(|e| e.to_string()),
+        Err(e) => Err(format!("its last sector: {}", e.text())),
+    }
+}
+
+/// What a class keeps in the last sector of a provider, for a verb.
+pub(crate) fn read<R>(
+    control: &mut Control,
+    class: &str,
+    member: &str,
+    decode: impl Fn(&[u8]) -> Result<R, FrameError>,
+) -> Result<R, Error> {
+    let bytes = hand::reading(control, class, member, |control, edge| {
+        Ok(hand::last(control, member, edge)?.1)
+    })?;
+    decode(&bytes).map_err(|e| Error::new(Errno::Inval, format!("{member}: {e}")))
+}
+
+/// Zeroes the last sector of each provider that has something of the class in it, damaged or of
+/// another version too; one without is refused. `noun` says what it lacks.
+pub(crate) fn clear<R>(
+    control: &mut Control,
+    class: &str,
+    members: &[String],
+    noun: &str,
+    decode: impl Fn(&[u8]) -> Result<R, FrameError>,
+) -> Result<Value, Error> {
+    for member in members {
+        let check = |control: &mut Control, edge| {
+            let (_, bytes) = hand::last(control, member, edge)?;
+            match decode(&bytes) {
+                Err(FrameError::Foreign) => {
+                    let what = format!("{member} has no {noun}; nothing was written");
+                    Err(Error::new(Errno::NoEnt, what))
+                }
+                _ => Ok(()),
+            }
+        };
+        hand::writing(control, class, member, check, |control, edge| {
+            let (at, bytes) = hand::last(control, member, edge)?;
+            hand::write(control, member, edge, at, vec![0; bytes.len()])
+        })?;
+    }
+    Ok(json!({ "message": format!("{} cleared", members.join(", ")) }))
 }

@@ -14,7 +14,7 @@ use super::geom::MirrorGeom;
 use super::metadata::{Balance, Metadata};
 use super::state::Mirror;
 use super::{NAME, verbs};
-use crate::members::{Stopped, frame};
+use crate::members::{Stopped, frame, known};
 
 /// The class.
 #[derive(Default)]
@@ -87,16 +87,9 @@ impl Class for MirrorClass {
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
-            let Some(at) = frame::last_sector(disk.sector_bytes, disk.media_bytes) else {
-                return Verdict::No("too small to hold a record".into());
-            };
-            let sector = match disk.read(at, disk.sector_bytes as usize).await {
-                Ok(sector) => sector,
-                Err(e) => return Verdict::No(format!("its last sector: {}", e.text())),
-            };
-            let record = match Metadata::decode(&sector) {
+            let record = match known::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
-                Err(e) => return Verdict::No(e.to_string()),
+                Err(why) => return Verdict::No(why),
             };
             if let Some(why) = self.stopped.verdict(NAME, &record.name) {
                 return Verdict::No(why);

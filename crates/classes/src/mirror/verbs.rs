@@ -13,7 +13,7 @@ use super::geom::{Job, MirrorGeom};
 use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
 use super::state::{Fault, MEMBERS_MAX, Mirror, Role};
 use super::{NAME, flag_words};
-use crate::members::{frame, hand, known};
+use crate::members::{hand, known};
 use crate::span::words;
 
 /// Longest wait of a verb for its mirror to have done what it asked for.
@@ -260,7 +260,9 @@ pub(super) fn run(
         "resize" => resize(control, on, &request),
         "stop" | "destroy" => stop(class, control, on, &request),
         "start" => known::start(control, NAME, &class.stopped, on),
-        "clear" => clear(control, &request),
+        "clear" => {
+            known::clear(control, NAME, &request.members, "record of a mirror", Metadata::decode)
+        }
         "dump" => dump(control, &request),
         _ => {
             let names: Vec<&str> = VERBS.iter().map(|v| v.name).collect();
@@ -690,10 +692,7 @@ fn deactivate(control: &mut Control, on: &str, request: &Request) -> Result<Valu
 
 fn activate(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
     for member in &request.members {
-        let bytes = hand::reading(control, NAME, member, |control, edge| {
-            Ok(hand::last(control, member, edge)?.1)
-        })?;
-        let record = Metadata::decode(&bytes).map_err(|e| inval(format!("{member}: {e}")))?;
+        let record = known::read(control, NAME, member, Metadata::decode)?;
         if record.name != known::bare(NAME, on) || !record.has(disk_flags::INACTIVE) {
             let what = format!("{member} is no deactivated member of {on}");
             return Err(inval(what));
@@ -746,34 +745,11 @@ fn stop(
     Ok(json!({ "message": format!("{on} stopped") }))
 }
 
-fn clear(control: &mut Control, request: &Request) -> Result<Value, Error> {
-    for member in &request.members {
-        let check = |control: &mut Control, edge| {
-            let (_, bytes) = hand::last(control, member, edge)?;
-            match Metadata::decode(&bytes) {
-                Err(frame::FrameError::Foreign) => {
-                    let what = format!("{member} has no record of a mirror; nothing was written");
-                    Err(Error::new(Errno::NoEnt, what))
-                }
-                _ => Ok(()),
-            }
-        };
-        hand::writing(control, NAME, member, check, |control, edge| {
-            let (at, bytes) = hand::last(control, member, edge)?;
-            hand::write(control, member, edge, at, vec![0; bytes.len()])
-        })?;
-    }
-    Ok(json!({ "message": format!("{} cleared", request.members.join(", ")) }))
-}
-
 fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();
     for member in &request.members {
-        let bytes = hand::reading(control, NAME, member, |control, edge| {
-            Ok(hand::last(control, member, edge)?.1)
-        })?;
-        let m = Metadata::decode(&bytes).map_err(|e| inval(format!("{member}: {e}")))?;
+        let m = known::read(control, NAME, member, Metadata::decode)?;
         text += &format!(
             "Metadata on {member}:\n     name: {}\n      mid: {}\n      did: {}\n      all: {}\n\
              \u{20}   genid: {}\n   syncid: {}\n priority: {}\n    slice: {}\n\

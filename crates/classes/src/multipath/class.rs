@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::geom::{MultipathGeom, Nature, Options};
 use super::metadata::{Metadata, Mode};
 use super::{NAME, verbs};
-use crate::members::{Stopped, frame};
+use crate::members::{Stopped, known};
 
 /// The class.
 #[derive(Default)]
@@ -99,16 +99,9 @@ impl Class for MultipathClass {
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
-            let Some(at) = frame::last_sector(disk.sector_bytes, disk.media_bytes) else {
-                return Verdict::No("too small to hold a record".into());
-            };
-            let sector = match disk.read(at, disk.sector_bytes as usize).await {
-                Ok(sector) => sector,
-                Err(e) => return Verdict::No(format!("its last sector: {}", e.text())),
-            };
-            let record = match Metadata::decode(&sector) {
+            let record = match known::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
-                Err(e) => return Verdict::No(e.to_string()),
+                Err(why) => return Verdict::No(why),
             };
             if let Some(name) = lock(&self.resting).get(&record.uuid) {
                 return Verdict::No(format!(

@@ -229,7 +229,10 @@ pub(super) fn run(
             class.wake(known::bare(NAME, on));
             known::start(control, NAME, &class.stopped, on)
         }
-        "clear" => clear(control, &request),
+        "clear" => {
+            let noun = format!("label of {NAME}");
+            known::clear(control, NAME, &request.members, &noun, Metadata::decode)
+        }
         "dump" => dump(control, &request),
         _ => {
             let names: Vec<&str> = VERBS.iter().map(|v| v.name).collect();
@@ -549,34 +552,11 @@ fn destroy(
     Ok(json!({ "message": format!("{on} destroyed") }))
 }
 
-fn clear(control: &mut Control, request: &Request) -> Result<Value, Error> {
-    for member in &request.members {
-        let check = |control: &mut Control, edge| {
-            let (_, bytes) = hand::last(control, member, edge)?;
-            match Metadata::decode(&bytes) {
-                Err(frame::FrameError::Foreign) => {
-                    let what = format!("{member} has no label of {NAME}; nothing was written");
-                    Err(Error::new(Errno::NoEnt, what))
-                }
-                _ => Ok(()),
-            }
-        };
-        hand::writing(control, NAME, member, check, |control, edge| {
-            let (at, bytes) = hand::last(control, member, edge)?;
-            hand::write(control, member, edge, at, vec![0; bytes.len()])
-        })?;
-    }
-    Ok(json!({ "message": format!("{} cleared", request.members.join(", ")) }))
-}
-
 fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();
     for member in &request.members {
-        let bytes = hand::reading(control, NAME, member, |control, edge| {
-            Ok(hand::last(control, member, edge)?.1)
-        })?;
-        let record = Metadata::decode(&bytes).map_err(|e| inval(format!("{member}: {e}")))?;
+        let record = known::read(control, NAME, member, Metadata::decode)?;
         let Metadata { uuid, name, sector_bytes, provider_bytes, mode } = record;
         let mode = mode.word();
         text += &format!(

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::geom::SpanGeom;
 use super::{Span, SpanLabel, verbs};
-use crate::members::{Stopped, frame};
+use crate::members::{Stopped, frame, known};
 
 /// A class of this kind.
 pub struct SpanClass<S> {
@@ -58,16 +58,9 @@ impl<S: Span> Class for SpanClass<S> {
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
-            let Some(at) = frame::last_sector(disk.sector_bytes, disk.media_bytes) else {
-                return Verdict::No("too small to hold a label".into());
-            };
-            let sector = match disk.read(at, disk.sector_bytes as usize).await {
-                Ok(sector) => sector,
-                Err(e) => return Verdict::No(format!("its last sector: {}", e.text())),
-            };
-            let label = match S::decode(&sector) {
+            let label = match known::tasted(disk, "label", S::decode).await {
                 Ok(label) => label,
-                Err(e) => return Verdict::No(e.to_string()),
+                Err(why) => return Verdict::No(why),
             };
             if let Some(why) = self.stopped.verdict(S::NAME, &label.name) {
                 return Verdict::No(why);

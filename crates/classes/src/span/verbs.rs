@@ -45,7 +45,10 @@ pub(super) fn run<S: Span>(
         "append" if known => append::<S>(control, on, &request),
         "stop" | "destroy" => stop(class, control, on, &request),
         "start" => known::start(control, S::NAME, &class.stopped, on),
-        "clear" => clear::<S>(control, &request),
+        "clear" => {
+            let noun = format!("label of {}", S::NAME);
+            known::clear(control, S::NAME, &request.members, &noun, S::decode)
+        }
         "dump" => dump::<S>(control, &request),
         _ => {
             let names: Vec<&str> = S::VERBS.iter().map(|v| v.name).collect();
@@ -152,34 +155,11 @@ fn stop<S: Span>(
     Ok(json!({ "message": format!("{on} stopped") }))
 }
 
-fn clear<S: Span>(control: &mut Control, request: &Request) -> Result<Value, Error> {
-    for member in &request.members {
-        let check = |control: &mut Control, edge| {
-            let (_, bytes) = hand::last(control, member, edge)?;
-            match S::decode(&bytes) {
-                Err(frame::FrameError::Foreign) => {
-                    let what = format!("{member} has no label of {}; nothing was written", S::NAME);
-                    Err(Error::new(Errno::NoEnt, what))
-                }
-                _ => Ok(()),
-            }
-        };
-        hand::writing(control, S::NAME, member, check, |control, edge| {
-            let (at, bytes) = hand::last(control, member, edge)?;
-            hand::write(control, member, edge, at, vec![0; bytes.len()])
-        })?;
-    }
-    Ok(json!({ "message": format!("{} cleared", request.members.join(", ")) }))
-}
-
 fn dump<S: Span>(control: &mut Control, request: &Request) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();
     for member in &request.members {
-        let bytes = hand::reading(control, S::NAME, member, |control, edge| {
-            Ok(hand::last(control, member, edge)?.1)
-        })?;
-        let label = S::decode(&bytes).map_err(|e| inval(format!("{member}: {e}")))?;
+        let label = known::read(control, S::NAME, member, S::decode)?;
         text += &format!(
             "Metadata on {member}:\n    name: {}\n      id: {}\n      no: {}\n     all: {}\n",
             label.name, label.id, label.number, label.count

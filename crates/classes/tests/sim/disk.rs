@@ -15,6 +15,9 @@ use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 
 pub const SECTOR: u64 = 512;
 
+/// What a request under way writes, and where.
+type Write = (u64, Vec<u8>);
+
 /// What goes on in a disk.
 pub struct Inside {
     pub model: DiskModel,
@@ -25,8 +28,7 @@ pub struct Inside {
     pub once: Option<(Op, Errno)>,
     pub hangs: bool,
     hung: Vec<(usize, Ticket)>,
-    under_way: BTreeMap<(usize, u64), Option<(u64, Vec<u8>)>>,
-    /// Which life of the disk: requests of an earlier one end with an error.
+    under_way: BTreeMap<(usize, u64), Option<Write>>,
     pub writes: u64,
 }
 

@@ -1,6 +1,7 @@
 //! The class: tasting, claiming, making by hand.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use super::geom::MirrorGeom;
 use super::metadata::{Balance, Metadata};
 use super::state::Mirror;
+use super::waiting::Waiting;
 use super::{NAME, verbs};
 use crate::members::{Stopped, frame, known};
 
@@ -21,6 +23,7 @@ use crate::members::{Stopped, frame, known};
 pub struct MirrorClass {
     pub(super) stopped: Stopped,
     pub(super) tunables: Tunables,
+    pub(super) waiting: Arc<Waiting>,
 }
 
 /// What FreeBSD has in `kern.geom.mirror`: how long a mirror waits, and how it rebuilds.
@@ -51,6 +54,16 @@ impl MirrorClass {
     /// The class with other times and sizes than the usual ones.
     pub fn tuned(tunables: Tunables) -> MirrorClass {
         MirrorClass { tunables, ..MirrorClass::default() }
+    }
+
+    /// A geom for a mirror that has not started.
+    pub(super) fn place(
+        &self,
+        t: &mut Topology,
+        mirror: Mirror,
+        why: &str,
+    ) -> Result<GeomId, Error> {
+        MirrorGeom::place(t, mirror, why, (self.tunables, self.waiting.clone()))
     }
 }
 
@@ -125,13 +138,14 @@ impl Class for MirrorClass {
         let known = topology.find_geom(NAME, &record.name);
         let geom = match known {
             Some(geom) => geom,
-            None => MirrorGeom::place(topology, Mirror::of(&record), why, self.tunables)?,
+            None => self.place(topology, Mirror::of(&record), why)?,
         };
         let going = || Err(Error::new(Errno::NxIo, "the mirror is going"));
         let taken = topology
             .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, *record))
             .unwrap_or_else(going);
         if taken.is_err() && known.is_none() {
+            self.waiting.over(geom);
             topology.wither_geom(geom, Errno::NxIo);
         }
         taken
@@ -150,7 +164,7 @@ impl Class for MirrorClass {
             })?,
         };
         let slice = params.slice.unwrap_or(4096);
-        verbs::by_hand(topology, request, balance, slice, self.tunables)
+        verbs::by_hand(self, topology, request, balance, slice)
     }
 
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {

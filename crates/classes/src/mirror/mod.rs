@@ -13,6 +13,7 @@ mod shared;
 mod state;
 mod tasks;
 mod verbs;
+mod waiting;
 
 pub use class::{MirrorClass, Tunables};
 

@@ -152,3 +152,41 @@ fn r341665_a_stale_member_found_first_does_not_win() {
         assert!(bench.disks["d0"].bytes(0, 512).iter().all(|b| *b == 2), "d0 was rebuilt");
     }
 }
+
+/// Of a mirror of mirrors one half is stale and whole, the other new and without a member: it waits
+/// for that one, and the mirror above must wait for it.
+#[test]
+fn a_mirror_waits_for_the_newer_mirror_below_that_waits_for_a_member() {
+    for stale_first in [true, false] {
+        let disks: Vec<Disk> = (0..4).map(|i| Disk::new(DISK, i)).collect();
+        let mut life = Life::new(3, 2);
+        let plug = |life: &mut Life, i: usize| {
+            life.plug(&format!("d{i}"), &disks[i]);
+            life.pass(20 * MS);
+        };
+        (0..4).for_each(|i| plug(&mut life, i));
+        for (name, members) in
+            [("low0", ["d0", "d1"]), ("low1", ["d2", "d3"]), ("m", ["mirror/low0", "mirror/low1"])]
+        {
+            let with = json!({ "members": members, "assume_same": true });
+            life.verb("mirror", "label", name, with).expect("labelled");
+        }
+        for i in [0, 1] {
+            life.pull(&format!("d{i}"), &disks[i], false);
+        }
+        let (user, edge) = life.open("mirror/m", Access::WRITE).expect("open");
+        life.write(edge, 0, vec![2; SECTOR as usize]).expect("written");
+        life.close(user);
+        life.pass(100 * MS);
+        // Again, without d3.
+        life = Life::new(4, 2);
+        disks.iter().for_each(Disk::power_cut);
+        let order = if stale_first { [0, 1, 2] } else { [2, 0, 1] };
+        order.into_iter().for_each(|i| plug(&mut life, i));
+        let up = life.until(20, |c| c.topology.find("mirror/m").is_some());
+        assert!(up, "{}", life.story());
+        let (_, edge) = life.open("mirror/m", Access::READ).expect("open");
+        let bytes = life.read(edge, 0, SECTOR as usize).expect("read");
+        assert!(bytes.iter().all(|b| *b == 2), "{}", life.story());
+    }
+}

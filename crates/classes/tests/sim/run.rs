@@ -217,10 +217,7 @@ impl Story<'_> {
     /// Disks that may come late or not at all: enough stays to have everything.
     fn absent(&mut self) -> BTreeSet<String> {
         let mut absent = BTreeSet::new();
-        // What is below a mirror comes late when something is missing there, and then the mirror
-        // above starts without it.
-        let nested = self.plan.mirrors().count() > self.plan.low_mirrors().len();
-        if nested || self.chance(50) {
+        if self.chance(50) {
             return absent;
         }
         for mirror in self.plan.low_mirrors() {

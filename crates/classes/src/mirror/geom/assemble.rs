@@ -1,0 +1,178 @@
+//! How a mirror comes about: members are found, it starts, there is a provider.
+
+use std::sync::Arc;
+
+use bio::{Attr, Errno};
+use geom::{Access, ConsumerId, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
+
+use super::{Job, MirrorGeom, REFUSALS_MAX};
+use crate::mirror::NAME;
+use crate::mirror::layer::MirrorLayer;
+use crate::mirror::metadata::Metadata;
+use crate::mirror::shared::Told;
+use crate::mirror::state::{Arrival, Role};
+use crate::mirror::{tasks, waiting};
+
+impl MirrorGeom {
+    /// Takes a provider in whose record was read. It is opened alone, so that nobody else claims
+    /// what is on it.
+    pub(in crate::mirror) fn take_in(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+        record: Metadata,
+    ) -> Result<(), Error> {
+        let name = t.provider_name(on).to_owned();
+        let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
+        let limits = t.limits(on).ok_or_else(gone)?;
+        if self.shunned.contains(&record.disk) {
+            let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \
+                       `insert` take it in anew";
+            self.refuse(&name, why);
+            return Err(Error::new(Errno::Inval, why));
+        }
+        match self.mirror.arrive(record, limits.media_bytes, limits.sector_bytes) {
+            Arrival::In(slot) => match attach(t, me, on, &name) {
+                Ok(consumer) => {
+                    self.consumers.insert(slot, consumer);
+                    self.refused.retain(|(who, _)| *who != name);
+                    self.arrived(t, me, slot);
+                    Ok(())
+                }
+                Err(e) => {
+                    self.mirror.vacate(slot);
+                    Err(e)
+                }
+            },
+            Arrival::Twin => {
+                if self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on) {
+                    self.twins.push(on);
+                }
+                let why = "this member is there already: the same disk by another name, or a copy";
+                self.refuse(&name, why);
+                Err(Error::new(Errno::Exist, why))
+            }
+            Arrival::Refused(why) => {
+                self.refuse(&name, &why);
+                Err(Error::new(Errno::Inval, why))
+            }
+        }
+    }
+
+    pub(super) fn refuse(&mut self, name: &str, why: &str) {
+        self.refused.retain(|(who, _)| who != name);
+        if self.refused.len() == REFUSALS_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back((name.to_owned(), why.to_owned()));
+    }
+
+    fn arrived(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
+        if self.mirror.running {
+            // The cores must know its edge before they are told to use it.
+            t.barrier(me, Box::new(Told::Known(slot)));
+            return;
+        }
+        let depth = waiting::depth(t, self.consumers.values().copied());
+        self.waiting.waits(me, depth, self.mirror.media_bytes);
+        if self.mirror.is_complete() || self.stuck {
+            t.barrier(me, Box::new(Told::Launch));
+        } else {
+            let (there, start_ns) = (self.mirror.members().count(), self.shared.tunables.start_ns);
+            if there == 1 {
+                tasks::after(&self.shared, start_ns, Told::Due);
+            }
+            if there >= usize::from(self.mirror.all) {
+                // All by number, but some are old: one that is newer than all may be on its way.
+                tasks::after(&self.shared, start_ns / 4, Told::Due);
+            }
+        }
+    }
+
+    /// The time to wait for further members is up, unless what is still missing may be on its way
+    /// (waiting W1).
+    pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
+        if self.waiting.puts_off(me) {
+            let soon = self.shared.tunables.start_ns / 4;
+            return tasks::after(&self.shared, soon, Told::Due);
+        }
+        t.barrier(me, Box::new(Told::Launch));
+    }
+
+    /// Starts with what there is, if it has not started.
+    pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId) {
+        if self.mirror.running || self.mirror.members().next().is_none() {
+            return;
+        }
+        self.waiting.over(me);
+        match self.mirror.start() {
+            Err(why) => {
+                self.fault = Some(why);
+                self.stuck = true;
+            }
+            Ok(broken) => {
+                for (slot, why) in broken {
+                    if let Some(consumer) = self.consumers.remove(&slot) {
+                        let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
+                        self.refuse(&name.unwrap_or_default(), &why);
+                        t.leave(consumer);
+                    }
+                }
+                self.fault = None;
+                self.set_table(t);
+                match self.provide(t, me) {
+                    Ok(()) => self.begin(t, me),
+                    Err(e) => self.fault = Some(e.what),
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, t: &mut Topology, me: GeomId) {
+        // Records say what was decided: who is clean, who is rebuilt from where.
+        self.push(t, me, Job::Rewrite);
+        for slot in self.mirror.in_role(Role::Synchronizing) {
+            self.start_rebuild(t, slot);
+        }
+    }
+
+    fn provide(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
+        let members: Vec<ProviderId> =
+            self.consumers.values().filter_map(|c| t.below(*c)).collect();
+        let mut attrs = crate::members::joined(t, &members);
+        let ident = format!("mirror-{:08x}", self.mirror.id);
+        attrs.push(("GEOM::ident", Attr::Text(ident)));
+        let (stripe_bytes, stripe_offset) = members.first().map_or((0, 0), |p| t.stripe(*p));
+        let limits = Limits {
+            media_bytes: self.mirror.media_bytes,
+            sector_bytes: self.mirror.sector_bytes,
+            io_max_bytes: 0,
+            delete_max_bytes: 0,
+        };
+        t.new_provider(
+            me,
+            NewProvider {
+                name: format!("{NAME}/{}", self.mirror.name),
+                layer: Arc::new(MirrorLayer(self.shared.clone())),
+                limits,
+                stripe_bytes,
+                stripe_offset,
+                attrs,
+            },
+        )?;
+        Ok(())
+    }
+}
+
+/// Attaches and opens, alone.
+fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<ConsumerId, Error> {
+    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
+    match t.access(consumer, Access::EXCLUSIVE) {
+        Ok(()) => Ok(consumer),
+        Err(e) => {
+            t.leave(consumer);
+            Err(Error::new(e, format!("{name} cannot be opened alone: {}", e.text())))
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The geom of a mirror: one thread decides about its members.
+//!
+//! Whatever changes the members or their records is a job, and jobs are done one after the other:
+//!
+//! ```text
+//!   queue --> (gate shut and drained, if the job needs that) --> the state changes
+//!         --> cores get the new table --> records are written --> what waited goes on
+//! ```
+//!
+//! A member that is lost comes before everything else, also before a job that waits for the gate to
+//! be empty: a write inside may be waiting for the verdict on that member.
+//!
+//! Invariants
+//!  J1  The gate is open only while the records of all ACTIVE members say DIRTY (or NOFAILSYNC).
+//!  J2  A member becomes ACTIVE or SYNCHRONIZING, and ceases to be SYNCHRONIZING, while no write
+//!      is inside the gate.
+//!  J3  A write that a member failed is acknowledged when the record of a member that is ACTIVE
+//!      says that the other is out, and not at all while no record can be written.
+//!  J4  From the moment in which a member is lost to that in which it is on record nothing is
+//!      acknowledged that it does not have.
+
+mod assemble;
+mod jobs;
+mod parting;
+mod show;
+mod words;
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use bio::{Attr, Errno};
+use geom::{
+    Access, ConsumerId, Error, Event, Geom, GeomId, ProviderId, Topology, Unanswered, Word,
+};
+
+use super::NAME;
+use super::class::Tunables;
+use super::shared::{Shared, Told};
+use super::state::{Fault, Mirror};
+use super::waiting::Waiting;
+use crate::members::frame;
+use parting::Parted;
+pub(in crate::mirror) use parting::Parting;
+
+/// How long a mirror whose records cannot be written waits before it tries again, ns.
+const SICK_NS: u64 = 1_000_000_000;
+/// Lines about members that were refused, kept for lists; older ones go.
+const REFUSALS_MAX: usize = 16;
+
+/// Something to be done to the members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Job {
+    /// A write waits: mark the members.
+    Dirty,
+    /// Nothing is written any more: take the marks away.
+    Clean,
+    /// A member was lost.
+    Out { slot: usize, fault: Fault, gone: bool },
+    /// A member that arrived is to be used.
+    In(usize),
+    /// A member's rebuild has come so far, bytes.
+    Progress { slot: usize, offset: u64, round: u64 },
+    /// A member is rebuilt.
+    Synced(usize),
+    /// Parameters have changed: all records are written.
+    Rewrite,
+}
+
+enum Doing {
+    Draining(Job),
+    Writing(Job),
+}
+
+/// The geom.
+pub(super) struct MirrorGeom {
+    pub(super) mirror: Mirror,
+    pub(super) shared: Arc<Shared>,
+    /// By slot.
+    consumers: BTreeMap<usize, ConsumerId>,
+    queue: VecDeque<Job>,
+    doing: Option<Doing>,
+    knocked: bool,
+    /// The gate is shut, and nobody is inside.
+    drained: bool,
+    /// Members that were lost, and are not yet out on record (a bit a slot; J4).
+    unrecorded: u32,
+    /// It could not start with the members there were: it tries again with each that comes.
+    stuck: bool,
+    /// It was taken apart: what is still said to it means nothing.
+    over: bool,
+    /// Refused because their number was taken: looked at again when that member has gone.
+    twins: Vec<ProviderId>,
+    /// Numbers of members that could not be rebuilt, for nobody could be read: not taken in again.
+    shunned: BTreeSet<u32>,
+    /// Slots whose loss has not been dealt with (a bit a slot).
+    suspects: u32,
+    /// Slots of members that a verb lets go, and how.
+    parting: BTreeMap<usize, Parting>,
+    /// Those that are out already, by slot: they stay open until the verb has had its last word.
+    parted: BTreeMap<usize, Parted>,
+    /// Where records were before their providers grew, bytes, by slot.
+    moved: BTreeMap<usize, u64>,
+    /// Numbers of rebuilds.
+    rounds: u64,
+    written: u64,
+    watching: bool,
+    refused: VecDeque<(String, String)>,
+    fault: Option<String>,
+    /// Mirrors that wait for members, this one among them until it has started.
+    waiting: Arc<Waiting>,
+}
+
+impl MirrorGeom {
+    /// A geom for a mirror that has not started; its number is needed by what the cores share.
+    pub(super) fn place(
+        t: &mut Topology,
+        mirror: Mirror,
+        why: &str,
+        (tunables, waiting): (Tunables, Arc<Waiting>),
+    ) -> Result<GeomId, Error> {
+        let name = mirror.name.clone();
+        let board = t.switchboard();
+        let geom = t.new_geom(NAME, &name, why, Box::new(Unborn))?;
+        let shared = Shared::new(board, geom, tunables);
+        let born = MirrorGeom {
+            mirror,
+            shared,
+            consumers: BTreeMap::new(),
+            queue: VecDeque::new(),
+            doing: None,
+            knocked: false,
+            drained: true,
+            unrecorded: 0,
+            stuck: false,
+            over: false,
+            twins: Vec::new(),
+            shunned: BTreeSet::new(),
+            suspects: 0,
+            parting: BTreeMap::new(),
+            parted: BTreeMap::new(),
+            moved: BTreeMap::new(),
+            rounds: 0,
+            written: 0,
+            watching: false,
+            refused: VecDeque::new(),
+            fault: None,
+            waiting,
+        };
+        t.set_ops(geom, Box::new(born));
+        Ok(geom)
+    }
+
+    /// Members are let go, the provider withers, whatever waits ends.
+    pub(super) fn take_apart(t: &mut Topology, me: GeomId, mirror: &mut MirrorGeom) {
+        mirror.shared.sick.store(true, SeqCst);
+        mirror.over = true;
+        mirror.waiting.over(me);
+        mirror.shared.busy.store(false, Relaxed);
+        mirror.queue.clear();
+        for (slot, consumer) in std::mem::take(&mut mirror.consumers) {
+            mirror.shared.want(slot, None);
+            t.leave(consumer);
+        }
+        std::mem::take(&mut mirror.parted).into_values().for_each(|p| t.leave(p.consumer));
+        for provider in t.providers_of(me).to_vec() {
+            t.wither_provider(provider, Errno::NxIo);
+        }
+        mirror.shared.adjourn();
+        for (core, ticket) in mirror.shared.gate.evict() {
+            mirror.shared.board.restart(core, ticket);
+        }
+        t.wither_geom(me, Errno::NxIo);
+    }
+
+    /// The slot of a consumer.
+    pub(super) fn slot_of(&self, consumer: ConsumerId) -> Option<usize> {
+        self.consumers.iter().find(|(_, c)| **c == consumer).map(|(slot, _)| *slot)
+    }
+
+    /// The slot of a member by its provider's name.
+    pub(super) fn slot_called(&self, t: &Topology, name: &str) -> Option<usize> {
+        let called = |c: &ConsumerId| t.below(*c).is_some_and(|p| t.provider_name(p) == name);
+        self.consumers.iter().find(|(_, c)| called(c)).map(|(slot, _)| *slot)
+    }
+
+    /// The mirror grew: those above are told.
+    pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId) {
+        if let Some(provider) = t.providers_of(me).first() {
+            t.post(Event::Resize(*provider, self.mirror.media_bytes));
+        }
+        self.push(t, me, Job::Rewrite);
+    }
+}
+
+/// A slot's bit.
+fn bit(slot: usize) -> u32 {
+    1u32.checked_shl(slot as u32).unwrap_or(0)
+}
+
+/// A geom that has its number and nothing else yet.
+struct Unborn;
+
+impl Geom for Unborn {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NxIo)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Geom for MirrorGeom {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        provider: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        let after = t.counts(provider).plus(delta);
+        if delta.w < 0 && after.w == 0 && self.mirror.dirty {
+            self.push(t, me, Job::Clean);
+        }
+        Ok(())
+    }
+
+    fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {
+        let Some(slot) = self.slot_of(consumer) else {
+            self.parted.retain(|_, p| p.consumer != consumer);
+            return t.leave(consumer);
+        };
+        if !self.mirror.running {
+            self.consumers.remove(&slot);
+            self.mirror.vacate(slot);
+            t.leave(consumer);
+            std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
+            if self.consumers.is_empty() {
+                Self::take_apart(t, me, self);
+            }
+            return;
+        }
+        self.suspects |= bit(slot);
+        // What it had failed before still counts.
+        let broken = Job::Out { slot, fault: Fault::Broken, gone: false };
+        let fault = if self.queue.contains(&broken) { Fault::Broken } else { Fault::Absent };
+        self.queue.retain(|j| !matches!(j, Job::Out { slot: s, .. } if *s == slot));
+        self.urgent(t, me, Job::Out { slot, fault, gone: true });
+    }
+
+    fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        let Some(slot) = self.slot_of(consumer) else { return };
+        let Some(bytes) = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes) else {
+            return;
+        };
+        let Some(Some(member)) = self.mirror.slots.get_mut(slot) else { return };
+        let old = frame::last_sector(member.sector_bytes, member.provider_bytes);
+        if bytes <= member.provider_bytes {
+            return;
+        }
+        member.provider_bytes = bytes;
+        // The record stands in the last sector, wherever that is.
+        if let Some(old) = old.filter(|old| *old >= self.mirror.media_bytes) {
+            self.moved.entry(slot).or_insert(old);
+        }
+        if self.mirror.running {
+            self.push(t, me, Job::Rewrite);
+        }
+    }
+
+    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
+        match word.downcast::<Told>() {
+            Ok(_) if self.over => {}
+            Ok(told) => self.told_word(t, me, *told),
+            Err(word) => debug_assert!(word.is::<Unanswered>(), "a word that nobody says"),
+        }
+    }
+
+    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
+        // What is known of the whole stands in the provider's own list.
+        None
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        self.lines()
+    }
+
+    fn show_consumer(
+        &self,
+        _: &Topology,
+        _: GeomId,
+        consumer: ConsumerId,
+    ) -> Vec<(&'static str, String)> {
+        self.member_lines(consumer)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

@@ -1,0 +1,139 @@
+//! A member is let go by a verb: its record is cleared, or marked.
+//!
+//! ```text
+//!   let_go --> Job::Out --> the others' records say so --> last_word --> the verb writes --> done
+//! ```
+//!
+//! Invariants
+//!  P1  A member's record is touched only when it is no member any more and a record of those that
+//!      stay says so. Before that a power cut, or a failure of the others, finds it as it was.
+//!  P2  Until the verb has had its last word the provider stays open alone, so that nobody takes it
+//!      for what it was.
+
+use bio::Errno;
+use geom::{ConsumerId, Edge, Error, GeomId, Topology};
+
+use super::{Job, MirrorGeom, bit};
+use crate::members::frame;
+use crate::mirror::metadata::Metadata;
+use crate::mirror::state::Fault;
+
+/// How a member is let go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::mirror) enum Parting {
+    /// For good: it is no longer counted.
+    Removed,
+    /// For a while: it is still counted.
+    Deactivated,
+}
+
+/// A member that is out, and whose last record is to be written.
+pub(super) struct Parted {
+    pub(super) consumer: ConsumerId,
+    record: Metadata,
+    /// Where its record is, bytes.
+    at: u64,
+    sector_bytes: u32,
+}
+
+/// The last word about a member that was let go.
+pub(in crate::mirror) struct LastWord {
+    /// Made by hand: it has no record.
+    pub(in crate::mirror) manual: bool,
+    pub(in crate::mirror) edge: Edge,
+    /// Where its record is, bytes.
+    pub(in crate::mirror) at: u64,
+    pub(in crate::mirror) sector_bytes: u32,
+    /// What it says.
+    pub(in crate::mirror) record: Metadata,
+}
+
+impl MirrorGeom {
+    /// A member is to go.
+    pub(in crate::mirror) fn let_go(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        slot: usize,
+        how: Parting,
+    ) {
+        self.parting.insert(slot, how);
+        self.push(t, me, Self::leaving(slot));
+    }
+
+    fn leaving(slot: usize) -> Job {
+        Job::Out { slot, fault: Fault::Absent, gone: false }
+    }
+
+    /// What the record of a member that goes says, if a verb lets it go.
+    pub(super) fn last_record(&self, slot: usize) -> Option<Metadata> {
+        self.parting.get(&slot)?;
+        let found = || Some(self.mirror.member(slot)?.record.clone());
+        self.mirror.record(slot).or_else(found)
+    }
+
+    /// A member is out; `last` when it is not gone and a verb waits for it (P2).
+    pub(super) fn dismiss(
+        &mut self,
+        t: &mut Topology,
+        slot: usize,
+        consumer: ConsumerId,
+        last: Option<Metadata>,
+    ) {
+        let how = self.parting.remove(&slot);
+        if how == Some(Parting::Removed) {
+            self.mirror.all = self.mirror.all.saturating_sub(1).max(1);
+        }
+        let limits = t.below(consumer).and_then(|p| t.limits(p));
+        let place = limits.and_then(|l| {
+            Some((frame::last_sector(l.sector_bytes, l.media_bytes)?, l.sector_bytes))
+        });
+        match (last, place) {
+            (Some(record), Some((at, sector_bytes))) => {
+                self.parted.insert(slot, Parted { consumer, record, at, sector_bytes });
+            }
+            _ => t.leave(consumer),
+        }
+    }
+
+    /// What is still to be done to the member that was in this slot; otherwise why it was not let
+    /// go (P1).
+    pub(in crate::mirror) fn last_word(
+        &self,
+        t: &Topology,
+        slot: usize,
+        name: &str,
+    ) -> Result<LastWord, Error> {
+        let Some(parted) = self.parted.get(&slot) else {
+            return Err(match self.mirror.member(slot) {
+                Some(_) => {
+                    let what = format!("{name} stays: it became the last that has everything");
+                    Error::new(Errno::Busy, what)
+                }
+                None => Error::new(Errno::NxIo, format!("{name} is gone, with its record")),
+            });
+        };
+        if self.unrecorded & bit(slot) != 0 {
+            let what = format!("{name} stays: no other member's record can be written");
+            return Err(Error::new(Errno::Io, what));
+        }
+        Ok(LastWord {
+            manual: self.mirror.manual,
+            edge: t.edge(parted.consumer),
+            at: parted.at,
+            sector_bytes: parted.sector_bytes,
+            record: parted.record.clone(),
+        })
+    }
+
+    /// The verb is done with the member, or gives up: it is looked at as any other provider.
+    pub(in crate::mirror) fn parted(&mut self, t: &mut Topology, slot: usize) {
+        // What it failed meanwhile is not undone.
+        if self.parting.remove(&slot).is_some() && self.suspects & bit(slot) == 0 {
+            self.queue.retain(|j| *j != Self::leaving(slot));
+        }
+        if let Some(parted) = self.parted.remove(&slot) {
+            t.leave(parted.consumer);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What lists show of a mirror and of its members.
+
+use geom::ConsumerId;
+
+use super::MirrorGeom;
+use crate::mirror::flag_words;
+use crate::mirror::metadata::disk_flags;
+use crate::mirror::state::Role;
+
+impl MirrorGeom {
+    /// Of the mirror.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let m = &self.mirror;
+        let state = match &self.fault {
+            Some(fault) => format!("BROKEN ({fault})"),
+            None => m.state().to_owned(),
+        };
+        let mut out = vec![
+            ("State", state),
+            ("Components", m.all.to_string()),
+            ("Balance", m.balance.word().to_owned()),
+            ("Slice", m.slice.to_string()),
+            ("Flags", flag_words(m.flags)),
+            ("GenID", m.genid.to_string()),
+            ("SyncID", m.syncid.to_string()),
+            ("ID", m.id.to_string()),
+            ("Type", if m.manual { "MANUAL" } else { "AUTOMATIC" }.to_owned()),
+        ];
+        for (name, why) in &self.refused {
+            out.push(("Refused", format!("{name}: {why}")));
+        }
+        out
+    }
+
+    /// Of a member.
+    pub(super) fn member_lines(&self, consumer: ConsumerId) -> Vec<(&'static str, String)> {
+        let member = self.slot_of(consumer).and_then(|slot| self.mirror.member(slot));
+        let Some(member) = member else { return Vec::new() };
+        let record = &member.record;
+        let mut flags = Vec::new();
+        if self.mirror.dirty {
+            flags.push("DIRTY");
+        }
+        let mut out = vec![
+            ("State", member.role.word().to_owned()),
+            ("Priority", record.priority.to_string()),
+        ];
+        if member.role == Role::Synchronizing {
+            flags.push("SYNCHRONIZING");
+            let whole = self.mirror.media_bytes.max(1);
+            let percent = u128::from(record.sync_offset) * 100 / u128::from(whole);
+            out.push(("BytesSynced", record.sync_offset.to_string()));
+            out.push(("Synchronized", format!("{percent}%")));
+        }
+        if record.has(disk_flags::FORCE_SYNC) {
+            flags.push("FORCE_SYNC");
+        }
+        let words = if flags.is_empty() { "NONE".to_owned() } else { flags.join(", ") };
+        out.push(("Flags", words));
+        out.push(("GenID", self.mirror.genid.to_string()));
+        out.push(("SyncID", self.mirror.syncid.to_string()));
+        out.push(("ID", record.disk.to_string()));
+        out
+    }
+}

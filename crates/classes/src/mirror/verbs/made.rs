@@ -1,0 +1,157 @@
+//! How a mirror is made: with records, or by hand.
+
+use bio::Errno;
+use geom::{Class, Control, Create, Error, GeomId, Topology};
+use serde_json::{Value, json};
+
+use super::whole::flags;
+use super::{Request, balance, inval, is_own, slice, write_record};
+use crate::members::{hand, known};
+use crate::mirror::NAME;
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::MirrorGeom;
+use crate::mirror::metadata::{Balance, Metadata, disk_flags};
+use crate::mirror::state::{MEMBERS_MAX, Mirror};
+
+pub(super) fn label(
+    class: &MirrorClass,
+    control: &mut Control,
+    name: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    known::check_name(name)?;
+    if control.topology.find_geom(NAME, name).is_some() {
+        let what = format!("a mirror {name} is there already; `ashlar mirror stop {name}`");
+        return Err(Error::new(Errno::Exist, what));
+    }
+    let members = &request.members;
+    if members.is_empty() || members.len() > MEMBERS_MAX {
+        return Err(inval(format!("a mirror has 1 to {MEMBERS_MAX} members")));
+    }
+    let (mut sector_bytes, mut least) = (512, u64::MAX);
+    for (i, member) in members.iter().enumerate() {
+        if members.iter().take(i).any(|m| m == member) {
+            return Err(inval(format!("{member} is named twice")));
+        }
+        let on = hand::find(control, member)?;
+        let (sector, media) = hand::sizes(control, on);
+        sector_bytes = sector_bytes.max(sector);
+        least = least.min(media.saturating_sub(u64::from(sector)));
+        known::check_member(control, NAME, member, request.force, is_own)?;
+    }
+    let media_bytes = least - least % u64::from(sector_bytes);
+    if media_bytes == 0 {
+        return Err(inval("its members are too small: nothing is left"));
+    }
+    let id = known::new_id(control, name);
+    let first = Metadata {
+        name: name.to_owned(),
+        id,
+        disk: 0,
+        all: members.len() as u8,
+        genid: 0,
+        syncid: 1,
+        priority: 0,
+        slice: slice(request)?.unwrap_or(4096),
+        balance: balance(request)?.unwrap_or_default(),
+        media_bytes,
+        sector_bytes,
+        sync_offset: 0,
+        flags: flags(request, 0),
+        disk_flags: 0,
+        home: String::new(),
+        provider_bytes: 0,
+    };
+    class.stopped.start(name);
+    for member in members {
+        write_record(control, member, None)?;
+    }
+    for (number, member) in members.iter().enumerate() {
+        let on = hand::find(control, member)?;
+        let copied = number > 0 && !request.assume_same;
+        let record = Metadata {
+            disk: known::new_id(control, member).wrapping_add(number as u32),
+            priority: number as u8,
+            // An old syncid: it is rebuilt from the first.
+            syncid: if copied { 0 } else { first.syncid },
+            disk_flags: if copied { disk_flags::FORCE_SYNC } else { 0 },
+            home: if request.hardcode { member.clone() } else { String::new() },
+            provider_bytes: hand::sizes(control, on).1,
+            ..first.clone()
+        };
+        write_record(control, member, Some(&record))?;
+    }
+    known::up(control, NAME, name, members)
+}
+
+pub(super) fn create(
+    class: &MirrorClass,
+    control: &mut Control,
+    name: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    known::check_name(name)?;
+    let members: Result<Vec<_>, Error> =
+        request.members.iter().map(|m| hand::find(control, m)).collect();
+    let members = members?;
+    let mut params = json!({});
+    if let Some(balance) = &request.balance {
+        params["balance"] = json!(balance);
+    }
+    if let Some(slice) = slice(request)? {
+        params["slice"] = json!(slice);
+    }
+    control.call(|t| class.create(t, &Create { name, members: &members, params: &params }))?;
+    known::up(control, NAME, name, &request.members)
+}
+
+/// A mirror of providers as they are, without records: the first is copied to the others.
+pub(in crate::mirror) fn by_hand(
+    class: &MirrorClass,
+    t: &mut Topology,
+    request: &Create<'_>,
+    balance: Balance,
+    slice: u32,
+) -> Result<GeomId, Error> {
+    let limits: Vec<_> = request.members.iter().filter_map(|p| t.limits(*p)).collect();
+    let sector_bytes = limits.iter().map(|l| l.sector_bytes).max().unwrap_or(512).max(512);
+    let least = limits.iter().map(|l| l.media_bytes).min().unwrap_or(0);
+    let media_bytes = least - least % u64::from(sector_bytes);
+    if limits.is_empty() || limits.len() > MEMBERS_MAX || media_bytes == 0 {
+        return Err(inval(format!("a mirror has 1 to {MEMBERS_MAX} members, with room on each")));
+    }
+    let record = Metadata {
+        name: request.name.to_owned(),
+        id: 0,
+        disk: 0,
+        all: limits.len() as u8,
+        genid: 0,
+        syncid: 1,
+        priority: 0,
+        slice,
+        balance,
+        media_bytes,
+        sector_bytes,
+        sync_offset: 0,
+        flags: 0,
+        disk_flags: 0,
+        home: String::new(),
+        provider_bytes: 0,
+    };
+    let mut mirror = Mirror::of(&record);
+    mirror.manual = true;
+    let geom = class.place(t, mirror, "made by hand")?;
+    let taken = t.with(geom, |g: &mut MirrorGeom, t| {
+        for (number, on) in request.members.iter().enumerate() {
+            let syncid = if number > 0 { 0 } else { 1 };
+            let (disk, priority) = (number as u32, number as u8);
+            let record = Metadata { disk, priority, syncid, ..record.clone() };
+            if let Err(e) = g.take_in(t, geom, *on, record) {
+                MirrorGeom::take_apart(t, geom, g);
+                return Err(e);
+            }
+        }
+        Ok(geom)
+    });
+    taken.unwrap_or_else(|| Err(Error::new(Errno::NxIo, "the mirror is going")))
+}

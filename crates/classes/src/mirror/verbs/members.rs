@@ -1,0 +1,179 @@
+//! Verbs about single members.
+
+use bio::Errno;
+use geom::{Control, Error, Topology};
+use serde_json::{Value, json};
+
+use super::{Request, complete, inval, is_own, priority, with, write_record};
+use crate::members::{hand, known};
+use crate::mirror::NAME;
+use crate::mirror::geom::{Job, MirrorGeom, Parting};
+use crate::mirror::metadata::{Metadata, disk_flags};
+use crate::mirror::state::{MEMBERS_MAX, Mirror, Role};
+
+pub(super) fn slot(g: &MirrorGeom, t: &Topology, member: &str) -> Result<usize, Error> {
+    g.slot_called(t, member).ok_or_else(|| {
+        let name = &g.mirror.name;
+        let what = format!("{member} is no member of {name}; `ashlar mirror list {name}`");
+        Error::new(Errno::NoEnt, what)
+    })
+}
+
+pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    let priority = priority(request)?.unwrap_or(0);
+    for member in &request.members {
+        let new = hand::find(control, member)?;
+        let (_, provider_bytes) = hand::sizes(control, new);
+        known::check_member(control, NAME, member, request.force, is_own)?;
+        let disk = known::new_id(control, member);
+        let home = if request.hardcode { member.clone() } else { String::new() };
+        let record = with(control, on, |g, t, me| {
+            complete(&g.mirror)?;
+            let mirror = &mut g.mirror;
+            if !mirror.fits(provider_bytes) {
+                let most = mirror.media_bytes + u64::from(mirror.sector_bytes);
+                let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
+                return Err(inval(what));
+            }
+            if usize::from(mirror.all) >= MEMBERS_MAX {
+                return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));
+            }
+            mirror.all += 1;
+            g.push(t, me, Job::Rewrite);
+            let m = &g.mirror;
+            let inactive = if request.inactive { disk_flags::INACTIVE } else { 0 };
+            Ok(Metadata {
+                name: m.name.clone(),
+                id: m.id,
+                disk,
+                all: m.all,
+                genid: m.genid,
+                // As new as the others, and copied to: beside it a stale one is seen to be stale.
+                syncid: m.syncid,
+                priority,
+                slice: m.slice,
+                balance: m.balance,
+                media_bytes: m.media_bytes,
+                sector_bytes: m.sector_bytes,
+                sync_offset: 0,
+                flags: m.flags,
+                disk_flags: disk_flags::FORCE_SYNC | disk_flags::SYNCHRONIZING | inactive,
+                home,
+                provider_bytes,
+            })
+        })?;
+        write_record(control, member, Some(&record))?;
+        with(control, on, |_, _, _| Ok(()))?;
+    }
+    Ok(json!({ "message": format!("{} inserted into {on}", request.members.join(", ")) }))
+}
+
+pub(super) fn remove(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    for member in &request.members {
+        part(control, on, member, Parting::Removed)?;
+    }
+    Ok(json!({ "message": format!("{} removed from {on}", request.members.join(", ")) }))
+}
+
+pub(super) fn deactivate(
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    for member in &request.members {
+        part(control, on, member, Parting::Deactivated)?;
+    }
+    Ok(json!({ "message": format!("{} deactivated", request.members.join(", ")) }))
+}
+
+/// Lets a member go. When the others' records say that it is out its own is cleared, or marked,
+/// while the mirror still holds it, so that nobody finds it as it was. One that cannot be let go
+/// is looked at again, and comes back as what its record says.
+fn part(control: &mut Control, on: &str, member: &str, how: Parting) -> Result<(), Error> {
+    let seat = with(control, on, |g, t, _| {
+        let seat = slot(g, t, member)?;
+        if how == Parting::Removed {
+            complete(&g.mirror)?;
+        }
+        keep_one(&g.mirror, seat, member)?;
+        Ok(seat)
+    })?;
+    let out = with(control, on, |g, t, me| {
+        g.let_go(t, me, seat, how);
+        Ok(())
+    });
+    let done = out.and_then(|()| last_word(control, on, member, (seat, how)));
+    let over = with(control, on, |g, t, _| {
+        g.parted(t, seat);
+        Ok(())
+    });
+    done.and(over)
+}
+
+fn last_word(
+    control: &mut Control,
+    on: &str,
+    member: &str,
+    (seat, how): (usize, Parting),
+) -> Result<(), Error> {
+    let last = with(control, on, |g, t, _| g.last_word(t, seat, member))?;
+    if last.manual {
+        return Ok(());
+    }
+    let mut sector = match how {
+        Parting::Removed => Vec::new(),
+        Parting::Deactivated => {
+            let disk_flags = last.record.disk_flags | disk_flags::INACTIVE;
+            Metadata { disk_flags, ..last.record }.encode()
+        }
+    };
+    sector.resize(last.sector_bytes as usize, 0);
+    hand::write(control, member, last.edge, last.at, sector)
+}
+
+/// M4, for verbs.
+fn keep_one(mirror: &Mirror, slot: usize, member: &str) -> Result<(), Error> {
+    let active = mirror.in_role(Role::Active);
+    if active.iter().any(|s| *s != slot) {
+        return Ok(());
+    }
+    let what = format!("{member} is the last that has everything; without it nothing is left");
+    Err(Error::new(Errno::Busy, what))
+}
+
+pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
+    let count = with(control, on, |g, t, me| {
+        let count = g.mirror.members().count();
+        g.mirror.all = count as u8;
+        g.push(t, me, Job::Rewrite);
+        Ok(count)
+    })?;
+    Ok(json!({ "message": format!("{on} has {count} members now") }))
+}
+
+pub(super) fn rebuild(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    for member in &request.members {
+        with(control, on, |g, t, me| {
+            let slot = slot(g, t, member)?;
+            keep_one(&g.mirror, slot, member)?;
+            g.mirror.rebuild(slot);
+            g.push(t, me, Job::In(slot));
+            Ok(())
+        })?;
+    }
+    Ok(json!({ "message": format!("{} of {on} is rebuilt", request.members.join(", ")) }))
+}
+
+pub(super) fn activate(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    for member in &request.members {
+        let record = known::read(control, NAME, member, Metadata::decode)?;
+        if record.name != known::bare(NAME, on) || !record.has(disk_flags::INACTIVE) {
+            let what = format!("{member} is no deactivated member of {on}");
+            return Err(inval(what));
+        }
+        let flags = record.disk_flags & !disk_flags::INACTIVE;
+        write_record(control, member, Some(&Metadata { disk_flags: flags, ..record }))?;
+        with(control, on, |_, _, _| Ok(()))?;
+    }
+    Ok(json!({ "message": format!("{} activated", request.members.join(", ")) }))
+}

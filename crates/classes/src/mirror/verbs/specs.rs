@@ -1,0 +1,192 @@
+//! The verbs and their arguments, as gmirror has them.
+
+use geom::{ArgKind, ArgSpec, VerbSpec};
+
+use crate::mirror::metadata::Balance;
+use crate::span::words;
+
+const BALANCE: ArgSpec = ArgSpec {
+    name: "balance",
+    short: Some('b'),
+    kind: ArgKind::Choice(Balance::WORDS),
+    doc: "Which member serves a read [default: load]",
+};
+const SLICE: ArgSpec = ArgSpec {
+    name: "slice",
+    short: Some('s'),
+    kind: ArgKind::Bytes,
+    doc: "With balance split: reads larger than this are split [default: 4096]",
+};
+const NOFAILSYNC: ArgSpec = ArgSpec {
+    name: "no_failsync",
+    short: Some('F'),
+    kind: ArgKind::Flag,
+    doc: "After a crash members are taken as they are, not rebuilt",
+};
+const NOAUTOSYNC: ArgSpec = ArgSpec {
+    name: "no_autosync",
+    short: Some('n'),
+    kind: ArgKind::Flag,
+    doc: "Members that are out of date wait for `rebuild`",
+};
+const FAILSYNC: ArgSpec = ArgSpec {
+    name: "failsync",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "After a crash dirty members are rebuilt",
+};
+const AUTOSYNC: ArgSpec = ArgSpec {
+    name: "autosync",
+    short: Some('a'),
+    kind: ArgKind::Flag,
+    doc: "Members that are out of date are rebuilt at once",
+};
+const SAME: ArgSpec = ArgSpec {
+    name: "assume_same",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "The members hold the same already (all zeroes, say): nothing is copied",
+};
+const PRIORITY: ArgSpec = ArgSpec {
+    name: "priority",
+    short: Some('p'),
+    kind: ArgKind::Number,
+    doc: "0 to 255; the highest is read first with balance prefer [default: 0]",
+};
+const INACTIVE: ArgSpec = ArgSpec {
+    name: "inactive",
+    short: Some('i'),
+    kind: ArgKind::Flag,
+    doc: "Take it in, but do not use it until it is activated",
+};
+const RATE: ArgSpec = ArgSpec {
+    name: "sync_rate",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "Bytes a second that a rebuild may copy; 0: as fast as it goes. Until the next start",
+};
+const MEMBER: ArgSpec =
+    ArgSpec { name: "member", short: None, kind: ArgKind::Text, doc: "One member, for --priority" };
+
+const fn verb(
+    name: &'static str,
+    doc: &'static str,
+    args: &'static [ArgSpec],
+    example: &'static str,
+    writes: bool,
+) -> VerbSpec {
+    VerbSpec { name, doc, detail: "", args, example, writes }
+}
+
+/// What the class can be asked.
+pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
+    VerbSpec {
+        detail: "The last sector of each provider is written; the first provider's contents are \
+                 kept and copied to the others. A provider with something in its last sector is \
+                 refused unless --force is given. The last one has the highest priority.",
+        ..verb(
+            "label",
+            "Label providers and make a mirror of them that is found again by itself",
+            &[
+                words::NAME,
+                words::PROVIDERS,
+                BALANCE,
+                SLICE,
+                NOFAILSYNC,
+                NOAUTOSYNC,
+                SAME,
+                words::HARDCODE,
+                words::FORCE,
+            ],
+            "mirror label -b round-robin data d0 d1",
+            true,
+        )
+    },
+    verb(
+        "create",
+        "Make a mirror without writing records, until the daemon ends",
+        &[words::NAME, words::PROVIDERS, BALANCE, SLICE],
+        "mirror create data d0 d1",
+        false,
+    ),
+    verb(
+        "configure",
+        "Change how a mirror works",
+        &[
+            words::NAME,
+            BALANCE,
+            SLICE,
+            AUTOSYNC,
+            NOAUTOSYNC,
+            FAILSYNC,
+            NOFAILSYNC,
+            PRIORITY,
+            MEMBER,
+            RATE,
+        ],
+        "mirror configure -b prefer data",
+        true,
+    ),
+    verb(
+        "insert",
+        "Add members; they are rebuilt in the background",
+        &[words::NAME, words::PROVIDERS, PRIORITY, INACTIVE, words::HARDCODE, words::FORCE],
+        "mirror insert data d2",
+        true,
+    ),
+    verb(
+        "remove",
+        "Take members out for good: their records are cleared",
+        &[words::NAME, words::PROVIDERS],
+        "mirror remove data d1",
+        true,
+    ),
+    verb(
+        "forget",
+        "No longer expect members that are not there",
+        &[words::NAME],
+        "mirror forget data",
+        true,
+    ),
+    verb(
+        "rebuild",
+        "Copy to members anew",
+        &[words::NAME, words::PROVIDERS],
+        "mirror rebuild data d1",
+        true,
+    ),
+    verb(
+        "deactivate",
+        "Do not use members for now; they stay marked so until they are activated",
+        &[words::NAME, words::PROVIDERS],
+        "mirror deactivate data d1",
+        true,
+    ),
+    verb(
+        "activate",
+        "Use members again that were deactivated",
+        &[words::NAME, words::PROVIDERS],
+        "mirror activate data d1",
+        true,
+    ),
+    verb(
+        "resize",
+        "Grow to what the smallest member has room for",
+        &[
+            words::NAME,
+            ArgSpec {
+                name: "size",
+                short: Some('s'),
+                kind: ArgKind::Bytes,
+                doc: "New size [default: all there is]",
+            },
+        ],
+        "mirror resize data",
+        true,
+    ),
+    words::STOP,
+    words::DESTROY,
+    words::START,
+    words::CLEAR,
+    words::DUMP,
+];

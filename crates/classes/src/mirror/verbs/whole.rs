@@ -1,0 +1,136 @@
+//! Verbs about the whole.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use geom::{Class, Control, Error};
+use serde_json::{Value, json};
+
+use super::members::slot;
+use super::{Request, balance, complete, inval, priority, slice, with};
+use crate::members::known;
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::Job;
+use crate::mirror::metadata::{Metadata, mirror_flags};
+use crate::mirror::{NAME, flag_words};
+
+pub(super) fn flags(request: &Request, old: u64) -> u64 {
+    let mut flags = old;
+    let mut set = |on: bool, off: bool, flag: u64| {
+        if on {
+            flags |= flag;
+        }
+        if off {
+            flags &= !flag;
+        }
+    };
+    set(request.no_failsync, request.failsync, mirror_flags::NOFAILSYNC);
+    set(request.no_autosync, request.autosync, mirror_flags::NOAUTOSYNC);
+    flags
+}
+
+pub(super) fn configure(
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let (balance, slice, priority) = (balance(request)?, slice(request)?, priority(request)?);
+    with(control, on, |g, t, me| {
+        complete(&g.mirror)?;
+        if let (Some(priority), Some(member)) = (priority, &request.member) {
+            let slot = slot(g, t, member)?;
+            if let Some(Some(member)) = g.mirror.slots.get_mut(slot) {
+                member.record.priority = priority;
+            }
+        } else if priority.is_some() {
+            return Err(inval("--priority is one member's: give --member PROVIDER too"));
+        }
+        g.mirror.balance = balance.unwrap_or(g.mirror.balance);
+        g.mirror.slice = slice.unwrap_or(g.mirror.slice);
+        g.mirror.flags = flags(request, g.mirror.flags);
+        if let Some(rate) = request.sync_rate {
+            g.shared.sync_rate.store(rate, Relaxed);
+        }
+        g.push(t, me, Job::Rewrite);
+        Ok(())
+    })?;
+    Ok(json!({ "message": format!("{on} configured") }))
+}
+
+pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    let size = with(control, on, |g, t, me| {
+        complete(&g.mirror)?;
+        let metadata = if g.mirror.manual { 0 } else { u64::from(g.mirror.sector_bytes) };
+        let room = g.mirror.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
+        let most = room.saturating_sub(metadata);
+        let wanted = request.size.unwrap_or(most - most % u64::from(g.mirror.sector_bytes));
+        let whole = wanted % u64::from(g.mirror.sector_bytes) == 0;
+        if wanted < g.mirror.media_bytes || wanted > most || !whole {
+            let what = format!(
+                "{on} can have {} to {most} bytes, in whole sectors, not {wanted}",
+                g.mirror.media_bytes
+            );
+            return Err(inval(what));
+        }
+        g.mirror.media_bytes = wanted;
+        g.grown(t, me);
+        Ok(wanted)
+    })?;
+    Ok(json!({ "message": format!("{on} has {size} bytes now") }))
+}
+
+pub(super) fn stop(
+    class: &MirrorClass,
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let geom = known::geom(control, NAME, on)?;
+    let open = control.topology.geom_is_open(geom);
+    if !open || request.force {
+        // Marks are taken away first, so that nothing is rebuilt at the next start.
+        with(control, on, |g, t, me| {
+            g.push(t, me, Job::Clean);
+            Ok(())
+        })?;
+    }
+    control.call(|t| class.destroy(t, geom, request.force))?;
+    Ok(json!({ "message": format!("{on} stopped") }))
+}
+
+pub(super) fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
+    let mut text = String::new();
+    let mut all = Vec::new();
+    for member in &request.members {
+        let m = known::read(control, NAME, member, Metadata::decode)?;
+        text += &format!(
+            "Metadata on {member}:\n     name: {}\n      mid: {}\n      did: {}\n      all: {}\n\
+             \u{20}   genid: {}\n   syncid: {}\n priority: {}\n    slice: {}\n\
+             \u{20} balance: {}\nmediasize: {}\nsectorsize: {}\nsyncoffset: {}\n\
+             \u{20}  mflags: {}\n   dflags: {:#x}\nhcprovider: {}\n provsize: {}\n\n",
+            m.name,
+            m.id,
+            m.disk,
+            m.all,
+            m.genid,
+            m.syncid,
+            m.priority,
+            m.slice,
+            m.balance.word(),
+            m.media_bytes,
+            m.sector_bytes,
+            m.sync_offset,
+            flag_words(m.flags),
+            m.disk_flags,
+            m.home,
+            m.provider_bytes
+        );
+        all.push(json!({
+            "provider": member, "name": m.name, "id": m.id, "disk": m.disk, "all": m.all,
+            "genid": m.genid, "syncid": m.syncid, "priority": m.priority, "slice": m.slice,
+            "balance": m.balance.word(), "media_bytes": m.media_bytes,
+            "sector_bytes": m.sector_bytes, "sync_offset": m.sync_offset, "flags": m.flags,
+            "disk_flags": m.disk_flags, "hardcoded": m.home, "provider_bytes": m.provider_bytes,
+        }));
+    }
+    Ok(json!({ "text": text, "records": all }))
+}

@@ -1,0 +1,102 @@
+//! Mirrors that wait for members, and for each other.
+//!
+//! What is below a mirror may be a mirror too, that waits for members of its own: until its time is
+//! up it is not there. The mirror above must not start without it meanwhile, with a member that is
+//! older. Nobody knows yet which of two mirrors is above: their records say no more than how large
+//! they are, and what has been found of them.
+//!
+//! Invariants
+//!  W1  A mirror whose time is up goes on waiting while another one waits that may be below it, and
+//!      for a while after that one has started.
+//!  W2  Of two mirrors at most one may be below the other: there is always one that goes first.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use geom::{ConsumerId, GeomId, Topology};
+
+/// What tells who may be below whom: how deep the stack is on which it stands, as far as it was
+/// found, and bytes. Who stands on another is higher or, not knowing it yet, smaller.
+type Place = (usize, Reverse<u64>);
+
+struct Entry {
+    place: Place,
+    /// One that may be below it has started since it was asked last.
+    news: bool,
+}
+
+/// See the module.
+pub(super) struct Waiting<K = GeomId>(Mutex<BTreeMap<K, Entry>>);
+
+impl<K> Default for Waiting<K> {
+    fn default() -> Self {
+        Waiting(Mutex::default())
+    }
+}
+
+impl<K: Ord> Waiting<K> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<K, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A mirror waits, or something more was found of it.
+    pub(super) fn waits(&self, geom: K, depth: usize, media_bytes: u64) {
+        let place = (depth, Reverse(media_bytes));
+        let new = Entry { place, news: false };
+        self.all().entry(geom).or_insert(new).place = place;
+    }
+
+    /// It waits no longer: it starts, or it is gone.
+    pub(super) fn over(&self, geom: K) {
+        let mut all = self.all();
+        let Some(gone) = all.remove(&geom) else { return };
+        all.values_mut().for_each(|other| other.news |= gone.place < other.place);
+    }
+
+    /// Whether this one, whose time is up, waits on (W1).
+    pub(super) fn puts_off(&self, geom: K) -> bool {
+        let mut all = self.all();
+        let Some(own) = all.get_mut(&geom) else { return false };
+        let (place, news) = (own.place, std::mem::take(&mut own.news));
+        news || all.values().any(|other| other.place < place)
+    }
+}
+
+/// How many geoms stand below these consumers, one on the other.
+pub(super) fn depth(t: &Topology, consumers: impl Iterator<Item = ConsumerId>) -> usize {
+    let mut level: Vec<ConsumerId> = consumers.collect();
+    let mut depth = 0;
+    // There are no cycles, and stacks have a limit.
+    while !level.is_empty() {
+        depth += 1;
+        let geoms = level.iter().filter_map(|c| t.geom_of(t.below(*c)?));
+        level = geoms.flat_map(|g| t.consumers_of(g).to_vec()).collect();
+        level.sort_unstable();
+        level.dedup();
+    }
+    depth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn w2_of_any_two_one_goes_first_and_of_two_alike_both() {
+        let (a, b, c) = ('a', 'b', 'c');
+        let waiting: Waiting<char> = Waiting::default();
+        waiting.waits(a, 1, 1000);
+        assert!(!waiting.puts_off(a), "alone");
+        waiting.waits(b, 1, 999);
+        waiting.waits(c, 2, 5000);
+        assert!(!waiting.puts_off(a));
+        assert!(waiting.puts_off(b), "it is smaller: it may stand on the other");
+        assert!(waiting.puts_off(c), "it stands on something");
+        waiting.over(a);
+        assert!(waiting.puts_off(b), "what has just started is looked at first");
+        assert!(!waiting.puts_off(b));
+        waiting.waits(c, 1, 999);
+        assert!(waiting.puts_off(c), "it has not heard of that one yet");
+        assert!(!waiting.puts_off(b) && !waiting.puts_off(c), "alike: neither is on the other");
+    }
+}

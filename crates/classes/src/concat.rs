@@ -17,6 +17,7 @@ impl Span for Concat {
     const NAME: &'static str = "concat";
     const DOC: &'static str = "Several providers, one behind the other.";
     const LEAST: usize = 1;
+    const APPENDS: bool = true;
     const STRIP: u64 = 0;
     const VERBS: &'static [VerbSpec] = &[
         VerbSpec {

@@ -31,6 +31,7 @@ impl Span for Stripe {
     const NAME: &'static str = "stripe";
     const DOC: &'static str = "RAID0: strips of several providers in turn.";
     const LEAST: usize = 2;
+    const APPENDS: bool = false;
     const STRIP: u64 = 65536;
     const VERBS: &'static [VerbSpec] = &[
         VerbSpec {

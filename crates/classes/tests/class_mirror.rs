@@ -295,3 +295,61 @@ fn refusals_say_why() {
     let held = world.try_open("d0", Access::WRITE).err().expect("held");
     assert_eq!(held.kind, Errno::Perm);
 }
+
+/// Waits for the end of a comparison; its line.
+fn verified(world: &mut World) -> String {
+    for _ in 0..2000 {
+        world.control.wait_until(Duration::from_millis(5), |_| false);
+        let line = world.show("mirror", "m", "Verify").concat();
+        if !line.contains('%') {
+            return line;
+        }
+    }
+    panic!("never done");
+}
+
+#[test]
+fn verify_counts_what_differs_and_writes_only_when_asked_to() {
+    let (mut world, disks) = mirror(3, json!({}));
+    let bytes = write_all(&mut world, 12);
+    world.verb("mirror", "verify", "m", json!({})).expect("begun");
+    assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
+    disks[0].put(512, &[1; 1024]);
+    disks[1].put(4096, &[2; 100]);
+    let spoiled = disks[0].bytes();
+    world.verb("mirror", "verify", "m", json!({})).expect("begun");
+    assert_eq!(verified(&mut world), "done; 3 sectors differ, 0 cannot be read");
+    let mut places = world.show("mirror", "m", "Difference");
+    places.sort();
+    assert_eq!(places, ["d0, bytes 512 to 1536: differs", "d1, bytes 4096 to 4608: differs"]);
+    assert!(disks[0].bytes()[..MIB - 512] == spoiled[..MIB - 512], "nothing was written");
+    // The last has the highest priority.
+    world.verb("mirror", "verify", "m", json!({ "repair": true })).expect("begun");
+    let line = verified(&mut world);
+    assert_eq!(line, "done; 3 sectors differ, 0 cannot be read, 3 written anew");
+    assert!(disks.iter().all(|d| d.bytes()[..MIB - 512] == bytes));
+    // From the member that is named, whatever its priority.
+    disks[0].put(0, &[3; 512]);
+    let with = json!({ "repair": true, "member": "d0" });
+    world.verb("mirror", "verify", "m", with).expect("begun");
+    assert!(verified(&mut world).ends_with("2 written anew"));
+    assert!(disks.iter().all(|d| d.bytes()[..512] == [3; 512]));
+}
+
+#[test]
+fn verify_goes_on_beside_writes_at_its_rate_and_can_be_ended() {
+    let (mut world, disks) = mirror(2, json!({}));
+    world.verb("mirror", "verify", "m", json!({ "rate": 1 << 20 })).expect("begun");
+    let again = world.verb("mirror", "verify", "m", json!({}));
+    assert!(again.expect_err("one at a time").what.contains("--end"));
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 4096, &[5; 4096]).expect("written");
+    assert!(disks.iter().all(|d| d.bytes()[4096..8192] == [5; 4096]));
+    world.close(open);
+    world.verb("mirror", "verify", "m", json!({ "end": true })).expect("ended");
+    world.verb("mirror", "verify", "m", json!({})).expect("anew");
+    assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
+    world.lose("d1");
+    let alone = world.verb("mirror", "verify", "m", json!({}));
+    assert!(alone.expect_err("alone").what.contains("no two members"));
+}

@@ -3,6 +3,8 @@
 
 mod world;
 
+use std::time::Duration;
+
 use bio::Errno;
 use geom::Access;
 use serde_json::json;
@@ -272,4 +274,92 @@ fn properties_come_through() {
     let view = world.control.topology.view(0);
     let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == "stripe/w");
     assert_eq!(found.expect("there").stripe_bytes, 131_072);
+}
+
+/// A power cut amid `append` leaves some labels that speak of two members and some of three.
+#[test]
+fn concat_append_cut_short_is_the_old_whole_and_never_none() {
+    let mut world = World::new();
+    let disks: Vec<Disk> =
+        (0..3).map(|i| world.disk(&format!("d{i}"), vec![0; 64 << 10], 512)).collect();
+    world.verb("concat", "label", "w", json!({ "members": ["d0", "d1"] })).expect("labelled");
+    let old: Vec<Vec<u8>> = disks.iter().map(Disk::bytes).collect();
+    world.verb("concat", "append", "w", json!({ "member": "d2" })).expect("appended");
+    let new: Vec<Vec<u8>> = disks.iter().map(Disk::bytes).collect();
+    let each = (64u64 << 10) - 512;
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for written in 0..8usize {
+        if written & 4 == 0 && written != 0 {
+            continue; // the new member's label is written first
+        }
+        for order in orders {
+            let mut again = World::new();
+            for i in order {
+                let bytes = if written >> i & 1 == 1 { &new[i] } else { &old[i] };
+                again.disk(&format!("d{i}"), bytes.clone(), 512);
+            }
+            again.control.settle().expect("at rest");
+            let members = if written == 7 { 3 } else { 2 };
+            assert!(again.has("concat/w"), "{written:03b} {order:?}");
+            assert_eq!(again.size("concat/w"), members * each, "{written:03b} {order:?}");
+            if written != 7 && written & 4 != 0 {
+                let verdict = again.verdict("d2", "concat");
+                assert!(verdict.contains("append"), "{written:03b} {order:?}: {verdict}");
+                let done = again.verb("concat", "append", "w", json!({ "member": "d2" }));
+                done.expect("appended again");
+                assert_eq!(again.size("concat/w"), 3 * each);
+            }
+        }
+    }
+}
+
+#[test]
+fn concat_append_that_cannot_write_a_label_changes_nothing() {
+    let mut world = World::new();
+    let disks: Vec<Disk> =
+        (0..3).map(|i| world.disk(&format!("d{i}"), vec![0; 64 << 10], 512)).collect();
+    world.verb("concat", "label", "w", json!({ "members": ["d0", "d1"] })).expect("labelled");
+    let (size, old) = (world.size("concat/w"), disks[1].bytes());
+    let steps = disks[0].0.lock().expect("media").steps;
+    disks[0].0.lock().expect("media").cut_at = Some(steps);
+    let refused = world.verb("concat", "append", "w", json!({ "member": "d2" }));
+    assert!(refused.expect_err("no label").what.contains("d0"));
+    disks[0].0.lock().expect("media").cut_at = None;
+    assert_eq!(world.size("concat/w"), size);
+    assert!(disks[1].bytes() == old, "put back");
+    assert!(disks[2].bytes().iter().all(|b| *b == 0), "put back");
+    world.verb("concat", "append", "w", json!({ "member": "d2" })).expect("now");
+    assert!(world.size("concat/w") > size);
+}
+
+/// The label goes with the end of a member that grows, and what was gained is used.
+#[test]
+fn labelled_members_that_grow_keep_their_labels() {
+    let mut world = World::new();
+    let disks: Vec<Disk> =
+        (0..4).map(|i| world.disk(&format!("d{i}"), vec![0; 64 << 10], 512)).collect();
+    let strips = json!({ "members": ["d0", "d1"], "strip": 1024 });
+    world.verb("stripe", "label", "s", strips).expect("labelled");
+    world.verb("concat", "label", "c", json!({ "members": ["d2", "d3"] })).expect("labelled");
+    let (s, c) = (world.size("stripe/s"), world.size("concat/c"));
+    for i in [0, 1, 3] {
+        world.grow(&format!("d{i}"), &disks[i], 128 << 10);
+        world.control.wait_until(Duration::from_millis(20), |_| false);
+    }
+    assert_eq!(world.size("stripe/s"), s + (128 << 10));
+    assert_eq!(world.size("concat/c"), c + (64 << 10));
+    let open = world.open("concat/c", Access::WRITE);
+    world.write(&open, c + 4096, &[7; 512]).expect("in what was gained");
+    world.close(open);
+    let mut again = World::new();
+    for (i, disk) in disks.iter().enumerate() {
+        again.attach(&format!("d{i}"), disk, 512, (0, 0));
+    }
+    again.control.settle().expect("at rest");
+    assert_eq!(again.size("stripe/s"), s + (128 << 10));
+    let open = again.open("concat/c", Access::READ);
+    assert_eq!(again.read(&open, c + 4096, 512).expect("read"), vec![7; 512]);
+    // The first of a concat is not the last: nothing of what lies behind it may move.
+    again.grow("d2", &disks[2], 128 << 10);
+    assert_eq!(again.size("concat/c"), c + (64 << 10));
 }

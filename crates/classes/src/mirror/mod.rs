@@ -13,6 +13,7 @@ mod shared;
 mod state;
 mod tasks;
 mod verbs;
+mod verify;
 mod waiting;
 
 pub use class::{MirrorClass, Tunables};

@@ -13,6 +13,7 @@ use geom::{Edge, GeomId, Switchboard};
 
 use super::class::Tunables;
 use super::metadata::Balance;
+use super::verify::Report;
 use crate::members::{GateWord, Held, RangeLocks, WriteGate};
 
 /// One member, as the data path sees it.
@@ -33,7 +34,7 @@ pub(super) struct Table {
     /// Bytes of a part of a split read.
     pub(super) slice: u64,
     pub(super) sector: u64,
-    /// Somebody is rebuilt: writes mind the ranges that are being copied.
+    /// Somebody is rebuilt, or members are compared: writes mind the ranges.
     pub(super) syncing: bool,
     /// Slots of members that are lost and of whom the others' records do not say so yet (a bit a
     /// slot): nothing is acknowledged without them before.
@@ -115,6 +116,8 @@ pub(super) enum Told {
         offset: u64,
         round: u64,
     },
+    /// A comparison of the members has ended, by its number.
+    Verified(u64),
     /// A rebuild has ended.
     Rebuilt {
         slot: usize,
@@ -142,6 +145,7 @@ pub(super) struct Shared {
     pub(super) rounds: Mutex<BTreeMap<usize, u64>>,
     /// Bytes a second that a rebuild may copy; zero: as fast as it goes.
     pub(super) sync_rate: AtomicU64,
+    verified: Mutex<Report>,
     /// Records can be written to no member that has everything: writes end with EIO instead of
     /// waiting for ever.
     pub(super) sick: AtomicBool,
@@ -171,6 +175,7 @@ impl Shared {
             busy: AtomicBool::new(false),
             rounds: Mutex::default(),
             sync_rate: AtomicU64::new(0),
+            verified: Mutex::default(),
             sick: AtomicBool::new(false),
             lanes: (0..cores).map(|_| Lane::default()).collect(),
             judged: Mutex::new(Some(Vec::new())),
@@ -221,6 +226,11 @@ impl Shared {
             Some(round) => lock(&self.rounds).insert(slot, round),
             None => lock(&self.rounds).remove(&slot),
         };
+    }
+
+    /// The comparison of the members that runs, or the last one.
+    pub(super) fn verified(&self) -> MutexGuard<'_, Report> {
+        lock(&self.verified)
     }
 
     /// A write passed on this core: the mirror is not idle.

@@ -145,7 +145,7 @@ async fn copy_all(
             shared.tell(Told::Progress { slot, offset: at, round });
             saved = now;
         }
-        paid = pay(core, shared, paid, len).await;
+        paid = pay(core, shared.sync_rate.load(Relaxed), paid, len).await;
     }
     match core.flush(job.target).await {
         Ok(()) | Err(Errno::NotSup) => Some(Ok(())),
@@ -153,9 +153,9 @@ async fn copy_all(
     }
 }
 
-/// Waits until `bytes` more may be copied; returns the time up to which has been paid.
-async fn pay(core: &Rc<Core>, shared: &Shared, paid: u64, bytes: u64) -> u64 {
-    let rate = shared.sync_rate.load(Relaxed);
+/// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit); returns the
+/// time up to which has been paid.
+pub(super) async fn pay(core: &Rc<Core>, rate: u64, paid: u64, bytes: u64) -> u64 {
     let now = core.reactor().fresh_now();
     if rate == 0 {
         return now;

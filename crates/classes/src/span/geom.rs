@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId, Topology,
+    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId,
+    Topology, Word,
 };
 
 use super::map::SpanLayer;
+use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
 use crate::members::joined;
 
@@ -18,6 +20,24 @@ struct Member {
     consumer: ConsumerId,
     /// Bytes it gives: without the label's sector.
     bytes: u64,
+    /// Its label is being written at its new end.
+    moving: bool,
+}
+
+impl Member {
+    fn new(consumer: ConsumerId, bytes: u64) -> Member {
+        Member { consumer, bytes, moving: false }
+    }
+}
+
+/// A way to a member.
+pub(super) struct Way {
+    /// Its slot.
+    pub(super) number: usize,
+    pub(super) edge: Edge,
+    pub(super) name: String,
+    pub(super) sector_bytes: u32,
+    pub(super) media_bytes: u64,
 }
 
 /// The geom.
@@ -27,6 +47,10 @@ pub(super) struct SpanGeom<S> {
     manual: bool,
     strip: u64,
     slots: Vec<Option<Member>>,
+    /// One that is to be a further member when the labels say so (S5).
+    coming: Option<Member>,
+    /// Members whose labels could not be written at their new end, and why.
+    unmoved: Option<String>,
     /// Why it is not up although every slot is filled.
     fault: Option<String>,
     of: PhantomData<fn() -> S>,
@@ -57,7 +81,16 @@ fn attach(t: &mut Topology, geom: GeomId, on: ProviderId) -> Result<ConsumerId, 
 impl<S: Span> SpanGeom<S> {
     fn new(id: u32, manual: bool, strip: u64, count: usize) -> SpanGeom<S> {
         let slots = (0..count).map(|_| None).collect();
-        SpanGeom { id, manual, strip, slots, fault: None, of: PhantomData }
+        SpanGeom {
+            id,
+            manual,
+            strip,
+            slots,
+            coming: None,
+            unmoved: None,
+            fault: None,
+            of: PhantomData,
+        }
     }
 
     /// Whether it was made by hand.
@@ -75,15 +108,21 @@ impl<S: Span> SpanGeom<S> {
         self.slots.iter().map(|s| t.below(s.as_ref()?.consumer)).collect()
     }
 
-    /// The way to each member, its name, sector size and size.
-    pub(super) fn ways(&self, t: &Topology) -> Vec<(Edge, String, u32, u64)> {
-        let way = |m: &Member| {
+    /// The way to each member, and to the one that is to come.
+    pub(super) fn ways(&self, t: &Topology) -> Vec<Way> {
+        let way = |number: usize, m: &Member| {
             let below = t.below(m.consumer)?;
             let limits = t.limits(below)?;
-            let name = t.provider_name(below).to_owned();
-            Some((t.edge(m.consumer), name, limits.sector_bytes, limits.media_bytes))
+            Some(Way {
+                number,
+                edge: t.edge(m.consumer),
+                name: t.provider_name(below).to_owned(),
+                sector_bytes: limits.sector_bytes,
+                media_bytes: limits.media_bytes,
+            })
         };
-        self.slots.iter().flatten().filter_map(way).collect()
+        let all = self.slots.iter().map(Option::as_ref).chain([self.coming.as_ref()]);
+        all.enumerate().filter_map(|(number, m)| way(number, m?)).collect()
     }
 
     /// A member with this label was found.
@@ -126,16 +165,7 @@ impl<S: Span> SpanGeom<S> {
                 self.id, label.id
             ));
         }
-        if (self.slots.len(), self.strip) != (label.count.into(), label.strip) {
-            return exist(format!(
-                "its label speaks of {} members and strips of {}, those of the others of {} and \
-                 {}: one of them was not written with the rest",
-                label.count,
-                label.strip,
-                self.slots.len(),
-                self.strip
-            ));
-        }
+        self.agree(t, me, label)?;
         let Some(slot) = self.slots.get_mut(usize::from(label.number)) else {
             return Err(Error::new(Errno::Inval, "a slot beyond the last"));
         };
@@ -151,7 +181,7 @@ impl<S: Span> SpanGeom<S> {
         let limits = t.limits(on).ok_or_else(|| gone(name))?;
         let consumer = attach(t, me, on)?;
         let bytes = limits.media_bytes.saturating_sub(u64::from(limits.sector_bytes));
-        *slot = Some(Member { consumer, bytes });
+        *slot = Some(Member::new(consumer, bytes));
         self.start_if_whole(t, me)
     }
 
@@ -173,7 +203,7 @@ impl<S: Span> SpanGeom<S> {
                 let bytes = t.limits(*on).ok_or_else(|| gone(name))?.media_bytes;
                 let consumer = attach(t, geom, *on)?;
                 if let Some(slot) = g.slots.get_mut(slot) {
-                    *slot = Some(Member { consumer, bytes });
+                    *slot = Some(Member::new(consumer, bytes));
                 }
             }
             g.start_if_whole(t, geom)
@@ -187,8 +217,41 @@ impl<S: Span> SpanGeom<S> {
         }
     }
 
-    /// A further member at the end (concat append). `bytes` is what it gives.
-    pub(super) fn append(
+    /// Whether a label fits those of the members that are there (S5).
+    fn agree(&mut self, t: &mut Topology, me: GeomId, label: &SpanLabel) -> Result<(), Error> {
+        let (count, slots) = (usize::from(label.count), self.slots.len());
+        if count == slots && label.strip == self.strip {
+            return Ok(());
+        }
+        let is_up = !t.providers_of(me).is_empty();
+        let cut_short = S::APPENDS && label.strip == self.strip;
+        if !cut_short || count < slots && is_up {
+            let what = format!(
+                "its label speaks of {} members and strips of {}, those of the others of {slots} \
+                 and {}: one of them was not written with the rest",
+                label.count, label.strip, self.strip
+            );
+            return Err(Error::new(Errno::Exist, what));
+        }
+        if usize::from(label.number) >= slots {
+            let what = format!(
+                "when it was appended the others' labels were not all written: `ashlar {} append` \
+                 appends it again",
+                S::NAME
+            );
+            return Err(Error::new(Errno::Exist, what));
+        }
+        if count < slots {
+            for member in self.slots.split_off(count).into_iter().flatten() {
+                t.leave(member.consumer);
+            }
+        }
+        Ok(())
+    }
+
+    /// A further member is to come at the end (concat append): it is held, and not used before its
+    /// label and the others' say so. `bytes` is what it gives.
+    pub(super) fn admit(
         &mut self,
         t: &mut Topology,
         me: GeomId,
@@ -210,9 +273,23 @@ impl<S: Span> SpanGeom<S> {
             return Err(Error::new(Errno::Inval, what));
         }
         let consumer = attach(t, me, on)?;
-        self.slots.push(Some(Member { consumer, bytes }));
+        self.coming = Some(Member::new(consumer, bytes));
+        Ok(())
+    }
+
+    /// The labels are written: the one that was to come is a member.
+    pub(super) fn append(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
+        let member = self.coming.take().ok_or_else(|| gone("the new member"))?;
+        self.slots.push(Some(member));
         self.grow(t, me);
         Ok(())
+    }
+
+    /// The one that was to come does not.
+    pub(super) fn dismiss(&mut self, t: &mut Topology) {
+        if let Some(member) = self.coming.take() {
+            t.leave(member.consumer);
+        }
     }
 
     fn sizes(&self) -> Vec<u64> {
@@ -325,7 +402,7 @@ fn lcm(a: u64, b: u64) -> u64 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    if x == 0 { 0 } else { (a / x).saturating_mul(b) }
+    a.checked_div(x).unwrap_or(0).saturating_mul(b)
 }
 
 impl<S: Span> Geom for SpanGeom<S> {
@@ -343,8 +420,14 @@ impl<S: Span> Geom for SpanGeom<S> {
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
         let lost =
             self.slots.iter_mut().find(|s| s.as_ref().is_some_and(|m| m.consumer == consumer));
-        if let Some(slot) = lost {
-            *slot = None;
+        match lost {
+            Some(slot) => *slot = None,
+            None => {
+                if self.coming.as_ref().is_some_and(|m| m.consumer == consumer) {
+                    self.coming = None;
+                }
+                return t.leave(consumer);
+            }
         }
         self.fault = None;
         // S1: the whole goes with any of its parts; the rest waits for the part to come back.
@@ -362,19 +445,38 @@ impl<S: Span> Geom for SpanGeom<S> {
     }
 
     fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
-        // A label stays where it was written: what a labelled member gained is used after it was
-        // labelled anew.
+        // What lies behind a member of a concat would move with its end.
         let last = self.slots.len().saturating_sub(1);
         let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
         let Some(place) = self.slots.iter().position(at) else { return };
-        if !self.manual || (self.strip == 0 && place != last) {
+        if self.strip == 0 && place != last {
             return;
         }
         let bytes = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
-        if let (Some(Some(member)), Some(bytes)) = (self.slots.get_mut(place), bytes) {
+        let (Some(Some(member)), Some(bytes)) = (self.slots.get_mut(place), bytes) else { return };
+        if self.manual {
             member.bytes = member.bytes.max(bytes);
+            self.grow(t, me);
+        } else if !member.moving {
+            member.moving = moved::follow::<S>(t, me, consumer, member.bytes);
         }
-        self.grow(t, me);
+    }
+
+    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
+        let Ok(moved) = word.downcast::<Moved>() else { return };
+        let of = |m: &&mut Member| m.consumer == moved.consumer;
+        let Some(member) = self.slots.iter_mut().flatten().find(of) else { return };
+        member.moving = false;
+        match moved.done {
+            Ok(bytes) => {
+                member.bytes = bytes;
+                self.unmoved = None;
+                self.grow(t, me);
+                // It may have grown again meanwhile.
+                self.resized(t, me, moved.consumer);
+            }
+            Err(why) => self.unmoved = Some(why),
+        }
     }
 
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<bio::Attr> {
@@ -393,6 +495,9 @@ impl<S: Span> Geom for SpanGeom<S> {
         }
         if !self.manual {
             out.push(("ID", self.id.to_string()));
+        }
+        if let Some(why) = &self.unmoved {
+            out.push(("Label", why.clone()));
         }
         out
     }

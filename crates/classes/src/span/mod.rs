@@ -18,11 +18,15 @@
 //!      nobody takes what stands on a single one for a table or file system of its own.
 //!  S3  A slot has one member. A second disk that claims the same slot is refused, and said.
 //!  S4  Nothing is written to a member by assembling.
+//!  S5  Labels are written before what they speak of is used: one that grows is as large as before
+//!      until the last label that says otherwise is durable. Of labels that disagree, after a power
+//!      cut amid `append`, the smaller number of members is believed.
 
 mod class;
 mod geom;
 pub(crate) mod label;
 mod map;
+mod moved;
 mod verbs;
 pub(crate) mod words;
 
@@ -49,6 +53,8 @@ pub trait Span: Send + Sync + 'static {
     const LEAST: usize;
     /// Its verbs.
     const VERBS: &'static [VerbSpec];
+    /// Whether a member may be added at the end, which leaves the others where they are.
+    const APPENDS: bool;
     /// Strip size when none is given, bytes; zero for a class without strips.
     const STRIP: u64;
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::class::SpanClass;
-use super::geom::SpanGeom;
+use super::geom::{SpanGeom, Way};
 use super::{Span, SpanLabel};
 use crate::members::{frame, hand, known};
 
@@ -184,56 +184,80 @@ fn append<S: Span>(control: &mut Control, on: &str, request: &Request) -> Result
     let new = hand::find(control, &member)?;
     known::check_member(control, S::NAME, &member, request.force, is_own::<S>)?;
     let (sector, media) = hand::sizes(control, new);
-    let known = control
-        .topology
-        .with(geom, |g: &mut SpanGeom<S>, t| (g.is_manual(), g.identity(), g.members(t)));
-    let Some((manual, (id, strip), olds)) = known else {
-        return Err(Error::new(Errno::NxIo, format!("{name} is going")));
-    };
+    let known = control.topology.with(geom, |g: &mut SpanGeom<S>, _| (g.is_manual(), g.identity()));
+    let going = || Error::new(Errno::NxIo, format!("{name} is going"));
+    let Some((manual, identity)) = known else { return Err(going()) };
     let bytes = if manual { media } else { media.saturating_sub(u64::from(sector)) };
-    let joined = control.call(|t| {
-        t.with(geom, |g: &mut SpanGeom<S>, t| g.append(t, geom, new, bytes))
-            .unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{name} is going"))))
-    });
-    joined?;
-    if !manual {
-        relabel::<S>(control, geom, &name, (id, strip), olds.len() + 1, request.hardcode)?;
-    }
+    control.call(|t| {
+        t.with(geom, |g: &mut SpanGeom<S>, t| g.admit(t, geom, new, bytes))
+            .unwrap_or_else(|| Err(going()))
+    })?;
+    let written = match manual {
+        true => Ok(()),
+        false => relabel::<S>(control, geom, &name, identity, request.hardcode),
+    };
+    control.call(|t| {
+        t.with(geom, |g: &mut SpanGeom<S>, t| match &written {
+            Ok(()) => g.append(t, geom),
+            Err(_) => {
+                g.dismiss(t);
+                Ok(())
+            }
+        })
+        .unwrap_or_else(|| Err(going()))
+    })?;
+    written?;
     Ok(json!({ "message": format!("{member} appended to {}/{name}", S::NAME) }))
 }
 
-/// Writes the labels of all members again, the newest member's first: until the last of the
-/// others is written, what is found after a power cut is the old whole or none.
+/// Writes the labels of all members anew, that of the one to come first. Until the last of the
+/// others is written, what is found after a power cut is the old whole. When one cannot be written
+/// the old ones are put back.
 fn relabel<S: Span>(
     control: &mut Control,
     geom: GeomId,
     name: &str,
     (id, strip): (u32, u64),
-    count: usize,
     hardcode: bool,
 ) -> Result<(), Error> {
     let ways = control.topology.with(geom, |g: &mut SpanGeom<S>, t| g.ways(t)).unwrap_or_default();
-    for (number, (edge, member, sector, media)) in ways.into_iter().enumerate().rev() {
+    let count = ways.len();
+    if ways.iter().enumerate().any(|(at, way)| at != way.number) {
+        return Err(Error::new(Errno::NxIo, format!("a member of {name} is gone")));
+    }
+    let mut before: Vec<(&Way, u64, Vec<u8>)> = Vec::new();
+    for way in ways.iter().rev() {
+        let (sector, media) = (way.sector_bytes, way.media_bytes);
         let Some(at) = frame::last_sector(sector, media) else { continue };
-        let newest = number + 1 == count;
-        let old = hand::read(control, &member, edge, at, sector as usize)?;
-        let home = match S::decode(&old) {
-            Ok(label) if !newest => label.home,
-            _ if newest && hardcode => member.clone(),
-            _ => String::new(),
-        };
-        let label = SpanLabel {
-            name: name.to_owned(),
-            id,
-            number: number as u16,
-            count: count as u16,
-            strip,
-            home,
-            provider_bytes: media,
-        };
-        let mut bytes = S::encode(&label);
-        bytes.resize(sector as usize, 0);
-        hand::write(control, &member, edge, at, bytes)?;
+        let newest = way.number + 1 == count;
+        let written =
+            hand::read(control, &way.name, way.edge, at, sector as usize).and_then(|old| {
+                let home = match S::decode(&old) {
+                    Ok(label) if !newest => label.home,
+                    _ if newest && hardcode => way.name.clone(),
+                    _ => String::new(),
+                };
+                before.push((way, at, old));
+                let label = SpanLabel {
+                    name: name.to_owned(),
+                    id,
+                    number: way.number as u16,
+                    count: count as u16,
+                    strip,
+                    home,
+                    provider_bytes: media,
+                };
+                let mut bytes = S::encode(&label);
+                bytes.resize(sector as usize, 0);
+                hand::write(control, &way.name, way.edge, at, bytes)
+            });
+        if let Err(e) = written {
+            for (way, at, old) in before {
+                // What cannot be put back stays: one old label is enough for the old whole.
+                let _ = hand::write(control, &way.name, way.edge, at, old);
+            }
+            return Err(e);
+        }
     }
     Ok(())
 }

@@ -10,12 +10,14 @@ use crate::members::frame;
 use crate::mirror::shared::{Path, Table, Told};
 use crate::mirror::state::{Fault, Role};
 use crate::mirror::tasks::{self, Note, Rebuild};
+use crate::mirror::verify::{self, Ask, Report};
 
 impl MirrorGeom {
     /// Every core goes by the members as they are.
     pub(super) fn set_table(&self, t: &Topology) {
         let mut table = Table {
             unrecorded: self.unrecorded,
+            syncing: self.shared.verified().running,
             balance: self.mirror.balance,
             slice: u64::from(self.mirror.slice),
             sector: u64::from(self.mirror.sector_bytes),
@@ -55,6 +57,34 @@ impl MirrorGeom {
         tasks::rebuild(&self.shared, job);
     }
 
+    /// Members are compared from here on: no write is inside the gate.
+    fn verify(&mut self, t: &Topology, ask: Ask) {
+        {
+            let mut report = self.shared.verified();
+            *report = Report {
+                round: report.round + 1,
+                running: true,
+                repair: ask.repair,
+                media_bytes: self.mirror.media_bytes,
+                ..Report::default()
+            };
+        }
+        self.set_table(t);
+        verify::begin(&self.shared, ask, u64::from(self.mirror.sector_bytes));
+    }
+
+    /// A comparison has ended.
+    pub(super) fn verified(&mut self, t: &Topology, round: u64) {
+        let ended = {
+            let mut report = self.shared.verified();
+            report.running &= report.round != round;
+            report.round == round
+        };
+        if ended {
+            self.set_table(t);
+        }
+    }
+
     /// Queues a job and goes on.
     pub(in crate::mirror) fn push(&mut self, t: &mut Topology, me: GeomId, job: Job) {
         if !self.queue.contains(&job) {
@@ -77,7 +107,7 @@ impl MirrorGeom {
         while self.doing.is_none() && !self.over {
             let Some(job) = self.next() else { break };
             let drains = match job {
-                Job::Clean | Job::In(_) | Job::Synced(_) => true,
+                Job::Clean | Job::In(_) | Job::Synced(_) | Job::Verify(_) => true,
                 Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
             };
             if drains && !self.drained {
@@ -154,6 +184,10 @@ impl MirrorGeom {
                 self.mirror.synced(slot);
                 self.set_table(t);
                 settle = true;
+            }
+            Job::Verify(ask) => {
+                self.verify(t, ask);
+                return self.reopen(true);
             }
             Job::Rewrite => self.set_table(t),
         }
@@ -247,7 +281,8 @@ impl MirrorGeom {
         let matters = match job {
             Job::Dirty => true,
             Job::In(_) | Job::Synced(_) => self.mirror.dirty,
-            Job::Clean | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
+            Job::Clean | Job::Out { .. } | Job::Progress { .. } => false,
+            Job::Rewrite | Job::Verify(_) => false,
         };
         if let Job::In(slot) = job
             && self.mirror.member(slot).map(|m| m.role) == Some(Role::Synchronizing)
@@ -298,7 +333,8 @@ impl MirrorGeom {
             // First those go whose record could not be written.
             Job::Dirty => self.queue.push_back(Job::Dirty),
             Job::In(_) | Job::Synced(_) => self.reopen(whole),
-            Job::Clean | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => {}
+            Job::Clean | Job::Out { .. } | Job::Progress { .. } => {}
+            Job::Rewrite | Job::Verify(_) => {}
         }
     }
 

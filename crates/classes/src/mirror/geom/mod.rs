@@ -39,6 +39,7 @@ use super::NAME;
 use super::class::Tunables;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror};
+use super::verify::Ask;
 use super::waiting::Waiting;
 use crate::members::frame;
 use parting::Parted;
@@ -64,6 +65,8 @@ pub(super) enum Job {
     Progress { slot: usize, offset: u64, round: u64 },
     /// A member is rebuilt.
     Synced(usize),
+    /// Members are to be compared.
+    Verify(Ask),
     /// Parameters have changed: all records are written.
     Rewrite,
 }
@@ -157,6 +160,7 @@ impl MirrorGeom {
         mirror.shared.sick.store(true, SeqCst);
         mirror.over = true;
         mirror.waiting.over(me);
+        mirror.shared.verified().running = false;
         mirror.shared.busy.store(false, Relaxed);
         mirror.queue.clear();
         for (slot, consumer) in std::mem::take(&mut mirror.consumers) {
@@ -289,8 +293,8 @@ impl Geom for MirrorGeom {
         None
     }
 
-    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
-        self.lines()
+    fn show(&self, t: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        self.lines(t)
     }
 
     fn show_consumer(

@@ -1,6 +1,6 @@
 //! What lists show of a mirror and of its members.
 
-use geom::ConsumerId;
+use geom::{ConsumerId, Topology};
 
 use super::MirrorGeom;
 use crate::mirror::flag_words;
@@ -9,7 +9,7 @@ use crate::mirror::state::Role;
 
 impl MirrorGeom {
     /// Of the mirror.
-    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn lines(&self, t: &Topology) -> Vec<(&'static str, String)> {
         let m = &self.mirror;
         let state = match &self.fault {
             Some(fault) => format!("BROKEN ({fault})"),
@@ -26,6 +26,17 @@ impl MirrorGeom {
             ("ID", m.id.to_string()),
             ("Type", if m.manual { "MANUAL" } else { "AUTOMATIC" }.to_owned()),
         ];
+        let report = self.shared.verified();
+        if report.round > 0 {
+            out.push(("Verify", report.line()));
+        }
+        for place in &report.places {
+            let (from, to) = (place.range.start, place.range.end);
+            let what = if place.unreadable { "cannot be read" } else { "differs" };
+            let below = self.consumers.get(&place.slot).and_then(|c| t.below(*c));
+            let name = below.map_or("a member that is gone", |p| t.provider_name(p));
+            out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));
+        }
         for (name, why) in &self.refused {
             out.push(("Refused", format!("{name}: {why}")));
         }

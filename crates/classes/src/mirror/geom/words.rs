@@ -69,6 +69,7 @@ impl MirrorGeom {
                 }
             }
             Told::Known(slot) => self.push(t, me, Job::In(slot)),
+            Told::Verified(round) => self.verified(t, round),
             Told::Written(failed) => self.written(t, me, failed),
             Told::Progress { slot, offset, round } => {
                 if self.shared.is_wanted(slot, round) {

@@ -44,6 +44,9 @@ struct Request {
     force: bool,
     sync_rate: Option<u64>,
     size: Option<u64>,
+    repair: bool,
+    end: bool,
+    rate: Option<u64>,
 }
 
 fn inval(what: impl Into<String>) -> Error {
@@ -78,6 +81,7 @@ pub(super) fn run(
         "deactivate" => members::deactivate(control, on, &request),
         "activate" => members::activate(control, on, &request),
         "resize" => whole::resize(control, on, &request),
+        "verify" => whole::verify(control, on, &request),
         "stop" | "destroy" => whole::stop(class, control, on, &request),
         "start" => known::start(control, NAME, &class.stopped, on),
         "clear" => {

@@ -68,6 +68,23 @@ const RATE: ArgSpec = ArgSpec {
 const MEMBER: ArgSpec =
     ArgSpec { name: "member", short: None, kind: ArgKind::Text, doc: "One member, for --priority" };
 
+const REPAIR: ArgSpec =
+    ArgSpec { name: "repair", short: None, kind: ArgKind::Flag, doc: "Write anew what differs" };
+const RIGHT: ArgSpec = ArgSpec {
+    name: "member",
+    short: None,
+    kind: ArgKind::Text,
+    doc: "The member that is right [default: the one of the highest priority]",
+};
+const VERIFY_RATE: ArgSpec = ArgSpec {
+    name: "rate",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "Bytes a second that may be compared [default: the mirror's sync_rate]",
+};
+const END: ArgSpec =
+    ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that runs" };
+
 const fn verb(
     name: &'static str,
     doc: &'static str,
@@ -184,6 +201,20 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
         "mirror resize data",
         true,
     ),
+    VerbSpec {
+        detail: "It goes on in the background, beside users' requests; `ashlar mirror list` shows \
+                 how far it is, how many sectors differ and where the first of them are. Nothing \
+                 is written unless --repair is given: then what differs is overwritten from \
+                 --member, or from the member of the highest priority. What was deleted (DELETE, \
+                 UNMAP) may differ by right, on members that do not read it as zeroes.",
+        ..verb(
+            "verify",
+            "Compare the members with each other",
+            &[words::NAME, REPAIR, RIGHT, VERIFY_RATE, END],
+            "mirror verify data",
+            true,
+        )
+    },
     words::STOP,
     words::DESTROY,
     words::START,

@@ -1,7 +1,9 @@
 //! Verbs about the whole.
 
+use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bio::Errno;
 use geom::{Class, Control, Error};
 use serde_json::{Value, json};
 
@@ -11,6 +13,8 @@ use crate::members::known;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
 use crate::mirror::metadata::{Metadata, mirror_flags};
+use crate::mirror::state::Role;
+use crate::mirror::verify::Ask;
 use crate::mirror::{NAME, flag_words};
 
 pub(super) fn flags(request: &Request, old: u64) -> u64 {
@@ -63,7 +67,7 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
         let room = g.mirror.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
         let most = room.saturating_sub(metadata);
         let wanted = request.size.unwrap_or(most - most % u64::from(g.mirror.sector_bytes));
-        let whole = wanted % u64::from(g.mirror.sector_bytes) == 0;
+        let whole = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
         if wanted < g.mirror.media_bytes || wanted > most || !whole {
             let what = format!(
                 "{on} can have {} to {most} bytes, in whole sectors, not {wanted}",
@@ -133,4 +137,41 @@ pub(super) fn dump(control: &mut Control, request: &Request) -> Result<Value, Er
         }));
     }
     Ok(json!({ "text": text, "records": all }))
+}
+
+/// Members are compared in the background.
+pub(super) fn verify(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    let ended = with(control, on, |g, t, me| {
+        if request.end {
+            return Ok(std::mem::take(&mut g.shared.verified().running));
+        }
+        if g.shared.verified().running {
+            let what = format!("{on} is being compared: `ashlar mirror verify {on} --end` ends it");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let active = g.mirror.in_role(Role::Active);
+        if active.len() < 2 {
+            return Err(inval(format!("{on} has no two members that have everything")));
+        }
+        let right = match &request.member {
+            Some(name) => slot(g, t, name)?,
+            None => {
+                let priority = |slot: &usize| g.mirror.member(*slot).map(|m| m.record.priority);
+                let best = active.iter().max_by_key(|slot| (priority(slot), Reverse(**slot)));
+                best.copied().unwrap_or(0)
+            }
+        };
+        if !active.contains(&right) {
+            return Err(inval("the member to compare with has not everything"));
+        }
+        let rate = request.rate.unwrap_or_else(|| g.shared.sync_rate.load(Relaxed));
+        g.push(t, me, Job::Verify(Ask { repair: request.repair, right, rate }));
+        Ok(false)
+    })?;
+    let message = match (request.end, ended) {
+        (true, true) => format!("{on} is no longer compared"),
+        (true, false) => format!("{on} was not being compared"),
+        (false, _) => format!("{on} is compared; `ashlar mirror list {on}` shows how far it is"),
+    };
+    Ok(json!({ "message": message }))
 }

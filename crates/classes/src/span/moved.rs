@@ -1,0 +1,78 @@
+//! A member grew: its label is written at its new end.
+//!
+//! ```text
+//!   resized --> new label, durable --> old label cleared --> Moved --> what was gained is used
+//! ```
+//!
+//! A power cut leaves the old label where nobody looks, the new one, or both; both say the same
+//! but for the size, and only that in the last sector is ever read.
+
+use std::rc::Rc;
+
+use bio::Errno;
+use geom::{ConsumerId, Core, Edge, GeomId, Topology};
+
+use super::Span;
+use crate::members::frame;
+
+/// What the geom is told.
+pub(super) struct Moved {
+    pub(super) consumer: ConsumerId,
+    /// Bytes that the member gives now, or why its label stays where it was.
+    pub(super) done: Result<u64, String>,
+}
+
+struct Move {
+    edge: Edge,
+    /// Where the label is, and where it is to be, bytes.
+    from: u64,
+    to: u64,
+    sector_bytes: u32,
+    media_bytes: u64,
+}
+
+/// Has the label of a member written anew, which stood at `from`. False when its end is there.
+pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, from: u64) -> bool {
+    let below = t.below(consumer);
+    let Some((below, limits)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return false };
+    let (sector_bytes, media_bytes) = (limits.sector_bytes, limits.media_bytes);
+    let to = frame::last_sector(sector_bytes, media_bytes).filter(|to| *to > from);
+    let Some(to) = to else { return false };
+    let name = t.provider_name(below).to_owned();
+    let (job, board) =
+        (Move { edge: t.edge(consumer), from, to, sector_bytes, media_bytes }, t.switchboard());
+    let answers = board.clone();
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("label", async move {
+                let done = carry::<S>(&core, &job).await.map(|()| job.to).map_err(|e| {
+                    format!("that of {name} cannot be written at its new end: {}", e.text())
+                });
+                answers.tell(me, Box::new(Moved { consumer, done }));
+            });
+        }),
+    );
+    true
+}
+
+async fn carry<S: Span>(core: &Rc<Core>, job: &Move) -> Result<(), Errno> {
+    let len = job.sector_bytes as usize;
+    let old = core.read(job.edge, job.from, len).await?;
+    let mut label = S::decode(&old).map_err(|_| Errno::Inval)?;
+    label.provider_bytes = job.media_bytes;
+    let mut sector = S::encode(&label);
+    sector.resize(len, 0);
+    put(core, job.edge, job.to, &sector).await?;
+    put(core, job.edge, job.from, &vec![0; len]).await
+}
+
+/// Writes, and has it durable.
+async fn put(core: &Rc<Core>, edge: Edge, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+    core.write(edge, at, bytes).await?;
+    match core.flush(edge).await {
+        Err(e) if e != Errno::NotSup => Err(e),
+        _ => Ok(()),
+    }
+}

@@ -50,11 +50,19 @@ impl States {
             What::Rights(act) => !matches!(act, Act::ReserveUnit | Act::ReleaseUnit),
             _ => false,
         };
-        assert!(
-            free || self.were(task.issue, &ACTIVE),
-            "{who}: carried out in {:?}",
-            self.0.last()
-        );
+        if !free {
+            self.carried_out(task.issue, who);
+        }
+    }
+
+    /// S1, for a command of that moment which needs the medium.
+    pub fn carried_out(&self, issue: u64, who: &str) {
+        assert!(self.were(issue, &ACTIVE), "{who}: carried out in {:?}", self.0.last());
+    }
+
+    /// S2, where the refusal names no state.
+    pub fn were_not_active(&self, issue: u64) -> bool {
+        self.0.iter().any(|(_, until, code)| *until >= issue && !ACTIVE.contains(code))
     }
 
     /// S2. False when the refusal is about something else.

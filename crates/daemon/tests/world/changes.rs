@@ -9,13 +9,13 @@ use serde_json::json;
 use target::lun::{OpenSpec, close_device, open_device};
 use target::{GroupSpec, LunSpec};
 
-use crate::model::{Place, UNIT};
+use crate::model::{OPEN, Place, UNIT};
+use crate::nbd::Client;
 use crate::owed::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
 use crate::rights::Tidings;
 use crate::rules::{Act, Verdict};
 use crate::shared::{GROUPS, Rights, Unit};
 use crate::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, Sim, slot_first};
-use crate::stack::IQN;
 
 const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 
@@ -88,6 +88,8 @@ impl Sim {
             unit.grants.set(grants);
             let agents = self.shared.agents.borrow();
             agents.iter().filter(|a| a.group == *group).for_each(|a| a.rights_move(unit, *rights));
+            let clients = self.shared.clients.borrow();
+            clients.iter().filter(|c| c.group == *group).for_each(|c| c.rights_move(unit, *rights));
         }
         let sources: Vec<u64> = (0..GROUPS).map(|_| self.tick()).collect();
         let hides = self.hide(&units);
@@ -101,9 +103,12 @@ impl Sim {
                 self.source_begins(sources[group], Some(group), lun, LUNS_CHANGED);
             }
         }
-        let specs: Vec<GroupSpec> = (0..GROUPS).map(|g| self.group_spec(g, &units)).collect();
-        let set = self.stack().registry.set_groups("iscsi", IQN, &specs);
-        set.unwrap_or_else(|e| panic!("groups: {e}"));
+        for (driver, target) in self.stack().targets() {
+            let spec = |g| self.group_spec(driver, g, &units);
+            let specs: Vec<GroupSpec> = (0..GROUPS).map(spec).collect();
+            let set = self.stack().registry.set_groups(driver, target, &specs);
+            set.unwrap_or_else(|e| panic!("groups of {driver}: {e}"));
+        }
         self.stack().pass(MS);
         for unit in &units {
             let mut grants = unit.grants.get();
@@ -157,12 +162,20 @@ impl Sim {
         self.shared.source_ends(number, None, tidings);
     }
 
-    fn group_spec(&self, group: usize, units: &[Rc<Unit>]) -> GroupSpec {
+    fn members(&self, driver: &str, group: usize) -> Vec<String> {
+        if driver == "nbd" {
+            return vec![Client::initiator(group)];
+        }
         let agents = self.shared.agents.borrow();
         let members = agents.iter().filter(|a| a.group == group);
         let mut initiators: Vec<String> = members.map(|a| a.how.initiator.clone()).collect();
         initiators.sort();
         initiators.dedup();
+        initiators
+    }
+
+    fn group_spec(&self, driver: &str, group: usize, units: &[Rc<Unit>]) -> GroupSpec {
+        let initiators = self.members(driver, group);
         let mut luns = Vec::new();
         for unit in units.iter().filter(|u| u.exported.get()) {
             let grant = unit.grant(group);
@@ -444,27 +457,28 @@ impl Sim {
 
     fn renew_target(&mut self) {
         self.say(|| "the target goes".into());
+        self.shared.open.set(OPEN);
         self.stack().close_target();
         let ns = 20 * MS + self.below(500 * MS);
         self.stack().pass(ns);
         self.say(|| "the target comes".into());
         self.stack().open_target();
         self.set_groups(&[]);
+        self.shared.open.set(self.tick());
         self.shared.mark("targets renewed");
     }
 
     /// Stops as it should, and starts again.
     fn restart(&mut self) {
         self.say(|| "stop".into());
+        self.shared.open.set(OPEN);
         self.stack().stop();
         let ns = self.below(100 * MS);
         self.stack().pass(ns);
         for name in DISKS {
             self.outside.world.hang(name, false);
         }
-        if let Some(stack) = self.stack.take() {
-            stack.drop_cores();
-        }
+        self.drop_stack();
         (0..DISKS.len()).for_each(|i| self.shared.model.borrow_mut().all_over(i));
         self.forget_rights();
         self.look_at_disks("after the stop");

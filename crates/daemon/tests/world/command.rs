@@ -54,7 +54,7 @@ fn cdb_of(what: What, lba: u64, blocks: u32, expect_in: usize, out: usize) -> [u
             cdb[10..14].copy_from_slice(&(expect_in as u32).to_be_bytes());
         }
         What::Cache { .. } => cdb[..6].copy_from_slice(&[0x15, 0x10, 0, 0, out as u8, 0]),
-        What::Rights(act) => return reserve::cdb(act, expect_in, ten),
+        What::Rights(act) => return reserve::cdb(act, expect_in, out, ten),
     }
     cdb
 }
@@ -174,7 +174,7 @@ impl Agent {
             What::Count { .. } => increment(&bid, id, place),
             What::Unmap => UnmapList::encode(&[UnmapDescriptor { lba, blocks }]),
             What::Cache { on } => caching_page(on),
-            What::Rights(act) => reserve::list(act),
+            What::Rights(act) => self.list_of(act),
             _ => Vec::new(),
         };
         let expect_in = match what {

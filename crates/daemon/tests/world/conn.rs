@@ -24,6 +24,13 @@ pub struct How {
     pub params: Params,
 }
 
+impl How {
+    /// The initiator's part of the session's name.
+    pub fn isid_bytes(&self) -> [u8; 6] {
+        [0x80, 0, 0, 0, 0, self.isid]
+    }
+}
+
 /// A connection in its full feature phase. The reader and the writer are tasks.
 pub struct Conn {
     pub stream: Stream,
@@ -41,13 +48,34 @@ pub struct Conn {
 }
 
 /// Bytes that arrived and were not looked at yet.
-struct Inlet {
+pub struct Inlet {
     stream: Stream,
     pool: Pool,
     bytes: Vec<u8>,
 }
 
 impl Inlet {
+    /// Nothing has arrived.
+    pub fn new(stream: &Stream, pool: &Pool) -> Inlet {
+        Inlet { stream: stream.clone(), pool: pool.clone(), bytes: Vec::new() }
+    }
+
+    /// What arrived before anything else.
+    pub fn put_back(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+    }
+
+    /// What arrived and was not taken.
+    pub fn rest(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The next `len` bytes; None at the end.
+    pub async fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        self.fill(len).await?;
+        Some(self.bytes.drain(..len).collect())
+    }
+
     async fn fill(&mut self, need: usize) -> Option<()> {
         while self.bytes.len() < need {
             let buf = self.pool.get(4096)?;
@@ -80,7 +108,8 @@ impl Inlet {
     }
 }
 
-async fn put(stream: &Stream, pool: &Pool, bytes: &[u8]) -> Option<()> {
+/// Sends bytes; None when the connection is gone.
+pub async fn put(stream: &Stream, pool: &Pool, bytes: &[u8]) -> Option<()> {
     let segs = Segs::alloc(pool, bytes.len())?;
     segs.copy_from(0, bytes);
     let mut list: Vec<_> = segs.iter().cloned().collect();
@@ -100,7 +129,7 @@ pub async fn login(
     let config = ClientConfig {
         initiator: how.initiator.clone(),
         target: Some(IQN.into()),
-        isid: [0x80, 0, 0, 0, 0, how.isid],
+        isid: how.isid_bytes(),
         cid: 1,
         cmd_sn: reactor.random() as u32,
         offer: Offer {
@@ -111,7 +140,7 @@ pub async fn login(
         },
         chap: how.chap.then_some(chap),
     };
-    let mut inlet = Inlet { stream: stream.clone(), pool: pool.clone(), bytes: Vec::new() };
+    let mut inlet = Inlet::new(&stream, pool);
     let (mut login, mut request) = ClientLogin::start(config).map_err(|e| e.to_string())?;
     loop {
         put(&stream, pool, &request.to_bytes()).await.ok_or("not sent")?;
@@ -160,8 +189,8 @@ impl Conn {
             data_len_max: self.params.recv_data_len_max,
             ahs_len_max: 0,
         };
-        let (stream, pool) = (self.stream.clone(), self.pool.clone());
-        let mut inlet = Inlet { stream, pool, bytes: self.early.take() };
+        let mut inlet = Inlet::new(&self.stream, &self.pool);
+        inlet.put_back(self.early.take());
         while let Some((bhs, data)) = inlet.pdu(&framer).await {
             let response = Response::decode(&bhs).expect("a right response");
             self.heard_ns.set(reactor.now());

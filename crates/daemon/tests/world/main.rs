@@ -1,4 +1,5 @@
-//! The whole daemon in one simulated world: disks, graph, engine, iSCSI, initiators, failures.
+//! The whole daemon in one simulated world: disks, graph, engine, iSCSI and NBD, initiators, NBD
+//! clients, failures.
 //!
 //! `ASHLAR_SEEDS=N` runs N seeds instead of the default, `ASHLAR_SEED=N` that one alone,
 //! `ASHLAR_TRACE=1` prints what happens. A seed gives the same run each time.
@@ -10,6 +11,7 @@
 //! | `gremlin` | what happens at any moment |
 //! | `stack` | the daemon's rooms, put together |
 //! | `agent`, `command`, `answer`, `conn` | an initiator port |
+//! | `nbd` | NBD clients: B1 to B5 |
 //! | `model` | what every block may hold: M1 to M5 |
 //! | `order` | what task attributes promise |
 //! | `counters` | blocks that only COMPARE AND WRITE changes: N1 to N3 |
@@ -28,6 +30,7 @@ mod conn;
 mod counters;
 mod gremlin;
 mod model;
+mod nbd;
 mod order;
 mod owed;
 mod reserve;
@@ -48,12 +51,13 @@ const TIME: Duration = Duration::from_secs(20);
 /// Seeds that are run in any case.
 const SEEDS_MIN: u64 = 20;
 
-/// Seeds that once found something.
+/// Seeds that once found something, and whether there were NBD clients.
 ///
 /// 12: a write that waited for its data outlived its unit and landed in another partition.
 /// 1004, 10128: the model took what a read said for what a later power cut had left.
 /// 20273, 20366: tables half written, by a disk that failed and by a daemon that died.
-const REGRESSIONS: &[u64] = &[12, 1004, 10128, 20273, 20366];
+const REGRESSIONS: &[(u64, bool)] =
+    &[(12, false), (1004, false), (10128, false), (20273, false), (20366, false)];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -100,6 +104,18 @@ const MUST_HAPPEN: &[&str] = &[
     "logins",
     "logouts",
     "medium errors",
+    "nbd conflicts",
+    "nbd entries",
+    "nbd failures",
+    "nbd flushes",
+    "nbd goodbyes",
+    "nbd read only",
+    "nbd reads",
+    "nbd refusals",
+    "nbd shutdowns",
+    "nbd statuses",
+    "nbd writes",
+    "nbd wrong requests",
     "nops in",
     "nops out",
     "ordered",
@@ -119,8 +135,8 @@ const MUST_HAPPEN: &[&str] = &[
 
 #[test]
 fn seeds_that_found_something() {
-    for seed in REGRESSIONS {
-        Sim::new(*seed).run();
+    for (seed, nbd) in REGRESSIONS {
+        Sim::with(*seed, *nbd).run();
     }
 }
 

@@ -273,6 +273,16 @@ impl Model {
         }
         self.counters = counters;
     }
+
+    /// Checks that a place may have read as zeroes between two moments; counters aside.
+    pub fn check_zeroes(&mut self, at: Place, when: &When, who: &str) {
+        let counters = std::mem::take(&mut self.counters);
+        for (n, block) in self.blocks(at) {
+            let may = counters.is_counter(at.disk, n) || block.may_read(0, when);
+            assert!(may, "{who}: disk {} block {n} holds data {when:?}: {:#?}", at.disk, block.0);
+        }
+        self.counters = counters;
+    }
 }
 
 pub fn mix(mut x: u64) -> u64 {

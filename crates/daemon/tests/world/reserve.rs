@@ -2,14 +2,15 @@
 
 use std::rc::Rc;
 
-use wire::scsi::{PrOutList, parse_pr_keys, parse_pr_reservation};
+use wire::scsi::{PrMove, PrOutList, TransportId, parse_pr_keys, parse_pr_reservation};
 
 use crate::agent::{Agent, Function, Task, What};
 use crate::conn::Conn;
 use crate::owed::{CLEARED, Source};
 use crate::rights::Tidings;
-use crate::rules::{Act, STRUCK, State, TYPES, Verdict};
+use crate::rules::{Act, Need, STRUCK, State, TYPES, Verdict};
 use crate::shared::{Shared, Unit};
+use crate::stack::RELATIVE_PORT;
 
 /// Longest answer to PERSISTENT RESERVE IN that is asked for.
 const REPLY_LEN: usize = 256;
@@ -20,7 +21,7 @@ pub fn reply_len(act: Act) -> usize {
 }
 
 /// The CDB of an act.
-pub fn cdb(act: Act, expect_in: usize, ten: bool) -> [u8; 16] {
+pub fn cdb(act: Act, expect_in: usize, out: usize, ten: bool) -> [u8; 16] {
     let mut cdb = [0; 16];
     let (action, kind) = match act {
         Act::ReserveUnit | Act::ReleaseUnit => {
@@ -38,22 +39,24 @@ pub fn cdb(act: Act, expect_in: usize, ten: bool) -> [u8; 16] {
         Act::Clear { .. } => (3, 0),
         Act::Preempt { kind, abort, .. } => (4 + u8::from(abort), kind),
         Act::Replace { .. } => (6, 0),
+        Act::Move { .. } => (7, 0),
         Act::Reset | Act::Hide => unreachable!("no command"),
     };
-    (cdb[0], cdb[1], cdb[2], cdb[8]) = (0x5f, action, kind, 24);
+    (cdb[0], cdb[1], cdb[2], cdb[8]) = (0x5f, action, kind, out as u8);
     cdb
 }
 
 /// The parameter list of an act.
-pub fn list(act: Act) -> Vec<u8> {
+fn list(act: Act, to: Option<PrMove>) -> Vec<u8> {
     let (key, action_key, aptpl) = match act {
         Act::Register { old, new, aptpl } => (old, new, aptpl),
         Act::Replace { new, aptpl } => (0, new, aptpl),
         Act::Reserve { key, .. } | Act::Release { key, .. } | Act::Clear { key } => (key, 0, false),
         Act::Preempt { key, victim, .. } => (key, victim, false),
+        Act::Move { key, new, aptpl, .. } => (key, new, aptpl),
         _ => return Vec::new(),
     };
-    PrOutList { key, action_key, aptpl, ..PrOutList::default() }.encode()
+    PrOutList { key, action_key, aptpl, to, ..PrOutList::default() }.encode()
 }
 
 impl Shared {
@@ -94,9 +97,37 @@ impl Shared {
         }
         self.owe_told(unit);
     }
+
+    /// R2, for a command of that moment that was carried out: port and session, what it needs.
+    pub fn must_be_allowed(
+        &self,
+        unit: &Unit,
+        (port, session): (usize, u64),
+        need: Need,
+        issue: u64,
+        who: &str,
+    ) {
+        let mut book = unit.book.borrow_mut();
+        let may = book.may(port, session, need, issue);
+        let now = self.model.borrow_mut().tick();
+        match may.run_if_ended {
+            _ if may.run => {}
+            Some(port) => book.suspect(port, now, who.to_owned()),
+            None => panic!("{who}: carried out in spite of {:?}", book.guess()),
+        }
+    }
 }
 
 impl Agent {
+    /// The parameter list of an act.
+    pub fn list_of(&self, act: Act) -> Vec<u8> {
+        let Act::Move { to, unregister, .. } = act else { return list(act, None) };
+        let agents = self.shared.agents.borrow();
+        let how = &agents[to].how;
+        let port = TransportId::iscsi_port(&how.initiator, how.isid_bytes()).expect("a name");
+        list(act, Some(PrMove { unregister, target: RELATIVE_PORT, port }))
+    }
+
     /// A command about reservations that often makes sense.
     pub fn some_rights(&self, conn: &Rc<Conn>, unit: &Rc<Unit>) {
         let busy = self
@@ -128,6 +159,13 @@ impl Agent {
             0 => 0,
             n => others[n - 1],
         };
+        let holder = state.held.and_then(|(_, holder)| holder);
+        if self.shared.moving.get() && self.chance(if holder == Some(me) { 250 } else { 10 }) {
+            let to = self.below(self.shared.agents.borrow().len() as u64) as usize;
+            let new = if self.chance(50) { 0 } else { new };
+            let unregister = self.chance(500);
+            return Act::Move { key, new, to, unregister, aptpl };
+        }
         if known == 0 && self.chance(500) {
             return match self.chance(500) {
                 true => Act::Register { old: 0, new, aptpl },
@@ -166,14 +204,9 @@ impl Agent {
 
     /// R2, for one that was carried out.
     pub fn check_allowed(&self, task: &Task, unit: &Unit, who: &str) {
-        let Some(need) = task.what.need() else { return };
-        let mut book = unit.book.borrow_mut();
-        let may = book.may(self.index, self.session.get(), need, task.issue);
-        let now = self.shared.model.borrow_mut().tick();
-        match may.run_if_ended {
-            _ if may.run => {}
-            Some(port) => book.suspect(port, now, who.to_owned()),
-            None => panic!("{who}: carried out in spite of {:?}", book.guess()),
+        if let Some(need) = task.what.need() {
+            let nexus = (self.index, self.session.get());
+            self.shared.must_be_allowed(unit, nexus, need, task.issue, who);
         }
     }
 

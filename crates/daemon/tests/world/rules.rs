@@ -58,6 +58,14 @@ pub enum Act {
         kind: u8,
         abort: bool,
     },
+    /// REGISTER AND MOVE, to another port.
+    Move {
+        key: u64,
+        new: u64,
+        to: usize,
+        unregister: bool,
+        aptpl: bool,
+    },
     ReserveUnit,
     ReleaseUnit,
     ReadKeys,
@@ -179,6 +187,7 @@ impl State {
             | Act::Release { key, .. }
             | Act::Clear { key }
             | Act::Preempt { key, .. }
+            | Act::Move { key, .. }
                 if self.keys.get(&who) != Some(&key) =>
             {
                 same(Verdict::Conflict)
@@ -205,6 +214,29 @@ impl State {
                 (next, Verdict::Good, self.others(who).map(|p| (p, PREEMPTED)).collect())
             }
             Act::Preempt { victim, kind, .. } => self.preempt(who, victim, kind),
+            Act::Move { new, to, unregister, aptpl, .. } => {
+                let (next, verdict) = self.moved(who, new, to, unregister);
+                let aptpl = if verdict == Verdict::Good { aptpl } else { self.aptpl };
+                (State { aptpl, ..next }, verdict, Vec::new())
+            }
+        }
+    }
+
+    /// SPC-4 5.12.8: the reservation and its type go to another port. Nobody is told.
+    fn moved(&self, who: usize, new: u64, to: usize, unregister: bool) -> (State, Verdict) {
+        let same = |verdict| (self.clone(), verdict);
+        match self.held {
+            None => same(Verdict::Illegal),
+            Some((_, holder)) if holder != Some(who) => same(Verdict::Conflict),
+            Some(_) if new == 0 || to == who => same(Verdict::Illegal),
+            Some((kind, _)) => {
+                let mut next = State { held: Some((kind, Some(to))), ..self.clone() };
+                next.keys.insert(to, new);
+                if unregister {
+                    next.keys.remove(&who);
+                }
+                (next, Verdict::Good)
+            }
         }
     }
 
@@ -291,4 +323,10 @@ fn the_rules_know_who_may_do_what() {
     assert_eq!((next.held, told), (Some((3, Some(1))), vec![(0, STRUCK)]));
     assert_eq!(next.survivor(), next);
     assert_eq!(state.after(2, 1, Act::ReserveUnit).1, Verdict::Conflict);
+    let moves = |key, to| Act::Move { key, new: 9, to, unregister: true, aptpl: false };
+    assert_eq!(state.after(1, 1, moves(8, 2)).1, Verdict::Conflict, "it holds nothing");
+    assert_eq!(state.after(0, 1, moves(7, 0)).1, Verdict::Illegal, "to itself");
+    let (moved, ..) = state.after(0, 1, moves(7, 2));
+    assert_eq!((moved.held, moved.aptpl), (Some((5, Some(2))), false));
+    assert_eq!(moved.keys, BTreeMap::from([(1, 8), (2, 9)]));
 }

@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use reactor::sim::World;
+use target::Registry;
 
 use crate::access::States;
 use crate::agent::Agent;
-use crate::model::{Model, Place};
+use crate::model::{Model, OPEN, Place};
+use crate::nbd::Client;
 use crate::owed::Source;
 use crate::rights::Book;
 use crate::vault::SlowVault;
@@ -90,6 +92,14 @@ pub struct Shared {
     pub model: RefCell<Model>,
     pub units: RefCell<Vec<Rc<Unit>>>,
     pub agents: RefCell<Vec<Rc<Agent>>>,
+    /// NBD clients.
+    pub clients: RefCell<Vec<Rc<Client>>>,
+    /// Most blocks in an NBD client's request: less where links cut everything small.
+    pub longest: Cell<u64>,
+    /// The daemon's lists, while there is a daemon.
+    pub registry: RefCell<Option<Arc<Registry>>>,
+    /// Since when everybody finds what the groups say; `OPEN` while that is not so.
+    pub open: Cell<u64>,
     /// Nothing new is started any more.
     pub draining: Cell<bool>,
     /// Sessions are to log out.
@@ -102,6 +112,8 @@ pub struct Shared {
     pub vault: Arc<SlowVault>,
     /// Commands about reservations, of a thousand.
     pub reserving: Cell<u64>,
+    /// REGISTER AND MOVE is among them.
+    pub moving: Cell<bool>,
     /// Commands with a task attribute, of a thousand.
     pub ordering: Cell<u32>,
     /// Commands at counters, of a thousand.
@@ -119,6 +131,10 @@ impl Shared {
             model: RefCell::new(Model::new(disks)),
             units: RefCell::default(),
             agents: RefCell::default(),
+            clients: RefCell::default(),
+            longest: Cell::new(160),
+            registry: RefCell::default(),
+            open: Cell::new(OPEN),
             draining: Cell::new(false),
             leaving: Cell::new(false),
             failing: RefCell::new(vec![false; disks.len()]),
@@ -126,6 +142,7 @@ impl Shared {
             sources: RefCell::default(),
             vault: Arc::default(),
             reserving: Cell::new(0),
+            moving: Cell::new(false),
             ordering: Cell::new(0),
             counting: Cell::new(0),
             states: RefCell::default(),
@@ -161,13 +178,22 @@ impl Shared {
 
     /// When the oldest read under way began.
     pub fn oldest_read(&self) -> u64 {
-        self.agents.borrow().iter().map(|a| a.oldest_read()).min().unwrap_or(u64::MAX)
+        let clients = self.clients.borrow().iter().map(|c| c.oldest_read()).min();
+        let agents = self.agents.borrow().iter().map(|a| a.oldest_read()).min();
+        agents.unwrap_or(OPEN).min(clients.unwrap_or(OPEN))
     }
 
     /// When the oldest command under way was sent.
     pub fn oldest_command(&self) -> u64 {
         let of = |a: &Rc<Agent>| a.tasks.borrow().values().map(|t| t.issue).min();
-        self.agents.borrow().iter().filter_map(of).min().unwrap_or(u64::MAX)
+        let agents = self.agents.borrow().iter().filter_map(of).min().unwrap_or(OPEN);
+        let clients = self.clients.borrow().iter().map(|c| c.oldest_request()).min();
+        agents.min(clients.unwrap_or(OPEN))
+    }
+
+    /// The target has been open, with its groups, since that moment.
+    pub fn open_since(&self, asked: u64) -> bool {
+        self.open.get() < asked
     }
 
     /// A disk had something done to it that may end in errors.

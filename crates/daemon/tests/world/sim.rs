@@ -20,7 +20,8 @@ use wire::iscsi::Params;
 use crate::agent::Agent;
 use crate::conn::How;
 use crate::gremlin;
-use crate::model::{Place, UNIT, at_once};
+use crate::model::{OPEN, Place, UNIT, at_once};
+use crate::nbd::Client;
 use crate::shared::{GROUPS, Grant, Marks, Shared, Unit};
 use crate::stack::{Crash, Outside, Shape, Stack};
 
@@ -35,6 +36,9 @@ const SLOT_FIRST: usize = 128;
 /// Disks: `d0` has partitions, `d1` has none and changes its size.
 pub const DISKS: [&str; 2] = ["d0", "d1"];
 pub const PLAIN_BLOCKS_MAX: usize = 2048;
+
+/// Most blocks in a request of an NBD client, by the size of what links carry at once.
+const LONGEST: [u64; 3] = [3, 16, 160];
 
 /// Changes (or pauses) in a seed.
 const STEPS: u64 = 40;
@@ -83,11 +87,22 @@ pub fn slot_first(slot: usize) -> usize {
 }
 
 impl Sim {
+    /// A world as the seed says.
     pub fn new(seed: u64) -> Sim {
+        let nbd = SeededRandom::new(seed ^ 0x6e62_6400).chance(750);
+        Sim::with(seed, nbd)
+    }
+
+    /// With NBD clients, or without: then the seed is what it was before there were any.
+    pub fn with(seed: u64, nbd: bool) -> Sim {
         let mut random = SeededRandom::new(seed ^ 0xa51a);
         let world = World::new(seed);
-        world.set_net(net(&mut random));
+        let net = net(&mut random);
+        world.set_net(net);
         let shared = Shared::new(&world, &[TABLE_BLOCKS, PLAIN_BLOCKS_MAX]);
+        shared
+            .longest
+            .set(LONGEST[usize::from(net.segment_max > 7) + usize::from(net.segment_max > 100)]);
         let plain_per = if random.chance(500) { 8 } else { 1 };
         let plain_count = 512;
         make_disks(&world, &mut random, plain_count, plain_per);
@@ -96,7 +111,7 @@ impl Sim {
             reactors: Rc::default(),
             crash: Rc::new(Cell::new(false)),
         };
-        let shape = shape(&mut random);
+        let shape = Shape { nbd, ..shape(&mut random) };
         let mut sim = Sim {
             seed,
             random,
@@ -116,6 +131,10 @@ impl Sim {
         gremlin::start(&sim.outside, &sim.shared, sim.random.next_u64());
         sim.shape_more();
         sim.start_agents();
+        if nbd {
+            sim.shared.moving.set(true);
+            sim.start_clients();
+        }
         sim
     }
 
@@ -164,6 +183,23 @@ impl Sim {
         }
     }
 
+    /// Machines with NBD clients: several connections from each.
+    fn start_clients(&mut self) {
+        let mut random = SeededRandom::new(self.seed ^ 0xd1a1);
+        for i in 0..1 + random.below(2) as usize {
+            let reactor = Reactor::simulated(&self.outside.world, &format!("nbd{i}"));
+            self.outside.reactors.borrow_mut().push(reactor.clone());
+            let group = (i + random.below(GROUPS as u64) as usize) % GROUPS;
+            for _ in 0..1 + random.below(3) {
+                let number = self.shared.clients.borrow().len();
+                let seed = random.next_u64();
+                let client = Client::new(&self.shared, &reactor, number, group, seed);
+                self.shared.clients.borrow_mut().push(client.clone());
+                drop(reactor.spawn("client", client.live()));
+            }
+        }
+    }
+
     pub fn below(&mut self, n: u64) -> u64 {
         self.random.below(n)
     }
@@ -202,6 +238,7 @@ impl Sim {
         }
         let marks = self.shared.marks.borrow().clone();
         self.shared.agents.borrow_mut().clear();
+        self.shared.clients.borrow_mut().clear();
         (self.outside.world.trace(), marks)
     }
 
@@ -210,6 +247,7 @@ impl Sim {
         self.say(|| "boot".into());
         let vault = self.shared.vault.clone();
         self.stack = Some(Stack::start(&self.outside, &self.shape, vault));
+        *self.shared.registry.borrow_mut() = Some(self.stack().registry.clone());
         self.nop_names.clear();
         for name in DISKS {
             let file = self.outside.world.file(name, DiskShape::default()).expect("it is there");
@@ -295,6 +333,15 @@ impl Sim {
             self.open_unit(unit);
         }
         self.set_groups(&[]);
+        self.shared.open.set(self.tick());
+    }
+
+    /// Nothing of the daemon is left.
+    pub fn drop_stack(&mut self) {
+        self.shared.registry.take();
+        if let Some(stack) = self.stack.take() {
+            stack.drop_cores();
+        }
     }
 
     pub fn new_unit(&mut self, provider: &str, place: Place, per: usize) -> Rc<Unit> {
@@ -320,6 +367,7 @@ impl Sim {
     /// The daemon dies: with the power of its disks, or alone.
     fn crash(&mut self) {
         self.outside.crash.set(false);
+        self.shared.open.set(OPEN);
         self.shared.mark("crashes");
         let power = self.random.chance(700);
         self.say(|| format!("crash, power {}", if power { "cut" } else { "stays" }));
@@ -336,9 +384,7 @@ impl Sim {
                 world.hang(name, false);
             }
         }
-        if let Some(stack) = self.stack.take() {
-            stack.drop_cores();
-        }
+        self.drop_stack();
         (0..DISKS.len()).for_each(|i| self.shared.model.borrow_mut().all_over(i));
         self.forget_rights();
         for unit in self.shared.units.borrow().iter() {
@@ -407,17 +453,23 @@ impl Sim {
             let left: Vec<u32> = agent.tasks.borrow().keys().copied().collect();
             assert!(left.is_empty(), "{}: {left:?} were never answered", agent.name);
         }
+        for client in self.shared.clients.borrow().iter() {
+            let left: Vec<u64> = client.tasks.borrow().keys().copied().collect();
+            assert!(left.is_empty(), "{}: {left:x?} were never answered", client.name);
+        }
         self.look_at_disks("at rest");
         self.shared.leaving.set(true);
         self.stack().pass(40_000 * MS);
         for agent in self.shared.agents.borrow().iter() {
             assert!(agent.logged_out.get(), "{} did not leave", agent.name);
         }
-        self.nothing_is_left();
-        self.stack().stop();
-        if let Some(stack) = self.stack.take() {
-            stack.drop_cores();
+        for client in self.shared.clients.borrow().iter() {
+            assert!(client.gone.get(), "{} did not leave", client.name);
         }
+        self.nothing_is_left();
+        self.shared.open.set(OPEN);
+        self.stack().stop();
+        self.drop_stack();
     }
 
     fn nothing_is_left(&mut self) {
@@ -444,7 +496,8 @@ impl Sim {
 }
 
 /// Tasks that a core without connections has.
-const QUIET_TASKS: &[&str] = &["target", "iscsi orders", "iscsi portal", "iscsi watch"];
+const QUIET_TASKS: &[&str] =
+    &["target", "iscsi orders", "iscsi portal", "iscsi watch", "nbd portal", "nbd watch"];
 
 fn net(random: &mut SeededRandom) -> NetShape {
     NetShape {
@@ -461,6 +514,7 @@ fn shape(random: &mut SeededRandom) -> Shape {
         cores: 1 + random.below(2) as usize,
         pool_bytes: (1 << 20) << random.below(5),
         chap: random.chance(300),
+        nbd: false,
         params: json!({
             "nop_interval": 1 + random.below(3),
             "nop_timeout": 1 + random.below(4),

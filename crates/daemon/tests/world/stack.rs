@@ -11,14 +11,20 @@ use disks::DiskClass;
 use drivers::{Account, Driver, TargetSpec};
 use geom::{Control, Core, Error, Inbox};
 use reactor::sim::{Actor, Limits, World};
-use reactor::{Patience, Reactor, Token};
+use reactor::{Address, Patience, Reactor, Token};
 use serde_json::{Value, json};
 use target::lun::LunClass;
 use target::{Engine, Registry};
 
+use crate::nbd::address;
+use crate::shared::GROUPS;
 use crate::vault::SlowVault;
 
 pub const IQN: &str = "iqn.2026-11.test.ashlar:world";
+/// Relative port identifier of the target: the first that is made.
+pub const RELATIVE_PORT: u16 = 1;
+/// Name of the NBD target.
+pub const EXPORTS: &str = "world";
 pub const USER: &str = "mason";
 pub const SECRET: &[u8] = b"chisel and hammer";
 
@@ -43,6 +49,8 @@ pub struct Shape {
     pub pool_bytes: usize,
     pub chap: bool,
     pub params: Value,
+    /// Exports by NBD too.
+    pub nbd: bool,
 }
 
 pub struct Stack {
@@ -51,6 +59,7 @@ pub struct Stack {
     pub control: Control,
     pub registry: Arc<Registry>,
     pub driver: Arc<dyn Driver>,
+    nbd: Option<Arc<dyn Driver>>,
     pub disks: Arc<DiskClass>,
     shape: Shape,
 }
@@ -95,10 +104,14 @@ impl Stack {
         registry.set_vault(vault);
         let drivers = drivers::all(&registry);
         let driver = drivers[0].clone();
+        let nbd = shape.nbd.then(|| drivers[1].clone());
         let mut engines = Vec::new();
         for core in &cores {
             let engine = Engine::new(core.clone(), registry.clone());
             driver.clone().install(&engine);
+            if let Some(nbd) = &nbd {
+                nbd.clone().install(&engine);
+            }
             engines.push(engine);
         }
         let (all, clock, around) = (cores.clone(), outside.world.clone(), outside.clone());
@@ -113,7 +126,7 @@ impl Stack {
             control.topology.load(class).expect("its name is free");
         }
         let shape = shape.clone();
-        Stack { cores, engines, control, registry, driver, disks, shape }
+        Stack { cores, engines, control, registry, driver, nbd, disks, shape }
     }
 
     /// Runs the world and the control thread for `ns`.
@@ -121,7 +134,13 @@ impl Stack {
         self.control.wait_until(Duration::from_nanos(ns), |_| false);
     }
 
-    /// Makes the target and opens its portal on every core.
+    /// Drivers and the names of their targets.
+    pub fn targets(&self) -> Vec<(&'static str, &'static str)> {
+        let nbd = self.nbd.as_ref().map(|_| ("nbd", EXPORTS));
+        [("iscsi", IQN)].into_iter().chain(nbd).collect()
+    }
+
+    /// Makes the targets and opens their portals on every core.
     pub fn open_target(&mut self) {
         let account = || Account { user: USER.into(), secret: SECRET.into() };
         let spec = TargetSpec {
@@ -132,16 +151,48 @@ impl Stack {
             ..TargetSpec::default()
         };
         self.driver.set_target(spec).expect("a right target");
-        self.registry.set_target("iscsi", IQN).expect("a right name");
+        let target = self.registry.set_target("iscsi", IQN).expect("a right name");
+        assert_eq!(target.port, RELATIVE_PORT);
         for i in 0..self.cores.len() {
             let (driver, engine) = (self.driver.clone(), self.engines[i].clone());
             let opened = self.on_core(i, driver.open_portal(engine, portal().into()));
             opened.expect("the address is free");
         }
+        if let Some(nbd) = self.nbd.clone() {
+            self.open_exports(&nbd);
+        }
     }
 
-    /// Takes the target and its portal away.
+    fn open_exports(&mut self, nbd: &Arc<dyn Driver>) {
+        let listen: Vec<Address> = (0..GROUPS).map(|g| address(g).into()).collect();
+        let spec = TargetSpec {
+            name: EXPORTS.into(),
+            listen: listen.clone(),
+            params: json!({ "handshake_timeout": 5 }),
+            ..TargetSpec::default()
+        };
+        nbd.set_target(spec).expect("a right target");
+        self.registry.set_target("nbd", EXPORTS).expect("a right name");
+        for i in 0..self.cores.len() {
+            for at in &listen {
+                let engine = self.engines[i].clone();
+                let opened = self.on_core(i, nbd.clone().open_portal(engine, at.clone()));
+                opened.expect("the address is free");
+            }
+        }
+    }
+
+    /// Takes the targets and their portals away.
     pub fn close_target(&mut self) {
+        if let Some(nbd) = &self.nbd {
+            for (engine, group) in
+                self.engines.iter().flat_map(|e| (0..GROUPS).map(move |g| (e, g)))
+            {
+                nbd.close_portal(engine, address(group).into());
+            }
+            nbd.remove_target(EXPORTS);
+            self.registry.remove_target("nbd", EXPORTS).expect("it was there");
+        }
         for engine in &self.engines {
             self.driver.close_portal(engine, portal().into());
         }
@@ -194,10 +245,10 @@ impl Stack {
 
     /// The threads are gone, whatever they did.
     pub fn drop_cores(self) {
-        let Stack { cores, engines, control, registry, driver, disks, .. } = self;
+        let Stack { cores, engines, control, registry, driver, nbd, disks, .. } = self;
         for core in &cores {
             core.reactor().shutdown();
         }
-        drop((engines, control, registry, driver, disks));
+        drop((engines, control, registry, driver, nbd, disks));
     }
 }

@@ -1,0 +1,26 @@
+//! NBD clients: the same units as the initiators have, by other words, under the same model.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `link` | one connection: handshake, requests, replies, read by a reader of its own |
+//! | `client` | what a client does, and when what it sent is over |
+//! | `request` | which request it sends next, and how |
+//! | `judge` | what it makes of replies |
+//!
+//! Invariants
+//!  B1  A request has one reply, in the form that was agreed on; the pieces of a READ cover its
+//!      range once, and there is one only when the client wants one.
+//!  B2  Data are as M1 to M4 say, whichever transport wrote them. A write is over when it was
+//!      answered, or when the daemon's list of sessions shows its session no more.
+//!  B3  An error has a cause: a disk that failed, a reservation, rights, an access state, a request
+//!      that is wrong. A request that did well had none of them all the time.
+//!  B4  What BLOCK_STATUS takes for a hole or for zeroes may read as zeroes.
+//!  B5  Who may see a unit enters its export, and is told its size and what may be done with it;
+//!      who may not see it does not.
+
+mod client;
+mod judge;
+mod link;
+mod request;
+
+pub use client::{Client, address};

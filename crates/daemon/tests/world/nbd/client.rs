@@ -31,6 +31,8 @@ const KEEPALIVE_NS: u64 = 20_000 * MS;
 const LEAVING_NS: u64 = 2_000 * MS;
 /// A session that a handshake was about to make exists by then or never.
 const LATE_NS: u64 = 10_000 * MS;
+/// Between two looks at the list of sessions.
+const REAP_NS: u64 = 5 * MS;
 /// Numbers of clients begin here, where no initiator port has its number.
 const FIRST_INDEX: usize = 1000;
 
@@ -54,6 +56,7 @@ pub struct Client {
     pub random: RefCell<SeededRandom>,
     pub tasks: RefCell<BTreeMap<u64, Task>>,
     former: RefCell<Vec<Former>>,
+    reaped_ns: Cell<u64>,
     pub gone: Cell<bool>,
     cookie: Cell<u64>,
 }
@@ -84,6 +87,7 @@ impl Client {
             random: RefCell::new(random),
             tasks: RefCell::default(),
             former: RefCell::default(),
+            reaped_ns: Cell::new(0),
             gone: Cell::new(false),
             cookie: Cell::new(0),
         })
@@ -209,9 +213,13 @@ impl Client {
 
     /// What was sent on connections whose session is gone is over (B2).
     fn reap(&self) {
+        let now = self.reactor.now();
+        if self.former.borrow().is_empty() || now < self.reaped_ns.get() + REAP_NS {
+            return;
+        }
+        self.reaped_ns.set(now);
         let registry = self.shared.registry.borrow().clone();
         let sessions = registry.as_ref().map_or_else(Vec::new, |r| r.sessions());
-        let now = self.reactor.now();
         let most = if self.shared.leaving.get() { LEAVING_NS } else { KEEPALIVE_NS };
         let (mut former, mut over) = (self.former.borrow_mut(), Vec::new());
         former.retain_mut(|f| {
@@ -276,8 +284,8 @@ impl Client {
                 }
             }
             let pause = match self.below(10) {
-                0 => self.below(3_000_000),
-                _ => self.below(200_000),
+                0 => self.below(4 * MS),
+                _ => self.below(400_000),
             };
             let pause = if self.shared.draining.get() { 20 * MS } else { pause };
             self.reactor.sleep(pause).await;

@@ -104,6 +104,7 @@ impl Kind for BlockDev {
                 // The kernel punches a device by its zeroing command, never by a bare discard.
                 delete_reads_zero: can_delete,
                 any_memory: !file.facts().is_direct,
+                atomic_bytes: atomic_bytes(sector, physical, facts.is_aligned),
                 can_anchor: false,
             },
             read_only,
@@ -111,6 +112,12 @@ impl Kind for BlockDev {
             unit: Box::new(BlockDevUnit { file, sector, mode, facts, forced: p.force }),
         })
     }
+}
+
+/// The kernel's physical block is what a device writes as a whole, where the first one begins with
+/// the device.
+fn atomic_bytes(sector: u32, physical: u32, aligned: bool) -> u64 {
+    u64::from(if aligned && physical.is_power_of_two() { physical.max(sector) } else { sector })
 }
 
 fn delete_max(facts: &Facts) -> u64 {

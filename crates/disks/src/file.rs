@@ -20,6 +20,10 @@ use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit, 
 use crate::params;
 use crate::watch::Watch;
 
+/// What a file keeps as a whole at a power cut, bytes: the smallest sector that a disk has. File
+/// systems promise no more, whatever the sector of the disk made from it.
+const ATOMIC_BYTES: u64 = 512;
+
 /// Longest range punched or zeroed in one go, bytes; longer ones are split.
 const DELETE_BYTES_MAX: u64 = 1 << 30;
 
@@ -160,6 +164,7 @@ fn opened(
             can_delete,
             delete_reads_zero: can_delete, // a hole, or zeroes where none fits
             any_memory: !unit.file.facts().is_direct,
+            atomic_bytes: ATOMIC_BYTES,
             can_anchor: false, // MAP cannot tell allocated zeroes from holes
         },
         read_only,

@@ -75,6 +75,9 @@ pub struct Identity {
     /// `ASHLAR::any_memory`: what is written may lie anywhere; else it is copied to whole pages
     /// when it does not.
     pub any_memory: bool,
+    /// `DISK::atomic`: a write of at most so many bytes that begins at a multiple of them, a power
+    /// of two, is kept or lost as a whole at a power cut; `u64::MAX` where nothing is kept at all.
+    pub atomic_bytes: u64,
     /// `GEOM::cananchor`: zeroes that must be allocated are, and MAP says so.
     pub can_anchor: bool,
 }
@@ -88,6 +91,7 @@ impl Identity {
             ("GEOM::candelete", Attr::Int(u64::from(self.can_delete))),
             ("GEOM::deletereadszero", Attr::Int(u64::from(self.delete_reads_zero))),
             ("ASHLAR::any_memory", Attr::Int(u64::from(self.any_memory))),
+            ("DISK::atomic", Attr::Int(self.atomic_bytes)),
             ("GEOM::cananchor", Attr::Int(u64::from(self.can_anchor))),
         ];
         if !self.physpath.is_empty() {

@@ -89,6 +89,7 @@ impl Kind for Memory {
                 can_delete: !p.read_only,
                 delete_reads_zero: true,
                 any_memory: true,
+                atomic_bytes: u64::MAX,
                 can_anchor: !p.read_only,
             },
             read_only: p.read_only,

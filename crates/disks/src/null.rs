@@ -91,6 +91,7 @@ impl Kind for Null {
                 can_delete: !p.read_only,
                 delete_reads_zero: p.fill == Fill::Zeroes,
                 any_memory: true,
+                atomic_bytes: u64::MAX,
                 can_anchor: false,
             },
             read_only: p.read_only,

@@ -27,6 +27,8 @@ pub(crate) struct Facts {
     pub(crate) zeroes_max: u64,
     /// `write back` or `write through`.
     pub(crate) write_cache: String,
+    /// Its physical blocks begin where it does.
+    pub(crate) is_aligned: bool,
     /// The kernel refuses writers.
     pub(crate) read_only: bool,
 }
@@ -95,6 +97,7 @@ pub(crate) fn facts(device: (u32, u32)) -> Facts {
         discard_max: number(&queue.join("discard_max_bytes")).unwrap_or(0),
         zeroes_max: number(&queue.join("write_zeroes_max_bytes")).unwrap_or(0),
         write_cache: text(&queue.join("write_cache")).unwrap_or_default(),
+        is_aligned: number(&own.join("alignment_offset")) == Some(0),
         read_only: number(&own.join("ro")).is_some_and(|r| r != 0),
     }
 }

@@ -59,6 +59,9 @@ pub struct DeviceSpec {
     pub physical_bytes: u32,
     /// What is written may lie anywhere in memory; else the disk copies what is not on whole pages.
     pub any_memory: bool,
+    /// A write of at most so many bytes that begins at a multiple of them is kept or lost as a
+    /// whole at a power cut: zero when nothing is known, `u64::MAX` when nothing is kept at all.
+    pub atomic_bytes: u64,
     /// Revolutions a minute; `None` when not known, `Some(1)` when it does not rotate.
     pub rotation: Option<u16>,
     /// DELETE works: UNMAP and WRITE SAME with UNMAP are offered.
@@ -107,6 +110,7 @@ impl DeviceSpec {
             sector_bytes: sector,
             physical_bytes: sector,
             any_memory: false,
+            atomic_bytes: 0,
             rotation: None,
             can_delete: false,
             delete_reads_zero: false,

@@ -425,6 +425,7 @@ fn describe(
         physical_bytes: u32::try_from(physical).unwrap_or(sector_bytes).max(sector_bytes),
         rotation: int("GEOM::rotation_rate").and_then(|r| u16::try_from(r).ok()).filter(|r| *r > 0),
         any_memory: int("ASHLAR::any_memory") == Some(1),
+        atomic_bytes: atomic_of(t, below),
         can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only && !is_cd,
         delete_reads_zero: int("GEOM::deletereadszero") == Some(1),
         delete_unit_bytes: sector,
@@ -443,6 +444,16 @@ fn describe(
         stripe_bytes,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })
+}
+
+/// What a disk keeps as a whole at a power cut, bytes. Only disks are asked: what lies between may
+/// shift or split requests.
+fn atomic_of(t: &Topology, provider: ProviderId) -> u64 {
+    let is_disk = t.geom_of(provider).is_some_and(|geom| t.consumers_of(geom).is_empty());
+    match t.attr(provider, "DISK::atomic") {
+        Some(Attr::Int(bytes)) if is_disk => bytes,
+        _ => 0,
+    }
 }
 
 /// What a provider says of its room, if it does.

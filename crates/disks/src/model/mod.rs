@@ -155,6 +155,7 @@ impl Kind for Model {
                 can_delete: p.discards && !p.read_only,
                 delete_reads_zero: p.discards,
                 any_memory: true,
+                atomic_bytes: u64::from(p.sector_size),
                 can_anchor: false,
             },
             read_only: p.read_only,

@@ -239,6 +239,17 @@ impl World {
 
     /// A disk with blocks of `sector` bytes.
     pub fn disk_of(&mut self, name: &str, blocks: u64, sector: usize) -> Arc<TestDisk> {
+        self.disk_keeping(name, blocks, sector, u64::MAX)
+    }
+
+    /// A disk that keeps or loses so many bytes as a whole at a power cut.
+    pub fn disk_keeping(
+        &mut self,
+        name: &str,
+        blocks: u64,
+        sector: usize,
+        whole: u64,
+    ) -> Arc<TestDisk> {
         let disk = Arc::new(TestDisk::default());
         disk.state().bytes = vec![0; (blocks * 2) as usize * sector];
         let blank = disk.state().bytes.clone();
@@ -261,7 +272,10 @@ impl World {
                         limits,
                         stripe_bytes: 0,
                         stripe_offset: 0,
-                        attrs: vec![("GEOM::candelete", bio::Attr::Int(1))],
+                        attrs: vec![
+                            ("GEOM::candelete", bio::Attr::Int(1)),
+                            ("DISK::atomic", bio::Attr::Int(whole)),
+                        ],
                     },
                 )
             })

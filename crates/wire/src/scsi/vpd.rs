@@ -39,8 +39,10 @@ pub struct Limits {
     pub transfer_best: u32,
     /// Largest COMPARE AND WRITE; 0 when it is not served.
     pub compare_max: u8,
-    /// Largest WRITE ATOMIC, of any alignment and granularity; 0 when it is not served.
+    /// Largest WRITE ATOMIC, of any granularity and without boundaries; 0 when it is not served.
     pub atomic_max: u32,
+    /// Every WRITE ATOMIC begins at a multiple of it; 0 when it may begin anywhere.
+    pub atomic_alignment: u32,
     /// Most blocks of one UNMAP; 0 when it is not served.
     pub unmap_blocks_max: u32,
     /// Most descriptors of one UNMAP.
@@ -215,6 +217,7 @@ fn block_limits(limits: &Limits) -> Vec<u8> {
     out.extend(alignment.to_be_bytes());
     out.extend(limits.write_same_max.to_be_bytes());
     out.extend(limits.atomic_max.to_be_bytes());
+    out.extend(limits.atomic_alignment.to_be_bytes());
     out.resize(60, 0);
     out
 }

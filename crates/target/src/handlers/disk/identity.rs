@@ -96,13 +96,15 @@ fn limits(device: &Device) -> Limits {
     let block = u64::from(device.block_bytes());
     let blocks = |bytes: u64| u32::try_from(bytes / block).unwrap_or(u32::MAX);
     let thin = spec.can_delete;
+    let atomic = atomic::limits(device);
     let unit = blocks(spec.delete_unit_bytes.max(block));
     Limits {
         granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
         transfer_max: blocks(u64::from(device.transfer_max())),
         transfer_best: blocks(spec.stripe_bytes.min(u64::from(device.transfer_max()))),
         compare_max: compare_write::blocks_max(device),
-        atomic_max: atomic::blocks_max(device),
+        atomic_max: atomic.blocks,
+        atomic_alignment: atomic.alignment,
         unmap_blocks_max: if thin { UNMAP_BLOCKS_MAX } else { 0 },
         unmap_descriptors_max: if thin { UNMAP_DESCRIPTORS_MAX } else { 0 },
         unmap_granularity: if thin { unit } else { 0 },

@@ -16,7 +16,7 @@ use rig::testcu::{self, Expectations, Flavour, Outcome};
 use rig::{Chap, Target};
 
 /// Runs that pass, at least. The file says which.
-const PASS_MIN: usize = 520;
+const PASS_MIN: usize = 649;
 
 /// Tests that no flavour lets run, at most.
 const SKIPPED_EVERYWHERE_MAX: usize = 0;
@@ -112,6 +112,18 @@ const UNITS: &[Unit] = &[
         takes: &["WriteAtomic16"],
         leaves: &[],
     },
+    // With protection information of type 1, of which nothing is to be seen by whoever asks for
+    // none. The tool's tests of RDPROTECT and its like end where a unit has it, so they are left
+    // out.
+    Unit {
+        name: "dif",
+        disk: FILE,
+        lun: "",
+        unit: "protection = \"type1\"\n",
+        target: "",
+        takes: BLOCKS,
+        leaves: LEFT_BY_DIF,
+    },
     // Its medium can be taken out.
     Unit {
         name: "removable",
@@ -202,6 +214,9 @@ const LEFT_BY_FULL: &[&str] = &[
     "WriteSame*.ZeroBlocks",
 ];
 
+/// An atomic write would have to take its tuples with it, which lie elsewhere.
+const LEFT_BY_DIF: &[&str] = &["ReadOnly", "WriteAtomic16", "WriteSame*.ZeroBlocks", "*.*Protect"];
+
 fn config(second: SocketAddr) -> String {
     let sections = UNITS.iter().map(|unit| {
         let Unit { name, disk, lun, unit, target, .. } = unit;
@@ -275,16 +290,6 @@ fn what_fails_is_the_tools_own() {
     house.start();
     let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
     assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
-
-    // ReportSupportedOpcodes.OneCommand: a CDB of 32 bytes is told whole and begins with its
-    // operation code. The tool keeps at most 16 bytes, and none of a longer one.
-    for action in 0x09..=0x0D {
-        let ask = [0xA3, 0x0C, 2, 0x7F, 0, action, 0, 0, 0, 255, 0, 0];
-        let told = raw.command(&ask, 255, &[]).unwrap();
-        assert_eq!((told.status, told.data.len()), (0, 4 + 32));
-        assert_eq!(told.data[..5], [0, 3, 0, 32, 0x7F]);
-        assert_eq!(told.data[12..14], [0, action], "and has its service action");
-    }
 
     // GetLBAStatus.UnmapSingle: the first descriptor begins where it was asked for. The tool asks
     // at block I + 1 and wants one that begins at I + (blocks of a physical block).

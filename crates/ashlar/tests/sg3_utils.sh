@@ -27,7 +27,7 @@ says sg_requests $A -- 'No Sense'
 
 #: what it can do
 sg_opcodes $A >/tmp/opcodes
-fact /tmp/opcodes 'Read\(16\)' 'Write\(32\)' 'Write same\(16\)' 'Unmap' 'Compare and write' 'Orwrite' \
+fact /tmp/opcodes 'Read\(16\)' 'Write same\(16\)' 'Unmap' 'Compare and write' 'Orwrite' \
     'Write atomic\(16\)' 'Get LBA status' 'Persistent reserve out, register and move' 'Reserve\(10\)' \
     'Report luns' 'Report supported operation codes' 'Format Unit' 'Verify\(12\)' 'Pre-fetch\(16\)'
 [ $(grep -c '^ [0-9a-f][0-9a-f] ' /tmp/opcodes) -ge 60 ]
@@ -70,9 +70,12 @@ ends 0 sg_compare_and_write -l 16 -n 1 -i /tmp/both -x 1024 $A
 ends 14 sg_compare_and_write -l 16 -n 1 -i /tmp/both -x 1024 $A
 dd if=$A bs=512 skip=16 count=1 iflag=direct 2>/dev/null >/tmp/got
 tail -c 512 /tmp/both | cmp - /tmp/got
+head -c 512 /tmp/data >/tmp/one
+ends 0 sg_write_x --atomic=0 --16 --lba=64 --num=1 --in=/tmp/one $A
+dd if=$A bs=512 skip=64 count=1 iflag=direct 2>/dev/null | cmp - /tmp/one
+# Longer than what a file keeps at a power cut.
 head -c 4096 /tmp/data >/tmp/eight
-ends 0 sg_write_x --atomic=0 --16 --lba=64 --num=8 --in=/tmp/eight $A
-dd if=$A bs=512 skip=64 count=8 iflag=direct 2>/dev/null | cmp - /tmp/eight
+ends 5 sg_write_x --atomic=0 --16 --lba=64 --num=8 --in=/tmp/eight $A
 tr '\0-\377' '\360' </dev/zero | head -c 4096 >/tmp/mask
 ends 0 sg_write_x --or --16 --lba=64 --num=8 --in=/tmp/mask $A
 says sg_raw -r 512 $A 88 00 00 00 00 00 00 00 00 40 00 00 00 01 00 00 -- \

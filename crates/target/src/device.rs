@@ -530,12 +530,17 @@ impl Device {
     /// The medium has a new size, bytes; every nexus hears CAPACITY DATA HAS CHANGED.
     pub fn resize(&self, media_bytes: u64) {
         let all = media_bytes / u64::from(self.block_bytes());
-        let blocks = match self.protection.as_ref().map(Protection::layout) {
-            // Its tail stays where it is; without the tail nothing can be reached.
-            Some(layout) if all >= layout.total => layout.blocks,
-            Some(_) => 0,
-            None => all,
-        };
+        self.set_blocks(self.protection.as_ref().map_or(all, |p| p.resized(all)));
+    }
+
+    /// The tail of protection information is elsewhere than it was: the capacity is another.
+    pub(crate) fn refit(&self) {
+        if let Some(protection) = &self.protection {
+            self.set_blocks(protection.capacity());
+        }
+    }
+
+    fn set_blocks(&self, blocks: u64) {
         if self.blocks.swap(blocks, Ordering::AcqRel) != blocks {
             self.raise(asc::CAPACITY_CHANGED, None);
         }

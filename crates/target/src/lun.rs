@@ -21,7 +21,7 @@ use wire::scsi::CD_BLOCK;
 use crate::condition::{MediumState, TrayError};
 use crate::device::{Device, DeviceSpec, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 use crate::handlers::disk::upkeep;
-use crate::protection::{self, Layout, ProtectionSpec};
+use crate::protection::{self, Layout, Protection, ProtectionSpec};
 use crate::registry::Registry;
 use crate::space::{FULL_PERCENTS, Room};
 use crate::vault::{Kind, ticket};
@@ -93,7 +93,12 @@ impl Geom for LunGeom {
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         match &self.device {
             Some(d) => {
-                vec![("serial", d.spec().serial.clone()), ("blocks", d.blocks().to_string())]
+                let mut out =
+                    vec![("serial", d.spec().serial.clone()), ("blocks", d.blocks().to_string())];
+                if let Some(unused) = d.protection().map(Protection::unused).filter(|n| *n > 0) {
+                    out.push(("blocks that FORMAT UNIT would add", unused.to_string()));
+                }
+                out
             }
             None => Vec::new(),
         }
@@ -149,10 +154,12 @@ pub fn open_device(
         return Err(Error::new(Errno::Exist, format!("device {provider} is exported already")));
     }
     let (geom, consumer) = control.call(|t| plug_in(t, provider, spec))?;
-    let made = describe(&control.topology, provider, consumer, spec)
-        .and_then(|d| make(registry, d, spec.handler.as_deref().unwrap_or("disk")));
-    let device = match made {
-        Ok(device) => device,
+    let made = describe(&control.topology, provider, consumer, spec).and_then(|d| {
+        let recalled = protection::recall(registry, &d)?;
+        Ok((make(registry, d, spec.handler.as_deref().unwrap_or("disk"))?, recalled))
+    });
+    let (device, recalled) = match made {
+        Ok(made) => made,
         Err(e) => {
             unplug(control, geom)?;
             return Err(e);
@@ -167,12 +174,18 @@ pub fn open_device(
     if told.is_none() {
         device.lose(Errno::NxIo);
     }
-    start(control, registry, &device);
+    start(control, registry, &device, recalled);
     Ok(device)
 }
 
-/// What a unit has to do on a core before it is what it was.
-fn start(control: &mut Control, registry: &Arc<Registry>, device: &Arc<Device>) {
+/// What a unit has to do on a core before it is what it was; `recalled` is where its protection
+/// information was.
+fn start(
+    control: &mut Control,
+    registry: &Arc<Registry>,
+    device: &Arc<Device>,
+    recalled: Option<u64>,
+) {
     let sanitizes = device.condition().state() == MediumState::Sanitizing;
     if device.protection().is_none() && !sanitizes {
         return;
@@ -184,12 +197,13 @@ fn start(control: &mut Control, registry: &Arc<Registry>, device: &Arc<Device>) 
     let (device, registry) = (device.clone(), registry.clone());
     let goes_on = move |core: &Rc<Core>| {
         let (again, core2) = (device.clone(), core.clone());
+        let known = (registry.clone(), recalled);
         let resume = move || {
             if sanitizes {
                 upkeep::resume(&core2, again, registry);
             }
         };
-        protection::mount(core, device, resume);
+        protection::mount(core, device, known, resume);
     };
     control.send(0, Message::Call(Box::new(goes_on)));
 }
@@ -223,6 +237,13 @@ pub fn close_device(
     registry: &Registry,
     provider: &str,
 ) -> Result<(), Error> {
+    let marked = registry.device(provider).filter(|d| d.ports().is_empty());
+    if let Some(device) = marked.filter(|d| d.lost().is_none() && protection::is_marked(d)) {
+        // One that does not answer keeps its marks.
+        let _ = control.run_on_core("protection marks", move |core| {
+            Box::pin(async move { protection::clean_now(core, &device).await })
+        });
+    }
     registry.remove_device(provider)?;
     match control.topology.find_geom(CLASS, provider) {
         Some(geom) => unplug(control, geom),

@@ -36,17 +36,20 @@ pub enum Kind {
     Ports,
     /// What the operator changed by hand; of no unit.
     ByHand,
+    /// Where a unit keeps its protection information.
+    Protection,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
         Kind::Identifying,
         Kind::Ports,
         Kind::ByHand,
+        Kind::Protection,
     ];
 
     /// Name in file names and messages.
@@ -58,6 +61,7 @@ impl Kind {
             Kind::Identifying => "identifying",
             Kind::Ports => "ports",
             Kind::ByHand => "by-hand",
+            Kind::Protection => "protection",
         }
     }
 }

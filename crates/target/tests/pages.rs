@@ -73,9 +73,24 @@ fn bare(opcode: u8, action: Option<u16>) -> Vec<u8> {
 
 /// A world whose unit is calm, and a host.
 fn calm() -> (World, Host) {
-    let world = World::simple(7, 2048);
+    calm_in(World::simple(7, 2048))
+}
+
+fn calm_in(world: World) -> (World, Host) {
     let host = world.calm(0, "iqn.2024-01.test:h", &[0]);
     (world, host)
+}
+
+/// Units that serve different commands: 32-byte ones are of type 2 only.
+fn kinds() -> [(World, Host); 3] {
+    [World::simple(7, 2048), World::protected(7, 2048, 1), World::protected(7, 2048, 2)]
+        .map(calm_in)
+}
+
+#[test]
+fn commands_of_32_bytes_are_reported_where_they_are_served() {
+    let long = kinds().map(|(w, h)| rows(&w, &h).iter().filter(|r| r.opcode == 0x7F).count());
+    assert_eq!(long, [0, 0, 5]);
 }
 
 fn pointer(host_answer: &world::Answer) -> Option<(u16, Option<u8>)> {
@@ -84,8 +99,13 @@ fn pointer(host_answer: &world::Answer) -> Option<(u16, Option<u8>)> {
 
 #[test]
 fn the_report_agrees_with_what_the_unit_does() {
-    let (world, host) = calm();
-    let rows = rows(&world, &host);
+    for (world, host) in kinds() {
+        agrees(&world, &host);
+    }
+}
+
+fn agrees(world: &World, host: &Host) {
+    let rows = rows(world, host);
     let known: BTreeSet<(u8, Option<u16>)> = rows.iter().map(|r| (r.opcode, r.action)).collect();
     assert_eq!(known.len(), rows.len());
     let with_actions: BTreeSet<u8> =
@@ -97,7 +117,7 @@ fn the_report_agrees_with_what_the_unit_does() {
             let action = with_actions.contains(&opcode).then_some(action);
             let known = known.contains(&(opcode, action));
             let report = maintenance(3, opcode, action.unwrap_or(0));
-            let report = world.run(&host, 0, &report, 0xffff, &[]).good().data;
+            let report = world.run(host, 0, &report, 0xffff, &[]).good().data;
             assert_eq!(report[1] == 3, known, "{opcode:#x} {action:?}");
             assert!(known || report == [0, 1, 0, 0]);
             // A reserved bit that is set keeps a served command from running.
@@ -109,7 +129,7 @@ fn the_report_agrees_with_what_the_unit_does() {
                 let at = if opcode == 0x7F { 1 } else { at };
                 cdb[at] |= 0x80;
             }
-            let answer = world.run(&host, 0, &cdb, 0, &[]);
+            let answer = world.run(host, 0, &cdb, 0, &[]);
             let field = if opcode == 0x7F { (8, None) } else { (1, Some(4)) };
             match (known, served) {
                 (true, _) => {
@@ -126,7 +146,7 @@ fn the_report_agrees_with_what_the_unit_does() {
         // Options that do not fit the opcode.
         if served {
             let option = if with_actions.contains(&opcode) { 1 } else { 2 };
-            let wrong = world.run(&host, 0, &maintenance(option, opcode, 0), 0xffff, &[]);
+            let wrong = world.run(host, 0, &maintenance(option, opcode, 0), 0xffff, &[]);
             assert_eq!(wrong.asc(), (5, 0x24, 0));
         }
     }
@@ -135,7 +155,7 @@ fn the_report_agrees_with_what_the_unit_does() {
 
 #[test]
 fn every_bit_outside_the_usage_map_is_refused_where_it_stands() {
-    let (world, host) = calm();
+    let (world, host) = calm_in(World::protected(7, 2048, 2));
     let mut bits = 0;
     for row in rows(&world, &host) {
         let long = row.opcode == 0x7F;

@@ -1,39 +1,20 @@
 //! Protection information: tuples beside the data, checked whoever comes, and right after a power
-//! cut at any instant. The guard is computed here bit by bit, not by the code under test.
+//! cut at any instant.
 
+mod tuples;
 mod world;
 
 use std::sync::Arc;
 
 use bio::Op;
 use reactor::SeededRandom;
-use target::ProtectionSpec;
 use target::lun::{OpenSpec, open_device};
-use wire::scsi::ProtectionType;
+use tuples::*;
 use world::*;
 
 /// Blocks of a small provider, and what is left of them.
 const SMALL: u64 = 1000;
 const SMALL_LEFT: u64 = 975;
-
-fn crc(data: &[u8]) -> u16 {
-    let mut crc = 0u16;
-    for byte in data {
-        for bit in (0..8).rev() {
-            let top = (crc >> 15) ^ u16::from(byte >> bit & 1);
-            crc = crc << 1 ^ if top == 1 { 0x8BB7 } else { 0 };
-        }
-    }
-    crc
-}
-
-fn spec(kind: u8) -> OpenSpec {
-    let protection = match ProtectionType::from_number(kind) {
-        Some(kind) => ProtectionSpec::Type(kind),
-        None => ProtectionSpec::Unformatted,
-    };
-    OpenSpec { protection, sanitize: true, ..OpenSpec::default() }
-}
 
 /// A unit of a type over what a disk has, or over a blank one.
 fn world_of(seed: u64, blocks: u64, kind: u8, image: Option<Vec<u8>>) -> (World, Arc<TestDisk>) {
@@ -53,46 +34,12 @@ fn world_of(seed: u64, blocks: u64, kind: u8, image: Option<Vec<u8>>) -> (World,
     (w, disk)
 }
 
-fn tuple(data: &[u8], app: u16, reference: u32) -> Vec<u8> {
-    let mut out = crc(data).to_be_bytes().to_vec();
-    out.extend(app.to_be_bytes());
-    out.extend(reference.to_be_bytes());
-    out
-}
-
-/// Blocks with tuples whose reference tags grow from `reference`.
-fn woven(blocks: &[[u8; 512]], app: u16, reference: u32) -> Vec<u8> {
-    let pairs = blocks.iter().zip(reference..);
-    pairs.flat_map(|(b, r)| [b.to_vec(), tuple(b, app, r)].concat()).collect()
-}
-
-fn with_protect(mut cdb: [u8; 16], field: u8) -> [u8; 16] {
-    cdb[1] |= field << 5;
-    cdb
-}
-
-/// READ(32), WRITE(32) and their like.
-fn cdb32(action: u8, lba: u64, blocks: u32, field: u8, tags: (u32, u16, u16)) -> [u8; 32] {
-    let mut cdb = [0; 32];
-    (cdb[0], cdb[7], cdb[9], cdb[10]) = (0x7F, 0x18, action, field << 5);
-    cdb[12..20].copy_from_slice(&lba.to_be_bytes());
-    cdb[20..24].copy_from_slice(&tags.0.to_be_bytes());
-    cdb[24..26].copy_from_slice(&tags.1.to_be_bytes());
-    cdb[26..28].copy_from_slice(&tags.2.to_be_bytes());
-    cdb[28..].copy_from_slice(&blocks.to_be_bytes());
-    cdb
-}
-
 fn capacity(w: &World, h: &Host) -> (u64, u8) {
     let mut cdb = cdb16(0x9E, 0, 32);
     cdb[1] = 0x10;
     let data = w.run(h, 0, &cdb, 32, &[]).good().data;
     (u64::from_be_bytes(data[..8].try_into().unwrap()) + 1, data[12])
 }
-
-const GUARD: (u8, u8, u8) = (0xB, 0x10, 1);
-const APP: (u8, u8, u8) = (0xB, 0x10, 2);
-const REFERENCE: (u8, u8, u8) = (0xB, 0x10, 3);
 
 #[test]
 fn the_unit_says_what_it_has() {

@@ -152,7 +152,8 @@ const REGISTER: PrOutAction = PrOutAction::RegisterAndIgnore;
 /// A world reserved by the first of these nexuses; each with what it is and whether it holds, or is
 /// registered.
 fn reserved(kind: PrType) -> (World, Vec<(&'static str, Host, bool, bool)>) {
-    let w = World::simple(1, 64);
+    // Of type 2: nobody else has 32-byte commands.
+    let w = World::protected(1, 96, 2);
     let holder = w.calm(0, "i1", &[0]);
     let other = w.calm(1, "i2", &[0]);
     let left = w.calm(0, "i3", &[0]);
@@ -232,7 +233,7 @@ fn test_10_every_command_under_every_type_from_every_nexus() {
 
 #[test]
 fn test_10_every_command_beside_a_reserve_of_another_nexus() {
-    let w = World::simple(1, 64);
+    let w = World::protected(1, 96, 2);
     let holder = w.calm(0, "i1", &[0]);
     let others = [w.calm(1, "i2", &[0]), w.calm(0, "i1", &[0])];
     w.run(&holder, 0, &RESERVE6, 0, &[]).good();

@@ -23,10 +23,12 @@ pub(crate) fn served(device: &Device) -> Vec<&'static CommandInfo> {
 }
 
 /// Reads a CDB for a unit. Plain reads and writes are not asked about: every unit whose type has
-/// them serves them.
+/// them serves them, but for the 32-byte ones.
 pub(crate) fn parse(cdb: &[u8], device: &Device) -> Result<(Cdb, &'static CommandInfo), Sense> {
     match Cdb::parse_for(device.handler().peripheral(), cdb) {
-        Ok(found @ (Cdb::Read(_) | Cdb::Write(_), _)) => Ok(found),
+        Ok(found @ (Cdb::Read(extent) | Cdb::Write(extent), _)) if extent.tags.is_none() => {
+            Ok(found)
+        }
         Ok((command, info)) if is_served(info, device) => Ok((command, info)),
         Ok((_, info)) => Err(unserved(info.opcode, device).sense()),
         Err(error) => Err(refused(cdb, error, device).sense()),

@@ -3,8 +3,9 @@
 //! ```text
 //!   | data: `blocks` blocks | tuples, whole blocks | map of regions, 4096 bytes | ... | header |
 //! ```
-//! The header is the provider's last block. A tuple is stored inverted: zeroes, and what a disk
-//! gives back for freed space, are tuples that say that nothing is checked.
+//! The header is the last block of the provider that the tail was made for; one that has grown
+//! since has it in its middle. A tuple is stored inverted: zeroes, and what a disk gives back for
+//! freed space, are tuples that say that nothing is checked.
 
 use wire::iscsi::crc32c;
 use wire::scsi::{ProtectionType, TUPLE_LEN};
@@ -18,6 +19,9 @@ const VERSION: u32 = 1;
 /// Length of what the checksum covers: magic, version, type, block length, provider's blocks, data
 /// blocks.
 const HEADER_LEN: usize = 8 + 4 + 4 + 8 + 8 + 8;
+
+/// The same with the checksum.
+const RECORD_LEN: usize = HEADER_LEN + 4;
 
 /// Bytes of the map; a bit a region.
 pub(super) const MAP_BYTES: u64 = 4096;
@@ -49,8 +53,8 @@ pub(crate) enum Header {
     Absent,
     /// It is one, but damaged, of another version or of another provider.
     Bad,
-    /// How the unit is formatted; `None` is without protection.
-    Format(Option<ProtectionType>),
+    /// How the unit is formatted, and where its tail is; `None` is without protection.
+    Format(Layout, Option<ProtectionType>),
 }
 
 impl Layout {
@@ -129,18 +133,47 @@ impl Layout {
         out
     }
 
-    /// Reads the last block. Other people's bytes: anything may be there.
-    pub fn decode(&self, bytes: &[u8]) -> Header {
+    /// The part of the header that says something.
+    pub fn record(&self, kind: Option<ProtectionType>) -> Vec<u8> {
+        let mut out = self.encode(kind);
+        out.truncate(RECORD_LEN);
+        out
+    }
+}
+
+impl Header {
+    /// Reads a block that may be the header of a provider of at most `provider` blocks of `unit`
+    /// bytes. Other people's bytes: anything may be there.
+    pub fn decode(bytes: &[u8], unit: u64, provider: u64) -> Header {
         if !bytes.starts_with(MAGIC) {
             return Header::Absent;
         }
+        match Header::read(bytes) {
+            Some((layout, kind)) if layout.unit == unit && layout.total <= provider => {
+                Header::Format(layout, kind)
+            }
+            _ => Header::Bad,
+        }
+    }
+
+    /// What a header says, if it is whole.
+    pub fn read(bytes: &[u8]) -> Option<(Layout, Option<ProtectionType>)> {
+        let number = |at: usize| {
+            let bytes = bytes.get(at..)?.first_chunk::<8>()?;
+            Some(u64::from_be_bytes(*bytes))
+        };
+        let layout = Layout { unit: number(16)?, total: number(24)?, blocks: number(32)? };
+        let made = layout.total.checked_mul(layout.unit)?;
+        if Layout::new(made, u32::try_from(layout.unit).ok()?) != Some(layout) {
+            return None;
+        }
+        // Version and type, and the checksum: only these four are whole.
         let kinds = [None, Some(1), Some(2), Some(3)];
         let found = kinds.into_iter().find_map(|number| {
             let kind = number.and_then(ProtectionType::from_number);
-            let ours = self.encode(kind);
-            (bytes.get(..HEADER_LEN + 4) == ours.get(..HEADER_LEN + 4)).then_some(kind)
+            (bytes.get(..RECORD_LEN)? == layout.record(kind)).then_some(kind)
         });
-        found.map_or(Header::Bad, Header::Format)
+        found.map(|kind| (layout, kind))
     }
 }
 
@@ -177,16 +210,21 @@ mod tests {
         for number in 0..4 {
             let kind = ProtectionType::from_number(number);
             let bytes = l.encode(kind);
-            assert_eq!((bytes.len(), l.decode(&bytes)), (512, Header::Format(kind)));
-            for bit in 0..(HEADER_LEN + 4) * 8 {
+            let decode = |bytes: &[u8]| Header::decode(bytes, 512, l.total);
+            assert_eq!((bytes.len(), decode(&bytes)), (512, Header::Format(l, kind)));
+            for bit in 0..RECORD_LEN * 8 {
                 let mut bytes = bytes.clone();
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let want = if bit < 64 { Header::Absent } else { Header::Bad };
-                assert_eq!(l.decode(&bytes), want, "{bit}");
+                assert_eq!(decode(&bytes), want, "{bit}");
             }
-            assert_eq!(l.decode(&bytes[..20]), Header::Bad);
-            assert_eq!(Layout { total: l.total + 1, ..l }.decode(&bytes), Header::Bad);
+            assert_eq!(decode(&bytes[..20]), Header::Bad);
+            assert_eq!(Header::read(&l.record(kind)), Some((l, kind)));
+            // A provider that has grown, one that is too short, and other blocks.
+            assert_eq!(Header::decode(&bytes, 512, l.total + 1), Header::Format(l, kind));
+            assert_eq!(Header::decode(&bytes, 512, l.total - 1), Header::Bad);
+            assert_eq!(Header::decode(&bytes, 4096, l.total), Header::Bad);
         }
-        assert_eq!(l.decode(&[0; 512]), Header::Absent);
+        assert_eq!(Header::decode(&[0; 512], 512, l.total), Header::Absent);
     }
 }

@@ -6,7 +6,9 @@
 //! | `layout` | the tail: tuples, map, header |
 //! | `regions` | whose turn it is at which blocks, and which regions are marked |
 //! | `check` | guards, and what a tuple must say |
+//! | `cleaning` | taking marks back |
 //! | `repair` | making a unit ready: a new tail, or what a power cut has left |
+//! | `growth` | where the tail of a provider is that has grown |
 //!
 //! Everything that reaches the blocks of a protected unit comes through [`Protection`]: plain reads
 //! and writes, and by [`crate::handlers::Medium`] copies, COMPARE AND WRITE and all others.
@@ -23,14 +25,21 @@
 //!  D2  A request that has begun to write is not given up by an abort.
 //!  D3  The type changes only while nothing else reaches the medium (FORMAT UNIT).
 //!  D4  Nobody waits for memory while others wait for his turn: memory is taken before.
+//!  D5  The tail stays where it is when the provider grows: the header says for how long a provider
+//!      it was made. FORMAT UNIT makes one at the new end. Of a provider that has grown while
+//!      nobody looked, the record in the vault says where the header is.
+//!  D6  Marks go when their regions have rested, and when the unit is given back, so that a restart
+//!      distrusts only what was written last (`cleaning`).
 
 mod check;
+mod cleaning;
+mod growth;
 mod layout;
 mod regions;
 mod repair;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use bio::{Flags, Op, Segs};
 use wire::scsi::{Protect, ProtectionType, Status, TUPLE_LEN, Tags, asc};
@@ -40,7 +49,9 @@ use crate::handlers::Medium;
 use crate::status::Ending;
 pub(crate) use check::{Facts, join, split};
 use check::{flip, generate};
-pub(crate) use layout::Layout;
+pub(crate) use cleaning::{clean_now, is_marked};
+pub(crate) use growth::{keep, recall};
+pub(crate) use layout::{Header, Layout};
 use regions::{Marked, Regions, Turn};
 pub(crate) use repair::mount;
 
@@ -72,7 +83,13 @@ pub(crate) struct Want {
 
 /// The protection of one unit, shared by all cores.
 pub(crate) struct Protection {
-    layout: Layout,
+    /// Bytes of a block.
+    unit: u64,
+    /// The layout's `blocks` and `total`.
+    blocks: AtomicU64,
+    total: AtomicU64,
+    /// Blocks of the provider: more than `total` when it has grown.
+    provider: AtomicU64,
     /// As the unit was configured.
     first: Option<ProtectionType>,
     /// Zero, or the number of the type.
@@ -82,11 +99,51 @@ pub(crate) struct Protection {
 
 impl Protection {
     pub fn new(layout: Layout, first: Option<ProtectionType>) -> Protection {
-        Protection { layout, first, kind: AtomicU8::new(0), regions: Arc::default() }
+        Protection {
+            unit: layout.unit,
+            blocks: AtomicU64::new(layout.blocks),
+            total: AtomicU64::new(layout.total),
+            provider: AtomicU64::new(layout.total),
+            first,
+            kind: AtomicU8::new(0),
+            regions: Arc::default(),
+        }
     }
 
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// Where everything is; another one only while nothing else reaches the medium (D3, D5).
+    pub fn layout(&self) -> Layout {
+        Layout {
+            unit: self.unit,
+            blocks: self.blocks.load(Ordering::Acquire),
+            total: self.total.load(Ordering::Acquire),
+        }
+    }
+
+    fn set_layout(&self, layout: Layout) {
+        self.total.store(layout.total, Ordering::Release);
+        self.blocks.store(layout.blocks, Ordering::Release);
+    }
+
+    /// The provider has so many blocks; answers the capacity of the unit. Without its tail nothing
+    /// can be reached.
+    pub fn resized(&self, provider: u64) -> u64 {
+        self.provider.store(provider, Ordering::Release);
+        self.capacity()
+    }
+
+    /// Blocks that initiators see.
+    pub fn capacity(&self) -> u64 {
+        let layout = self.layout();
+        if self.provider_blocks() >= layout.total { layout.blocks } else { 0 }
+    }
+
+    fn provider_blocks(&self) -> u64 {
+        self.provider.load(Ordering::Acquire)
+    }
+
+    /// Blocks of the provider behind the tail, which the next FORMAT UNIT takes.
+    pub fn unused(&self) -> u64 {
+        self.provider_blocks().saturating_sub(self.layout().total)
     }
 
     /// The type that the medium is formatted with.
@@ -100,7 +157,7 @@ impl Protection {
     }
 
     async fn turn(&self, lba: u64, blocks: u64, write: bool) -> Turn {
-        let per = self.layout.per_block();
+        let per = self.layout().per_block();
         let end = lba.saturating_add(blocks).div_ceil(per).saturating_mul(per);
         self.regions.turn(lba / per * per, end, write).await
     }
@@ -113,30 +170,32 @@ impl Protection {
         (lba, blocks): (u64, u64),
         scratch: &Segs,
     ) -> Result<Marked, Ending> {
-        let size = self.layout.region_blocks();
+        let size = self.layout().region_blocks();
         let (first, end) = (lba / size, lba.saturating_add(blocks).div_ceil(size));
         loop {
             if let Some(marked) = self.regions.begin(first, end) {
+                self.clean_when_idle(medium);
                 return Ok(marked);
             }
             let _map = self.regions.map_turn().await;
             if let Some(marked) = self.regions.begin(first, end) {
+                self.clean_when_idle(medium);
                 return Ok(marked);
             }
-            let rested = self.regions.resting(first, end, self.layout.marked_max());
+            let rested = self.regions.resting(first, end, self.layout().marked_max());
             if !rested.is_empty() {
                 medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await?;
             }
             let mut marks = self.regions.clean(&rested);
             marks.extend(first..end);
-            self.save_map(medium, &marks, part(scratch, self.layout.map().1)?).await?;
+            self.save_map(medium, &marks, part(scratch, self.layout().map().1)?).await?;
             self.regions.marked(first, end);
         }
     }
 
     /// Writes the map; durable when it ends.
     async fn save_map(&self, medium: &Medium, marks: &[u64], buffer: Segs) -> Result<(), Ending> {
-        let (at, len) = self.layout.map();
+        let (at, len) = self.layout().map();
         let mut map = vec![0u8; usize::try_from(len).unwrap_or(0)];
         for mark in marks {
             if let Some(byte) = map.get_mut(usize::try_from(mark / 8).unwrap_or(usize::MAX)) {
@@ -148,8 +207,8 @@ impl Protection {
 
     /// Memory for the tail's part of a write (D4).
     async fn scratch(&self, medium: &Medium, lba: u64, blocks: u64) -> Result<Segs, Ending> {
-        let (_, tuples, _) = self.layout.tuples_of(lba, blocks);
-        let most = tuples.max(self.layout.map().1);
+        let (_, tuples, _) = self.layout().tuples_of(lba, blocks);
+        let most = tuples.max(self.layout().map().1);
         medium.buffers(usize::try_from(most).unwrap_or(usize::MAX)).await
     }
 
@@ -162,8 +221,8 @@ impl Protection {
         want: Want,
     ) -> Result<(Segs, Vec<u8>), Ending> {
         let bad = Ending::check(asc::INTERNAL_FAILURE);
-        let len = u64::from(blocks) * self.layout.unit;
-        let (at, tuples_len, skip) = self.layout.tuples_of(lba, u64::from(blocks));
+        let len = u64::from(blocks) * self.layout().unit;
+        let (at, tuples_len, skip) = self.layout().tuples_of(lba, u64::from(blocks));
         let (Ok(data_len), Ok(more)) = (usize::try_from(len), usize::try_from(tuples_len)) else {
             return Err(bad);
         };
@@ -177,7 +236,7 @@ impl Protection {
         let flags = if want.fua { Flags::FUA } else { Flags::NONE };
         let (data, tail) = {
             let _turn = self.turn(lba, u64::from(blocks), false).await;
-            let offset = lba * self.layout.unit;
+            let offset = lba * self.layout().unit;
             let data = medium.below(Op::Read, offset, len, data, flags).await?;
             (data, medium.below(Op::Read, at, tuples_len, tail, flags).await?)
         };
@@ -188,7 +247,7 @@ impl Protection {
         let quiet = want.protect == 0 && medium.device().mode().has(ModeBits::DPICZ);
         if !quiet && let Some(rules) = Protect::from_field(want.protect) {
             let facts = Facts { kind, lba, tags: want.tags, rules, from_medium: true };
-            facts.check(&data, self.layout.unit, &tuples)?;
+            facts.check(&data, self.layout().unit, &tuples)?;
         }
         Ok((data, tuples))
     }
@@ -202,8 +261,8 @@ impl Protection {
         tuples: Option<Vec<u8>>,
         flags: Flags,
     ) -> Result<(), Ending> {
-        let blocks = data.len() as u64 / self.layout.unit;
-        let mut tuples = tuples.unwrap_or_else(|| generate(kind, lba, &data, self.layout.unit));
+        let blocks = data.len() as u64 / self.layout().unit;
+        let mut tuples = tuples.unwrap_or_else(|| generate(kind, lba, &data, self.layout().unit));
         if blocks == 0 || tuples.len() as u64 != blocks * TUPLE_LEN as u64 {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         }
@@ -214,7 +273,7 @@ impl Protection {
         let marked = self.mark(medium, (lba, blocks), &scratch).await?;
         let len = data.len() as u64;
         let mut end =
-            medium.below(Op::Write, lba * self.layout.unit, len, data, flags).await.map(drop);
+            medium.below(Op::Write, lba * self.layout().unit, len, data, flags).await.map(drop);
         if end.is_ok() {
             end = self.put_tuples(medium, lba, &tuples, flags, &scratch).await;
         }
@@ -230,8 +289,8 @@ impl Protection {
         (lba, blocks): (u64, u64),
         flags: Flags,
     ) -> Result<(), Ending> {
-        let size = self.layout.region_blocks();
-        let step = (STEP_BYTES / self.layout.unit).max(1).next_multiple_of(size);
+        let size = self.layout().region_blocks();
+        let step = (STEP_BYTES / self.layout().unit).max(1).next_multiple_of(size);
         let keeps = op == Op::WriteZeroes && flags.has(Flags::NO_HOLE);
         let end = lba.saturating_add(blocks);
         let mut at = lba;
@@ -239,7 +298,7 @@ impl Protection {
             let n = (step - at % step).min(end - at);
             let tuples = match keeps {
                 true => {
-                    let mut tuples = check::generate_zeroes(kind, at, n, self.layout.unit);
+                    let mut tuples = check::generate_zeroes(kind, at, n, self.layout().unit);
                     flip(&mut tuples);
                     tuples
                 }
@@ -249,7 +308,7 @@ impl Protection {
             let _turn = self.turn(at, n, true).await;
             let medium = &medium.begun()?;
             let marked = self.mark(medium, (at, n), &scratch).await?;
-            let (offset, len) = (at * self.layout.unit, n * self.layout.unit);
+            let (offset, len) = (at * self.layout().unit, n * self.layout().unit);
             let mut end = medium.below(op, offset, len, Segs::new(), flags).await.map(drop);
             if end.is_ok() {
                 let fua = if flags.has(Flags::FUA) { Flags::FUA } else { Flags::NONE };
@@ -271,7 +330,7 @@ impl Protection {
         scratch: &Segs,
     ) -> Result<(), Ending> {
         let blocks = (tuples.len() / TUPLE_LEN) as u64;
-        let (at, len, skip) = self.layout.tuples_of(lba, blocks);
+        let (at, len, skip) = self.layout().tuples_of(lba, blocks);
         let cut = skip != 0 || tuples.len() as u64 != len;
         let mut bytes = match cut {
             true => get(medium, at, len, part(scratch, len)?).await?,

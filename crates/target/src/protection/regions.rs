@@ -8,6 +8,7 @@
 //!  R3  A region is in `regions` only while its mark is durable.
 //!  R4  A mark goes only when nobody writes in the region and everything written there was made
 //!      durable after that; a write that was given up keeps it for good (`Marked`).
+//!  R5  Somebody looks after marks as long as one may still go.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -24,10 +25,18 @@ struct Turned {
 
 #[derive(Clone, Copy, Default)]
 struct Region {
-    /// Writes in it now, or given up in it.
+    /// Writes in it now.
     writes: u32,
+    /// A write in it was given up.
+    lost: bool,
     /// Counts the writes that began.
     age: u64,
+}
+
+impl Region {
+    fn rests(&self) -> bool {
+        self.writes == 0 && !self.lost
+    }
 }
 
 #[derive(Default)]
@@ -38,6 +47,8 @@ struct State {
     regions: BTreeMap<u64, Region>,
     /// Somebody changes the map on the medium.
     mapping: bool,
+    /// Somebody takes marks back when they have rested (R5).
+    tended: bool,
     waiters: Vec<Waker>,
 }
 
@@ -69,14 +80,22 @@ pub(super) struct Marked {
     regions: Arc<Regions>,
     first: u64,
     end: u64,
+    agrees: bool,
 }
 
 impl Marked {
     /// All is written.
-    pub fn done(self) {
+    pub fn done(mut self) {
+        self.agrees = true;
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
         let mut s = self.regions.state();
         for (_, region) in s.regions.range_mut(self.first..self.end) {
             region.writes = region.writes.saturating_sub(1);
+            region.lost |= !self.agrees;
         }
     }
 }
@@ -142,7 +161,7 @@ impl Regions {
             region.writes += 1;
             region.age += 1;
         }
-        Some(Marked { regions: self.clone(), first, end })
+        Some(Marked { regions: self.clone(), first, end, agrees: false })
     }
 
     /// Regions that rest and could be cleaned, with their ages, when there are `most` or more; none
@@ -152,7 +171,7 @@ impl Regions {
         if s.regions.len() < most {
             return Vec::new();
         }
-        let rests = |r: u64, region: &Region| region.writes == 0 && !(first..end).contains(&r);
+        let rests = |r: u64, g: &Region| g.rests() && !(first..end).contains(&r);
         s.regions.iter().filter(|(r, g)| rests(**r, g)).map(|(r, g)| (*r, g.age)).collect()
     }
 
@@ -161,7 +180,7 @@ impl Regions {
     pub fn clean(&self, rested: &[(u64, u64)]) -> Vec<u64> {
         let mut s = self.state();
         for (r, age) in rested {
-            if s.regions.get(r).is_some_and(|g| g.writes == 0 && g.age == *age) {
+            if s.regions.get(r).is_some_and(|g| g.rests() && g.age == *age) {
                 s.regions.remove(r);
             }
         }
@@ -174,6 +193,28 @@ impl Regions {
         for r in first..end {
             s.regions.entry(r).or_default();
         }
+    }
+
+    /// True for the one who is to tend the marks from now on (R5).
+    pub fn must_tend(&self) -> bool {
+        !std::mem::replace(&mut self.state().tended, true)
+    }
+
+    /// Whether a mark may still go; whoever tends them stops when none may.
+    pub fn still_tends(&self) -> bool {
+        let mut s = self.state();
+        s.tended = s.regions.values().any(|g| !g.lost);
+        s.tended
+    }
+
+    /// Whoever tends the marks has stopped.
+    pub fn stops_tending(&self) {
+        self.state().tended = false;
+    }
+
+    /// Whether there are marks that may go, now or when their writes end.
+    pub fn is_marked(&self) -> bool {
+        self.state().regions.values().any(|g| !g.lost)
     }
 
     /// The medium has no mark.

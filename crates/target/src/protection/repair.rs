@@ -8,26 +8,38 @@ use geom::Core;
 use wire::scsi::{ProtectionType, TUPLE_LEN, Tuple, asc};
 
 use super::check::{flip, guards};
-use super::layout::Header;
+use super::growth::keep_where;
+use super::layout::{Header, Layout};
 use super::{Protection, get, memory, put};
 use crate::condition::MediumState;
 use crate::device::Device;
 use crate::handlers::Medium;
+use crate::registry::Registry;
 use crate::status::Ending;
 
 /// Bytes read or written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Makes a unit ready on the core that this runs on, then calls `after`. A tail that cannot be read
-/// or that is damaged leaves the medium corrupted: FORMAT UNIT makes a new one.
-pub(crate) fn mount(core: &Rc<Core>, device: Arc<Device>, after: impl FnOnce() + 'static) {
+/// Makes a unit ready on the core that this runs on, then calls `after`. `recalled` is what the
+/// vault says of it ([`super::recall`]). A tail that cannot be read or that is damaged leaves the
+/// medium corrupted: FORMAT UNIT makes a new one.
+pub(crate) fn mount(
+    core: &Rc<Core>,
+    device: Arc<Device>,
+    (registry, recalled): (Arc<Registry>, Option<u64>),
+    after: impl FnOnce() + 'static,
+) {
     let medium = Medium::alone(core, device.clone());
     drop(core.reactor().spawn("protection", async move {
         if let Some(protection) = device.protection() {
-            let to = match protection.mount(&medium).await {
+            let to = match protection.mount(&medium, recalled).await {
                 Ok(()) => MediumState::Ready,
                 Err(_) => MediumState::FormatCorrupted,
             };
+            device.refit();
+            if to == MediumState::Ready {
+                keep_where(&registry, &device, recalled).await;
+            }
             let _ = device.condition().enter(&[MediumState::Starting], to);
         }
         after();
@@ -35,44 +47,67 @@ pub(crate) fn mount(core: &Rc<Core>, device: Arc<Device>, after: impl FnOnce() +
 }
 
 impl Protection {
-    async fn mount(&self, medium: &Medium) -> Result<(), Ending> {
+    async fn mount(&self, medium: &Medium, recalled: Option<u64>) -> Result<(), Ending> {
         self.regions.forget();
-        let unit = self.layout.unit;
-        let last = memory(medium, unit, true).await?;
-        let last = get(medium, self.layout.header_at(), unit, last).await?;
-        let kind = match self.layout.decode(&last) {
-            Header::Absent => {
-                // Data that was there before has no tuples and is not checked.
-                self.clear_tuples(medium).await?;
-                return self.finish(medium, self.first).await;
-            }
-            Header::Bad => return Err(Ending::check(asc::INTERNAL_FAILURE)),
-            Header::Format(kind) => kind,
+        let found = self.find(medium, recalled).await?;
+        let Some((layout, kind)) = found else {
+            // Data that was there before has no tuples and is not checked.
+            self.clear_tuples(medium).await?;
+            return self.finish(medium, self.first).await;
         };
+        self.set_layout(layout);
         self.set_kind(kind);
-        let (at, len) = self.layout.map();
+        let (at, len) = layout.map();
         let map = get(medium, at, len, memory(medium, len, true).await?).await?;
         if kind.is_none() || map.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
-        let size = self.layout.region_blocks();
-        for region in 0..self.layout.blocks.div_ceil(size) {
+        let size = layout.region_blocks();
+        for region in 0..layout.blocks.div_ceil(size) {
             let byte = map.get(usize::try_from(region / 8).unwrap_or(usize::MAX));
             if byte.is_some_and(|byte| byte & (1 << (region % 8)) != 0) {
                 let first = region * size;
-                self.repair(medium, first, size.min(self.layout.blocks - first), true).await?;
+                self.repair(medium, first, size.min(layout.blocks - first), true).await?;
             }
         }
         medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await?;
-        self.save_map(medium, &[], memory(medium, self.layout.map().1, true).await?).await
+        self.save_map(medium, &[], memory(medium, layout.map().1, true).await?).await
+    }
+
+    /// The header, wherever it may be; `None` on a provider that has none.
+    async fn find(
+        &self,
+        medium: &Medium,
+        recalled: Option<u64>,
+    ) -> Result<Option<(Layout, Option<ProtectionType>)>, Ending> {
+        let unit = self.layout().unit;
+        for total in self.lengths(recalled) {
+            let buffer = memory(medium, unit, true).await?;
+            let at = total.saturating_sub(1).saturating_mul(unit);
+            let block = get(medium, at, unit, buffer).await?;
+            match Header::decode(&block, unit, total) {
+                Header::Absent => {}
+                Header::Bad => return Err(Ending::check(asc::INTERNAL_FAILURE)),
+                Header::Format(layout, kind) => return Ok(Some((layout, kind))),
+            }
+        }
+        Ok(None)
     }
 
     /// Before FORMAT UNIT or SANITIZE change the first block: every region is marked, so that what
-    /// is interrupted leaves no guard that is wrong.
-    pub async fn begin_format(&self, medium: &Medium) -> Result<(), Ending> {
+    /// is interrupted leaves no guard that is wrong. With `grows` the tail will be at the
+    /// provider's end as it is now (D5).
+    pub async fn begin_format(&self, medium: &Medium, grows: bool) -> Result<(), Ending> {
+        // Whoever takes marks back sees that there are none.
+        let _map = self.regions.map_turn().await;
         self.regions.forget();
-        let all: Vec<u64> = (0..self.layout.blocks.div_ceil(self.layout.region_blocks())).collect();
-        self.save_map(medium, &all, memory(medium, self.layout.map().1, true).await?).await
+        let all: Vec<u64> =
+            (0..self.layout().blocks.div_ceil(self.layout().region_blocks())).collect();
+        self.save_map(medium, &all, memory(medium, self.layout().map().1, true).await?).await?;
+        if grows {
+            self.set_layout(self.grown());
+        }
+        Ok(())
     }
 
     /// After it: no block is checked before it is written, and the type may be another.
@@ -87,19 +122,19 @@ impl Protection {
 
     /// An empty map, then the header; durable when it ends.
     async fn finish(&self, medium: &Medium, kind: Option<ProtectionType>) -> Result<(), Ending> {
-        self.save_map(medium, &[], memory(medium, self.layout.map().1, true).await?).await?;
+        self.save_map(medium, &[], memory(medium, self.layout().map().1, true).await?).await?;
         medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await?;
-        let header = self.layout.encode(kind);
-        let buffer = memory(medium, self.layout.unit, true).await?;
-        put(medium, self.layout.header_at(), &header, true, buffer).await?;
+        let header = self.layout().encode(kind);
+        let buffer = memory(medium, self.layout().unit, true).await?;
+        put(medium, self.layout().header_at(), &header, true, buffer).await?;
         self.set_kind(kind);
         Ok(())
     }
 
     /// All tuples become zeroes on the medium.
     async fn clear_tuples(&self, medium: &Medium) -> Result<(), Ending> {
-        let (at, _, _) = self.layout.tuples_of(0, 0);
-        let all = self.layout.tuples_len();
+        let (at, _, _) = self.layout().tuples_of(0, 0);
+        let all = self.layout().tuples_len();
         if medium.below(Op::WriteZeroes, at, all, Segs::new(), Flags::NONE).await.is_err() {
             let zeroes = vec![0; usize::try_from(PIECE_BYTES.min(all)).unwrap_or(0)];
             let mut done = 0;
@@ -124,13 +159,13 @@ impl Protection {
         waits: bool,
     ) -> Result<(), Ending> {
         let Some(kind) = self.kind() else { return Ok(()) };
-        let unit = self.layout.unit;
+        let unit = self.layout().unit;
         let step = (PIECE_BYTES / unit).max(1);
         let end = lba.saturating_add(blocks);
         let mut first = lba;
         while first < end {
             let n = (step - first % step).min(end - first);
-            let (at, len, skip) = self.layout.tuples_of(first, n);
+            let (at, len, skip) = self.layout().tuples_of(first, n);
             let buffer = memory(medium, len, waits).await?;
             let mut tuples = get(medium, at, len, buffer).await?;
             let data = memory(medium, n * unit, waits).await?;

@@ -15,11 +15,12 @@ use geom::{
     ProviderId, Topology,
 };
 use reactor::{Patience, Reactor, sim};
+use target::lun::{OpenSpec, open_device};
 use target::{
-    CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, Registry, Residual, Response,
-    Session, TaskAttribute, TmFunction, TmOutcome, Transport,
+    CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, ProtectionSpec, Registry,
+    Residual, Response, Session, TaskAttribute, TmFunction, TmOutcome, Transport,
 };
-use wire::scsi::{Asc, Sense};
+use wire::scsi::{Asc, ProtectionType, Sense};
 
 /// LUN, device, read-only.
 pub type Lun<'a> = (u64, &'a str, bool);
@@ -230,6 +231,20 @@ impl World {
         world.disk("d0", blocks);
         world.export("d0");
         world.map(&[(0, "d0", false)]);
+        world
+    }
+
+    /// The same with protection information of a type, over a provider of `blocks` blocks.
+    pub fn protected(seed: u64, blocks: u64, kind: u8) -> World {
+        let mut world = World::new(seed);
+        world.disk("d0", blocks);
+        let kind = ProtectionType::from_number(kind).unwrap();
+        let protection = ProtectionSpec::Type(kind);
+        let spec = OpenSpec { protection, ..OpenSpec::default() };
+        open_device(&mut world.control, &world.registry, "d0", &spec).unwrap();
+        world.map(&[(0, "d0", false)]);
+        world.settle();
+        (0..200).for_each(|_| world.turn());
         world
     }
 

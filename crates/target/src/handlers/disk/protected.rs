@@ -3,8 +3,12 @@
 //!
 //! | type | 6 to 16 bytes, field 0 | 6 to 16 bytes, field not 0 | 32 bytes |
 //! | --- | --- | --- | --- |
-//! | 1, 3 | no tuples move | they do | as the shorter ones |
+//! | none | as ever | refused, 24/00 | refused, 20/00 |
+//! | 1, 3 | no tuples move | they do | refused, 20/00 |
 //! | 2 | no tuples move | refused, 20/00 | expected tags are checked |
+//!
+//! What is refused with 20/00 by its length is no row of REPORT SUPPORTED OPERATION CODES
+//! ([`super::Disk::serves`]).
 
 use bio::{Op, Segs};
 use wire::scsi::{Extent, Protect, ProtectionType, Sense, TUPLE_LEN, asc};
@@ -71,6 +75,15 @@ pub(super) async fn write(job: &Job, extent: Extent) -> Result<(), Ending> {
 
 /// The whole blocks that the initiator has sent, and their tuples, checked.
 pub(super) async fn sent(job: &Job, extent: Extent) -> Result<(Segs, Option<Vec<u8>>), Ending> {
+    let (data, tuples) = apart(job, extent)?;
+    if let Some(tuples) = &tuples {
+        check_tuples(job, extent, &data, tuples)?;
+    }
+    Ok((data, tuples))
+}
+
+/// The whole blocks that the initiator has sent, as often as it has, and their tuples, not checked.
+pub(super) fn apart(job: &Job, extent: Extent) -> Result<(Segs, Option<Vec<u8>>), Ending> {
     let unit = job.device.block_bytes();
     let mut data = Segs::new();
     if extent.protect == 0 {
@@ -80,10 +93,6 @@ pub(super) async fn sent(job: &Job, extent: Extent) -> Result<(Segs, Option<Vec<
             false => Err(Ending::check(asc::INTERNAL_FAILURE)),
         };
     }
-    // FORMAT UNIT cannot have come in between: nothing else runs beside it.
-    let Some(kind) = job.device.protection_type() else {
-        return Err(Ending::check(asc::INTERNAL_FAILURE));
-    };
     let (blocks, tuples) = split(&job.data.to_vec(), unit);
     // Into the memory that the command has already.
     if !job.data.slice_into(0, blocks.len(), &mut data)
@@ -91,9 +100,29 @@ pub(super) async fn sent(job: &Job, extent: Extent) -> Result<(Segs, Option<Vec<
     {
         return Err(Ending::check(asc::INTERNAL_FAILURE));
     }
+    Ok((data, Some(tuples)))
+}
+
+/// What an initiator's tuples for blocks of an extent must say.
+pub(super) fn check_tuples(
+    job: &Job,
+    extent: Extent,
+    data: &Segs,
+    tuples: &[u8],
+) -> Result<(), Ending> {
+    // FORMAT UNIT cannot have come in between: nothing else runs beside it.
+    let Some(kind) = job.device.protection_type() else {
+        return Err(Ending::check(asc::INTERNAL_FAILURE));
+    };
     if let Some(rules) = Protect::from_field(extent.protect) {
         let facts = Facts { kind, lba: extent.lba, tags: extent.tags, rules, from_medium: false };
-        facts.check(&data, u64::from(unit), &tuples)?;
+        facts.check(data, u64::from(job.device.block_bytes()), tuples)?;
     }
-    Ok((data, Some(tuples)))
+    Ok(())
+}
+
+/// Where byte `at` of the data stands in what the initiator sends.
+pub(super) fn offset_sent(extent: Extent, unit: u32, at: u64) -> u64 {
+    let tuples = if extent.protect == 0 { 0 } else { at / u64::from(unit.max(1)) };
+    at.saturating_add(tuples.saturating_mul(TUPLE_LEN as u64))
 }

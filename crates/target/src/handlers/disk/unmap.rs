@@ -45,8 +45,14 @@ pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
         Cdb::Unmap { anchor: true, .. } => (Op::WriteZeroes, Flags::NO_HOLE),
         _ => (Op::Delete, Flags::NONE),
     };
-    for one in list.iter().filter(|one| one.blocks > 0) {
-        job.range(op, one.lba, u64::from(one.blocks), flags).await?;
+    // What follows each other goes as one: a request each would cost.
+    let runs = list.iter().filter(|one| one.blocks > 0);
+    let mut runs = runs.map(|one| (one.lba, u64::from(one.blocks))).peekable();
+    while let Some((lba, mut blocks)) = runs.next() {
+        while let Some((_, more)) = runs.next_if(|next| lba.checked_add(blocks) == Some(next.0)) {
+            blocks = blocks.saturating_add(more);
+        }
+        job.range(op, lba, blocks, flags).await?;
     }
     if !job.device.mode().has(ModeBits::WCE) {
         job.flush().await?;

@@ -24,6 +24,7 @@ use wire::scsi::{ProtectionType, asc};
 use crate::condition::MediumState;
 use crate::device::Device;
 use crate::handlers::{Job, Medium};
+use crate::protection;
 use crate::registry::Registry;
 use crate::status::Ending;
 use crate::vault::{Kind, Vault, ticket};
@@ -165,6 +166,10 @@ async fn carry_out(medium: &Medium, registry: &Registry, work: Work) -> Result<(
     let device = medium.device().clone();
     let mut end = fill(medium, &work).await;
     if end.is_ok() {
+        let kept = protection::keep(registry, &device).await;
+        end = kept.map_err(|e| crate::status::ending_of(e, Op::Write));
+    }
+    if end.is_ok() {
         let gone = save(registry, &device, Vec::new()).await;
         end = gone.map_err(|e| crate::status::ending_of(e, Op::Write));
     }
@@ -184,12 +189,12 @@ async fn carry_out(medium: &Medium, registry: &Registry, work: Work) -> Result<(
 async fn fill(medium: &Medium, work: &Work) -> Result<(), Ending> {
     let device = medium.device().clone();
     let unit = u64::from(device.block_bytes());
-    let all = device.blocks() * unit;
     let steps = u64::from(work.passes) + 1;
     let _alone = medium.exclusive(0, device.blocks()).await?;
     if let Some(protection) = device.protection() {
-        protection.begin_format(medium).await?;
+        protection.begin_format(medium, work.protection.is_some()).await?;
     }
+    let all = device.protection().map_or(device.blocks(), |p| p.layout().blocks) * unit;
     for pass in 0..work.passes {
         let turned = work.invert && (work.passes - pass).is_multiple_of(2);
         let piece = pattern_piece(medium, work, turned, PIECE_BYTES.min(all)).await?;
@@ -218,7 +223,9 @@ async fn fill(medium: &Medium, work: &Work) -> Result<(), Ending> {
         let before = protection.kind();
         let kind = work.protection.unwrap_or(before);
         protection.end_format(medium, kind).await?;
-        if kind != before {
+        let was = device.blocks();
+        device.refit();
+        if kind != before && device.blocks() == was {
             device.raise(asc::CAPACITY_CHANGED, None);
         }
     }

@@ -103,8 +103,8 @@ async fn compare(job: &Job, extent: Extent, check: u8, with: &Segs) -> Result<()
             }
         };
         if let Some(at) = differs {
-            let sense = Sense::new(asc::MISCOMPARE).with_information(from + at as u64);
-            return Err(Ending::Check(sense));
+            let at = protected::offset_sent(extent, unit, from + at as u64);
+            return Err(Ending::Check(Sense::new(asc::MISCOMPARE).with_information(at)));
         }
         done += n;
     }

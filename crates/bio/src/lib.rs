@@ -8,14 +8,15 @@
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //!
 //! This room knows nothing of classes, sockets or threads. It is one of the two rooms where
-//! `unsafe` may stand: in `buf.rs` and `pool.rs` (raw memory), `pinned.rs` (a resolved pointer)
-//! and `count.rs` (an allocator for tests).
+//! `unsafe` may stand: in `buf.rs` and `pool.rs` (raw memory), `pinned.rs` (a resolved pointer),
+//! `count.rs` (an allocator for tests) and `parity.rs` (vector instructions).
 
 mod buf;
 mod count;
 mod errno;
 mod extent;
 mod frame;
+pub mod parity;
 mod pinned;
 mod pool;
 mod request;

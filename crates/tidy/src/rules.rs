@@ -25,6 +25,7 @@ const TOOLS: &[&str] = &["tidy", "rig"];
 const UNSAFE: &[&str] = &[
     "crates/bio/src/buf.rs",
     "crates/bio/src/count.rs",
+    "crates/bio/src/parity.rs",
     "crates/bio/src/pinned.rs",
     "crates/bio/src/pool.rs",
     "crates/reactor/src/port/",

@@ -13,6 +13,7 @@ pub mod ddf;
 mod fault;
 pub mod imsm;
 pub mod model;
+mod volume;
 
 pub use fault::Fault;
 pub use model::{Array, Disk, DiskState, Layout, Level, Member, Migration, MigrationKind};

@@ -13,7 +13,7 @@ mod waiting;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab, Ticket};
@@ -65,6 +65,7 @@ struct Delay {
 /// One core.
 pub struct Core {
     id: u32,
+    me: Weak<Core>,
     reactor: Reactor,
     pool: Pool,
     slab: RefCell<Slab>,
@@ -93,8 +94,9 @@ impl Core {
         report: Report,
     ) -> (Rc<Core>, Mailer<Message>) {
         let (mailer, inbox) = reactor.mailbox();
-        let core = Rc::new(Core {
+        let core = Rc::new_cyclic(|me| Core {
             id,
+            me: me.clone(),
             reactor,
             pool,
             slab: RefCell::new(Slab::new()),
@@ -118,6 +120,11 @@ impl Core {
     /// Number of the core, from zero.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// A handle on it, for a task that a layer starts; `None` while the core comes to its end.
+    pub fn handle(&self) -> Option<Rc<Core>> {
+        self.me.upgrade()
     }
 
     /// Its reactor: time, tasks, sockets.

@@ -1,0 +1,253 @@
+//! Parity: sums of blocks (XOR) and multiples of them in GF(2^8), as RAID5 and RAID6 have them.
+//!
+//! The field is the one that everybody uses for RAID6: x^8 + x^4 + x^3 + x^2 + 1, generator 2. All
+//! functions work on the shorter of the two lengths. Which instructions are used is found out
+//! when the program runs.
+
+/// The field's polynomial without its highest term.
+const POLY: u8 = 0x1d;
+
+/// `2 * x`.
+const fn double(x: u8) -> u8 {
+    (x << 1) ^ if x & 0x80 != 0 { POLY } else { 0 }
+}
+
+/// `a * b`.
+pub const fn product(a: u8, b: u8) -> u8 {
+    let (mut a, mut b, mut sum) = (a, b, 0);
+    while b != 0 {
+        if b & 1 != 0 {
+            sum ^= a;
+        }
+        a = double(a);
+        b >>= 1;
+    }
+    sum
+}
+
+/// `2 ^ exponent`: the weight of a member in the second parity.
+pub const fn power(exponent: usize) -> u8 {
+    // The generator's powers come round after 255.
+    let (mut left, mut out) = (exponent % 255, 1);
+    while left > 0 {
+        out = double(out);
+        left -= 1;
+    }
+    out
+}
+
+/// `1 / x`; zero for zero.
+pub const fn inverse(x: u8) -> u8 {
+    // x^254, for every x but zero has x^255 = 1.
+    let (mut left, mut out) = (254u8, 1);
+    let mut square = x;
+    while left > 0 {
+        if left & 1 != 0 {
+            out = product(out, square);
+        }
+        square = product(square, square);
+        left >>= 1;
+    }
+    out
+}
+
+/// `to += from`, which in this field is `to ^= from`.
+#[inline]
+pub fn add(to: &mut [u8], from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, as just asked.
+        return unsafe { x86::add(to, from) };
+    }
+    add_plain(to, from);
+}
+
+#[inline(always)]
+fn add_plain(to: &mut [u8], from: &[u8]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to ^= from;
+    }
+}
+
+/// `to += factor * from`.
+#[inline]
+pub fn add_multiple(to: &mut [u8], from: &[u8], factor: u8) {
+    if factor == 1 {
+        return add(to, from);
+    }
+    let tables = Tables::of(factor);
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, as just asked.
+        return unsafe { x86::add_multiple(to, from, &tables) };
+    }
+    add_multiple_plain(to, from, &tables);
+}
+
+fn add_multiple_plain(to: &mut [u8], from: &[u8], tables: &Tables) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to ^= tables.multiple(*from);
+    }
+}
+
+/// `block *= factor`.
+pub fn scale(block: &mut [u8], factor: u8) {
+    let tables = Tables::of(factor);
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, as just asked.
+        return unsafe { x86::scale(block, &tables) };
+    }
+    scale_plain(block, &tables);
+}
+
+fn scale_plain(block: &mut [u8], tables: &Tables) {
+    for byte in block {
+        *byte = tables.multiple(*byte);
+    }
+}
+
+/// Multiples by one factor: of each low and of each high half of a byte.
+struct Tables {
+    low: [u8; 16],
+    high: [u8; 16],
+}
+
+impl Tables {
+    fn of(factor: u8) -> Tables {
+        let (mut low, mut high) = ([0; 16], [0; 16]);
+        for (at, (low, high)) in low.iter_mut().zip(&mut high).enumerate() {
+            *low = product(factor, at as u8);
+            *high = product(factor, (at as u8) << 4);
+        }
+        Tables { low, high }
+    }
+
+    fn multiple(&self, byte: u8) -> u8 {
+        self.low[usize::from(byte & 15)] ^ self.high[usize::from(byte >> 4)]
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Tables, add_multiple_plain, add_plain, scale_plain};
+    use std::arch::x86_64::{
+        __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
+        _mm256_loadu_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi64,
+        _mm256_storeu_si256, _mm256_xor_si256,
+    };
+
+    const LANE: usize = 32;
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn add(to: &mut [u8], from: &[u8]) {
+        // The compiler makes 32-byte steps of it.
+        add_plain(to, from);
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn load(from: &[u8; LANE]) -> __m256i {
+        // SAFETY: 32 bytes are there, and the load asks for no alignment.
+        unsafe { _mm256_loadu_si256(from.as_ptr().cast::<__m256i>()) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn store(to: &mut [u8; LANE], value: __m256i) {
+        // SAFETY: 32 bytes are there, and the store asks for no alignment.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast::<__m256i>(), value) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn both_halves(table: &[u8; 16]) -> __m256i {
+        // SAFETY: 16 bytes are there, and the load asks for no alignment.
+        let half = unsafe { _mm_loadu_si128(table.as_ptr().cast::<__m128i>()) };
+        _mm256_broadcastsi128_si256(half)
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn multiple(value: __m256i, low: __m256i, high: __m256i) -> __m256i {
+        let mask = _mm256_set1_epi8(15);
+        let below = _mm256_and_si256(value, mask);
+        let above = _mm256_and_si256(_mm256_srli_epi64::<4>(value), mask);
+        _mm256_xor_si256(_mm256_shuffle_epi8(low, below), _mm256_shuffle_epi8(high, above))
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn add_multiple(to: &mut [u8], from: &[u8], tables: &Tables) {
+        let len = to.len().min(from.len());
+        let (to, from) = (&mut to[..len], &from[..len]);
+        let (low, high) = (both_halves(&tables.low), both_halves(&tables.high));
+        let (to, rest) = to.as_chunks_mut::<LANE>();
+        let (from, rest_from) = from.as_chunks::<LANE>();
+        for (to, from) in to.iter_mut().zip(from) {
+            let sum = _mm256_xor_si256(load(to), multiple(load(from), low, high));
+            store(to, sum);
+        }
+        add_multiple_plain(rest, rest_from, tables);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn scale(block: &mut [u8], tables: &Tables) {
+        let (low, high) = (both_halves(&tables.low), both_halves(&tables.high));
+        let (lanes, rest) = block.as_chunks_mut::<LANE>();
+        for lane in lanes {
+            let value = multiple(load(lane), low, high);
+            store(lane, value);
+        }
+        scale_plain(rest, tables);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(seed: u8, len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed.wrapping_mul(91))).collect()
+    }
+
+    #[test]
+    fn the_field_is_one() {
+        for a in 1..=255u8 {
+            assert_eq!(product(a, inverse(a)), 1, "{a}");
+            assert_eq!(product(a, 1), a);
+        }
+        assert_eq!((power(0), power(1), power(8), power(255)), (1, 2, POLY, 1));
+        let all: std::collections::BTreeSet<u8> = (0..255).map(power).collect();
+        assert_eq!(all.len(), 255, "2 generates everything but zero");
+    }
+
+    #[test]
+    fn every_length_and_start_is_added_as_the_definition_says() {
+        for len in (0..130).chain([4096, 4099]) {
+            for skip in 0..3.min(len + 1) {
+                let (a, b) = (block(1, len), block(2, len));
+                for factor in [0, 1, 2, 0x1d, 0xff] {
+                    let mut to = a.clone();
+                    add_multiple(&mut to[skip..], &b[skip..], factor);
+                    let each = |i: usize| a[i] ^ product(factor, b[i]);
+                    let want: Vec<u8> =
+                        (0..len).map(|i| if i < skip { a[i] } else { each(i) }).collect();
+                    assert_eq!(to, want, "{len} {skip} {factor}");
+                    let mut to = b.clone();
+                    scale(&mut to, factor);
+                    assert!(to.iter().zip(&b).all(|(t, b)| *t == product(factor, *b)));
+                }
+                let mut to = a.clone();
+                add(&mut to, &b);
+                assert!((0..len).all(|i| to[i] == a[i] ^ b[i]));
+            }
+        }
+    }
+
+    #[test]
+    fn plain_and_fast_agree() {
+        let (a, b) = (block(3, 1000), block(4, 1000));
+        for factor in 0..=255 {
+            let (mut fast, mut plain) = (a.clone(), a.clone());
+            add_multiple(&mut fast, &b, factor);
+            add_multiple_plain(&mut plain, &b, &Tables::of(factor));
+            assert_eq!(fast, plain, "{factor}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The geometry against tables: drawn by hand from the standard and from Linux' md.
+
+use super::map::{MEMBERS_MAX, Shape};
+use crate::raid::model::{Layout, Level, Member, SubdiskState, Volume};
+
+const STRIP: u64 = 4096;
+
+fn shape(level: Level, members: usize, rows: u64) -> Shape {
+    let member = |disk| {
+        let state = SubdiskState::Active;
+        Member { disk, offset: 0, bytes: rows * STRIP, state }
+    };
+    let lens = vec![rows * STRIP; members];
+    Shape::of(&Volume {
+        name: String::new(),
+        id: [0; 24],
+        level,
+        strip: STRIP,
+        bytes: level.capacity(STRIP, &lens).expect("members enough"),
+        members: (0..members).map(member).collect(),
+        dirty: false,
+        migration: None,
+    })
+}
+
+/// The rows of a level as a picture: strips by number, P and Q.
+fn picture(level: Level, members: usize, rows: u64) -> Vec<String> {
+    let shape = shape(level, members, rows);
+    let mut table = vec![vec![String::from("."); members]; rows as usize];
+    for strip in 0..shape.bytes / STRIP {
+        for copy in 0..shape.copies() {
+            let spot = shape.spot(strip * STRIP, copy);
+            assert_eq!(spot.at % STRIP, 0);
+            let place = &mut table[(spot.at / STRIP) as usize][spot.slot];
+            assert_eq!(place, ".", "{level:?}: two strips in one place");
+            *place = strip.to_string();
+        }
+    }
+    if shape.parities() > 0 {
+        for (number, row) in table.iter_mut().enumerate() {
+            let of = shape.row(number as u64);
+            assert_eq!(row[of.p], ".");
+            row[of.p] = "P".into();
+            if let Some(q) = of.q {
+                assert_eq!(row[q], ".");
+                row[q] = "Q".into();
+            }
+        }
+    }
+    table.into_iter().map(|row| row.join(" ")).collect()
+}
+
+#[test]
+fn stripes_and_copies() {
+    assert_eq!(picture(Level::Raid0, 3, 2), ["0 1 2", "3 4 5"]);
+    assert_eq!(picture(Level::Raid1e, 3, 4), ["0 0 1", "1 2 2", "3 3 4", "4 5 5"]);
+    assert_eq!(picture(Level::Raid10, 4, 2), ["0 0 1 1", "2 2 3 3"]);
+    assert_eq!(picture(Level::Raid1, 2, 2), ["0 0", "1 1"]);
+    assert_eq!(picture(Level::Single, 1, 2), ["0", "1"]);
+    assert_eq!(picture(Level::Concat, 2, 2), ["0 2", "1 3"]);
+}
+
+#[test]
+fn one_parity_as_md_has_it() {
+    let five = |layout| picture(Level::Raid5(layout), 4, 4);
+    assert_eq!(picture(Level::Raid4, 3, 2), ["0 1 P", "2 3 P"]);
+    let want = ["0 1 2 P", "3 4 P 5", "6 P 7 8", "P 9 10 11"];
+    assert_eq!(five(Layout::LeftAsymmetric), want);
+    let want = ["0 1 2 P", "4 5 P 3", "8 P 6 7", "P 9 10 11"];
+    assert_eq!(five(Layout::LeftSymmetric), want);
+    let want = ["P 0 1 2", "3 P 4 5", "6 7 P 8", "9 10 11 P"];
+    assert_eq!(five(Layout::RightAsymmetric), want);
+    let want = ["P 0 1 2", "5 P 3 4", "7 8 P 6", "9 10 11 P"];
+    assert_eq!(five(Layout::RightSymmetric), want);
+}
+
+#[test]
+fn two_parities_as_ddf_has_them() {
+    let six = |layout| picture(Level::Raid6(layout), 5, 5);
+    // md: ROTATING_ZERO_RESTART, ROTATING_N_RESTART, ROTATING_N_CONTINUE.
+    let want = ["P Q 0 1 2", "3 P Q 4 5", "6 7 P Q 8", "9 10 11 P Q", "Q 12 13 14 P"];
+    assert_eq!(six(Layout::RightAsymmetric), want);
+    let want = ["0 1 2 P Q", "3 4 P Q 5", "6 P Q 7 8", "P Q 9 10 11", "Q 12 13 14 P"];
+    assert_eq!(six(Layout::LeftAsymmetric), want);
+    let want = ["0 1 2 Q P", "4 5 Q P 3", "8 Q P 6 7", "Q P 9 10 11", "P 12 13 14 Q"];
+    assert_eq!(six(Layout::LeftSymmetric), want);
+}
+
+#[test]
+fn requests_are_covered_once_in_order() {
+    let levels = [
+        (Level::Raid0, 3),
+        (Level::Concat, 3),
+        (Level::Raid1, 2),
+        (Level::Raid1e, 5),
+        (Level::Raid5(Layout::LeftSymmetric), 4),
+        (Level::Raid6(Layout::LeftAsymmetric), 6),
+    ];
+    for (level, members) in levels {
+        let shape = shape(level, members, 8);
+        for offset in [0, 512, STRIP - 512, 3 * STRIP, 8 * STRIP - 512] {
+            for length in [512, STRIP, 5 * STRIP + 1024, shape.bytes] {
+                let length = length.min(shape.bytes - offset);
+                let mut next = offset;
+                for piece in shape.pieces(offset, length) {
+                    assert_eq!((piece.at, piece.skip), (next, next - offset), "{level:?}");
+                    next += piece.len;
+                    for copy in 0..shape.copies() {
+                        let (first, last) =
+                            (shape.spot(piece.at, copy), shape.spot(next - 1, copy));
+                        assert_eq!((first.slot, first.at + piece.len - 1), (last.slot, last.at));
+                    }
+                }
+                assert_eq!(next, offset + length, "{level:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn positions_on_members_never_promise_too_much() {
+    let levels = [
+        (Level::Raid1, 3),
+        (Level::Raid1e, 3),
+        (Level::Raid10, 4),
+        (Level::Raid5(Layout::LeftAsymmetric), 3),
+        (Level::Raid6(Layout::LeftAsymmetric), 5),
+    ];
+    for (level, members) in levels {
+        let shape = shape(level, members, 12);
+        for at in (0..=shape.bytes).step_by(512) {
+            let back = shape.from_member(shape.to_member(at));
+            assert!(back <= at, "{level:?} {at} {back}");
+        }
+        assert_eq!(shape.from_member(12 * STRIP), shape.bytes, "{level:?}");
+    }
+    assert!(MEMBERS_MAX <= u64::BITS as usize);
+}

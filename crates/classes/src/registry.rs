@@ -19,6 +19,7 @@ pub fn all() -> Vec<Arc<dyn Class>> {
         Arc::new(crate::concat::ConcatClass::default()),
         Arc::new(crate::stripe::StripeClass::default()),
         Arc::new(crate::mirror::MirrorClass::default()),
+        Arc::new(crate::raid::RaidClass::default()),
         Arc::new(crate::multipath::MultipathClass::default()),
     ]
 }

@@ -1,20 +1,35 @@
-//! RAID as firmware and controllers keep it on disks: the metadata, read and written as values.
+//! raid: arrays as firmware and controllers keep them on disks (geom.md 2.14).
 //!
-//! Nothing here does I/O. [`model`] is what the formats have in common; [`imsm`] (Intel) and
-//! [`ddf`] (SNIA) read and write their records and translate them to and from it.
+//! The metadata is read and written as values, without I/O: [`model`] is what the formats have in
+//! common; [`imsm`] (Intel) and [`ddf`] (SNIA) read and write their records and translate them.
 //!
 //! ```text
 //! sectors --step()--> one disk's records --assemble()--> Array --check()--> fit to be started
 //! Array --create()/update()--> every disk's records --plan()--> writes, safe against power cuts
 //! ```
+//!
+//! The class: `class` tastes; `book` says whose record is in force and what each disk shall say;
+//! `set` who has what; `geom` decides, one thread an array, by what it is `told`, and offers what is
+//! `ups`; `volume` is the data path; `records` writes; `verbs` and `label` are what users ask for; `show` what they see.
 
+mod book;
 pub mod check;
+mod class;
 pub mod ddf;
 mod fault;
+mod geom;
 pub mod imsm;
+mod label;
 pub mod model;
+mod records;
+mod set;
+mod show;
+mod told;
+mod ups;
+mod verbs;
 mod volume;
 
+pub use class::{RaidClass, Tunables};
 pub use fault::Fault;
 pub use model::{Array, Disk, DiskState, Layout, Level, Member, Migration, MigrationKind};
 pub use model::{Identity, SubdiskState, Volume, VolumeState};

@@ -234,7 +234,7 @@ impl Shape {
     }
 
     /// The inverse, rounded down to whole strips and rows: safe to go on from.
-    pub(crate) fn from_member(&self, done: u64) -> u64 {
+    pub(crate) fn of_member(&self, done: u64) -> u64 {
         let n = self.members() as u64;
         let rows = done / self.strip;
         let strips = match self.level {

@@ -129,10 +129,10 @@ fn positions_on_members_never_promise_too_much() {
     for (level, members) in levels {
         let shape = shape(level, members, 12);
         for at in (0..=shape.bytes).step_by(512) {
-            let back = shape.from_member(shape.to_member(at));
+            let back = shape.of_member(shape.to_member(at));
             assert!(back <= at, "{level:?} {at} {back}");
         }
-        assert_eq!(shape.from_member(12 * STRIP), shape.bytes, "{level:?}");
+        assert_eq!(shape.of_member(12 * STRIP), shape.bytes, "{level:?}");
     }
     assert!(MEMBERS_MAX <= u64::BITS as usize);
 }

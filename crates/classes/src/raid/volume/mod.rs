@@ -1,7 +1,20 @@
 //! What goes on inside a volume of an array: where its bytes are, and how they are read, written,
 //! and made whole again.
+//!
+//! * `map` is the geometry; `rows` reads, solves and writes rows with parity.
+//! * `layer` is the data path; what more than one member must do is done by `tasks`.
+//! * `shared` is what the cores go by; `pass` fills members and makes copies and parity right.
 
+mod hands;
+mod layer;
 pub(crate) mod map;
+pub(crate) mod pass;
+mod rows;
+mod shared;
+mod tasks;
 
 #[cfg(test)]
 mod map_tests;
+
+pub(crate) use layer::VolumeLayer;
+pub(crate) use shared::{Path, Role, Shared, Table};

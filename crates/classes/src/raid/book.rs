@@ -1,0 +1,413 @@
+//! The books of an array: what its disks say in their format, and what they shall say.
+//!
+//! Disks are known by a *key*: Intel's serial number, DDF's reference number. A disk's own record
+//! speaks of the others; who lived on without whom decides who is believed ([`judge`]).
+
+use std::collections::BTreeMap;
+
+use super::Fault;
+use super::ddf::{self, Change, Meta, Place, disk_state};
+use super::imsm::{self, Record, serial_of};
+use super::model::{Array, Disk, DiskState, SubdiskState};
+use crate::part::WritePlan;
+use crate::probe::Reason;
+
+/// Serial numbers of disks that are gone lose their first characters to a mark.
+const CUT_SERIAL: usize = 14;
+
+/// Which array a disk belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum SetId {
+    /// Family as it was at first.
+    Intel(u32),
+    /// GUID of the header.
+    Ddf([u8; 24]),
+}
+
+impl SetId {
+    /// As the geom is called.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            SetId::Intel(family) => format!("Intel-{family:08x}"),
+            SetId::Ddf(guid) => {
+                format!("DDF-{:08x}", crate::part::crc::crc32(&[guid]))
+            }
+        }
+    }
+
+    /// The format, as lists show it.
+    pub(crate) fn format(&self) -> &'static str {
+        match self {
+            SetId::Intel(_) => "Intel",
+            SetId::Ddf(_) => "DDF",
+        }
+    }
+}
+
+/// What was found on one disk.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// Intel's record, and the disk's own serial number.
+    Intel { serial: String, record: Box<Record> },
+    /// DDF.
+    Ddf(Box<Meta>),
+}
+
+fn is_serial(known: &str, own: &str) -> bool {
+    known == own || known.len() == CUT_SERIAL && own.ends_with(known)
+}
+
+impl Found {
+    /// Which array it is of; a spare of Intel's is of any.
+    pub(crate) fn set(&self) -> SetId {
+        match self {
+            Found::Intel { record, .. } => SetId::Intel(record.set()),
+            Found::Ddf(meta) => SetId::Ddf(meta.header.guid),
+        }
+    }
+
+    /// True for a disk that waits to be of use, of no array yet.
+    pub(crate) fn is_spare(&self) -> bool {
+        matches!(self, Found::Intel { record, .. } if record.is_spare())
+    }
+
+    /// Counts up with every change.
+    pub(crate) fn generation(&self) -> u32 {
+        match self {
+            Found::Intel { record, .. } => record.generation,
+            Found::Ddf(meta) => meta.header.sequence,
+        }
+    }
+
+    /// Who the disk is.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Found::Intel { serial, .. } => serial_of(serial),
+            Found::Ddf(meta) => format!("{:08x}", meta.data.reference),
+        }
+    }
+
+    /// Keys of the disks in slots of this record, and whether each has everything.
+    fn members(&self, sector: u32) -> Vec<(String, bool)> {
+        match self {
+            Found::Intel { record, .. } => {
+                let Ok(array) = record.array(sector) else { return Vec::new() };
+                let whole = |index: usize| {
+                    let of = array.volumes.iter().filter(|v| v.level.redundant());
+                    let mut slots = of.flat_map(|v| &v.members).filter(|m| m.disk == index);
+                    slots.all(|m| m.state >= SubdiskState::Uninitialized)
+                };
+                let used = |index: &usize| {
+                    array.volumes.iter().flat_map(|v| &v.members).any(|m| m.disk == *index)
+                };
+                let all = array.disks.iter().enumerate().filter(|(index, _)| used(index));
+                all.map(|(i, disk)| {
+                    (disk.serial.clone(), disk.state == DiskState::Active && whole(i))
+                })
+                .collect()
+            }
+            Found::Ddf(meta) => {
+                let bad = disk_state::FAILED | disk_state::MISSING | disk_state::REBUILD;
+                let used = meta.disks.iter().filter(|d| d.kind & ddf::kind::PARTICIPATING != 0);
+                used.map(|d| (format!("{:08x}", d.reference), d.state & bad == 0)).collect()
+            }
+        }
+    }
+
+    /// Whether this record says that a disk lacks something.
+    pub(crate) fn excludes(&self, key: &str, sector: u32) -> bool {
+        let all = self.members(sector);
+        match all.iter().find(|(known, _)| is_serial(known, key)) {
+            Some((_, whole)) => !whole,
+            // It was replaced.
+            None => !all.is_empty(),
+        }
+    }
+
+    /// Keys of the disks that this record says are in use: to be waited for.
+    pub(crate) fn wanted(&self, sector: u32) -> Vec<String> {
+        let all = self.members(sector).into_iter();
+        all.filter(|(_, whole)| *whole).map(|(key, _)| key).collect()
+    }
+
+    /// True when every disk that is wanted is among `here`.
+    pub(crate) fn is_complete(&self, here: &[String], sector: u32) -> bool {
+        self.wanted(sector).iter().all(|key| here.iter().any(|own| is_serial(key, own)))
+    }
+}
+
+/// Who of several disks of one array is believed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Judged {
+    /// Whose record is in force.
+    pub(crate) winner: usize,
+    /// Disks that lived on without the winner and all it lived on with, as these did without them:
+    /// each half may hold data that the other has not.
+    pub(crate) split: Vec<usize>,
+}
+
+/// Whose record is in force: of a disk that no other lived on without; of these the newest. A
+/// record that leaves a disk out is believed over one that does not know of that, even if the
+/// latter is newer by number: a crash amid updates makes numbers differ, not data.
+pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
+    let members: Vec<usize> = (0..found.len()).filter(|at| !found[*at].is_spare()).collect();
+    let keys: Vec<String> = found.iter().map(|f| f.key()).collect();
+    let without = |a: usize, b: usize| found[a].excludes(&keys[b], sector);
+    let disowned = |x: usize| {
+        members.iter().any(|y| {
+            let newer = found[*y].generation() > found[x].generation();
+            *y != x && without(*y, x) && (!without(x, *y) || newer)
+        })
+    };
+    let winner = members
+        .iter()
+        .copied()
+        .max_by_key(|x| (!disowned(*x), found[*x].generation(), std::cmp::Reverse(*x)))?;
+    let good: Vec<usize> =
+        members.iter().copied().filter(|y| *y == winner || !without(winner, *y)).collect();
+    let is_split =
+        |x: &usize| *x != winner && without(winner, *x) && good.iter().all(|y| without(*x, *y));
+    let split = members.into_iter().filter(is_split).collect();
+    Some(Judged { winner, split })
+}
+
+/// What is needed to write records, in one format.
+#[derive(Clone, Debug)]
+pub(crate) enum Book {
+    /// One record is the same on all disks.
+    Intel { base: Box<Record> },
+    /// Each disk has its own; by key.
+    Ddf { newest: Box<Meta>, own: BTreeMap<String, Meta>, deleted: Vec<[u8; 24]> },
+}
+
+impl Book {
+    /// The array of some disks of which one's record is in force, and its books. Disks not given
+    /// are missing.
+    pub(crate) fn open(
+        found: &[&Found],
+        winner: usize,
+        sector: u32,
+    ) -> Result<(Array, Book), Fault> {
+        match found.get(winner) {
+            Some(Found::Intel { record, .. }) => {
+                let mut array = record.array(sector)?;
+                for spare in found.iter().filter(|f| f.is_spare()) {
+                    if let Found::Intel { record, .. } = spare {
+                        let known = |d: &Disk| is_serial(&d.serial, &spare.key());
+                        if !array.disks.iter().any(known) {
+                            array.disks.extend(record.array(sector)?.disks);
+                        }
+                    }
+                }
+                Ok((array, Book::Intel { base: record.clone() }))
+            }
+            Some(Found::Ddf(newest)) => {
+                let mut metas = Vec::with_capacity(found.len());
+                for (at, one) in found.iter().enumerate() {
+                    let Found::Ddf(meta) = one else { continue };
+                    let mut meta = (**meta).clone();
+                    let sequence = newest.header.sequence;
+                    let as_new = meta.header.sequence == sequence
+                        && (&meta.disks, &meta.volumes) == (&newest.disks, &newest.volumes);
+                    if at != winner && !as_new {
+                        // What it says of its own volumes still counts, and nothing else.
+                        meta.header.sequence = meta.header.sequence.min(sequence.saturating_sub(1));
+                    }
+                    metas.push(meta);
+                }
+                let mut array = ddf::assemble(&metas, sector)?.array;
+                as_listed(newest, &mut array);
+                let key = |meta: &Meta| format!("{:08x}", meta.data.reference);
+                let own = metas.iter().map(|meta| (key(meta), meta.clone())).collect();
+                Ok((array, Book::Ddf { newest: newest.clone(), own, deleted: Vec::new() }))
+            }
+            None => Err(Fault::new(Reason::Signature, "array", "is on none of these disks")),
+        }
+    }
+
+    /// A disk's key.
+    pub(crate) fn key(&self, disk: &Disk) -> String {
+        match self {
+            Book::Intel { .. } => disk.serial.clone(),
+            Book::Ddf { .. } => format!("{:08x}", disk.reference),
+        }
+    }
+
+    /// The disk of an array with a key.
+    pub(crate) fn find(&self, array: &Array, key: &str) -> Option<usize> {
+        let same = |disk: &Disk| match self {
+            Book::Intel { .. } => is_serial(&disk.serial, key),
+            Book::Ddf { .. } => self.key(disk) == key,
+        };
+        array.disks.iter().position(same)
+    }
+
+    /// A further disk's own record is known from now on.
+    pub(crate) fn enter(&mut self, found: &Found) {
+        if let (Book::Ddf { own, .. }, Found::Ddf(meta)) = (self, found) {
+            own.insert(found.key(), (**meta).clone());
+        }
+    }
+
+    /// Who made the array (DDF).
+    pub(crate) fn controller(&self) -> [u8; 24] {
+        match self {
+            Book::Intel { .. } => [0; 24],
+            Book::Ddf { newest, .. } => controller_of(newest),
+        }
+    }
+
+    /// A volume is not to be listed any more.
+    pub(crate) fn strike(&mut self, volume: [u8; 24]) {
+        if let Book::Ddf { deleted, .. } = self {
+            deleted.push(volume);
+        }
+    }
+
+    /// True when the format keeps how far a rebuild is.
+    pub(crate) fn keeps_progress(&self) -> bool {
+        matches!(self, Book::Intel { .. })
+    }
+
+    /// The disk that a further member would be, and what is to be written to it.
+    pub(crate) fn new_disk(&self, serial: &str, number: u32, media: u64, sector: u32) -> Disk {
+        let mut guid = [b' '; 24];
+        crate::probe::put(&mut guid, 0, b"ASHLAR  ");
+        crate::probe::put(&mut guid, 8, format!("{number:08x}").as_bytes());
+        let (bytes, text) = match self {
+            Book::Intel { .. } => (media, serial_of(serial)),
+            Book::Ddf { .. } => {
+                let usable = ddf::usable_bytes(media);
+                (usable - usable % u64::from(sector.max(1)), String::from_utf8_lossy(&guid).into())
+            }
+        };
+        let intel = matches!(self, Book::Intel { .. });
+        Disk {
+            serial: text,
+            reference: if intel { 0 } else { number },
+            guid: if intel { [0; 24] } else { guid },
+            state: DiskState::Spare,
+            bytes,
+            bad: Vec::new(),
+        }
+    }
+
+    /// What the disks of `array` at these indices shall say: the plans, by index. `media` is the
+    /// size of each in sectors. The generation counts up, beyond `above`.
+    pub(crate) fn write(
+        &mut self,
+        array: &mut Array,
+        here: &[(usize, u64)],
+        above: u32,
+        sector: u32,
+    ) -> Result<Vec<(usize, WritePlan)>, Fault> {
+        match self {
+            Book::Intel { base } => {
+                let mut old = (**base).clone();
+                old.generation = old.generation.max(above);
+                let record = imsm::update(&old, array, sector)?;
+                let mut all = Vec::with_capacity(here.len());
+                for (index, media) in here {
+                    let Some(disk) = array.disks.get(*index) else { continue };
+                    let plan = match disk.state {
+                        DiskState::Spare => {
+                            imsm::plan(&imsm::spare(disk, sector)?, *media, sector)?
+                        }
+                        _ => imsm::plan(&record, *media, sector)?,
+                    };
+                    all.push((*index, plan));
+                }
+                array.generation = record.generation;
+                **base = record;
+                Ok(all)
+            }
+            Book::Ddf { newest, own, deleted } => {
+                let sequence = newest.header.sequence.max(above).wrapping_add(1);
+                let change = Change { time: newest.header.time, deleted };
+                array.generation = sequence;
+                let (mut all, mut written) = (Vec::with_capacity(here.len()), Vec::new());
+                for (index, media) in here {
+                    let Some(disk) = array.disks.get(*index) else { continue };
+                    let key = format!("{:08x}", disk.reference);
+                    let known = own.get(&key);
+                    let meta = match known {
+                        Some(meta) => {
+                            let base = on_disk_of(newest, meta, sequence.wrapping_sub(1));
+                            ddf::update(&base, array, *index, &change, sector)?
+                        }
+                        None => {
+                            let place = Place {
+                                sector_size: sector,
+                                media_sectors: *media,
+                                time: newest.header.time,
+                                controller: controller_of(newest),
+                                limits: newest.header.limits,
+                                order: newest.header.order,
+                            };
+                            ddf::create(array, *index, &place)?
+                        }
+                    };
+                    all.push((*index, ddf::plan(&meta, *media, sector, known.is_none())?));
+                    written.push((key, meta));
+                }
+                if let Some((_, meta)) = written.first() {
+                    **newest = meta.clone();
+                }
+                own.extend(written);
+                Ok(all)
+            }
+        }
+    }
+}
+
+/// Disks that are not here are what the record says, not missing.
+fn as_listed(newest: &Meta, array: &mut Array) {
+    use ddf::kind::{CONFIG_SPARE, GLOBAL_SPARE, PARTICIPATING};
+    for (index, disk) in array.disks.iter_mut().enumerate() {
+        let entry = newest.disks.iter().find(|entry| entry.reference == disk.reference);
+        let Some(entry) = entry.filter(|_| disk.state == DiskState::Missing) else { continue };
+        let gone = disk_state::FAILED | disk_state::MISSING;
+        if entry.state & gone != 0 || entry.state & disk_state::ONLINE == 0 {
+            continue;
+        }
+        let spare = entry.kind & (GLOBAL_SPARE | CONFIG_SPARE) != 0;
+        let spare = spare && entry.kind & PARTICIPATING == 0;
+        disk.state = if spare { DiskState::Spare } else { DiskState::Active };
+        for volume in &mut array.volumes {
+            let init =
+                newest.volumes.iter().find(|v| v.guid == volume.id).map_or(2, |v| v.init & 3);
+            for member in volume.members.iter_mut().filter(|m| m.disk == index) {
+                member.state = match entry.state & disk_state::REBUILD != 0 {
+                    true => SubdiskState::Rebuild,
+                    false if volume.level.redundant() && init != 2 => SubdiskState::Uninitialized,
+                    false => SubdiskState::Active,
+                };
+            }
+        }
+    }
+}
+
+/// The base of a disk's next record: what the newest says of the set, and what the disk's own says
+/// of itself. Its configurations are its own: they carry its own sequence numbers.
+fn on_disk_of(newest: &Meta, own: &Meta, sequence: u32) -> Meta {
+    let mut base = own.clone();
+    base.header.sequence = sequence;
+    base.disks.clone_from(&newest.disks);
+    base.volumes.clone_from(&newest.volumes);
+    for config in &newest.configs {
+        let same =
+            |c: &&mut ddf::Config| c.guid == config.guid && c.secondary.1 == config.secondary.1;
+        match base.configs.iter_mut().find(same) {
+            Some(old) if old.sequence < config.sequence => *old = config.clone(),
+            Some(_) => {}
+            None => base.configs.push(config.clone()),
+        }
+    }
+    base
+}
+
+fn controller_of(meta: &Meta) -> [u8; 24] {
+    let mut guid = [0; 24];
+    crate::probe::put(&mut guid, 0, crate::probe::span(&meta.controller, 8, 24));
+    guid
+}

@@ -1,0 +1,254 @@
+//! The class: tasting, claiming.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::Errno;
+use geom::{
+    Claim, Class, Control, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec, Verdict,
+};
+
+use super::book::{Found, SetId};
+use super::geom::{NAME, RaidGeom};
+use super::{ddf, imsm, verbs};
+use crate::conversation::drive;
+use crate::members::Stopped;
+use crate::probe::Sectors;
+
+/// Spares without an array that are remembered; further ones wait for the next look at them.
+const SPARES_MAX: usize = 64;
+
+/// What FreeBSD has in `kern.geom.raid`: how long an array waits, and how it fills members.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunables {
+    /// How long an array waits for disks that are missing at its start, ns.
+    pub start_ns: u64,
+    /// How long nothing is written before a volume's mark is taken away, ns.
+    pub idle_ns: u64,
+    /// Bytes of a volume that a rebuild works on under one lock.
+    pub slab_bytes: u64,
+    /// How often a rebuild writes down how far it has come, ns.
+    pub save_every_ns: u64,
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Tunables {
+            start_ns: 30_000_000_000,
+            idle_ns: 5_000_000_000,
+            slab_bytes: 1 << 20,
+            save_every_ns: 5_000_000_000,
+        }
+    }
+}
+
+/// Numbers of providers: a volume keeps its own while the daemon runs.
+#[derive(Clone, Default)]
+pub(super) struct Numbers(Arc<Mutex<BTreeMap<VolumeId, u32>>>);
+
+/// An array and one of its volumes.
+type VolumeId = (SetId, [u8; 24]);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Numbers {
+    /// The number of a volume: the one it had, or the lowest that is free.
+    pub(super) fn of(&self, set: SetId, volume: [u8; 24]) -> u32 {
+        let mut all = lock(&self.0);
+        if let Some(number) = all.get(&(set, volume)) {
+            return *number;
+        }
+        let used: BTreeSet<u32> = all.values().copied().collect();
+        let number = (0..u32::MAX).find(|n| !used.contains(n)).unwrap_or(u32::MAX);
+        all.insert((set, volume), number);
+        number
+    }
+
+    /// A volume is no more: its number is free.
+    pub(super) fn free(&self, set: SetId, volume: [u8; 24]) {
+        lock(&self.0).remove(&(set, volume));
+    }
+}
+
+/// The class.
+#[derive(Default)]
+pub struct RaidClass {
+    pub(super) stopped: Stopped,
+    pub(super) tunables: Tunables,
+    pub(super) numbers: Numbers,
+    /// Arrays that were ever seen.
+    pub(super) sets: Mutex<BTreeSet<SetId>>,
+    /// Spares that belong to no array yet.
+    spares: Mutex<Vec<ProviderId>>,
+}
+
+impl RaidClass {
+    /// The class with other times and sizes than the usual ones.
+    pub fn tuned(tunables: Tunables) -> RaidClass {
+        RaidClass { tunables, ..RaidClass::default() }
+    }
+
+    /// Arrays that are there.
+    pub(super) fn geoms(&self, t: &Topology) -> Vec<(SetId, GeomId)> {
+        let sets = lock(&self.sets);
+        sets.iter().filter_map(|id| Some((*id, t.find_geom(NAME, &id.name())?))).collect()
+    }
+
+    /// The array that a spare goes to: one that expects it, or the first.
+    fn home(&self, t: &mut Topology, found: &Found) -> Option<GeomId> {
+        let key = found.key();
+        let mut all = Vec::new();
+        for (id, geom) in self.geoms(t) {
+            if !matches!(id, SetId::Intel(_)) {
+                continue;
+            }
+            let known = t.with(geom, |g: &mut RaidGeom, _| {
+                let (set, book) = (g.set.as_ref()?, g.book.as_ref()?);
+                book.find(&set.array, &key)
+            });
+            if known.flatten().is_some() {
+                return Some(geom);
+            }
+            all.push(geom);
+        }
+        all.first().copied()
+    }
+
+    fn geom_for(
+        &self,
+        t: &mut Topology,
+        found: &Found,
+        sector: u32,
+        why: &str,
+    ) -> Result<(GeomId, bool), Error> {
+        let id = found.set();
+        if let Some(geom) = t.find_geom(NAME, &id.name()) {
+            return Ok((geom, false));
+        }
+        lock(&self.sets).insert(id);
+        let born = RaidGeom::place(t, id, sector, why, self.tunables, self.numbers.clone())?;
+        // Spares that found no array look again.
+        for spare in std::mem::take(&mut *lock(&self.spares)) {
+            t.retaste(spare);
+        }
+        Ok((born, true))
+    }
+}
+
+/// What is on a disk, of either format; otherwise why not.
+pub(super) async fn look(disk: &Taster) -> Result<Found, String> {
+    let read = async |at, len| disk.read(at, len).await;
+    let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+    let intel = match drive(&mut sectors, read, imsm::step).await {
+        Ok(record) => {
+            let serial = disk.text("GEOM::ident").filter(|ident| !ident.is_empty());
+            let serial = imsm::serial_of(serial.unwrap_or(&disk.name));
+            return Ok(Found::Intel { serial, record: Box::new(record) });
+        }
+        Err(why) => why,
+    };
+    let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+    match drive(&mut sectors, read, ddf::step).await {
+        Ok(meta) => Ok(Found::Ddf(Box::new(meta))),
+        Err(why) => Err(format!("{intel}; {why}")),
+    }
+}
+
+impl Class for RaidClass {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "RAID as firmware keeps it: Intel (IMSM) and SNIA DDF."
+    }
+
+    fn verbs(&self) -> &'static [VerbSpec] {
+        verbs::VERBS
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move {
+            let found = match look(disk).await {
+                Ok(found) => found,
+                Err(why) => return Verdict::No(why),
+            };
+            let (id, key) = (found.set(), found.key());
+            if let Some(why) = self.stopped.verdict(NAME, &id.name()) {
+                return Verdict::No(why);
+            }
+            let words = match found.is_spare() {
+                true => format!("{key}, a spare"),
+                false => {
+                    format!("disk {key} of {} (generation {})", id.name(), found.generation())
+                }
+            };
+            Verdict::Yes(words, Box::new(found))
+        })
+    }
+
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let claim: Box<dyn Any> = claim;
+        let Ok(found) = claim.downcast::<Found>() else {
+            return Err(Error::new(Errno::Inval, "the claim is not a record"));
+        };
+        let gone = || Error::new(Errno::NxIo, "the disk is gone");
+        let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
+        let (geom, new) = match found.is_spare() {
+            false => self.geom_for(topology, &found, sector, why)?,
+            true => match self.home(topology, &found) {
+                Some(geom) => (geom, false),
+                None => {
+                    let mut spares = lock(&self.spares);
+                    if spares.len() < SPARES_MAX && !spares.contains(&on) {
+                        spares.push(on);
+                    }
+                    return Err(Error::new(Errno::NoEnt, "a spare, and no array is there"));
+                }
+            },
+        };
+        let going = || Err(Error::new(Errno::NxIo, "the array is going"));
+        let taken = topology
+            .with(geom, |g: &mut RaidGeom, t| g.take_in(t, geom, on, *found))
+            .unwrap_or_else(going);
+        if taken.is_err() && new {
+            topology.wither_geom(geom, Errno::NxIo);
+        }
+        taken.map(drop)
+    }
+
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        let name = topology.geom_name(geom).to_owned();
+        if !force && topology.geom_is_open(geom) {
+            let what = format!("{name} is open; close what uses it, or use force");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        // Before its disks are let go, and looked at again.
+        self.stopped.stop(&name);
+        topology.with(geom, |g: &mut RaidGeom, t| RaidGeom::take_apart(t, geom, g));
+        Ok(())
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &serde_json::Value,
+    ) -> Result<serde_json::Value, Error> {
+        verbs::run(self, control, verb, on, params)
+    }
+}

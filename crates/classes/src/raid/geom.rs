@@ -1,0 +1,801 @@
+//! The geom of an array: one thread decides about its disks, and offers its volumes.
+//!
+//! Whatever changes the disks or their records is a job, and jobs are done one after the other:
+//!
+//! ```text
+//!   queue --> (a volume's gate shut and drained, if the job needs that) --> the state changes
+//!         --> cores get the new tables --> records are written --> what waited goes on
+//! ```
+//!
+//! Invariants
+//!  J1  A volume's gate is open only while the records of all its disks say that it is dirty.
+//!  J2  A write that a disk failed is acknowledged when the records of the others say that it is
+//!      out, and not at all while none can be written.
+//!  J3  A disk that a volume cannot do without is not dropped for an error.
+//!  J4  Nothing is written for a loss that leaves no volume in use: what is left is as it was, and
+//!      the disk is taken back as it is.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use bio::Errno;
+use geom::{Access, ConsumerId, Edge, Error, GeomId, ProviderId, Topology};
+
+use super::book::{Book, Found, SetId, judge};
+use super::class::{Numbers, Tunables};
+use super::model::{DiskState, SubdiskState};
+use super::records::{self, Note};
+use super::set::{ALL, Set, Tag};
+use super::ups::Up;
+use super::volume::{Role, pass};
+use crate::members::GateWord;
+
+/// Name of the class, and of its providers before the stroke.
+pub(super) const NAME: &str = "raid";
+/// How long an array whose records cannot be written waits before it tries again, ns.
+const SICK_NS: u64 = 1_000_000_000;
+/// Lines about disks that were refused, kept for lists; older ones go.
+const REFUSALS_MAX: usize = 16;
+
+/// What an array's geom is told.
+#[derive(Debug)]
+pub(super) enum Told {
+    Gate(u32, GateWord),
+    /// A member failed a request.
+    Failed {
+        volume: u32,
+        slot: usize,
+        gone: bool,
+    },
+    /// A member could not be read.
+    Unread {
+        volume: u32,
+        slot: usize,
+        gone: bool,
+        mended: bool,
+    },
+    /// A write that some members failed waits for the verdict on them.
+    Judge,
+    /// The time since the last look is up: has anything been written?
+    Idle(u32),
+    /// The time to wait for further disks is up.
+    Due,
+    /// Every core knows the disks that there are; with true, no further ones are waited for.
+    Launch(bool),
+    /// Every core knows the disks that were attached before.
+    Known(Tag),
+    /// Records may be tried again.
+    Well,
+    /// Records were written: who could not be.
+    Written(Vec<Tag>),
+    /// A pass has come so far, bytes of the volume; flushed.
+    Progress {
+        volume: u32,
+        round: u64,
+        done: u64,
+    },
+    /// A pass has ended.
+    Passed {
+        volume: u32,
+        round: u64,
+        result: Result<(), pass::Halt>,
+    },
+}
+
+/// How a disk was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Loss {
+    /// It is gone.
+    Gone,
+    /// It answered requests as if it were gone.
+    Absent,
+    /// It answered with an error.
+    Broken,
+    /// By wish of the administrator, for good.
+    Removed,
+}
+
+/// Something to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Job {
+    /// A write waits: mark the volume.
+    Dirty(u32),
+    /// Nothing is written any more: take the mark away.
+    Clean(u32),
+    /// A disk was lost.
+    Out(Tag, Loss),
+    /// A disk that arrived is to be used.
+    In(Tag),
+    /// All records are written.
+    Rewrite,
+    /// A volume's pass is over.
+    Passed(u32),
+}
+
+pub(super) enum Doing {
+    Draining(Job, u32),
+    Writing(Job),
+}
+
+/// A disk that is attached.
+pub(super) struct Attached {
+    pub(super) consumer: ConsumerId,
+    pub(super) found: Found,
+    pub(super) key: String,
+    pub(super) name: String,
+    pub(super) media_bytes: u64,
+    pub(super) errors: u32,
+}
+
+/// The geom.
+pub(super) struct RaidGeom {
+    pub(super) me: GeomId,
+    pub(super) id: SetId,
+    pub(super) sector: u32,
+    /// Once it runs.
+    pub(super) set: Option<Set>,
+    pub(super) book: Option<Book>,
+    pub(super) disks: BTreeMap<Tag, Attached>,
+    /// By number of the volume.
+    pub(super) ups: BTreeMap<u32, Up>,
+    /// Highest generation seen.
+    pub(super) above: u32,
+    pub(super) fault: Option<String>,
+    pub(super) refused: VecDeque<(String, String)>,
+    pub(super) rate: Arc<AtomicU64>,
+    /// Something is still to be done: verbs wait for it.
+    pub(super) busy: Arc<AtomicU64>,
+    pub(super) over: bool,
+    tags: Tag,
+    pub(super) rounds: u64,
+    pub(super) queue: VecDeque<Job>,
+    pub(super) doing: Option<Doing>,
+    /// Its halves disagree: it waits to be told which to believe.
+    pub(super) split: bool,
+    pub(super) tunables: Tunables,
+    pub(super) numbers: Numbers,
+}
+
+impl RaidGeom {
+    pub(super) fn new(
+        me: GeomId,
+        id: SetId,
+        sector: u32,
+        tunables: Tunables,
+        numbers: Numbers,
+    ) -> RaidGeom {
+        RaidGeom {
+            me,
+            id,
+            sector,
+            set: None,
+            book: None,
+            disks: BTreeMap::new(),
+            ups: BTreeMap::new(),
+            above: 0,
+            fault: None,
+            refused: VecDeque::new(),
+            rate: Arc::new(AtomicU64::new(0)),
+            busy: Arc::new(AtomicU64::new(0)),
+            over: false,
+            tags: 0,
+            rounds: 0,
+            queue: VecDeque::new(),
+            doing: None,
+            split: false,
+            tunables,
+            numbers,
+        }
+    }
+
+    pub(super) fn refuse(&mut self, name: &str, why: &str) {
+        self.refused.retain(|(who, _)| who != name);
+        if self.refused.len() == REFUSALS_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back((name.to_owned(), why.to_owned()));
+    }
+
+    /// Takes a provider in on which a record was found. It is opened alone, so that nobody else
+    /// claims what is on it.
+    pub(super) fn take_in(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+        found: Found,
+    ) -> Result<Tag, Error> {
+        let name = t.provider_name(on).to_owned();
+        let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
+        let limits = t.limits(on).ok_or_else(gone)?;
+        let key = found.key();
+        if self.over {
+            return Err(Error::new(Errno::NxIo, "the array is going"));
+        }
+        if let Some((kind, why)) = self.why_not(&found, limits.sector_bytes, limits.media_bytes) {
+            self.refuse(&name, &why);
+            return Err(Error::new(kind, why));
+        }
+        let consumer = attach(t, me, on, &name)?;
+        self.tags += 1;
+        let tag = self.tags;
+        self.refused.retain(|(who, _)| *who != name);
+        let media_bytes = limits.media_bytes;
+        let disk = Attached { consumer, found, key, name, media_bytes, errors: 0 };
+        self.disks.insert(tag, disk);
+        match self.set.is_some() {
+            true => t.barrier(me, Box::new(Told::Known(tag))),
+            false => {
+                if self.disks.len() == 1 {
+                    self.after(t, self.tunables.start_ns, Told::Due);
+                }
+                t.barrier(me, Box::new(Told::Launch(false)));
+            }
+        }
+        Ok(tag)
+    }
+
+    /// Why a disk cannot be taken in, if so.
+    fn why_not(&self, found: &Found, sector: u32, media: u64) -> Option<(Errno, String)> {
+        if sector != self.sector {
+            let why = format!(
+                "its sectors have {sector} bytes, those of the others {}: records count in sectors \
+                 of one size",
+                self.sector
+            );
+            return Some((Errno::Inval, why));
+        }
+        let key = found.key();
+        if let Some(twin) = self.disks.values().find(|disk| disk.key == key) {
+            let why = format!(
+                "{} is there already as disk {key}: the same disk by another name, or a copy of it",
+                twin.name
+            );
+            return Some((Errno::Exist, why));
+        }
+        self.stranger(found, media).map(|why| (Errno::Inval, why))
+    }
+
+    /// Why a disk cannot be of the running array, if so.
+    fn stranger(&self, found: &Found, media: u64) -> Option<String> {
+        let (Some(set), Some(book)) = (&self.set, &self.book) else { return None };
+        let key = found.key();
+        let Some(index) = book.find(&set.array, &key) else {
+            return match found.is_spare() {
+                true => None,
+                false => Some(format!(
+                    "disk {key} is not of the array any more: `ashlar raid clear` it, then `insert` \
+                     takes it in anew"
+                )),
+            };
+        };
+        let known = set.array.disks.get(index)?;
+        if matches!(known.state, DiskState::Failed | DiskState::Disabled) {
+            return Some(
+                "it failed once: `ashlar raid clear` it, then `insert` takes it in anew".into(),
+            );
+        }
+        if let Some(why) = too_small(set, index, media) {
+            return Some(why);
+        }
+        // Disks that it lived on without: if that is everybody who has everything here, it may
+        // have what they have not.
+        let good: Vec<&Attached> = self.good().collect();
+        let without = |disk: &&Attached| found.excludes(&disk.key, self.sector);
+        if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
+            return Some(
+                "it was used without the disks that the array runs on: each may hold what the \
+                 other does not. Stop the array and start it with this disk alone, or `clear` \
+                 this one and `insert` it"
+                    .into(),
+            );
+        }
+        None
+    }
+
+    /// Disks that have everything of some redundant volume.
+    fn good(&self) -> impl Iterator<Item = &Attached> {
+        let set = self.set.as_ref();
+        self.disks.iter().filter_map(move |(tag, disk)| {
+            let set = set?;
+            let is_good = (0..set.array.volumes.len()).any(|at| {
+                let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
+                let redundant = set.array.volumes.get(at).is_some_and(|v| v.level.redundant());
+                redundant && (0..slots).any(|slot| set.role(at, slot) == Some((*tag, Role::Good)))
+            });
+            is_good.then_some(disk)
+        })
+    }
+
+    pub(super) fn after(&self, t: &Topology, ns: u64, told: Told) {
+        records::after(t.switchboard(), self.me, ns, told);
+    }
+
+    /// Starts with what there is, if it has not started; with `due` without waiting for more.
+    pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool) {
+        if self.set.is_some() || self.over || self.split && !due {
+            return;
+        }
+        let tags: Vec<Tag> = self.disks.keys().copied().collect();
+        let found: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
+        let Some(judged) = judge(&found, self.sector) else {
+            self.fault = Some("only spares are there".into());
+            return;
+        };
+        if !judged.split.is_empty() && !self.split {
+            let other = judged.split.first().and_then(|at| tags.get(*at));
+            let other = other.and_then(|tag| self.disks.get(tag)).map(|disk| disk.name.clone());
+            self.fault = Some(format!(
+                "its halves were used without each other: {} and the newest both may hold what the \
+                 other does not. `ashlar raid start --force {}` believes the newest",
+                other.unwrap_or_default(),
+                self.id.name()
+            ));
+            self.split = true;
+            return;
+        }
+        let keys: Vec<String> = self.disks.values().map(|disk| disk.key.clone()).collect();
+        let winner = found.get(judged.winner);
+        if !due && !winner.is_some_and(|w| w.is_complete(&keys, self.sector)) {
+            return;
+        }
+        let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
+        let opened = Book::open(&found, judged.winner, self.sector);
+        let checked = opened.and_then(|(array, book)| array.check().map(|()| (array, book)));
+        let (array, book) = match checked {
+            Ok(opened) => opened,
+            Err(fault) => {
+                self.fault = Some(fault.to_string());
+                return;
+            }
+        };
+        self.above = above.unwrap_or(0);
+        self.fault = None;
+        let mut here = vec![None; array.disks.len()];
+        let probe = Set::start(array.clone(), Vec::new());
+        for tag in tags {
+            let Some(disk) = self.disks.get(&tag) else { continue };
+            let index = book.find(&array, &disk.key);
+            let state = index.and_then(|index| array.disks.get(index)).map(|d| d.state);
+            let why = match (index, state) {
+                (None, _) => Some("the newest record does not know it".to_owned()),
+                (_, Some(DiskState::Failed | DiskState::Disabled)) => {
+                    Some("it failed once: `clear` it, then `insert` takes it in anew".to_owned())
+                }
+                (Some(index), _) => too_small(&probe, index, disk.media_bytes),
+            };
+            match (why, index) {
+                (Some(why), _) => self.let_go(t, tag, Some(&why)),
+                (None, Some(index)) => here[index] = Some(tag),
+                (None, None) => {}
+            }
+        }
+        let mut set = Set::start(array, here);
+        let spares = set.take_spares();
+        let filling = (0..set.vols.len()).any(|at| set.is_filling(at));
+        self.set = Some(set);
+        self.book = Some(book);
+        self.start_volumes(t, me);
+        if spares || filling {
+            self.push(t, me, Job::Rewrite);
+        }
+        self.start_passes();
+        self.go_on(t, me);
+    }
+
+    /// A disk is let go of; with a reason it is refused.
+    pub(super) fn let_go(&mut self, t: &mut Topology, tag: Tag, why: Option<&str>) {
+        if let Some(disk) = self.disks.remove(&tag) {
+            if let Some(why) = why {
+                self.refuse(&disk.name, why);
+            }
+            t.leave(disk.consumer);
+        }
+    }
+
+    /// Queues a job and goes on.
+    pub(super) fn push(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+        if !self.queue.contains(&job) {
+            self.queue.push_back(job);
+        }
+        self.go_on(t, me);
+    }
+
+    /// A job that comes before all others: the one that waits for a gate waits on behind it.
+    pub(super) fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+        if let Some(Doing::Draining(waits, _)) = self.doing {
+            self.doing = None;
+            self.queue.push_front(waits);
+        }
+        self.queue.retain(|other| *other != job);
+        self.queue.push_front(job);
+        self.go_on(t, me);
+    }
+
+    pub(super) fn go_on(&mut self, t: &mut Topology, me: GeomId) {
+        while self.doing.is_none() && !self.over {
+            let Some(job) = self.next() else { break };
+            let gate = match job {
+                Job::Clean(key) => self.ups.get(&key).filter(|up| !up.drained).map(|_| key),
+                _ => None,
+            };
+            match gate.and_then(|key| self.ups.get(&key)) {
+                Some(up) => {
+                    let (shared, key) = (up.shared.clone(), up.shared.key);
+                    self.doing = Some(Doing::Draining(job, key));
+                    shared.gate.shut();
+                }
+                None => self.carry_out(t, me, job),
+            }
+        }
+        let busy = self.doing.is_some() || !self.queue.is_empty();
+        self.busy.store(u64::from(busy && !self.over), Relaxed);
+    }
+
+    fn next(&mut self) -> Option<Job> {
+        if let Some(job) = self.queue.pop_front() {
+            return Some(job);
+        }
+        // Somebody came while the gate was shut for something else.
+        let knocked = self.ups.iter_mut().find(|(_, up)| up.knocked);
+        let (key, up) = knocked?;
+        up.knocked = false;
+        Some(Job::Dirty(*key))
+    }
+
+    fn set_dirty(&mut self, key: u32, dirty: bool) -> bool {
+        let Some(set) = &mut self.set else { return false };
+        let Some(at) = set.volume(key) else { return false };
+        let even = set.vols.get(at).is_none_or(|vol| vol.even == ALL || vol.raw);
+        let Some(volume) = set.array.volumes.get_mut(at) else { return false };
+        if !dirty && !even {
+            return false;
+        }
+        std::mem::replace(&mut volume.dirty, dirty) != dirty
+    }
+
+    /// The state changes; then records are written, or nothing is left to do.
+    pub(super) fn carry_out(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+        let mut settle = false;
+        match job {
+            Job::Dirty(key) => {
+                let Some(up) = self.ups.get(&key) else { return };
+                if up.shared.gate.is_open() {
+                    return;
+                }
+                self.set_dirty(key, true);
+            }
+            Job::Clean(key) => {
+                if !self.set_dirty(key, false) {
+                    // Copies may differ still: writes go on under the mark that is there.
+                    return self.reopen(key);
+                }
+                settle = true;
+            }
+            Job::Out(tag, loss) => {
+                if !self.lose(t, me, tag, loss) {
+                    return;
+                }
+            }
+            Job::In(tag) => {
+                if !self.use_disk(t, me, tag) {
+                    return;
+                }
+            }
+            Job::Passed(key) => {
+                let Some(set) = &mut self.set else { return };
+                let Some(at) = set.volume(key) else { return };
+                set.passed(at);
+                let shut = self.ups.get(&key).is_some_and(|up| up.drained);
+                if shut {
+                    self.set_dirty(key, false);
+                }
+                self.drop_unused();
+                self.set_tables(t);
+            }
+            Job::Rewrite => {
+                self.drop_unused();
+                self.set_tables(t);
+            }
+        }
+        if self.over {
+            return;
+        }
+        match self.notes(t) {
+            Ok(notes) => {
+                self.doing = Some(Doing::Writing(job));
+                records::write(t.switchboard(), me, notes, settle);
+            }
+            Err(why) => {
+                self.fault = Some(why);
+                self.sicken(t, job);
+            }
+        }
+    }
+
+    fn drop_unused(&mut self) {
+        let Some(set) = &mut self.set else { return };
+        for index in (0..set.array.disks.len()).rev() {
+            let here = set.here.get(index).copied().flatten().is_some();
+            let gone = set.array.disks.get(index).map(|disk| disk.state);
+            if !here && matches!(gone, Some(DiskState::Missing | DiskState::Failed)) {
+                set.drop_disk(index);
+            }
+        }
+    }
+
+    /// What the disks' records shall say.
+    fn notes(&mut self, t: &Topology) -> Result<Vec<Note>, String> {
+        let (Some(set), Some(book)) = (&mut self.set, &mut self.book) else {
+            return Ok(Vec::new());
+        };
+        let mut array = set.record();
+        let mut here = Vec::new();
+        for (index, tag) in set.here.iter().enumerate() {
+            if let Some(disk) = tag.and_then(|tag| self.disks.get(&tag)) {
+                here.push((index, disk.media_bytes / u64::from(self.sector.max(1))));
+            }
+        }
+        let plans = book.write(&mut array, &here, self.above, self.sector);
+        let plans = plans.map_err(|fault| fault.to_string())?;
+        self.above = self.above.max(array.generation);
+        set.array.generation = array.generation;
+        set.said = array;
+        let note = |(index, plan)| {
+            let tag = set.here.get(index).copied().flatten()?;
+            let edge = t.edge(self.disks.get(&tag)?.consumer);
+            Some(Note { tag, edge, plan })
+        };
+        Ok(plans.into_iter().filter_map(note).collect())
+    }
+
+    /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
+    fn lose(&mut self, t: &mut Topology, me: GeomId, tag: Tag, loss: Loss) -> bool {
+        let Some(set) = &mut self.set else { return false };
+        let Some(index) = set.disk(tag) else { return false };
+        if loss != Loss::Gone && !set.breaks(index).is_empty() {
+            self.stays(t, tag);
+            return false;
+        }
+        let slots = self.slots(tag);
+        let state = if loss == Loss::Broken { DiskState::Failed } else { DiskState::Missing };
+        let Some(set) = &mut self.set else { return false };
+        set.leave(index, state);
+        for (key, slot) in slots {
+            let dirty = set.volume(key).and_then(|at| set.array.volumes.get(at));
+            if let Some(up) = self.ups.get_mut(&key)
+                && dirty.is_some_and(|volume| volume.dirty)
+            {
+                up.unrecorded |= bit(slot);
+            }
+        }
+        let why = "it failed a request: `clear` it, then `insert` takes it in anew";
+        self.let_go(t, tag, (loss == Loss::Broken).then_some(why));
+        self.halt_passes();
+        let took = self.set.as_mut().is_some_and(Set::take_spares);
+        self.start_volumes(t, me);
+        self.start_passes();
+        if self.disks.is_empty() {
+            Self::take_apart(t, me, self);
+            return false;
+        }
+        // J4; and while nothing is written the record can wait for the first write.
+        let dirty = self.set.iter().flat_map(|s| s.vols.iter().zip(&s.array.volumes));
+        let written = dirty.filter(|(vol, _)| vol.up).any(|(_, volume)| volume.dirty);
+        let any = !self.ups.is_empty();
+        let needed = any && (written || took || matches!(loss, Loss::Broken | Loss::Removed));
+        if !needed {
+            self.judged(t);
+        }
+        needed
+    }
+
+    /// J3: what a disk failed is on nobody else, or on some and not on others.
+    fn stays(&mut self, t: &Topology, tag: Tag) {
+        for (key, slot) in self.slots(tag) {
+            let Some(up) = self.ups.get(&key) else { continue };
+            up.shared.refuse(bit(slot));
+            self.disturb(key);
+        }
+        for (key, open) in self.open_slots() {
+            if let Some(up) = self.ups.get(&key) {
+                up.shared.release(open);
+            }
+        }
+        // Not at once: it would fail at once.
+        self.after(t, SICK_NS, Told::Well);
+    }
+
+    fn disturb(&mut self, key: u32) {
+        self.halt_pass(key);
+        let Some(set) = &mut self.set else { return };
+        let Some(at) = set.volume(key) else { return };
+        set.disturb(at);
+        if let (Some(up), Some(vol)) = (self.ups.get(&key), set.vols.get(at)) {
+            up.shared.even.store(vol.even, SeqCst);
+        }
+    }
+
+    /// Volumes and slots in which a disk is.
+    fn slots(&self, tag: Tag) -> Vec<(u32, usize)> {
+        let Some(set) = &self.set else { return Vec::new() };
+        let Some(index) = set.disk(tag) else { return Vec::new() };
+        let of = set.vols.iter().zip(&set.array.volumes);
+        of.flat_map(|(vol, volume)| {
+            let slots = volume.members.iter().enumerate().filter(|(_, m)| m.disk == index);
+            slots.map(|(slot, _)| (vol.key, slot)).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// Slots about which nothing has been decided, by volume.
+    fn open_slots(&self) -> BTreeMap<u32, u64> {
+        let mut open: BTreeMap<u32, u64> =
+            self.ups.iter().map(|(key, up)| (*key, up.unrecorded)).collect();
+        for job in &self.queue {
+            if let Job::Out(tag, _) = job {
+                for (key, slot) in self.slots(*tag) {
+                    *open.entry(key).or_default() |= bit(slot);
+                }
+            }
+        }
+        open
+    }
+
+    /// Writes go on that wait for nobody who is still to be judged.
+    pub(super) fn judged(&mut self, _: &Topology) {
+        for (key, open) in self.open_slots() {
+            if let Some(up) = self.ups.get(&key) {
+                up.shared.release(open);
+            }
+        }
+    }
+
+    /// A disk that came is used. False when nothing is to be written for it.
+    fn use_disk(&mut self, t: &mut Topology, me: GeomId, tag: Tag) -> bool {
+        let (Some(disk), Some(set), Some(book)) =
+            (self.disks.get(&tag), &mut self.set, &mut self.book)
+        else {
+            return false;
+        };
+        let (found, key, media) = (disk.found.clone(), disk.key.clone(), disk.media_bytes);
+        book.enter(&found);
+        self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
+        let trusted = match book.find(&set.array, &key) {
+            Some(index) => set.arrive(index, tag),
+            None => {
+                let number = found.generation().wrapping_add(tag);
+                let spare = book.new_disk(&key, number, media, self.sector);
+                set.array.disks.push(spare);
+                set.here.push(Some(tag));
+                false
+            }
+        };
+        let took = set.take_spares();
+        self.halt_passes();
+        self.start_volumes(t, me);
+        self.start_passes();
+        took || !trusted
+    }
+
+    /// Records are written, but those of `failed`.
+    pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, failed: Vec<Tag>) {
+        let Some(Doing::Writing(job)) = self.doing.take() else { return };
+        let some = self.disks.keys().any(|tag| !failed.contains(tag));
+        let mut stays = false;
+        for tag in &failed {
+            let needed = self.set.as_ref().and_then(|set| {
+                let index = set.disk(*tag)?;
+                Some(!set.breaks(index).is_empty())
+            });
+            match needed {
+                Some(false) => self.queue.push_front(Job::Out(*tag, Loss::Broken)),
+                Some(true) => stays = true,
+                None => {}
+            }
+        }
+        if !some || stays {
+            self.sicken(t, job);
+        } else {
+            for up in self.ups.values_mut() {
+                up.unrecorded = 0;
+                up.shared.sick.store(false, Relaxed);
+            }
+            self.set_tables(t);
+            self.judged(t);
+            self.finish(job, failed.is_empty());
+        }
+        self.go_on(t, me);
+    }
+
+    /// Records could not be written: nothing is acknowledged until they can.
+    fn sicken(&mut self, t: &Topology, job: Job) {
+        let keys: Vec<u32> = self.ups.keys().copied().collect();
+        for key in keys {
+            let Some(up) = self.ups.get_mut(&key) else { continue };
+            up.shared.sick.store(true, Relaxed);
+            up.knocked = false;
+            let (open, unrecorded) = (up.shared.gate.is_open(), up.unrecorded);
+            up.shared.refuse(unrecorded);
+            up.shared.gate.turn_away();
+            if !open && job == Job::Dirty(key) {
+                self.set_dirty(key, false);
+            }
+        }
+        self.after(t, SICK_NS, Told::Well);
+    }
+
+    /// Records are written: what waited goes on. With `whole` those of all.
+    fn finish(&mut self, job: Job, whole: bool) {
+        match job {
+            Job::Dirty(key) if whole => self.open(key),
+            // First those go whose record could not be written.
+            Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
+            Job::Passed(key) => self.reopen(key),
+            Job::Clean(_) | Job::Out(..) | Job::In(_) | Job::Rewrite => {}
+        }
+    }
+
+    /// J1: the records say dirty already.
+    fn reopen(&mut self, key: u32) {
+        let dirty = self.set.as_ref().and_then(|set| {
+            let at = set.volume(key)?;
+            Some(set.said.volumes.get(at)?.dirty && set.array.volumes.get(at)?.dirty)
+        });
+        if dirty == Some(true) {
+            self.open(key);
+        }
+    }
+
+    fn open(&mut self, key: u32) {
+        let Some(up) = self.ups.get_mut(&key) else { return };
+        up.knocked = false;
+        up.drained = false;
+        up.shared.gate.open();
+        if !std::mem::replace(&mut up.watching, true) {
+            up.written = up.shared.writes();
+            let (board, me) = (up.shared.board.clone(), up.shared.geom);
+            records::after(board, me, self.tunables.idle_ns, Told::Idle(key));
+        }
+    }
+
+    /// Disks are let go, providers wither, whatever waits ends.
+    pub(super) fn take_apart(t: &mut Topology, me: GeomId, g: &mut RaidGeom) {
+        g.over = true;
+        g.busy.store(0, Relaxed);
+        g.queue.clear();
+        let keys: Vec<u32> = g.ups.keys().copied().collect();
+        keys.into_iter().for_each(|key| g.stop_volume(t, key));
+        for (_, disk) in std::mem::take(&mut g.disks) {
+            t.leave(disk.consumer);
+        }
+        t.wither_geom(me, Errno::NxIo);
+    }
+}
+
+/// Why a disk of so many bytes is too small for its place, if it is.
+fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
+    let members = set.array.volumes.iter().flat_map(|v| &v.members);
+    let ends = members.filter(|m| m.disk == index).map(|m| m.offset.saturating_add(m.bytes));
+    let need = ends.max().unwrap_or(0);
+    (need > media).then(|| format!("it has {media} bytes; its part of the array ends at {need}"))
+}
+
+/// A slot's bit.
+fn bit(slot: usize) -> u64 {
+    1_u64.checked_shl(slot as u32).unwrap_or(0)
+}
+
+/// Attaches and opens, alone.
+fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<ConsumerId, Error> {
+    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
+    match t.access(consumer, Access::EXCLUSIVE) {
+        Ok(()) => Ok(consumer),
+        Err(e) => {
+            t.leave(consumer);
+            Err(Error::new(e, format!("{name} cannot be opened alone: {}", e.text())))
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! What an array is while it runs, without any I/O: its disks, who of them has what, what its
+//! volumes can do, and what its records shall say.
+//!
+//! Invariants
+//!  A1  A member is read only if it has everything; one that is being filled is written.
+//!  A2  A disk that comes back is taken as it is only if the records on the other disks still call
+//!      it a member in order, and the volume is not dirty: nothing was written without it.
+//!  A3  A volume with parity that lacks a member and may have been written when it was left does
+//!      not start unless it is forced: what the missing member held cannot be told from parity
+//!      that may be old.
+//!  A4  While copies may differ or parity may be wrong, the records say dirty (or never
+//!      initialised).
+
+use super::model::{
+    Array, Disk, DiskState, Level, Migration, MigrationKind, SubdiskState, Volume, VolumeState,
+};
+use super::volume::map::{MEMBERS_MAX, Shape};
+use super::volume::{Role, pass};
+
+/// The number of an attached disk; not used again.
+pub(crate) type Tag = u32;
+
+/// Everywhere.
+pub(crate) const ALL: u64 = u64::MAX;
+
+/// One volume, beside its description in the array.
+#[derive(Clone, Debug)]
+pub(crate) struct Vol {
+    pub(crate) key: u32,
+    /// It is offered.
+    pub(crate) up: bool,
+    /// Started although parity may be wrong (A3).
+    pub(crate) forced: bool,
+    /// Copies agree and parity is right below this byte of the volume.
+    pub(crate) even: u64,
+    /// Members being filled have everything below this byte of the volume.
+    pub(crate) filled: u64,
+    /// Its members were never brought in line.
+    pub(crate) raw: bool,
+    /// Why its last pass came to no end.
+    pub(crate) halt: Option<pass::Halt>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Set {
+    pub(crate) array: Array,
+    /// As the records on the disks say it.
+    pub(crate) said: Array,
+    /// By disk: which attached one it is.
+    pub(crate) here: Vec<Option<Tag>>,
+    /// By volume.
+    pub(crate) vols: Vec<Vol>,
+    keys: u32,
+}
+
+fn is_good(state: SubdiskState) -> bool {
+    matches!(state, SubdiskState::Active | SubdiskState::Uninitialized | SubdiskState::Resync)
+}
+
+impl Set {
+    /// An array that starts with the disks that are `here`.
+    pub(crate) fn start(array: Array, here: Vec<Option<Tag>>) -> Set {
+        let said = array.clone();
+        let mut set = Set { array, said, here, vols: Vec::new(), keys: 0 };
+        set.here.resize(set.array.disks.len(), None);
+        for index in 0..set.array.disks.len() {
+            if set.here.get(index).copied().flatten().is_none() {
+                set.leave(index, DiskState::Missing);
+            } else {
+                set.come(index);
+            }
+        }
+        for index in 0..set.array.volumes.len() {
+            set.open(index);
+        }
+        set
+    }
+
+    fn set_members(&mut self, disk: usize, state: SubdiskState) {
+        for member in self.array.volumes.iter_mut().flat_map(|v| &mut v.members) {
+            if member.disk == disk {
+                member.state = state;
+            }
+        }
+    }
+
+    /// A disk is not there, or not to be used, from now on.
+    pub(crate) fn leave(&mut self, index: usize, state: DiskState) {
+        let member = match state {
+            DiskState::Failed | DiskState::Disabled => SubdiskState::Failed,
+            _ => SubdiskState::None,
+        };
+        let Some(disk) = self.array.disks.get_mut(index) else { return };
+        // What failed does not become merely absent.
+        let known = matches!(disk.state, DiskState::Failed | DiskState::Disabled);
+        if !known {
+            disk.state = state;
+            self.set_members(index, member);
+        }
+        if let Some(place) = self.here.get_mut(index) {
+            *place = None;
+        }
+    }
+
+    /// A disk that is there: one that the records call missing has missed writes.
+    fn come(&mut self, index: usize) {
+        let Some(disk) = self.array.disks.get_mut(index) else { return };
+        if disk.state == DiskState::Missing {
+            disk.state = DiskState::Active;
+            self.set_members(index, SubdiskState::New);
+            // Nothing can have been written to what cannot do without it.
+            for volume in self.array.volumes.iter_mut().filter(|v| !v.level.redundant()) {
+                for member in volume.members.iter_mut().filter(|m| m.disk == index) {
+                    member.state = SubdiskState::Active;
+                }
+            }
+        }
+    }
+
+    /// What is known of a volume's insides, from its description.
+    fn open(&mut self, index: usize) {
+        self.keys += 1;
+        let key = self.keys;
+        let Some(volume) = self.array.volumes.get_mut(index) else { return };
+        let shape = Shape::of(volume);
+        let redundant = volume.level.redundant();
+        let dirty = volume.dirty;
+        let raw = redundant && volume.uninitialized();
+        let migration = volume.migration.take();
+        let done = |kind| match migration {
+            Some(m) if m.kind == kind => Some(shape.of_member(m.done)),
+            _ => None,
+        };
+        let even = match (redundant, dirty) {
+            (false, _) => ALL,
+            (true, true) => 0,
+            (true, false) if raw => done(MigrationKind::Init).unwrap_or(0),
+            (true, false) => done(MigrationKind::Repair).unwrap_or(ALL),
+        };
+        let mut anew = dirty;
+        for member in &mut volume.members {
+            member.state = match member.state {
+                SubdiskState::Stale | SubdiskState::New => {
+                    anew = true;
+                    SubdiskState::New
+                }
+                SubdiskState::Resync => SubdiskState::Active,
+                SubdiskState::Uninitialized if !redundant => SubdiskState::Active,
+                state => state,
+            };
+        }
+        let filled = done(MigrationKind::Rebuild).filter(|_| !anew).unwrap_or(0);
+        let vol = Vol { key, up: false, forced: false, even, filled, raw, halt: None };
+        match self.vols.get_mut(index) {
+            Some(old) => *old = vol,
+            None => self.vols.push(vol),
+        }
+    }
+
+    /// A further volume, at the end.
+    pub(crate) fn add_volume(&mut self, volume: Volume) {
+        self.array.volumes.push(volume);
+        self.open(self.array.volumes.len() - 1);
+    }
+
+    /// The index of a volume by its number.
+    pub(crate) fn volume(&self, key: u32) -> Option<usize> {
+        self.vols.iter().position(|vol| vol.key == key)
+    }
+
+    /// The index of a disk by its tag.
+    pub(crate) fn disk(&self, tag: Tag) -> Option<usize> {
+        self.here.iter().position(|here| *here == Some(tag))
+    }
+
+    /// What a volume's member in a slot is good for; `None`: nothing.
+    pub(crate) fn role(&self, volume: usize, slot: usize) -> Option<(Tag, Role)> {
+        let member = self.array.volumes.get(volume)?.members.get(slot)?;
+        let tag = self.here.get(member.disk).copied().flatten()?;
+        match member.state {
+            state if is_good(state) => Some((tag, Role::Good)),
+            SubdiskState::Rebuild | SubdiskState::New => Some((tag, Role::Filling)),
+            _ => None,
+        }
+    }
+
+    fn roles(&self, volume: usize) -> impl Iterator<Item = Option<Role>> {
+        let slots = self.array.volumes.get(volume).map_or(0, |v| v.members.len());
+        (0..slots).map(move |slot| self.role(volume, slot).map(|(_, role)| role))
+    }
+
+    /// True when some member of a volume is being filled.
+    pub(crate) fn is_filling(&self, volume: usize) -> bool {
+        self.roles(volume).any(|role| role == Some(Role::Filling))
+    }
+
+    fn is_whole(&self, volume: usize) -> bool {
+        self.roles(volume).all(|role| role == Some(Role::Good))
+    }
+
+    /// A volume's state by what its members are.
+    pub(crate) fn state(&self, volume: usize) -> VolumeState {
+        let Some(known) = self.array.volumes.get(volume) else { return VolumeState::Broken };
+        let mut now = known.clone();
+        for (slot, member) in now.members.iter_mut().enumerate() {
+            if self.role(volume, slot).is_none() {
+                member.state = member.state.min(SubdiskState::Failed);
+            }
+        }
+        let even = self.vols.get(volume).is_none_or(|vol| vol.even == ALL);
+        match now.state() {
+            VolumeState::Optimal if !even => VolumeState::Suboptimal,
+            state => state,
+        }
+    }
+
+    /// Whether a volume can be offered.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(crate) fn can_start(&self, index: usize, name: &str) -> Result<(), String> {
+        let (Some(volume), Some(vol)) = (self.array.volumes.get(index), self.vols.get(index))
+        else {
+            return Err("no such volume".into());
+        };
+        if volume.members.len() > MEMBERS_MAX {
+            return Err(format!(
+                "it has {} members; {MEMBERS_MAX} are possible",
+                volume.members.len()
+            ));
+        }
+        if self.state(index) == VolumeState::Broken {
+            let there = self.roles(index).filter(|role| *role == Some(Role::Good)).count();
+            let all = volume.members.len();
+            return Err(format!(
+                "{there} of its {all} members are there with everything: plug in the others"
+            ));
+        }
+        let parity = matches!(volume.level, Level::Raid4 | Level::Raid5(_) | Level::Raid6(_));
+        if parity && !self.is_whole(index) && vol.even != ALL && !vol.forced {
+            return Err(format!(
+                "it lacks a member and its parity may be wrong, for it was being written when it \
+                 was left: plug the member in, or start it as it is with `ashlar raid start \
+                 --force {name}` and check what is on it"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Volumes that are up and would break without a disk.
+    pub(crate) fn breaks(&self, index: usize) -> Vec<usize> {
+        let mut without = self.clone();
+        without.leave(index, DiskState::Missing);
+        let up = (0..self.vols.len()).filter(|at| self.vols.get(*at).is_some_and(|vol| vol.up));
+        up.filter(|at| without.state(*at) == VolumeState::Broken).collect()
+    }
+
+    /// A disk of the array has come while it runs. True when it was taken as it is.
+    pub(crate) fn arrive(&mut self, index: usize, tag: Tag) -> bool {
+        if let Some(place) = self.here.get_mut(index) {
+            *place = Some(tag);
+        }
+        let said = self.said.disks.get(index).map(|disk| disk.state);
+        let mut trusted = matches!(said, Some(DiskState::Active));
+        let member = self.array.volumes.iter().flat_map(|v| &v.members).any(|m| m.disk == index);
+        if let Some(disk) = self.array.disks.get_mut(index) {
+            disk.state = if member { DiskState::Active } else { DiskState::Spare };
+        }
+        for at in 0..self.array.volumes.len() {
+            let up = self.vols.get(at).is_some_and(|vol| vol.up);
+            let clean = self.said.volumes.get(at).is_none_or(|volume| !volume.dirty)
+                && self.vols.get(at).is_none_or(|vol| vol.even == ALL);
+            let Some(volume) = self.array.volumes.get_mut(at) else { continue };
+            let redundant = volume.level.redundant();
+            for (slot, member) in volume.members.iter_mut().enumerate() {
+                if member.disk != index {
+                    continue;
+                }
+                let before = self.said.volumes.get(at).and_then(|v| v.members.get(slot));
+                let before = before.filter(|m| m.disk == index).map(|m| m.state);
+                let known = said == Some(DiskState::Active);
+                // A2; a volume that is not up was not written.
+                member.state = match before {
+                    Some(state) if is_good(state) && known && (clean || !up) => state,
+                    _ if !redundant => SubdiskState::Active,
+                    _ => SubdiskState::New,
+                };
+                if member.state == SubdiskState::New {
+                    trusted = false;
+                    if let Some(vol) = self.vols.get_mut(at) {
+                        vol.filled = 0;
+                        vol.halt = None;
+                    }
+                }
+            }
+        }
+        trusted
+    }
+
+    /// Spares that are there take the places of disks that are not. True when one did.
+    pub(crate) fn take_spares(&mut self) -> bool {
+        let mut took = false;
+        loop {
+            let out = (0..self.array.disks.len()).find(|disk| self.is_wanting(*disk));
+            let Some(out) = out else { return took };
+            let ends = self.array.volumes.iter().flat_map(|v| &v.members);
+            let ends = ends.filter(|m| m.disk == out).map(|m| m.offset.saturating_add(m.bytes));
+            let need = ends.max().unwrap_or(0);
+            let fits = |(index, disk): &(usize, &Disk)| {
+                let there = self.here.get(*index).copied().flatten().is_some();
+                there && disk.state == DiskState::Spare && disk.bytes >= need
+            };
+            let spare = self.array.disks.iter().enumerate().find(fits).map(|(index, _)| index);
+            let Some(spare) = spare else { return took };
+            self.replace(out, spare);
+            took = true;
+        }
+    }
+
+    /// A disk that is away, with a place in a volume that can do with another.
+    fn is_wanting(&self, disk: usize) -> bool {
+        if self.here.get(disk).copied().flatten().is_some() {
+            return false;
+        }
+        let member = |v: &Volume| v.members.iter().any(|m| m.disk == disk);
+        let mut of = (0..self.array.volumes.len())
+            .filter(|at| self.array.volumes.get(*at).is_some_and(member))
+            .peekable();
+        // In all of its volumes: a place in one that is broken is kept for the disk itself.
+        of.peek().is_some() && of.all(|at| self.state(at) >= VolumeState::Degraded)
+    }
+
+    fn replace(&mut self, out: usize, spare: usize) {
+        if let Some(disk) = self.array.disks.get_mut(spare) {
+            disk.state = DiskState::Active;
+        }
+        for (at, volume) in self.array.volumes.iter_mut().enumerate() {
+            for member in volume.members.iter_mut().filter(|m| m.disk == out) {
+                member.disk = spare;
+                member.state = SubdiskState::New;
+                if let Some(vol) = self.vols.get_mut(at) {
+                    (vol.filled, vol.halt) = (0, None);
+                }
+            }
+        }
+        self.drop_disk(out);
+    }
+
+    /// A disk that is in no volume is not listed any more.
+    pub(crate) fn drop_disk(&mut self, out: usize) {
+        let used = self.array.volumes.iter().flat_map(|v| &v.members).any(|m| m.disk == out);
+        if used || out >= self.array.disks.len() {
+            return;
+        }
+        self.array.disks.remove(out);
+        if out < self.here.len() {
+            self.here.remove(out);
+        }
+        let members = self.array.volumes.iter_mut().flat_map(|v| &mut v.members);
+        members.filter(|m| m.disk > out).for_each(|m| m.disk -= 1);
+        // What was said goes by the old places: it is said anew before anybody asks.
+        if out < self.said.disks.len() {
+            self.said.disks.remove(out);
+            for member in self.said.volumes.iter_mut().flat_map(|v| &mut v.members) {
+                match member.disk.cmp(&out) {
+                    std::cmp::Ordering::Greater => member.disk -= 1,
+                    std::cmp::Ordering::Equal => member.disk = usize::MAX,
+                    std::cmp::Ordering::Less => {}
+                }
+            }
+        }
+    }
+
+    /// Where a pass over a volume has to begin; `None`: there is nothing to do.
+    pub(crate) fn pass_from(&self, index: usize) -> Option<u64> {
+        let (volume, vol) = (self.array.volumes.get(index)?, self.vols.get(index)?);
+        if !vol.up || vol.halt.is_some() || !volume.level.redundant() {
+            return None;
+        }
+        let parity = Shape::of(volume).parities() > 0;
+        let filling = self.is_filling(index);
+        let uneven = vol.even != ALL && (!parity || self.roles(index).all(|role| role.is_some()));
+        match (filling, uneven) {
+            (true, true) => Some(vol.filled.min(vol.even)),
+            (true, false) => Some(vol.filled),
+            (false, true) => Some(vol.even),
+            (false, false) => None,
+        }
+    }
+
+    /// A pass over a volume has come so far.
+    pub(crate) fn passed_to(&mut self, index: usize, done: u64) {
+        let filling = self.is_filling(index);
+        if let Some(vol) = self.vols.get_mut(index) {
+            if filling {
+                vol.filled = vol.filled.max(done);
+            }
+            if vol.even != ALL {
+                vol.even = vol.even.max(done);
+            }
+        }
+    }
+
+    /// A pass over a volume has done all of it.
+    pub(crate) fn passed(&mut self, index: usize) {
+        let Some(volume) = self.array.volumes.get_mut(index) else { return };
+        let here = &self.here;
+        for member in &mut volume.members {
+            let there = here.get(member.disk).copied().flatten().is_some();
+            if there && member.state >= SubdiskState::New {
+                member.state = SubdiskState::Active;
+            }
+        }
+        if let Some(vol) = self.vols.get_mut(index) {
+            (vol.even, vol.filled, vol.raw, vol.forced) = (ALL, 0, false, false);
+        }
+    }
+
+    /// Copies or parity of a volume may have come to differ anywhere.
+    pub(crate) fn disturb(&mut self, index: usize) {
+        let redundant = self.array.volumes.get(index).is_some_and(|v| v.level.redundant());
+        if let Some(vol) = self.vols.get_mut(index).filter(|_| redundant) {
+            (vol.even, vol.filled, vol.halt) = (0, 0, None);
+        }
+    }
+
+    /// The array as the records shall say it now.
+    pub(crate) fn record(&self) -> Array {
+        let mut array = self.array.clone();
+        for (index, volume) in array.volumes.iter_mut().enumerate() {
+            let Some(vol) = self.vols.get(index) else { continue };
+            let shape = Shape::of(volume);
+            let filling = self.is_filling(index);
+            let uneven = vol.even != ALL;
+            for member in &mut volume.members {
+                member.state = match member.state {
+                    SubdiskState::New if vol.up => SubdiskState::Rebuild,
+                    SubdiskState::Active if vol.raw && uneven => SubdiskState::Uninitialized,
+                    state => state,
+                };
+            }
+            // A4
+            volume.dirty |= uneven && (filling || !vol.raw);
+            volume.migration = match (filling && vol.up, uneven && vol.raw) {
+                (true, _) => {
+                    let done = shape.to_member(vol.filled);
+                    Some(Migration { kind: MigrationKind::Rebuild, done })
+                }
+                (false, true) => {
+                    let done = shape.to_member(vol.even);
+                    Some(Migration { kind: MigrationKind::Init, done })
+                }
+                (false, false) => None,
+            };
+        }
+        array
+    }
+}

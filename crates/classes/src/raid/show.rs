@@ -1,0 +1,232 @@
+//! The geom as the graph sees it: counts, orphans, lists.
+
+use std::any::Any;
+
+use bio::{Attr, Errno};
+use geom::{Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Unanswered, Word};
+
+use super::book::SetId;
+use super::class::{Numbers, Tunables};
+use super::geom::{NAME, RaidGeom, Told};
+use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
+use super::volume::Role;
+use super::volume::map::Shape;
+
+/// Levels as they are typed and shown.
+pub(super) fn level_word(level: Level) -> String {
+    let order = |layout| match layout {
+        Layout::LeftAsymmetric => "LA",
+        Layout::LeftSymmetric => "LS",
+        Layout::RightAsymmetric => "RA",
+        Layout::RightSymmetric => "RS",
+    };
+    match level {
+        Level::Raid0 => "RAID0".into(),
+        Level::Raid1 => "RAID1".into(),
+        Level::Raid1e => "RAID1E".into(),
+        Level::Raid10 => "RAID10".into(),
+        Level::Concat => "CONCAT".into(),
+        Level::Single => "SINGLE".into(),
+        Level::Raid4 => "RAID4".into(),
+        Level::Raid5(layout) => format!("RAID5-{}", order(layout)),
+        Level::Raid6(layout) => format!("RAID6-{}", order(layout)),
+    }
+}
+
+fn state_word(state: VolumeState) -> &'static str {
+    match state {
+        VolumeState::Broken => "BROKEN",
+        VolumeState::Degraded => "DEGRADED",
+        VolumeState::Suboptimal => "SUBOPTIMAL",
+        VolumeState::Optimal => "OPTIMAL",
+    }
+}
+
+fn member_word(state: SubdiskState) -> &'static str {
+    match state {
+        SubdiskState::None => "NONE",
+        SubdiskState::Failed => "FAILED",
+        SubdiskState::New => "NEW",
+        SubdiskState::Rebuild => "REBUILD",
+        SubdiskState::Uninitialized => "UNINITIALIZED",
+        SubdiskState::Stale => "STALE",
+        SubdiskState::Resync => "RESYNC",
+        SubdiskState::Active => "ACTIVE",
+    }
+}
+
+/// A geom that has its number and nothing else yet.
+struct Unborn;
+
+impl Geom for Unborn {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NxIo)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl RaidGeom {
+    /// A geom for an array that has not started.
+    pub(super) fn place(
+        t: &mut Topology,
+        id: SetId,
+        sector: u32,
+        why: &str,
+        tunables: Tunables,
+        numbers: Numbers,
+    ) -> Result<GeomId, Error> {
+        let geom = t.new_geom(NAME, &id.name(), why, Box::new(Unborn))?;
+        t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, tunables, numbers)));
+        Ok(geom)
+    }
+
+    fn worst(&self) -> Option<VolumeState> {
+        let set = self.set.as_ref()?;
+        (0..set.vols.len()).map(|at| set.state(at)).min()
+    }
+
+    fn show_volume(&self, at: usize, out: &mut Vec<(&'static str, String)>) {
+        let Some(set) = &self.set else { return };
+        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+            return;
+        };
+        let up = self.ups.get(&vol.key);
+        let name = up.map_or("-".to_owned(), |up| format!("{NAME}/r{}", up.number));
+        let shape = Shape::of(volume);
+        let mut line = format!(
+            "{name} {} {} {} bytes, strip {}, {} members",
+            volume.name,
+            level_word(volume.level),
+            volume.bytes,
+            volume.strip,
+            volume.members.len(),
+        );
+        line += &format!(", {}", state_word(set.state(at)));
+        if volume.dirty {
+            line += ", dirty";
+        }
+        let done = |at: u64| u128::from(at) * 100 / u128::from(shape.bytes.max(1));
+        if set.is_filling(at) {
+            line += &format!(", rebuild {}%", done(vol.filled));
+        } else if vol.even < shape.bytes {
+            line += &format!(", synchronised {}%", done(vol.even));
+        }
+        if let Some(halt) = vol.halt {
+            line += &format!(", stopped ({halt:?})");
+        }
+        out.push(("Volume", line));
+        let members: Vec<String> = volume
+            .members
+            .iter()
+            .enumerate()
+            .map(|(slot, member)| {
+                let tag = set.here.get(member.disk).copied().flatten();
+                let disk = tag.and_then(|tag| self.disks.get(&tag));
+                let name = disk.map_or("-", |disk| disk.name.as_str());
+                let filling = matches!(set.role(at, slot), Some((_, Role::Filling)));
+                let state = if filling { "REBUILD" } else { member_word(member.state) };
+                format!("{name} ({state})")
+            })
+            .collect();
+        out.push(("Subdisks", members.join(", ")));
+    }
+}
+
+impl Geom for RaidGeom {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        provider: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        let after = t.counts(provider).plus(delta);
+        if delta.w < 0 && after.w == 0 {
+            self.unwritten(t, me, provider);
+        }
+        Ok(())
+    }
+
+    fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {
+        self.orphaned(t, me, consumer);
+    }
+
+    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
+        match word.downcast::<Told>() {
+            Ok(_) if self.over => {}
+            Ok(told) => self.told_word(t, me, *told),
+            Err(word) => debug_assert!(word.is::<Unanswered>(), "a word that nobody says"),
+        }
+    }
+
+    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
+        // What is known of a volume stands in its provider's own list.
+        None
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        let state = match (&self.fault, self.worst()) {
+            (None, None) => "STARTING".to_owned(),
+            (None, Some(state)) => state_word(state).to_owned(),
+            (Some(fault), None) => format!("STARTING ({fault})"),
+            (Some(fault), Some(state)) => format!("{} ({fault})", state_word(state)),
+        };
+        let mut out = vec![("State", state), ("Metadata", self.id.format().to_owned())];
+        let generation = self.set.as_ref().map_or(self.above, |set| set.array.generation);
+        out.push(("Generation", generation.to_string()));
+        let count = self.set.as_ref().map_or(0, |set| set.vols.len());
+        (0..count).for_each(|at| self.show_volume(at, &mut out));
+        for (name, why) in &self.refused {
+            out.push(("Refused", format!("{name}: {why}")));
+        }
+        out
+    }
+
+    fn show_consumer(
+        &self,
+        _: &Topology,
+        _: GeomId,
+        consumer: ConsumerId,
+    ) -> Vec<(&'static str, String)> {
+        let found = self.disks.iter().find(|(_, disk)| disk.consumer == consumer);
+        let Some((tag, disk)) = found else { return Vec::new() };
+        let set = self.set.as_ref();
+        let state = set.and_then(|set| Some(set.array.disks.get(set.disk(*tag)?)?.state));
+        let state = match state {
+            None => "NONE",
+            Some(DiskState::Active) => "ACTIVE",
+            Some(DiskState::Spare) => "SPARE",
+            Some(DiskState::Failed) => "FAILED",
+            Some(DiskState::Disabled) => "DISABLED",
+            Some(DiskState::Missing) => "OFFLINE",
+        };
+        let members = self.states(*tag);
+        let words: Vec<&str> = members.iter().map(|(.., state)| member_word(*state)).collect();
+        let words =
+            if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
+        let place = |(key, slot, _): &(u32, usize, SubdiskState)| {
+            let number = self.ups.get(key).map_or("-".to_owned(), |up| format!("r{}", up.number));
+            format!("{number}:{slot}")
+        };
+        let places: Vec<String> = members.iter().map(place).collect();
+        vec![
+            ("State", format!("{state}{words}")),
+            ("ReadErrors", disk.errors.to_string()),
+            ("Subdisks", if places.is_empty() { "-".into() } else { places.join(", ") }),
+            ("Disk", disk.key.clone()),
+        ]
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

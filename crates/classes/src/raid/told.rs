@@ -1,0 +1,208 @@
+//! What an array's geom is told by its tasks and layers, and what becomes of it.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use geom::{ConsumerId, Edge, GeomId, ProviderId, Topology};
+
+use super::book::Book;
+use super::geom::{Doing, Job, Loss, RaidGeom, Told};
+use super::model::SubdiskState;
+use super::records;
+use super::set::Tag;
+use super::volume::pass;
+use crate::members::GateWord;
+
+/// Read errors of a disk that are mended before it is taken for broken.
+const READ_ERRORS_MAX: u32 = 10;
+
+impl RaidGeom {
+    fn idle(&mut self, t: &mut Topology, me: GeomId, key: u32) {
+        let Some(up) = self.ups.get_mut(&key) else { return };
+        up.watching = false;
+        if !up.shared.gate.is_open() {
+            return;
+        }
+        let writes = up.shared.writes();
+        let idle = std::mem::replace(&mut up.written, writes) == writes;
+        up.watching = true;
+        let (board, geom) = (up.shared.board.clone(), up.shared.geom);
+        if idle {
+            up.watching = false;
+            return self.push(t, me, Job::Clean(key));
+        }
+        records::after(board, geom, self.tunables.idle_ns, Told::Idle(key));
+    }
+
+    /// A member failed: its job stands first in the queue.
+    fn failed(&mut self, t: &mut Topology, me: GeomId, volume: u32, slot: usize, gone: bool) {
+        let set = self.set.as_ref();
+        let tag = set.and_then(|set| Some(set.role(set.volume(volume)?, slot)?.0));
+        let Some(tag) = tag else { return };
+        let queued = |job: &Job| matches!(job, Job::Out(other, _) if *other == tag);
+        if self.queue.iter().any(queued) {
+            return;
+        }
+        let loss = if gone { Loss::Absent } else { Loss::Broken };
+        self.urgent(t, me, Job::Out(tag, loss));
+    }
+
+    fn unread(&mut self, t: &mut Topology, me: GeomId, told: (u32, usize, bool, bool)) {
+        let (volume, slot, gone, mended) = told;
+        let set = self.set.as_ref();
+        let tag = set.and_then(|set| Some(set.role(set.volume(volume)?, slot)?.0));
+        let Some(disk) = tag.and_then(|tag| self.disks.get_mut(&tag)) else { return };
+        disk.errors += 1;
+        if gone || !mended || disk.errors > READ_ERRORS_MAX {
+            self.failed(t, me, volume, slot, gone);
+        }
+    }
+
+    pub(super) fn told_word(&mut self, t: &mut Topology, me: GeomId, told: Told) {
+        match told {
+            Told::Gate(key, GateWord::Knock) => {
+                if let Some(up) = self.ups.get_mut(&key) {
+                    up.knocked = true;
+                }
+                self.go_on(t, me);
+            }
+            Told::Gate(key, GateWord::Drained) => {
+                if let Some(up) = self.ups.get_mut(&key) {
+                    up.drained = true;
+                }
+                if let Some(Doing::Draining(job, of)) = self.doing
+                    && of == key
+                {
+                    self.doing = None;
+                    self.carry_out(t, me, job);
+                }
+                self.go_on(t, me);
+            }
+            Told::Failed { volume, slot, gone } => self.failed(t, me, volume, slot, gone),
+            Told::Unread { volume, slot, gone, mended } => {
+                self.unread(t, me, (volume, slot, gone, mended));
+            }
+            Told::Judge => self.judged(t),
+            Told::Idle(key) => self.idle(t, me, key),
+            Told::Due => t.barrier(me, Box::new(Told::Launch(true))),
+            Told::Launch(due) => self.launch(t, me, due),
+            Told::Known(tag) => self.push(t, me, Job::In(tag)),
+            Told::Well => {
+                for up in self.ups.values() {
+                    up.shared.sick.store(false, Relaxed);
+                }
+                self.start_passes();
+                self.push(t, me, Job::Rewrite);
+            }
+            Told::Written(failed) => self.written(t, me, failed),
+            Told::Progress { volume, round, done } => self.progress(t, me, volume, round, done),
+            Told::Passed { volume, round, result } => self.passed(t, me, volume, round, result),
+        }
+    }
+
+    fn is_round(&self, volume: u32, round: u64) -> bool {
+        self.ups.get(&volume).is_some_and(|up| up.shared.round.load(SeqCst) == round)
+    }
+
+    fn progress(&mut self, t: &mut Topology, me: GeomId, volume: u32, round: u64, done: u64) {
+        if !self.is_round(volume, round) {
+            return;
+        }
+        let Some(set) = &mut self.set else { return };
+        let Some(at) = set.volume(volume) else { return };
+        set.passed_to(at, done);
+        if self.book.as_ref().is_some_and(Book::keeps_progress) {
+            self.push(t, me, Job::Rewrite);
+        }
+    }
+
+    fn passed(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        volume: u32,
+        round: u64,
+        result: Result<(), pass::Halt>,
+    ) {
+        if !self.is_round(volume, round) {
+            return;
+        }
+        self.halt_pass(volume);
+        match result {
+            Ok(()) => self.push(t, me, Job::Passed(volume)),
+            // Whoever failed is dealt with first; then it begins anew.
+            Err(halt) => {
+                if let Some(set) = &mut self.set
+                    && let Some(at) = set.volume(volume)
+                    && let Some(vol) = set.vols.get_mut(at)
+                {
+                    vol.halt = Some(halt);
+                }
+            }
+        }
+    }
+
+    /// A disk is gone.
+    pub(super) fn orphaned(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        let tag = self.disks.iter().find(|(_, d)| d.consumer == consumer).map(|(tag, _)| *tag);
+        let Some(tag) = tag else { return t.leave(consumer) };
+        if self.set.is_none() {
+            self.let_go(t, tag, None);
+            self.split = false;
+            if self.disks.is_empty() {
+                Self::take_apart(t, me, self);
+            }
+            return;
+        }
+        self.queue
+            .retain(|job| !matches!(job, Job::Out(other, _) | Job::In(other) if *other == tag));
+        self.urgent(t, me, Job::Out(tag, Loss::Gone));
+    }
+
+    /// The last writer of a provider has gone.
+    pub(super) fn unwritten(&mut self, t: &mut Topology, me: GeomId, provider: ProviderId) {
+        let key = self.ups.iter().find(|(_, up)| up.provider == provider).map(|(key, _)| *key);
+        if let Some(key) = key {
+            self.push(t, me, Job::Clean(key));
+        }
+    }
+
+    /// The way to a disk, by its provider's name, and its number.
+    pub(super) fn called(&self, name: &str) -> Option<(Tag, ConsumerId)> {
+        let found = self.disks.iter().find(|(_, disk)| disk.name == name);
+        found.map(|(tag, disk)| (*tag, disk.consumer))
+    }
+
+    /// The way to a disk.
+    pub(super) fn edge(&self, t: &Topology, tag: Tag) -> Option<Edge> {
+        self.disks.get(&tag).map(|disk| t.edge(disk.consumer))
+    }
+
+    /// A volume is no more.
+    pub(super) fn forget(&mut self, key: u32) {
+        let (Some(set), Some(book)) = (&mut self.set, &mut self.book) else { return };
+        if let Some(at) = set.volume(key) {
+            let volume = set.array.volumes.remove(at);
+            set.vols.remove(at);
+            if at < set.said.volumes.len() {
+                set.said.volumes.remove(at);
+            }
+            book.strike(volume.id);
+            self.numbers.free(self.id, volume.id);
+        }
+    }
+
+    /// A disk's members, as lists show them.
+    pub(super) fn states(&self, tag: Tag) -> Vec<(u32, usize, SubdiskState)> {
+        let Some(set) = &self.set else { return Vec::new() };
+        let Some(index) = set.disk(tag) else { return Vec::new() };
+        let mut out = Vec::new();
+        for (vol, volume) in set.vols.iter().zip(&set.array.volumes) {
+            for (slot, member) in volume.members.iter().enumerate() {
+                if member.disk == index {
+                    out.push((vol.key, slot, member.state));
+                }
+            }
+        }
+        out
+    }
+}

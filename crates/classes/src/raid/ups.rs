@@ -1,0 +1,228 @@
+//! An array's volumes while they are offered: their providers, tables and passes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use bio::{Attr, Errno};
+use geom::{Error, GeomId, Limits, NewProvider, ProviderId, Topology};
+
+use super::geom::{Doing, Job, NAME, RaidGeom};
+use super::model::{Level, VolumeState};
+use super::volume::map::Shape;
+use super::volume::{Path, Shared, Table, VolumeLayer, pass};
+use crate::members::joined;
+
+/// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
+const IO_BYTES_MAX: u32 = 1 << 20;
+
+/// A volume that is up.
+pub(super) struct Up {
+    pub(super) shared: Arc<Shared>,
+    pub(super) provider: ProviderId,
+    pub(super) number: u32,
+    pub(super) knocked: bool,
+    /// The gate is shut, and nobody is inside.
+    pub(super) drained: bool,
+    pub(super) written: u64,
+    pub(super) watching: bool,
+    /// Slots of members that were lost and are not out on record (a bit a slot).
+    pub(super) unrecorded: u64,
+    pub(super) passing: bool,
+}
+
+impl RaidGeom {
+    /// Volumes that can be offered are; those that cannot any more are not.
+    pub(super) fn start_volumes(&mut self, t: &mut Topology, me: GeomId) {
+        let Some(set) = &self.set else { return };
+        let mut faults = Vec::new();
+        for at in 0..set.vols.len() {
+            let Some(set) = &self.set else { return };
+            let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+                continue;
+            };
+            let (key, up) = (vol.key, vol.up);
+            let can = match up {
+                // One that runs goes on while it can.
+                true if set.state(at) > VolumeState::Broken => Ok(()),
+                _ => set.can_start(at, &self.id.name()),
+            };
+            match can {
+                Ok(()) if up => self.set_table(t, at),
+                Ok(()) => {
+                    if let Err(e) = self.start_volume(t, me, at) {
+                        faults.push(e.what);
+                    }
+                }
+                Err(why) if !up => faults.push(format!("volume {}: {why}", volume.name)),
+                Err(why) => {
+                    faults.push(format!("volume {}: {why}", volume.name));
+                    self.stop_volume(t, key);
+                }
+            }
+        }
+        self.fault = if faults.is_empty() { None } else { Some(faults.join("; ")) };
+    }
+
+    fn start_volume(&mut self, t: &mut Topology, me: GeomId, at: usize) -> Result<(), Error> {
+        let Some(set) = &mut self.set else { return Ok(()) };
+        let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.vols.get_mut(at)) else {
+            return Ok(());
+        };
+        let shape = Shape::of(volume);
+        let (board, sector) = (t.switchboard(), u64::from(self.sector));
+        let key = vol.key;
+        let shared =
+            Shared::new(board, me, key, shape.clone(), sector, self.tunables, self.rate.clone());
+        let number = self.numbers.of(self.id, volume.id);
+        let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
+        let stripe_bytes = if strips { volume.strip } else { 0 };
+        let limits = Limits {
+            media_bytes: volume.bytes,
+            sector_bytes: self.sector,
+            io_max_bytes: IO_BYTES_MAX,
+            delete_max_bytes: 0,
+        };
+        let ident = format!("{}-{}", self.id.name(), volume.name);
+        vol.up = true;
+        let members: Vec<ProviderId> = self.providers(t, at);
+        let mut attrs = joined(t, &members);
+        if shape.parities() > 0 {
+            attrs.retain(|(name, _)| !matches!(*name, "GEOM::candelete" | "GEOM::deletereadszero"));
+            attrs.push(("GEOM::candelete", Attr::Int(0)));
+        }
+        attrs.push(("GEOM::ident", Attr::Text(ident)));
+        let made = t.new_provider(
+            me,
+            NewProvider {
+                name: format!("{NAME}/r{number}"),
+                layer: Arc::new(VolumeLayer(shared.clone())),
+                limits,
+                stripe_bytes,
+                stripe_offset: 0,
+                attrs,
+            },
+        );
+        let provider = match made {
+            Ok(provider) => provider,
+            Err(e) => {
+                if let Some(vol) = self.set.as_mut().and_then(|set| set.vols.get_mut(at)) {
+                    vol.up = false;
+                }
+                return Err(e);
+            }
+        };
+        let up = Up {
+            shared,
+            provider,
+            number,
+            knocked: false,
+            drained: true,
+            written: 0,
+            watching: false,
+            unrecorded: 0,
+            passing: false,
+        };
+        self.ups.insert(key, up);
+        self.set_table(t, at);
+        Ok(())
+    }
+
+    /// Providers of a volume's disks.
+    pub(super) fn providers(&self, t: &Topology, at: usize) -> Vec<ProviderId> {
+        let Some(set) = &self.set else { return Vec::new() };
+        let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
+        let disks = (0..slots).filter_map(|slot| self.disks.get(&set.role(at, slot)?.0));
+        disks.filter_map(|disk| t.below(disk.consumer)).collect()
+    }
+
+    /// A volume is not offered any more.
+    pub(super) fn stop_volume(&mut self, t: &mut Topology, key: u32) {
+        if let Some(up) = self.ups.remove(&key) {
+            up.shared.close();
+            t.wither_provider(up.provider, Errno::NxIo);
+        }
+        if let Some(set) = &mut self.set
+            && let Some(at) = set.volume(key)
+        {
+            if set.array.volumes.get(at).is_some_and(|volume| volume.dirty) {
+                // What was being written is on some members and not on others.
+                set.disturb(at);
+            }
+            if let Some(vol) = set.vols.get_mut(at) {
+                vol.up = false;
+            }
+        }
+        let of = |job: &Job| match job {
+            Job::Dirty(k) | Job::Clean(k) | Job::Passed(k) => *k == key,
+            _ => false,
+        };
+        self.queue.retain(|job| !of(job));
+        if matches!(self.doing, Some(Doing::Draining(_, of)) if of == key)
+            && let Some(Doing::Draining(job, _)) = self.doing.take()
+            && !of(&job)
+        {
+            self.queue.push_front(job);
+        }
+    }
+
+    /// Every core goes by the members of a volume as they are.
+    pub(super) fn set_table(&self, t: &Topology, at: usize) {
+        let Some(set) = &self.set else { return };
+        let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.vols.get(at)) else {
+            return;
+        };
+        let Some(up) = self.ups.get(&vol.key) else { return };
+        let mut table = Table { unrecorded: up.unrecorded, ..Table::default() };
+        for (slot, member) in volume.members.iter().enumerate() {
+            let path = set.role(at, slot).and_then(|(tag, role)| {
+                let disk = self.disks.get(&tag)?;
+                let deletes = t.below(disk.consumer).and_then(|p| t.attr(p, "GEOM::candelete"));
+                let deletes = deletes == Some(Attr::Int(1));
+                Some(Path { edge: t.edge(disk.consumer), offset: member.offset, role, deletes })
+            });
+            table.paths.push(path);
+        }
+        up.shared.even.store(vol.even, SeqCst);
+        up.shared.set(&table);
+    }
+
+    pub(super) fn set_tables(&self, t: &Topology) {
+        let count = self.set.as_ref().map_or(0, |set| set.vols.len());
+        (0..count).for_each(|at| self.set_table(t, at));
+    }
+
+    /// Passes that are needed and do not run begin.
+    pub(super) fn start_passes(&mut self) {
+        let Some(set) = &self.set else { return };
+        for at in 0..set.vols.len() {
+            let Some(key) = set.vols.get(at).map(|vol| vol.key) else { continue };
+            let from = set.pass_from(at);
+            let Some(up) = self.ups.get_mut(&key).filter(|up| !up.passing) else { continue };
+            if let Some(from) = from {
+                self.rounds += 1;
+                up.passing = true;
+                pass::start(&up.shared, self.rounds, from);
+            }
+        }
+    }
+
+    /// A volume's pass ends, to begin anew if it is still needed.
+    pub(super) fn halt_pass(&mut self, key: u32) {
+        self.queue.retain(|job| *job != Job::Passed(key));
+        if let Some(set) = &mut self.set
+            && let Some(at) = set.volume(key)
+            && let Some(vol) = set.vols.get_mut(at)
+        {
+            vol.halt = None;
+        }
+        if let Some(up) = self.ups.get_mut(&key) {
+            up.passing = false;
+            up.shared.round.store(0, SeqCst);
+        }
+    }
+
+    pub(super) fn halt_passes(&mut self) {
+        let keys: Vec<u32> = self.ups.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.halt_pass(key));
+    }
+}

@@ -1,0 +1,708 @@
+//! The verbs, as graid has them.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Class, Control, Error, GeomId, ProviderId, Topology, VerbSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::book::{Book, Found};
+use super::class::RaidClass;
+use super::ddf::{self, Place};
+use super::geom::{Job, Loss, NAME, RaidGeom};
+use super::model::{Array, DiskState};
+use super::show::level_word;
+use super::{imsm, label, records};
+use crate::members::{hand, known};
+use crate::part::WritePlan;
+use crate::probe::{Sectors, Step};
+use crate::span::words;
+
+/// Longest wait of a verb for its array to have done what it asked for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const FORMAT: ArgSpec = ArgSpec {
+    name: "format",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "Intel, or DDF (also called SNIA)",
+};
+const LEVEL: ArgSpec = ArgSpec {
+    name: "level",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "RAID0, RAID1, RAID1E, RAID10, RAID4, RAID5[-LA|-LS|-RA|-RS], RAID6[-LA|-LS|-RA], \
+          CONCAT, SINGLE",
+};
+const LABEL: ArgSpec =
+    ArgSpec { name: "label", short: None, kind: ArgKind::Name, doc: "Name of the new volume" };
+const VOLUME: ArgSpec = ArgSpec {
+    name: "volume",
+    short: None,
+    kind: ArgKind::Text,
+    doc: "Label of the volume, or its number in `list` from 0 [default: all of them]",
+};
+const SIZE: ArgSpec = ArgSpec {
+    name: "size",
+    short: Some('S'),
+    kind: ArgKind::Bytes,
+    doc: "Bytes of each disk to use [default: all there is]",
+};
+const STRIP: ArgSpec = ArgSpec {
+    name: "strip",
+    short: Some('s'),
+    kind: ArgKind::Bytes,
+    doc: "Strip: a power of two [default: 128KiB]",
+};
+const ORDER: ArgSpec = ArgSpec {
+    name: "order",
+    short: Some('O'),
+    kind: ArgKind::Choice(&["linux", "big", "little"]),
+    doc: "DDF: byte order and checksum, graid's -o (that letter is taken by every command's \
+          --output) [default: linux]",
+};
+const SAME: ArgSpec = ArgSpec {
+    name: "assume_same",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "The disks hold the same, and right parity, already (all zeroes, say): nothing is synced",
+};
+const RATE: ArgSpec = ArgSpec {
+    name: "sync_rate",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "Bytes a second that a rebuild may do; 0: as fast as it goes. Until the next start",
+};
+
+const fn verb(
+    name: &'static str,
+    doc: &'static str,
+    args: &'static [ArgSpec],
+    example: &'static str,
+    writes: bool,
+) -> VerbSpec {
+    VerbSpec { name, doc, detail: "", args, example, writes }
+}
+
+/// What the class can be asked.
+pub(super) const VERBS: &[VerbSpec] = &[
+    VerbSpec {
+        detail: "The end of each disk is written (Intel: two sectors and more, DDF: 32 MiB). NONE \
+                 in the place of a provider is a slot without a disk. Volumes with redundancy are \
+                 synced in the background, from the first disk where there are copies. With DDF, \
+                 --order is graid's -o: \"linux\" is what mdadm reads, \"big\" what the standard \
+                 says, \"little\" what some controllers write.",
+        ..verb(
+            "label",
+            "Make an array of disks with one volume on it",
+            &[FORMAT, words::NAME, LEVEL, words::PROVIDERS, SIZE, STRIP, ORDER, SAME, words::FORCE],
+            "raid label Intel data RAID1 d0 d1",
+            true,
+        )
+    },
+    verb(
+        "add",
+        "Make a further volume on an array's disks, behind the others",
+        &[words::NAME, LABEL, LEVEL, SIZE, STRIP, SAME, words::FORCE],
+        "raid add Intel-1234abcd more RAID0",
+        true,
+    ),
+    verb(
+        "delete",
+        "Delete a volume, or the whole array: the records are cleared with the last volume",
+        &[words::NAME, VOLUME, words::FORCE],
+        "raid delete --volume more Intel-1234abcd",
+        true,
+    ),
+    verb(
+        "insert",
+        "Add disks: they take the places of disks that are gone, or wait as spares",
+        &[words::NAME, words::PROVIDERS, words::FORCE],
+        "raid insert Intel-1234abcd d2",
+        true,
+    ),
+    verb(
+        "remove",
+        "Take disks out for good: their records are cleared",
+        &[words::NAME, words::PROVIDERS],
+        "raid remove Intel-1234abcd d1",
+        true,
+    ),
+    verb(
+        "fail",
+        "Mark disks as failed: they are not used any more",
+        &[words::NAME, words::PROVIDERS],
+        "raid fail Intel-1234abcd d1",
+        true,
+    ),
+    verb(
+        "configure",
+        "Change how an array works",
+        &[words::NAME, RATE],
+        "raid configure --sync-rate 50MiB Intel-1234abcd",
+        false,
+    ),
+    words::STOP,
+    words::DESTROY,
+    VerbSpec {
+        name: "start",
+        doc: "Look for the disks of an array that was stopped, or start one as it is",
+        detail: "With --force an array starts with the disks there are: also one whose halves were \
+                 used without each other (the newest is believed), and a volume with parity that \
+                 lacks a disk and was being written when it was left (what the missing disk held \
+                 there may be wrong: check it).",
+        args: &[words::NAME, words::FORCE],
+        example: "raid start Intel-1234abcd",
+        writes: false,
+    },
+    words::CLEAR,
+    words::DUMP,
+];
+
+/// What the verbs take; each uses its own part.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Request {
+    pub(super) format: String,
+    pub(super) level: String,
+    pub(super) label: String,
+    pub(super) members: Vec<String>,
+    pub(super) size: Option<u64>,
+    pub(super) strip: Option<u64>,
+    pub(super) order: Option<String>,
+    pub(super) assume_same: bool,
+    pub(super) force: bool,
+    volume: Option<String>,
+    sync_rate: Option<u64>,
+}
+
+pub(super) fn inval(what: impl Into<String>) -> Error {
+    Error::new(Errno::Inval, what)
+}
+
+/// Carries out a verb on the array called `on`.
+pub(super) fn run(
+    class: &RaidClass,
+    control: &mut Control,
+    verb: &str,
+    on: &str,
+    params: &Value,
+) -> Result<Value, Error> {
+    let request: Request = match params {
+        Value::Null => Request::default(),
+        given => {
+            serde_json::from_value(given.clone()).map_err(|e| inval(format!("raid {verb}: {e}")))?
+        }
+    };
+    match verb {
+        "label" => label::label(class, control, on, &request),
+        "add" => label::add(control, on, &request),
+        "delete" => delete(class, control, on, &request),
+        "insert" => insert(control, on, &request),
+        "remove" => remove(control, on, &request),
+        "fail" => fail(control, on, &request),
+        "configure" => configure(control, on, &request),
+        "stop" | "destroy" => stop(class, control, on, &request),
+        "start" => start(class, control, on, &request),
+        "clear" => clear(control, &request),
+        "dump" => dump(control, &request),
+        _ => {
+            let names: Vec<&str> = VERBS.iter().map(|v| v.name).collect();
+            let what = format!("raid has no verb {verb}; {}", names.join(", "));
+            Err(Error::new(Errno::NotSup, what))
+        }
+    }
+}
+
+/// The array called so, or that has a provider or a volume called so.
+fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
+    let name = known::bare(NAME, on).to_owned();
+    let t = &mut control.topology;
+    if let Some(geom) = t.find_geom(NAME, &name) {
+        return Ok(geom);
+    }
+    let provider = t.find(&format!("{NAME}/{name}"));
+    if let Some(geom) = provider.and_then(|p| t.geom_of(p)) {
+        return Ok(geom);
+    }
+    let ids: Vec<GeomId> = {
+        let view = t.view(0);
+        let ours = view.iter().filter(|g| g.class == NAME && !g.withering);
+        ours.filter_map(|g| t.find_geom(NAME, &g.name)).collect()
+    };
+    let mut has = |geom: &GeomId| {
+        let of = |g: &mut RaidGeom, _: &mut Topology| {
+            g.set.as_ref().is_some_and(|s| s.array.volumes.iter().any(|v| v.name == name))
+        };
+        t.with(*geom, of).unwrap_or(false)
+    };
+    let found: Vec<GeomId> = ids.into_iter().filter(|geom| has(geom)).collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => {
+            let what = format!("there is no array {name}; `ashlar raid status` names them");
+            Err(Error::new(Errno::NoEnt, what))
+        }
+        _ => Err(inval(format!("several arrays have a volume {name}: name the array"))),
+    }
+}
+
+/// Runs `f` with an array's own state, waits until it has done what follows, answers.
+pub(super) fn with<R>(
+    control: &mut Control,
+    on: &str,
+    f: impl FnOnce(&mut RaidGeom, &mut Topology, GeomId) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let geom = find(control, on)?;
+    let going = || Err(Error::new(Errno::NxIo, format!("{on} is going")));
+    let done = control.call(|t| {
+        t.with(geom, |g: &mut RaidGeom, t| {
+            let busy = g.busy.clone();
+            f(g, t, geom).map(|r| (r, busy))
+        })
+        .unwrap_or_else(going)
+    });
+    let (answer, busy) = done?;
+    let done = control.wait_until(PATIENCE, |_| busy.load(Relaxed) == 0);
+    control.settle()?;
+    match done {
+        true => Ok(answer),
+        false => {
+            let what = format!("{on} has not done it in {} s: a disk hangs", PATIENCE.as_secs());
+            Err(Error::new(Errno::TimedOut, what))
+        }
+    }
+}
+
+/// Carries out a plan on a provider that nobody uses.
+pub(super) fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Result<(), Error> {
+    hand::writing(
+        control,
+        NAME,
+        name,
+        |_, _| Ok(()),
+        |control, edge| {
+            let done = control.run_on_core("writing a record", move |core| {
+                Box::pin(async move { records::carry_out(core, edge, &plan).await })
+            })?;
+            done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
+        },
+    )
+}
+
+/// What is on a provider.
+pub(super) fn probe(control: &mut Control, name: &str) -> Result<Found, Error> {
+    let on = hand::find(control, name)?;
+    let (sector, media) = hand::sizes(control, on);
+    let serial = label::serial(control, name)?;
+    hand::reading(control, NAME, name, |control, edge| {
+        let mut read = |at: u64, len: usize| hand::read(control, name, edge, at, len).ok();
+        let mut sectors = Sectors::new(sector, media);
+        let intel = sectors.drive(&mut read, imsm::step);
+        if let Ok(record) = intel {
+            return Ok(Found::Intel { serial: serial.clone(), record: Box::new(record) });
+        }
+        let mut sectors = Sectors::new(sector, media);
+        let found = sectors.drive(&mut read, |s| -> Step<_> { ddf::step(s) });
+        match (found, intel) {
+            (Ok(meta), _) => Ok(Found::Ddf(Box::new(meta))),
+            (Err(why), Err(intel)) => Err(inval(format!("{name}: {intel}; {why}"))),
+            (Err(why), Ok(_)) => Err(inval(format!("{name}: {why}"))),
+        }
+    })
+}
+
+/// The answer once a volume is there; otherwise what tasting said of the disks.
+pub(super) fn up(
+    control: &mut Control,
+    set: &str,
+    volume: &str,
+    members: &[String],
+) -> Result<Value, Error> {
+    control.settle()?;
+    let provider = |t: &mut Topology| -> Option<String> {
+        let geom = t.find_geom(NAME, set)?;
+        let provider = t.with(geom, |g: &mut RaidGeom, _| {
+            let known = g.set.as_ref()?;
+            let at = known.array.volumes.iter().position(|v| v.name == volume)?;
+            Some(g.ups.get(&known.vols.get(at)?.key)?.provider)
+        });
+        Some(t.provider_name(provider??).to_owned())
+    };
+    if let Some(provider) = provider(&mut control.topology) {
+        return Ok(json!({
+            "message": format!("{provider} is there, volume {volume} of {set}"),
+            "provider": provider, "array": set,
+        }));
+    }
+    let view = control.topology.view(0);
+    let shown = view.iter().find(|g| g.class == NAME && g.name == set && !g.withering);
+    let state = shown.and_then(|g| g.show.iter().find(|(k, _)| *k == "State"));
+    let said = members.iter().filter_map(|m| {
+        let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
+        let (_, why) = found.verdicts.iter().find(|(c, _)| *c == NAME)?;
+        Some(format!("{m}: {why}"))
+    });
+    let mut said: Vec<String> = said.collect();
+    said.extend(state.map(|(_, state)| format!("{set} is {state}")));
+    Err(Error::new(Errno::NxIo, format!("{volume} did not come up: {}", said.join("; "))))
+}
+
+/// The disk of an array that a provider is.
+fn disk(g: &RaidGeom, name: &str) -> Result<u32, Error> {
+    g.called(name).map(|(tag, _)| tag).ok_or_else(|| {
+        let set = g.id.name();
+        let what = format!("{name} is no disk of {set}; `ashlar raid list {set}` names them");
+        Error::new(Errno::NoEnt, what)
+    })
+}
+
+/// Refuses what would leave a volume without its data.
+fn spare_of(g: &RaidGeom, tag: u32, name: &str) -> Result<(), Error> {
+    let Some(set) = &g.set else { return Ok(()) };
+    let broken = set.disk(tag).map(|index| set.breaks(index)).unwrap_or_default();
+    match broken.first().and_then(|at| set.array.volumes.get(*at)) {
+        None => Ok(()),
+        Some(volume) => {
+            let what = format!(
+                "volume {} cannot do without {name}: nothing would be left of it",
+                volume.name
+            );
+            Err(Error::new(Errno::Busy, what))
+        }
+    }
+}
+
+fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    for name in &request.members {
+        let new = hand::find(control, name)?;
+        let (sector, media) = hand::sizes(control, new);
+        let is_own = |_: &[u8]| false;
+        known::check_member(control, NAME, name, request.force, is_own)?;
+        let serial = label::serial(control, name)?;
+        let number = known::new_id(control, name);
+        let plan = with(control, on, |g, _, _| {
+            if sector != g.sector {
+                let what = format!("{name} has sectors of {sector} bytes, the array {}", g.sector);
+                return Err(inval(what));
+            }
+            let above = g.above;
+            let not_up = || Error::new(Errno::NxIo, "the array has not started");
+            let (Some(set), Some(book)) = (&mut g.set, &g.book) else { return Err(not_up()) };
+            let disk = book.new_disk(&serial, number, media, sector);
+            let places = media / u64::from(sector.max(1));
+            let refused = |fault: super::Fault| inval(fault.to_string());
+            let key = book.key(&disk);
+            if let Some(old) = book.find(&set.array, &key) {
+                // The same disk again: its old place is kept, if it has one.
+                let gone = set.here.get(old).copied().flatten().is_none();
+                if !gone {
+                    return Err(inval(format!("a disk {key} is in the array already")));
+                }
+                if let Some(known) = set.array.disks.get_mut(old) {
+                    known.state = DiskState::Missing;
+                }
+            } else {
+                set.array.disks.push(disk.clone());
+                set.here.push(None);
+            }
+            let plan = match book {
+                Book::Intel { .. } => {
+                    let record = imsm::spare(&disk, sector).map_err(refused)?;
+                    imsm::plan(&record, places, sector)
+                }
+                Book::Ddf { newest, .. } => {
+                    let place = Place {
+                        sector_size: sector,
+                        media_sectors: places,
+                        time: newest.header.time,
+                        controller: book.controller(),
+                        limits: newest.header.limits,
+                        order: newest.header.order,
+                    };
+                    let mut array: Array = set.record();
+                    array.generation = above;
+                    let index = book.find(&array, &key).unwrap_or(usize::MAX);
+                    if let Some(known) = array.disks.get_mut(index) {
+                        known.state = DiskState::Spare;
+                    }
+                    let meta = ddf::create(&array, index, &place).map_err(refused)?;
+                    ddf::plan(&meta, places, sector, true)
+                }
+            };
+            plan.map_err(refused)
+        })?;
+        perform(control, name, plan)?;
+        with(control, on, |g, _, _| disk(g, name).map(drop))?;
+    }
+    Ok(json!({ "message": format!("{} inserted into {on}", request.members.join(", ")) }))
+}
+
+fn remove(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    for name in &request.members {
+        let on_disk = hand::find(control, name)?;
+        let (sector, media) = hand::sizes(control, on_disk);
+        let sectors = media / u64::from(sector.max(1));
+        let (tag, edge, plan) = with(control, on, |g, t, _| {
+            let tag = disk(g, name)?;
+            spare_of(g, tag, name)?;
+            let gone = || Error::new(Errno::NxIo, format!("{name} is going"));
+            let edge = g.edge(t, tag).ok_or_else(gone)?;
+            let plan = match g.disks.get(&tag).map(|d| &d.found) {
+                Some(Found::Ddf(meta)) => ddf::erase(meta, sectors, sector),
+                _ => imsm::erase(sectors, sector),
+            };
+            Ok((tag, edge, plan))
+        })?;
+        let done = control.run_on_core("clearing a record", move |core| {
+            Box::pin(async move { records::carry_out(core, edge, &plan).await })
+        })?;
+        done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))?;
+        with(control, on, |g, t, me| {
+            g.push(t, me, Job::Out(tag, Loss::Removed));
+            Ok(())
+        })?;
+        if with(control, on, |g, _, _| Ok(g.disks.contains_key(&tag)))? {
+            // It was needed after all: its record is written again with the next change.
+            with(control, on, |g, t, me| {
+                g.push(t, me, Job::Rewrite);
+                Ok(())
+            })?;
+            let what = format!("{name} stays: it became one that a volume cannot do without");
+            return Err(Error::new(Errno::Busy, what));
+        }
+    }
+    Ok(json!({ "message": format!("{} removed from {on}", request.members.join(", ")) }))
+}
+
+fn fail(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    for name in &request.members {
+        with(control, on, |g, t, me| {
+            let tag = disk(g, name)?;
+            spare_of(g, tag, name)?;
+            g.push(t, me, Job::Out(tag, Loss::Broken));
+            Ok(())
+        })?;
+    }
+    Ok(json!({ "message": format!("{} of {on} failed", request.members.join(", ")) }))
+}
+
+fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    with(control, on, |g, _, _| {
+        if let Some(rate) = request.sync_rate {
+            g.rate.store(rate, Relaxed);
+        }
+        Ok(())
+    })?;
+    Ok(json!({ "message": format!("{on} configured") }))
+}
+
+/// Marks are taken away first, so that nothing is synced at the next start.
+fn clean(control: &mut Control, on: &str) -> Result<(), Error> {
+    with(control, on, |g, t, me| {
+        let keys: Vec<u32> = g.ups.keys().copied().collect();
+        keys.into_iter().for_each(|key| g.push(t, me, Job::Clean(key)));
+        Ok(())
+    })
+}
+
+fn stop(
+    class: &RaidClass,
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let geom = find(control, on)?;
+    if !control.topology.geom_is_open(geom) || request.force {
+        clean(control, on)?;
+    }
+    control.call(|t| class.destroy(t, geom, request.force))?;
+    Ok(json!({ "message": format!("{on} stopped") }))
+}
+
+fn start(
+    class: &RaidClass,
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let name = known::bare(NAME, on).to_owned();
+    let was_stopped = class.stopped.start(&name);
+    if was_stopped {
+        let all: Vec<ProviderId> = {
+            let view = control.topology.view(0);
+            view.iter().flat_map(|g| g.providers.iter().map(|p| p.id)).collect()
+        };
+        control.call(|t| {
+            all.iter().for_each(|p| t.retaste(*p));
+            Ok(())
+        })?;
+    }
+    if request.force {
+        with(control, on, |g, t, me| {
+            g.launch(t, me, true);
+            for vol in g.set.iter_mut().flat_map(|set| &mut set.vols) {
+                vol.forced = true;
+            }
+            g.start_volumes(t, me);
+            g.start_passes();
+            Ok(())
+        })?;
+    } else if !was_stopped {
+        let what = format!("raid {name} was not stopped; `ashlar raid status` shows all");
+        return Err(Error::new(Errno::NoEnt, what));
+    }
+    let (count, fault) = with(control, on, |g, _, _| Ok((g.ups.len(), g.fault.clone())))?;
+    match fault {
+        Some(fault) if count == 0 => Err(Error::new(Errno::NxIo, fault)),
+        _ => Ok(json!({ "message": format!("{name} is there, with {count} volumes") })),
+    }
+}
+
+fn delete(
+    class: &RaidClass,
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let geom = find(control, on)?;
+    let set = control.topology.geom_name(geom).to_owned();
+    let force = request.force;
+    let left = with(control, on, |g, t, me| {
+        let not_up = || Error::new(Errno::NxIo, "the array has not started");
+        let known = g.set.as_ref().ok_or_else(not_up)?;
+        let all: Vec<usize> = match &request.volume {
+            None => (0..known.vols.len()).collect(),
+            Some(word) => {
+                let by_name = known.array.volumes.iter().position(|v| v.name == *word);
+                let by_number = word.parse().ok().filter(|n| *n < known.vols.len());
+                let none = || Error::new(Errno::NoEnt, format!("{set} has no volume {word}"));
+                vec![by_name.or(by_number).ok_or_else(none)?]
+            }
+        };
+        let keys: Vec<u32> =
+            all.iter().filter_map(|at| known.vols.get(*at)).map(|vol| vol.key).collect();
+        let open = keys.iter().filter_map(|key| g.ups.get(key)).any(|up| {
+            let counts = t.counts(up.provider);
+            counts.r + counts.w + counts.e > 0
+        });
+        if open && !force {
+            let what = "it is open; close what uses it, or use --force";
+            return Err(Error::new(Errno::Busy, what));
+        }
+        for key in keys {
+            g.stop_volume(t, key);
+            g.forget(key);
+        }
+        let left = g.set.as_ref().map_or(0, |set| set.vols.len());
+        if left > 0 {
+            g.push(t, me, Job::Rewrite);
+        }
+        Ok(left)
+    })?;
+    if left > 0 {
+        return Ok(json!({ "message": format!("deleted; {set} has {left} volumes now") }));
+    }
+    let names = with(control, &set, |g, _, _| {
+        Ok(g.disks.values().map(|disk| disk.name.clone()).collect::<Vec<_>>())
+    })?;
+    control.call(|t| class.destroy(t, geom, true))?;
+    for name in &names {
+        label::erase(control, name)?;
+    }
+    class.stopped.start(&set);
+    Ok(json!({ "message": format!("{set} deleted: {} cleared", names.join(", ")) }))
+}
+
+fn clear(control: &mut Control, request: &Request) -> Result<Value, Error> {
+    for name in &request.members {
+        let on = hand::find(control, name)?;
+        let (sector, media) = hand::sizes(control, on);
+        let sectors = media / u64::from(sector.max(1));
+        let plan = match probe(control, name) {
+            Ok(Found::Ddf(meta)) => ddf::erase(&meta, sectors, sector),
+            Ok(Found::Intel { .. }) => imsm::erase(sectors, sector),
+            Err(_) => damaged(control, name, sectors, sector)?,
+        };
+        perform(control, name, plan)?;
+    }
+    Ok(json!({ "message": format!("{} cleared", request.members.join(", ")) }))
+}
+
+/// What clears a record that cannot be read; one that is none is refused.
+fn damaged(
+    control: &mut Control,
+    name: &str,
+    sectors: u64,
+    sector: u32,
+) -> Result<WritePlan, Error> {
+    let (intel, ddf) = hand::reading(control, NAME, name, |control, edge| {
+        let (at, last) = hand::last(control, name, edge)?;
+        let before = at.saturating_sub(last.len() as u64);
+        let before = hand::read(control, name, edge, before, last.len())?;
+        let words = [ddf::SIGNATURE.to_be_bytes(), ddf::SIGNATURE.to_le_bytes()];
+        let is_ddf = words.iter().any(|word| last.starts_with(word));
+        Ok((before.starts_with(imsm::SIGNATURE), is_ddf))
+    })?;
+    if !intel && !ddf {
+        let what = format!("{name} has no record of an array; nothing was written");
+        return Err(Error::new(Errno::NoEnt, what));
+    }
+    let mut plan = if intel { imsm::erase(sectors, sector) } else { WritePlan::default() };
+    if ddf {
+        plan.write((sectors - 1) * u64::from(sector), vec![0; sector as usize]);
+        plan.flush();
+    }
+    Ok(plan)
+}
+
+fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
+    let (mut text, mut all) = (String::new(), Vec::new());
+    for name in &request.members {
+        let found = probe(control, name)?;
+        let on = hand::find(control, name)?;
+        let (sector, _) = hand::sizes(control, on);
+        let (array, _) = Book::open(&[&found], 0, sector).map_err(|f| inval(f.to_string()))?;
+        let id = found.set();
+        text += &format!(
+            "Metadata on {name}:\n    format: {}\n     array: {}\n      disk: {}\ngeneration: {}\n",
+            id.format(),
+            id.name(),
+            found.key(),
+            found.generation(),
+        );
+        for disk in &array.disks {
+            text +=
+                &format!("      disk: {} {:?}, {} bytes\n", disk.serial, disk.state, disk.bytes);
+        }
+        let mut volumes = Vec::new();
+        for volume in &array.volumes {
+            let word = level_word(volume.level);
+            let members: Vec<String> = volume
+                .members
+                .iter()
+                .map(|m| format!("{}@{}+{} {:?}", m.disk, m.offset, m.bytes, m.state))
+                .collect();
+            text += &format!(
+                "    volume: {} {word}, {} bytes, strip {}{}\n            {}\n",
+                volume.name,
+                volume.bytes,
+                volume.strip,
+                if volume.dirty { ", dirty" } else { "" },
+                members.join(", "),
+            );
+            volumes.push(json!({
+                "name": volume.name, "level": word, "bytes": volume.bytes, "strip": volume.strip,
+                "dirty": volume.dirty, "members": members,
+            }));
+        }
+        text.push('\n');
+        all.push(json!({
+            "provider": name, "format": id.format(), "array": id.name(), "disk": found.key(),
+            "generation": found.generation(), "volumes": volumes,
+        }));
+    }
+    Ok(json!({ "text": text, "records": all }))
+}

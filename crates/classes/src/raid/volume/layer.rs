@@ -1,0 +1,231 @@
+//! The data path of a volume.
+//!
+//! ```text
+//!   read:   every piece's member is good --> down --> error? --> task: copies, or the row's rest
+//!   write:  gate --> no redundancy: down             --> done
+//!                \-> redundancy: task: all copies, or the row  --> verdict --> done
+//! ```
+//!
+//! Plain reads, and writes without redundancy, allocate nothing here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bio::{Bio, Errno, Op, Segs};
+use geom::{Back, Core, Edge, Flow, Layer};
+
+use super::hands::{Manner, is_members_fault};
+use super::map::Piece;
+use super::shared::{Shared, Table};
+use super::tasks::Work;
+use crate::members::Entry;
+
+/// The word of a Bio that was cut; otherwise it is the offset it came with.
+const CUT: u64 = u64::MAX;
+
+/// The layer.
+pub(crate) struct VolumeLayer(pub(crate) Arc<Shared>);
+
+impl VolumeLayer {
+    fn is_gated(op: Op) -> bool {
+        matches!(op, Op::Write | Op::Delete | Op::WriteZeroes)
+    }
+
+    fn is_redundant(&self) -> bool {
+        self.0.shape.level.redundant()
+    }
+
+    /// The way to a piece for a read; `None`: a task finds one.
+    fn way(&self, table: &Table, piece: Piece, turn: u64) -> Option<(Edge, u64)> {
+        let shape = &self.0.shape;
+        let copies = shape.copies() as u64;
+        let even = copies < 2 || self.0.is_even(piece.at.saturating_add(piece.len));
+        let first = if even { turn } else { 0 };
+        (0..copies).find_map(|nth| {
+            let spot = shape.spot(piece.at, (first.wrapping_add(nth) % copies.max(1)) as usize);
+            let path = table.good(spot.slot)?;
+            Some((path.edge, path.offset.saturating_add(spot.at)))
+        })
+    }
+
+    fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let table = self.0.table(core.id());
+        let turn = if self.0.shape.copies() > 1 { self.0.turn(core.id()) } else { 0 };
+        let mut pieces = self.0.shape.pieces(bio.offset, bio.length);
+        let Some(first) = pieces.next() else { return Flow::Done(Err(Errno::Inval)) };
+        if first.len == bio.length {
+            let Some((edge, at)) = self.way(&table, first, turn) else {
+                return self.task(bio, core);
+            };
+            let was = bio.offset;
+            bio.offset = at;
+            return Flow::Down(edge, was);
+        }
+        let all = || self.0.shape.pieces(bio.offset, bio.length);
+        if all().any(|piece| self.way(&table, piece, turn).is_none()) {
+            return self.task(bio, core);
+        }
+        for piece in self.0.shape.pieces(bio.offset, bio.length) {
+            let Some((edge, at)) = self.way(&table, piece, turn) else { continue };
+            if !fork(bio, core, edge, at, piece) {
+                return Flow::Done(Err(Errno::Inval));
+            }
+        }
+        Flow::Fork(CUT)
+    }
+
+    /// A write at the gate.
+    fn admit(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if self.0.sick.load(Relaxed) {
+            return Flow::Done(Err(Errno::Io));
+        }
+        let refused = match bio.op {
+            // Zeroes of all members at once would have to be parity too: whoever asks writes them.
+            Op::WriteZeroes => self.is_redundant(),
+            Op::Delete => self.0.shape.parities() > 0,
+            _ => false,
+        };
+        if refused {
+            return Flow::Done(Err(Errno::NotSup));
+        }
+        if self.0.gate.enter(core.id() as usize, || bio.ticket()) == Entry::Wait {
+            return Flow::Wait;
+        }
+        self.0.count_write(core.id());
+        if self.is_redundant() {
+            return self.task(bio, core);
+        }
+        let flow = self.straight(bio, core);
+        if matches!(flow, Flow::Done(_)) {
+            self.0.gate.leave(core.id() as usize);
+        }
+        flow
+    }
+
+    /// A write that each byte's one member gets.
+    fn straight(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let table = self.0.table(core.id());
+        let deletes = bio.op == Op::Delete;
+        let (mut sent, mut skipped) = (false, 0);
+        for piece in self.0.shape.pieces(bio.offset, bio.length) {
+            let spot = self.0.shape.spot(piece.at, 0);
+            let Some(path) = table.good(spot.slot) else { return Flow::Done(Err(Errno::NxIo)) };
+            if deletes && !path.deletes {
+                // DELETE promises nothing.
+                skipped += piece.len;
+                continue;
+            }
+            let at = path.offset.saturating_add(spot.at);
+            if !fork(bio, core, path.edge, at, piece) {
+                return Flow::Done(Err(Errno::Inval));
+            }
+            sent = true;
+        }
+        if !sent {
+            return Flow::Done(Err(Errno::NotSup));
+        }
+        bio.completed = skipped;
+        Flow::Fork(CUT)
+    }
+
+    fn flush(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if self.is_redundant() {
+            return self.task(bio, core);
+        }
+        for (_, path) in self.0.table(core.id()).all() {
+            core.fork(bio, path.edge, |_| ());
+        }
+        Flow::Fork(CUT)
+    }
+
+    /// A task does it. One that has passed the gate leaves it by the task's hand.
+    fn task(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let gated = Self::is_gated(bio.op);
+        let mut data = Segs::new();
+        let taken = !bio.op.has_data() || bio.data.slice_into(0, bio.data.len(), &mut data);
+        let (Some(core), true) = (core.handle(), taken) else {
+            if gated {
+                self.0.gate.leave(core.id() as usize);
+            }
+            return Flow::Done(Err(Errno::NxIo));
+        };
+        let work = Work {
+            core: core.clone(),
+            shared: self.0.clone(),
+            how: Manner { flags: bio.flags, origin: bio.origin },
+            op: bio.op,
+            offset: bio.offset,
+            length: bio.length,
+            data,
+        };
+        let ticket = bio.ticket();
+        core.reactor().clone().spawn("raid request", async move {
+            let status = match work.op {
+                Op::Read => work.read().await,
+                Op::Flush => work.flush().await,
+                _ => work.write().await,
+            };
+            let Work { core, shared, .. } = work;
+            if gated {
+                shared.gate.leave(core.id() as usize);
+            }
+            core.resume(ticket, Flow::Done(status));
+        });
+        Flow::Wait
+    }
+}
+
+fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece) -> bool {
+    let mut data = Segs::new();
+    if bio.op.has_data() && !bio.data.slice_into(piece.skip as usize, piece.len as usize, &mut data)
+    {
+        return false;
+    }
+    core.fork(bio, edge, |child| {
+        child.offset = at;
+        child.length = piece.len;
+        child.data = data;
+    });
+    true
+}
+
+impl Layer for VolumeLayer {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        match bio.op {
+            Op::Read => self.read(bio, core),
+            Op::Flush => self.flush(bio, core),
+            op if Self::is_gated(op) => self.admit(bio, core),
+            _ => Flow::Done(Err(Errno::NotSup)),
+        }
+    }
+
+    /// The gate opened.
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        self.admit(bio, core)
+    }
+
+    fn child_done(&self, parent: &mut Bio, child: &mut Bio, _: &Core) {
+        match child.status {
+            Ok(()) => parent.completed += child.completed,
+            // Nothing to flush there.
+            Err(Errno::NotSup) if parent.op == Op::Flush => {}
+            Err(e) => parent.fail(e),
+        }
+    }
+
+    fn done(&self, bio: &mut Bio, was: u64, core: &Core) -> Back {
+        if was != CUT && bio.op.has_range() {
+            bio.offset = was;
+        }
+        if Self::is_gated(bio.op) {
+            self.0.gate.leave(core.id() as usize);
+            return Back::Up;
+        }
+        match bio.status {
+            Err(e) if bio.op == Op::Read && self.is_redundant() && is_members_fault(e) => {
+                Back::Go(self.task(bio, core))
+            }
+            _ => Back::Up,
+        }
+    }
+}

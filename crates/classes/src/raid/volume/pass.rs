@@ -1,0 +1,294 @@
+//! A pass over a volume, beside its users: members that are being filled get what they lack,
+//! copies are made equal and parity right, slab after slab, on core 0.
+//!
+//! Invariants
+//!  S1  A slab is held alone while it is worked on.
+//!  S2  Nothing is reported as done before it is on stable storage.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use bio::{Errno, Op, Segs};
+use geom::Core;
+
+use super::hands::{Ask, Manner, ask, join, part, same};
+use super::map::Piece;
+use super::rows::{Rows, Window};
+use super::shared::{Role, Shared, Table};
+use super::tasks::one_block;
+use crate::raid::geom::Told;
+
+/// Why a pass came to no end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Halt {
+    /// A member failed a write: the geom has been told.
+    Member,
+    /// What is to be filled in can be read nowhere.
+    Source,
+}
+
+/// Begins pass number `round` at byte `from` of the volume. Its end is told.
+pub(crate) fn start(shared: &Arc<Shared>, round: u64, from: u64) {
+    shared.round.store(round, SeqCst);
+    let shared = shared.clone();
+    let board = shared.board.clone();
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("raid pass", async move {
+                let pass = Pass { core, shared: shared.clone(), round };
+                if let Some(result) = pass.run(from).await {
+                    shared.tell(Told::Passed { volume: shared.key, round, result });
+                }
+            });
+        }),
+    );
+}
+
+struct Pass {
+    core: Rc<Core>,
+    shared: Arc<Shared>,
+    round: u64,
+}
+
+impl Pass {
+    fn is_wanted(&self) -> bool {
+        self.shared.round.load(SeqCst) == self.round
+    }
+
+    /// Bytes of a slab: whole rows.
+    fn slab(&self) -> u64 {
+        let unit = match self.shared.shape.parities() {
+            0 => self.shared.sector.max(1),
+            _ => self.shared.shape.row_bytes().max(1),
+        };
+        (self.shared.tunables.slab_bytes / unit).max(1).saturating_mul(unit)
+    }
+
+    /// `None` when nobody wants it any more.
+    async fn run(&self, from: u64) -> Option<Result<(), Halt>> {
+        let reactor = self.core.reactor();
+        let (mut at, mut saved) = (from, reactor.fresh_now());
+        let mut paid = saved;
+        while at < self.shared.shape.bytes {
+            if !self.is_wanted() {
+                return None;
+            }
+            let len = self.slab().min(self.shared.shape.bytes - at);
+            let done = match self.shared.shape.parities() {
+                0 => self.copies(at, len).await,
+                _ => self.rows(at, len).await,
+            };
+            if let Err(halt) = done {
+                return Some(Err(halt));
+            }
+            at += len;
+            let now = reactor.fresh_now();
+            let every = self.shared.tunables.save_every_ns;
+            if now.saturating_sub(saved) >= every && at < self.shared.shape.bytes {
+                if let Err(halt) = self.settle().await {
+                    return Some(Err(halt));
+                }
+                let (volume, round) = (self.shared.key, self.round);
+                self.shared.tell(Told::Progress { volume, round, done: at });
+                saved = now;
+            }
+            paid = self.pay(paid, len).await;
+        }
+        Some(self.settle().await)
+    }
+
+    /// S2
+    async fn settle(&self) -> Result<(), Halt> {
+        let table = self.shared.table(self.core.id());
+        let all = table.all().map(|(slot, path)| {
+            let (at, len, data) = (0, 0, Segs::new());
+            Ask { slot, edge: path.edge, op: Op::Flush, at, len, data }
+        });
+        let mut settled = Ok(());
+        for (slot, status) in ask(&self.core, all.collect(), Manner::default()).await {
+            match status {
+                Ok(()) | Err(Errno::NotSup) => {}
+                Err(e) => {
+                    self.shared.accuse(slot, e);
+                    settled = Err(Halt::Member);
+                }
+            }
+        }
+        settled
+    }
+
+    /// Waits until `bytes` more may be done; returns the time up to which has been paid.
+    async fn pay(&self, paid: u64, bytes: u64) -> u64 {
+        let rate = self.shared.rate.load(Relaxed);
+        let now = self.core.reactor().fresh_now();
+        if rate == 0 {
+            return now;
+        }
+        let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
+        // What was not used is not saved up.
+        let until = paid.max(now.saturating_sub(cost)).saturating_add(cost);
+        if until > now {
+            self.core.reactor().sleep(until - now).await;
+        }
+        until
+    }
+
+    /// Copies of a slab are made equal.
+    async fn copies(&self, at: u64, len: u64) -> Result<(), Halt> {
+        let held = self.shared.ranges.lock_task(at..at + len, true).await;
+        let pieces: Vec<Piece> = self.shared.shape.pieces(at, len).collect();
+        let mut done = Ok(());
+        for piece in pieces {
+            done = done.and(self.copy_piece(piece).await);
+        }
+        if done.is_ok() && self.is_wanted() {
+            self.now_even(at, len);
+        }
+        self.shared.ranges.unlock(held);
+        done
+    }
+
+    /// What was even up to this slab is so behind it now.
+    fn now_even(&self, at: u64, len: u64) {
+        let even = &self.shared.even;
+        if at <= even.load(SeqCst) {
+            even.fetch_max(at.saturating_add(len), SeqCst);
+        }
+    }
+
+    async fn copy_piece(&self, piece: Piece) -> Result<(), Halt> {
+        let (shape, table) = (&self.shared.shape, self.shared.table(self.core.id()));
+        let even = self.shared.is_even(piece.at.saturating_add(piece.len));
+        let spots: Vec<_> = (0..shape.copies()).map(|nth| shape.spot(piece.at, nth)).collect();
+        let mut sources = spots.iter().filter(|spot| table.good(spot.slot).is_some());
+        let mut block = None;
+        let mut source = None;
+        for spot in sources.by_ref() {
+            let Some(path) = table.good(spot.slot) else { continue };
+            let wanted = |s: &super::map::Spot| {
+                let path = table.path(s.slot);
+                s.slot != spot.slot && path.is_some_and(|p| p.role == Role::Filling || !even)
+            };
+            if !spots.iter().any(wanted) {
+                return Ok(());
+            }
+            let read = one_block(&self.core, piece.len).await;
+            let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
+            let (edge, op, data) = (path.edge, Op::Read, part(&read, 0, piece.len));
+            let asked = Ask { slot, edge, op, at, len: piece.len, data };
+            match ask(&self.core, vec![asked], Manner::default()).await[..] {
+                [(_, Ok(()))] => {
+                    (block, source) = (Some(read), Some(slot));
+                    break;
+                }
+                [(_, Err(e))] => self.shared.read_failed(slot, e, false),
+                _ => {}
+            }
+        }
+        let (Some(block), Some(source)) = (block, source) else { return Err(Halt::Source) };
+        let mut all = Vec::new();
+        for spot in spots.iter().filter(|spot| spot.slot != source) {
+            let Some(path) = table.path(spot.slot) else { continue };
+            if path.role == Role::Good && even {
+                continue;
+            }
+            let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
+            let (edge, op, data) = (path.edge, Op::Write, part(&block, 0, piece.len));
+            all.push(Ask { slot, edge, op, at, len: piece.len, data });
+        }
+        self.written(all).await
+    }
+
+    async fn written(&self, all: Vec<Ask>) -> Result<(), Halt> {
+        let mut done = Ok(());
+        for (slot, status) in ask(&self.core, all, Manner::default()).await {
+            if let Err(e) = status {
+                self.shared.accuse(slot, e);
+                done = Err(Halt::Member);
+            }
+        }
+        done
+    }
+
+    /// Rows of a slab are made whole.
+    async fn rows(&self, at: u64, len: u64) -> Result<(), Halt> {
+        let (core, shared) = (self.core.clone(), self.shared.clone());
+        let rows = Rows { core, shared, how: Manner::default() };
+        // The last row may go on behind the end of the volume.
+        let windows = rows.windows(at, len);
+        for some in windows.chunks(4) {
+            let work = some.iter().map(|window| self.window(&rows, window));
+            join(work.collect()).await.into_iter().collect::<Result<(), Halt>>()?;
+        }
+        if self.is_wanted() {
+            self.now_even(at, len);
+        }
+        Ok(())
+    }
+
+    async fn window(&self, rows: &Rows, window: &Window) -> Result<(), Halt> {
+        let range = self.shared.rows(window.number, window.range.clone());
+        let held = self.shared.ranges.lock_task(range, true).await;
+        let done = self.window_held(rows, window).await;
+        self.shared.ranges.unlock(held);
+        done
+    }
+
+    async fn window_held(&self, rows: &Rows, window: &Window) -> Result<(), Halt> {
+        let (shape, table) = (&self.shared.shape, self.shared.table(self.core.id()));
+        let row = shape.row(window.number);
+        let end = window.number.saturating_add(1).saturating_mul(shape.row_bytes());
+        let even = self.shared.is_even(end);
+        let parities: Vec<usize> = [Some(row.p), row.q].into_iter().flatten().collect();
+        let is_filled = |slot: usize| table.path(slot).is_some_and(|p| p.role == Role::Filling);
+        if even && !(0..shape.members()).any(is_filled) {
+            return Ok(());
+        }
+        let lost = (0..shape.members()).any(|slot| table.good(slot).is_none());
+        let all: Vec<usize> = match lost || !even {
+            true => (0..shape.members()).filter(|s| table.good(*s).is_some()).collect(),
+            false => rows.data(&row),
+        };
+        let fetched = rows.fetch(&table, window, &all, 2 * shape.parities()).await;
+        let Ok(mut contents) = fetched else { return Err(Halt::Source) };
+        if !rows.solve(&row, &mut contents) {
+            return Err(Halt::Source);
+        }
+        let mut new: Vec<(usize, Segs)> = Vec::new();
+        for slot in parities {
+            let Some(path) = table.path(slot) else { continue };
+            if path.role == Role::Good && even {
+                continue;
+            }
+            let Some(sum) = rows.sum(&row, &mut contents, slot) else { return Err(Halt::Source) };
+            let old = contents.by_slot.get(slot).and_then(Option::as_ref);
+            if !old.is_some_and(|old| same(old, &sum)) {
+                new.push((slot, sum));
+            }
+        }
+        for slot in rows.data(&row).into_iter().filter(|slot| is_filled(*slot)) {
+            let block = contents.by_slot.get_mut(slot).and_then(Option::take);
+            new.extend(block.map(|block| (slot, block)));
+        }
+        self.put(&table, window, new).await
+    }
+
+    async fn put(
+        &self,
+        table: &Table,
+        window: &Window,
+        new: Vec<(usize, Segs)>,
+    ) -> Result<(), Halt> {
+        let first = window.number.saturating_mul(self.shared.shape.strip);
+        let ways = new.into_iter().filter_map(|(slot, data)| {
+            let path = table.path(slot)?;
+            let at = path.offset.saturating_add(first).saturating_add(window.range.start);
+            let len = data.len() as u64;
+            Some(Ask { slot, edge: path.edge, op: Op::Write, at, len, data })
+        });
+        self.written(ways.collect()).await
+    }
+}

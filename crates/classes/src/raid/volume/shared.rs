@@ -1,0 +1,285 @@
+//! What the cores go by for one volume: each has a table of the members, replaced by the geom.
+//!
+//! Invariants
+//!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
+//!  T2  Whoever writes to a volume with copies or parity holds the range; whoever fills a member or
+//!      brings copies or parity in order holds it alone. So a write that began with an older table
+//!      has ended before the range that it wrote is filled.
+//!  T3  [`Shared::even`] grows only while the range below is held alone, or was.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use bio::Errno;
+use geom::{Edge, GeomId, Switchboard};
+
+use super::map::Shape;
+use crate::members::{RangeLocks, WriteGate};
+use crate::raid::class::Tunables;
+use crate::raid::geom::Told;
+
+/// What a member is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Has everything.
+    Good,
+    /// Being filled: it is written, and not read.
+    Filling,
+}
+
+/// One member, as the data path sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub(crate) edge: Edge,
+    /// Where its part begins on the disk, bytes.
+    pub(crate) offset: u64,
+    pub(crate) role: Role,
+    pub(crate) deletes: bool,
+}
+
+/// The members, by slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) paths: Vec<Option<Path>>,
+    /// Slots of members that are lost and of whom no record says so yet (a bit a slot): nothing is
+    /// acknowledged without them before.
+    pub(crate) unrecorded: u64,
+}
+
+impl Table {
+    /// The member in a slot, if it is one.
+    pub(crate) fn path(&self, slot: usize) -> Option<&Path> {
+        self.paths.get(slot)?.as_ref()
+    }
+
+    /// The member in a slot, if it has everything.
+    pub(crate) fn good(&self, slot: usize) -> Option<&Path> {
+        self.path(slot).filter(|p| p.role == Role::Good)
+    }
+
+    /// Members with their slots.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.paths.iter().enumerate().filter_map(|(slot, p)| Some((slot, p.as_ref()?)))
+    }
+}
+
+/// What one core keeps.
+#[derive(Default)]
+struct Lane {
+    table: Mutex<Arc<Table>>,
+    /// Writes that passed: the volume is not idle.
+    writes: AtomicU64,
+    /// Turn of the copy that is read next.
+    turn: AtomicU64,
+}
+
+/// On cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Aligned(Lane);
+
+/// Writes that wait for a verdict on members that failed them.
+#[derive(Default)]
+struct Court {
+    cases: BTreeMap<u64, Case>,
+    next: u64,
+    adjourned: bool,
+}
+
+struct Case {
+    failed: u64,
+    answer: Option<bool>,
+    waker: Option<Waker>,
+}
+
+/// See the module.
+pub(crate) struct Shared {
+    /// Number of the volume among those of its geom.
+    pub(crate) key: u32,
+    pub(crate) shape: Shape,
+    pub(crate) sector: u64,
+    pub(crate) gate: WriteGate,
+    pub(crate) ranges: RangeLocks,
+    /// Bytes of the volume from its start in which copies agree and parity is right, as far as
+    /// that is known; all ones: everywhere.
+    pub(crate) even: AtomicU64,
+    /// The pass that may go on; another number, and it ends.
+    pub(crate) round: AtomicU64,
+    /// Records can be written to nobody: writes end with EIO.
+    pub(crate) sick: AtomicBool,
+    pub(crate) board: Switchboard,
+    pub(crate) geom: GeomId,
+    pub(crate) tunables: Tunables,
+    /// Bytes a second that a pass may do; zero: as fast as it goes.
+    pub(crate) rate: Arc<AtomicU64>,
+    lanes: Box<[Aligned]>,
+    court: Mutex<Court>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(
+        board: Switchboard,
+        geom: GeomId,
+        key: u32,
+        shape: Shape,
+        sector: u64,
+        tunables: Tunables,
+        rate: Arc<AtomicU64>,
+    ) -> Arc<Shared> {
+        let cores = board.cores().max(1);
+        let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
+        // Rows are locked by their place on the members; copies by their place on the volume.
+        let stride = if shape.parities() > 0 { shape.strip } else { 0 };
+        Arc::new(Shared {
+            key,
+            gate: WriteGate::new(
+                cores,
+                move |word| tell.tell(geom, Box::new(Told::Gate(key, word))),
+                move |core, ticket| wake.restart(core, ticket),
+            ),
+            ranges: RangeLocks::new(stride, move |core, ticket| free.restart(core, ticket)),
+            even: AtomicU64::new(u64::MAX),
+            round: AtomicU64::new(0),
+            sick: AtomicBool::new(false),
+            lanes: (0..cores).map(|_| Aligned::default()).collect(),
+            court: Mutex::default(),
+            shape,
+            sector,
+            board,
+            geom,
+            tunables,
+            rate,
+        })
+    }
+
+    /// Says something to the geom.
+    pub(crate) fn tell(&self, told: Told) {
+        self.board.tell(self.geom, Box::new(told));
+    }
+
+    /// A member failed a request.
+    pub(crate) fn accuse(&self, slot: usize, error: Errno) {
+        self.tell(Told::Failed { volume: self.key, slot, gone: error == Errno::NxIo });
+    }
+
+    /// A member could not read something; with `mended` it was written there anew.
+    pub(crate) fn read_failed(&self, slot: usize, error: Errno, mended: bool) {
+        let gone = error == Errno::NxIo;
+        self.tell(Told::Unread { volume: self.key, slot, gone, mended });
+    }
+
+    fn lane(&self, core: u32) -> &Lane {
+        &self.lanes[core as usize % self.lanes.len()].0
+    }
+
+    /// The table that this core goes by.
+    pub(crate) fn table(&self, core: u32) -> Arc<Table> {
+        lock(&self.lane(core).table).clone()
+    }
+
+    /// Gives every core a new table (T1).
+    pub(crate) fn set(&self, table: &Table) {
+        for lane in &self.lanes {
+            *lock(&lane.0.table) = Arc::new(table.clone());
+        }
+    }
+
+    /// A write passed on this core.
+    pub(crate) fn count_write(&self, core: u32) {
+        let writes = &self.lane(core).writes;
+        writes.store(writes.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Writes that passed so far, of all cores.
+    pub(crate) fn writes(&self) -> u64 {
+        self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.0.writes.load(Relaxed)))
+    }
+
+    /// A number that grows with every call: whose turn it is.
+    pub(crate) fn turn(&self, core: u32) -> u64 {
+        self.lane(core).turn.fetch_add(1, Relaxed)
+    }
+
+    /// Whether copies agree and parity is right in a range that ends at byte `end`.
+    pub(crate) fn is_even(&self, end: u64) -> bool {
+        end <= self.even.load(SeqCst)
+    }
+
+    /// What is locked of the members' bytes in a row, or of the volume's.
+    pub(crate) fn rows(&self, row: u64, within: Range<u64>) -> Range<u64> {
+        let first = row.saturating_mul(self.shape.strip);
+        first.saturating_add(within.start)..first.saturating_add(within.end)
+    }
+
+    /// Waits until the members of `failed` (a bit a slot) are judged; true when what the others
+    /// did may be acknowledged.
+    pub(crate) async fn verdict(&self, failed: u64) -> bool {
+        let number = {
+            let mut court = lock(&self.court);
+            if court.adjourned {
+                return false;
+            }
+            court.next += 1;
+            let number = court.next;
+            court.cases.insert(number, Case { failed, answer: None, waker: None });
+            number
+        };
+        self.tell(Told::Judge);
+        poll_fn(|cx| {
+            let mut court = lock(&self.court);
+            let Some(case) = court.cases.get_mut(&number) else { return Poll::Ready(false) };
+            match case.answer {
+                Some(answer) => {
+                    court.cases.remove(&number);
+                    Poll::Ready(answer)
+                }
+                None => {
+                    case.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    fn answer(&self, which: impl Fn(u64) -> bool, answer: bool) {
+        let mut wakers = Vec::new();
+        for case in lock(&self.court).cases.values_mut() {
+            if case.answer.is_none() && which(case.failed) {
+                case.answer = Some(answer);
+                wakers.extend(case.waker.take());
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Lets those go that wait for none of the slots still `open` (a bit a slot).
+    pub(crate) fn release(&self, open: u64) {
+        self.answer(|failed| failed & open == 0, true);
+    }
+
+    /// Those that wait for one of these slots end with an error: no record says that these members
+    /// do not have what was written.
+    pub(crate) fn refuse(&self, slots: u64) {
+        self.answer(|failed| failed & slots != 0, false);
+    }
+
+    /// The volume goes: whoever waits, or will, ends with an error.
+    pub(crate) fn close(&self) {
+        self.sick.store(true, SeqCst);
+        self.round.store(0, SeqCst);
+        lock(&self.court).adjourned = true;
+        self.answer(|_| true, false);
+        for (core, ticket) in self.gate.evict() {
+            self.board.restart(core, ticket);
+        }
+    }
+}

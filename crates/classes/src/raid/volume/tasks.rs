@@ -1,0 +1,305 @@
+//! What is done to a volume by tasks: writes that more than one member must have, reads that the
+//! member asked first could not answer, flushes.
+//!
+//! Invariants
+//!  W1  A write or flush that a member failed is acknowledged only after the records of the others
+//!      say so: otherwise that member would be believed after a crash.
+//!  W2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own.
+//!  W3  A read that another member answered is written back to the one that could not read it,
+//!      while nobody else writes there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Errno, Op, Segs, Status};
+use geom::Core;
+
+use super::hands::{Ask, Manner, ask, bit, blocks, copy, is_members_fault, join, part};
+use super::map::Piece;
+use super::rows::{Outcome, Rows, Window};
+use super::shared::{Shared, Table};
+
+/// Rows of one request that are worked on at once; more wait for these.
+const ROWS_AT_ONCE: usize = 16;
+
+/// One request.
+pub(super) struct Work {
+    pub(super) core: Rc<Core>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) how: Manner,
+    pub(super) op: Op,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) data: Segs,
+}
+
+impl Work {
+    fn rows(&self) -> Rows {
+        Rows { core: self.core.clone(), shared: self.shared.clone(), how: self.how }
+    }
+
+    /// A write or delete that has passed the gate.
+    pub(super) async fn write(&self) -> Status {
+        let outcome = match self.shared.shape.parities() {
+            0 => self.write_copies().await,
+            _ => self.write_rows().await,
+        };
+        self.conclude(outcome).await
+    }
+
+    /// W1
+    async fn conclude(&self, outcome: Outcome) -> Status {
+        let failed = outcome.failed | outcome.unrecorded;
+        if failed != 0 && !self.shared.verdict(failed).await {
+            return Err(Errno::Io);
+        }
+        match outcome.error {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    async fn write_rows(&self) -> Outcome {
+        let rows = self.rows();
+        let windows = rows.windows(self.offset, self.length);
+        let mut outcome = Outcome::default();
+        for some in windows.chunks(ROWS_AT_ONCE) {
+            let work = some.iter().map(|w| rows.write(w.clone(), self.offset, &self.data));
+            let ended = join(work.collect()).await;
+            outcome = ended.into_iter().fold(outcome, Outcome::and);
+        }
+        outcome
+    }
+
+    async fn write_copies(&self) -> Outcome {
+        let range = self.offset..self.offset.saturating_add(self.length);
+        let held = self.shared.ranges.lock_task(range, false).await;
+        let table = self.shared.table(self.core.id());
+        let outcome = self.to_copies(&table).await;
+        self.shared.ranges.unlock(held);
+        outcome
+    }
+
+    async fn to_copies(&self, table: &Table) -> Outcome {
+        let shape = &self.shared.shape;
+        let mut outcome = Outcome { unrecorded: table.unrecorded, ..Outcome::default() };
+        if self.op == Op::Delete && table.all().any(|(_, path)| !path.deletes) {
+            return Outcome { error: Some(Errno::NotSup), ..outcome };
+        }
+        let pieces: Vec<Piece> = shape.pieces(self.offset, self.length).collect();
+        let (mut all, mut of) = (Vec::new(), Vec::new());
+        for (number, piece) in pieces.iter().enumerate() {
+            for nth in 0..shape.copies() {
+                let spot = shape.spot(piece.at, nth);
+                let Some(path) = table.path(spot.slot) else { continue };
+                let data = match self.op.has_data() {
+                    true => part(&self.data, piece.skip, piece.len),
+                    false => Segs::new(),
+                };
+                let at = path.offset.saturating_add(spot.at);
+                let (slot, edge, op, len) = (spot.slot, path.edge, self.op, piece.len);
+                all.push(Ask { slot, edge, op, at, len, data });
+                of.push((number, table.good(slot).is_some()));
+            }
+        }
+        let mut done = vec![false; pieces.len()];
+        let ended = ask(&self.core, all, self.how).await;
+        for ((slot, status), (number, good)) in ended.into_iter().zip(of) {
+            match status {
+                Ok(()) if good => done[number] = true,
+                Ok(()) => {}
+                Err(e) if is_members_fault(e) => {
+                    self.shared.accuse(slot, e);
+                    outcome.failed |= bit(slot);
+                }
+                Err(e) => outcome.error = outcome.error.or(Some(e)),
+            }
+        }
+        if done.contains(&false) {
+            // Nobody who has everything has this.
+            outcome.error = outcome.error.or(Some(Errno::Io));
+        }
+        outcome
+    }
+
+    /// Everything written before is on stable storage.
+    pub(super) async fn flush(&self) -> Status {
+        let table = self.shared.table(self.core.id());
+        let mut outcome = Outcome { unrecorded: table.unrecorded, ..Outcome::default() };
+        let all = table.all().map(|(slot, path)| {
+            let (at, len, data) = (0, 0, Segs::new());
+            Ask { slot, edge: path.edge, op: Op::Flush, at, len, data }
+        });
+        for (slot, status) in ask(&self.core, all.collect(), self.how).await {
+            match status {
+                // A member without a cache has nothing to flush.
+                Ok(()) | Err(Errno::NotSup) => {}
+                Err(e) if is_members_fault(e) => {
+                    self.shared.accuse(slot, e);
+                    outcome.failed |= bit(slot);
+                }
+                Err(e) => outcome.error = outcome.error.or(Some(e)),
+            }
+        }
+        self.conclude(outcome).await
+    }
+
+    /// A read, piece by piece, from whoever can answer it.
+    pub(super) async fn read(&self) -> Status {
+        let pieces: Vec<Piece> = self.shared.shape.pieces(self.offset, self.length).collect();
+        for some in pieces.chunks(ROWS_AT_ONCE) {
+            let ended = join(some.iter().map(|piece| self.read_piece(*piece)).collect()).await;
+            ended.into_iter().collect::<Status>()?;
+        }
+        Ok(())
+    }
+
+    async fn read_piece(&self, piece: Piece) -> Status {
+        let shape = &self.shared.shape;
+        let (mut lost, mut error) = (0, None);
+        for nth in 0..shape.copies() {
+            // The first good one, always: until copies agree no other may be asked.
+            let spot = shape.spot(piece.at, nth);
+            let table = self.shared.table(self.core.id());
+            let Some(path) = table.good(spot.slot) else { continue };
+            let data = part(&self.data, piece.skip, piece.len);
+            let at = path.offset.saturating_add(spot.at);
+            let (slot, edge, op, len) = (spot.slot, path.edge, Op::Read, piece.len);
+            match ask(&self.core, vec![Ask { slot, edge, op, at, len, data }], self.how).await[..] {
+                [(_, Ok(()))] => {
+                    if lost != 0 {
+                        self.mend_copies(piece, lost).await;
+                    }
+                    return Ok(());
+                }
+                [(_, Err(e))] if is_members_fault(e) => {
+                    error = Some(e);
+                    lost |= bit(slot);
+                }
+                [(_, Err(e))] => return Err(e),
+                _ => return Err(Errno::Io),
+            }
+        }
+        if shape.parities() > 0 {
+            return self.solve_piece(piece, lost, error).await;
+        }
+        for slot in (0..shape.members()).filter(|slot| lost & bit(*slot) != 0) {
+            self.shared.read_failed(slot, error.unwrap_or(Errno::Io), false);
+        }
+        Err(error.unwrap_or(Errno::NxIo))
+    }
+
+    /// W3, for copies.
+    async fn mend_copies(&self, piece: Piece, lost: u64) {
+        let shape = &self.shared.shape;
+        let range = piece.at..piece.at.saturating_add(piece.len);
+        let held = self.shared.ranges.lock_task(range, true).await;
+        let table = self.shared.table(self.core.id());
+        let spots = (0..shape.copies()).map(|nth| shape.spot(piece.at, nth));
+        let (bad, good): (Vec<_>, Vec<_>) = spots.partition(|spot| lost & bit(spot.slot) != 0);
+        let source = good.iter().find_map(|spot| Some((spot, table.good(spot.slot)?)));
+        // Not the request's own memory: a read that fails leaves anything there.
+        let block = one_block(&self.core, piece.len).await;
+        let mut known = false;
+        if let Some((spot, path)) = source {
+            let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
+            let data = part(&block, 0, piece.len);
+            let one = Ask { slot, edge: path.edge, op: Op::Read, at, len: piece.len, data };
+            known = ask(&self.core, vec![one], self.how).await.iter().all(|(_, s)| s.is_ok());
+        }
+        for spot in bad {
+            let mended = match table.good(spot.slot).filter(|_| known) {
+                Some(path) => {
+                    let (slot, at) = (spot.slot, path.offset.saturating_add(spot.at));
+                    let data = part(&block, 0, piece.len);
+                    let one =
+                        Ask { slot, edge: path.edge, op: Op::Write, at, len: piece.len, data };
+                    ask(&self.core, vec![one], Manner::default())
+                        .await
+                        .iter()
+                        .all(|(_, s)| s.is_ok())
+                }
+                None => false,
+            };
+            self.shared.read_failed(spot.slot, Errno::Io, mended);
+        }
+        self.shared.ranges.unlock(held);
+    }
+
+    /// A piece whose member cannot be read, from the rest of its row.
+    async fn solve_piece(&self, piece: Piece, lost: u64, error: Option<Errno>) -> Status {
+        let (shape, rows) = (&self.shared.shape, self.rows());
+        let within = piece.at % shape.strip;
+        for window in rows.windows(piece.at, piece.len) {
+            let from = window.range.start.max(within);
+            let to = window.range.end.min(within + piece.len);
+            if from >= to {
+                continue;
+            }
+            let into = part(&self.data, piece.skip + (from - within), to - from);
+            let window = Window { range: from..to, ..window };
+            let slot = shape.spot(piece.at, 0).slot;
+            self.solve_window(&rows, &window, slot, lost, error, &into).await?;
+        }
+        Ok(())
+    }
+
+    async fn solve_window(
+        &self,
+        rows: &Rows,
+        window: &Window,
+        slot: usize,
+        mut lost: u64,
+        error: Option<Errno>,
+        into: &Segs,
+    ) -> Status {
+        let shape = &self.shared.shape;
+        let row = shape.row(window.number);
+        let range = self.shared.rows(window.number, window.range.clone());
+        let held = self.shared.ranges.lock_task(range, lost != 0).await;
+        let mut status = Err(error.unwrap_or(Errno::NxIo));
+        for _ in 0..=shape.parities() {
+            let table = self.shared.table(self.core.id());
+            let readable = |s: &usize| table.good(*s).is_some() && lost & bit(*s) == 0;
+            let all: Vec<usize> =
+                (0..shape.members()).filter(|s| *s != slot).filter(readable).collect();
+            let spare = shape.parities();
+            match rows.fetch(&table, window, &all, spare).await {
+                Ok(mut contents) => {
+                    if !rows.solve(&row, &mut contents) {
+                        break;
+                    }
+                    let Some(Some(block)) = contents.by_slot.get(slot) else { break };
+                    copy(into, block);
+                    status = Ok(());
+                    if lost & bit(slot) != 0 {
+                        let mended = self.put_back(&table, window, slot, block).await;
+                        self.shared.read_failed(slot, error.unwrap_or(Errno::Io), mended);
+                    }
+                    break;
+                }
+                Err(bits) => lost |= bits,
+            }
+        }
+        self.shared.ranges.unlock(held);
+        if status.is_err() && lost & bit(slot) != 0 {
+            self.shared.read_failed(slot, error.unwrap_or(Errno::Io), false);
+        }
+        status
+    }
+
+    /// W3, for rows.
+    async fn put_back(&self, table: &Table, window: &Window, slot: usize, block: &Segs) -> bool {
+        let Some(path) = table.good(slot) else { return false };
+        let first = window.number.saturating_mul(self.shared.shape.strip);
+        let at = path.offset.saturating_add(first).saturating_add(window.range.start);
+        let len = block.len() as u64;
+        let one = Ask { slot, edge: path.edge, op: Op::Write, at, len, data: part(block, 0, len) };
+        ask(&self.core, vec![one], Manner::default()).await.iter().all(|(_, s)| s.is_ok())
+    }
+}
+
+/// Memory for copying `len` bytes.
+pub(super) async fn one_block(core: &Rc<Core>, len: u64) -> Segs {
+    blocks(core, 1, len as usize).await.pop().unwrap_or_default()
+}

@@ -1,0 +1,238 @@
+//! raid on disks in memory: what FreeBSD's tests of graid do (levels, degradation, rebuild, spares,
+//! stop and start), and what they could not: parity that is written.
+
+mod raids;
+mod world;
+
+use bio::Errno;
+use geom::Access;
+use raids::{DDF, INTEL, Raid, noise};
+use serde_json::json;
+
+#[test]
+fn every_level_holds_what_is_written_and_is_found_again() {
+    for (format, levels) in [(INTEL, raids::INTEL_LEVELS), (DDF, raids::DDF_LEVELS)] {
+        for (level, disks) in levels {
+            let mut raid = Raid::label(format, level, *disks, json!({ "strip": 8192 }));
+            let bytes = noise(1, raid.size());
+            raid.write(0, &bytes);
+            raid.random_writes(7, &bytes.clone());
+            let now = raid.read_all();
+            raid.stop();
+            let mut again = raid.reborn();
+            assert!(again.read_all() == now, "{format} {level}");
+            assert_eq!(again.state(), "OPTIMAL", "{format} {level}");
+        }
+    }
+}
+
+#[test]
+fn redundant_levels_live_without_a_disk_and_it_is_rebuilt_when_it_is_back() {
+    for (format, level, disks) in raids::REDUNDANT {
+        let mut raid = Raid::label(format, level, *disks, json!({ "strip": 8192 }));
+        let bytes = noise(2, raid.size());
+        raid.write(0, &bytes);
+        for lost in [0, disks - 1] {
+            raid.lose(lost);
+            let degraded = ["DEGRADED"].contains(&raid.state().as_str());
+            assert!(degraded, "{format} {level}: {}", raid.state());
+            assert!(raid.read_all() == raid.model, "{format} {level} without {lost}");
+            raid.random_writes(lost as u64 + 3, &noise(9, raid.size()));
+            assert!(raid.read_all() == raid.model, "{format} {level} written without {lost}");
+            raid.back(lost);
+            raid.complete();
+            assert!(raid.read_all() == raid.model, "{format} {level} rebuilt");
+        }
+        // Without any other, what was rebuilt is right.
+        raid.lose(1);
+        assert!(raid.read_all() == raid.model, "{format} {level}: what was rebuilt is read");
+    }
+}
+
+#[test]
+fn two_parities_live_without_any_two_disks() {
+    for level in ["RAID6-LA", "RAID6-RA", "RAID6-LS"] {
+        let mut raid = Raid::label(DDF, level, 5, json!({ "strip": 4096, "size": 1 << 20 }));
+        raid.write(0, &noise(3, raid.size()));
+        for (one, two) in [(0, 1), (0, 4), (2, 3), (1, 4)] {
+            raid.lose(one);
+            raid.lose(two);
+            assert!(raid.read_all() == raid.model, "{level} without {one} and {two}");
+            raid.random_writes(11, &noise(one as u64 + 20, raid.size()));
+            assert!(raid.read_all() == raid.model, "{level} written without {one} and {two}");
+            raid.back(one);
+            raid.back(two);
+            raid.complete();
+            assert!(raid.read_all() == raid.model, "{level} rebuilt");
+        }
+    }
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_disk_that_fails() {
+    for format in [INTEL, DDF] {
+        let mut raid = Raid::label(format, "RAID5", 3, json!({ "strip": 8192 }));
+        raid.write(0, &noise(4, raid.size()));
+        raid.insert_new("s0");
+        raid.world.verb("raid", "fail", &raid.set, json!({ "members": ["d1"] })).expect("failed");
+        raid.complete();
+        assert!(raid.read_all() == raid.model);
+        assert!(raid.subdisks().contains("s0 (ACTIVE)"), "{}", raid.subdisks());
+        raid.lose(0);
+        assert!(raid.read_all() == raid.model, "{format}: from the spare");
+    }
+}
+
+#[test]
+fn a_read_error_is_answered_by_the_others_and_a_write_error_drops_the_disk() {
+    for level in ["RAID1", "RAID5"] {
+        let disks = if level == "RAID1" { 2 } else { 3 };
+        let mut raid = Raid::label(INTEL, level, disks, json!({ "strip": 8192 }));
+        raid.write(0, &noise(5, raid.size()));
+        raid.disks[1].0.lock().expect("media").unreadable = true;
+        assert!(raid.read_all() == raid.model, "{level}");
+        raid.disks[1].0.lock().expect("media").unreadable = false;
+        raid.settle();
+        raid.disks[0].0.lock().expect("media").cut_at = Some(0);
+        let dropped = raid.try_write(4096, &[7; 4096]);
+        let was = raid.state();
+        assert!(dropped.is_ok() || was == "DEGRADED", "{level}: {dropped:?} {was}");
+        assert!(raid.read_all() == raid.model, "{level}");
+    }
+}
+
+#[test]
+fn the_volume_is_dirty_before_the_first_write_and_clean_after_the_last_close() {
+    for format in [INTEL, DDF] {
+        let mut raid = Raid::label(format, "RAID5", 3, json!({ "strip": 8192 }));
+        let dirty = |raid: &mut Raid| raid.record(0)["volumes"][0]["dirty"] == json!(true);
+        assert!(!dirty(&mut raid), "{format}");
+        let open = raid.open(Access::WRITE);
+        raid.world.write(&open, 0, &[1; 512]).expect("written");
+        assert!(dirty(&mut raid), "{format}");
+        raid.world.close(open);
+        raid.settle();
+        assert!(!dirty(&mut raid), "{format}");
+    }
+}
+
+#[test]
+fn a_dirty_volume_with_parity_that_lacks_a_disk_is_started_only_by_force() {
+    let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
+    raid.write(0, &noise(6, raid.size()));
+    let open = raid.open(Access::WRITE);
+    raid.world.write(&open, 0, &raid.model[..512].to_vec()).expect("written");
+    // The power goes while it is dirty, and a disk with it.
+    let mut again = raid.reborn_with(&[0, 1]);
+    let start = |raid: &mut Raid, force| {
+        raid.world.verb("raid", "start", &raid.set.clone(), json!({ "force": force }))
+    };
+    let refused = start(&mut again, false).expect_err("it waits");
+    assert!(refused.what.contains("was not stopped"), "{}", refused.what);
+    start(&mut again, true).expect("by force");
+    assert_eq!(again.state(), "DEGRADED");
+    assert!(again.read_all() == again.model);
+}
+
+#[test]
+fn after_a_crash_parity_is_made_right() {
+    let mut raid = Raid::label(INTEL, "RAID5", 4, json!({ "strip": 4096 }));
+    raid.write(0, &noise(7, raid.size()));
+    let open = raid.open(Access::WRITE);
+    raid.world.write(&open, 0, &raid.model[..512].to_vec()).expect("written");
+    // A write that reached its data and not its parity.
+    raid.disks[0].put(100, &[0xee; 300]);
+    let mut again = raid.reborn();
+    again.complete();
+    let now = again.read_all();
+    assert!(now != again.model, "what reached the disk is there");
+    again.model = now;
+    for lost in 0..4 {
+        again.lose(lost);
+        assert!(again.read_all() == again.model, "without {lost}");
+        again.back(lost);
+        again.complete();
+    }
+}
+
+#[test]
+fn several_volumes_on_one_set_of_disks() {
+    let mut raid = Raid::label(INTEL, "RAID1", 2, json!({ "size": 1 << 20 }));
+    raid.write(0, &noise(8, raid.size()));
+    let more = json!({ "label": "more", "level": "RAID0", "strip": 8192 });
+    let answer = raid.world.verb("raid", "add", &raid.set, more).expect("added");
+    assert_eq!(answer["provider"], json!("raid/r1"));
+    let open = raid.world.open("raid/r1", Access::WRITE);
+    let bytes = noise(9, 64 << 10);
+    raid.world.write(&open, 0, &bytes).expect("written");
+    assert_eq!(raid.world.read(&open, 0, bytes.len()).expect("read"), bytes);
+    raid.world.close(open);
+    let third = json!({ "label": "third", "level": "RAID0" });
+    let error = raid.world.verb("raid", "add", &raid.set, third).expect_err("two is the most");
+    assert!(!error.what.is_empty());
+    assert!(raid.read_all() == raid.model);
+    let one = json!({ "volume": "more" });
+    raid.world.verb("raid", "delete", &raid.set, one).expect("deleted");
+    assert!(!raid.world.has("raid/r1") && raid.read_all() == raid.model);
+    raid.world.verb("raid", "delete", &raid.set, json!({})).expect("all of it");
+    assert!(!raid.world.has("raid/r0"));
+    let error = raid.world.verb("raid", "dump", "", json!({ "members": ["d0"] }));
+    assert!(error.is_err(), "cleared");
+}
+
+#[test]
+fn a_disk_that_is_removed_is_cleared_and_not_expected_any_more() {
+    let mut raid = Raid::label(DDF, "RAID1", 2, json!({ "size": 1 << 20 }));
+    raid.write(0, &noise(10, raid.size()));
+    let remove = |raid: &mut Raid, name: &str| {
+        raid.world.verb("raid", "remove", &raid.set.clone(), json!({ "members": [name] }))
+    };
+    remove(&mut raid, "d1").expect("removed");
+    assert_eq!(raid.state(), "DEGRADED");
+    assert_eq!(remove(&mut raid, "d0").expect_err("the last").kind, Errno::Busy);
+    assert!(raid.read_all() == raid.model);
+    let insert = json!({ "members": ["d1"] });
+    raid.world.verb("raid", "insert", &raid.set, insert).expect("inserted");
+    raid.complete();
+    raid.lose(0);
+    assert!(raid.read_all() == raid.model);
+}
+
+#[test]
+fn bad_input_is_refused_with_the_reason_and_nothing_is_written() {
+    let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
+    let before: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
+    let copy = raid.world.disk("copy", before[0].clone(), 512);
+    assert!(raid.world.verdict("copy", "raid").contains("the array"), "not ours by serial");
+    assert!(copy.bytes() == before[0]);
+    let cases = [
+        (json!({ "format": "Promise", "level": "RAID1", "members": ["x0"] }), "no format"),
+        (json!({ "format": "Intel", "level": "RAID7", "members": ["x0"] }), "no level"),
+        (json!({ "format": "Intel", "level": "RAID5", "members": ["x0", "x1"] }), "too few"),
+        (
+            json!({ "format": "Intel", "level": "RAID0", "strip": 1000, "members": ["x0", "x1"] }),
+            "power of two",
+        ),
+        (json!({ "format": "Intel", "level": "RAID1", "members": ["x0", "x0"] }), "twice"),
+        (json!({ "format": "Intel", "level": "RAID4", "members": ["x0", "x1", "x2"] }), "Intel"),
+        (json!({ "format": "Intel", "level": "RAID1", "members": ["d0", "x0"] }), "in use"),
+        (json!({ "format": "Intel", "level": "RAID1", "members": ["x0", "k4"] }), "sectors of"),
+        (json!({ "format": "DDF", "level": "RAID1", "members": ["x0", "x1"] }), "too"),
+        (
+            json!({ "format": "DDF", "order": "odd", "level": "RAID1", "members": ["x0", "x1"] }),
+            "no order",
+        ),
+    ];
+    let spare: Vec<_> =
+        (0..3).map(|i| raid.world.disk(&format!("x{i}"), vec![0; 4 << 20], 512)).collect();
+    raid.world.disk("k4", vec![0; 4 << 20], 4096);
+    for (params, why) in cases {
+        let error = raid.world.verb("raid", "label", "other", params.clone());
+        let error = error.expect_err("refused");
+        assert!(error.what.contains(why), "{params}: {}", error.what);
+        assert!(spare.iter().all(|disk| disk.bytes().iter().all(|b| *b == 0)), "{params}");
+    }
+    for (disk, before) in raid.disks.iter().zip(before) {
+        assert!(disk.bytes() == before, "nothing was written");
+    }
+}

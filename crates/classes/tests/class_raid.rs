@@ -121,7 +121,7 @@ fn a_dirty_volume_with_parity_that_lacks_a_disk_is_started_only_by_force() {
     let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
     raid.write(0, &noise(6, raid.size()));
     let open = raid.open(Access::WRITE);
-    raid.world.write(&open, 0, &raid.model[..512].to_vec()).expect("written");
+    raid.world.write(&open, 0, &raid.model[..512]).expect("written");
     // The power goes while it is dirty, and a disk with it.
     let mut again = raid.reborn_with(&[0, 1]);
     let start = |raid: &mut Raid, force| {
@@ -139,7 +139,7 @@ fn after_a_crash_parity_is_made_right() {
     let mut raid = Raid::label(INTEL, "RAID5", 4, json!({ "strip": 4096 }));
     raid.write(0, &noise(7, raid.size()));
     let open = raid.open(Access::WRITE);
-    raid.world.write(&open, 0, &raid.model[..512].to_vec()).expect("written");
+    raid.world.write(&open, 0, &raid.model[..512]).expect("written");
     // A write that reached its data and not its parity.
     raid.disks[0].put(100, &[0xee; 300]);
     let mut again = raid.reborn();

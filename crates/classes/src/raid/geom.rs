@@ -21,11 +21,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Edge, Error, GeomId, ProviderId, Topology};
+use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
 
 use super::book::{Book, Found, SetId, judge};
 use super::class::{Numbers, Tunables};
-use super::model::{DiskState, SubdiskState};
+use super::model::DiskState;
 use super::records::{self, Note};
 use super::set::{ALL, Set, Tag};
 use super::ups::Up;

@@ -19,6 +19,8 @@ pub struct Media {
     pub bytes: Vec<u8>,
     /// As a power cut leaves it when it takes everything not flushed.
     pub durable: Vec<u8>,
+    /// Ranges that differ between the two, perhaps.
+    pub unflushed: Vec<std::ops::Range<usize>>,
     /// Writes and flushes done.
     pub steps: usize,
     /// The step with which the power goes; that one and all later ones fail.
@@ -51,7 +53,9 @@ impl Disk {
     }
 
     pub fn put(&self, at: usize, bytes: &[u8]) {
-        self.0.lock().expect("media").bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut media = self.0.lock().expect("media");
+        media.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        media.unflushed.push(at..at + bytes.len());
     }
 }
 
@@ -69,14 +73,23 @@ impl Layer for Disk {
                 Ok(())
             }
             Op::Write => media.step().map(|()| {
+                media.unflushed.push(from..from + len);
                 let mut at = from;
                 for seg in bio.data.iter() {
                     at += seg.copy_to(0, &mut media.bytes[at..from + len]);
                 }
             }),
             Op::Flush => media.step().map(|()| {
-                let bytes = media.bytes.clone();
-                media.durable = bytes;
+                let Media { bytes, durable, unflushed, .. } = &mut *media;
+                let ranges = std::mem::take(unflushed);
+                match bytes.len() == durable.len() {
+                    true => {
+                        for range in ranges {
+                            durable[range.clone()].copy_from_slice(&bytes[range]);
+                        }
+                    }
+                    false => durable.clone_from(bytes),
+                }
             }),
             _ => Err(Errno::NotSup),
         };

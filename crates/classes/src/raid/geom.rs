@@ -266,8 +266,8 @@ impl RaidGeom {
             return match found.is_spare() {
                 true => None,
                 false => Some(format!(
-                    "disk {key} is not of the array any more: `ashlar raid clear` it, then `insert` \
-                     takes it in anew"
+                    "disk {key} is not of the array any more: `ashlar raid clear` it, then \
+                     `insert` takes it in anew"
                 )),
             };
         };

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The class: `class` tastes; `book` says whose record is in force and what each disk shall say;
-//! `set` who has what; `geom` decides, one thread an array, by what it is `told`, and offers what is
-//! `ups`; `volume` is the data path; `records` writes; `verbs` and `label` are what users ask for; `show` what they see.
+//! `set` who has what; `geom` decides, one thread an array, by what it is `told`, and offers what
+//! is `ups`; `volume` is the data path; `records` writes; `verbs` and `label` are what users ask
+//! for; `show` what they see.
 
 mod book;
 pub mod check;
@@ -23,6 +24,8 @@ mod label;
 pub mod model;
 mod records;
 mod set;
+#[cfg(test)]
+mod set_tests;
 mod show;
 mod told;
 mod ups;

@@ -9,6 +9,7 @@ mod life;
 mod model;
 mod named;
 mod plan;
+mod raids;
 mod run;
 mod seeds;
 mod users;
@@ -30,7 +31,11 @@ fn classes() -> Vec<Arc<dyn Class>> {
         ..Tunables::default()
     });
     let quick: Arc<dyn Class> = Arc::new(mirror);
-    let swap = |c: Arc<dyn Class>| if c.name() == "mirror" { quick.clone() } else { c };
+    let swap = |c: Arc<dyn Class>| match c.name() {
+        "mirror" => quick.clone(),
+        "raid" => raids::class(),
+        _ => c,
+    };
     classes::all().into_iter().map(swap).collect()
 }
 
@@ -67,6 +72,17 @@ fn mirror(random: &mut SeededRandom) -> Plan {
 #[test]
 fn mirrors() {
     many(100, mirror);
+}
+
+#[test]
+fn arrays() {
+    let mut tally = Tally::default();
+    let first = number("ASHLAR_SEED", 0);
+    for seed in first..first + number("ASHLAR_SEEDS", 60) {
+        raids::run(seed, 4, &mut tally);
+    }
+    eprintln!("{tally:?}");
+    assert!(tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, "{tally:?}");
 }
 
 #[test]

@@ -213,6 +213,18 @@ impl World {
     }
 
     pub fn attach(&mut self, name: &str, disk: &Disk, sector: u32, stripe: (u64, u64)) {
+        self.attach_as(name, &format!("serial-{name}"), disk, sector, stripe);
+    }
+
+    /// A disk with a serial number of its own.
+    pub fn attach_as(
+        &mut self,
+        name: &str,
+        ident: &str,
+        disk: &Disk,
+        sector: u32,
+        stripe: (u64, u64),
+    ) {
         let media_bytes = disk.bytes().len() as u64;
         let layer = Arc::new(disk.clone());
         let made = self.control.call(|t| {
@@ -231,7 +243,7 @@ impl World {
                     stripe_bytes: stripe.0,
                     stripe_offset: stripe.1,
                     attrs: vec![
-                        ("GEOM::ident", Attr::Text(format!("serial-{name}"))),
+                        ("GEOM::ident", Attr::Text(ident.into())),
                         ("GEOM::physpath", Attr::Text("bay/3".into())),
                         ("GEOM::candelete", Attr::Int(0)),
                         ("GEOM::deletereadszero", Attr::Int(1)),

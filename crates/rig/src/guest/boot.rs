@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -77,12 +78,29 @@ pub fn boot(
     how: Boot,
     on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
 ) -> Result<Run> {
+    boot_with(image, script, how, &[], on_line)
+}
+
+/// As [`boot`], with images as disks: `/dev/vda`, `/dev/vdb` and so on, in this order. They hold
+/// what the guest wrote when this returns.
+pub fn boot_with(
+    image: &Image,
+    script: &Script,
+    how: Boot,
+    disks: &[&Path],
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
     let scratch = Scratch::new("guest")?;
     let initramfs = scratch.path().join("initramfs");
     std::fs::write(&initramfs, image.with(script)).context("write the initramfs")?;
     let mut command = proc::command("qemu-system-x86_64", how.core)?;
     command.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&initramfs);
     command.args(["-append", KERNEL_WORDS]);
+    for (number, disk) in disks.iter().enumerate() {
+        let file = disk.display();
+        command.arg("-drive").arg(format!("file={file},format=raw,if=none,id=disk{number}"));
+        command.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
+    }
     run(command, &scratch, script, how, on_line)
 }
 

@@ -16,6 +16,8 @@ pub enum Kit {
     FileSystems,
     /// The kernel's network block device and its client.
     Nbd,
+    /// Linux' own RAID, and mdadm.
+    Raid,
     /// What a daemon in the guest needs to make LUNs block devices there.
     Local,
 }
@@ -183,6 +185,16 @@ const LOCAL: Parts = Parts {
     links: &[],
 };
 
+const RAID: Parts = Parts {
+    modules: &["virtio_blk", "md_mod", "raid0", "raid1", "raid10", "raid456"],
+    host: &["mdadm", "mdmon"],
+    unpacked: &[],
+    loaded: &["libgcc_s.so.1"],
+    files: &[],
+    own: &[],
+    links: &[("sbin/mdmon", "/usr/sbin/mdmon"), ("sbin/mdadm", "/usr/sbin/mdadm")],
+};
+
 /// What every guest has, and what the kits add, in order.
 pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
     let more = kits.iter().map(|kit| match kit {
@@ -191,6 +203,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::FileSystems => FILE_SYSTEMS,
         Kit::Nbd => NBD,
         Kit::Local => LOCAL,
+        Kit::Raid => RAID,
     });
     std::iter::once(BASE).chain(more).collect()
 }

@@ -1,0 +1,197 @@
+//! Who is believed, who is used, and what is said, without any I/O.
+
+use super::book::{Found, judge};
+use super::imsm;
+use super::model::{
+    Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
+    SubdiskState, Volume, VolumeState,
+};
+use super::set::{ALL, Set};
+use super::volume::Role;
+
+fn array(level: Level, count: usize) -> Array {
+    let disk = |number: usize| Disk {
+        serial: format!("SERIAL-{number:06}"),
+        reference: number as u32,
+        guid: [0; 24],
+        state: DiskState::Active,
+        bytes: 64 << 20,
+        bad: Vec::new(),
+    };
+    let member = |disk| Member { disk, offset: 0, bytes: 1 << 20, state: SubdiskState::Active };
+    let mut id = [0; 24];
+    id[0] = 1;
+    Array {
+        identity: Identity::Intel { family: 7, original: 7 },
+        generation: 5,
+        disks: (0..count).map(disk).collect(),
+        volumes: vec![Volume {
+            name: "v".into(),
+            id,
+            level,
+            strip: 4096,
+            bytes: level.capacity(4096, &vec![1 << 20; count]).expect("members enough"),
+            members: (0..count).map(member).collect(),
+            dirty: false,
+            migration: None,
+        }],
+    }
+}
+
+const FIVE: Level = Level::Raid5(Layout::LeftAsymmetric);
+
+/// What a disk says when these were left out, in a generation.
+fn says(level: Level, count: usize, own: usize, without: &[usize], generation: u32) -> Found {
+    let mut array = array(level, count);
+    array.generation = generation;
+    for out in without {
+        array.disks[*out].state = DiskState::Missing;
+        array.volumes[0].members[*out].state = SubdiskState::None;
+    }
+    let record = imsm::create(&array, &imsm::Names::default(), 512).expect("a record");
+    Found::Intel { serial: format!("SERIAL-{own:06}"), record: Box::new(record) }
+}
+
+fn judged(all: &[Found]) -> (usize, Vec<usize>) {
+    let all: Vec<&Found> = all.iter().collect();
+    let judged = judge(&all, 512).expect("somebody");
+    (judged.winner, judged.split)
+}
+
+#[test]
+fn who_lived_on_is_believed_whatever_the_numbers_say() {
+    let one = Level::Raid1;
+    // 1 lived on without 0, which got ahead by number in a crash.
+    let (a, b) = (says(one, 2, 0, &[], 9), says(one, 2, 1, &[0], 8));
+    assert_eq!(judged(&[a.clone(), b.clone()]), (1, vec![]));
+    assert_eq!(judged(&[b, a]), (0, vec![]), "in any order");
+    // Nobody was left out: the newest.
+    assert_eq!(judged(&[says(one, 2, 0, &[], 4), says(one, 2, 1, &[], 5)]), (1, vec![]));
+    // Each lived on without the other.
+    let (winner, split) = judged(&[says(one, 2, 0, &[1], 8), says(one, 2, 1, &[0], 9)]);
+    assert_eq!((winner, split), (1, vec![0]));
+    // Two that were left out one after the other are no split.
+    let all = [says(one, 3, 0, &[], 5), says(one, 3, 1, &[0], 7), says(one, 3, 2, &[0, 1], 8)];
+    assert_eq!(judged(&all), (2, vec![]));
+    // An old record that leaves out one that is back since then: both are with the newest.
+    let all = [says(one, 3, 0, &[2], 12), says(one, 3, 1, &[2], 12), says(one, 3, 2, &[0], 8)];
+    assert_eq!(judged(&all), (0, vec![]), "2 was with 1 when it left 0 out");
+}
+
+fn start(array: Array, here: &[usize]) -> Set {
+    let tags = (0..array.disks.len()).map(|i| here.contains(&i).then_some(i as u32 + 1));
+    let tags = tags.collect();
+    let mut set = Set::start(array, tags);
+    set.vols[0].up = set.can_start(0, "a").is_ok();
+    set
+}
+
+#[test]
+fn a_disk_that_was_only_late_is_taken_as_it_is_if_nothing_was_written() {
+    for (written, trusted) in [(false, true), (true, false)] {
+        let mut set = start(array(FIVE, 3), &[0, 1]);
+        assert!(set.vols[0].up);
+        assert_eq!(set.state(0), VolumeState::Degraded);
+        if written {
+            set.array.volumes[0].dirty = true;
+            set.said = set.record();
+            assert_eq!(set.said.volumes[0].members[2].state, SubdiskState::None);
+        }
+        assert_eq!(set.arrive(2, 9), trusted);
+        let role = set.role(0, 2).map(|(_, role)| role);
+        assert_eq!(role, Some(if trusted { Role::Good } else { Role::Filling }));
+        assert_eq!(set.pass_from(0), if trusted { None } else { Some(0) });
+    }
+}
+
+#[test]
+fn dirty_and_degraded_with_parity_is_refused_unless_forced() {
+    let mut torn = array(FIVE, 3);
+    torn.volumes[0].dirty = true;
+    assert!(start(torn.clone(), &[0, 1, 2]).vols[0].up, "whole: parity is made right");
+    let mut set = start(torn, &[0, 2]);
+    let why = set.can_start(0, "Intel-7").expect_err("refused");
+    assert!(why.contains("raid start --force Intel-7"), "{why}");
+    set.vols[0].forced = true;
+    assert_eq!(set.can_start(0, "Intel-7"), Ok(()));
+    let mut copies = array(Level::Raid1, 2);
+    copies.volumes[0].dirty = true;
+    assert!(start(copies, &[1]).vols[0].up, "a copy is whole in itself");
+    assert!(!start(array(FIVE, 3), &[1]).vols[0].up, "too few");
+}
+
+#[test]
+fn a_rebuild_goes_on_where_it_was_unless_writes_were_cut() {
+    for (dirty, from) in [(false, 128 << 10), (true, 0)] {
+        let mut array = array(Level::Raid1, 2);
+        array.volumes[0].members[1].state = SubdiskState::Rebuild;
+        let kind = MigrationKind::Rebuild;
+        array.volumes[0].migration = Some(Migration { kind, done: 128 << 10 });
+        array.volumes[0].dirty = dirty;
+        let set = start(array, &[0, 1]);
+        assert_eq!(set.pass_from(0), Some(from), "dirty {dirty}");
+        assert_eq!(set.role(0, 1), Some((2, Role::Filling)));
+        let said = set.record();
+        assert_eq!(said.volumes[0].members[1].state, SubdiskState::Rebuild);
+        assert_eq!(said.volumes[0].migration.map(|m| m.done), Some(from));
+    }
+}
+
+#[test]
+fn what_is_not_even_stays_dirty_or_uninitialised_on_record() {
+    let mut torn = array(FIVE, 3);
+    torn.volumes[0].dirty = true;
+    let mut set = start(torn, &[0, 1, 2]);
+    set.array.volumes[0].dirty = false;
+    assert!(set.record().volumes[0].dirty, "until the pass is over");
+    set.passed(0);
+    assert!(!set.record().volumes[0].dirty && set.vols[0].even == ALL);
+    let mut raw = array(FIVE, 3);
+    raw.volumes[0].members.iter_mut().for_each(|m| m.state = SubdiskState::Uninitialized);
+    let mut set = start(raw, &[0, 1, 2]);
+    assert_eq!(set.pass_from(0), Some(0));
+    set.passed_to(0, 64 << 10);
+    let said = set.record();
+    assert_eq!(said.volumes[0].migration.map(|m| m.kind), Some(MigrationKind::Init));
+    assert!(!said.volumes[0].dirty);
+    set.passed(0);
+    assert!(set.record().volumes[0].members.iter().all(|m| m.state == SubdiskState::Active));
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_lost_disk_and_that_one_is_forgotten() {
+    let mut array = array(FIVE, 3);
+    let spare = Disk {
+        serial: "SPARE".into(),
+        reference: 9,
+        state: DiskState::Spare,
+        ..array.disks[0].clone()
+    };
+    array.disks.push(spare);
+    let mut set = start(array, &[0, 1, 2, 3]);
+    assert!(!set.take_spares(), "nobody is missing");
+    set.leave(0, DiskState::Failed);
+    assert!(set.take_spares());
+    assert_eq!(set.array.disks.len(), 3);
+    let members: Vec<&str> = set.array.volumes[0]
+        .members
+        .iter()
+        .map(|m| set.array.disks[m.disk].serial.as_str())
+        .collect();
+    assert_eq!(members, ["SPARE", "SERIAL-000001", "SERIAL-000002"]);
+    assert_eq!(set.role(0, 0), Some((4, Role::Filling)));
+    assert_eq!(set.breaks(set.disk(2).expect("there")), [0], "while it is filled");
+    set.passed(0);
+    assert!(set.breaks(set.disk(2).expect("there")).is_empty());
+}
+
+#[test]
+fn a_stripe_waits_for_its_disk_and_takes_it_back() {
+    let mut set = start(array(Level::Raid0, 2), &[0, 1]);
+    set.leave(1, DiskState::Missing);
+    assert_eq!(set.state(0), VolumeState::Broken);
+    set.vols[0].up = false;
+    assert!(!set.take_spares());
+    assert!(set.arrive(1, 8));
+    assert_eq!(set.state(0), VolumeState::Optimal);
+}

@@ -1,0 +1,404 @@
+//! Arrays in the same world: users, disks that fail, go, come back and are replaced, rebuilds,
+//! power cuts. What was acknowledged and flushed is there; after every pass each disk can be done
+//! without; a disk that missed writes is never believed.
+//!
+//! A power cut while a volume with parity lacks a disk is left out here: such a volume is refused
+//! at the next start (class_raid.rs), for nobody can say what the missing disk held.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Errno, Op};
+use classes::raid::{RaidClass, Tunables};
+use geom::{Access, Class, ConsumerId};
+use reactor::SeededRandom;
+use serde_json::json;
+
+use super::disk::{Disk, SECTOR};
+use super::life::{Life, MS, PowerCut};
+use super::model::Model;
+use super::run::Tally;
+use super::users::Crowd;
+
+/// Bytes of each disk.
+const DISK: u64 = 96 << 10;
+const VOLUME: &str = "raid/r0";
+
+/// The class with its timers made quick.
+pub fn class() -> Arc<dyn Class> {
+    Arc::new(RaidClass::tuned(Tunables {
+        start_ns: 4_000_000_000,
+        idle_ns: 20_000_000,
+        slab_bytes: 4096,
+        save_every_ns: 3_000_000,
+    }))
+}
+
+/// Levels, disks, and how many of these may be away.
+const LEVELS: [(&str, usize, usize); 8] = [
+    ("RAID1", 2, 1),
+    ("RAID1E", 3, 1),
+    ("RAID10", 4, 1),
+    ("RAID5", 3, 1),
+    ("RAID5", 4, 1),
+    ("RAID0", 3, 0),
+    ("SINGLE", 1, 0),
+    ("RAID5", 5, 1),
+];
+
+struct Story {
+    random: SeededRandom,
+    level: &'static str,
+    count: usize,
+    spares: usize,
+    set: String,
+    disks: BTreeMap<String, Disk>,
+    model: Rc<RefCell<Model>>,
+    out: Option<String>,
+    user: Option<ConsumerId>,
+    tally: Tally,
+}
+
+fn talk(what: impl FnOnce() -> String) {
+    if std::env::var("SIM_TALK").is_ok() {
+        eprintln!("{}", what());
+    }
+}
+
+/// One seed.
+pub fn run(seed: u64, lives: u64, tally: &mut Tally) {
+    let mut random = SeededRandom::new(seed ^ 0x7a1d);
+    let (level, count, spares) = LEVELS[random.below(LEVELS.len() as u64) as usize];
+    let disks = (0..count + spares)
+        .map(|i| (format!("d{i}"), Disk::new(DISK, random.next_u64())))
+        .collect();
+    let mut story = Story {
+        random,
+        level,
+        count,
+        spares,
+        set: String::new(),
+        disks,
+        model: Rc::default(),
+        out: None,
+        user: None,
+        tally: Tally::default(),
+    };
+    for number in 0..lives {
+        let cores = 1 + story.random.below(3) as usize;
+        let mut life = Life::new(story.random.next_u64(), cores);
+        (story.user, story.out) = (None, None);
+        match catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number))) {
+            Ok(()) => {}
+            Err(why) if why.is::<PowerCut>() => {
+                talk(|| "power cut".into());
+                story.tally.cuts += 1;
+            }
+            Err(why) => {
+                eprintln!("{level} of {count}, seed {seed} life {number}\n{}", life.story());
+                std::mem::forget(life);
+                resume_unwind(why);
+            }
+        }
+        story.tally.lives += 1;
+        story.disks.values().for_each(Disk::power_cut);
+    }
+    let model = story.model.borrow();
+    tally.lives += story.tally.lives;
+    tally.cuts += story.tally.cuts;
+    tally.ops += story.tally.ops;
+    tally.failed += story.tally.failed;
+    tally.acked += model.acked;
+    tally.flushed += model.flushed;
+    tally.lost += story.tally.lost;
+    tally.verbs += story.tally.verbs;
+    tally.compared += story.tally.compared;
+}
+
+impl Story {
+    fn live(&mut self, life: &mut Life, number: u64) {
+        if number == 0 {
+            self.label(life);
+        } else {
+            if self.random.chance(750) {
+                life.fuse.set(200 + self.random.below(8_000));
+            }
+            self.assemble(life);
+            self.check(life, true);
+        }
+        let crowd = Rc::new(Crowd {
+            model: self.model.clone(),
+            running: Cell::new(0),
+            fault: RefCell::default(),
+            ended: Cell::new(0),
+            failed: Cell::new(0),
+        });
+        for _ in 0..3 + self.random.below(10) {
+            self.people(life, &crowd);
+            self.trouble(life);
+            let ns = self.random.below(6 * MS);
+            life.pass(ns);
+            self.listen(life, &crowd);
+        }
+        self.rest(life, &crowd);
+        self.check(life, false);
+        self.without_each(life);
+        if self.random.chance(500) {
+            let _ = life.verb("raid", "stop", &self.set, json!({}));
+        } else {
+            self.arm(life);
+            self.people(life, &crowd);
+            life.pass(20 * MS);
+            self.listen(life, &crowd);
+        }
+    }
+
+    fn label(&mut self, life: &mut Life) {
+        for (name, disk) in &self.disks {
+            life.plug(name, disk);
+        }
+        life.settle();
+        let members: Vec<String> = (0..self.count).map(|i| format!("d{i}")).collect();
+        let strip = 1024 << self.random.below(3);
+        let with = json!({
+            "format": "Intel", "level": self.level, "members": members, "strip": strip,
+            "assume_same": self.random.chance(500),
+        });
+        let answer = life.verb("raid", "label", "data", with).expect("labelled");
+        self.set = answer["array"].as_str().expect("a name").to_owned();
+        let on = life.control.topology.find(VOLUME).expect("the volume");
+        let size = life.control.topology.limits(on).expect("limits").media_bytes;
+        *self.model.borrow_mut() = Model::new(size / SECTOR);
+        if self.spares > 0 && self.random.chance(300) {
+            let spare = format!("d{}", self.count);
+            let with = json!({ "members": [spare], "force": true });
+            life.verb("raid", "insert", &self.set, with).expect("a spare");
+        }
+        self.orderly(life);
+        self.arm(life);
+    }
+
+    fn state(&self, life: &Life) -> String {
+        life.show("raid", &self.set, "State")
+    }
+
+    fn is_whole(&self, life: &Life) -> bool {
+        let busy = ["rebuild", "REBUILD"];
+        let line = |key| life.show("raid", &self.set, key);
+        let lines = line("Volume") + &line("Subdisks");
+        let state = self.state(life);
+        let all = state == "OPTIMAL" || state == "SUBOPTIMAL";
+        all && !busy.iter().any(|word| lines.contains(word))
+    }
+
+    fn parity(&self) -> bool {
+        self.level == "RAID5"
+    }
+
+    /// The power may go from now on.
+    fn arm(&mut self, life: &mut Life) {
+        let may = !self.parity() || self.is_whole(life);
+        if may && self.random.chance(600) {
+            life.fuse.set(20 + self.random.below(6_000));
+        }
+    }
+
+    fn assemble(&mut self, life: &mut Life) {
+        let mut order: Vec<String> = self.disks.keys().cloned().collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, self.random.below(i as u64 + 1) as usize);
+        }
+        for name in order {
+            life.plug(&name, &self.disks[&name]);
+            if self.random.chance(300) {
+                let ns = self.random.below(20 * MS);
+                life.pass(ns);
+            }
+        }
+        if !life.until(20, |c| c.topology.find(VOLUME).is_some()) {
+            panic!("{VOLUME} does not come up\n{}", life.story());
+        }
+    }
+
+    fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
+        let sectors = self.model.borrow().sectors();
+        let Some((user, edge)) = life.open(VOLUME, Access::READ) else {
+            panic!("{VOLUME} cannot be opened\n{}", life.story());
+        };
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < sectors * SECTOR {
+            let len = (sectors * SECTOR - bytes.len() as u64).min(8 * SECTOR);
+            let read = life.read(edge, bytes.len() as u64, len as usize);
+            let read = read.unwrap_or_else(|e| panic!("{VOLUME}: {}\n{}", e.name(), life.story()));
+            assert_eq!(read.len() as u64, len, "a short read");
+            bytes.extend(read);
+        }
+        life.close(user);
+        bytes
+    }
+
+    fn check(&mut self, life: &mut Life, anew: bool) {
+        let bytes = self.read_all(life);
+        if anew {
+            let found = self.model.borrow_mut().found(&bytes);
+            found.unwrap_or_else(|what| panic!("{what}"));
+        }
+        let sectors = self.model.borrow().sectors();
+        let mark = self.model.borrow().mark(0, sectors);
+        let bytes = if anew { self.read_all(life) } else { bytes };
+        let read = self.model.borrow_mut().read(&mark, &bytes);
+        read.unwrap_or_else(|what| panic!("{what}"));
+    }
+
+    fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+        if crowd.running.get() > 0 || self.random.chance(200) {
+            return;
+        }
+        if let Some(user) = self.user.take() {
+            life.close(user);
+        }
+        let Some((user, edge)) = life.open(VOLUME, Access::WRITE) else { return };
+        self.user = Some(user);
+        for _ in 0..1 + self.random.below(5) {
+            let core = self.random.below(life.cores.len() as u64) as usize;
+            let ops = 1 + self.random.below(30);
+            crowd.start(&life.cores[core], edge, self.random.next_u64(), ops);
+        }
+    }
+
+    fn listen(&mut self, life: &Life, crowd: &Crowd) {
+        if let Some(what) = crowd.fault.borrow().as_ref() {
+            panic!("{what}\n{}", life.story());
+        }
+        self.tally.ops += crowd.ended.replace(0);
+        self.tally.failed += crowd.failed.replace(0);
+    }
+
+    fn calm(&mut self, life: &mut Life) {
+        for disk in self.disks.values() {
+            disk.lock().heal();
+            life.wake(disk.release());
+        }
+        life.pass(3 * MS);
+    }
+
+    fn trouble(&mut self, life: &mut Life) {
+        if self.spares == 0 {
+            return;
+        }
+        if self.parity() {
+            // See the module.
+            life.fuse.set(u64::MAX);
+        }
+        let all: Vec<String> = self.disks.keys().cloned().collect();
+        let name = all[self.random.below(all.len() as u64) as usize].clone();
+        let disk = self.disks[&name].clone();
+        match self.random.below(10) {
+            0..3 => self.lose(life, &name, &disk),
+            3..5 => {
+                if let Some(name) = self.out.take() {
+                    talk(|| format!("back {name}"));
+                    life.plug_soon(&name, &self.disks[&name]);
+                }
+            }
+            5..7 => {
+                if !self.is_whole(life) {
+                    return;
+                }
+                let op = [Op::Read, Op::Write, Op::Flush][self.random.below(3) as usize];
+                talk(|| format!("once {name} {op:?}"));
+                disk.lock().once = Some((op, Errno::Io));
+            }
+            7 => self.calm(life),
+            _ => {
+                let (verb, with) = match self.random.below(4) {
+                    0 => ("configure", json!({ "sync_rate": 1 << 20 })),
+                    1 => ("configure", json!({ "sync_rate": 0 })),
+                    2 if self.is_whole(life) && self.out.is_none() => {
+                        ("fail", json!({ "members": [name] }))
+                    }
+                    _ => ("insert", json!({ "members": [name], "force": true })),
+                };
+                talk(|| format!("{verb} {with}"));
+                let done = life.verb("raid", verb, &self.set, with);
+                talk(|| format!("{verb}: {done:?}"));
+                self.tally.verbs += u64::from(done.is_ok());
+            }
+        }
+    }
+
+    fn lose(&mut self, life: &mut Life, name: &str, disk: &Disk) {
+        if self.out.is_some() {
+            return;
+        }
+        self.calm(life);
+        if !self.is_whole(life) {
+            return;
+        }
+        let dark = self.random.chance(500);
+        talk(|| format!("pull {name} dark {dark}"));
+        life.pull(name, disk, dark);
+        self.out = Some(name.to_owned());
+        self.tally.lost += 1;
+    }
+
+    /// Everything is plugged in, nothing fails, and the volume has all of its members.
+    fn rest(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+        self.calm(life);
+        if !life.until(120, |_| crowd.running.get() == 0) {
+            panic!("{} users never end\n{}", crowd.running.get(), life.story());
+        }
+        self.listen(life, crowd);
+        if let Some(user) = self.user.take() {
+            life.close(user);
+        }
+        if let Some(name) = self.out.take() {
+            life.plug_soon(&name, &self.disks[&name]);
+        }
+        self.orderly(life);
+    }
+
+    /// Whatever failed is inserted anew; then all is waited for.
+    fn orderly(&mut self, life: &mut Life) {
+        for turn in 0..3_000 {
+            life.pass(20 * MS);
+            life.settle();
+            if self.state(life) == "OPTIMAL" {
+                life.pass(200 * MS);
+                return life.settle();
+            }
+            if self.state(life) == "DEGRADED" && turn % 50 == 20 {
+                let names: Vec<String> = self.disks.keys().cloned().collect();
+                for name in names {
+                    let _ = life.verb("raid", "clear", "", json!({ "members": [name] }));
+                    let with = json!({ "members": [name], "force": true });
+                    let _ = life.verb("raid", "insert", &self.set, with);
+                }
+            }
+        }
+        panic!("it is never in order\n{}", life.story());
+    }
+
+    /// Without any one disk everything is still there.
+    fn without_each(&mut self, life: &mut Life) {
+        if self.spares == 0 {
+            return;
+        }
+        life.fuse.set(u64::MAX);
+        let names: Vec<String> = self.disks.keys().cloned().collect();
+        for name in names {
+            if !life.has(&name) {
+                continue;
+            }
+            life.pull(&name, &self.disks[&name].clone(), false);
+            life.pass(MS);
+            self.check(life, false);
+            self.tally.compared += 1;
+            life.plug_soon(&name, &self.disks[&name]);
+            self.orderly(life);
+        }
+    }
+}

@@ -2,15 +2,17 @@
 //!
 //! * [`Bio`]: an operation on a range of bytes, with the frames of the layers it went through.
 //! * [`Buf`], [`Seg`], [`Segs`]: pooled, page-aligned, bounded memory; [`Pool`] hands it out.
+//! * [`Arena`]: memory of disks that live in memory, in large pages.
 //! * [`Slab`]: where the Bios of one core live; a Bio is owned by exactly one place at a time,
 //!   and one that waits is woken by the one [`Ticket`] that is good.
 //! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //!
 //! This room knows nothing of classes, sockets or threads. It is one of the two rooms where
-//! `unsafe` may stand: in `buf.rs` and `pool.rs` (raw memory), `pinned.rs` (a resolved pointer),
-//! `count.rs` (an allocator for tests) and `parity.rs` (vector instructions).
+//! `unsafe` may stand: in `buf.rs`, `pool.rs` and `arena.rs` (raw memory), `pinned.rs` (a resolved
+//! pointer), `count.rs` (an allocator for tests) and `parity.rs` (vector instructions).
 
+mod arena;
 mod buf;
 mod count;
 mod errno;
@@ -23,6 +25,7 @@ mod request;
 mod segs;
 mod slab;
 
+pub use arena::{Arena, BLOCK_BYTES, Block};
 pub use buf::{Buf, Direction, Loan};
 pub use count::{CountingAlloc, allocations};
 pub use errno::{Errno, Status};

@@ -6,18 +6,21 @@
 //!  M3  `used` is the number of bytes in chunks that exist, and never more than the bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
 
-use bio::{Errno, Segs};
+use bio::{Arena, BLOCK_BYTES, Block, Errno, Segs};
 
 /// Bytes allocated and freed at a time. Large enough that a terabyte's directory is small, small
 /// enough that scattered 4 KiB writes waste at most three quarters.
-pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
+pub(crate) const CHUNK_BYTES: usize = BLOCK_BYTES;
 
 /// Chunks in one directory, which comes into being as a whole.
 const CHUNKS_A_DIR: usize = 512;
 
-type Chunk = RwLock<Option<Box<[u8]>>>;
+type Chunk = RwLock<Option<Block>>;
+
+/// Where all memory disks have their chunks: many small disks share a region of it.
+static ARENA: LazyLock<Arena> = LazyLock::new(Arena::default);
 
 /// The memory.
 pub(crate) struct Pages {
@@ -75,8 +78,8 @@ impl Pages {
         }
     }
 
-    /// Stores all of `from` at `offset`. `NoSpc` when the bound is reached: what came before the
-    /// chunk that did not fit is stored.
+    /// Stores all of `from` at `offset`. `NoSpc` when the bound is reached or the system has no
+    /// memory: what came before the chunk that did not fit is stored.
     pub(crate) fn write(&self, offset: u64, from: &Segs) -> Result<(), Errno> {
         for piece in pieces(offset, from.len() as u64) {
             self.edit(&piece, |bytes| {
@@ -140,12 +143,21 @@ impl Pages {
             .get_or_init(|| (0..CHUNKS_A_DIR).map(|_| RwLock::new(None)).collect());
         let slot = dir.get((piece.chunk % CHUNKS_A_DIR as u64) as usize).ok_or(Errno::Io)?;
         let mut place = slot.write().unwrap_or_else(PoisonError::into_inner);
-        if place.is_none() {
-            self.reserve()?;
-        }
-        let bytes = place.get_or_insert_with(|| vec![0; CHUNK_BYTES].into());
-        f(&mut bytes[piece.start..piece.start + piece.len]);
+        let block = match &mut *place {
+            Some(block) => block,
+            none => none.insert(self.another()?),
+        };
+        f(&mut block[piece.start..piece.start + piece.len]);
         Ok(())
+    }
+
+    /// One more chunk, of zeroes.
+    fn another(&self) -> Result<Block, Errno> {
+        self.reserve()?;
+        ARENA.take().ok_or_else(|| {
+            self.used.fetch_sub(CHUNK_BYTES as u64, Ordering::Relaxed);
+            Errno::NoSpc
+        })
     }
 
     /// M3: counts one more chunk.

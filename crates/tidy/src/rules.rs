@@ -26,6 +26,7 @@ const UNSAFE: &[&str] = &[
     "crates/bio/src/buf.rs",
     "crates/bio/src/count.rs",
     "crates/bio/src/parity.rs",
+    "crates/bio/src/arena.rs",
     "crates/bio/src/pinned.rs",
     "crates/bio/src/pool.rs",
     "crates/reactor/src/port/",

@@ -10,13 +10,15 @@
 //! |<--------------------------------- total_len ---------------------------------->|
 //! ```
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 use super::bhs::{BHS_LEN, Bhs, ahs_len_of, data_len_of};
 use crate::error::{Kind, WireError};
 
 /// CRC32C (Castagnoli) of `bytes`, as RFC 7143 section 13.1 uses it. On the wire it stands least
 /// significant byte first.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// A CRC32C over pieces.
@@ -31,13 +33,19 @@ impl Crc32c {
 
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0 = crc32c::crc32c_append(self.0, bytes);
+        // The register holds the complement of what the CRC over these bytes would be.
+        let register = u64::from(!self.0);
+        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, register);
+        digest.update(bytes);
+        self.0 = u32::try_from(digest.finalize()).unwrap_or_default();
     }
 
     /// Adds the zero bytes that pad `data_len` to a multiple of four.
     pub fn pad(&mut self, data_len: u32) {
-        let zeros = [0u8; 3];
-        self.update(zeros.get(..pad_len(data_len)).unwrap_or(&[]));
+        match pad_len(data_len) {
+            0 => {}
+            len => self.update([0u8; 3].get(..len).unwrap_or(&[])),
+        }
     }
 
     /// The digest as it stands on the wire.

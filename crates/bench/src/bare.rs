@@ -23,8 +23,10 @@ use crate::servers::MEMORY_BYTES;
 
 /// Commands that may be open, as a target's window says.
 const WINDOW: u32 = 256;
-/// Bytes read at a time.
-const READ_BYTES: usize = 256 * 1024;
+/// Bytes read at a time, at most.
+const READ_BYTES: usize = 512 * 1024;
+/// What has come moves to the front when less room than this is left behind it, bytes.
+const ROOM_MIN: usize = 160 * 1024;
 /// Largest transfer of a command, bytes; a longer one ends the connection.
 const TRANSFER_MAX: u32 = 8 << 20;
 /// Bytes of a block.
@@ -116,8 +118,11 @@ impl Talk {
 
     /// Reads what has come; false at the end.
     fn fill(&mut self) -> Result<bool, Error> {
-        self.input.copy_within(self.at..self.have, 0);
-        self.have -= std::mem::take(&mut self.at);
+        // A part of a PDU stays where it is while there is room: moving it is no part of the floor.
+        if self.at == self.have || self.input.len() - self.have < ROOM_MIN {
+            self.input.copy_within(self.at..self.have, 0);
+            self.have -= std::mem::take(&mut self.at);
+        }
         if self.have == self.input.len() {
             self.input.resize(self.have * 2, 0);
         }

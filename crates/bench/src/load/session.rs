@@ -27,6 +27,9 @@ const TAG_OWN: u32 = 0xffff_0000;
 const TRIES_MAX: u32 = 8;
 /// Largest data segment taken, bytes: what open-iscsi declares.
 const RECV_BYTES_MAX: u32 = 256 * 1024;
+/// Most data offered to be sent unasked, and most for one R2T, bytes: what open-iscsi offers.
+const FIRST_BURST: u32 = 262_144;
+const MAX_BURST: u32 = 16_776_192;
 /// Most bytes kept of a response whose data is looked at; the rest is dropped.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 /// Bytes asked of READ CAPACITY (16).
@@ -87,6 +90,8 @@ impl Session {
                 params: Params {
                     initial_r2t: false,
                     recv_data_len_max: RECV_BYTES_MAX,
+                    first_burst: FIRST_BURST,
+                    max_burst: MAX_BURST,
                     ..Params::default()
                 },
                 ..Offer::default()

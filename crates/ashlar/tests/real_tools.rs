@@ -1,5 +1,5 @@
-//! sg3_utils in a real kernel against two units: every tool's words are checked for facts, and what
-//! it did is looked at from outside. One boot.
+//! sg3_utils in a real kernel against four units: every tool's words are checked for facts, and
+//! what it did is looked at from outside. One boot.
 
 mod house;
 
@@ -28,7 +28,8 @@ fn steps(portal: &str) -> Script {
         format!(
             "start_iscsid {}; node {IQN} {portal}\n\
              iscsiadm -m node -T {IQN} -p {portal} --login >/dev/null\n\
-             echo \"A=$(disk {IQN} 0) B=$(disk {IQN} 1)\" >/rig/names",
+             echo \"A=$(disk {IQN} 0) B=$(disk {IQN} 1) C=$(disk {IQN} 2) D=$(disk {IQN} 3)\" \
+             >/rig/names",
             Login::INITIATOR
         ),
     );
@@ -46,8 +47,14 @@ fn every_tool_tells_facts() {
     let (a, b) = (house.image("a.img", UNIT_BYTES), house.image("b.img", UNIT_BYTES));
     let erasable = "[[unit]]\nprovider = \"b\"\nsanitize = true\n".to_owned();
     let orders = "[[alua]]\nname = \"default\"\nid = 1\nexplicit = true\n".to_owned();
-    let disks = [file_disk("a", "a.img"), file_disk("b", "b.img"), erasable, orders].concat();
-    house.configure(&disks, "0 = \"a\", 1 = \"b\"");
+    let more = format!(
+        "[[disk]]\nname = \"c\"\nkind = \"memory\"\nsize = {UNIT_BYTES}\nmemory_max = {}\n\
+         [[disk]]\nname = \"d\"\nkind = \"memory\"\nsize = {UNIT_BYTES}\n\
+         [[unit]]\nprovider = \"d\"\nprotection = \"type1\"\n",
+        UNIT_BYTES / 2
+    );
+    let disks = [file_disk("a", "a.img"), file_disk("b", "b.img"), more, erasable, orders].concat();
+    house.configure(&disks, "0 = \"a\", 1 = \"b\", 2 = \"c\", 3 = \"d\"");
     house.start();
     let script = steps(&guest_portal(house.portal()));
     let how = Boot { deadline: DEADLINE, core: None };

@@ -1,4 +1,5 @@
-# What sg3_utils say of unit $A, 64 MiB of 512-byte blocks, and $B beside it. A step begins with `#:`.
+# What sg3_utils say of unit $A, 64 MiB of 512-byte blocks, and $B beside it; of $C, 64 MiB that have
+# room for 32, and $D, with protection information of type 1. A step begins with `#:`.
 
 #: who it is
 says sg_inq $A -- 'PDT=0 ' 'version=0x06' 'CmdQue=1' 'HiSUP=1' 'identification: ASHLAR' \
@@ -21,7 +22,7 @@ ends 5 sg_raw -r 252 $A 12 01 81 00 fc 00
 says sg_readcap $A -- 'Last LBA=131071 ' 'block length=512 ' 'Device size: 67108864 '
 says sg_readcap -l $A -- 'prot_en=0' 'lbpme=1, lbprz=1' 'Last LBA=131071 ' 'exponent=3 '
 says sg_luns $A -- '^ *0000000000000000$' '^ *0001000000000000$'
-[ $(sg_luns $A | grep -c '000000$') = 2 ]
+[ $(sg_luns $A | grep -c '000000$') = 4 ]
 says sg_turs -n 5 $A -- 'Completed 5 Test Unit Ready commands with 0 errors'
 says sg_requests $A -- 'No Sense'
 
@@ -155,6 +156,54 @@ ends 0 sg_stpg --active --tp=1 $A
 says sg_rtpg -d $A -- '0x01 \(active/non optimized\)'
 ends 0 sg_stpg --optimized --tp=1 $A
 says sg_rtpg -d $A -- '0x00 \(active/optimized\)'
+
+#: how full it is
+within 5 sg_turs $C
+says sg_vpd -p lbpv $C -- 'Threshold exponent: [1-9]' 'LBPU\): 1' 'thin provisioned'
+says sg_modes -p 0x1c,2 $C -- '[Pp]rovisioning'
+sg_logs -p 0xc $C >/tmp/space 2>&1
+fact /tmp/space '[Pp]rovisioning' '[Aa]vailable LBA mapping' '[Uu]sed LBA mapping'
+soft='thin provisioning soft threshold'
+[ $(dmesg | grep -c "$soft") = 0 ]
+dd if=/dev/urandom of=$C bs=1M count=28 oflag=direct 2>/dev/null
+crossed() { sg_turs $C; dmesg | grep -q "$soft"; }
+within 30 crossed
+# Once.
+sg_turs $C
+[ $(dmesg | grep -c "$soft") = 1 ]
+sg_logs -p 0xc $C >/tmp/less 2>&1
+cmp -s /tmp/space /tmp/less && false
+ends 0 sg_unmap -f -l 0 -n 131072 $C
+
+#: what protects it
+within 5 sg_turs $D
+says sg_readcap -l $D -- 'prot_en=1' 'p_type=0'
+says sg_vpd -p ei $D -- 'GRD_CHK=1' 'APP_CHK=1' 'REF_CHK=1'
+sg_opcodes $D >/tmp/opcodes
+grep -q -E 'Read\(32\)|Write\(32\)' /tmp/opcodes && false
+# The kernel asks for none of it.
+dd if=/tmp/data of=$D bs=64k count=1 oflag=direct 2>/dev/null
+dd if=$D bs=64k count=1 iflag=direct 2>/dev/null | cmp - /tmp/data
+# Block 8 with its tuple: the reference tag is its number.
+sg_raw -r 520 -o /tmp/woven $D 88 20 00 00 00 00 00 00 00 08 00 00 00 01 00 00 >/dev/null 2>&1
+[ $(wc -c </tmp/woven) = 520 ]
+dd if=/tmp/data bs=512 skip=8 count=1 2>/dev/null | cmp -n 512 - /tmp/woven
+[ "$(tail -c 6 /tmp/woven | od -An -tx1)" = ' 00 00 00 00 00 08' ]
+ends 0 sg_verify -P 1 -l 0 -c 128 $D
+# There it is good, elsewhere it is not.
+ends 0 sg_raw -s 520 -i /tmp/woven $D 8a 20 00 00 00 00 00 00 00 08 00 00 00 01 00 00
+ends 40 sg_raw -s 520 -i /tmp/woven $D 8a 20 00 00 00 00 00 00 00 09 00 00 00 01 00 00
+(head -c 1 /dev/zero; tail -c +2 /tmp/woven) >/tmp/bent
+cmp -s /tmp/bent /tmp/woven || ends 40 sg_raw -s 520 -i /tmp/bent $D 8a 20 00 00 00 00 00 00 00 08 00 00 00 01 00 00
+# Another type, with the commands that it has.
+sg_format --format -Q --wait --fmtpinfo=3 $D >/tmp/format 2>&1 || { cat /tmp/format; false; }
+within 5 sg_turs $D
+says sg_readcap -l $D -- 'prot_en=1' 'p_type=1'
+says sg_opcodes $D -- 'Read\(32\)' 'Write\(32\)'
+ends 9 sg_raw -r 520 $D 88 20 00 00 00 00 00 00 00 08 00 00 00 01 00 00
+sg_raw -r 520 -o /tmp/long $D 7f 00 00 00 00 00 00 18 00 09 20 00 00 00 00 00 00 00 00 08 \
+    00 00 00 00 00 00 00 00 00 00 00 01 >/dev/null 2>&1
+[ $(wc -c </tmp/long) = 520 ]
 
 #: what is erased for good
 dd if=/tmp/data of=$B bs=64k count=1 conv=fsync 2>/dev/null

@@ -23,14 +23,14 @@
 //!  L3  A seat that is not ahead of the clock and has less below than its share never waits: what a
 //!      nexus that asks for little waits for is what is below, not what waits.
 //!  L4  While something waits, the limit is used up. The requests of one seat keep their order, but
-//!      HEAD OF QUEUE goes to the front of them.
+//!      HEAD OF QUEUE goes before the rest for a while (`seat.rs`).
 //!  L5  A command of the ACA attribute does not wait (a nexus has one). What waits here has all the
 //!      memory that it needs, and holds nothing that a request below could wait for.
 //!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
 //!      cores but once in [`TELL_NS`].
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,6 +39,7 @@ use crate::device::Device;
 use crate::knee::NONE;
 use crate::load::Told;
 use crate::price::{UNIT, cost};
+use crate::seat::Queue;
 use crate::turns::Waiter;
 
 /// How often a core tells the others what it has measured, ns.
@@ -56,7 +57,7 @@ pub(crate) struct Seat {
     time: Cell<u64>,
     /// Mean cost of its requests, lately.
     mean: Cell<u32>,
-    queue: RefCell<VecDeque<(Waiter, u32)>>,
+    queue: RefCell<Queue<Waiter>>,
     /// Its place in the line, while something waits.
     place: Cell<(u64, u64)>,
 }
@@ -270,17 +271,14 @@ impl Flow {
         load.below.fetch_add(below.wrapping_sub(was_below), Relaxed);
     }
 
-    /// Has a request wait in its seat, at the end or at the front.
-    pub fn queue(&self, seat: &Rc<Seat>, waiter: Waiter, bytes: u64, front: bool) {
+    /// Has a request wait in its seat; with `head` as HEAD OF QUEUE does.
+    pub fn queue(&self, seat: &Rc<Seat>, waiter: Waiter, bytes: u64, head: bool) {
         if seat.is_idle() {
             self.active.set(self.active.get() + 1);
         }
         let first = seat.queue.borrow().is_empty();
-        let entry = (waiter, cost(bytes, self.power.get()));
-        match front {
-            true => seat.queue.borrow_mut().push_front(entry),
-            false => seat.queue.borrow_mut().push_back(entry),
-        }
+        let cost = cost(bytes, self.power.get());
+        seat.queue.borrow_mut().push(waiter, cost, head);
         if first {
             self.line_up(seat);
         }
@@ -300,8 +298,9 @@ impl Flow {
     pub fn forget(&self, seat: &Seat, is_it: impl Fn(&Waiter) -> bool) -> bool {
         let left = {
             let mut queue = seat.queue.borrow_mut();
-            let Some(at) = queue.iter().position(|(w, _)| is_it(w)) else { return false };
-            queue.remove(at);
+            if !queue.forget(is_it) {
+                return false;
+            }
             queue.len()
         };
         self.waiting.set(self.waiting.get().saturating_sub(1));
@@ -321,7 +320,7 @@ impl Flow {
         let seat = {
             let mut line = self.line.borrow_mut();
             let first = line.first_entry()?;
-            let cost = first.get().queue.borrow().front().map_or(UNIT, |(_, cost)| *cost);
+            let cost = first.get().queue.borrow().next_cost().unwrap_or(UNIT);
             if !self.fits(cost) {
                 return None;
             }
@@ -329,7 +328,7 @@ impl Flow {
         };
         let (waiter, cost, more) = {
             let mut queue = seat.queue.borrow_mut();
-            let (waiter, cost) = queue.pop_front()?;
+            let (waiter, cost) = queue.pop()?;
             (waiter, cost, !queue.is_empty())
         };
         seat.below.set(seat.below.get().saturating_add(cost));

@@ -5,6 +5,7 @@ use crate::device::DeviceSpec;
 use crate::handlers::DISK;
 use geom::Edge;
 use reactor::SeededRandom;
+use std::collections::{BTreeSet, VecDeque};
 
 const POWER: u32 = 16;
 const SEATS: usize = 5;
@@ -18,6 +19,8 @@ struct Line {
     below: Vec<Known>,
     /// By seat, in the order in which they have to go.
     waiting: Vec<VecDeque<(u64, u32)>>,
+    /// Those of HEAD OF QUEUE; never so many in a row that the rest would have to go between.
+    heads: BTreeSet<u64>,
     number: u64,
     /// Cost of what each seat has sent.
     sent: Vec<u64>,
@@ -41,6 +44,7 @@ impl Line {
             flow,
             below: Vec::new(),
             waiting: vec![VecDeque::new(); SEATS],
+            heads: BTreeSet::new(),
             number: 0,
             sent: vec![0; SEATS],
             largest: vec![0; SEATS],
@@ -55,18 +59,23 @@ impl Line {
     }
 
     /// A request comes; true when it did not wait.
-    fn arrive(&mut self, seat: usize, bytes: u64, front: bool) -> bool {
+    fn arrive(&mut self, seat: usize, bytes: u64, head: bool) -> bool {
         self.number += 1;
         let (me, number) = (self.seats[seat].clone(), self.number);
         if let Some(cost) = self.flow.enter(&me, false, bytes) {
             self.goes((seat, number, cost));
             return true;
         }
-        self.flow.queue(&me, Waiter::Command(seat as u64, number), bytes, front);
+        self.flow.queue(&me, Waiter::Command(seat as u64, number), bytes, head);
         let entry = (number, cost(bytes, POWER));
-        match front {
-            true => self.waiting[seat].push_front(entry),
-            false => self.waiting[seat].push_back(entry),
+        let line = &mut self.waiting[seat];
+        let at = match head {
+            true => line.iter().take_while(|w| self.heads.contains(&w.0)).count(),
+            false => line.len(),
+        };
+        line.insert(at, entry);
+        if head {
+            self.heads.insert(number);
         }
         false
     }

@@ -42,6 +42,7 @@ mod price;
 mod protection;
 pub mod registry;
 pub mod reserve;
+mod seat;
 mod session;
 pub mod space;
 mod status;

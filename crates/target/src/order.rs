@@ -18,9 +18,10 @@
 //! ```
 //!
 //! Invariants
-//!  O1  SIMPLE runs when no older ORDERED and no HEAD OF QUEUE of its group is there; ORDERED when
-//!      nothing older and no HEAD OF QUEUE of its group is there; HEAD OF QUEUE and ACA at once.
-//!      The group is the unit (TST 000b) or the nexus (TST 001b).
+//!  O1  SIMPLE runs when no older ORDERED or HEAD OF QUEUE of its group is there, ORDERED when
+//!      nothing older of its group is, HEAD OF QUEUE and ACA at once. The group is the unit (TST
+//!      000b) or the nexus (TST 001b). Of HEAD OF QUEUE, too, only older ones are waited for (SAM-5
+//!      8.6): however many come, what is there waits for no more of them.
 //!  O2  An exclusive entry and one that touches the same blocks are never enabled at once,
 //!      whatever their groups and attributes.
 //!  O3  Commands of one nexus that overlap, one of them writing, run in the order in which they
@@ -140,11 +141,9 @@ impl<O> Entry<O> {
         ordered || me.conflicts(it) && (older.enabled || !me.jumps())
     }
 
-    /// Being dormant, waits for an entry that came after it (O1, O2).
+    /// Being dormant, waits for an entry that came after it (O2).
     fn waits_for_newer(&self, newer: &Entry<O>) -> bool {
-        let (me, it) = (&self.request, &newer.request);
-        let head = me.group == it.group && it.is_head() && (me.is_ordered() || me.is_simple());
-        head || it.jumps() && me.conflicts(it)
+        newer.request.jumps() && self.request.conflicts(&newer.request)
     }
 }
 

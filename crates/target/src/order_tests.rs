@@ -212,15 +212,37 @@ fn o1_a_barrier_and_who_overtakes_it() {
     let (h, on) = set.add(HEAD, "h");
     assert!(on, "HEAD OF QUEUE overtakes");
     let mut ready = Vec::new();
+    let (d, on) = set.add(SIMPLE, "d");
+    assert!(!on);
     set.leave(a, &mut ready);
-    assert!(ready.is_empty(), "HEAD OF QUEUE is still there");
-    set.leave(h, &mut ready);
-    assert_eq!(ready, ["b"]);
+    assert_eq!(ready, ["b"], "the HEAD OF QUEUE came later");
     set.leave(b, &mut ready);
     assert_eq!(ready, ["b", "c"]);
+    set.leave(h, &mut ready);
+    assert_eq!(ready, ["b", "c", "d"], "nothing older is there");
     set.leave(c, &mut ready);
+    set.leave(d, &mut ready);
     set.calm();
     assert!(set.calm());
+}
+
+/// However many HEAD OF QUEUE commands come, so that there is always one.
+#[test]
+fn o1_a_flood_of_head_of_queue_starves_nobody() {
+    let mut set = strict();
+    let (mut head, _) = set.add(HEAD, "h");
+    let waiting = [SIMPLE, ORDERED, SIMPLE].map(|request| set.add(request, "w"));
+    assert!(waiting.iter().all(|(_, on)| !on));
+    let mut ready = Vec::new();
+    for (id, _) in waiting {
+        let (next, on) = set.add(HEAD, "h");
+        assert!(on);
+        set.leave(head, &mut ready);
+        head = next;
+        assert_eq!(ready, ["w"], "the next one in the order runs");
+        ready.clear();
+        set.leave(id, &mut ready);
+    }
 }
 
 #[test]
@@ -244,7 +266,7 @@ fn o2_only_those_that_overlap_wait_for_an_exclusive_one() {
     assert!(!set.add(Request { attribute: TaskAttribute::HeadOfQueue, ..at(7, 2) }, "head").1);
     let mut ready = Vec::new();
     set.leave(caw, &mut ready);
-    assert_eq!(ready, ["head"], "and what came before the head waits for it");
+    assert_eq!(ready, ["inside", "head"], "neither is exclusive");
 }
 
 #[test]

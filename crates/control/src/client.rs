@@ -120,21 +120,24 @@ impl Client {
                 let bytes = self.collect(answer).await?;
                 return Err(self.refusal(&bytes));
             }
-            let mut pending = Vec::new();
+            // Lines not yet whole, and how much of them holds no end of a line.
+            let (mut pending, mut seen) = (Vec::new(), 0);
             while let Some(frame) = answer.body_mut().frame().await {
                 let frame = frame.map_err(|e| self.odd(e))?;
                 pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
                 if pending.len() > ANSWER_BYTES_MAX {
                     return Err(self.odd("the answer is too long"));
                 }
-                while let Some(end) = pending.iter().position(|&b| b == b'\n') {
-                    let line: Vec<u8> = pending.drain(..=end).collect();
+                while let Some(end) = pending.iter().skip(seen).position(|&b| b == b'\n') {
+                    let line: Vec<u8> = pending.drain(..=seen + end).collect();
+                    seen = 0;
                     match serde_json::from_slice(&line).map_err(|e| self.odd(e))? {
                         Line::Progress(line) => progress(line),
                         Line::Answer(value) => return Ok(value),
                         Line::Error(error) => return Err(error),
                     }
                 }
+                seen = pending.len();
             }
             Err(self.odd("the answer was cut short"))
         })

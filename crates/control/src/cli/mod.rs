@@ -132,12 +132,12 @@ fn one(
     };
     let text = match form {
         Form::Json => format!("{answer:#}\n"),
-        Form::Table => (entry.table)(answer.clone())?,
+        Form::Table => (entry.table)(&answer)?,
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok((entry.exit)(answer)),
+        Ok(()) => Ok((entry.exit)(&answer)),
         // `ashlar list | head -1` is no failure.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok((entry.exit)(answer)),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok((entry.exit)(&answer)),
         Err(e) => Err(Error::new(Kind::System, "print", e)),
     }
 }

@@ -50,8 +50,8 @@ async fn dispatch(request: Request<Incoming>, control: Arc<Control>) -> Result<R
     let path = request.uri().path().to_owned();
     match (request.method(), path.as_str()) {
         (&Method::GET, "/v1/state") => {
-            let state = blocking(move || Ok(control.state())).await?;
-            Ok(reply(JSON, to_json(&state)?.to_string()))
+            let text = blocking(move || to_json(&control.state())).await?;
+            Ok(reply(JSON, text))
         }
         (&Method::GET, "/metrics") => {
             let text = blocking(move || Ok(metrics::render(&control.state()))).await?;
@@ -80,8 +80,8 @@ fn lost(path: &str) -> Error {
     Error::new(Kind::NotFound, "ask", "there is no such route").at(path).next(next)
 }
 
-fn to_json<T: serde::Serialize>(value: &T) -> Result<Value> {
-    serde_json::to_value(value).map_err(|e| Error::new(Kind::Internal, "answer", e))
+fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| Error::new(Kind::Internal, "answer", e))
 }
 
 async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -146,7 +146,7 @@ async fn verb(
     let params = params(request, &name).await?;
     if !stream {
         let answer = blocking(move || run(&control, params, &mut |_| {})).await?;
-        return Ok(reply(JSON, answer.to_string()));
+        return Ok(reply(JSON, answer));
     }
     let (sender, receiver) = mpsc::channel(LINES_MAX);
     tokio::task::spawn(async move {
@@ -158,7 +158,7 @@ async fn verb(
             })
         });
         let last = match result.await {
-            Ok(answer) => ndjson(&json!({ "answer": answer })),
+            Ok(answer) => Bytes::from(format!("{{\"answer\":{answer}}}\n")),
             Err(error) => ndjson(&json!({ "error": error })),
         };
         // The client may be gone; the verb is done all the same.

@@ -6,8 +6,8 @@ use crate::client::Client;
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What every verb says about itself.
@@ -76,7 +76,8 @@ pub trait LocalVerb: Verb {
     fn run(local: &mut Local<'_>, params: Self::Params) -> Result<Self::Answer>;
 }
 
-type DaemonFn = fn(&Control, Value, &mut Progress<'_>) -> Result<Value>;
+/// Answers with the text of the JSON: the state of many thousand units is never in memory as a tree.
+type DaemonFn = fn(&Control, Value, &mut Progress<'_>) -> Result<String>;
 type LocalFn = fn(&mut Local<'_>, Value) -> Result<Value>;
 
 /// Where a verb runs.
@@ -107,9 +108,9 @@ pub struct Entry {
     /// See [`Verb::prepare`].
     pub prepare: fn(Value, &crate::App) -> Result<Value>,
     /// See [`Verb::table`].
-    pub table: fn(Value) -> Result<String>,
+    pub table: fn(&Value) -> Result<String>,
     /// See [`Verb::exit`].
-    pub exit: fn(Value) -> Exit,
+    pub exit: fn(&Value) -> Exit,
     /// What it does.
     pub run: Run,
 }
@@ -157,9 +158,9 @@ fn params<V: Verb>(value: Value) -> Result<V::Params> {
     serde_json::from_value(value).map_err(wrong)
 }
 
-fn answer<V: Verb>(value: Value) -> Result<V::Answer> {
+fn answer<V: Verb>(value: &Value) -> Result<V::Answer> {
     let odd = |e| Error::new(Kind::Protocol, V::NAME.replace('.', " "), e);
-    serde_json::from_value(value).map_err(odd)
+    V::Answer::deserialize(value).map_err(odd)
 }
 
 fn to_json<T: Serialize>(value: &T, name: &str) -> Result<Value> {
@@ -172,11 +173,11 @@ fn prepare<V: Verb>(value: Value, app: &crate::App) -> Result<Value> {
     to_json(&params, V::NAME)
 }
 
-fn table<V: Verb>(value: Value) -> Result<String> {
+fn table<V: Verb>(value: &Value) -> Result<String> {
     Ok(V::table(&answer::<V>(value)?))
 }
 
-fn exit<V: Verb>(value: Value) -> Exit {
+fn exit<V: Verb>(value: &Value) -> Exit {
     answer::<V>(value).map_or(Exit::Failed, |a| V::exit(&a))
 }
 
@@ -184,8 +185,9 @@ fn run_daemon<V: DaemonVerb>(
     control: &Control,
     value: Value,
     progress: &mut Progress<'_>,
-) -> Result<Value> {
-    to_json(&V::run(control, params::<V>(value)?, progress)?, V::NAME)
+) -> Result<String> {
+    let answer = V::run(control, params::<V>(value)?, progress)?;
+    serde_json::to_string(&answer).map_err(|e| Error::new(Kind::Internal, V::NAME, e))
 }
 
 fn run_local<V: LocalVerb>(local: &mut Local<'_>, value: Value) -> Result<Value> {

@@ -8,6 +8,7 @@ use crate::service::Control;
 use crate::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// See the module.
 pub struct List;
@@ -59,7 +60,8 @@ pub struct Listing {
 pub struct Answer {
     /// Version of this form.
     pub schema_version: u32,
-    /// Everything that was asked for, in full.
+    /// What was asked for, in full: disks, geoms (for providers too), targets (for LUNs too),
+    /// attached LUNs, or all of it.
     pub state: State,
     /// The same as tables.
     pub listings: Vec<Listing>,
@@ -127,17 +129,22 @@ fn geoms(state: &State) -> Listing {
     listing("geoms", &columns, state.geoms.iter().map(row).collect())
 }
 
-/// Classes of the geoms that stand on a provider.
-fn standing<'s>(state: &'s State, provider: &str) -> Vec<&'s str> {
-    let stands = |g: &&crate::api::GeomState| {
-        g.consumers.iter().any(|c| c.provider.as_deref() == Some(provider))
-    };
-    let mut by: Vec<&str> = state.geoms.iter().filter(stands).map(|g| g.class.as_str()).collect();
-    by.dedup();
+/// Classes of the geoms that stand on each provider that is stood on.
+fn standing(state: &State) -> HashMap<&str, Vec<&str>> {
+    let mut by: HashMap<&str, Vec<&str>> = HashMap::new();
+    for geom in &state.geoms {
+        for provider in geom.consumers.iter().filter_map(|c| c.provider.as_deref()) {
+            let classes = by.entry(provider).or_default();
+            if !classes.contains(&geom.class.as_str()) {
+                classes.push(&geom.class);
+            }
+        }
+    }
     by
 }
 
 fn providers(state: &State) -> Listing {
+    let standing = standing(state);
     let mut rows = Vec::new();
     for geom in &state.geoms {
         rows.extend(geom.providers.iter().map(|p| {
@@ -149,7 +156,7 @@ fn providers(state: &State) -> Listing {
                 p.sector_bytes.to_string(),
                 p.mode(),
                 text::dash(p.error.as_deref().unwrap_or("")),
-                text::dash(&standing(state, &p.name).join(" ")),
+                text::dash(&standing.get(p.name.as_str()).map_or("".into(), |by| by.join(" "))),
             ]
         }));
     }
@@ -164,9 +171,10 @@ const REASON_CHARS_MAX: usize = 90;
 /// What tasting found where it claimed nothing: a provider that nothing but LUNs stands on, or the
 /// one called `name`.
 fn left_alone(state: &State, name: Option<&str>) -> Listing {
+    let standing = standing(state);
     let mut rows = Vec::new();
     for p in state.geoms.iter().flat_map(|g| &g.providers) {
-        let by = standing(state, &p.name);
+        let by = standing.get(p.name.as_str()).map_or(&[][..], Vec::as_slice);
         let shown = name.map_or(by.iter().all(|c| *c == "lun"), |n| n == p.name);
         for not in p.why_not.iter().filter(|w| shown && !by.contains(&w.class.as_str())) {
             let why = match not.why.char_indices().nth(REASON_CHARS_MAX) {
@@ -241,6 +249,24 @@ pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
     listing("attached", &columns, all.iter().map(row).collect())
 }
 
+/// The part of the state that was asked for: of many thousand units all of it is many megabytes.
+fn asked(mut state: State, what: What) -> State {
+    let all = what == What::All;
+    if !all && what != What::Disks {
+        state.disks.clear();
+    }
+    if !all && !matches!(what, What::Geoms | What::Providers) {
+        state.geoms.clear();
+    }
+    if !all && !matches!(what, What::Targets | What::Luns) {
+        state.targets.clear();
+    }
+    if !all && what != What::Attached {
+        state.attached.clear();
+    }
+    state
+}
+
 /// Rows in which a cell is the name; also such whose first words hold it as a list.
 fn only(mut listing: Listing, name: &Option<String>) -> Listing {
     if let Some(name) = name {
@@ -255,8 +281,8 @@ impl Verb for List {
     type Answer = Answer;
     const NAME: &'static str = "list";
     const DOC: &'static str = "List disks, geoms, providers, targets or LUNs, and why they exist";
-    const DETAIL: &'static str = "With --json the answer holds the whole state, with every counter \
-        and every class's own facts.";
+    const DETAIL: &'static str = "With --json the answer holds what was asked for in full, with every \
+        counter and every class's own facts; `list` alone gives the whole state.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar list", "ashlar list providers d0", "ashlar list geoms part"];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];
@@ -295,6 +321,7 @@ impl DaemonVerb for List {
                 Error::new(Kind::NotFound, "list", "there is nothing of that name").at(name)
             );
         }
+        let state = asked(state, params.what);
         Ok(Answer { schema_version: SCHEMA_VERSION, state, listings })
     }
 }

@@ -1,6 +1,7 @@
 //! list: disks, geoms, providers, targets, LUNs, each with why it is there.
 
 use super::entry::{DaemonVerb, Verb};
+use super::index::Index;
 use crate::api::{DiskMode, Error, Kind, Result, SCHEMA_VERSION, State};
 use crate::config::units::short;
 use crate::plant::Progress;
@@ -8,7 +9,6 @@ use crate::service::Control;
 use crate::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// See the module.
 pub struct List;
@@ -129,22 +129,15 @@ fn geoms(state: &State) -> Listing {
     listing("geoms", &columns, state.geoms.iter().map(row).collect())
 }
 
-/// Classes of the geoms that stand on each provider that is stood on.
-fn standing(state: &State) -> HashMap<&str, Vec<&str>> {
-    let mut by: HashMap<&str, Vec<&str>> = HashMap::new();
-    for geom in &state.geoms {
-        for provider in geom.consumers.iter().filter_map(|c| c.provider.as_deref()) {
-            let classes = by.entry(provider).or_default();
-            if !classes.contains(&geom.class.as_str()) {
-                classes.push(&geom.class);
-            }
-        }
-    }
+/// Classes of the geoms that stand on a provider.
+fn standing<'s>(index: &Index<'s>, provider: &str) -> Vec<&'s str> {
+    let mut by: Vec<&str> = index.on(provider).iter().map(|g| g.class.as_str()).collect();
+    by.dedup();
     by
 }
 
 fn providers(state: &State) -> Listing {
-    let standing = standing(state);
+    let index = Index::new(state);
     let mut rows = Vec::new();
     for geom in &state.geoms {
         rows.extend(geom.providers.iter().map(|p| {
@@ -156,7 +149,7 @@ fn providers(state: &State) -> Listing {
                 p.sector_bytes.to_string(),
                 p.mode(),
                 text::dash(p.error.as_deref().unwrap_or("")),
-                text::dash(&standing.get(p.name.as_str()).map_or("".into(), |by| by.join(" "))),
+                text::dash(&standing(&index, &p.name).join(" ")),
             ]
         }));
     }
@@ -171,10 +164,10 @@ const REASON_CHARS_MAX: usize = 90;
 /// What tasting found where it claimed nothing: a provider that nothing but LUNs stands on, or the
 /// one called `name`.
 fn left_alone(state: &State, name: Option<&str>) -> Listing {
-    let standing = standing(state);
+    let index = Index::new(state);
     let mut rows = Vec::new();
     for p in state.geoms.iter().flat_map(|g| &g.providers) {
-        let by = standing.get(p.name.as_str()).map_or(&[][..], Vec::as_slice);
+        let by = standing(&index, &p.name);
         let shown = name.map_or(by.iter().all(|c| *c == "lun"), |n| n == p.name);
         for not in p.why_not.iter().filter(|w| shown && !by.contains(&w.class.as_str())) {
             let why = match not.why.char_indices().nth(REASON_CHARS_MAX) {

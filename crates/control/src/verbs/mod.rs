@@ -14,6 +14,7 @@ mod explain;
 mod export;
 mod geom;
 mod history;
+mod index;
 mod inspect;
 mod journal;
 mod list;

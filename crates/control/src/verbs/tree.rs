@@ -4,7 +4,8 @@
 //! under each of them, as `geom -t` prints it.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Health, Kind, Result, SCHEMA_VERSION, State};
+use super::index::{Index, Shown};
+use crate::api::{Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, State};
 use crate::config::units::{short, short_ns};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -57,6 +58,7 @@ pub struct Answer {
 
 struct Drawer<'a> {
     state: &'a State,
+    index: Index<'a>,
     left: usize,
 }
 
@@ -71,7 +73,7 @@ impl<'a> Drawer<'a> {
     }
 
     fn provider_node(&self, name: &str) -> Node {
-        match self.state.provider(name) {
+        match self.index.provider(name) {
             Some((_, p)) => {
                 let error = p.error.as_ref().map(|e| format!("  {e}")).unwrap_or_default();
                 let text = format!("{}  {}{error}", short(p.size_bytes), p.mode());
@@ -82,13 +84,13 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    fn geom_node(&self, geom: &crate::api::GeomState) -> Node {
+    fn geom_node(&self, geom: &GeomState) -> Node {
         let kind = if geom.class == "disk" { "disk" } else { "geom" };
         let mut words = Vec::new();
         if kind == "geom" {
             words.push(geom.class.clone());
         }
-        let disk = self.state.disks.iter().find(|d| kind == "disk" && d.name == geom.name);
+        let disk = self.index.disk(&geom.name).filter(|_| kind == "disk");
         words.extend(disk.map(|d| d.kind.clone()));
         words.extend(Some(geom.state.clone()).filter(|s| !s.is_empty()));
         words.extend(Some(format!("({})", geom.why)).filter(|_| !geom.why.is_empty()));
@@ -96,7 +98,7 @@ impl<'a> Drawer<'a> {
     }
 
     /// A geom, its providers, and what stands on them.
-    fn up_geom(&mut self, geom: &'a crate::api::GeomState, depth: usize) -> Node {
+    fn up_geom(&mut self, geom: &'a GeomState, depth: usize) -> Node {
         let mut out = self.geom_node(geom);
         if !self.more(depth) {
             out.children.push(node("more", "...", String::new()));
@@ -124,42 +126,26 @@ impl<'a> Drawer<'a> {
             out.children.push(node("more", "...", String::new()));
             return out;
         }
-        let state = self.state;
         // What a class of LUNs holds open is drawn below as LUNs, with their groups.
-        let above = state.geoms.iter().filter(|g| g.class != "lun" || !exported(state, name));
-        for geom in above {
-            if geom.consumers.iter().any(|c| c.provider.as_deref() == Some(name)) {
-                out.children.push(self.up_geom(geom, depth + 1));
-            }
-        }
-        for target in &state.targets {
-            for group in &target.groups {
-                for lun in group.luns.iter().filter(|l| l.provider == name) {
-                    out.children.push(self.lun(target, group, lun));
-                }
-            }
-        }
+        let luns = self.index.luns(name).to_vec();
+        let drawn = |g: &&GeomState| g.class != "lun" || luns.is_empty();
+        let above: Vec<_> = self.index.on(name).iter().copied().filter(drawn).collect();
+        out.children.extend(above.into_iter().map(|geom| self.up_geom(geom, depth + 1)));
+        out.children.extend(luns.into_iter().map(|shown| self.lun(shown)));
         out
     }
 
-    fn lun(
-        &mut self,
-        target: &crate::api::TargetState,
-        group: &crate::api::GroupState,
-        lun: &crate::api::LunState,
-    ) -> Node {
+    fn lun(&self, shown: Shown<'a>) -> Node {
+        let (target, group, lun) = shown;
         let mode = if lun.read_only { "ro" } else { "rw" };
         let about = format!("{mode}  group {} of {}", group.name, target.name);
         let mut out = node("lun", &format!("LUN {}", lun.lun), about);
         out.health = target.health;
-        let sees = |s: &&crate::api::SessionState| {
-            s.group.as_ref() == Some(&group.name) && s.luns.contains(&lun.lun)
-        };
         let now = self.state.daemon.uptime_ns;
-        out.children = target
-            .sessions
+        out.children = self
+            .index
+            .sessions(shown)
             .iter()
-            .filter(sees)
             .map(|s| {
                 let age = short_ns(now.saturating_sub(s.since_ns));
                 node("session", &s.initiator, format!("{}  since {age}", s.address))
@@ -175,7 +161,7 @@ impl<'a> Drawer<'a> {
             out.children.push(node("more", "...", String::new()));
             return out;
         }
-        if let Some((geom, _)) = self.state.provider(name) {
+        if let Some((geom, _)) = self.index.provider(name) {
             if geom.name == name {
                 let own = self.down_geom(geom, depth + 1);
                 out.kind = own.kind;
@@ -190,7 +176,7 @@ impl<'a> Drawer<'a> {
         out
     }
 
-    fn down_geom(&mut self, geom: &'a crate::api::GeomState, depth: usize) -> Node {
+    fn down_geom(&mut self, geom: &'a GeomState, depth: usize) -> Node {
         let mut out = self.geom_node(geom);
         let below: Vec<&str> =
             geom.consumers.iter().filter_map(|c| c.provider.as_deref()).collect();
@@ -246,14 +232,8 @@ impl<'a> Drawer<'a> {
     }
 }
 
-/// Whether a group shows that provider to anybody.
-fn exported(state: &State, provider: &str) -> bool {
-    let groups = state.targets.iter().flat_map(|t| &t.groups);
-    groups.flat_map(|g| &g.luns).any(|l| l.provider == provider)
-}
-
 fn draw(state: &State, params: &Params) -> Result<Vec<Node>> {
-    let mut drawer = Drawer { state, left: NODES_MAX };
+    let mut drawer = Drawer { state, index: Index::new(state), left: NODES_MAX };
     let lost = |name: &str| {
         Err(Error::new(Kind::NotFound, "tree", "there is nothing of that name").at(name))
     };

@@ -1,0 +1,87 @@
+//! What stands on what in a state, found by name: of many thousand units nobody looks through all
+//! of them for each.
+
+use crate::api::{DiskState, GeomState, GroupState, LunState, ProviderState};
+use crate::api::{SessionState, State, TargetState};
+use std::collections::HashMap;
+
+/// A LUN and where it is shown.
+pub(super) type Shown<'s> = (&'s TargetState, &'s GroupState, &'s LunState);
+
+/// See the module. Everything keeps the order that it has in the state.
+pub(super) struct Index<'s> {
+    disks: HashMap<&'s str, &'s DiskState>,
+    providers: HashMap<&'s str, (&'s GeomState, &'s ProviderState)>,
+    geoms: HashMap<&'s str, Vec<&'s GeomState>>,
+    luns: HashMap<&'s str, Vec<Shown<'s>>>,
+    /// By target, group and number.
+    sessions: HashMap<(&'s str, &'s str, u64), Vec<&'s SessionState>>,
+}
+
+impl<'s> Index<'s> {
+    pub(super) fn new(state: &'s State) -> Index<'s> {
+        let mut out = Index {
+            disks: state.disks.iter().map(|d| (d.name.as_str(), d)).collect(),
+            providers: HashMap::new(),
+            geoms: HashMap::new(),
+            luns: HashMap::new(),
+            sessions: HashMap::new(),
+        };
+        state.geoms.iter().for_each(|geom| out.add_geom(geom));
+        state.targets.iter().for_each(|target| out.add_target(target));
+        out
+    }
+
+    fn add_geom(&mut self, geom: &'s GeomState) {
+        for provider in &geom.providers {
+            self.providers.entry(&provider.name).or_insert((geom, provider));
+        }
+        for below in geom.consumers.iter().filter_map(|c| c.provider.as_deref()) {
+            let above = self.geoms.entry(below).or_default();
+            // A geom may stand on a provider with several consumers.
+            if !above.last().is_some_and(|last| std::ptr::eq(*last, geom)) {
+                above.push(geom);
+            }
+        }
+    }
+
+    fn add_target(&mut self, target: &'s TargetState) {
+        for group in &target.groups {
+            for lun in &group.luns {
+                self.luns.entry(&lun.provider).or_default().push((target, group, lun));
+            }
+        }
+        for session in &target.sessions {
+            let Some(group) = session.group.as_deref() else { continue };
+            for lun in &session.luns {
+                let key = (target.name.as_str(), group, *lun);
+                self.sessions.entry(key).or_default().push(session);
+            }
+        }
+    }
+
+    pub(super) fn disk(&self, name: &str) -> Option<&'s DiskState> {
+        self.disks.get(name).copied()
+    }
+
+    /// A provider, and the geom that offers it.
+    pub(super) fn provider(&self, name: &str) -> Option<(&'s GeomState, &'s ProviderState)> {
+        self.providers.get(name).copied()
+    }
+
+    /// Geoms that stand on a provider.
+    pub(super) fn on(&self, provider: &str) -> &[&'s GeomState] {
+        self.geoms.get(provider).map_or(&[], Vec::as_slice)
+    }
+
+    /// LUNs that a provider is.
+    pub(super) fn luns(&self, provider: &str) -> &[Shown<'s>] {
+        self.luns.get(provider).map_or(&[], Vec::as_slice)
+    }
+
+    /// Sessions that see a LUN.
+    pub(super) fn sessions(&self, (target, group, lun): Shown<'s>) -> &[&'s SessionState] {
+        let key = (target.name.as_str(), group.name.as_str(), lun.lun);
+        self.sessions.get(&key).map_or(&[], Vec::as_slice)
+    }
+}

@@ -178,6 +178,8 @@ impl LocalVerb for Serve {
         let served = runtime.block_on(http::serve(listening, control.clone(), stop));
         tracing::info!("stopping: {why}");
         control.change(|plant| plant.stop());
+        // Who still reads a long list does not hold the daemon up; a change was waited for above.
+        runtime.shutdown_background();
         served?;
         Ok(Answer { socket: path.display().to_string(), why: why.to_owned() })
     }

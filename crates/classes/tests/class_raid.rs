@@ -236,3 +236,77 @@ fn bad_input_is_refused_with_the_reason_and_nothing_is_written() {
         assert!(disk.bytes() == before, "nothing was written");
     }
 }
+
+#[test]
+fn halves_that_were_used_without_each_other_wait_for_a_word() {
+    let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
+    raid.write(0, &noise(11, raid.size()));
+    raid.stop();
+    // Each is started alone and written.
+    for half in [0, 1] {
+        let mut alone = raid.reborn_with(&[half]);
+        let force = json!({ "force": true });
+        alone.world.verb("raid", "start", &raid.set, force).expect("alone");
+        alone.write(0, &noise(12 + half as u64, 4096));
+        alone.stop();
+    }
+    let before: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
+    let mut both = raid.reborn();
+    assert!(!both.world.has("raid/r0"));
+    assert!(both.state().contains("without each other"), "{}", both.state());
+    for (disk, before) in raid.disks.iter().zip(&before) {
+        assert!(disk.bytes() == *before, "nothing is copied over either");
+    }
+    both.world.verb("raid", "start", &raid.set, json!({ "force": true })).expect("the newest");
+    both.complete();
+    let now = both.read_all();
+    both.lose(0);
+    assert!(both.read_all() == now);
+}
+
+#[test]
+fn the_same_disk_by_another_name_is_refused() {
+    let mut raid = Raid::label(DDF, "RAID1", 2, json!({}));
+    let twin = raid.world.disk("twin", raid.disks[0].bytes(), 512);
+    let before = twin.bytes();
+    assert!(raid.world.verdict("twin", "raid").contains("there already"));
+    assert!(raid.show("Refused").starts_with("twin: d0 is there already"));
+    assert!(twin.bytes() == before);
+    assert_eq!(raid.state(), "OPTIMAL");
+    assert_eq!(raid.world.text("raid/r0", "GEOM::candelete").as_deref(), Some("0"));
+}
+
+#[test]
+fn a_disk_with_a_long_serial_number_is_known_again_when_it_is_back() {
+    let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
+    raid.write(0, &noise(13, raid.size()));
+    raid.stop();
+    let mut world = world::World::new();
+    let serials = ["0123456789ABCDEF-long-0", "0123456789ABCDEF-long-1"];
+    for (i, serial) in serials.iter().enumerate() {
+        let disk = &raid.disks[i];
+        disk.put(0, &vec![0; disk.bytes().len()]);
+        world.attach_as(&format!("d{i}"), serial, disk, 512, (0, 0));
+    }
+    let params = json!({ "format": "Intel", "level": "RAID1", "members": ["d0", "d1"] });
+    let answer = world.verb("raid", "label", "data", params).expect("labelled");
+    raid.set = answer["array"].as_str().expect("a name").to_owned();
+    (raid.world, raid.model) = (world, Vec::new());
+    raid.complete();
+    raid.model = vec![0; raid.size()];
+    for _ in 0..2 {
+        raid.lose(1);
+        raid.write(0, &noise(14, 8192));
+        let disk = raid.disks[1].clone();
+        raid.world.attach_as("d1", serials[1], &disk, 512, (0, 0));
+        raid.settle();
+        raid.complete();
+        assert_eq!(raid.record(1)["disk"], json!("789ABCDEF-long-1"));
+        raid.lose(0);
+        assert!(raid.read_all() == raid.model);
+        let disk = raid.disks[0].clone();
+        raid.world.attach_as("d0", serials[0], &disk, 512, (0, 0));
+        raid.settle();
+        raid.complete();
+    }
+}

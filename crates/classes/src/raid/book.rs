@@ -242,6 +242,13 @@ impl Book {
         array.disks.iter().position(same)
     }
 
+    /// A disk that was gone is called by its whole serial number again.
+    pub(crate) fn name(&self, array: &mut Array, index: usize, key: &str) {
+        if let (Book::Intel { .. }, Some(disk)) = (self, array.disks.get_mut(index)) {
+            key.clone_into(&mut disk.serial);
+        }
+    }
+
     /// A further disk's own record is known from now on.
     pub(crate) fn enter(&mut self, found: &Found) {
         if let (Book::Ddf { own, .. }, Found::Ddf(meta)) = (self, found) {

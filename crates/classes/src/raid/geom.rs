@@ -152,8 +152,8 @@ pub(super) struct RaidGeom {
     pub(super) rounds: u64,
     pub(super) queue: VecDeque<Job>,
     pub(super) doing: Option<Doing>,
-    /// Its halves disagree: it waits to be told which to believe.
-    pub(super) split: bool,
+    /// It does not wait for further disks any more.
+    pub(super) due: bool,
     pub(super) tunables: Tunables,
     pub(super) numbers: Numbers,
 }
@@ -184,7 +184,7 @@ impl RaidGeom {
             rounds: 0,
             queue: VecDeque::new(),
             doing: None,
-            split: false,
+            due: false,
             tunables,
             numbers,
         }
@@ -314,8 +314,11 @@ impl RaidGeom {
     }
 
     /// Starts with what there is, if it has not started; with `due` without waiting for more.
-    pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool) {
-        if self.set.is_some() || self.over || self.split && !due {
+    /// With `force` the newest is believed though another half may hold what it does not.
+    pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
+        self.due |= due;
+        let due = self.due || force;
+        if self.set.is_some() || self.over {
             return;
         }
         let tags: Vec<Tag> = self.disks.keys().copied().collect();
@@ -324,7 +327,7 @@ impl RaidGeom {
             self.fault = Some("only spares are there".into());
             return;
         };
-        if !judged.split.is_empty() && !self.split {
+        if !judged.split.is_empty() && !force {
             let other = judged.split.first().and_then(|at| tags.get(*at));
             let other = other.and_then(|tag| self.disks.get(tag)).map(|disk| disk.name.clone());
             self.fault = Some(format!(
@@ -333,7 +336,6 @@ impl RaidGeom {
                 other.unwrap_or_default(),
                 self.id.name()
             ));
-            self.split = true;
             return;
         }
         let keys: Vec<String> = self.disks.values().map(|disk| disk.key.clone()).collect();
@@ -344,7 +346,7 @@ impl RaidGeom {
         let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
         let opened = Book::open(&found, judged.winner, self.sector);
         let checked = opened.and_then(|(array, book)| array.check().map(|()| (array, book)));
-        let (array, book) = match checked {
+        let (mut array, book) = match checked {
             Ok(opened) => opened,
             Err(fault) => {
                 self.fault = Some(fault.to_string());
@@ -368,7 +370,12 @@ impl RaidGeom {
             };
             match (why, index) {
                 (Some(why), _) => self.let_go(t, tag, Some(&why)),
-                (None, Some(index)) => here[index] = Some(tag),
+                (None, Some(index)) => {
+                    if let Some(disk) = self.disks.get(&tag) {
+                        book.name(&mut array, index, &disk.key);
+                    }
+                    here[index] = Some(tag);
+                }
                 (None, None) => {}
             }
         }
@@ -664,7 +671,10 @@ impl RaidGeom {
         book.enter(&found);
         self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
         let trusted = match book.find(&set.array, &key) {
-            Some(index) => set.arrive(index, tag),
+            Some(index) => {
+                book.name(&mut set.array, index, &key);
+                set.arrive(index, tag)
+            }
             None => {
                 let number = found.generation().wrapping_add(tag);
                 let spare = book.new_disk(&key, number, media, self.sector);

@@ -84,7 +84,7 @@ impl RaidGeom {
             Told::Judge => self.judged(t),
             Told::Idle(key) => self.idle(t, me, key),
             Told::Due => t.barrier(me, Box::new(Told::Launch(true))),
-            Told::Launch(due) => self.launch(t, me, due),
+            Told::Launch(due) => self.launch(t, me, due, false),
             Told::Known(tag) => self.push(t, me, Job::In(tag)),
             Told::Well => {
                 for up in self.ups.values() {
@@ -147,9 +147,10 @@ impl RaidGeom {
         let Some(tag) = tag else { return t.leave(consumer) };
         if self.set.is_none() {
             self.let_go(t, tag, None);
-            self.split = false;
-            if self.disks.is_empty() {
-                Self::take_apart(t, me, self);
+            match self.disks.is_empty() {
+                true => Self::take_apart(t, me, self),
+                // What spoke against a start may be gone.
+                false => t.barrier(me, Box::new(Told::Launch(false))),
             }
             return;
         }

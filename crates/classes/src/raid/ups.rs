@@ -84,9 +84,13 @@ impl RaidGeom {
         };
         let ident = format!("{}-{}", self.id.name(), volume.name);
         vol.up = true;
+        let redundant = volume.level.redundant();
         let members: Vec<ProviderId> = self.providers(t, at);
         let mut attrs = joined(t, &members);
-        if shape.parities() > 0 {
+        let deletes = |p: &ProviderId| t.attr(*p, "GEOM::candelete") == Some(Attr::Int(1));
+        // Copies must be deleted by all; a row's parity would have to follow.
+        let copies = redundant && !members.iter().all(deletes);
+        if shape.parities() > 0 || copies {
             attrs.retain(|(name, _)| !matches!(*name, "GEOM::candelete" | "GEOM::deletereadszero"));
             attrs.push(("GEOM::candelete", Attr::Int(0)));
         }

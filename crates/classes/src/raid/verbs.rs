@@ -542,7 +542,7 @@ fn start(
     }
     if request.force {
         with(control, on, |g, t, me| {
-            g.launch(t, me, true);
+            g.launch(t, me, true, true);
             for vol in g.set.iter_mut().flat_map(|set| &mut set.vols) {
                 vol.forced = true;
             }

@@ -242,10 +242,14 @@ impl Book {
         array.disks.iter().position(same)
     }
 
-    /// A disk that was gone is called by its whole serial number again.
+    /// A disk that was gone is called by its whole serial number again, and has an id: one without
+    /// is missing to whoever reads the record.
     pub(crate) fn name(&self, array: &mut Array, index: usize, key: &str) {
         if let (Book::Intel { .. }, Some(disk)) = (self, array.disks.get_mut(index)) {
             key.clone_into(&mut disk.serial);
+            if disk.reference == u32::MAX {
+                disk.reference = index as u32;
+            }
         }
     }
 

@@ -29,3 +29,9 @@ pub(crate) fn joined(topology: &Topology, members: &[ProviderId]) -> Vec<(&'stat
     }
     out
 }
+
+/// Whether what is deleted of a provider reads as zeroes.
+pub(crate) fn zeroes(topology: &Topology, member: ProviderId) -> bool {
+    let is = |name| topology.attr(member, name) == Some(Attr::Int(1));
+    is("GEOM::candelete") && is("GEOM::deletereadszero")
+}

@@ -32,7 +32,7 @@ mod ranges_tests;
 #[cfg(test)]
 mod write_gate_tests;
 
-pub(crate) use joined::joined;
+pub(crate) use joined::{joined, zeroes};
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use stopped::Stopped;
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};

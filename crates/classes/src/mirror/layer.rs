@@ -23,7 +23,7 @@ use bio::{Bio, Errno, Op, Segs};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::balance::{self, choose};
-use super::shared::{Failed, Shared};
+use super::shared::{Failed, Path, Shared};
 use crate::members::{Entry, Locked, Waiter};
 
 /// The layer.
@@ -86,9 +86,11 @@ impl MirrorLayer {
     fn send(&self, bio: &mut Bio, core: &Core) -> Flow {
         let table = self.0.lane(core.id() as usize).table.clone();
         let deletes = bio.op == Op::Delete;
-        let takes = move |can: bool| can || !deletes;
+        let wipes = |path: &Path| deletes && table.zeroes && !path.zeroes;
+        let takes = |path: &Path| path.deletes || !deletes || wipes(path);
         let mut sent = 0;
-        for (slot, path) in table.all().filter(|(_, p)| takes(p.deletes)) {
+        for (slot, path) in table.all().filter(|(_, p)| takes(p)) {
+            let wipes = wipes(path);
             let mut data = Segs::new();
             if bio.op.has_data() && !bio.data.slice_into(0, bio.data.len(), &mut data) {
                 continue;
@@ -99,6 +101,9 @@ impl MirrorLayer {
                 child.length = length;
                 child.data = data;
                 child.mark = slot as u32;
+                if wipes {
+                    child.op = Op::WriteZeroes;
+                }
             });
             sent += 1;
         }

@@ -24,6 +24,8 @@ pub(super) struct Path {
     pub(super) active: bool,
     pub(super) priority: u8,
     pub(super) deletes: bool,
+    /// What is deleted there reads as zeroes.
+    pub(super) zeroes: bool,
 }
 
 /// The members, by slot.
@@ -34,6 +36,9 @@ pub(super) struct Table {
     /// Bytes of a part of a split read.
     pub(super) slice: u64,
     pub(super) sector: u64,
+    /// The mirror said when it started that what is deleted reads as zeroes: a member that came
+    /// later and does not do that has zeroes written instead.
+    pub(super) zeroes: bool,
     /// Somebody is rebuilt, or members are compared: writes mind the ranges.
     pub(super) syncing: bool,
     /// Slots of members that are lost and of whom the others' records do not say so yet (a bit a

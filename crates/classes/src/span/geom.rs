@@ -13,7 +13,7 @@ use geom::{
 use super::map::SpanLayer;
 use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
-use crate::members::joined;
+use crate::members::{joined, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -37,7 +37,8 @@ pub(super) struct Way {
     pub(super) edge: Edge,
     pub(super) name: String,
     pub(super) sector_bytes: u32,
-    pub(super) media_bytes: u64,
+    /// Bytes that the member gives: behind them is its label.
+    pub(super) bytes: u64,
 }
 
 /// The geom.
@@ -49,6 +50,8 @@ pub(super) struct SpanGeom<S> {
     slots: Vec<Option<Member>>,
     /// One that is to be a further member when the labels say so (S5).
     coming: Option<Member>,
+    /// It said when it started that what is deleted reads as zeroes.
+    zeroes: bool,
     /// Members whose labels could not be written at their new end, and why.
     unmoved: Option<String>,
     /// Why it is not up although every slot is filled.
@@ -87,6 +90,7 @@ impl<S: Span> SpanGeom<S> {
             strip,
             slots,
             coming: None,
+            zeroes: false,
             unmoved: None,
             fault: None,
             of: PhantomData,
@@ -118,7 +122,7 @@ impl<S: Span> SpanGeom<S> {
                 edge: t.edge(m.consumer),
                 name: t.provider_name(below).to_owned(),
                 sector_bytes: limits.sector_bytes,
-                media_bytes: limits.media_bytes,
+                bytes: m.bytes,
             })
         };
         let all = self.slots.iter().map(Option::as_ref).chain([self.coming.as_ref()]);
@@ -272,6 +276,9 @@ impl<S: Span> SpanGeom<S> {
             );
             return Err(Error::new(Errno::Inval, what));
         }
+        if self.coming.is_some() || self.slots.iter().flatten().any(|m| m.moving) {
+            return Err(Error::new(Errno::Busy, "its labels are being written; try again"));
+        }
         let consumer = attach(t, me, on)?;
         self.coming = Some(Member::new(consumer, bytes));
         Ok(())
@@ -280,16 +287,35 @@ impl<S: Span> SpanGeom<S> {
     /// The labels are written: the one that was to come is a member.
     pub(super) fn append(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
         let member = self.coming.take().ok_or_else(|| gone("the new member"))?;
+        let consumer = member.consumer;
         self.slots.push(Some(member));
         self.grow(t, me);
+        // It may have grown meanwhile.
+        self.resized(t, me, consumer);
         Ok(())
     }
 
     /// The one that was to come does not.
-    pub(super) fn dismiss(&mut self, t: &mut Topology) {
+    pub(super) fn dismiss(&mut self, t: &mut Topology, me: GeomId) {
         if let Some(member) = self.coming.take() {
             t.leave(member.consumer);
         }
+        let last = self.slots.last().and_then(|s| s.as_ref()).map(|m| m.consumer);
+        if let Some(last) = last {
+            self.resized(t, me, last);
+        }
+    }
+
+    /// A labelled member grew that is not the last: its label stays where it is.
+    fn stays(&mut self, t: &Topology, place: usize) {
+        let Some(Some(member)) = self.slots.get(place).filter(|_| !self.manual) else { return };
+        let Some(below) = t.below(member.consumer) else { return };
+        let sector = t.limits(below).map_or(0, |l| u64::from(l.sector_bytes));
+        self.unmoved = Some(format!(
+            "{} grew, but it is not the last: give it {} bytes again, or it will not be found",
+            t.provider_name(below),
+            member.bytes + sector
+        ));
     }
 
     fn sizes(&self) -> Vec<u64> {
@@ -299,12 +325,13 @@ impl<S: Span> SpanGeom<S> {
     /// Everything that the data path goes by, from the members as they are.
     fn shape(&self, t: &Topology) -> Result<(Arc<SpanLayer<S>>, Limits), Error> {
         let mut sector = 1u64;
-        let mut deletes = Vec::new();
+        let (mut deletes, mut wipes) = (Vec::new(), Vec::new());
         for member in self.slots.iter().flatten() {
             let below = t.below(member.consumer).ok_or_else(|| gone("a member"))?;
             let limits = t.limits(below).ok_or_else(|| gone("a member"))?;
             sector = lcm(sector, u64::from(limits.sector_bytes));
             deletes.push(t.attr(below, "GEOM::candelete") == Some(bio::Attr::Int(1)));
+            wipes.push(self.zeroes && !zeroes(t, below));
         }
         S::check_strip(self.strip, sector)?;
         let sizes: Vec<u64> = self.sizes().iter().map(|b| b - b % sector).collect();
@@ -319,6 +346,7 @@ impl<S: Span> SpanGeom<S> {
             sizes: sizes.into(),
             edges: self.slots.iter().flatten().map(|m| t.edge(m.consumer)).collect(),
             deletes: deletes.into(),
+            wipes: wipes.into(),
             of: PhantomData,
         };
         let limits = Limits { media_bytes, sector_bytes, io_max_bytes: 0, delete_max_bytes: 0 };
@@ -335,8 +363,9 @@ impl<S: Span> SpanGeom<S> {
     }
 
     fn start(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
-        let (layer, limits) = self.shape(t)?;
         let members: Vec<ProviderId> = self.members(t).into_iter().flatten().collect();
+        self.zeroes = members.iter().all(|p| zeroes(t, *p));
+        let (layer, limits) = self.shape(t)?;
         let mut attrs = joined(t, &members);
         let name = t.geom_name(me).to_owned();
         if !self.manual {
@@ -449,8 +478,12 @@ impl<S: Span> Geom for SpanGeom<S> {
         let last = self.slots.len().saturating_sub(1);
         let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
         let Some(place) = self.slots.iter().position(at) else { return };
-        if self.strip == 0 && place != last {
+        if self.coming.is_some() {
+            // Its label is being written; this is asked again afterwards.
             return;
+        }
+        if self.strip == 0 && place != last {
+            return self.stays(t, place);
         }
         let bytes = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
         let (Some(Some(member)), Some(bytes)) = (self.slots.get_mut(place), bytes) else { return };

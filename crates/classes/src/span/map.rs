@@ -4,7 +4,8 @@
 //!  M1  The pieces of a request cover it once, and each lies whole on its member.
 //!  M2  A request that lies on one member goes down as it is, but for its offset.
 //!  M3  FLUSH goes to every member; one that has no cache to flush is no failure.
-//!  M4  DELETE is for members that can; where none of a request's can, it is refused.
+//!  M4  DELETE is for members that can; where none of a request's can, it is refused. What was
+//!      said of deleted bytes when it started stays true: see `wipes`.
 
 use std::marker::PhantomData;
 
@@ -37,6 +38,9 @@ pub(crate) struct SpanLayer<S> {
     pub(crate) edges: Box<[Edge]>,
     /// Which members take DELETE.
     pub(crate) deletes: Box<[bool]>,
+    /// Members whose deleted bytes would not read as zeroes, though the whole once said that they
+    /// do: there zeroes are written.
+    pub(crate) wipes: Box<[bool]>,
     pub(crate) of: PhantomData<fn() -> S>,
 }
 
@@ -57,6 +61,9 @@ impl<S: Span> SpanLayer<S> {
 
     fn ranged(&self, bio: &mut Bio, core: &Core) -> Flow {
         if let Some(piece) = self.only(bio) {
+            if bio.op == Op::Delete && self.wipes(piece.member) {
+                return self.cut(bio, core);
+            }
             if bio.op == Op::Delete && !self.takes_delete(piece.member) {
                 return Flow::Done(Err(Errno::NotSup));
             }
@@ -77,13 +84,18 @@ impl<S: Span> SpanLayer<S> {
         self.deletes.get(member).copied().unwrap_or(false)
     }
 
+    fn wipes(&self, member: usize) -> bool {
+        self.wipes.get(member).copied().unwrap_or(false)
+    }
+
     fn cut(&self, bio: &mut Bio, core: &Core) -> Flow {
         let (op, request) = (bio.op, (bio.offset, bio.length));
         let mut sent = 0;
         let mut skipped = 0;
         let mut broken = false;
         S::pieces(self.strip, &self.sizes, bio.offset, bio.length, &mut |piece| {
-            if op == Op::Delete && !self.takes_delete(piece.member) {
+            let wipes = op == Op::Delete && self.wipes(piece.member);
+            if op == Op::Delete && !wipes && !self.takes_delete(piece.member) {
                 skipped += piece.length;
                 return;
             }
@@ -102,6 +114,9 @@ impl<S: Span> SpanLayer<S> {
                 child.offset = piece.offset;
                 child.length = piece.length;
                 child.data = data;
+                if wipes {
+                    child.op = Op::WriteZeroes;
+                }
             });
             sent += 1;
         });

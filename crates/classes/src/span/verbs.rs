@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::class::SpanClass;
 use super::geom::{SpanGeom, Way};
 use super::{Span, SpanLabel};
-use crate::members::{frame, hand, known};
+use crate::members::{hand, known};
 
 /// What the verbs take; each uses its own part.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -200,7 +200,7 @@ fn append<S: Span>(control: &mut Control, on: &str, request: &Request) -> Result
         t.with(geom, |g: &mut SpanGeom<S>, t| match &written {
             Ok(()) => g.append(t, geom),
             Err(_) => {
-                g.dismiss(t);
+                g.dismiss(t, geom);
                 Ok(())
             }
         })
@@ -227,8 +227,8 @@ fn relabel<S: Span>(
     }
     let mut before: Vec<(&Way, u64, Vec<u8>)> = Vec::new();
     for way in ways.iter().rev() {
-        let (sector, media) = (way.sector_bytes, way.media_bytes);
-        let Some(at) = frame::last_sector(sector, media) else { continue };
+        // Where it stands, though its provider may have grown since: what lies behind it stays.
+        let (sector, at) = (way.sector_bytes, way.bytes);
         let newest = way.number + 1 == count;
         let written =
             hand::read(control, &way.name, way.edge, at, sector as usize).and_then(|old| {
@@ -245,7 +245,7 @@ fn relabel<S: Span>(
                     count: count as u16,
                     strip,
                     home,
-                    provider_bytes: media,
+                    provider_bytes: at + u64::from(sector),
                 };
                 let mut bytes = S::encode(&label);
                 bytes.resize(sector as usize, 0);

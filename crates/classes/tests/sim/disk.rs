@@ -3,6 +3,7 @@
 //! As `disks`' own kind `model`, but a value of the test's: the next world is given the same one.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,6 +31,24 @@ pub struct Inside {
     hung: Vec<(usize, Ticket)>,
     under_way: BTreeMap<(usize, u64), Option<Write>>,
     pub writes: u64,
+    /// It takes DELETE.
+    pub deletes: bool,
+    /// Its size when it was new, bytes.
+    first: u64,
+}
+
+thread_local! {
+    /// Whether a mirror's record that says clean, after one that said dirty, is to be noticed, and
+    /// whether one was: the power goes before it can be flushed.
+    pub static CLEANED: Cell<Watch> = const { Cell::new(Watch::Off) };
+}
+
+/// See [`CLEANED`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    Off,
+    Armed,
+    Seen,
 }
 
 /// A handle on a disk.
@@ -53,6 +72,8 @@ impl Disk {
             hung: Vec::new(),
             under_way: BTreeMap::new(),
             writes: 0,
+            deletes: true,
+            first: bytes,
         })))
     }
 
@@ -111,9 +132,27 @@ impl Disk {
         self.lock().model.size()
     }
 
+    /// It is larger from now on.
+    pub fn grow(&self, by: u64) -> u64 {
+        let mut inside = self.lock();
+        let size = inside.model.size() + by;
+        inside.model.set_size(size);
+        size
+    }
+
+    /// After a power cut: where no label followed the end, it was not there yet.
+    pub fn settle_size(&self, by: u64) {
+        let first = self.lock().first;
+        while self.size() > first && !self.bytes(self.size() - SECTOR, 6).starts_with(b"GEOM::") {
+            let size = self.size() - by;
+            self.lock().model.set_size(size);
+        }
+    }
+
     /// Attaches it to a world.
     pub fn attach(&self, t: &mut Topology, name: &str) -> Result<ProviderId, Error> {
         let geom = t.new_geom("test", name, "a test", Box::new(DiskGeom))?;
+        let deletes = u64::from(self.lock().deletes);
         t.new_provider(
             geom,
             NewProvider {
@@ -129,7 +168,7 @@ impl Disk {
                 stripe_offset: 0,
                 attrs: vec![
                     ("GEOM::ident", Attr::Text(format!("serial-{name}"))),
-                    ("GEOM::candelete", Attr::Int(1)),
+                    ("GEOM::candelete", Attr::Int(deletes)),
                     ("GEOM::deletereadszero", Attr::Int(1)),
                 ],
             },
@@ -158,6 +197,18 @@ impl Inside {
         None
     }
 
+    fn watch(&mut self, at: u64, bytes: &[u8]) {
+        let is_record = bytes.starts_with(b"GEOM::MIRROR") && at + SECTOR == self.model.size();
+        if !is_record || CLEANED.get() != Watch::Armed {
+            return;
+        }
+        let mut old = [0; 96];
+        let read = self.model.read(at, &mut old);
+        if read.is_ok() && old.starts_with(b"GEOM::MIRROR") && old[87] & 1 > bytes[87] & 1 {
+            CLEANED.set(Watch::Seen);
+        }
+    }
+
     fn carry_out(&mut self, bio: &mut Bio) -> Result<(), Errno> {
         if let Some(error) = self.fails(bio.op) {
             return Err(error);
@@ -171,8 +222,10 @@ impl Inside {
             }
             Op::Write => {
                 self.writes += 1;
+                self.watch(bio.offset, &bio.data.to_vec());
                 self.model.write(bio.offset, &bio.data.to_vec(), bio.flags.has(Flags::FUA))
             }
+            Op::Delete if !self.deletes => Err(Errno::NotSup),
             Op::Delete => self.model.discard(bio.offset, bio.length),
             Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
             Op::Flush => self.model.flush(),

@@ -15,7 +15,7 @@ use reactor::sim::{Actor, Limits as RunLimits, World};
 use reactor::{Patience, Reactor, SeededRandom, Token};
 use serde_json::Value;
 
-use super::disk::Disk;
+use super::disk::{CLEANED, Disk, Watch};
 
 pub const MS: u64 = 1_000_000;
 const TICK: u32 = 999;
@@ -87,6 +87,11 @@ impl Life {
                 })
                 .collect();
             world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, &mut || {
+                if CLEANED.get() == Watch::Seen {
+                    CLEANED.set(Watch::Off);
+                    let soon = lazy.borrow_mut().below(6);
+                    burning.set(burning.get().min(soon));
+                }
                 let left = burning.get();
                 burning.set(left.saturating_sub(1));
                 // The control thread gets its turn sooner or later.
@@ -139,6 +144,29 @@ impl Life {
             t.wither_geom(geom, Errno::NxIo);
         }
         self.wake(hung);
+    }
+
+    /// One of several paths to a disk fails: what is under way by it goes on.
+    pub fn pull_path(&mut self, name: &str) {
+        let Some(on) = self.control.topology.find(name) else { return };
+        let t = &mut self.control.topology;
+        t.post(Event::Lost(on, Errno::NxIo));
+        if let Some(geom) = t.geom_of(on) {
+            t.wither_geom(geom, Errno::NxIo);
+        }
+    }
+
+    /// It was pulled, and is not gone yet.
+    pub fn is_lost(&self, name: &str) -> bool {
+        let on = self.control.topology.find(name);
+        on.is_some_and(|on| self.control.topology.error_of(on).is_some())
+    }
+
+    /// A provider has another size.
+    pub fn resized(&mut self, name: &str, bytes: u64) {
+        if let Some(on) = self.control.topology.find(name) {
+            self.control.topology.post(Event::Resize(on, bytes));
+        }
     }
 
     pub fn wake(&self, hung: Vec<(usize, Ticket)>) {

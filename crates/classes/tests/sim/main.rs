@@ -63,6 +63,11 @@ fn one(seed: u64, make: &impl Fn(&mut SeededRandom) -> Plan, tally: &mut Tally) 
     }
 }
 
+/// With what happens more rarely.
+fn rich(make: impl Fn(&mut SeededRandom) -> Plan) -> impl Fn(&mut SeededRandom) -> Plan {
+    move |random| make(random).rich()
+}
+
 /// A mirror of two or three disks.
 fn mirror(random: &mut SeededRandom) -> Plan {
     let disks = 2 + random.below(2) as usize;
@@ -108,4 +113,32 @@ fn mirrors_over_concats() {
 #[test]
 fn stacks_three_deep() {
     many(25, Plan::three);
+}
+
+#[test]
+fn rich_mirrors() {
+    many(40, rich(mirror));
+}
+
+#[test]
+fn rich_concats() {
+    many(25, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));
+}
+
+#[test]
+fn rich_stripes() {
+    many(15, rich(|random| Plan::of("stripe", 2 + random.below(2) as usize, random)));
+}
+
+#[test]
+fn rich_stacks_three_deep() {
+    many(15, rich(Plan::three));
+}
+
+#[test]
+fn mirrors_over_paths() {
+    many(30, |random| {
+        let disks = 2 + random.below(2) as usize;
+        Plan::over_paths(disks, random)
+    });
 }

@@ -22,10 +22,20 @@ pub struct Plan {
     pub spares: usize,
     /// A partition is made on the top.
     pub part: bool,
+    /// Two paths lead to each disk.
+    pub paths: bool,
+    /// More happens: disks grow, some take no DELETE, members are compared, the power goes just
+    /// when a mirror says that it is clean.
+    pub rich: bool,
 }
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|i| format!("d{i}")).collect()
+}
+
+/// The name of a disk by its second path.
+fn second(disk: &str) -> String {
+    format!("{disk}b")
 }
 
 /// Parameters of a class, by chance.
@@ -48,7 +58,15 @@ impl Plan {
         let with = with(class, random);
         let made = Made { class, name: "top".into(), members: names(disks), with };
         let spares = if class == "mirror" { 1 } else { 0 };
-        Plan { made: vec![made], top: format!("{class}/top"), disks, spares, part: false }
+        Plan {
+            made: vec![made],
+            top: format!("{class}/top"),
+            disks,
+            spares,
+            part: false,
+            paths: false,
+            rich: false,
+        }
     }
 
     /// `below` on pairs of disks, `above` on those.
@@ -64,6 +82,8 @@ impl Plan {
             disks: 2 * width,
             spares: usize::from(below == "mirror"),
             part: random.chance(250),
+            paths: false,
+            rich: false,
         };
         let disks = names(plan.disks);
         for (i, pair) in disks.chunks(2).enumerate() {
@@ -91,6 +111,8 @@ impl Plan {
             disks: 8,
             spares: usize::from(bottom == "mirror"),
             part: random.chance(250),
+            paths: false,
+            rich: false,
         };
         let mut below = names(8);
         for (level, class) in [bottom, middle, top].into_iter().enumerate() {
@@ -104,6 +126,41 @@ impl Plan {
             below = next;
         }
         plan
+    }
+
+    /// A mirror on disks each of which is reached by two paths.
+    pub fn over_paths(disks: usize, random: &mut SeededRandom) -> Plan {
+        let mut plan = Plan::of("mirror", disks, random);
+        let mut above = plan.made.remove(0);
+        for (i, member) in above.members.iter_mut().enumerate() {
+            let name = format!("x{i}");
+            let paths = vec![member.clone(), second(member)];
+            *member = format!("multipath/{name}");
+            let with = [json!({}), json!({ "active": true }), json!({ "read": true })];
+            let with = with[random.below(3) as usize].clone();
+            plan.made.push(Made { class: "multipath", name, members: paths, with });
+        }
+        plan.made.push(above);
+        Plan { paths: true, rich: true, spares: 0, ..plan }
+    }
+
+    /// More happens.
+    pub fn rich(self) -> Plan {
+        Plan { rich: true, ..self }
+    }
+
+    /// The names under which a disk is plugged in.
+    pub fn names_of(&self, disk: &str) -> Vec<String> {
+        let mut names = vec![disk.to_owned()];
+        names.extend(self.paths.then(|| second(disk)));
+        names
+    }
+
+    /// The concat to which a disk may be appended: nothing stands on it that has a label of its own
+    /// at its end.
+    pub fn appends(&self) -> Option<&Made> {
+        let top = self.made.last()?;
+        (self.rich && top.class == "concat" && !self.part).then_some(top)
     }
 
     /// The disks under a provider.

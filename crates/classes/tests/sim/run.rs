@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use bio::{Errno, Op};
+use bio::{Attr, Errno, Op};
 use geom::{Access, ConsumerId};
 use reactor::SeededRandom;
 use serde_json::json;
 
-use super::disk::{Disk, SECTOR};
+use super::disk::{CLEANED, Disk, SECTOR, Watch};
 use super::life::{Life, MS, PowerCut};
 use super::model::Model;
 use super::plan::Plan;
@@ -18,6 +18,10 @@ use super::users::Crowd;
 
 /// Bytes of each disk.
 const DISK: u64 = 64 << 10;
+/// Bytes by which a disk grows.
+const GROWTH: u64 = 8 << 10;
+/// The disk that may be appended.
+const APPENDED: &str = "a0";
 
 /// How much was done, so that a run which does nothing is seen.
 #[derive(Default, Debug)]
@@ -55,7 +59,13 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         if i >= plan.disks {
             disk.put(0, &vec![0xa5; (DISK - SECTOR) as usize]);
         }
+        if plan.rich {
+            disk.lock().deletes = random.chance(850);
+        }
         disks.insert(format!("d{i}"), disk);
+    }
+    if plan.appends().is_some() {
+        disks.insert(APPENDED.into(), Disk::new(DISK, random.next_u64()));
     }
     let mut story = Story {
         plan,
@@ -86,7 +96,9 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         }
         story.look(&life);
         story.tally.lives += 1;
+        CLEANED.set(Watch::Off);
         story.disks.values().for_each(Disk::power_cut);
+        story.disks.values().for_each(|d| d.settle_size(GROWTH));
     }
     let model = story.model.borrow();
     tally.lives += story.tally.lives;
@@ -163,6 +175,9 @@ impl Story<'_> {
             self.check(life, true);
             life.fuse.set(20 + self.random.below(12_000));
         }
+        if self.plan.rich && number > 0 && self.chance(30) {
+            CLEANED.set(Watch::Armed);
+        }
         let crowd = self.crowd();
         let troubles = 4 + self.random.below(24);
         for _ in 0..troubles {
@@ -176,6 +191,9 @@ impl Story<'_> {
         self.rest(life, &crowd);
         self.check(life, false);
         self.compare(life);
+        if self.plan.rich {
+            self.verify(life);
+        }
         if self.chance(50) {
             // Now and then an orderly end.
             let top = self.plan.made.last().expect("a top");
@@ -188,8 +206,8 @@ impl Story<'_> {
     fn label(&mut self, life: &mut Life) {
         let disks: Vec<(String, Disk)> =
             self.disks.iter().map(|(n, d)| (n.clone(), d.clone())).collect();
-        for (name, disk) in &disks {
-            life.plug(name, disk);
+        for (name, _) in &disks {
+            self.plug(life, name);
         }
         life.settle();
         for made in &self.plan.made {
@@ -243,7 +261,8 @@ impl Story<'_> {
 
     /// How many members a disk's record speaks of, and how much it is to be believed.
     fn record(&self, name: &str) -> (u8, (bool, u32, u32)) {
-        let record = self.disks[name].bytes(DISK - SECTOR, 120);
+        let disk = &self.disks[name];
+        let record = disk.bytes(disk.size() - SECTOR, 120);
         let word = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().expect("four"));
         let flags = u64::from_le_bytes(record[87..95].try_into().expect("eight"));
         let good = &record[..12] == b"GEOM::MIRROR" && flags & 0xe == 0;
@@ -269,8 +288,7 @@ impl Story<'_> {
                 self.out.insert(name);
                 continue;
             }
-            let disk = self.disks[&name].clone();
-            life.plug(&name, &disk);
+            self.plug(life, &name);
             if alone {
                 life.settle();
             }
@@ -289,9 +307,10 @@ impl Story<'_> {
     }
 
     fn all_in(&mut self, life: &mut Life) {
-        for name in std::mem::take(&mut self.out) {
-            let disk = self.disks[&name].clone();
-            life.plug(&name, &disk);
+        let back = std::mem::take(&mut self.out);
+        let all: Vec<String> = self.disks.keys().cloned().collect();
+        for name in all.iter().filter(|n| self.plan.paths || back.contains(*n)) {
+            self.plug(life, name);
         }
     }
 
@@ -333,6 +352,7 @@ impl Story<'_> {
             fault: RefCell::default(),
             ended: Cell::new(0),
             failed: Cell::new(0),
+            deletes: Cell::new(true),
         })
     }
 
@@ -349,6 +369,9 @@ impl Story<'_> {
         }
         self.user = life.open(&self.plan.volume(), Access::WRITE);
         let Some((_, edge)) = self.user else { return };
+        let on = life.control.topology.find(&self.plan.volume());
+        let zeroes = on.and_then(|on| life.control.topology.attr(on, "GEOM::deletereadszero"));
+        crowd.deletes.set(zeroes == Some(Attr::Int(1)) || !self.plan.rich);
         for _ in 0..1 + self.random.below(5) {
             let core = self.random.below(life.cores.len() as u64) as usize;
             let ops = 1 + self.random.below(30);
@@ -395,13 +418,16 @@ impl Story<'_> {
         let all: Vec<String> = self.disks.keys().cloned().collect();
         let Some(name) = self.pick(&all) else { return };
         let disk = self.disks[&name].clone();
+        if self.plan.rich && self.chance(20) {
+            return self.rich_trouble(life, &name, &disk);
+        }
         match self.random.below(100) {
             0..14 => self.lose(life, &name, &disk),
             14..26 => {
                 let out: Vec<String> = self.out.iter().cloned().collect();
                 if let Some(name) = self.pick(&out) {
                     self.out.remove(&name);
-                    life.plug(&name, &self.disks[&name]);
+                    self.plug(life, &name);
                 }
             }
             26..36 => {
@@ -422,6 +448,92 @@ impl Story<'_> {
         }
     }
 
+    /// A disk is plugged in by every path that it is not.
+    fn plug(&self, life: &mut Life, name: &str) {
+        for path in self.plan.names_of(name) {
+            let there = self.plan.paths && life.has(&path) && !life.is_lost(&path);
+            match life.has(&path) {
+                _ if there => {}
+                true => life.plug_soon(&path, &self.disks[name]),
+                false => life.plug(&path, &self.disks[name]),
+            }
+        }
+    }
+
+    fn rich_trouble(&mut self, life: &mut Life, name: &str, disk: &Disk) {
+        match self.random.below(6) {
+            0 | 1 => self.begin_verify(life),
+            2 if disk.size() < 2 * DISK && !self.out.contains(name) => {
+                let bytes = disk.grow(GROWTH);
+                talk(|| format!("{name} has {bytes} bytes now"));
+                for path in self.plan.names_of(name) {
+                    life.resized(&path, bytes);
+                }
+            }
+            3 if self.plan.appends().is_some() => self.append(life),
+            _ if self.plan.paths => self.paths(life, name),
+            _ => {}
+        }
+    }
+
+    fn begin_verify(&mut self, life: &mut Life) {
+        let all: Vec<String> = self.plan.mirrors().map(|m| m.name.clone()).collect();
+        let Some(mirror) = self.pick(&all) else { return };
+        let with = [json!({}), json!({ "repair": true }), json!({ "end": true })];
+        let with = with[self.random.below(3) as usize].clone();
+        let done = life.verb("mirror", "verify", &mirror, with.clone());
+        self.tally.verbs += u64::from(done.is_ok());
+        talk(|| format!("verify {mirror} {with}: {done:?}"));
+    }
+
+    fn append(&mut self, life: &mut Life) {
+        let Some(concat) = self.plan.appends() else { return };
+        let with = json!({ "member": APPENDED });
+        let done = life.verb("concat", "append", &concat.name, with);
+        self.tally.verbs += u64::from(done.is_ok());
+        talk(|| format!("append: {done:?}"));
+    }
+
+    /// A path goes, or comes back.
+    fn paths(&mut self, life: &mut Life, name: &str) {
+        if self.out.contains(name) {
+            return;
+        }
+        let names = self.plan.names_of(name);
+        let at = self.random.below(2) as usize;
+        let other = life.has(&names[1 - at]) && !life.is_lost(&names[1 - at]);
+        let all_good = !life.geoms("multipath").iter().any(|g| g.consumers.len() < 2);
+        if other && all_good && self.chance(60) {
+            talk(|| format!("path {} goes", names[at]));
+            life.pull_path(&names[at]);
+        } else {
+            self.plug(life, name);
+        }
+    }
+
+    /// What the mirrors themselves say of their members.
+    fn verify(&mut self, life: &mut Life) {
+        for mirror in self.plan.mirrors() {
+            let active = life.members(&mirror.name).into_iter().filter(|(_, s, _)| s == "ACTIVE");
+            if active.count() < 2 {
+                continue;
+            }
+            let _ = life.verb("mirror", "verify", &mirror.name, json!({ "end": true }));
+            let begun = life.verb("mirror", "verify", &mirror.name, json!({}));
+            begun.unwrap_or_else(|e| panic!("verify {}: {e}", mirror.name));
+            let mut line = String::new();
+            for _ in 0..500 {
+                life.pass(5 * MS);
+                line = life.show("mirror", &mirror.name, "Verify");
+                if !line.contains('%') {
+                    break;
+                }
+            }
+            assert_eq!(line, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
+            self.tally.compared += 1;
+        }
+    }
+
     fn error(&mut self) -> (Op, Errno) {
         let op = [Op::Read, Op::Write, Op::Flush][self.random.below(3) as usize];
         (op, if self.chance(70) { Errno::Io } else { Errno::NxIo })
@@ -438,12 +550,14 @@ impl Story<'_> {
         }
         let dark = self.chance(50);
         talk(|| format!("pull {name} dark {dark}"));
-        life.pull(name, disk, dark);
+        for path in self.plan.names_of(name) {
+            life.pull(&path, disk, dark);
+        }
         self.out.insert(name.to_owned());
         self.tally.lost += 1;
         if self.chance(30) {
             // And back at once.
-            life.plug_soon(name, disk);
+            self.plug(life, name);
             self.out.remove(name);
         }
     }
@@ -470,7 +584,7 @@ impl Story<'_> {
             10 => ("forget", json!({})),
             _ => ("configure", json!({ "balance": "load", "sync_rate": 0 })),
         };
-        if verb == "insert" && !self.is_free(life, disk) {
+        if verb == "insert" && (disk == APPENDED || !self.is_free(life, disk)) {
             return;
         }
         talk(|| format!("{verb} {mirror} {with}"));

@@ -20,6 +20,8 @@ pub struct Crowd {
     pub fault: RefCell<Option<String>>,
     pub ended: Cell<u64>,
     pub failed: Cell<u64>,
+    /// What is deleted reads as zeroes.
+    pub deletes: Cell<bool>,
 }
 
 impl Crowd {
@@ -54,8 +56,10 @@ impl Crowd {
         let count = count.min(sectors - first);
         match random.below(100) {
             0..50 => self.write(core, edge, first, count, Op::Write, random.chance(100)).await,
-            50..55 => self.write(core, edge, first, count, Op::Delete, false).await,
-            55..60 => self.write(core, edge, first, count, Op::WriteZeroes, false).await,
+            50..55 if self.deletes.get() => {
+                self.write(core, edge, first, count, Op::Delete, false).await
+            }
+            50..60 => self.write(core, edge, first, count, Op::WriteZeroes, false).await,
             60..90 => self.read(core, edge, first, count).await,
             _ => self.flush(core, edge).await,
         }

@@ -6,6 +6,7 @@ use bio::{Attr, Errno};
 use geom::{Access, ConsumerId, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
 use super::{Job, MirrorGeom, REFUSALS_MAX};
+use crate::members::zeroes;
 use crate::mirror::NAME;
 use crate::mirror::layer::MirrorLayer;
 use crate::mirror::metadata::Metadata;
@@ -120,6 +121,8 @@ impl MirrorGeom {
                     }
                 }
                 self.fault = None;
+                let mut members = self.consumers.values().filter_map(|c| t.below(*c));
+                self.zeroes = members.all(|p| zeroes(t, p));
                 self.set_table(t);
                 match self.provide(t, me) {
                     Ok(()) => self.begin(t, me),

@@ -6,7 +6,7 @@ use bio::Attr;
 use geom::{ConsumerId, GeomId, Topology};
 
 use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
-use crate::members::frame;
+use crate::members::{frame, zeroes};
 use crate::mirror::shared::{Path, Table, Told};
 use crate::mirror::state::{Fault, Role};
 use crate::mirror::tasks::{self, Note, Rebuild};
@@ -17,6 +17,7 @@ impl MirrorGeom {
     pub(super) fn set_table(&self, t: &Topology) {
         let mut table = Table {
             unrecorded: self.unrecorded,
+            zeroes: self.zeroes,
             syncing: self.shared.verified().running,
             balance: self.mirror.balance,
             slice: u64::from(self.mirror.slice),
@@ -33,10 +34,11 @@ impl MirrorGeom {
             let Some(consumer) = self.consumers.get(&slot) else { continue };
             let below = t.below(*consumer);
             let deletes = below.and_then(|p| t.attr(p, "GEOM::candelete")) == Some(Attr::Int(1));
+            let zeroes = below.is_some_and(|p| zeroes(t, p));
             table.syncing |= !active;
             if let Some(path) = table.paths.get_mut(slot) {
                 let priority = member.record.priority;
-                *path = Some(Path { edge: t.edge(*consumer), active, priority, deletes });
+                *path = Some(Path { edge: t.edge(*consumer), active, priority, deletes, zeroes });
             }
         }
         self.shared.set(table);

@@ -111,6 +111,8 @@ pub(super) struct MirrorGeom {
     watching: bool,
     refused: VecDeque<(String, String)>,
     fault: Option<String>,
+    /// It said when it started that what is deleted reads as zeroes.
+    zeroes: bool,
     /// Mirrors that wait for members, this one among them until it has started.
     waiting: Arc<Waiting>,
 }
@@ -149,6 +151,7 @@ impl MirrorGeom {
             watching: false,
             refused: VecDeque::new(),
             fault: None,
+            zeroes: false,
             waiting,
         };
         t.set_ops(geom, Box::new(born));

@@ -135,6 +135,7 @@ impl Story {
             fault: RefCell::default(),
             ended: Cell::new(0),
             failed: Cell::new(0),
+            deletes: Cell::new(true),
         });
         for _ in 0..3 + self.random.below(10) {
             self.people(life, &crowd);

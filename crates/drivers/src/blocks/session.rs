@@ -44,6 +44,9 @@ pub(crate) enum Over {
 
 /// The peer's side of a session: how it is answered, and what wakes its task.
 pub(crate) trait Front: Sized + 'static {
+    /// When the engine ends the session, writes that may still reach the medium have no answer: an
+    /// error would say that they are over. Only where the end of the connection says the rest.
+    const LEAVES_WRITES: bool = false;
     /// Something that the task waits for has changed.
     fn kick(&self);
     /// `waker` is woken by `kick`.
@@ -471,7 +474,11 @@ impl<F: Front> Transport for Blocks<F> {
         // What is at the engine is answered now; what it still says finds nobody.
         for tag in open {
             // A piece has no reply of its own: its parent's comes too.
-            match self.with(tag, |p| p.parent.is_some()) {
+            let silent = |p: &mut Place| {
+                let writes = p.work.writes() || p.work == Work::Parent;
+                p.parent.is_some() || (writes && F::LEAVES_WRITES)
+            };
+            match self.with(tag, silent) {
                 Some(true) => self.requests.borrow_mut().free(tag),
                 _ => self.finish_request(tag, Some(Error::Shutdown)),
             }

@@ -58,10 +58,25 @@ async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
         _ => {}
     }
     match admit(session, &request, form) {
+        Ok((work, len)) if is_broken_up(session, work, len) => alone(session, request, len).await,
         Ok((work, len)) => session.start(request, work, len),
         Err(error) => session.refuse(&request, error),
     }
     Ok(())
+}
+
+/// A READ whose data come in pieces and whose reply has none: nothing may come between them.
+fn is_broken_up(session: &Session, work: Work, len: u64) -> bool {
+    let simple = session.form() == Form::Simple;
+    simple && work == Work::Read && len > u64::from(session.device().transfer_max())
+}
+
+/// A READ with no other request beside it. To keep the others' replies back instead would keep the
+/// memory of their data, which the next piece may wait for.
+async fn alone(session: &Rc<Session>, request: Request, len: u64) {
+    session.idle().await;
+    session.start(request, Work::Read, len);
+    session.idle().await;
 }
 
 /// The first byte of the next request. None comes any more once the connection retires, and it has

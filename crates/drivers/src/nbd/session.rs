@@ -76,6 +76,8 @@ impl Session {
 }
 
 impl Front for Client {
+    const LEAVES_WRITES: bool = true;
+
     fn kick(&self) {
         self.conn.line.kick();
     }

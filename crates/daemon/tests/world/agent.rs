@@ -438,6 +438,7 @@ impl Agent {
         let (lun, group, except) = (unit.lun, None, None);
         self.shared.source_begins(Source { number, lun, code: RESET, group, except });
         self.shared.act_begins(self, &unit, number, Act::Reset);
+        unit.resets.borrow_mut().push(number);
         // Commands of the others may go without a word from now on.
         for agent in self.shared.agents.borrow().iter() {
             let mut tasks = agent.tasks.borrow_mut();

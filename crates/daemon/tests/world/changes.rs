@@ -188,12 +188,25 @@ impl Sim {
         GroupSpec { name: format!("g{group}"), initiators, luns, ..GroupSpec::default() }
     }
 
+    /// A tasting that a hanging disk holds up has what is above a partition open, exclusively as
+    /// a label does: then it is tried again.
     pub fn open_unit(&mut self, unit: &Unit) {
-        let serial = Some(unit.serial());
-        let spec = OpenSpec { serial, ..OpenSpec::default() };
-        let stack = self.stack();
-        let opened = open_device(&mut stack.control, &stack.registry, &unit.provider, &spec);
-        opened.unwrap_or_else(|e| panic!("export {}: {e}", unit.provider));
+        let hung = self.shared.marks.borrow().0.contains_key("hangs");
+        for _ in 0..20 {
+            let serial = Some(unit.serial());
+            let spec = OpenSpec { serial, ..OpenSpec::default() };
+            let stack = self.stack();
+            let opened = open_device(&mut stack.control, &stack.registry, &unit.provider, &spec);
+            match opened {
+                Ok(_) => return,
+                Err(e) if hung && e.kind == Errno::Perm => {
+                    self.say(|| format!("export {}: {e}", unit.provider));
+                    self.stack().pass(500 * MS);
+                }
+                Err(e) => panic!("export {}: {e}", unit.provider),
+            }
+        }
+        panic!("export {}: others hold it for ever", unit.provider);
     }
 
     fn export(&mut self, provider: &str, place: Place, per: usize) {

@@ -191,6 +191,7 @@ impl Agent {
         self.shared.mark("acts");
         self.shared.act_begins(self, unit, issue, act);
         if let Act::Preempt { abort: true, .. } = act {
+            unit.resets.borrow_mut().push(issue);
             // Commands of the others may go without a word from now on.
             let (lun, code, group) = (unit.lun, CLEARED, None);
             let source = Source { number: issue, lun, code, group, except: Some(self.index) };

@@ -62,6 +62,8 @@ pub struct Unit {
     pub mode_changes: Cell<u32>,
     /// Grows with every beginning and end of a change of the mode.
     pub mode_epoch: Cell<u64>,
+    /// When something set out that ends the commands of others.
+    pub resets: RefCell<Vec<u64>>,
     /// Its reservations.
     pub book: RefCell<Book>,
 }
@@ -94,6 +96,8 @@ pub struct Shared {
     pub agents: RefCell<Vec<Rc<Agent>>>,
     /// NBD clients.
     pub clients: RefCell<Vec<Rc<Client>>>,
+    /// NBD clients rely on FUA and flush nothing: a flush would hide a FUA that is none.
+    pub forcing: Cell<bool>,
     /// Most blocks in an NBD client's request: less where links cut everything small.
     pub longest: Cell<u64>,
     /// The daemon's lists, while there is a daemon.
@@ -132,6 +136,7 @@ impl Shared {
             units: RefCell::default(),
             agents: RefCell::default(),
             clients: RefCell::default(),
+            forcing: Cell::new(false),
             longest: Cell::new(160),
             registry: RefCell::default(),
             open: Cell::new(OPEN),

@@ -93,18 +93,24 @@ impl Sim {
     /// A world as the seed says.
     pub fn new(seed: u64) -> Sim {
         let nbd = SeededRandom::new(seed ^ 0x6e62_6400).chance(750);
-        Sim::with(seed, nbd)
+        // Links that carry next to nothing cost most of the time: some seeds have them.
+        let segment_min = match SeededRandom::new(seed ^ 0x5e65).chance(60) {
+            true => 0,
+            false => SEGMENT,
+        };
+        Sim::with(seed, nbd, segment_min)
     }
 
-    /// With NBD clients, or without: then the seed is what it was before there were any.
-    pub fn with(seed: u64, nbd: bool) -> Sim {
+    /// What a seed was before there were NBD clients.
+    pub fn of_old(seed: u64) -> Sim {
+        Sim::with(seed, false, 0)
+    }
+
+    fn with(seed: u64, nbd: bool, segment_min: usize) -> Sim {
         let mut random = SeededRandom::new(seed ^ 0xa51a);
         let world = World::new(seed);
         let mut net = net(&mut random);
-        // With everything else, links that carry next to nothing cost most of the time: some do.
-        if nbd && net.segment_max < SEGMENT && !SeededRandom::new(seed ^ 0x5e65).chance(60) {
-            net.segment_max = SEGMENT;
-        }
+        net.segment_max = net.segment_max.max(segment_min);
         world.set_net(net);
         let shared = Shared::new(&world, &[TABLE_BLOCKS, PLAIN_BLOCKS_MAX]);
         shared
@@ -140,6 +146,7 @@ impl Sim {
         sim.start_agents();
         if nbd {
             sim.shared.moving.set(true);
+            sim.shared.forcing.set(SeededRandom::new(seed ^ 0xf0a).chance(333));
             sim.start_clients();
         }
         sim
@@ -364,6 +371,7 @@ impl Sim {
             cache_off: Cell::new(false),
             mode_changes: Cell::new(0),
             mode_epoch: Cell::new(0),
+            resets: RefCell::default(),
             book: RefCell::default(),
         });
         self.next_lun += 1;

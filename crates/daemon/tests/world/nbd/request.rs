@@ -128,19 +128,22 @@ impl Client {
         }
         let counting = self.shared.counting.get() > 0;
         let chunked = link.form != Form::Simple;
+        let forced = self.shared.forcing.get();
         let mut what = match self.below(100) {
             0..36 => What::Read { df: chunked && self.chance(200) },
-            36..66 => What::Write { fua: self.chance(250) },
+            36..66 => What::Write { fua: self.chance(if forced { 900 } else { 250 }) },
             66..71 => What::Zero {
                 fua: self.chance(250),
                 no_hole: self.chance(300),
                 fast: self.chance(200),
             },
             71..75 => What::Trim { fua: self.chance(250) },
+            75..85 if forced => What::Write { fua: true },
             75..85 => What::Flush,
             85..88 => What::Cache,
             88..96 => What::Status { one: self.chance(300) },
             _ if counting => What::Look,
+            _ if forced => What::Cache,
             _ => What::Flush,
         };
         if matches!(what, What::Status { .. }) && link.context.is_none() {
@@ -148,7 +151,7 @@ impl Client {
         }
         let offered = |bit: u16| link.flags & bit != 0;
         if matches!(what, What::Trim { .. }) && !offered(export_flag::SEND_TRIM) {
-            what = What::Flush;
+            what = if forced { What::Cache } else { What::Flush };
         }
         // To be refused: not always, so that others have room.
         if what.writes() && offered(export_flag::READ_ONLY) && self.chance(800) {

@@ -76,7 +76,8 @@ pub trait LocalVerb: Verb {
     fn run(local: &mut Local<'_>, params: Self::Params) -> Result<Self::Answer>;
 }
 
-/// Answers with the text of the JSON: the state of many thousand units is never in memory as a tree.
+/// Answers with the text of the JSON: the state of many thousand units is never in memory as a
+/// tree.
 type DaemonFn = fn(&Control, Value, &mut Progress<'_>) -> Result<String>;
 type LocalFn = fn(&mut Local<'_>, Value) -> Result<Value>;
 

@@ -274,8 +274,8 @@ impl Verb for List {
     type Answer = Answer;
     const NAME: &'static str = "list";
     const DOC: &'static str = "List disks, geoms, providers, targets or LUNs, and why they exist";
-    const DETAIL: &'static str = "With --json the answer holds what was asked for in full, with every \
-        counter and every class's own facts; `list` alone gives the whole state.";
+    const DETAIL: &'static str = "With --json the answer holds what was asked for in full, with \
+        every counter and every class's own facts; `list` alone gives the whole state.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar list", "ashlar list providers d0", "ashlar list geoms part"];
     const POSITIONAL: &'static [&'static str] = &["what", "name"];

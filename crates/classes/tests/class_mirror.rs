@@ -353,3 +353,35 @@ fn verify_goes_on_beside_writes_at_its_rate_and_can_be_ended() {
     let alone = world.verb("mirror", "verify", "m", json!({}));
     assert!(alone.expect_err("alone").what.contains("no two members"));
 }
+
+#[test]
+fn a_bitmap_takes_its_room_and_a_version_that_freebsd_refuses() {
+    let (mut world, disks) = mirror(2, json!({ "bitmap": true }));
+    assert_eq!(world.size("mirror/m"), (MIB - 512 - 512) as u64);
+    let version = |d: &Disk| d.bytes()[MIB - 512 + 16];
+    assert!(disks.iter().all(|d| version(d) == 5));
+    assert_eq!(world.show("mirror", "m", "Bitmap"), ["0 of 1 regions of 1048576 bytes"]);
+    let bit = |d: &Disk| d.bytes()[MIB - 1024];
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[1; 512]).expect("written");
+    assert!(disks.iter().all(|d| bit(d) == 1), "before the write");
+    world.close(open);
+    world.control.wait_until(Duration::from_millis(50), |_| false);
+    assert!(disks.iter().all(|d| bit(d) == 0), "clean again");
+    let off = json!({ "no_bitmap": true });
+    world.verb("mirror", "configure", "m", off).expect("no longer");
+    assert!(disks.iter().all(|d| version(d) == 4), "as FreeBSD has it");
+    assert!(world.show("mirror", "m", "Bitmap").is_empty());
+    let on = json!({ "bitmap": true, "region": 65536 });
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[2; 512]).expect("written");
+    world.verb("mirror", "configure", "m", on.clone()).expect("while it is in use");
+    world.write(&open, 5 << 16, &[2; 512]).expect("written");
+    assert!(disks.iter().all(|d| version(d) == 5 && bit(d) == 1 << 5));
+    world.close(open);
+    let wrong = world.verb("mirror", "configure", "m", json!({ "region": 1000 }));
+    assert!(wrong.expect_err("no power of two").what.contains("power of two"));
+    let (mut full, _) = mirror(2, json!({}));
+    let refused = full.verb("mirror", "configure", "m", on).expect_err("no room");
+    assert!(refused.what.contains("no room for a bitmap"), "{}", refused.what);
+}

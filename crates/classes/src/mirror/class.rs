@@ -120,7 +120,8 @@ impl Class for MirrorClass {
             let words = format!(
                 "one of {all} members of mirror/{name} (id {id}, genid {genid}, syncid {syncid})"
             );
-            Verdict::Yes(words, Box::new(record))
+            let bits = bits(disk, &record).await;
+            Verdict::Yes(words, Box::new((record, bits)))
         })
     }
 
@@ -132,9 +133,10 @@ impl Class for MirrorClass {
         claim: Claim,
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
-        let Ok(record) = claim.downcast::<Metadata>() else {
+        let Ok(record) = claim.downcast::<(Metadata, Vec<u8>)>() else {
             return Err(Error::new(Errno::Inval, "the claim is not a record"));
         };
+        let (record, bits) = *record;
         let known = topology.find_geom(NAME, &record.name);
         let geom = match known {
             Some(geom) => geom,
@@ -142,7 +144,7 @@ impl Class for MirrorClass {
         };
         let going = || Err(Error::new(Errno::NxIo, "the mirror is going"));
         let taken = topology
-            .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, *record))
+            .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, (record, bits)))
             .unwrap_or_else(going);
         if taken.is_err() && known.is_none() {
             self.waiting.over(geom);
@@ -193,4 +195,14 @@ impl Class for MirrorClass {
     ) -> Result<serde_json::Value, Error> {
         verbs::run(self, control, verb, on, params)
     }
+}
+
+/// The bitmap of a member; empty when it has none, or it cannot be read: then all may differ.
+async fn bits(disk: &Taster, record: &Metadata) -> Vec<u8> {
+    let Some(shape) = record.bitmap else { return Vec::new() };
+    let last = frame::last_sector(disk.sector_bytes, disk.media_bytes);
+    let Some(at) = last.and_then(|last| last.checked_sub(u64::from(shape.bytes))) else {
+        return Vec::new();
+    };
+    disk.read(at, shape.bytes as usize).await.unwrap_or_default()
 }

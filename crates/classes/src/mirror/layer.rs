@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   read:   choose a member --> down --> error? --> another member, until each was asked
-//!   write:  gate --> range (while somebody is rebuilt) --> all members
+//!   write:  gate --> range (while somebody is rebuilt) --> bits (with bitmaps) --> all members
 //!             all did it --------------------------------------------> done
 //!             some failed, some did it --> wait for the verdict ------> done
 //!             all failed --------------------------------------------> error
@@ -82,9 +82,28 @@ impl MirrorLayer {
         self.send(bio, core)
     }
 
+    /// bitmap B1
+    #[cold]
+    fn await_bits(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let at = core.id() as usize;
+        self.0.lane(at).marking.insert(bio.id().to_word());
+        if self.0.await_bits(at, bio.ticket(), (bio.offset, bio.length)) {
+            return Flow::Wait;
+        }
+        self.0.lane(at).marking.remove(&bio.id().to_word());
+        self.release(bio, core);
+        Flow::Done(Err(Errno::NxIo))
+    }
+
     /// To every member that takes it.
     fn send(&self, bio: &mut Bio, core: &Core) -> Flow {
         let table = self.0.lane(core.id() as usize).table.clone();
+        if Self::is_gated(bio.op)
+            && let Some(bits) = &table.bits
+            && !bits.covers(bio.offset, bio.length)
+        {
+            return self.await_bits(bio, core);
+        }
         let deletes = bio.op == Op::Delete;
         let wipes = |path: &Path| deletes && table.zeroes && !path.zeroes;
         let takes = |path: &Path| path.deletes || !deletes || wipes(path);
@@ -222,15 +241,25 @@ impl Layer for MirrorLayer {
         }
     }
 
-    /// The gate opened, the range is free, or the verdict is in.
+    /// The gate opened, the range is free, the bits are set, or the verdict is in.
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        let (at, id) = (core.id() as usize, bio.id().to_word());
         let word = bio.frames.top_mut().map_or(0, |top| top.word);
+        let marked = self.0.lane(at).marking.remove(&id);
+        if marked {
+            let refused = self.0.lane(at).refused.remove(&id);
+            if refused {
+                self.release(bio, core);
+                return Flow::Done(Err(Errno::Io));
+            }
+            return self.send(bio, core);
+        }
         if word & SOME_DID != 0 {
-            let refused = self.0.lane(core.id() as usize).refused.remove(&bio.id().to_word());
+            let refused = self.0.lane(at).refused.remove(&id);
             self.release(bio, core);
             return Flow::Done(if refused { Err(Errno::Io) } else { Ok(()) });
         }
-        let has_range = self.0.lane(core.id() as usize).held.contains_key(&bio.id().to_word());
+        let has_range = self.0.lane(at).held.contains_key(&id);
         match has_range {
             true => self.send(bio, core),
             false => self.admit(bio, core),

@@ -5,11 +5,14 @@
 
 use md5::{Digest, Md5};
 
+use super::bitmap;
 use crate::members::frame::{Fields, FrameError, Record};
 
 const MAGIC: &str = "GEOM::MIRROR";
 /// The version that FreeBSD writes.
 pub(super) const VERSION: u32 = 4;
+/// With a write-intent bitmap.
+const VERSION_BITMAP: u32 = 5;
 
 /// Which member serves a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,6 +69,8 @@ pub(super) mod disk_flags {
     pub(crate) const INACTIVE: u64 = 8;
     /// Takes DELETE.
     pub(crate) const CANDELETE: u64 = 0x40;
+    /// Being rebuilt where bitmaps say so, and as the others elsewhere. Since version 5.
+    pub(crate) const BITMAP_SYNC: u64 = 0x80;
     pub(super) const ALL: u64 = 0x7f;
 }
 
@@ -102,6 +107,8 @@ pub(super) struct Metadata {
     pub(super) home: String,
     /// Size of the provider that it must be found on, bytes; zero: any.
     pub(super) provider_bytes: u64,
+    /// The write-intent bitmap, if it has one.
+    pub(super) bitmap: Option<bitmap::Shape>,
 }
 
 fn checksum(bytes: &[u8]) -> [u8; 16] {
@@ -111,7 +118,7 @@ fn checksum(bytes: &[u8]) -> [u8; 16] {
 impl Metadata {
     /// Reads a record of any version known.
     pub(super) fn decode(sector: &[u8]) -> Result<Metadata, FrameError> {
-        let (mut f, version) = Fields::open(sector, MAGIC, VERSION)?;
+        let (mut f, version) = Fields::open(sector, MAGIC, VERSION_BITMAP)?;
         let name = f.text("name")?;
         let id = f.u32("mirror id")?;
         let disk = f.u32("disk id")?;
@@ -128,6 +135,13 @@ impl Metadata {
         let disk_flags = f.u64("disk flags")?;
         let home = f.text("provider")?;
         let provider_bytes = if version >= 3 { f.u64("provider size")? } else { 0 };
+        let bitmap = match version >= VERSION_BITMAP {
+            true => {
+                let (shift, bytes) = (f.u8("bitmap's region")?, f.u32("bitmap size")?);
+                Some(bitmap::Shape { shift, bytes })
+            }
+            false => None,
+        };
         let summed = sector.get(..f.taken()).unwrap_or_default();
         if f.bytes(16, "checksum")? != checksum(summed) {
             return Err(FrameError::Checksum);
@@ -148,7 +162,14 @@ impl Metadata {
         if media_bytes == 0 || media_bytes % u64::from(sector_bytes) != 0 {
             return wrong("media size", format!("is {media_bytes}, not whole sectors"));
         }
-        if flags & !mirror_flags::ALL != 0 || disk_flags & !disk_flags::ALL != 0 {
+        let known = disk_flags::ALL | if bitmap.is_some() { disk_flags::BITMAP_SYNC } else { 0 };
+        let sized = |s: bitmap::Shape| {
+            s.shift >= 12 && s.shift < 63 && s.bytes % 512 == 0 && s.covers(media_bytes)
+        };
+        if bitmap.is_some_and(|s| u64::from(s.bytes) > bitmap::BYTES_MAX || !sized(s)) {
+            return wrong("bitmap", "is of a size that cannot be".into());
+        }
+        if flags & !mirror_flags::ALL != 0 || disk_flags & !known != 0 {
             return wrong("flags", "has bits that are not known".into());
         }
         Ok(Metadata {
@@ -168,12 +189,14 @@ impl Metadata {
             disk_flags,
             home,
             provider_bytes,
+            bitmap,
         })
     }
 
     /// The record's bytes, to be padded to a sector.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let record = Record::new(MAGIC, VERSION)
+        let version = if self.bitmap.is_some() { VERSION_BITMAP } else { VERSION };
+        let record = Record::new(MAGIC, version)
             .text(&self.name)
             .u32(self.id)
             .u32(self.disk)
@@ -190,6 +213,10 @@ impl Metadata {
             .u64(self.disk_flags)
             .text(&self.home)
             .u64(self.provider_bytes);
+        let record = match self.bitmap {
+            Some(shape) => record.bytes(&[shape.shift]).u32(shape.bytes),
+            None => record,
+        };
         let sum = checksum(record.so_far());
         record.bytes(&sum).so_far().to_vec()
     }
@@ -233,6 +260,7 @@ mod tests {
             disk_flags: 1,
             home: "ada0".into(),
             provider_bytes: 1_048_576,
+            bitmap: None,
         }
     }
 
@@ -273,8 +301,23 @@ mod tests {
             };
             assert_eq!(Metadata::decode(&old), Ok(expected), "version {version}");
         }
-        let newer = FrameError::Newer { version: 5, known: 4 };
-        assert_eq!(Metadata::decode(&older(5)), Err(newer));
+        let newer = FrameError::Newer { version: 6, known: 5 };
+        assert_eq!(Metadata::decode(&older(6)), Err(newer));
+    }
+
+    /// FreeBSD looks at the version first.
+    #[test]
+    fn with_a_bitmap_the_version_is_one_that_freebsd_refuses() {
+        let shape = bitmap::Shape { shift: 20, bytes: 512 };
+        let record = Metadata { bitmap: Some(shape), ..golden() };
+        let bytes = record.encode();
+        assert_eq!(bytes[16..20], 5u32.to_le_bytes());
+        assert_eq!(Metadata::decode(&bytes), Ok(record));
+        for (shift, bytes) in [(11, 512), (12, 513), (12, 8192), (63, 512)] {
+            let wrong = bitmap::Shape { shift, bytes };
+            let wrong = Metadata { bitmap: Some(wrong), ..golden() }.encode();
+            assert!(Metadata::decode(&wrong).is_err(), "{shift} {bytes}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!   `tasks` writes records and rebuilds on core 0.
 
 mod balance;
+mod bitmap;
 mod class;
 mod geom;
 mod layer;

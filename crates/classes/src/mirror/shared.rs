@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bio::Ticket;
 use geom::{Edge, GeomId, Switchboard};
 
+use super::bitmap::{Bits, Queue};
 use super::class::Tunables;
 use super::metadata::Balance;
 use super::verify::Report;
@@ -39,6 +40,8 @@ pub(super) struct Table {
     /// The mirror said when it started that what is deleted reads as zeroes: a member that came
     /// later and does not do that has zeroes written instead.
     pub(super) zeroes: bool,
+    /// With bitmaps: a write waits until its bits are set.
+    pub(super) bits: Option<Arc<Bits>>,
     /// Somebody is rebuilt, or members are compared: writes mind the ranges.
     pub(super) syncing: bool,
     /// Slots of members that are lost and of whom the others' records do not say so yet (a bit a
@@ -76,7 +79,9 @@ pub(super) struct LaneState {
     /// Ranges that writes of this core have, or wait for, by the Bio's number: only while somebody
     /// is rebuilt.
     pub(super) held: BTreeMap<u64, Held>,
-    /// Numbers of writes that waited for a verdict and must not be acknowledged.
+    /// Numbers of writes that wait for bits.
+    pub(super) marking: BTreeSet<u64>,
+    /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
     pub(super) refused: BTreeSet<u64>,
 }
 
@@ -101,6 +106,8 @@ pub(super) struct Failed {
 pub(super) enum Told {
     Gate(GateWord),
     Failed(Failed),
+    /// A write waits for bits.
+    Mark,
     /// A write that some members failed waits for the verdict on them.
     Judge,
     /// The time since the last look is up: has anything been written?
@@ -151,6 +158,7 @@ pub(super) struct Shared {
     /// Bytes a second that a rebuild may copy; zero: as fast as it goes.
     pub(super) sync_rate: AtomicU64,
     verified: Mutex<Report>,
+    marks: Mutex<Queue>,
     /// Records can be written to no member that has everything: writes end with EIO instead of
     /// waiting for ever.
     pub(super) sick: AtomicBool,
@@ -181,6 +189,7 @@ impl Shared {
             rounds: Mutex::default(),
             sync_rate: AtomicU64::new(0),
             verified: Mutex::default(),
+            marks: Mutex::default(),
             sick: AtomicBool::new(false),
             lanes: (0..cores).map(|_| Lane::default()).collect(),
             judged: Mutex::new(Some(Vec::new())),
@@ -249,6 +258,38 @@ impl Shared {
         self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.writes.load(Relaxed)))
     }
 
+    /// A write waits until its bits are durable. False when the geom has gone.
+    pub(super) fn await_bits(&self, core: usize, ticket: Ticket, place: (u64, u64)) -> bool {
+        let first = {
+            let mut marks = lock(&self.marks);
+            if marks.over {
+                return false;
+            }
+            marks.wanted.push(place);
+            marks.waiting.push((core, ticket));
+            marks.waiting.len() == 1
+        };
+        if first {
+            self.tell(Told::Mark);
+        }
+        true
+    }
+
+    /// What is to be marked, and who waits for that.
+    pub(super) fn take_marks(&self) -> Queue {
+        std::mem::take(&mut *lock(&self.marks))
+    }
+
+    /// Those who waited for bits go on, or end with an error.
+    pub(super) fn restart(&self, waiting: Vec<(usize, Ticket)>, well: bool) {
+        for (core, ticket) in waiting {
+            if !well {
+                self.lane(core).refused.insert(ticket.id().to_word());
+            }
+            self.board.restart(core, ticket);
+        }
+    }
+
     /// A write waits until the members of `failed` (a bit a slot) are judged. False when there is
     /// nobody left to judge.
     pub(super) fn await_verdict(&self, core: usize, ticket: Ticket, failed: u32) -> bool {
@@ -275,6 +316,12 @@ impl Shared {
     pub(super) fn adjourn(&self) {
         self.release(|_| true, false);
         *lock(&self.judged) = None;
+        let waiting = {
+            let mut marks = lock(&self.marks);
+            marks.over = true;
+            std::mem::take(&mut marks.waiting)
+        };
+        self.restart(waiting, false);
     }
 
     fn release(&self, goes: impl Fn(u32) -> bool, well: bool) {
@@ -288,11 +335,6 @@ impl Shared {
                 !goes
             });
         }
-        for (core, ticket) in ready {
-            if !well {
-                self.lane(core).refused.insert(ticket.id().to_word());
-            }
-            self.board.restart(core, ticket);
-        }
+        self.restart(ready, well);
     }
 }

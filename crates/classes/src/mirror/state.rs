@@ -23,10 +23,13 @@
 //!      what was being written may be on them and not here, or the other way round.
 //!  M8  Who was forgotten and comes back is counted again: otherwise one of two members would look
 //!      like a whole mirror, and start without the other, newer one.
+//!  M9  With bitmaps a member that had everything when the power went is rebuilt only where they
+//!      say so: the bits of all such members together.
 //!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::bitmap::{Image, Shape};
 use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
 
 /// Members at most: what one word of bits can name.
@@ -66,6 +69,10 @@ pub(super) struct Member {
     /// Size and sector size of its provider now, bytes.
     pub(super) provider_bytes: u64,
     pub(super) sector_bytes: u32,
+    /// Its bitmap as it was found.
+    pub(super) bits: Vec<u8>,
+    /// Rebuilt only where bitmaps say so.
+    pub(super) partial: bool,
 }
 
 /// How a member was lost.
@@ -102,6 +109,8 @@ pub(super) struct Mirror {
     pub(super) media_bytes: u64,
     pub(super) sector_bytes: u32,
     pub(super) flags: u64,
+    /// What may differ between members, if that is kept.
+    pub(super) bitmap: Option<Image>,
     /// Made by hand: nothing is written to the members' last sectors.
     pub(super) manual: bool,
     pub(super) running: bool,
@@ -134,6 +143,7 @@ impl Mirror {
             media_bytes: 0,
             sector_bytes: 512,
             flags: 0,
+            bitmap: None,
             manual: false,
             running: false,
             dirty: false,
@@ -157,6 +167,7 @@ impl Mirror {
         self.media_bytes = record.media_bytes;
         self.sector_bytes = record.sector_bytes;
         self.flags = record.flags;
+        self.bitmap = record.bitmap.map(Image::clear);
     }
 
     /// Attached members with their slots.
@@ -228,7 +239,8 @@ impl Mirror {
             ));
         }
         let role = Role::Arrived;
-        let member = Member { record, role, provider_bytes, sector_bytes };
+        let (bits, partial) = (Vec::new(), false);
+        let member = Member { record, role, provider_bytes, sector_bytes, bits, partial };
         let slot = match self.slots.len() < MEMBERS_MAX {
             true => {
                 self.slots.push(None);
@@ -257,7 +269,13 @@ impl Mirror {
     /// Whether a provider of so many bytes can be a member.
     pub(super) fn fits(&self, provider_bytes: u64) -> bool {
         let metadata = if self.manual { 0 } else { u64::from(self.sector_bytes) };
-        provider_bytes >= self.media_bytes.saturating_add(metadata)
+        let bitmap = self.shape().map_or(0, |s| u64::from(s.bytes));
+        provider_bytes >= self.media_bytes.saturating_add(metadata).saturating_add(bitmap)
+    }
+
+    /// What the bitmaps look like, if there are any.
+    pub(super) fn shape(&self) -> Option<Shape> {
+        self.bitmap.as_ref().map(|image| image.shape)
     }
 
     /// M5: what a member is that comes to a mirror that runs: to be asked while no write is under
@@ -275,6 +293,7 @@ impl Mirror {
             member.role = Role::Active;
             return;
         }
+        member.partial = false;
         if !same || !resumes(member, top, true) {
             member.record.sync_offset = 0;
         }
@@ -331,6 +350,8 @@ impl Mirror {
         let auto = self.flags & mirror_flags::NOAUTOSYNC == 0;
         let failsync = self.flags & mirror_flags::NOFAILSYNC == 0;
         let torn = self.member(master).is_some_and(|m| is_dirty(m, failsync));
+        self.gather_bits(top);
+        let shape = self.shape();
         for slot in 0..self.slots.len() {
             let Some(member) = self.member_mut(slot) else { continue };
             let whole = is_whole(member, top);
@@ -339,7 +360,8 @@ impl Mirror {
                 member.role = Role::Active;
                 continue;
             }
-            if !resumes(member, top, failsync) {
+            member.partial = shape.is_some() && is_marked(member, top);
+            if member.partial || !resumes(member, top, failsync) {
                 member.record.sync_offset = 0;
             }
             let asked = member.record.has(disk_flags::FORCE_SYNC);
@@ -356,6 +378,27 @@ impl Mirror {
         }
         self.running = true;
         Ok(out)
+    }
+
+    /// M9: the bits of all that had everything.
+    fn gather_bits(&mut self, top: u32) {
+        let Some(mut image) = self.bitmap.take() else { return };
+        let marked = self.members().filter(|(_, m)| is_marked(m, top));
+        marked.for_each(|(_, m)| image.join(&m.bits));
+        self.bitmap = Some(image);
+    }
+
+    /// Bits may be cleared: what they name is the same on all that have everything, and nobody
+    /// is rebuilt by them (bitmap B2). True when they were.
+    pub(super) fn clear_bits(&mut self) -> bool {
+        let kept = self.members().any(|(_, m)| m.partial);
+        match &mut self.bitmap {
+            Some(image) if !kept => {
+                *image = Image::clear(image.shape);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// M2: the member whose contents are the mirror's.
@@ -419,9 +462,18 @@ impl Mirror {
         }
     }
 
+    /// What a member has is not to be trusted anywhere.
+    pub(super) fn distrust(&mut self, slot: usize) {
+        if let Some(member) = self.member_mut(slot) {
+            member.record.sync_offset = 0;
+            member.partial = false;
+        }
+    }
+
     /// A member is rebuilt.
     pub(super) fn synced(&mut self, slot: usize) {
         if let Some(member) = self.member_mut(slot) {
+            member.partial = false;
             member.role = Role::Active;
             member.record.sync_offset = 0;
             member.record.disk_flags &= !(disk_flags::SYNCHRONIZING | disk_flags::FORCE_SYNC);
@@ -432,6 +484,7 @@ impl Mirror {
     pub(super) fn rebuild(&mut self, slot: usize) {
         if let Some(member) = self.member_mut(slot) {
             member.role = Role::Synchronizing;
+            member.partial = false;
             member.record.sync_offset = 0;
             member.record.disk_flags |= disk_flags::FORCE_SYNC;
         }
@@ -449,6 +502,9 @@ impl Mirror {
             Role::Active => {}
             Role::Synchronizing => {
                 flags |= disk_flags::SYNCHRONIZING;
+                if member.partial && self.bitmap.is_some() {
+                    flags |= disk_flags::BITMAP_SYNC;
+                }
                 if self.dirty {
                     flags |= disk_flags::DIRTY;
                 }
@@ -466,6 +522,7 @@ impl Mirror {
             flags: self.flags,
             disk_flags: flags,
             provider_bytes: member.provider_bytes,
+            bitmap: self.shape(),
             ..old.clone()
         })
     }
@@ -494,6 +551,13 @@ fn is_whole(member: &Member, top: u32) -> bool {
 fn resumes(member: &Member, top: u32, failsync: bool) -> bool {
     let record = &member.record;
     record.syncid == top && record.has(disk_flags::SYNCHRONIZING) && !is_dirty(member, failsync)
+}
+
+/// Differs from the others that had everything, if it does, only where their bitmaps say so.
+fn is_marked(member: &Member, top: u32) -> bool {
+    let record = &member.record;
+    let by_bits = record.has(disk_flags::BITMAP_SYNC) && !record.has(disk_flags::FORCE_SYNC);
+    record.bitmap.is_some() && record.syncid == top && (is_whole(member, top) || by_bits)
 }
 
 fn is_dirty(member: &Member, failsync: bool) -> bool {

@@ -1,5 +1,6 @@
 //! What a mirror has done on core 0: records written, members rebuilt and compared.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,6 +18,8 @@ pub(super) struct Note {
     pub(super) sector: Vec<u8>,
     /// Where it was before its provider grew, bytes: cleared, so that nobody finds it.
     pub(super) before: Option<u64>,
+    /// Its bitmap, and where that is, bytes: written first. Without a `sector` it is all there is.
+    pub(super) bitmap: Option<(u64, Vec<u8>)>,
     /// It has everything: such are written first, and the others only if one of them was.
     pub(super) active: bool,
 }
@@ -58,14 +61,25 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
 }
 
 async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
-    core.write(note.edge, note.at, &note.sector).await?;
-    match core.flush(note.edge).await {
-        Ok(()) | Err(Errno::NotSup) => {}
-        Err(e) => return Err(e),
+    if let Some((at, bytes)) = &note.bitmap {
+        core.write(note.edge, *at, bytes).await?;
+        flush(core, note.edge).await?;
     }
+    if note.sector.is_empty() {
+        return Ok(());
+    }
+    core.write(note.edge, note.at, &note.sector).await?;
+    flush(core, note.edge).await?;
     match note.before {
         Some(at) => core.write(note.edge, at, &vec![0; note.sector.len()]).await,
         None => Ok(()),
+    }
+}
+
+async fn flush(core: &Rc<Core>, edge: Edge) -> Result<(), Errno> {
+    match core.flush(edge).await {
+        Err(e) if e != Errno::NotSup => Err(e),
+        _ => Ok(()),
     }
 }
 
@@ -89,10 +103,10 @@ pub(super) struct Rebuild {
     pub(super) slot: usize,
     pub(super) round: u64,
     pub(super) target: Edge,
-    /// Where it begins, bytes.
-    pub(super) from: u64,
-    /// Where it ends, bytes.
-    pub(super) media_bytes: u64,
+    /// What is copied, bytes, in this order.
+    pub(super) runs: Vec<Range<u64>>,
+    /// How far it has come is worth writing down: all up to there is copied.
+    pub(super) saves: bool,
 }
 
 /// Copies from the members that have everything to one that has not.
@@ -120,37 +134,37 @@ async fn copy_all(
     job: &Rebuild,
 ) -> Option<Result<(), Halt>> {
     let reactor = core.reactor();
-    let (mut at, mut saved) = (job.from, reactor.fresh_now());
+    let mut saved = reactor.fresh_now();
     let mut paid = saved;
-    while at < job.media_bytes {
-        if !shared.is_wanted(job.slot, job.round) {
-            return None;
-        }
-        let len = shared.tunables.slab_bytes.min(job.media_bytes - at);
-        let held = shared.ranges.lock_task(at..at + len, true).await;
-        let copied = copy(core, shared, job, at, len as usize).await;
-        shared.ranges.unlock(held);
-        if let Err(halt) = copied {
-            return Some(Err(halt));
-        }
-        at += len;
-        let now = reactor.fresh_now();
-        if now.saturating_sub(saved) >= shared.tunables.save_every_ns && at < job.media_bytes {
-            if let Err(e) = core.flush(job.target).await
-                && e != Errno::NotSup
-            {
-                return Some(Err(Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo })));
+    let failed = |e| Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo });
+    for run in &job.runs {
+        let mut at = run.start;
+        while at < run.end {
+            if !shared.is_wanted(job.slot, job.round) {
+                return None;
             }
-            let Rebuild { slot, round, .. } = *job;
-            shared.tell(Told::Progress { slot, offset: at, round });
-            saved = now;
+            let len = shared.tunables.slab_bytes.min(run.end - at);
+            let held = shared.ranges.lock_task(at..at + len, true).await;
+            let copied = copy(core, shared, job, at, len as usize).await;
+            shared.ranges.unlock(held);
+            if let Err(halt) = copied {
+                return Some(Err(halt));
+            }
+            at += len;
+            let now = reactor.fresh_now();
+            let due = now.saturating_sub(saved) >= shared.tunables.save_every_ns;
+            if job.saves && due && at < run.end {
+                if let Err(e) = flush(core, job.target).await {
+                    return Some(Err(failed(e)));
+                }
+                let Rebuild { slot, round, .. } = *job;
+                shared.tell(Told::Progress { slot, offset: at, round });
+                saved = now;
+            }
+            paid = pay(core, shared.sync_rate.load(Relaxed), paid, len).await;
         }
-        paid = pay(core, shared.sync_rate.load(Relaxed), paid, len).await;
     }
-    match core.flush(job.target).await {
-        Ok(()) | Err(Errno::NotSup) => Some(Ok(())),
-        Err(e) => Some(Err(Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo }))),
-    }
+    Some(flush(core, job.target).await.map_err(failed))
 }
 
 /// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit); returns the

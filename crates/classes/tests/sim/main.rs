@@ -65,7 +65,10 @@ fn one(seed: u64, make: &impl Fn(&mut SeededRandom) -> Plan, tally: &mut Tally) 
 
 /// With what happens more rarely.
 fn rich(make: impl Fn(&mut SeededRandom) -> Plan) -> impl Fn(&mut SeededRandom) -> Plan {
-    move |random| make(random).rich()
+    move |random| {
+        let plan = make(random);
+        plan.rich(random)
+    }
 }
 
 /// A mirror of two or three disks.

@@ -19,13 +19,20 @@ struct Bench {
 impl Bench {
     /// A mirror of so many disks, whole and clean.
     fn of(count: usize) -> Bench {
+        Bench::with(count, json!({}))
+    }
+
+    fn with(count: usize, extra: serde_json::Value) -> Bench {
         let disks: BTreeMap<String, Disk> =
             (0..count).map(|i| (format!("d{i}"), Disk::new(DISK, i as u64))).collect();
         let mut life = Life::new(1, 2);
         disks.iter().for_each(|(name, disk)| life.plug(name, disk));
         life.settle();
         let members: Vec<&String> = disks.keys().collect();
-        let with = json!({ "members": members, "assume_same": true, "balance": "round-robin" });
+        let mut with = json!({ "members": members, "assume_same": true, "balance": "round-robin" });
+        for (key, value) in extra.as_object().into_iter().flatten() {
+            with[key] = value.clone();
+        }
         life.verb("mirror", "label", "m", with).expect("labelled");
         Bench { life, disks }
     }
@@ -189,4 +196,45 @@ fn a_mirror_waits_for_the_newer_mirror_below_that_waits_for_a_member() {
         let bytes = life.read(edge, 0, SECTOR as usize).expect("read");
         assert!(bytes.iter().all(|b| *b == 2), "{}", life.story());
     }
+}
+
+/// With bitmaps a crash costs what was being written, and no more; without, everything.
+#[test]
+fn after_a_crash_only_dirty_regions_are_copied() {
+    let mut copied = Vec::new();
+    for extra in [json!({ "region": 4096 }), json!({})] {
+        let mut bench = Bench::with(2, extra);
+        bench.fill(1, true);
+        let (_, edge) = bench.life.open("mirror/m", Access::WRITE).expect("open");
+        bench.life.write(edge, 40 * SECTOR, vec![1; SECTOR as usize]).expect("written");
+        bench.reboot(&["d0", "d1"]);
+        // What the other, which is not the master, holds where something was being written.
+        bench.disks["d0"].put(41 * SECTOR, &[9; SECTOR as usize]);
+        let before = bench.disks["d0"].lock().writes;
+        bench.up();
+        bench.life.pass(500 * MS);
+        assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+        copied.push(bench.disks["d0"].lock().writes - before);
+        bench.holds(1);
+        bench.pull("d1");
+        bench.holds(1);
+    }
+    assert!(copied[0] + 10 < copied[1], "{copied:?}");
+}
+
+/// A member that was away while others wrote is copied whole: bits are not kept for it.
+#[test]
+fn bitmaps_do_not_speak_of_members_that_were_away() {
+    let mut bench = Bench::with(3, json!({ "region": 4096 }));
+    bench.fill(1, true);
+    bench.pull("d2");
+    bench.fill(2, true);
+    bench.fill(2, false);
+    bench.reboot(&["d2", "d0", "d1"]);
+    bench.up();
+    bench.life.pass(500 * MS);
+    bench.pull("d0");
+    bench.pull("d1");
+    assert_eq!(bench.state("d2"), "ACTIVE", "{}", bench.life.story());
+    bench.holds(2);
 }

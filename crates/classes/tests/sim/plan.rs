@@ -141,11 +141,16 @@ impl Plan {
             plan.made.push(Made { class: "multipath", name, members: paths, with });
         }
         plan.made.push(above);
-        Plan { paths: true, rich: true, spares: 0, ..plan }
+        Plan { paths: true, spares: 0, ..plan }.rich(random)
     }
 
     /// More happens.
-    pub fn rich(self) -> Plan {
+    pub fn rich(mut self, random: &mut SeededRandom) -> Plan {
+        for made in self.made.iter_mut().filter(|m| m.class == "mirror") {
+            if random.chance(500) {
+                made.with["region"] = json!(4096);
+            }
+        }
         Plan { rich: true, ..self }
     }
 
@@ -161,6 +166,14 @@ impl Plan {
     pub fn appends(&self) -> Option<&Made> {
         let top = self.made.last()?;
         (self.rich && top.class == "concat" && !self.part).then_some(top)
+    }
+
+    /// Whether a disk may grow: what stands on it does not grow with it, or has nothing above. What
+    /// grows while its label is not read by anybody would not be found again.
+    pub fn grows(&self, disk: &str) -> bool {
+        let below = |m: &&Made| m.members.iter().any(|name| name == disk);
+        let holder = self.made.iter().find(below);
+        self.made.len() == 1 || self.paths || holder.is_some_and(|m| m.class == "mirror")
     }
 
     /// The disks under a provider.

@@ -463,14 +463,22 @@ impl Story<'_> {
     fn rich_trouble(&mut self, life: &mut Life, name: &str, disk: &Disk) {
         match self.random.below(6) {
             0 | 1 => self.begin_verify(life),
-            2 if disk.size() < 2 * DISK && !self.out.contains(name) => {
+            2 if disk.size() < 2 * DISK && !self.out.contains(name) && self.plan.grows(name) => {
+                if self.plan.paths {
+                    self.calm(life);
+                }
                 let bytes = disk.grow(GROWTH);
                 talk(|| format!("{name} has {bytes} bytes now"));
                 for path in self.plan.names_of(name) {
                     life.resized(&path, bytes);
                 }
+                if self.plan.paths {
+                    // Its record is written by a conversation, which all wait for.
+                    life.pass(5 * MS);
+                }
             }
             3 if self.plan.appends().is_some() => self.append(life),
+            3 => self.keep_bits(life),
             _ if self.plan.paths => self.paths(life, name),
             _ => {}
         }
@@ -484,6 +492,20 @@ impl Story<'_> {
         let done = life.verb("mirror", "verify", &mirror, with.clone());
         self.tally.verbs += u64::from(done.is_ok());
         talk(|| format!("verify {mirror} {with}: {done:?}"));
+    }
+
+    fn keep_bits(&mut self, life: &mut Life) {
+        let all: Vec<String> = self.plan.mirrors().map(|m| m.name.clone()).collect();
+        let Some(mirror) = self.pick(&all) else { return };
+        let on = self.chance(60);
+        let with = if on {
+            json!({ "bitmap": true, "region": 4096 })
+        } else {
+            json!({ "no_bitmap": true })
+        };
+        let done = life.verb("mirror", "configure", &mirror, with.clone());
+        self.tally.verbs += u64::from(done.is_ok());
+        talk(|| format!("configure {mirror} {with}: {done:?}"));
     }
 
     fn append(&mut self, life: &mut Life) {

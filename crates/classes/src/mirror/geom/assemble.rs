@@ -8,6 +8,7 @@ use geom::{Access, ConsumerId, Error, GeomId, Limits, NewProvider, ProviderId, T
 use super::{Job, MirrorGeom, REFUSALS_MAX};
 use crate::members::zeroes;
 use crate::mirror::NAME;
+use crate::mirror::bitmap::Bits;
 use crate::mirror::layer::MirrorLayer;
 use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::Told;
@@ -22,7 +23,7 @@ impl MirrorGeom {
         t: &mut Topology,
         me: GeomId,
         on: ProviderId,
-        record: Metadata,
+        (record, bits): (Metadata, Vec<u8>),
     ) -> Result<(), Error> {
         let name = t.provider_name(on).to_owned();
         let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
@@ -37,6 +38,9 @@ impl MirrorGeom {
             Arrival::In(slot) => match attach(t, me, on, &name) {
                 Ok(consumer) => {
                     self.consumers.insert(slot, consumer);
+                    if let Some(Some(member)) = self.mirror.slots.get_mut(slot) {
+                        member.bits = bits;
+                    }
                     self.refused.retain(|(who, _)| *who != name);
                     self.arrived(t, me, slot);
                     Ok(())
@@ -123,6 +127,7 @@ impl MirrorGeom {
                 self.fault = None;
                 let mut members = self.consumers.values().filter_map(|c| t.below(*c));
                 self.zeroes = members.all(|p| zeroes(t, p));
+                self.bits = self.mirror.shape().map(|shape| Arc::new(Bits::new(shape)));
                 self.set_table(t);
                 match self.provide(t, me) {
                     Ok(()) => self.begin(t, me),

@@ -1,5 +1,6 @@
 //! Jobs, one after the other: the state changes, the cores get a table, records are written.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Attr;
@@ -7,6 +8,7 @@ use geom::{ConsumerId, GeomId, Topology};
 
 use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
 use crate::members::{frame, zeroes};
+use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::shared::{Path, Table, Told};
 use crate::mirror::state::{Fault, Role};
 use crate::mirror::tasks::{self, Note, Rebuild};
@@ -18,6 +20,7 @@ impl MirrorGeom {
         let mut table = Table {
             unrecorded: self.unrecorded,
             zeroes: self.zeroes,
+            bits: self.bits.clone(),
             syncing: self.shared.verified().running,
             balance: self.mirror.balance,
             slice: u64::from(self.mirror.slice),
@@ -46,16 +49,18 @@ impl MirrorGeom {
 
     pub(super) fn start_rebuild(&mut self, t: &Topology, slot: usize) {
         let Some(consumer) = self.consumers.get(&slot) else { return };
-        let from = self.mirror.member(slot).map_or(0, |m| m.record.sync_offset);
+        let (media_bytes, image) = (self.mirror.media_bytes, &self.mirror.bitmap);
+        let member = self.mirror.member(slot);
+        let (saves, runs) = match image.as_ref().filter(|_| member.is_some_and(|m| m.partial)) {
+            Some(image) => (false, image.runs(media_bytes)),
+            None => {
+                let from = member.map_or(0, |m| m.record.sync_offset).min(media_bytes);
+                (true, std::iter::once(from..media_bytes).collect())
+            }
+        };
         self.rounds += 1;
         self.shared.want(slot, Some(self.rounds));
-        let job = Rebuild {
-            slot,
-            round: self.rounds,
-            target: t.edge(*consumer),
-            from: from.min(self.mirror.media_bytes),
-            media_bytes: self.mirror.media_bytes,
-        };
+        let job = Rebuild { slot, round: self.rounds, target: t.edge(*consumer), runs, saves };
         tasks::rebuild(&self.shared, job);
     }
 
@@ -110,6 +115,8 @@ impl MirrorGeom {
             let Some(job) = self.next() else { break };
             let drains = match job {
                 Job::Clean | Job::In(_) | Job::Synced(_) | Job::Verify(_) => true,
+                Job::Sweep | Job::Bitmap(_) => true,
+                Job::Mark => false,
                 Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
             };
             if drains && !self.drained {
@@ -144,6 +151,7 @@ impl MirrorGeom {
                     return;
                 }
                 self.mirror.dirty = false;
+                self.clear_bits();
                 settle = true;
             }
             Job::Out { slot, fault, gone } => {
@@ -187,6 +195,17 @@ impl MirrorGeom {
                 self.set_table(t);
                 settle = true;
             }
+            Job::Mark if !self.mark() => return,
+            Job::Mark => {}
+            Job::Sweep if !self.mirror.dirty || !self.clear_bits() => return self.reopen(true),
+            Job::Sweep => settle = true,
+            Job::Bitmap(shape) => {
+                if !self.set_bitmap(shape) {
+                    return self.reopen(true);
+                }
+                self.set_table(t);
+                settle = true;
+            }
             Job::Verify(ask) => {
                 self.verify(t, ask);
                 return self.reopen(true);
@@ -194,29 +213,42 @@ impl MirrorGeom {
             Job::Rewrite => self.set_table(t),
         }
         self.doing = Some(Doing::Writing(job));
-        let notes = self.notes(t);
+        let notes = self.notes(t, job);
         tasks::write_records(&self.shared, notes, settle);
     }
 
     /// What the members' records shall say.
-    fn notes(&mut self, t: &Topology) -> Vec<Note> {
+    fn notes(&mut self, t: &Topology, job: Job) -> Vec<Note> {
         if self.mirror.manual {
             return Vec::new();
         }
+        let shows_bits = match job {
+            Job::Mark | Job::Sweep | Job::Clean | Job::Bitmap(_) => true,
+            // Who joins, or has a new place for it.
+            Job::In(_) | Job::Synced(_) | Job::Rewrite => true,
+            Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Verify(_) => false,
+        };
         let note = |slot: usize, consumer: &ConsumerId| {
             let member = self.mirror.member(slot)?;
             let at = frame::last_sector(member.sector_bytes, member.provider_bytes)?;
             let mut sector = self.mirror.record(slot)?.encode();
             sector.resize(member.sector_bytes as usize, 0);
+            if matches!(job, Job::Mark | Job::Sweep) {
+                sector.clear();
+            }
+            let bitmap = self.mirror.bitmap.as_ref().filter(|_| shows_bits);
+            let bitmap = bitmap.map(|i| (at.saturating_sub(i.bytes.len() as u64), i.bytes.clone()));
             let before = self.moved.get(&slot).copied();
             let active = member.role == Role::Active;
-            Some(Note { slot, edge: t.edge(*consumer), at, sector, before, active })
+            Some(Note { slot, edge: t.edge(*consumer), at, sector, before, bitmap, active })
         };
         let mut notes: Vec<Note> =
             self.consumers.iter().filter_map(|(slot, c)| note(*slot, c)).collect();
         // Otherwise after a power cut one that is rebuilt could be the only one that is new.
         notes.sort_by_key(|n| !n.active);
-        self.moved.clear();
+        if !matches!(job, Job::Mark | Job::Sweep) {
+            self.moved.clear();
+        }
         notes
     }
 
@@ -225,7 +257,7 @@ impl MirrorGeom {
     fn copy_anew(&mut self) {
         for slot in self.mirror.in_role(Role::Synchronizing) {
             self.shared.want(slot, None);
-            self.mirror.synced_to(slot, 0);
+            self.mirror.distrust(slot);
             self.queue.retain(
                 |j| !matches!(j, Job::Synced(s) | Job::Progress { slot: s, .. } if *s == slot),
             );
@@ -281,8 +313,9 @@ impl MirrorGeom {
             }
         }
         let matters = match job {
-            Job::Dirty => true,
+            Job::Dirty | Job::Mark => true,
             Job::In(_) | Job::Synced(_) => self.mirror.dirty,
+            Job::Sweep | Job::Bitmap(_) => self.mirror.dirty,
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => false,
             Job::Rewrite | Job::Verify(_) => false,
         };
@@ -323,6 +356,9 @@ impl MirrorGeom {
             self.mirror.dirty = false;
         }
         self.knocked = false;
+        let marks = self.shared.take_marks();
+        self.granted.extend(marks.waiting);
+        self.shared.restart(std::mem::take(&mut self.granted), false);
         self.shared.refuse(self.unrecorded);
         self.shared.gate.turn_away();
         tasks::after(&self.shared, SICK_NS, Told::Well);
@@ -335,9 +371,68 @@ impl MirrorGeom {
             // First those go whose record could not be written.
             Job::Dirty => self.queue.push_back(Job::Dirty),
             Job::In(_) | Job::Synced(_) => self.reopen(whole),
+            Job::Sweep | Job::Bitmap(_) => self.reopen(whole),
+            Job::Mark => self.marked(whole),
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => {}
             Job::Rewrite | Job::Verify(_) => {}
         }
+    }
+
+    /// Takes over which bits writes wait for. False when none does.
+    fn mark(&mut self) -> bool {
+        let marks = self.shared.take_marks();
+        self.granted.extend(marks.waiting);
+        let Some(image) = &mut self.mirror.bitmap else {
+            self.shared.restart(std::mem::take(&mut self.granted), true);
+            return false;
+        };
+        marks.wanted.into_iter().for_each(|(offset, length)| image.mark(offset, length));
+        !self.granted.is_empty()
+    }
+
+    /// Writes wait for bits. What waits for the gate to be empty waits for them; but first those
+    /// members go that are lost, for their bitmaps cannot be written.
+    pub(super) fn queue_mark(&mut self) {
+        if let Some(Doing::Draining(waits)) = self.doing {
+            self.doing = None;
+            self.queue.push_front(waits);
+        }
+        let all = std::mem::take(&mut self.queue);
+        let is_out = |job: &Job| matches!(job, Job::Out { .. });
+        self.queue.extend(all.iter().copied().filter(is_out));
+        self.queue.push_back(Job::Mark);
+        self.queue.extend(all.into_iter().filter(|job| !is_out(job) && *job != Job::Mark));
+    }
+
+    /// The bitmaps are written, with `whole` those of all members.
+    fn marked(&mut self, whole: bool) {
+        if !whole {
+            return self.queue_mark();
+        }
+        if let (Some(bits), Some(image)) = (&self.bits, &self.mirror.bitmap) {
+            bits.set(image);
+        }
+        self.shared.restart(std::mem::take(&mut self.granted), true);
+    }
+
+    /// No write is under way: bits go, from the cores first. False when they stay.
+    fn clear_bits(&mut self) -> bool {
+        let cleared = self.mirror.clear_bits();
+        if let (true, Some(bits), Some(image)) = (cleared, &self.bits, &self.mirror.bitmap) {
+            bits.set(image);
+        }
+        cleared
+    }
+
+    /// Bitmaps are kept from now on, or no longer: no write is under way, and none begins before
+    /// all records say so. False while somebody is rebuilt by them.
+    fn set_bitmap(&mut self, shape: Option<Shape>) -> bool {
+        if self.mirror.members().any(|(_, m)| m.partial) {
+            return false;
+        }
+        self.mirror.bitmap = shape.map(Image::clear);
+        self.bits = shape.map(|shape| Arc::new(Bits::new(shape)));
+        true
     }
 
     /// J1: it was open before the job, and the records say so.

@@ -30,12 +30,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use bio::{Attr, Errno};
+use bio::{Attr, Errno, Ticket};
 use geom::{
     Access, ConsumerId, Error, Event, Geom, GeomId, ProviderId, Topology, Unanswered, Word,
 };
 
 use super::NAME;
+use super::bitmap::{Bits, Shape};
 use super::class::Tunables;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror};
@@ -65,6 +66,12 @@ pub(super) enum Job {
     Progress { slot: usize, offset: u64, round: u64 },
     /// A member is rebuilt.
     Synced(usize),
+    /// Writes wait for bits: the bitmaps are written.
+    Mark,
+    /// Too many bits are set: when no write is under way they are cleared.
+    Sweep,
+    /// Bitmaps are kept from now on, or no longer.
+    Bitmap(Option<Shape>),
     /// Members are to be compared.
     Verify(Ask),
     /// Parameters have changed: all records are written.
@@ -111,6 +118,10 @@ pub(super) struct MirrorGeom {
     watching: bool,
     refused: VecDeque<(String, String)>,
     fault: Option<String>,
+    /// With bitmaps: the bits that are durable, as the cores see them.
+    bits: Option<Arc<Bits>>,
+    /// Writes that wait for the bits that are being written.
+    granted: Vec<(usize, Ticket)>,
     /// It said when it started that what is deleted reads as zeroes.
     zeroes: bool,
     /// Mirrors that wait for members, this one among them until it has started.
@@ -152,6 +163,8 @@ impl MirrorGeom {
             refused: VecDeque::new(),
             fault: None,
             zeroes: false,
+            bits: None,
+            granted: Vec::new(),
             waiting,
         };
         t.set_ops(geom, Box::new(born));
@@ -174,6 +187,7 @@ impl MirrorGeom {
         for provider in t.providers_of(me).to_vec() {
             t.wither_provider(provider, Errno::NxIo);
         }
+        mirror.shared.restart(std::mem::take(&mut mirror.granted), false);
         mirror.shared.adjourn();
         for (core, ticket) in mirror.shared.gate.evict() {
             mirror.shared.board.restart(core, ticket);

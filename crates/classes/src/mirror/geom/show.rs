@@ -26,6 +26,12 @@ impl MirrorGeom {
             ("ID", m.id.to_string()),
             ("Type", if m.manual { "MANUAL" } else { "AUTOMATIC" }.to_owned()),
         ];
+        if let Some(image) = &m.bitmap {
+            let (region, count) = (image.shape.region(), image.count());
+            let all = m.media_bytes.div_ceil(region);
+            let line = format!("{} of {all} regions of {region} bytes", count.min(all));
+            out.push(("Bitmap", line));
+        }
         let report = self.shared.verified();
         if report.round > 0 {
             out.push(("Verify", report.line()));
@@ -61,7 +67,9 @@ impl MirrorGeom {
             let whole = self.mirror.media_bytes.max(1);
             let percent = u128::from(record.sync_offset) * 100 / u128::from(whole);
             out.push(("BytesSynced", record.sync_offset.to_string()));
-            out.push(("Synchronized", format!("{percent}%")));
+            let how =
+                if member.partial { "where bitmaps say so".into() } else { format!("{percent}%") };
+            out.push(("Synchronized", how));
         }
         if record.has(disk_flags::FORCE_SYNC) {
             flags.push("FORCE_SYNC");

@@ -20,6 +20,10 @@ impl MirrorGeom {
         if std::mem::replace(&mut self.written, writes) == writes {
             return self.push(t, me, Job::Clean);
         }
+        let media_bytes = self.mirror.media_bytes;
+        if self.mirror.bitmap.as_ref().is_some_and(|image| image.is_crowded(media_bytes)) {
+            self.push(t, me, Job::Sweep);
+        }
         self.watching = true;
         tasks::after(&self.shared, self.shared.tunables.idle_ns, Told::Idle);
     }
@@ -58,6 +62,10 @@ impl MirrorGeom {
                 self.go_on(t, me);
             }
             Told::Failed(failed) => self.failed(t, me, failed),
+            Told::Mark => {
+                self.queue_mark();
+                self.go_on(t, me);
+            }
             Told::Judge => self.shared.verdict(self.suspects),
             Told::Idle => self.idle(t, me),
             Told::Due => self.due(t, me),

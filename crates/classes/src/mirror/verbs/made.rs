@@ -5,7 +5,7 @@ use geom::{Class, Control, Create, Error, GeomId, Topology};
 use serde_json::{Value, json};
 
 use super::whole::flags;
-use super::{Request, balance, inval, is_own, slice, write_record};
+use super::{Request, balance, inval, is_own, shape, slice, write_record};
 use crate::members::{hand, known};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
@@ -43,6 +43,15 @@ pub(super) fn label(
     if media_bytes == 0 {
         return Err(inval("its members are too small: nothing is left"));
     }
+    let bitmap = match request.bitmap || request.region.is_some() {
+        true => Some(shape(media_bytes, sector_bytes, request.region)?),
+        false => None,
+    };
+    let spare = bitmap.map_or(0, |s| u64::from(s.bytes));
+    let media_bytes = media_bytes.saturating_sub(spare.next_multiple_of(u64::from(sector_bytes)));
+    if media_bytes == 0 {
+        return Err(inval("its members are too small: nothing is left beside the bitmap"));
+    }
     let id = known::new_id(control, name);
     let first = Metadata {
         name: name.to_owned(),
@@ -61,6 +70,7 @@ pub(super) fn label(
         disk_flags: 0,
         home: String::new(),
         provider_bytes: 0,
+        bitmap,
     };
     class.stopped.start(name);
     for member in members {
@@ -137,6 +147,7 @@ pub(in crate::mirror) fn by_hand(
         disk_flags: 0,
         home: String::new(),
         provider_bytes: 0,
+        bitmap: None,
     };
     let mut mirror = Mirror::of(&record);
     mirror.manual = true;
@@ -146,7 +157,7 @@ pub(in crate::mirror) fn by_hand(
             let syncid = if number > 0 { 0 } else { 1 };
             let (disk, priority) = (number as u32, number as u8);
             let record = Metadata { disk, priority, syncid, ..record.clone() };
-            if let Err(e) = g.take_in(t, geom, *on, record) {
+            if let Err(e) = g.take_in(t, geom, *on, (record, Vec::new())) {
                 MirrorGeom::take_apart(t, geom, g);
                 return Err(e);
             }

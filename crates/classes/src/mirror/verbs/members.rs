@@ -31,7 +31,8 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
             complete(&g.mirror)?;
             let mirror = &mut g.mirror;
             if !mirror.fits(provider_bytes) {
-                let most = mirror.media_bytes + u64::from(mirror.sector_bytes);
+                let bitmap = mirror.shape().map_or(0, |s| u64::from(s.bytes));
+                let most = mirror.media_bytes + bitmap + u64::from(mirror.sector_bytes);
                 let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
                 return Err(inval(what));
             }
@@ -60,6 +61,7 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
                 disk_flags: disk_flags::FORCE_SYNC | disk_flags::SYNCHRONIZING | inactive,
                 home,
                 provider_bytes,
+                bitmap: m.shape(),
             })
         })?;
         write_record(control, member, Some(&record))?;

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::NAME;
+use super::bitmap::{BYTES_MAX, REGION_MIN, Shape};
 use super::class::MirrorClass;
 use super::geom::MirrorGeom;
 use super::metadata::{Balance, Metadata};
@@ -44,6 +45,9 @@ struct Request {
     force: bool,
     sync_rate: Option<u64>,
     size: Option<u64>,
+    bitmap: bool,
+    no_bitmap: bool,
+    region: Option<u64>,
     repair: bool,
     end: bool,
     rate: Option<u64>,
@@ -100,6 +104,14 @@ fn balance(request: &Request) -> Result<Option<Balance>, Error> {
     let Some(word) = &request.balance else { return Ok(None) };
     let none = || inval(format!("no balance {word}; {}", Balance::WORDS.join(", ")));
     Balance::of_word(word).ok_or_else(none).map(Some)
+}
+
+/// The bitmap of a mirror of so many bytes.
+fn shape(media_bytes: u64, sector_bytes: u32, region: Option<u64>) -> Result<Shape, Error> {
+    Shape::of(media_bytes, sector_bytes, region).ok_or_else(|| {
+        let least = media_bytes.div_ceil(BYTES_MAX * 8).next_power_of_two().max(REGION_MIN);
+        inval(format!("a region must be a power of two, of {least} bytes at least"))
+    })
 }
 
 fn slice(request: &Request) -> Result<Option<u32>, Error> {
@@ -167,6 +179,10 @@ fn write_record(
         |_, _| Ok(()),
         |control, edge| {
             let (at, old) = hand::last(control, member, edge)?;
+            if let Some(shape) = record.and_then(|r| r.bitmap) {
+                let (from, bytes) = (u64::from(shape.bytes), vec![0; shape.bytes as usize]);
+                hand::write(control, member, edge, at.saturating_sub(from), bytes)?;
+            }
             let mut sector = record.map(Metadata::encode).unwrap_or_default();
             sector.resize(old.len(), 0);
             hand::write(control, member, edge, at, sector)

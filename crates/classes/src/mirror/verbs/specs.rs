@@ -68,6 +68,21 @@ const RATE: ArgSpec = ArgSpec {
 const MEMBER: ArgSpec =
     ArgSpec { name: "member", short: None, kind: ArgKind::Text, doc: "One member, for --priority" };
 
+const BITMAP: ArgSpec = ArgSpec {
+    name: "bitmap",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "Keep a write-intent bitmap: after a crash only what was being written is copied. FreeBSD \
+          refuses such a mirror, as too new",
+};
+const NO_BITMAP: ArgSpec =
+    ArgSpec { name: "no_bitmap", short: None, kind: ArgKind::Flag, doc: "Keep no bitmap" };
+const REGION: ArgSpec = ArgSpec {
+    name: "region",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "What one bit of the bitmap stands for, a power of two [default: 1MiB, or as it fits]",
+};
 const REPAIR: ArgSpec =
     ArgSpec { name: "repair", short: None, kind: ArgKind::Flag, doc: "Write anew what differs" };
 const RIGHT: ArgSpec = ArgSpec {
@@ -112,6 +127,8 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
                 NOFAILSYNC,
                 NOAUTOSYNC,
                 SAME,
+                BITMAP,
+                REGION,
                 words::HARDCODE,
                 words::FORCE,
             ],
@@ -140,6 +157,9 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
             PRIORITY,
             MEMBER,
             RATE,
+            BITMAP,
+            NO_BITMAP,
+            REGION,
         ],
         "mirror configure -b prefer data",
         true,

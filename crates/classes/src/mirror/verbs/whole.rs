@@ -8,12 +8,13 @@ use geom::{Class, Control, Error};
 use serde_json::{Value, json};
 
 use super::members::slot;
-use super::{Request, balance, complete, inval, priority, slice, with};
+use super::{Request, balance, complete, inval, priority, shape, slice, with};
 use crate::members::known;
+use crate::mirror::bitmap::Shape;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
 use crate::mirror::metadata::{Metadata, mirror_flags};
-use crate::mirror::state::Role;
+use crate::mirror::state::{Mirror, Role};
 use crate::mirror::verify::Ask;
 use crate::mirror::{NAME, flag_words};
 
@@ -32,6 +33,40 @@ pub(super) fn flags(request: &Request, old: u64) -> u64 {
     flags
 }
 
+/// Whether bitmaps are to be kept from now on, or no longer; `None`: neither.
+fn bitmap_change(
+    mirror: &Mirror,
+    on: &str,
+    request: &Request,
+) -> Result<Option<Option<Shape>>, Error> {
+    let keeps = request.bitmap || request.region.is_some();
+    if keeps == request.no_bitmap {
+        return match keeps {
+            true => Err(inval("--bitmap and --no-bitmap")),
+            false => Ok(None),
+        };
+    }
+    if mirror.members().any(|(_, m)| m.partial) {
+        let what = format!("members of {on} are rebuilt by their bitmaps; wait for that");
+        return Err(Error::new(Errno::Busy, what));
+    }
+    if !keeps {
+        return Ok(Some(None));
+    }
+    let shape = shape(mirror.media_bytes, mirror.sector_bytes, request.region)?;
+    let least = mirror.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
+    let sector = u64::from(mirror.sector_bytes);
+    let most = mirror.media_bytes + u64::from(shape.bytes) + sector;
+    if mirror.manual || least < most {
+        let what = format!(
+            "there is no room for a bitmap: {on} uses all of its members. {most} bytes of each are \
+             needed; `ashlar mirror label --bitmap` leaves room"
+        );
+        return Err(inval(what));
+    }
+    Ok(Some(Some(shape)))
+}
+
 pub(super) fn configure(
     control: &mut Control,
     on: &str,
@@ -47,6 +82,9 @@ pub(super) fn configure(
             }
         } else if priority.is_some() {
             return Err(inval("--priority is one member's: give --member PROVIDER too"));
+        }
+        if let Some(change) = bitmap_change(&g.mirror, on, request)? {
+            g.push(t, me, Job::Bitmap(change));
         }
         g.mirror.balance = balance.unwrap_or(g.mirror.balance);
         g.mirror.slice = slice.unwrap_or(g.mirror.slice);
@@ -65,7 +103,8 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
         complete(&g.mirror)?;
         let metadata = if g.mirror.manual { 0 } else { u64::from(g.mirror.sector_bytes) };
         let room = g.mirror.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
-        let most = room.saturating_sub(metadata);
+        let bitmap = g.mirror.shape().map_or(0, |s| u64::from(s.bytes));
+        let most = room.saturating_sub(metadata).saturating_sub(bitmap);
         let wanted = request.size.unwrap_or(most - most % u64::from(g.mirror.sector_bytes));
         let whole = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
         if wanted < g.mirror.media_bytes || wanted > most || !whole {
@@ -73,6 +112,11 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
                 "{on} can have {} to {most} bytes, in whole sectors, not {wanted}",
                 g.mirror.media_bytes
             );
+            return Err(inval(what));
+        }
+        if g.mirror.shape().is_some_and(|s| !s.covers(wanted)) {
+            let what = "its bitmap has no bits for so much: `ashlar mirror configure --no-bitmap` \
+                        first, and `--bitmap` afterwards";
             return Err(inval(what));
         }
         g.mirror.media_bytes = wanted;
@@ -128,12 +172,16 @@ pub(super) fn dump(control: &mut Control, request: &Request) -> Result<Value, Er
             m.home,
             m.provider_bytes
         );
+        if let Some(shape) = m.bitmap {
+            text += &format!("   bitmap: {} bytes, regions of {}\n\n", shape.bytes, shape.region());
+        }
         all.push(json!({
             "provider": member, "name": m.name, "id": m.id, "disk": m.disk, "all": m.all,
             "genid": m.genid, "syncid": m.syncid, "priority": m.priority, "slice": m.slice,
             "balance": m.balance.word(), "media_bytes": m.media_bytes,
             "sector_bytes": m.sector_bytes, "sync_offset": m.sync_offset, "flags": m.flags,
-            "disk_flags": m.disk_flags, "hardcoded": m.home, "provider_bytes": m.provider_bytes,
+            "region_bytes": m.bitmap.map(|s| s.region()), "disk_flags": m.disk_flags,
+            "hardcoded": m.home, "provider_bytes": m.provider_bytes,
         }));
     }
     Ok(json!({ "text": text, "records": all }))

@@ -1,31 +1,10 @@
 //! hand: what a verb does with its own hands to providers: opens them, looks at what is there,
 //! writes, and closes them, so that every class looks at them again.
 
-use std::any::Any;
-
 use bio::Errno;
-use geom::{Access, Control, Edge, Error, Geom, GeomId, ProviderId, Topology};
+use geom::{Access, Control, Edge, Error, ProviderId};
 
-use super::frame;
-
-/// Holds the consumer through which a verb writes.
-struct Hand;
-
-impl Geom for Hand {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NotSup)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
+use super::{Unborn, frame};
 
 /// A provider named in a verb.
 pub(crate) fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
@@ -58,7 +37,7 @@ fn attached<R>(
     let on = find(control, name)?;
     let (geom, consumer) = control.call(|topology| {
         let hand =
-            topology.new_geom(class, &format!("hand on {name}"), "a verb", Box::new(Hand))?;
+            topology.new_geom(class, &format!("hand on {name}"), "a verb", Box::new(Unborn))?;
         match topology.attach_new(hand, on) {
             Ok(consumer) => Ok((hand, consumer)),
             Err(e) => {

@@ -25,6 +25,7 @@ mod joined;
 pub(crate) mod known;
 mod ranges;
 mod stopped;
+mod unborn;
 mod write_gate;
 
 #[cfg(test)]
@@ -35,4 +36,5 @@ mod write_gate_tests;
 pub(crate) use joined::{joined, zeroes};
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use stopped::Stopped;
+pub(crate) use unborn::Unborn;
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};

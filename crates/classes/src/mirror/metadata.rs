@@ -164,7 +164,7 @@ impl Metadata {
         }
         let known = disk_flags::ALL | if bitmap.is_some() { disk_flags::BITMAP_SYNC } else { 0 };
         let sized = |s: bitmap::Shape| {
-            s.shift >= 12 && s.shift < 63 && s.bytes % 512 == 0 && s.covers(media_bytes)
+            s.shift >= 12 && s.shift < 63 && s.bytes.is_multiple_of(512) && s.covers(media_bytes)
         };
         if bitmap.is_some_and(|s| u64::from(s.bytes) > bitmap::BYTES_MAX || !sized(s)) {
             return wrong("bitmap", "is of a size that cannot be".into());

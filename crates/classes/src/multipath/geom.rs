@@ -22,7 +22,7 @@ use super::metadata::{Metadata, Mode};
 use super::paths::{PATHS_MAX, Paths, State};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
-use crate::members::{frame, joined};
+use crate::members::{Unborn, frame, joined};
 
 /// Attributes that a disk has whichever way it is reached.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
@@ -524,25 +524,6 @@ fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<Co
             };
             Err(Error::new(e, what))
         }
-    }
-}
-
-/// A geom that has its number and nothing else yet.
-struct Unborn;
-
-impl Geom for Unborn {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NxIo)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

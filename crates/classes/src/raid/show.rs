@@ -11,6 +11,7 @@ use super::geom::{NAME, RaidGeom, Told};
 use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::volume::Role;
 use super::volume::map::Shape;
+use crate::members::Unborn;
 
 /// Levels as they are typed and shown.
 pub(super) fn level_word(level: Level) -> String {
@@ -52,25 +53,6 @@ fn member_word(state: SubdiskState) -> &'static str {
         SubdiskState::Stale => "STALE",
         SubdiskState::Resync => "RESYNC",
         SubdiskState::Active => "ACTIVE",
-    }
-}
-
-/// A geom that has its number and nothing else yet.
-struct Unborn;
-
-impl Geom for Unborn {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NxIo)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

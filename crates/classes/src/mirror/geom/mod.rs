@@ -42,7 +42,7 @@ use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror};
 use super::verify::Ask;
 use super::waiting::Waiting;
-use crate::members::frame;
+use crate::members::{Unborn, frame};
 use parting::Parted;
 pub(in crate::mirror) use parting::Parting;
 
@@ -218,25 +218,6 @@ impl MirrorGeom {
 /// A slot's bit.
 fn bit(slot: usize) -> u32 {
     1u32.checked_shl(slot as u32).unwrap_or(0)
-}
-
-/// A geom that has its number and nothing else yet.
-struct Unborn;
-
-impl Geom for Unborn {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Err(Errno::NxIo)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
 }
 
 impl Geom for MirrorGeom {

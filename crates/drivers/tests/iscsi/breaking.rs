@@ -164,7 +164,8 @@ const CASES: &[Case] = &[
             c.send(&pdu, &[]);
         } },
     // 18 to 21: commands
-    Case { what: "18 variable length CDB that lies", fate: Sense(5, 0x24, 0), how: plain,
+    // Units without protection type 2 have no command of variable length, true or not.
+    Case { what: "18 variable length CDB that lies", fate: Sense(5, 0x20, 0), how: plain,
         act: |c| {
             c.start(0, &[0x7f, 0, 0, 0, 0, 0, 0, 0xf8, 0, 9], 512, 0);
         } },

@@ -561,7 +561,10 @@ impl RaidGeom {
     /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
     fn lose(&mut self, t: &mut Topology, me: GeomId, tag: Tag, loss: Loss) -> bool {
         let Some(set) = &mut self.set else { return false };
-        let Some(index) = set.disk(tag) else { return false };
+        let Some(index) = set.disk(tag) else {
+            self.judged(t);
+            return false;
+        };
         if loss != Loss::Gone && !set.breaks(index).is_empty() {
             self.stays(t, tag);
             return false;

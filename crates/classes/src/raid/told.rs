@@ -91,7 +91,8 @@ impl RaidGeom {
                     up.shared.sick.store(false, Relaxed);
                 }
                 self.start_passes();
-                self.push(t, me, Job::Rewrite);
+                // Before a job that waits for a gate: the writes inside may wait for the records.
+                self.urgent(t, me, Job::Rewrite);
             }
             Told::Written(failed) => self.written(t, me, failed),
             Told::Progress { volume, round, done } => self.progress(t, me, volume, round, done),

@@ -12,11 +12,15 @@ use geom::{Core, Edge};
 /// wait for parity. One piece of work takes no more than [`WINDOW`] of each member.
 const RESERVE_BYTES: usize = 32 << 20;
 
+/// Memory of a thread's own for rows that a member failed, one [`WINDOW`] each; more rows wait.
+const MENDING_BYTES: usize = 4 << 20;
+
 /// Bytes of each member that one piece of work on a row takes at once.
 pub(crate) const WINDOW: u64 = 64 << 10;
 
 thread_local! {
     static RESERVE: Pool = Pool::new(PoolConfig { limit_bytes: RESERVE_BYTES });
+    static MENDING: Pool = Pool::new(PoolConfig { limit_bytes: MENDING_BYTES });
 }
 
 /// One buffer for each of `count` members, all or none; waits while there is no memory. The
@@ -33,6 +37,21 @@ pub(crate) async fn blocks(core: &Rc<Core>, count: usize, len: usize) -> Vec<Seg
         RESERVE.with(|pool| pool.wake_on_free(cx.waker()));
         core.wake_on_free(cx.waker());
         Poll::Pending
+    })
+    .await
+}
+
+/// One buffer for whoever puts a row right with other memory in hand: who holds one waits for no
+/// further memory, so one is free some day.
+pub(crate) async fn one_more(len: usize) -> Segs {
+    poll_fn(|cx| {
+        MENDING.with(|pool| match Segs::alloc(pool, len) {
+            Some(one) => Poll::Ready(one),
+            None => {
+                pool.wake_on_free(cx.waker());
+                Poll::Pending
+            }
+        })
     })
     .await
 }

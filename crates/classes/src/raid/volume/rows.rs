@@ -16,6 +16,11 @@
 //!  R1  A row is written by one at a time, and not while it is read to be solved.
 //!  R2  Parity that is not known to be right is made anew, not modified, by whoever writes its row.
 //!  R3  All memory for a row is taken before it is read: nobody waits for memory with some in hand.
+//!  R4  A row is let go of only when its parity goes with what its members hold: a write that one
+//!      of them failed is judged before. If that member is out, the parity stands for it. If it
+//!      stays, for the volume needs it, it is tried again, or the parity is made for what it still
+//!      holds: otherwise data that another, missing, member had, and nobody wrote, would be
+//!      solved for wrongly.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,7 +30,8 @@ use bio::{Errno, Op, Segs, parity};
 use geom::Core;
 
 use super::hands::{
-    Ask, Manner, WINDOW, add, ask, bit, blocks, clear, copy, is_members_fault, part, scale,
+    Ask, Manner, WINDOW, add, ask, bit, blocks, clear, copy, is_members_fault, one_more, part,
+    scale,
 };
 use super::map::Row;
 use super::shared::{Shared, Table};
@@ -49,8 +55,10 @@ struct Touch {
 /// How a row's write ended.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Outcome {
-    /// Slots that failed it (a bit a slot).
+    /// Slots that failed it and are still to be judged (a bit a slot).
     pub(super) failed: u64,
+    /// Those of them that answered as if they were gone.
+    pub(super) gone: u64,
     /// An error that no member is to blame for.
     pub(super) error: Option<Errno>,
     /// Slots that were lost and not on record when it was written.
@@ -61,6 +69,7 @@ impl Outcome {
     pub(super) fn and(self, other: Outcome) -> Outcome {
         Outcome {
             failed: self.failed | other.failed,
+            gone: self.gone | other.gone,
             error: self.error.or(other.error),
             unrecorded: self.unrecorded | other.unrecorded,
         }
@@ -71,6 +80,26 @@ impl Outcome {
 pub(super) struct Contents {
     pub(super) by_slot: Vec<Option<Segs>>,
     free: Vec<Segs>,
+}
+
+/// What is written to a row: data, and the parity that allows for all of it.
+struct Turn<'a> {
+    table: &'a Table,
+    window: &'a Window,
+    row: &'a Row,
+    touched: &'a [Touch],
+    new: Vec<(usize, Segs)>,
+}
+
+/// How writes to members ended (a bit a slot).
+#[derive(Default)]
+struct Sent {
+    failed: u64,
+    /// Those that failed as if they were gone.
+    gone: u64,
+    /// Errors that no member is to blame for, and the first.
+    refused: u64,
+    error: Option<Errno>,
 }
 
 /// Who works on rows.
@@ -168,6 +197,7 @@ impl Rows {
         lost: u64,
     ) -> Result<Outcome, u64> {
         let table = self.shared.table(self.core.id());
+        let turn = |new| Turn { table: &table, window, row, touched, new };
         let readable = |slot: usize| table.good(slot).is_some() && lost & bit(slot) == 0;
         let parities: Vec<usize> = [Some(row.p), row.q].into_iter().flatten().collect();
         let live: Vec<usize> =
@@ -184,10 +214,11 @@ impl Rows {
             && live.iter().all(|slot| readable(*slot));
         let can_rebuild = kept.iter().all(|slot| readable(*slot));
         if live.is_empty() && touched.iter().all(|touch| table.path(touch.slot).is_some()) {
-            return Ok(self.put(&table, window, touched, Vec::new()).await);
+            return Ok(self.put(turn(Vec::new()), lost).await);
         }
         if can_modify && (!can_rebuild || touched.len() + live.len() < kept.len()) {
-            return self.modify(&table, window, row, touched, &live).await;
+            let turn = turn(Vec::new());
+            return self.modify(turn, &live, lost).await;
         }
         let mut contents = if can_rebuild {
             self.fetch(&table, window, &kept, live.len()).await?
@@ -226,17 +257,11 @@ impl Rows {
             }
             new.push((*slot, sum));
         }
-        Ok(self.put(&table, window, touched, new).await)
+        Ok(self.put(turn(new), lost).await)
     }
 
-    async fn modify(
-        &self,
-        table: &Table,
-        window: &Window,
-        row: &Row,
-        touched: &[Touch],
-        live: &[usize],
-    ) -> Result<Outcome, u64> {
+    async fn modify(&self, turn: Turn<'_>, live: &[usize], lost: u64) -> Result<Outcome, u64> {
+        let Turn { table, window, row, touched, .. } = turn;
         let slots: Vec<usize> =
             touched.iter().map(|t| t.slot).chain(live.iter().copied()).collect();
         let contents = self.fetch(table, window, &slots, 0).await?;
@@ -254,44 +279,105 @@ impl Rows {
             }
             new.push((*slot, part(sum, 0, Self::len(window))));
         }
-        Ok(self.put(table, window, touched, new).await)
+        Ok(self.put(Turn { table, window, row, touched, new }, lost).await)
     }
 
-    /// Writes data and parity to whoever takes them.
-    async fn put(
-        &self,
-        table: &Table,
-        window: &Window,
-        touched: &[Touch],
-        new: Vec<(usize, Segs)>,
-    ) -> Outcome {
-        let first = window.number.saturating_mul(self.shared.shape.strip);
-        let mut all = Vec::new();
-        let mut write = |slot: usize, at: u64, data: Segs| {
-            if let Some(path) = table.path(slot) {
-                let at = path.offset.saturating_add(first).saturating_add(at);
-                let len = data.len() as u64;
-                all.push(Ask { slot, edge: path.edge, op: Op::Write, at, len, data });
-            }
+    /// Writes data and parity to whoever takes them. Where data of the row is known by its parity
+    /// alone, no data is written before the parity that allows for it is (R4).
+    async fn put(&self, turn: Turn<'_>, lost: u64) -> Outcome {
+        let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
+        let data = turn.touched.iter().fold(0, |all, touch| all | bit(touch.slot));
+        let gone = |slot: &usize| turn.table.good(*slot).is_none() || lost & bit(*slot) != 0;
+        let steps = match parity != 0 && self.data(turn.row).iter().any(gone) {
+            true => [parity, data],
+            false => [parity | data, 0],
         };
-        for touch in touched {
-            write(touch.slot, touch.range.start, part(&touch.new, 0, touch.new.len() as u64));
-        }
-        for (slot, sum) in new {
-            write(slot, window.range.start, sum);
-        }
-        let mut outcome = Outcome { unrecorded: table.unrecorded, ..Outcome::default() };
-        for (slot, status) in ask(&self.core, all, self.how).await {
-            match status {
-                Ok(()) => {}
-                Err(e) if is_members_fault(e) => {
-                    self.shared.accuse(slot, e);
-                    outcome.failed |= bit(slot);
-                }
-                Err(e) => outcome.error = outcome.error.or(Some(e)),
+        let mut outcome = Outcome { unrecorded: turn.table.unrecorded, ..Outcome::default() };
+        for which in steps {
+            let (left, error) = self.send_judged(&turn, which).await;
+            if left & data != 0 {
+                self.follow(&turn, left & data).await;
+            }
+            if left != 0 {
+                outcome.error = Some(error);
+                break;
             }
         }
         outcome
+    }
+
+    /// Writes to some slots. Members that fail it are judged; those that stay are tried once more.
+    /// Returns slots that have it not, but are members still, and an error if there are any.
+    async fn send_judged(&self, turn: &Turn<'_>, which: u64) -> (u64, Errno) {
+        let first = self.send(turn, which).await;
+        let failed = first.failed;
+        // W1; and a row is not left before it is known whether its members agree (R4).
+        if failed == 0 || self.shared.verdict(failed, failed, first.gone).await {
+            return (first.refused, first.error.unwrap_or(Errno::Io));
+        }
+        let again = self.send(turn, failed).await;
+        let error = first.error.or(again.error).unwrap_or(Errno::Io);
+        (first.refused | again.refused | again.failed, error)
+    }
+
+    async fn send(&self, turn: &Turn<'_>, which: u64) -> Sent {
+        let first = turn.window.number.saturating_mul(self.shared.shape.strip);
+        let data = turn.touched.iter().map(|touch| (touch.slot, touch.range.start, &touch.new));
+        let sums = turn.new.iter().map(|(slot, sum)| (*slot, turn.window.range.start, sum));
+        let ways = data.chain(sums).filter(|(slot, ..)| which & bit(*slot) != 0);
+        let all = ways.filter_map(|(slot, at, data)| {
+            let path = turn.table.path(slot)?;
+            let at = path.offset.saturating_add(first).saturating_add(at);
+            let (edge, op, len) = (path.edge, Op::Write, data.len() as u64);
+            Some(Ask { slot, edge, op, at, len, data: part(data, 0, len) })
+        });
+        let mut sent = Sent::default();
+        for (slot, status) in ask(&self.core, all.collect(), self.how).await {
+            match status {
+                Ok(()) => {}
+                Err(e) if is_members_fault(e) => {
+                    sent.failed |= bit(slot);
+                    if e == Errno::NxIo {
+                        sent.gone |= bit(slot);
+                    }
+                }
+                Err(e) => {
+                    sent.refused |= bit(slot);
+                    sent.error = sent.error.or(Some(e));
+                }
+            }
+        }
+        sent
+    }
+
+    /// R4: members that stay have not taken their data: the parity is made for what they hold. One
+    /// that cannot be read either is left: what is on it is lost, and says so when it is read.
+    async fn follow(&self, turn: &Turn<'_>, slots: u64) {
+        let first = turn.window.number.saturating_mul(self.shared.shape.strip);
+        for touch in turn.touched.iter().filter(|touch| slots & bit(touch.slot) != 0) {
+            let Some(path) = turn.table.path(touch.slot) else { continue };
+            let len = touch.range.end - touch.range.start;
+            let held = one_more(len as usize).await;
+            let at = path.offset.saturating_add(first).saturating_add(touch.range.start);
+            let (slot, edge, op, data) = (touch.slot, path.edge, Op::Read, part(&held, 0, len));
+            let asked = vec![Ask { slot, edge, op, at, len, data }];
+            if ask(&self.core, asked, Manner::default()).await.iter().any(|(_, s)| s.is_err()) {
+                continue;
+            }
+            let at = touch.range.start - turn.window.range.start;
+            for (parity, sum) in &turn.new {
+                let factor = if Some(*parity) == turn.row.q { Self::weight(slot) } else { 1 };
+                let sum = part(sum, at, len);
+                add(&sum, &touch.new, factor);
+                add(&sum, &held, factor);
+            }
+        }
+        let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
+        let failed = self.send(turn, parity).await;
+        for slot in (0..self.shared.shape.members()).filter(|s| failed.failed & bit(*s) != 0) {
+            let gone = failed.gone & bit(slot) != 0;
+            self.shared.accuse(slot, if gone { Errno::NxIo } else { Errno::Io });
+        }
     }
 
     /// Reads a window of some slots, with `spare` further blocks of memory (R3). The error is the

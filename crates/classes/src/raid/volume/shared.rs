@@ -17,6 +17,7 @@ use std::task::{Poll, Waker};
 use bio::Errno;
 use geom::{Edge, GeomId, Switchboard};
 
+use super::hands::bit;
 use super::map::Shape;
 use crate::members::{RangeLocks, WriteGate};
 use crate::raid::class::Tunables;
@@ -165,7 +166,7 @@ impl Shared {
         self.board.tell(self.geom, Box::new(told));
     }
 
-    /// A member failed a request.
+    /// A member failed a request that nobody waits for.
     pub(crate) fn accuse(&self, slot: usize, error: Errno) {
         self.tell(Told::Failed { volume: self.key, slot, gone: error == Errno::NxIo });
     }
@@ -219,9 +220,13 @@ impl Shared {
         first.saturating_add(within.start)..first.saturating_add(within.end)
     }
 
-    /// Waits until the members of `failed` (a bit a slot) are judged; true when what the others
-    /// did may be acknowledged.
-    pub(crate) async fn verdict(&self, failed: u64) -> bool {
+    /// Accuses the members of `failed` (a bit a slot; `gone`: those that answered as if they were
+    /// gone), and waits until those of `waits` are judged; true when what the others did may be
+    /// acknowledged.
+    ///
+    /// Who waits is known before anybody is accused: the geom may decide at once that a member
+    /// stays, and whoever comes later would be told that nothing is open.
+    pub(crate) async fn verdict(&self, waits: u64, failed: u64, gone: u64) -> bool {
         let number = {
             let mut court = lock(&self.court);
             if court.adjourned {
@@ -229,9 +234,13 @@ impl Shared {
             }
             court.next += 1;
             let number = court.next;
-            court.cases.insert(number, Case { failed, answer: None, waker: None });
+            court.cases.insert(number, Case { failed: waits, answer: None, waker: None });
             number
         };
+        for slot in (0..self.shape.members()).filter(|slot| failed & bit(*slot) != 0) {
+            let gone = gone & bit(slot) != 0;
+            self.tell(Told::Failed { volume: self.key, slot, gone });
+        }
         self.tell(Told::Judge);
         poll_fn(|cx| {
             let mut court = lock(&self.court);

@@ -49,8 +49,9 @@ impl Work {
 
     /// W1
     async fn conclude(&self, outcome: Outcome) -> Status {
-        let failed = outcome.failed | outcome.unrecorded;
-        if failed != 0 && !self.shared.verdict(failed).await {
+        let (failed, gone) = (outcome.failed, outcome.gone);
+        let waits = failed | outcome.unrecorded;
+        if waits != 0 && !self.shared.verdict(waits, failed, gone).await {
             return Err(Errno::Io);
         }
         match outcome.error {
@@ -109,8 +110,10 @@ impl Work {
                 Ok(()) if good => done[number] = true,
                 Ok(()) => {}
                 Err(e) if is_members_fault(e) => {
-                    self.shared.accuse(slot, e);
                     outcome.failed |= bit(slot);
+                    if e == Errno::NxIo {
+                        outcome.gone |= bit(slot);
+                    }
                 }
                 Err(e) => outcome.error = outcome.error.or(Some(e)),
             }
@@ -135,8 +138,10 @@ impl Work {
                 // A member without a cache has nothing to flush.
                 Ok(()) | Err(Errno::NotSup) => {}
                 Err(e) if is_members_fault(e) => {
-                    self.shared.accuse(slot, e);
                     outcome.failed |= bit(slot);
+                    if e == Errno::NxIo {
+                        outcome.gone |= bit(slot);
+                    }
                 }
                 Err(e) => outcome.error = outcome.error.or(Some(e)),
             }

@@ -39,6 +39,7 @@ impl Sim {
             79..82 => self.resize_plain(),
             82..86 => self.insert_nop(),
             86..89 => self.remove_nop(),
+            89..93 if self.shared.forcing.get() => self.cut_disk_power(),
             89..93 => self.break_disk(),
             93..95 => self.cut_disk_power(),
             95..96 => self.kick(),

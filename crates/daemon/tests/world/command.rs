@@ -109,6 +109,7 @@ impl Agent {
             38..76 => What::Write { fua: self.chance(200) },
             76..79 => What::Zero,
             79..82 => What::Unmap,
+            82..91 if self.shared.forcing.get() => What::Ready,
             82..91 => What::Sync,
             91..94 => What::Ready,
             94..96 => What::Serial,

@@ -96,7 +96,8 @@ pub struct Shared {
     pub agents: RefCell<Vec<Rc<Agent>>>,
     /// NBD clients.
     pub clients: RefCell<Vec<Rc<Client>>>,
-    /// NBD clients rely on FUA and flush nothing: a flush would hide a FUA that is none.
+    /// Everybody relies on FUA and flushes next to nothing: a flush would hide a FUA that is none.
+    /// Disks lose power more often.
     pub forcing: Cell<bool>,
     /// Most blocks in an NBD client's request: less where links cut everything small.
     pub longest: Cell<u64>,

@@ -11,7 +11,7 @@ use super::geom::MultipathGeom;
 use super::metadata::{Metadata, Mode};
 use super::paths::PATHS_MAX;
 use crate::members::{frame, hand, known};
-use crate::span::words;
+use crate::span::words::{self, verb};
 
 /// Longest time that a checker, failback or queue may be given, seconds: 30 days.
 const SECONDS_MAX: u64 = 30 * 86_400;
@@ -61,16 +61,6 @@ const QUEUE: ArgSpec = ArgSpec {
     doc: "Seconds that requests wait when there is no path, before they end with ENXIO; 0: not \
           at all. Until the next start [default: 0]",
 };
-
-const fn verb(
-    name: &'static str,
-    doc: &'static str,
-    args: &'static [ArgSpec],
-    example: &'static str,
-    writes: bool,
-) -> VerbSpec {
-    VerbSpec { name, doc, detail: "", args, example, writes }
-}
 
 /// What the class can be asked.
 pub(super) const VERBS: &[VerbSpec] = &[

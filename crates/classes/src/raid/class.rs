@@ -167,7 +167,7 @@ impl Class for RaidClass {
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        verbs::VERBS
+        super::specs::VERBS
     }
 
     fn tastes(&self) -> bool {

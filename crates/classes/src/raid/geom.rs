@@ -21,15 +21,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
+use geom::{ConsumerId, GeomId, Topology};
 
-use super::book::{Book, Found, SetId, judge};
+use super::book::{Book, Found, SetId};
 use super::class::{Numbers, Tunables};
 use super::model::DiskState;
 use super::records::{self, Note};
 use super::set::{ALL, Set, Tag};
 use super::ups::Up;
-use super::volume::{Role, pass};
+use super::volume::pass;
 use crate::members::GateWord;
 
 /// Name of the class, and of its providers before the stroke.
@@ -148,7 +148,7 @@ pub(super) struct RaidGeom {
     /// Something is still to be done: verbs wait for it.
     pub(super) busy: Arc<AtomicU64>,
     pub(super) over: bool,
-    tags: Tag,
+    pub(super) tags: Tag,
     pub(super) rounds: u64,
     pub(super) queue: VecDeque<Job>,
     pub(super) doing: Option<Doing>,
@@ -196,200 +196,6 @@ impl RaidGeom {
             self.refused.pop_front();
         }
         self.refused.push_back((name.to_owned(), why.to_owned()));
-    }
-
-    /// Takes a provider in on which a record was found. It is opened alone, so that nobody else
-    /// claims what is on it.
-    pub(super) fn take_in(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        on: ProviderId,
-        found: Found,
-    ) -> Result<Tag, Error> {
-        let name = t.provider_name(on).to_owned();
-        let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
-        let limits = t.limits(on).ok_or_else(gone)?;
-        let key = found.key();
-        if self.over {
-            return Err(Error::new(Errno::NxIo, "the array is going"));
-        }
-        if let Some((kind, why)) = self.why_not(&found, limits.sector_bytes, limits.media_bytes) {
-            self.refuse(&name, &why);
-            return Err(Error::new(kind, why));
-        }
-        let consumer = attach(t, me, on, &name)?;
-        self.tags += 1;
-        let tag = self.tags;
-        self.refused.retain(|(who, _)| *who != name);
-        let media_bytes = limits.media_bytes;
-        let disk = Attached { consumer, found, key, name, media_bytes, errors: 0 };
-        self.disks.insert(tag, disk);
-        match self.set.is_some() {
-            true => t.barrier(me, Box::new(Told::Known(tag))),
-            false => {
-                if self.disks.len() == 1 {
-                    self.after(t, self.tunables.start_ns, Told::Due);
-                }
-                t.barrier(me, Box::new(Told::Launch(false)));
-            }
-        }
-        Ok(tag)
-    }
-
-    /// Why a disk cannot be taken in, if so.
-    fn why_not(&self, found: &Found, sector: u32, media: u64) -> Option<(Errno, String)> {
-        if sector != self.sector {
-            let why = format!(
-                "its sectors have {sector} bytes, those of the others {}: records count in sectors \
-                 of one size",
-                self.sector
-            );
-            return Some((Errno::Inval, why));
-        }
-        let key = found.key();
-        if let Some(twin) = self.disks.values().find(|disk| disk.key == key) {
-            let why = format!(
-                "{} is there already as disk {key}: the same disk by another name, or a copy of it",
-                twin.name
-            );
-            return Some((Errno::Exist, why));
-        }
-        self.stranger(found, media).map(|why| (Errno::Inval, why))
-    }
-
-    /// Why a disk cannot be of the running array, if so.
-    fn stranger(&self, found: &Found, media: u64) -> Option<String> {
-        let (Some(set), Some(book)) = (&self.set, &self.book) else { return None };
-        let key = found.key();
-        let Some(index) = book.find(&set.array, &key) else {
-            return match found.is_spare() {
-                true => None,
-                false => Some(format!(
-                    "disk {key} is not of the array any more: `ashlar raid clear` it, then \
-                     `insert` takes it in anew"
-                )),
-            };
-        };
-        let known = set.array.disks.get(index)?;
-        if matches!(known.state, DiskState::Failed | DiskState::Disabled) {
-            return Some(
-                "it failed once: `ashlar raid clear` it, then `insert` takes it in anew".into(),
-            );
-        }
-        if let Some(why) = too_small(set, index, media) {
-            return Some(why);
-        }
-        // Disks that it lived on without: if that is everybody who has everything here, it may
-        // have what they have not.
-        let good: Vec<&Attached> = self.good().collect();
-        let without = |disk: &&Attached| found.excludes(&disk.key, self.sector);
-        if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
-            return Some(
-                "it was used without the disks that the array runs on: each may hold what the \
-                 other does not. Stop the array and start it with this disk alone, or `clear` \
-                 this one and `insert` it"
-                    .into(),
-            );
-        }
-        None
-    }
-
-    /// Disks that have everything of some redundant volume.
-    fn good(&self) -> impl Iterator<Item = &Attached> {
-        let set = self.set.as_ref();
-        self.disks.iter().filter_map(move |(tag, disk)| {
-            let set = set?;
-            let is_good = (0..set.array.volumes.len()).any(|at| {
-                let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
-                let redundant = set.array.volumes.get(at).is_some_and(|v| v.level.redundant());
-                redundant && (0..slots).any(|slot| set.role(at, slot) == Some((*tag, Role::Good)))
-            });
-            is_good.then_some(disk)
-        })
-    }
-
-    pub(super) fn after(&self, t: &Topology, ns: u64, told: Told) {
-        records::after(t.switchboard(), self.me, ns, told);
-    }
-
-    /// Starts with what there is, if it has not started; with `due` without waiting for more.
-    /// With `force` the newest is believed though another half may hold what it does not.
-    pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
-        self.due |= due;
-        let due = self.due || force;
-        if self.set.is_some() || self.over {
-            return;
-        }
-        let tags: Vec<Tag> = self.disks.keys().copied().collect();
-        let found: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
-        let Some(judged) = judge(&found, self.sector) else {
-            self.fault = Some("only spares are there".into());
-            return;
-        };
-        if !judged.split.is_empty() && !force {
-            let other = judged.split.first().and_then(|at| tags.get(*at));
-            let other = other.and_then(|tag| self.disks.get(tag)).map(|disk| disk.name.clone());
-            self.fault = Some(format!(
-                "its halves were used without each other: {} and the newest both may hold what the \
-                 other does not. `ashlar raid start --force {}` believes the newest",
-                other.unwrap_or_default(),
-                self.id.name()
-            ));
-            return;
-        }
-        let keys: Vec<String> = self.disks.values().map(|disk| disk.key.clone()).collect();
-        let winner = found.get(judged.winner);
-        if !due && !winner.is_some_and(|w| w.is_complete(&keys, self.sector)) {
-            return;
-        }
-        let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
-        let opened = Book::open(&found, judged.winner, self.sector);
-        let checked = opened.and_then(|(array, book)| array.check().map(|()| (array, book)));
-        let (mut array, book) = match checked {
-            Ok(opened) => opened,
-            Err(fault) => {
-                self.fault = Some(fault.to_string());
-                return;
-            }
-        };
-        self.above = above.unwrap_or(0);
-        self.fault = None;
-        let mut here = vec![None; array.disks.len()];
-        let probe = Set::start(array.clone(), Vec::new());
-        for tag in tags {
-            let Some(disk) = self.disks.get(&tag) else { continue };
-            let index = book.find(&array, &disk.key);
-            let state = index.and_then(|index| array.disks.get(index)).map(|d| d.state);
-            let why = match (index, state) {
-                (None, _) => Some("the newest record does not know it".to_owned()),
-                (_, Some(DiskState::Failed | DiskState::Disabled)) => {
-                    Some("it failed once: `clear` it, then `insert` takes it in anew".to_owned())
-                }
-                (Some(index), _) => too_small(&probe, index, disk.media_bytes),
-            };
-            match (why, index) {
-                (Some(why), _) => self.let_go(t, tag, Some(&why)),
-                (None, Some(index)) => {
-                    if let Some(disk) = self.disks.get(&tag) {
-                        book.name(&mut array, index, &disk.key);
-                    }
-                    here[index] = Some(tag);
-                }
-                (None, None) => {}
-            }
-        }
-        let mut set = Set::start(array, here);
-        let spares = set.take_spares();
-        let filling = (0..set.vols.len()).any(|at| set.is_filling(at));
-        self.set = Some(set);
-        self.book = Some(book);
-        self.start_volumes(t, me);
-        if spares || filling {
-            self.push(t, me, Job::Rewrite);
-        }
-        self.start_passes();
-        self.go_on(t, me);
     }
 
     /// A disk is let go of; with a reason it is refused.
@@ -788,27 +594,7 @@ impl RaidGeom {
     }
 }
 
-/// Why a disk of so many bytes is too small for its place, if it is.
-fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
-    let members = set.array.volumes.iter().flat_map(|v| &v.members);
-    let ends = members.filter(|m| m.disk == index).map(|m| m.offset.saturating_add(m.bytes));
-    let need = ends.max().unwrap_or(0);
-    (need > media).then(|| format!("it has {media} bytes; its part of the array ends at {need}"))
-}
-
 /// A slot's bit.
 fn bit(slot: usize) -> u64 {
     1_u64.checked_shl(slot as u32).unwrap_or(0)
-}
-
-/// Attaches and opens, alone.
-fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<ConsumerId, Error> {
-    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach to {name}")))?;
-    match t.access(consumer, Access::EXCLUSIVE) {
-        Ok(()) => Ok(consumer),
-        Err(e) => {
-            t.leave(consumer);
-            Err(Error::new(e, format!("{name} cannot be opened alone: {}", e.text())))
-        }
-    }
 }

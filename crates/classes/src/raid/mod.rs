@@ -13,6 +13,7 @@
 //! is `ups`; `volume` is the data path; `records` writes; `verbs` and `label` are what users ask
 //! for; `show` what they see.
 
+mod arrive;
 mod book;
 pub mod check;
 mod class;
@@ -27,6 +28,7 @@ mod set;
 #[cfg(test)]
 mod set_tests;
 mod show;
+mod specs;
 mod told;
 mod ups;
 mod verbs;

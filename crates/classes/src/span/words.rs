@@ -78,3 +78,14 @@ pub(crate) const DUMP: VerbSpec = VerbSpec {
     example: "dump d0",
     writes: false,
 };
+
+/// A verb without more to say than its line.
+pub(crate) const fn verb(
+    name: &'static str,
+    doc: &'static str,
+    args: &'static [ArgSpec],
+    example: &'static str,
+    writes: bool,
+) -> VerbSpec {
+    VerbSpec { name, doc, detail: "", args, example, writes }
+}

@@ -3,7 +3,7 @@
 use geom::{ArgKind, ArgSpec, VerbSpec};
 
 use crate::mirror::metadata::Balance;
-use crate::span::words;
+use crate::span::words::{self, verb};
 
 const BALANCE: ArgSpec = ArgSpec {
     name: "balance",
@@ -100,16 +100,6 @@ const VERIFY_RATE: ArgSpec = ArgSpec {
 const END: ArgSpec =
     ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that runs" };
 
-const fn verb(
-    name: &'static str,
-    doc: &'static str,
-    args: &'static [ArgSpec],
-    example: &'static str,
-    writes: bool,
-) -> VerbSpec {
-    VerbSpec { name, doc, detail: "", args, example, writes }
-}
-
 /// What the class can be asked.
 pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     VerbSpec {
@@ -194,7 +184,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     ),
     verb(
         "deactivate",
-        "Do not use members for now; they stay marked so until they are activated",
+        "Take members out of use; they stay marked so until they are activated",
         &[words::NAME, words::PROVIDERS],
         "mirror deactivate data d1",
         true,

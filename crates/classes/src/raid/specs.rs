@@ -1,0 +1,133 @@
+//! The verbs and their arguments, as graid has them.
+
+use geom::{ArgKind, ArgSpec, VerbSpec};
+
+use crate::span::words::{self, verb};
+
+const FORMAT: ArgSpec = ArgSpec {
+    name: "format",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "Intel, or DDF (also called SNIA)",
+};
+const LEVEL: ArgSpec = ArgSpec {
+    name: "level",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "RAID0, RAID1, RAID1E, RAID10, RAID4, RAID5[-LA|-LS|-RA|-RS], RAID6[-LA|-LS|-RA], \
+          CONCAT, SINGLE",
+};
+const LABEL: ArgSpec =
+    ArgSpec { name: "label", short: None, kind: ArgKind::Name, doc: "Name of the new volume" };
+const VOLUME: ArgSpec = ArgSpec {
+    name: "volume",
+    short: None,
+    kind: ArgKind::Text,
+    doc: "Label of the volume, or its number in `list` from 0 [default: all of them]",
+};
+const SIZE: ArgSpec = ArgSpec {
+    name: "size",
+    short: Some('S'),
+    kind: ArgKind::Bytes,
+    doc: "Bytes of each disk to use [default: all there is]",
+};
+const STRIP: ArgSpec = ArgSpec {
+    name: "strip",
+    short: Some('s'),
+    kind: ArgKind::Bytes,
+    doc: "Strip: a power of two [default: 128KiB]",
+};
+const ORDER: ArgSpec = ArgSpec {
+    name: "order",
+    short: Some('O'),
+    kind: ArgKind::Choice(&["linux", "big", "little"]),
+    doc: "DDF: byte order and checksum, graid's -o (that letter is taken by every command's \
+          --output) [default: linux]",
+};
+const SAME: ArgSpec = ArgSpec {
+    name: "assume_same",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "The disks hold the same, and right parity, already (all zeroes, say): nothing is synced",
+};
+const RATE: ArgSpec = ArgSpec {
+    name: "sync_rate",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "Bytes a second that a rebuild may do; 0: as fast as it goes. Until the next start",
+};
+
+/// What the class can be asked.
+pub(super) const VERBS: &[VerbSpec] = &[
+    VerbSpec {
+        detail: "The end of each disk is written (Intel: two sectors and more, DDF: 32 MiB). NONE \
+                 in the place of a provider is a slot without a disk. Volumes with redundancy are \
+                 synced in the background, from the first disk where there are copies. With DDF, \
+                 --order is graid's -o: \"linux\" is what mdadm reads, \"big\" what the standard \
+                 says, \"little\" what some controllers write.",
+        ..verb(
+            "label",
+            "Make an array of disks with one volume on it",
+            &[FORMAT, words::NAME, LEVEL, words::PROVIDERS, SIZE, STRIP, ORDER, SAME, words::FORCE],
+            "raid label Intel data RAID1 d0 d1",
+            true,
+        )
+    },
+    verb(
+        "add",
+        "Make a further volume on an array's disks, behind the others",
+        &[words::NAME, LABEL, LEVEL, SIZE, STRIP, SAME, words::FORCE],
+        "raid add Intel-1234abcd more RAID0",
+        true,
+    ),
+    verb(
+        "delete",
+        "Delete a volume, or the whole array: the records are cleared with the last volume",
+        &[words::NAME, VOLUME, words::FORCE],
+        "raid delete --volume more Intel-1234abcd",
+        true,
+    ),
+    verb(
+        "insert",
+        "Add disks: they take the places of disks that are gone, or wait as spares",
+        &[words::NAME, words::PROVIDERS, words::FORCE],
+        "raid insert Intel-1234abcd d2",
+        true,
+    ),
+    verb(
+        "remove",
+        "Take disks out for good: their records are cleared",
+        &[words::NAME, words::PROVIDERS],
+        "raid remove Intel-1234abcd d1",
+        true,
+    ),
+    verb(
+        "fail",
+        "Mark disks as failed: they are not used any more",
+        &[words::NAME, words::PROVIDERS],
+        "raid fail Intel-1234abcd d1",
+        true,
+    ),
+    verb(
+        "configure",
+        "Change how an array works",
+        &[words::NAME, RATE],
+        "raid configure --sync-rate 50MiB Intel-1234abcd",
+        false,
+    ),
+    words::STOP,
+    words::DESTROY,
+    VerbSpec {
+        name: "start",
+        doc: "Look for the disks of an array that was stopped, or start one as it is",
+        detail: "With --force an array starts with the disks there are: also one whose halves were \
+                 used without each other (the newest is believed), and a volume with parity that \
+                 lacks a disk and was being written when it was left (what the missing disk held \
+                 there may be wrong: check it).",
+        args: &[words::NAME, words::FORCE],
+        example: "raid start Intel-1234abcd",
+        writes: false,
+    },
+    words::CLEAR,
+    words::DUMP,
+];

@@ -289,7 +289,11 @@ impl State {
             n = 1 + self.random.below(n as u64) as usize;
         }
         pipe.held -= n;
-        let bytes = pipe.arrived.drain(..n).collect();
+        // By slices, not byte by byte: simulations spend a tenth of their time here otherwise.
+        let (front, back) = pipe.arrived.as_slices();
+        let cut = n.min(front.len());
+        let bytes = [&front[..cut], &back[..n - cut]].concat();
+        drop(pipe.arrived.drain(..n));
         let writers = std::mem::take(&mut pipe.writers);
         self.wake(writers);
         Ok(bytes)

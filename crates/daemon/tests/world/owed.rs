@@ -132,10 +132,13 @@ impl Agent {
         }
     }
 
-    /// The unit goes out of sight.
+    /// The unit goes out of sight, and with it what was raised; what is under way may still raise
+    /// something when the unit is back in sight.
     pub fn forget_owed(&self, lun: usize) {
         self.greeted.borrow_mut().retain(|l| *l != lun);
-        self.owed.borrow_mut().retain(|o| o.lun != lun);
+        let mut owed = self.owed.borrow_mut();
+        owed.retain(|o| o.lun != lun || o.due.is_none());
+        owed.iter_mut().filter(|o| o.lun == lun).for_each(|o| o.sure = false);
     }
 
     /// U1, U2: a command was carried out, or refused for what is looked at later.

@@ -1,6 +1,7 @@
 //! members: what the classes that stand on several providers have in common.
 //!
 //! * [`WriteGate`]: nothing is written before the marks on the disks say so.
+//! * [`Court`]: a write that one member failed waits until it is decided who is out.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
@@ -19,6 +20,7 @@
 //! an error of a member, a write that waits at the gate. The geom, one thread, decides, has the
 //! metadata written by a task on core 0, and only then lets requests see the new state.
 
+mod court;
 pub(crate) mod frame;
 pub(crate) mod hand;
 mod joined;
@@ -33,6 +35,7 @@ mod ranges_tests;
 #[cfg(test)]
 mod write_gate_tests;
 
+pub(crate) use court::{Court, Number};
 pub(crate) use joined::{joined, zeroes};
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use stopped::Stopped;

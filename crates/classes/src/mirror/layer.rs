@@ -15,6 +15,8 @@
 //!      for a write that another member did.
 //!  L3  A read is answered by a member that has everything, or fails when each has been asked.
 //!  L4  What a member that is no longer one answers counts for nothing.
+//!  L5  Nobody is accused of a write before that write has ended everywhere and waits for the
+//!      verdict, if it needs one: a verdict that came before would not be on it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +25,7 @@ use bio::{Bio, Errno, Op, Segs};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::balance::{self, choose};
-use super::shared::{Failed, Path, Shared};
+use super::shared::{Failed, Faults, Path, Shared};
 use crate::members::{Entry, Locked, Waiter};
 
 /// The layer.
@@ -153,6 +155,18 @@ impl MirrorLayer {
         self.0.tell(super::shared::Told::Failed(Failed { slot, gone }));
     }
 
+    /// A member failed a write: it is accused when that has ended.
+    #[cold]
+    fn blame(&self, bio: &Bio, slot: u32, error: Errno, core: &Core) {
+        let mut lane = self.0.lane(core.id() as usize);
+        let faults: &mut Faults = lane.faults.entry(bio.id().to_word()).or_default();
+        let bit = 1u32.checked_shl(slot).unwrap_or(0);
+        match error {
+            Errno::NxIo => faults.gone |= bit,
+            _ => faults.broken |= bit,
+        }
+    }
+
     fn read_done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
         let slot = (word >> SLOT_SHIFT & 0xff) as usize;
         balance::ended(&mut self.0.lane(core.id() as usize), slot);
@@ -175,23 +189,30 @@ impl MirrorLayer {
 
     fn written(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
         let (failed, some) = (word as u32, word & SOME_DID != 0);
+        let at = core.id() as usize;
+        let faults = match failed {
+            0 => None,
+            _ => self.0.lane(at).faults.remove(&bio.id().to_word()),
+        };
+        let mut faults = faults.unwrap_or_default();
         if bio.status == Err(Errno::NotSup) {
             // Whoever asked does it in another way.
+            self.0.accuse(faults);
             self.release(bio, core);
             return Back::Up;
         }
         if failed != 0 && some {
             if bio.status.is_err() {
                 // L2: what one refuses and another does is the member's fault.
-                (0..u32::BITS as usize)
-                    .filter(|slot| failed >> slot & 1 == 1)
-                    .for_each(|slot| self.tell(slot, Errno::Io));
+                faults.broken |= failed & !faults.gone;
                 bio.status = Ok(());
             }
             // L1
-            if self.0.await_verdict(core.id() as usize, bio.ticket(), failed) {
+            if self.0.await_verdict((at, bio.ticket()), failed, faults) {
                 return Back::Go(Flow::Wait);
             }
+        } else {
+            self.0.accuse(faults);
         }
         if failed != 0 && bio.status.is_ok() {
             bio.status = Err(Errno::Io);
@@ -288,8 +309,11 @@ impl Layer for MirrorLayer {
             }
             Err(e) if is_members_fault(e) => {
                 bits = 1 << slot;
-                if member.is_some() {
-                    self.tell(slot as usize, e);
+                match parent.op {
+                    _ if member.is_none() => {}
+                    Op::Read => self.tell(slot as usize, e),
+                    // L5
+                    _ => self.blame(parent, slot, e, core),
                 }
             }
             Err(e) => {

@@ -3,6 +3,8 @@
 //! Invariants
 //!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
 //!  T2  The index of a member is its slot in every table; a slot has one tenant.
+//!  V1  Whoever waits for a verdict is known to the court before members are accused, and is let go
+//!      well only when the geom has heard the accusations (C1, C2 of the court).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,7 +17,7 @@ use super::bitmap::{Bits, Queue};
 use super::class::Tunables;
 use super::metadata::Balance;
 use super::verify::Report;
-use crate::members::{GateWord, Held, RangeLocks, WriteGate};
+use crate::members::{Court, GateWord, Held, Number, RangeLocks, WriteGate};
 
 /// One member, as the data path sees it.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +85,16 @@ pub(super) struct LaneState {
     pub(super) marking: BTreeSet<u64>,
     /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
     pub(super) refused: BTreeSet<u64>,
+    /// What members have failed of a write under way, by the Bio's number.
+    pub(super) faults: BTreeMap<u64, Faults>,
+}
+
+/// Members that failed a write (a bit a slot).
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Faults {
+    pub(super) broken: u32,
+    /// They answered as if they were gone.
+    pub(super) gone: u32,
 }
 
 /// On cache lines of its own.
@@ -108,8 +120,8 @@ pub(super) enum Told {
     Failed(Failed),
     /// A write waits for bits.
     Mark,
-    /// A write that some members failed waits for the verdict on them.
-    Judge,
+    /// All accusations of a write that waits for the verdict have been told.
+    Judge(Number),
     /// The time since the last look is up: has anything been written?
     Idle,
     /// The time to wait for further members is up.
@@ -163,8 +175,8 @@ pub(super) struct Shared {
     /// waiting for ever.
     pub(super) sick: AtomicBool,
     lanes: Box<[Lane]>,
-    /// Writes that were done by some members and failed by others (a bit a slot).
-    judged: Mutex<Option<Vec<(usize, Ticket, u32)>>>,
+    /// Writes that were done by some members and failed by others.
+    court: Court<(usize, Ticket)>,
     pub(super) board: Switchboard,
     pub(super) geom: GeomId,
     pub(super) tunables: Tunables,
@@ -192,7 +204,7 @@ impl Shared {
             marks: Mutex::default(),
             sick: AtomicBool::new(false),
             lanes: (0..cores).map(|_| Lane::default()).collect(),
-            judged: Mutex::new(Some(Vec::new())),
+            court: Court::default(),
             board,
             geom,
             tunables,
@@ -290,51 +302,55 @@ impl Shared {
         }
     }
 
-    /// A write waits until the members of `failed` (a bit a slot) are judged. False when there is
-    /// nobody left to judge.
-    pub(super) fn await_verdict(&self, core: usize, ticket: Ticket, failed: u32) -> bool {
-        match &mut *lock(&self.judged) {
-            Some(waiting) => waiting.push((core, ticket, failed)),
-            None => return false,
+    /// Accuses members of what they failed.
+    pub(super) fn accuse(&self, faults: Faults) {
+        for slot in 0..u32::BITS as usize {
+            let of = |bits: u32| bits >> slot & 1 == 1;
+            if of(faults.broken | faults.gone) {
+                self.tell(Told::Failed(Failed { slot, gone: !of(faults.broken) }));
+            }
         }
-        self.tell(Told::Judge);
+    }
+
+    /// A write waits until the members of `failed` (a bit a slot) are judged, of whom those of
+    /// `faults` are accused. False when there is nobody left to judge.
+    pub(super) fn await_verdict(
+        &self,
+        (core, ticket): (usize, Ticket),
+        failed: u32,
+        faults: Faults,
+    ) -> bool {
+        // V1
+        let Some(number) = self.court.open(failed.into(), (core, ticket)) else { return false };
+        self.accuse(faults);
+        self.tell(Told::Judge(number));
         true
+    }
+
+    /// The geom has heard all that a write accuses.
+    pub(super) fn heard(&self, number: Number) {
+        self.court.heard(number);
     }
 
     /// Lets those go that wait for none of the slots still `open` (a bit a slot).
     pub(super) fn verdict(&self, open: u32) {
-        self.release(|failed| failed & open == 0, true);
+        self.restart(self.court.released(open.into()), true);
     }
 
     /// Those that wait for one of these slots (a bit a slot) end with an error: no record says
     /// that those members do not have what was written.
     pub(super) fn refuse(&self, slots: u32) {
-        self.release(|failed| failed & slots != 0, false);
+        self.restart(self.court.refused(slots.into()), false);
     }
 
     /// The geom goes: whoever waits, or will, ends with an error.
     pub(super) fn adjourn(&self) {
-        self.release(|_| true, false);
-        *lock(&self.judged) = None;
+        self.restart(self.court.closed(), false);
         let waiting = {
             let mut marks = lock(&self.marks);
             marks.over = true;
             std::mem::take(&mut marks.waiting)
         };
         self.restart(waiting, false);
-    }
-
-    fn release(&self, goes: impl Fn(u32) -> bool, well: bool) {
-        let mut ready = Vec::new();
-        if let Some(waiting) = &mut *lock(&self.judged) {
-            waiting.retain(|(core, ticket, failed)| {
-                let goes = goes(*failed);
-                if goes {
-                    ready.push((*core, *ticket));
-                }
-                !goes
-            });
-        }
-        self.restart(ready, well);
     }
 }

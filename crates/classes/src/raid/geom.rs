@@ -30,7 +30,7 @@ use super::records::{self, Note};
 use super::set::{ALL, Set, Tag};
 use super::ups::Up;
 use super::volume::pass;
-use crate::members::GateWord;
+use crate::members::{GateWord, Number};
 
 /// Name of the class, and of its providers before the stroke.
 pub(super) const NAME: &str = "raid";
@@ -56,8 +56,11 @@ pub(super) enum Told {
         gone: bool,
         mended: bool,
     },
-    /// A write that some members failed waits for the verdict on them.
-    Judge,
+    /// All accusations of a write that waits for the verdict have been told.
+    Judge {
+        volume: u32,
+        number: Number,
+    },
     /// The time since the last look is up: has anything been written?
     Idle(u32),
     /// The time to wait for further disks is up.

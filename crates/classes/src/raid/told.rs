@@ -81,7 +81,12 @@ impl RaidGeom {
             Told::Unread { volume, slot, gone, mended } => {
                 self.unread(t, me, (volume, slot, gone, mended));
             }
-            Told::Judge => self.judged(t),
+            Told::Judge { volume, number } => {
+                if let Some(up) = self.ups.get(&volume) {
+                    up.shared.heard(number);
+                }
+                self.judged(t);
+            }
             Told::Idle(key) => self.idle(t, me, key),
             Told::Due => t.barrier(me, Box::new(Told::Launch(true))),
             Told::Launch(due) => self.launch(t, me, due, false),

@@ -1,6 +1,8 @@
 //! What gmirror lost data by (geom.md 5.2), by name: on disks that outlive the world they are in.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use bio::{Errno, Op};
 use geom::Access;
@@ -237,4 +239,38 @@ fn bitmaps_do_not_speak_of_members_that_were_away() {
     bench.pull("d1");
     assert_eq!(bench.state("d2"), "ACTIVE", "{}", bench.life.story());
     bench.holds(2);
+}
+
+/// A member fails a write that only one who is gone by then has done; the verdict that it stays,
+/// being the last, comes while the write is still under way elsewhere.
+#[test]
+fn a_write_is_not_acknowledged_when_only_a_member_that_has_gone_did_it() {
+    let mut bench = Bench::of(3);
+    bench.fill(1, false);
+    let (_, edge) = bench.life.open("mirror/m", Access::WRITE).expect("open");
+    let slow = ["d0", "d2"];
+    slow.iter().for_each(|name| bench.disks[*name].lock().hangs = true);
+    let status = Rc::new(Cell::new(None));
+    let (own, told) = (bench.life.cores[0].clone(), status.clone());
+    bench.life.cores[0].reactor().spawn("user", async move {
+        told.set(Some(own.write(edge, 0, &[2; SECTOR as usize]).await));
+    });
+    bench.life.pass(MS);
+    // d1 has done it; the others take only what comes later.
+    let [last, late] = slow.map(|name| bench.disks[name].release());
+    assert!(status.get().is_none() && !last.is_empty() && !late.is_empty());
+    bench.pull("d1");
+    bench.pull("d2");
+    assert_eq!(bench.state("d0"), "ACTIVE", "the last one");
+    bench.disks["d0"].lock().once = Some((Op::Write, Errno::Io));
+    bench.life.wake(last);
+    bench.life.pass(50 * MS);
+    assert_eq!(bench.state("d0"), "ACTIVE", "it stays");
+    bench.life.wake(late);
+    bench.life.pass(50 * MS);
+    let ended = status.get().expect("it has ended");
+    assert_eq!(bench.state("d0"), "ACTIVE", "it stays");
+    let held = bench.life.read(edge, 0, SECTOR as usize).expect("read");
+    assert_eq!(held[0], 1, "nobody who is left has it");
+    assert_eq!(ended, Err(Errno::Io));
 }

@@ -66,7 +66,10 @@ impl MirrorGeom {
                 self.queue_mark();
                 self.go_on(t, me);
             }
-            Told::Judge => self.shared.verdict(self.suspects),
+            Told::Judge(number) => {
+                self.shared.heard(number);
+                self.shared.verdict(self.suspects);
+            }
             Told::Idle => self.idle(t, me),
             Told::Due => self.due(t, me),
             Told::Launch => self.launch(t, me),

@@ -7,7 +7,6 @@
 //!      has ended before the range that it wrote is filled.
 //!  T3  [`Shared::even`] grows only while the range below is held alone, or was.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -19,7 +18,7 @@ use geom::{Edge, GeomId, Switchboard};
 
 use super::hands::bit;
 use super::map::Shape;
-use crate::members::{RangeLocks, WriteGate};
+use crate::members::{Court, Number, RangeLocks, WriteGate};
 use crate::raid::class::Tunables;
 use crate::raid::geom::Told;
 
@@ -83,17 +82,10 @@ struct Lane {
 #[derive(Default)]
 struct Aligned(Lane);
 
-/// Writes that wait for a verdict on members that failed them.
+/// What a task that waits for a verdict is answered.
 #[derive(Default)]
-struct Court {
-    cases: BTreeMap<u64, Case>,
-    next: u64,
-    adjourned: bool,
-}
-
-struct Case {
-    failed: u64,
-    answer: Option<bool>,
+struct Answer {
+    given: Option<bool>,
     waker: Option<Waker>,
 }
 
@@ -118,7 +110,7 @@ pub(crate) struct Shared {
     /// Bytes a second that a pass may do; zero: as fast as it goes.
     pub(crate) rate: Arc<AtomicU64>,
     lanes: Box<[Aligned]>,
-    court: Mutex<Court>,
+    court: Court<Arc<Mutex<Answer>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -151,7 +143,7 @@ impl Shared {
             round: AtomicU64::new(0),
             sick: AtomicBool::new(false),
             lanes: (0..cores).map(|_| Aligned::default()).collect(),
-            court: Mutex::default(),
+            court: Court::default(),
             shape,
             sector,
             board,
@@ -224,34 +216,22 @@ impl Shared {
     /// gone), and waits until those of `waits` are judged; true when what the others did may be
     /// acknowledged.
     ///
-    /// Who waits is known before anybody is accused: the geom may decide at once that a member
-    /// stays, and whoever comes later would be told that nothing is open.
+    /// The rules of the court: who waits is known before anybody is accused, and what the geom has
+    /// not heard it has not decided.
     pub(crate) async fn verdict(&self, waits: u64, failed: u64, gone: u64) -> bool {
-        let number = {
-            let mut court = lock(&self.court);
-            if court.adjourned {
-                return false;
-            }
-            court.next += 1;
-            let number = court.next;
-            court.cases.insert(number, Case { failed: waits, answer: None, waker: None });
-            number
-        };
+        let answer = Arc::new(Mutex::new(Answer::default()));
+        let Some(number) = self.court.open(waits, answer.clone()) else { return false };
         for slot in (0..self.shape.members()).filter(|slot| failed & bit(*slot) != 0) {
             let gone = gone & bit(slot) != 0;
             self.tell(Told::Failed { volume: self.key, slot, gone });
         }
-        self.tell(Told::Judge);
+        self.tell(Told::Judge { volume: self.key, number });
         poll_fn(|cx| {
-            let mut court = lock(&self.court);
-            let Some(case) = court.cases.get_mut(&number) else { return Poll::Ready(false) };
-            match case.answer {
-                Some(answer) => {
-                    court.cases.remove(&number);
-                    Poll::Ready(answer)
-                }
+            let mut answer = lock(&answer);
+            match answer.given {
+                Some(given) => Poll::Ready(given),
                 None => {
-                    case.waker = Some(cx.waker().clone());
+                    answer.waker = Some(cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -259,34 +239,38 @@ impl Shared {
         .await
     }
 
-    fn answer(&self, which: impl Fn(u64) -> bool, answer: bool) {
-        let mut wakers = Vec::new();
-        for case in lock(&self.court).cases.values_mut() {
-            if case.answer.is_none() && which(case.failed) {
-                case.answer = Some(answer);
-                wakers.extend(case.waker.take());
-            }
+    /// The geom has heard all that a write accuses.
+    pub(crate) fn heard(&self, number: Number) {
+        self.court.heard(number);
+    }
+
+    fn answer(all: Vec<Arc<Mutex<Answer>>>, given: bool) {
+        for one in all {
+            let waker = {
+                let mut answer = lock(&one);
+                answer.given = Some(given);
+                answer.waker.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
         }
-        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Lets those go that wait for none of the slots still `open` (a bit a slot).
     pub(crate) fn release(&self, open: u64) {
-        self.answer(|failed| failed & open == 0, true);
+        Self::answer(self.court.released(open), true);
     }
 
     /// Those that wait for one of these slots end with an error: no record says that these members
     /// do not have what was written.
     pub(crate) fn refuse(&self, slots: u64) {
-        self.answer(|failed| failed & slots != 0, false);
+        Self::answer(self.court.refused(slots), false);
     }
 
     /// The volume goes: whoever waits, or will, ends with an error.
     pub(crate) fn close(&self) {
         self.sick.store(true, SeqCst);
         self.round.store(0, SeqCst);
-        lock(&self.court).adjourned = true;
-        self.answer(|_| true, false);
+        Self::answer(self.court.closed(), false);
         for (core, ticket) in self.gate.evict() {
             self.board.restart(core, ticket);
         }

@@ -1,5 +1,5 @@
-//! sg3_utils in a real kernel against four units: every tool's words are checked for facts, and
-//! what it did is looked at from outside. One boot.
+//! sg3_utils and ddpt in a real kernel against four units: every tool's words are checked for
+//! facts, and what it did is looked at from outside. One boot.
 
 mod house;
 
@@ -21,6 +21,9 @@ const DEADLINE: Duration = Duration::from_secs(300);
 const WRITE: &str = "write -P 0x11 32M 4k";
 const READ: &str = "read 32M 4k";
 
+/// Bytes of the block that COMPARE AND WRITE leaves.
+const NEW: u8 = 0xC3;
+
 fn steps(portal: &str) -> Script {
     let mut script = Script::new();
     script.step(
@@ -33,11 +36,40 @@ fn steps(portal: &str) -> Script {
             Login::INITIATOR
         ),
     );
-    for part in include_str!("sg3_utils.sh").split("#: ").skip(1) {
-        let (name, shell) = part.split_once('\n').expect("a name and commands");
-        script.step(name, format!(". /rig/names\n{shell}"));
+    tuples(&mut script);
+    for tools in [include_str!("sg3_utils.sh"), include_str!("ddpt.sh")] {
+        for part in tools.split("#: ").skip(1) {
+            let (name, shell) = part.split_once('\n').expect("a name and commands");
+            script.step(name, format!(". /rig/names\n{shell}"));
+        }
     }
     script
+}
+
+/// A block of 512 bytes with its tuple, the guard computed as SBC-3 writes it down.
+fn woven(data: u8, app: u16, reference: u32) -> Vec<u8> {
+    let mut guard = 0u16;
+    for bit in (0..512 * 8).map(|bit| u16::from(data >> (7 - bit % 8) & 1)) {
+        let top = (guard >> 15) ^ bit;
+        guard = (guard << 1) ^ (0x8BB7 * top);
+    }
+    let mut out = vec![data; 512];
+    out.extend(guard.to_be_bytes());
+    out.extend(app.to_be_bytes());
+    out.extend(reference.to_be_bytes());
+    out
+}
+
+/// Block 8 with its tuple, and with tuples that are wrong in one field.
+fn tuples(script: &mut Script) {
+    let mut bent = woven(NEW, 0x1234, 8);
+    bent[513] ^= 1;
+    script
+        .file("rig/old", woven(0x5A, 0x1234, 8))
+        .file("rig/new", woven(NEW, 0x1234, 8))
+        .file("rig/bent", bent)
+        .file("rig/moved", woven(NEW, 0x1234, 9))
+        .file("rig/tagged", woven(NEW, 0x4321, 8));
 }
 
 #[test]
@@ -58,7 +90,7 @@ fn every_tool_tells_facts() {
     house.start();
     let script = steps(&guest_portal(house.portal()));
     let how = Boot { deadline: DEADLINE, core: None };
-    let mut asked_for = 0;
+    let (mut asked_for, mut noise) = (0, Vec::new());
     let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
         asked_for += 1;
         let url = house.url(0);
@@ -81,6 +113,21 @@ fn every_tool_tells_facts() {
                 assert!(from[4 << 20..][..64 << 10].iter().any(|b| *b != 0), "what was copied");
                 assert!(from[4 << 20..][..64 << 10] == to[8 << 20..][..64 << 10], "XCOPY");
             }
+            "noise" => noise = std::fs::read(&a)?[16 << 20..17 << 20].to_vec(),
+            "by token" => {
+                let (from, to) = (std::fs::read(&a)?, std::fs::read(&b)?);
+                assert!(noise == to[17 << 20..18 << 20], "ODX from unit to unit");
+                assert!(noise == from[18 << 20..19 << 20], "ODX within a unit");
+                assert!(noise == to[19 << 20..20 << 20], "ODX behind the command");
+                assert!(noise == to[20 << 20..21 << 20], "ODX by a file of tokens");
+            }
+            "nothing by token" => assert!(noise == std::fs::read(&b)?[24 << 20..25 << 20]),
+            "zeros by token" => {
+                let to = &std::fs::read(&b)?[24 << 20..25 << 20];
+                let (first, end) = (256 * 512, 1280 * 512);
+                assert!(to[first..end].iter().all(|byte| *byte == 0), "the token for zeros");
+                assert!(noise[..first] == to[..first] && noise[end..] == to[end..]);
+            }
             "erased" => {
                 let zeros = std::fs::read(&b)?.chunks(512).filter(|b| *b == [0; 512]).count();
                 assert_eq!(zeros, 0, "blocks without noise");
@@ -88,6 +135,10 @@ fn every_tool_tells_facts() {
             "nothing" => {
                 assert!(std::fs::read(&b)?.iter().all(|b| *b == 0), "BLOCK ERASE");
                 assert_eq!(std::fs::metadata(&b)?.blocks(), 0, "blocks are left");
+            }
+            "swapped" => {
+                let read = format!("read -P {NEW:#x} 4k 512");
+                drop(peer::qemu_io(&house.url(3), &[&read])?);
             }
             "write" => drop(other(WRITE)?),
             "read" => drop(other(READ)?),
@@ -99,6 +150,6 @@ fn every_tool_tells_facts() {
     })
     .unwrap_or_else(|e| panic!("{e:#}\nthe daemon:\n{}", house.log()));
     println!("{}", conversed.run.summary());
-    assert_eq!(asked_for, 13);
+    assert_eq!(asked_for, 18);
     house.stop();
 }

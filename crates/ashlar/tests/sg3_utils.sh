@@ -195,6 +195,37 @@ ends 0 sg_raw -s 520 -i /tmp/woven $D 8a 20 00 00 00 00 00 00 00 08 00 00 00 01 
 ends 40 sg_raw -s 520 -i /tmp/woven $D 8a 20 00 00 00 00 00 00 00 09 00 00 00 01 00 00
 (head -c 1 /dev/zero; tail -c +2 /tmp/woven) >/tmp/bent
 cmp -s /tmp/bent /tmp/woven || ends 40 sg_raw -s 520 -i /tmp/bent $D 8a 20 00 00 00 00 00 00 00 08 00 00 00 01 00 00
+# COMPARE AND WRITE with the tuples of both halves; /rig/old, /rig/new: block 8 with its tuple, and
+# /rig/bent, /rig/moved, /rig/tagged: /rig/new with another guard, reference and application tag.
+block() { sg_raw -r 520 -o /tmp/block $D 88 20 00 00 00 00 00 00 00 08 00 00 00 01 00 00 >/dev/null 2>&1; }
+is() { block; cmp /tmp/block $1; }
+swaps() { sg_compare_and_write --wrprotect=1 -x 1040 -l 8 -i $1 -D $2 -v $D; }
+ends 0 sg_raw -s 520 -i /rig/old $D 8a 20 00 00 00 00 00 00 00 08 00 00 00 01 00 00
+for bad in bent moved; do
+    ends 40 swaps /rig/old /rig/$bad
+    is /rig/old
+done
+ends 40 swaps /rig/bent /rig/new
+is /rig/old
+ends 14 swaps /rig/new /rig/old
+fact /tmp/ends '[Mm]iscompare'
+is /rig/old
+ends 0 swaps /rig/old /rig/new
+is /rig/new
+told swapped
+ends 40 swaps /rig/new /rig/bent
+fact /tmp/ends '[Gg]uard check failed'
+is /rig/new
+# VERIFY compares tuples, and says which of their fields differs.
+differs() { sg_verify -E $1 -n 520 -P 1 -l 8 -c 1 -i $2 -v $D; }
+for bytchk in 1 3; do
+    ends 0 differs $bytchk /rig/new
+    ends 14 differs $bytchk /rig/old
+    fact /tmp/ends 'Miscompare during verify'
+    ends 14 differs $bytchk /rig/tagged
+    fact /tmp/ends '[Aa]pplication tag check failed'
+    ends 40 differs $bytchk /rig/bent
+done
 # Another type, with the commands that it has.
 sg_format --format -Q --wait --fmtpinfo=3 $D >/tmp/format 2>&1 || { cat /tmp/format; false; }
 within 5 sg_turs $D

@@ -73,11 +73,11 @@ fn a_token_carries_data_from_unit_to_unit() {
     let (w, a, b) = two(1);
     let h = w.calm(0, "i1", &[0, 1]);
     let t = token(&w, &h, &[(10, 3000), (5000, 7)]);
-    // Type, length, bytes, block size: SPC-4 table 106.
+    // Type, length, bytes: SPC-4 table 106; block size: SBC-3 4.28.4.
     assert_eq!(t[..8], [0, 0x80, 0, 1, 0, 0, 0x01, 0xf8]);
     assert_eq!(t[16], 0xe4);
     assert_eq!(t[56..64], (3007u64 * 512).to_be_bytes());
-    assert_eq!(t[104..108], [0, 0, 2, 0]);
+    assert_eq!(t[96..100], [0, 0, 2, 0]);
     assert_eq!(info(&w, &h, 0, 1)[16..24], 3007u64.to_be_bytes(), "the count is blocks");
     // From block 5 of the token on, to two places, the second over the seam of the runs.
     let list = write(0, 5, &t, &[(4000, 2990), (20, 10)]);

@@ -10,7 +10,7 @@ pub enum Kit {
     /// udevd with Debian's rules, dm-multipath and multipathd. `start_udevd` and
     /// `start_multipathd` of `lib.sh` run them.
     Multipath,
-    /// sg3_utils and the generic SCSI driver.
+    /// sg3_utils, ddpt and the generic SCSI driver.
     ScsiTools,
     /// XFS, and what checks, grows and trims it and ext4.
     FileSystems,
@@ -118,6 +118,8 @@ const SCSI_TOOLS: Parts = Parts {
     modules: &["sg"],
     host: &[],
     unpacked: &[
+        "usr/bin/ddpt",
+        "usr/bin/ddptctl",
         "usr/bin/sg_compare_and_write",
         "usr/bin/sg_copy_results",
         "usr/bin/sg_format",

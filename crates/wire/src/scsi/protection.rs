@@ -103,6 +103,20 @@ impl Protect {
         };
         Some(Protect { moves, guard, app, reference })
     }
+
+    /// What VERIFY compares of the tuples that it is sent with those of the medium, by VRPROTECT
+    /// (SBC-4 5.36, the last table, with ATO one); None for reserved values. With 0 nothing is
+    /// sent.
+    pub fn compared(field: u8) -> Option<Protect> {
+        let (moves, guard, app, reference) = match field {
+            0 => (false, false, false, false),
+            1 | 3 | 4 => (true, true, true, true),
+            2 => (true, false, true, true),
+            5 => (true, true, true, false),
+            _ => return None,
+        };
+        Some(Protect { moves, guard, app, reference })
+    }
 }
 
 /// Polynomial of the guard (SBC-3 4.22.4.2).

@@ -227,7 +227,8 @@ fn characteristics(identity: &Identity) -> Vec<u8> {
     // WABEREQ and WACEREQ 01b: after an erase, reads succeed.
     let after_block = if identity.block_erase { 0x40 } else { 0 };
     let after_crypto = if identity.crypto_erase { 0x10 } else { 0 };
-    out.extend([0, after_block | after_crypto]);
+    // VBULS: VERIFY compares unmapped blocks, too.
+    out.extend([0, after_block | after_crypto, 0x01]);
     out.resize(60, 0);
     out
 }
@@ -368,6 +369,7 @@ mod tests {
         assert_eq!(b0[36..44], [0, 0, 0, 0, 0, 0, 0x20, 0]);
         let b1 = page(0xb1).unwrap();
         assert_eq!((b1.len(), &b1[4..6]), (64, &[0, 1][..]));
+        assert_eq!(b1[8], 1, "VBULS");
         assert_eq!(page(0xb2).unwrap(), [0, 0xb2, 0, 4, 0, 0x84, 2, 0]);
     }
 }

@@ -11,7 +11,7 @@
 //! ([`super::Disk::serves`]).
 
 use bio::{Op, Segs};
-use wire::scsi::{Extent, Protect, ProtectionType, Sense, TUPLE_LEN, asc};
+use wire::scsi::{Extent, Protect, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
 
 use super::read_write::check;
 use crate::device::Device;
@@ -119,6 +119,22 @@ pub(super) fn check_tuples(
         facts.check(data, u64::from(job.device.block_bytes()), tuples)?;
     }
     Ok(())
+}
+
+/// The tuples of `n` blocks from block `done` of a command on that was sent one tuple, for its
+/// first block: the reference tags of types 1 and 2 grow (SBC-3 5.42).
+pub(super) fn repeated(job: &Job, tuple: &[u8], done: u64, n: u64) -> Vec<u8> {
+    let Some(bytes) = tuple.first_chunk::<TUPLE_LEN>() else { return Vec::new() };
+    let first = Tuple::decode(bytes);
+    let grows = job.device.protection_type() != Some(ProtectionType::Three);
+    let one = |number: u64| match grows {
+        true => {
+            let by = u32::try_from(number).unwrap_or(0);
+            Tuple { reference: first.reference.wrapping_add(by), ..first }.encode()
+        }
+        false => *bytes,
+    };
+    (done..done.saturating_add(n)).flat_map(one).collect()
 }
 
 /// Where byte `at` of the data stands in what the initiator sends.

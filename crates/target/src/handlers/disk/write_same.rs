@@ -12,7 +12,7 @@
 //! to the first block; the reference tags of types 1 and 2 grow from there.
 
 use bio::{Errno, Flags, Op, Segs};
-use wire::scsi::{Command as Cdb, Extent, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
+use wire::scsi::{Command as Cdb, Extent, Sense, TUPLE_LEN, asc};
 
 use super::protected;
 use super::verify::CHUNK_BYTES;
@@ -114,24 +114,9 @@ async fn repeat(job: &Job, what: &What, block: &[u8], tuple: Option<&[u8]>) -> R
         if !pattern.slice_into(0, n as usize * unit as usize, &mut piece) {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
         }
-        let tuples = tuple.map(|tuple| tuples(job, tuple, done, n));
+        let tuples = tuple.map(|tuple| protected::repeated(job, tuple, done, n));
         job.medium().write_as(what.lba + done, piece, tuples, false).await?;
         done += n;
     }
     Ok(())
-}
-
-/// The tuples of `n` blocks from block `done` of the command on.
-fn tuples(job: &Job, tuple: &[u8], done: u64, n: u64) -> Vec<u8> {
-    let Some(bytes) = tuple.first_chunk::<TUPLE_LEN>() else { return Vec::new() };
-    let first = Tuple::decode(bytes);
-    let grows = job.device.protection_type() != Some(ProtectionType::Three);
-    let one = |number: u64| match grows {
-        true => {
-            let by = u32::try_from(number).unwrap_or(0);
-            Tuple { reference: first.reference.wrapping_add(by), ..first }.encode()
-        }
-        false => *bytes,
-    };
-    (done..done.saturating_add(n)).flat_map(one).collect()
 }

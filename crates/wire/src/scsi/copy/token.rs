@@ -84,7 +84,7 @@ impl RodToken {
         out.extend(self.creator);
         out.extend(self.bytes.to_be_bytes());
         out.extend([0; 32]);
-        out.extend([0; 8]);
+        // What follows from here is of the device type: its logical block first.
         out.extend(self.block_len.to_be_bytes());
         out.resize(TARGET_AT, 0);
         // Protocol iSCSI, UTF-8; PIV, target device, SCSI name string.
@@ -139,8 +139,9 @@ mod tests {
         assert_eq!(bytes[8..16], [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(bytes[16..48], [0xe4; 32]);
         assert_eq!(bytes[48..64], [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0]);
-        assert_eq!(bytes[64..104], [0; 40]);
-        assert_eq!(bytes[104..108], [0, 0, 0x10, 0]);
+        assert_eq!(bytes[64..96], [0; 32]);
+        assert_eq!(bytes[96..100], [0, 0, 0x10, 0]);
+        assert_eq!(bytes[100..128], [0; 28]);
         assert_eq!(bytes[128..137], *b"\x53\xa8\0\x05iqn.x");
         assert_eq!(bytes[384..], [0x5a; 128]);
         assert_eq!(RodToken::parse(&bytes), Ok((RodType::ChangeVulnerable, token.id)));

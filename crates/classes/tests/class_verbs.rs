@@ -224,14 +224,21 @@ fn two_phases() {
     assert!(w.has("ada0p3") && !w.has("ada0p1"), "providers follow before the commit");
     assert_eq!(w.show("part", "ada0", "modified"), ["true"]);
     assert!(table(&mut w, "ada0").modified);
+    assert_eq!(table(&mut w, "ada0").pending, ["ada0p3 added", "ada0p1 deleted"]);
+    assert_eq!(w.show("part", "ada0", "pending"), ["ada0p3 added", "ada0p1 deleted"]);
     assert!(disk.bytes() == before, "nothing is written yet");
     let refused = w.try_open("ada0", Access::WRITE).map(|_| ()).map_err(|e| e.kind);
     assert_eq!(refused, Err(Errno::Perm), "the disk is held");
+    let writer = w.open("ada0p2", Access::WRITE);
+    w.write(&writer, 0, &[7; 512]).expect("what stays is written meanwhile");
+    w.write(&writer, 0, &[0; 512]).expect("and as it was");
+    w.close(writer);
     let user = w.open("ada0p3", Access::READ);
     let (kind, what) = w.refused("undo", "ada0", json!({}));
     assert!(kind == Errno::Busy && what.contains("ada0p3"), "{what}");
     w.close(user);
     assert_eq!(w.part("undo", "ada0", json!({})), "ada0 undone");
+    assert!(table(&mut w, "ada0").pending.is_empty());
     assert!(w.has("ada0p1") && w.has("ada0p2") && !w.has("ada0p3"));
     assert!(disk.bytes() == before);
     assert_eq!(w.refused("undo", "ada0", json!({})).0, Errno::Perm);
@@ -245,6 +252,9 @@ fn two_phases() {
     // The whole table, both ways.
     w.part("destroy", "ada0", json!({ "force": true, "commit": false }));
     assert_eq!(w.names(), ["ada0"]);
+    let gone = table(&mut w, "ada0");
+    assert_eq!((gone.scheme.as_str(), gone.entries.len(), gone.modified), ("gpt", 0, true));
+    assert_eq!(gone.pending, ["ada0 destroyed"]);
     assert_eq!(w.refused("add", "ada0", json!({ "kind": "efi" })).0, Errno::Perm);
     w.part("undo", "ada0", json!({}));
     assert!(w.has("ada0p1") && w.has("ada0p3"));

@@ -318,8 +318,8 @@ impl Plant for FakePlant {
         })
     }
 
-    fn part(&self, request: &PartRequest) -> Result<PartAnswer> {
-        self.with(|i| match request {
+    fn part(&self, order: &PartOrder) -> Result<PartAnswer> {
+        self.with(|i| match &order.request {
             PartRequest::Show { geoms } => {
                 let wanted = |t: &&PartTable| geoms.is_empty() || geoms.contains(&t.geom);
                 let tables: Vec<_> = i.tables.iter().filter(wanted).cloned().collect();
@@ -340,8 +340,8 @@ impl Plant for FakePlant {
                 let message = format!("{geom}p{index} deleted");
                 Ok(PartAnswer { message, tables: vec![table.clone()], warnings: vec![] })
             }
-            other => {
-                let message = serde_json::to_string(other).unwrap_or_default();
+            _ => {
+                let message = serde_json::to_string(order).unwrap_or_default();
                 Ok(PartAnswer { message, ..PartAnswer::default() })
             }
         })
@@ -385,8 +385,8 @@ impl Plant for std::sync::Arc<FakePlant> {
         self.as_ref().carry_out(action, progress)
     }
 
-    fn part(&self, request: &PartRequest) -> Result<PartAnswer> {
-        self.as_ref().part(request)
+    fn part(&self, order: &PartOrder) -> Result<PartAnswer> {
+        self.as_ref().part(order)
     }
 
     fn verb(

@@ -7,7 +7,7 @@
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
 
-use crate::api::{Event, PartAnswer, PartRequest, ProgressLine, Result, State};
+use crate::api::{Event, PartAnswer, PartOrder, ProgressLine, Result, State};
 use crate::plan::{Action, Step};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub trait Plant: Send + Sync {
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;
 
     /// Partition tables.
-    fn part(&self, request: &PartRequest) -> Result<PartAnswer>;
+    fn part(&self, order: &PartOrder) -> Result<PartAnswer>;
 
     /// A verb of a class (`nop` `configure`): `params` as that class's schema has them.
     fn verb(

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::Outcome;
-use control::api::{Error, Kind, PartAnswer, PartRequest, Result, State};
+use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
 use control::plan::{Action, Step};
 use geom::Inbox;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub enum Change {
     /// One step of a plan.
     Carry(Box<Action>, SyncSender<Result<Outcome>>),
     /// A partition table.
-    Part(Box<PartRequest>, SyncSender<Result<PartAnswer>>),
+    Part(Box<PartOrder>, SyncSender<Result<PartAnswer>>),
     /// A verb of a class: class, verb, parameters.
     Verb(String, String, Value, SyncSender<Result<Value>>),
     /// Stop serving.

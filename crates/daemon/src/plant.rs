@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use control::api::{
-    AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartRequest, Result, State,
+    AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
 use control::config::{DaemonConfig, Port};
 use control::plan::{Action, Step};
@@ -265,9 +265,9 @@ impl Plant for Daemon {
         self.desk.order(|to| Change::Carry(action, to))?
     }
 
-    fn part(&self, request: &PartRequest) -> Result<PartAnswer> {
-        let request = Box::new(request.clone());
-        self.desk.order(|to| Change::Part(request, to))?
+    fn part(&self, order: &PartOrder) -> Result<PartAnswer> {
+        let order = Box::new(order.clone());
+        self.desk.order(|to| Change::Part(order, to))?
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {

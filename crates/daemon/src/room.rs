@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::Outcome;
-use control::api::{Error, Kind, Level, PartAnswer, PartRequest, Result};
+use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Result};
 use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
@@ -134,7 +134,7 @@ impl Room {
         // Whoever asked may have gone away; what was asked is done all the same.
         match change {
             Change::Carry(action, to) => drop(to.send(self.carry_out(&action))),
-            Change::Part(request, to) => drop(to.send(self.part(&request))),
+            Change::Part(order, to) => drop(to.send(self.part(&order))),
             Change::Verb(class, verb, params, to) => {
                 drop(to.send(self.verb(&class, &verb, &params)));
             }
@@ -309,10 +309,10 @@ impl Room {
         self.exports.change_luns(&mut self.control, &target, to, &changes, &wanted)
     }
 
-    fn part(&mut self, request: &PartRequest) -> Result<PartAnswer> {
-        match request {
+    fn part(&mut self, order: &PartOrder) -> Result<PartAnswer> {
+        match &order.request {
             PartRequest::Show { geoms } if !geoms.is_empty() => self.part_show(geoms),
-            _ => self.part_verb(request),
+            _ => self.part_verb(order),
         }
     }
 
@@ -332,7 +332,7 @@ impl Room {
         }
         let mut answer = match geoms.is_empty() {
             true => PartAnswer::default(),
-            false => self.part_verb(&PartRequest::Show { geoms })?,
+            false => self.part_verb(&PartRequest::Show { geoms }.into())?,
         };
         answer.warnings.extend(warnings);
         Ok(answer)
@@ -346,15 +346,17 @@ impl Room {
         Some(why.1)
     }
 
-    fn part_verb(&mut self, request: &PartRequest) -> Result<PartAnswer> {
-        let params = serde_json::to_value(request)
+    fn part_verb(&mut self, order: &PartOrder) -> Result<PartAnswer> {
+        let params = serde_json::to_value(order)
             .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))?;
-        let on = part_place(request);
+        let on = part_place(&order.request);
         let answer = self.verb_on("part", part_verb(&params), &on, &params)?;
         let answer: PartAnswer = serde_json::from_value(answer)
             .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))?;
-        if !matches!(request, PartRequest::Show { .. }) {
-            self.note(Level::Info, &on, format!("part {}: {}", part_verb(&params), answer.message));
+        if !matches!(order.request, PartRequest::Show { .. }) {
+            let waits = if order.commit { "" } else { " (not written yet)" };
+            let text = format!("part {}: {}{waits}", part_verb(&params), answer.message);
+            self.note(Level::Info, &on, text);
         }
         Ok(answer)
     }
@@ -498,7 +500,9 @@ fn part_place(request: &PartRequest) -> String {
         | PartRequest::Resize { geom, .. }
         | PartRequest::Recover { geom }
         | PartRequest::Set { geom, .. }
-        | PartRequest::Unset { geom, .. } => geom.clone(),
+        | PartRequest::Unset { geom, .. }
+        | PartRequest::Commit { geom }
+        | PartRequest::Undo { geom } => geom.clone(),
     }
 }
 

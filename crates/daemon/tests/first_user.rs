@@ -33,7 +33,7 @@ fn a_disk_without_a_table_is_shown_as_such() {
     }
     let show = |geoms: &[&str]| {
         let geoms = geoms.iter().map(|g| (*g).to_owned()).collect();
-        daemon.part(&PartRequest::Show { geoms })
+        daemon.part(&PartRequest::Show { geoms }.into())
     };
     let none = show(&["m0"]).expect("no table is no error");
     assert!(none.tables.is_empty());
@@ -44,7 +44,7 @@ fn a_disk_without_a_table_is_shown_as_such() {
         entries: None,
         overwrite: false,
     };
-    daemon.part(&create).expect("a table");
+    daemon.part(&create.into()).expect("a table");
     let both = show(&["m0", "m1"]).expect("one has a table");
     assert_eq!((both.tables.len(), both.warnings.len()), (1, 1));
     assert_eq!(show(&[]).expect("all").tables.len(), 1);

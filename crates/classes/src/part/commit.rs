@@ -46,7 +46,7 @@ fn whole_plan(
 pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
     let name = control.topology.geom_name(geom).to_owned();
     let nothing = || {
-        let what = format!("{name} has no changes; make some with `commit: false` first");
+        let what = format!("{name} has no changes that wait; verbs with --no-commit make some");
         Error::new(Errno::Perm, what)
     };
     let (steps, after) = with(&mut control.topology, geom, |part, _| {

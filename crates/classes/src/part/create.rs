@@ -193,7 +193,8 @@ fn fill(
     let spec = params::Create { scheme, entries };
     let table = Table::create(media, &spec, seen.random).map_err(refusal)?;
     let wipe = if seen.signs.is_empty() { WritePlan::default() } else { wipe(&media) };
-    apply(control, geom, Change { table: Some(table), touched: None, fresh: Some(wipe) })
+    let said = format!("{name} created");
+    apply(control, geom, Change { table: Some(table), touched: None, fresh: Some(wipe), said })
 }
 
 /// Zeroes over what another format had at the start and in the last sector.

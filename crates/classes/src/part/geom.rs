@@ -30,6 +30,8 @@ use crate::slice::{self, Slice};
 pub(super) struct Edits {
     /// The table after each edit, oldest first.
     pub(super) steps: Vec<Table>,
+    /// What was said of each of them: "ada0p3 added".
+    pub(super) said: Vec<String>,
     /// Indexes whose label, type, attributes or size were changed.
     pub(super) touched: BTreeSet<u32>,
     /// The disk has a new size; undoing means to look at the media again.
@@ -282,6 +284,7 @@ impl PartGeom {
         let edits = self.edits.get_or_insert_default();
         edits.steps.push(next.clone());
         edits.resized = true;
+        edits.said.push(format!("the table follows the disk to {sectors} sectors"));
         self.table = Some(next);
         Ok(())
     }
@@ -395,6 +398,7 @@ impl Geom for PartGeom {
             };
             let note = format!("{what}: `part commit {name}` or `part undo {name}`");
             lines.push(("note", note));
+            lines.extend(edits.said.iter().map(|said| ("pending", said.clone())));
         }
         for entry in table.entries() {
             lines.push(("partition", self.line(topology, me, table, entry)));

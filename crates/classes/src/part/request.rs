@@ -233,6 +233,9 @@ pub struct TableView {
     /// There are changes that `commit` writes and `undo` forgets.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub modified: bool,
+    /// Those changes in words, oldest first: "ada0p3 added".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
 }
 
 /// One partition.

@@ -85,11 +85,13 @@ pub(super) struct Change {
     pub(super) touched: Option<u32>,
     /// The table is a new one and owes nothing to what is on the media.
     pub(super) fresh: Option<super::WritePlan>,
+    /// What is said of it: "ada0p3 added".
+    pub(super) said: String,
 }
 
 impl Change {
-    fn of(table: Table, touched: Option<u32>) -> Change {
-        Change { table: Some(table), touched, fresh: None }
+    fn of(table: Table, touched: Option<u32>, said: String) -> Change {
+        Change { table: Some(table), touched, fresh: None, said }
     }
 }
 
@@ -119,8 +121,9 @@ fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Er
         Request::Add { .. } => random(control)?,
         _ => [0; 16],
     };
-    let (change, done) = changed(&name, &table, &open, request, random)?;
+    let change = changed(&name, &table, &open, request, random)?;
     let warnings = change.table.as_ref().and_then(|t| misaligned(&name, t, &change));
+    let done = change.said.clone();
     apply(control, geom, change)?;
     if now {
         commit(control, geom)?;
@@ -135,7 +138,7 @@ fn changed(
     open: &BTreeSet<u32>,
     request: Request,
     random: [u8; 16],
-) -> Result<(Change, String), Error> {
+) -> Result<Change, Error> {
     let size = table.media().sector_size;
     let amount = |a: Option<super::request::Amount>, what| a.map(|a| a.of(size, what)).transpose();
     let whole = |table: &Table, index: u32| match table.entry(index) {
@@ -147,7 +150,7 @@ fn changed(
         let at = index.map_or(name.to_owned(), |index| whole(table, index));
         let spec = params::Attribute { attrib, index };
         let next = table.attribute(&spec, on).map_err(refusal)?;
-        Ok((Change::of(next, index), format!("{} {word} {at}", spec.attrib)))
+        Ok(Change::of(next, index, format!("{} {word} {at}", spec.attrib)))
     };
     match request {
         Request::Add { kind, align, start, size, index, label, .. } => {
@@ -156,31 +159,31 @@ fn changed(
                 params::Add { kind, align, start, size: amount(size, "size")?, index, label };
             let (next, index) = table.add(&spec, random).map_err(refusal)?;
             let done = format!("{} added", whole(&next, index));
-            Ok((Change::of(next, Some(index)), done))
+            Ok(Change::of(next, Some(index), done))
         }
         Request::Delete { index, .. } => {
             let next = table.delete(index, open).map_err(refusal)?;
-            Ok((Change::of(next, None), format!("{} deleted", whole(table, index))))
+            Ok(Change::of(next, None, format!("{} deleted", whole(table, index))))
         }
         Request::Modify { index, label, kind, .. } => {
             let next = table.modify(&params::Modify { index, kind, label }).map_err(refusal)?;
             let done = format!("{} modified", whole(&next, index));
-            Ok((Change::of(next, Some(index)), done))
+            Ok(Change::of(next, Some(index), done))
         }
         Request::Resize { index, align, size, .. } => {
             let (align, size) = (amount(align, "align")?, amount(size, "size")?);
             let spec = params::Resize { index, align, size };
             let next = table.resize(&spec, open).map_err(refusal)?;
-            Ok((Change::of(next, Some(index)), format!("{} resized", whole(table, index))))
+            Ok(Change::of(next, Some(index), format!("{} resized", whole(table, index))))
         }
         Request::Recover { .. } => {
             let next = table.recover().map_err(refusal)?;
-            Ok((Change::of(next, None), format!("{name} recovered")))
+            Ok(Change::of(next, None, format!("{name} recovered")))
         }
         Request::Destroy { force, .. } => {
             table.may_destroy(force, open).map_err(refusal)?;
-            let change = Change { table: None, touched: None, fresh: None };
-            Ok((change, format!("{name} destroyed")))
+            let said = format!("{name} destroyed");
+            Ok(Change { table: None, touched: None, fresh: None, said })
         }
         Request::Set { attribute: attrib, index, .. } => attribute(attrib, index, true),
         Request::Unset { attribute: attrib, index, .. } => attribute(attrib, index, false),
@@ -211,6 +214,7 @@ pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Resu
                 edits.fresh = true;
             }
             edits.steps.extend(change.table);
+            edits.said.push(change.said);
             edits.touched.extend(change.touched);
             Ok(())
         })?
@@ -306,9 +310,11 @@ fn show(control: &mut Control, names: &[String]) -> Result<Answer, Error> {
 fn view(topology: &mut Topology, geom: GeomId) -> Option<TableView> {
     let name = topology.geom_name(geom).to_owned();
     topology.with::<PartGeom, _>(geom, |part, _| {
-        let table = part.table.as_ref()?;
-        let mut entries: Vec<EntryView> = table
-            .entries()
+        // One that is to be destroyed is shown without partitions until that is committed.
+        let gone = part.table.is_none();
+        let table = part.table.as_ref().or(part.media.as_ref())?;
+        let entries = if gone { &[] } else { table.entries() };
+        let mut entries: Vec<EntryView> = entries
             .iter()
             .map(|entry| EntryView {
                 index: entry.index,
@@ -332,6 +338,7 @@ fn view(topology: &mut Topology, geom: GeomId) -> Option<TableView> {
             last: table.last(),
             entries,
             modified: part.edits.is_some(),
+            pending: part.edits.as_ref().map(|edits| edits.said.clone()).unwrap_or_default(),
         })
     })?
 }

@@ -12,7 +12,7 @@ mod target;
 
 pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
-pub use part::{Amount, PartAnswer, PartEntry, PartRequest, PartTable};
+pub use part::{Amount, PartAnswer, PartEntry, PartOrder, PartRequest, PartTable};
 pub use state::{
     ConsumerState, CoreState, Daemon, DiskMode, DiskState, GeomState, Health, Memory,
     ProviderState, SCHEMA_VERSION, State, WhyNot,

@@ -109,6 +109,33 @@ pub enum PartRequest {
         /// Which slot; absent for the table itself.
         index: Option<u32>,
     },
+    /// Write the changes that wait.
+    Commit {
+        /// Which table.
+        geom: String,
+    },
+    /// Forget the changes that wait.
+    Undo {
+        /// Which table.
+        geom: String,
+    },
+}
+
+/// A request, and whether the change that it makes is written at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PartOrder {
+    /// What is asked.
+    #[serde(flatten)]
+    pub request: PartRequest,
+    /// False: the change stays in memory until `Commit` or `Undo`. What waits already is written
+    /// with a change that is written at once.
+    pub commit: bool,
+}
+
+impl From<PartRequest> for PartOrder {
+    fn from(request: PartRequest) -> PartOrder {
+        PartOrder { request, commit: true }
+    }
 }
 
 /// The answer to a [`PartRequest`].
@@ -141,8 +168,12 @@ pub struct PartTable {
     pub first: u64,
     /// Last sector that partitions may use, inclusive.
     pub last: u64,
-    /// Sorted by `start`.
+    /// Sorted by `start`; as they will be once what waits is committed.
     pub entries: Vec<PartEntry>,
+    /// There are changes that `part commit` writes and `part undo` forgets.
+    pub modified: bool,
+    /// Those changes in words, oldest first: "ada0p3 added".
+    pub pending: Vec<String>,
 }
 
 /// One partition.

@@ -20,6 +20,7 @@ mod journal;
 mod list;
 pub(crate) mod man;
 mod part;
+mod part_pending;
 mod part_show;
 pub(crate) mod plan;
 mod reservations;
@@ -59,6 +60,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<part::Destroy>(),
     Entry::daemon::<part::Set>(),
     Entry::daemon::<part::Unset>(),
+    Entry::daemon::<part_pending::Commit>(),
+    Entry::daemon::<part_pending::Undo>(),
     Entry::daemon::<inspect::Inspect>(),
     Entry::daemon::<inspect::Wipe>(),
     Entry::daemon::<access::Check>(),
@@ -81,7 +84,7 @@ pub const VERBS: &[Entry] = &[
 
 /// What the verbs with a dot in their name have in common.
 pub const GROUPS: &[(&str, &str)] = &[
-    ("part", "Partition tables: show, create, change, recover, destroy"),
+    ("part", "Partition tables: show, create, change, back up, recover, destroy"),
     ("access", "Who sees what: questions about access groups"),
     ("alua", "Access states of groups of target ports"),
     ("tray", "Media that are taken out and put in"),

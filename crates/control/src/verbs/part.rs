@@ -1,8 +1,8 @@
-//! part: changes of partition tables, each written at once.
+//! part: changes of partition tables, each written at once unless `--no-commit` is given.
 
 use super::entry::{DaemonVerb, Verb};
 use super::part_show;
-use crate::api::{Amount, Error, Kind, PartAnswer, PartRequest, Result};
+use crate::api::{Amount, Error, Kind, PartAnswer, PartOrder, PartRequest, Result};
 use crate::config::units;
 use crate::plant::Progress;
 use crate::service::Control;
@@ -24,8 +24,8 @@ fn amounts(text: &Option<String>, op: &str) -> Result<Option<Amount>> {
     text.as_deref().map(|t| amount(t, op)).transpose()
 }
 
-fn ask(control: &Control, request: &PartRequest) -> Result<PartAnswer> {
-    control.change(|plant| plant.part(request))
+fn ask(control: &Control, order: &PartOrder) -> Result<PartAnswer> {
+    control.change(|plant| plant.part(order))
 }
 
 /// Data is lost only when its name was typed.
@@ -35,6 +35,16 @@ fn agreed(op: &str, name: &str, typed: &[String], what: &str) -> Result<()> {
     }
     let next = format!("Repeat the command with --yes-destroy {name} once you are sure.");
     Err(Error::new(Kind::WouldDestroy, op, what).at(name).next(next))
+}
+
+/// The attribute, given in one of two ways.
+fn one_of(op: &str, place: Option<String>, option: Option<String>) -> Result<String> {
+    match (place, option) {
+        (Some(one), None) | (None, Some(one)) => Ok(one),
+        (None, None) => Err(Error::new(Kind::Usage, op, "which attribute?")
+            .next("Name one: -a bootme. `ashlar part set --help` has them all.")),
+        (Some(_), Some(_)) => Err(Error::new(Kind::Usage, op, "the attribute is given twice")),
+    }
 }
 
 /// One verb of the group: its struct, its words, and how its parameters become a request.
@@ -48,7 +58,12 @@ macro_rules! part_verbs {
 
         $(#[$doc])*
         #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-        pub struct $params { $($(#[$field_doc])* pub $field: $type,)* }
+        pub struct $params {
+            $($(#[$field_doc])* pub $field: $type,)*
+            /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
+            #[serde(default)]
+            pub no_commit: bool,
+        }
 
         impl Verb for $verb {
             type Params = $params;
@@ -69,7 +84,8 @@ macro_rules! part_verbs {
                 fn request($control: &Control, $p: $params) -> Result<PartRequest> {
                     $request
                 }
-                ask(control, &request(control, params)?)
+                let commit = !params.no_commit;
+                ask(control, &PartOrder { request: request(control, params)?, commit })
             }
         }
     )*};
@@ -85,8 +101,10 @@ part_verbs! {
         /// The provider.
         provider: String,
         /// gpt, mbr, bsd (on an MBR partition of type freebsd), or ebr (on one of type ebr).
+        #[schemars(extend("x-short" = "s"))]
         scheme: String,
         /// Slots of the table.
+        #[schemars(extend("x-short" = "n"))]
         #[serde(default)] entries: Option<u32>,
         /// Name of the provider, when what is on it may be lost.
         #[serde(default)] yes_destroy: Vec<String>,
@@ -115,16 +133,22 @@ part_verbs! {
         /// The provider with the table.
         geom: String,
         /// Type: an alias, !UUID or !NUMBER.
+        #[schemars(extend("x-short" = "t"))]
         #[serde(rename = "type")] kind: String,
         /// Start and size are multiples of it.
+        #[schemars(extend("x-short" = "a"))]
         #[serde(default)] align: Option<String>,
         /// Where it starts.
+        #[schemars(extend("x-short" = "b"))]
         #[serde(default)] start: Option<String>,
         /// How long it is.
+        #[schemars(extend("x-short" = "s"))]
         #[serde(default)] size: Option<String>,
         /// Its slot, from 1.
+        #[schemars(extend("x-short" = "i"))]
         #[serde(default)] index: Option<u32>,
         /// Its label.
+        #[schemars(extend("x-short" = "l"))]
         #[serde(default)] label: Option<String>,
     },
     |_control, p| {
@@ -148,12 +172,13 @@ part_verbs! {
         /// The provider with the table.
         geom: String,
         /// Its slot.
+        #[schemars(extend("x-short" = "i"))]
         index: u32,
         /// Name of the partition's provider.
         #[serde(default)] yes_destroy: Vec<String>,
     },
     |control, p| {
-        let shown = ask(control, &PartRequest::Show { geoms: vec![p.geom.clone()] })?;
+        let shown = ask(control, &PartRequest::Show { geoms: vec![p.geom.clone()] }.into())?;
         let mut entries = shown.tables.iter().flat_map(|t| &t.entries);
         let Some(entry) = entries.find(|e| e.index == p.index) else {
             let why = format!("no partition with index {}", p.index);
@@ -173,14 +198,17 @@ part_verbs! {
         /// The provider with the table.
         geom: String,
         /// Its slot.
+        #[schemars(extend("x-short" = "i"))]
         index: u32,
         /// New label.
+        #[schemars(extend("x-short" = "l"))]
         #[serde(default)] label: Option<String>,
         /// New type.
+        #[schemars(extend("x-short" = "t"))]
         #[serde(default, rename = "type")] kind: Option<String>,
     },
     |_control, p| {
-        let ModifyParams { geom, index, label, kind } = p;
+        let ModifyParams { geom, index, label, kind, .. } = p;
         if label.is_none() && kind.is_none() {
             return Err(Error::new(Kind::Usage, "part modify", "give --label or --type"));
         }
@@ -196,10 +224,13 @@ part_verbs! {
         /// The provider with the table.
         geom: String,
         /// Its slot.
+        #[schemars(extend("x-short" = "i"))]
         index: u32,
         /// The new size is a multiple of it.
+        #[schemars(extend("x-short" = "a"))]
         #[serde(default)] align: Option<String>,
         /// New size: sectors, with a unit bytes.
+        #[schemars(extend("x-short" = "s"))]
         #[serde(default)] size: Option<String>,
     },
     |_control, p| {
@@ -218,51 +249,69 @@ part_verbs! {
 
     /// Remove the whole table.
     Destroy, DestroyParams, "part.destroy", "Destroy a partition table",
-    "The name of its provider must be typed. A table that still has partitions is destroyed only \
-     with --force.",
-    ["ashlar part destroy ada0 --yes-destroy ada0"], ["geom"],
+    "A table that still has partitions is destroyed only with --force, which is agreement enough; \
+     without it the name of the provider must be typed. One with a partition in use is never \
+     destroyed.",
+    ["ashlar part destroy ada0 --yes-destroy ada0", "ashlar part destroy -F ada0"], ["geom"],
     {
         /// The provider with the table.
         geom: String,
         /// Also when it still has partitions.
+        #[schemars(extend("x-short" = "F"))]
         #[serde(default)] force: bool,
         /// Name of the provider.
         #[serde(default)] yes_destroy: Vec<String>,
     },
     |_control, p| {
-        agreed("part destroy", &p.geom, &p.yes_destroy, "its partitions would be gone")?;
+        if !p.force {
+            agreed("part destroy", &p.geom, &p.yes_destroy, "its partitions would be gone")?;
+        }
         Ok(PartRequest::Destroy { geom: p.geom, force: p.force })
     };
 
     /// Set an attribute.
-    Set, SetParams, "part.set", "Set an attribute of a partition or table", "",
-    ["ashlar part set ada0 bootme --index 2"], ["geom", "attribute"],
+    Set, SetParams, "part.set", "Set an attribute of a partition or table",
+    "GPT: bootme, bootonce (which sets bootme too), bootfailed, legacy-boot, required, \
+     no-block-io, read-only, hidden, no-automount of a partition, active and lenovofix of the \
+     table. MBR, EBR: active of a partition.",
+    ["ashlar part set ada0 bootme --index 2", "ashlar part set -a bootonce -i 2 ada0"],
+    ["geom", "attribute"],
     {
         /// The provider with the table.
         geom: String,
-        /// bootme, active, ...
-        attribute: String,
+        /// The attribute: bootme, active, ...
+        #[serde(default)] attribute: Option<String>,
+        /// The same, as an option.
+        #[schemars(extend("x-short" = "a"))]
+        #[serde(default)] attrib: Option<String>,
         /// Its slot; the table itself when absent.
+        #[schemars(extend("x-short" = "i"))]
         #[serde(default)] index: Option<u32>,
     },
     |_control, p| {
-        let SetParams { geom, attribute, index } = p;
-        Ok(PartRequest::Set { geom, attribute, index })
+        let attribute = one_of("part set", p.attribute, p.attrib)?;
+        Ok(PartRequest::Set { geom: p.geom, attribute, index: p.index })
     };
 
     /// Unset an attribute.
-    Unset, UnsetParams, "part.unset", "Unset an attribute of a partition or table", "",
-    ["ashlar part unset ada0 bootme --index 2"], ["geom", "attribute"],
+    Unset, UnsetParams, "part.unset", "Unset an attribute of a partition or table",
+    "The same attributes as `part set` has; unsetting bootonce leaves bootme as it is.",
+    ["ashlar part unset ada0 bootme --index 2", "ashlar part unset -a bootonce -i 2 ada0"],
+    ["geom", "attribute"],
     {
         /// The provider with the table.
         geom: String,
-        /// bootme, active, ...
-        attribute: String,
+        /// The attribute: bootme, active, ...
+        #[serde(default)] attribute: Option<String>,
+        /// The same, as an option.
+        #[schemars(extend("x-short" = "a"))]
+        #[serde(default)] attrib: Option<String>,
         /// Its slot; the table itself when absent.
+        #[schemars(extend("x-short" = "i"))]
         #[serde(default)] index: Option<u32>,
     },
     |_control, p| {
-        let UnsetParams { geom, attribute, index } = p;
-        Ok(PartRequest::Unset { geom, attribute, index })
+        let attribute = one_of("part unset", p.attribute, p.attrib)?;
+        Ok(PartRequest::Unset { geom: p.geom, attribute, index: p.index })
     };
 }

@@ -18,10 +18,13 @@ pub struct Params {
     /// Names of providers with tables; all when none is given.
     pub geoms: Vec<String>,
     /// Print labels instead of types.
+    #[schemars(extend("x-short" = "l"))]
     pub labels: bool,
     /// Print types as they are on the disk.
+    #[schemars(extend("x-short" = "r"))]
     pub raw: bool,
     /// Print names of providers instead of index numbers.
+    #[schemars(extend("x-short" = "p"))]
     pub providers: bool,
 }
 
@@ -74,8 +77,9 @@ fn entry_line(entry: &PartEntry, table: &PartTable, style: Style) -> Line {
 pub fn render(table: &PartTable, style: Style) -> String {
     let whole = table.last.saturating_sub(table.first).saturating_add(1);
     let corrupt = if table.corrupt { " [CORRUPT]" } else { "" };
+    let waits = if table.modified { " [PENDING]" } else { "" };
     let scheme = table.scheme.to_uppercase();
-    let head = format!("{scheme}  ({}){corrupt}", size(whole, table));
+    let head = format!("{scheme}  ({}){corrupt}{waits}", size(whole, table));
     let mut lines = vec![Line(table.first, whole, table.geom.clone(), head)];
     let mut next = table.first;
     let gap = |from: u64, to: u64| {
@@ -101,6 +105,12 @@ pub fn render(table: &PartTable, style: Style) -> String {
         let name = if i == 0 { format!("{name:<id$}") } else { format!("{name:>id$}") };
         out.push_str(&format!("{mark}{from:>start$}  {n:>count$}  {name}  {rest}\n"));
     }
+    if table.modified {
+        let geom = &table.geom;
+        out.extend(table.pending.iter().map(|said| format!("   not written: {said}\n")));
+        out.push_str(&format!("   `ashlar part commit {geom}` writes it, "));
+        out.push_str(&format!("`ashlar part undo {geom}` forgets it\n"));
+    }
     out.push('\n');
     out
 }
@@ -114,6 +124,10 @@ pub fn answer(answer: &PartAnswer) -> String {
     } else {
         out.push_str(&answer.message);
         out.push('\n');
+        for table in answer.tables.iter().filter(|t| t.modified) {
+            let geom = &table.geom;
+            out.push_str(&format!("not written yet: `ashlar part commit {geom}` does that\n"));
+        }
     }
     out
 }
@@ -124,7 +138,8 @@ impl Verb for Show {
     const NAME: &'static str = "part.show";
     const DOC: &'static str = "Show partition tables with their gaps";
     const DETAIL: &'static str = "Columns: first sector, number of sectors, index, type, \
-        attributes, size. The first line is the whole usable range.";
+        attributes, size. The first line is the whole usable range; it says [CORRUPT] of a table \
+        that `part recover` mends, and [PENDING] of one with changes that are not written.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar part show", "ashlar part show ada0 --labels"];
     const POSITIONAL: &'static [&'static str] = &["geoms"];
@@ -138,7 +153,7 @@ impl Verb for Show {
 impl DaemonVerb for Show {
     fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
         let Params { geoms, labels, raw, providers } = params;
-        let answer = control.change(|plant| plant.part(&PartRequest::Show { geoms }))?;
+        let answer = control.change(|plant| plant.part(&PartRequest::Show { geoms }.into()))?;
         let style = Style { labels, raw, providers };
         Ok(Answer { tables: answer.tables, without: answer.warnings, style })
     }
@@ -180,7 +195,14 @@ mod tests {
              2048  16777216     2  freebsd-ufs  (8.0G)\n  \
              16779264   4192223     3  freebsd-swap  [bootme]  (2.0G)\n\n"
         );
-        let corrupt = PartTable { corrupt: true, entries: vec![], ..table };
+        let corrupt = PartTable { corrupt: true, entries: vec![], ..table.clone() };
+        let pending = vec!["ada0p4 added".to_owned(), "ada0p1 deleted".to_owned()];
+        let waits = PartTable { modified: true, pending, entries: vec![], ..table };
+        let text = render(&waits, Style::default());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with("GPT  (10G) [PENDING]"), "{text}");
+        assert_eq!(lines[2..4], ["   not written: ada0p4 added", "   not written: ada0p1 deleted"]);
+        assert!(lines[4].contains("part commit ada0") && lines[4].contains("part undo ada0"));
         let text = render(&corrupt, Style { labels: true, ..Style::default() });
         assert!(text.starts_with("=>      34  20971453  ada0  GPT  (10G) [CORRUPT]\n"), "{text}");
         assert!(text.contains("- free -  (10G)"), "{text}");

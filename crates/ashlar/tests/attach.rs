@@ -269,6 +269,32 @@ fn sizes_are_seen_live_and_restarts_bring_back_what_is_configured() {
 }
 
 #[test]
+fn a_device_that_somebody_has_open_is_taken_away_by_force_only() {
+    let Some(mut house) = house("attach-open", "t-open", "", "0 = \"d0\"") else { return };
+    let device = device(&house);
+    let opened = fs::File::open(&device).unwrap();
+    let mut holder = Command::new("sleep").arg("600").stdin(opened).spawn().unwrap();
+    let open = format!("open in sleep (pid {})", holder.id());
+    let refused = house.ashlar(&["detach", "0"]);
+    assert_ne!(refused.code, 0);
+    refused.complains(&[&device, &open, "ashlar detach 0 --force"]);
+    let list = house.ok(&["attach", "--list"]);
+    assert!(list.contains(&open), "{list}");
+    assert_eq!(run("blockdev", &["--getsize64", &device]).trim(), DISK_BYTES.to_string());
+    house.ok(&["detach", "0", "--force"]);
+    let list = house.json(&["attach", "--list"]);
+    assert_eq!(list["attached"].as_array().map(Vec::len), Some(0), "{list}");
+    assert!(house.log().contains(&format!("{device} goes under {open}")), "{}", house.log());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    // Closed: it goes without force.
+    house.ok(&["attach", "0"]);
+    house.ok(&["detach", "0"]);
+    house.stop();
+    assert_gone("t-open");
+}
+
+#[test]
 fn dirty_pages_beyond_what_memory_may_hold_are_written_through_the_daemon() {
     let Some(mut house) = house("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
     let device = device(&house);

@@ -163,6 +163,21 @@ fn outlived(script: &mut Script) {
     );
 }
 
+fn only_open(script: &mut Script) {
+    add(
+        script,
+        "one that is only open is in use",
+        "ends 0 ashlar attach 0; within 5 served; sleep 1000 </dev/nbd0 & holder=$!\n\
+         ends 1 ashlar detach 0\n\
+         fact /tmp/ends \"open in sleep .pid $holder.\" 'ashlar detach 0 --force'\n\
+         says ashlar attach --list -- \"/dev/nbd0 .*open in sleep .pid $holder.\"\n\
+         ended; [ -e /sys/block/nbd0/backend ]; begin; within 20 served\n\
+         dd if=/dev/nbd0 of=/dev/null bs=64k count=1 iflag=direct 2>/dev/null\n\
+         ends 0 ashlar detach 0 --force; kill $holder\n\
+         within 5 test ! -e /sys/block/nbd0/backend",
+    );
+}
+
 fn by_fuse(script: &mut Script) {
     add(
         script,
@@ -206,6 +221,7 @@ fn luns_are_block_devices_of_the_machine_and_outlive_the_daemon() {
     script.file("rig/house.sh", HOUSE).file("rig/config", CONFIG);
     nbd(&mut script);
     outlived(&mut script);
+    only_open(&mut script);
     by_fuse(&mut script);
     let how = Boot { deadline: DEADLINE, core: None };
     let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {

@@ -117,20 +117,24 @@ impl Exports {
         verb: &str,
         what: &str,
         target: Option<&str>,
-        by: By,
+        (by, force): (By, bool),
     ) -> Result<String> {
         let key = self.attachments.find(what, target)?;
         let ticket = match verb {
             "attach" => self.attachments.attach(key.clone(), by),
-            "detach" => self.attachments.detach(key.clone()),
+            "detach" => self.attachments.detach(key.clone(), force),
             _ => return Err(Error::new(Kind::UnknownVerb, "local", "no such verb").at(verb)),
         };
         control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
         let late = || Err("it takes too long; `ashlar list attached` shows it".to_owned());
         if let Err(why) = ticket.result().unwrap_or_else(late) {
             let next = match verb {
-                "attach" => "Mend what the message names.",
-                _ => "Unmount it, or stop what uses it, first.",
+                "attach" => "Mend what the message names.".to_owned(),
+                _ if force => "Stop what uses it first.".to_owned(),
+                _ => format!(
+                    "Unmount it, or stop what uses it, first; or take it from them: \
+                     ashlar detach {what} --force"
+                ),
             };
             return Err(Error::new(Kind::Busy, verb, why).at(key.to_string()).next(next));
         }

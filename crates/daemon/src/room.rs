@@ -437,8 +437,9 @@ impl Room {
         let by = params.get("by").filter(|by| !by.is_null());
         let by = by.map(|by| serde_json::from_value(by.clone())).transpose();
         let by = by.map_err(|e| Error::new(Kind::Usage, "attach", e.to_string()))?;
-        let (control, by) = (&mut self.control, by.unwrap_or_default());
-        let device = self.exports.local_verb(control, verb, lun, target, by)?;
+        let force = params.get("force").and_then(Value::as_bool).unwrap_or_default();
+        let (control, how) = (&mut self.control, (by.unwrap_or_default(), force));
+        let device = self.exports.local_verb(control, verb, lun, target, how)?;
         Ok(serde_json::json!({ "device": device }))
     }
 

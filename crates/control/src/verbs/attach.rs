@@ -107,6 +107,9 @@ pub struct DetachParams {
     /// The local target, if there are several.
     #[serde(default)]
     pub target: Option<String>,
+    /// Though somebody uses it: what the machine holds is written first; later requests fail.
+    #[serde(default)]
+    pub force: bool,
 }
 
 impl Verb for Detach {
@@ -114,9 +117,11 @@ impl Verb for Detach {
     type Answer = Answer;
     const NAME: &'static str = "detach";
     const DOC: &'static str = "Take the block device of an attached LUN away";
-    const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, or under \
-        another device. A LUN in `attach` of the target comes back with the next start.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar detach 0", "ashlar detach /dev/loop0"];
+    const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, under \
+        another device, or open in a process; says by whom. A LUN in `attach` of the target comes \
+        back with the next start.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar detach 0", "ashlar detach /dev/loop0", "ashlar detach 0 --force"];
     const POSITIONAL: &'static [&'static str] = &["name"];
 
     fn table(answer: &Answer) -> String {
@@ -126,7 +131,7 @@ impl Verb for Detach {
 
 impl DaemonVerb for Detach {
     fn run(control: &Control, params: DetachParams, progress: &mut Progress<'_>) -> Result<Answer> {
-        let value = json!({ "lun": params.name, "target": params.target });
+        let value = json!({ "lun": params.name, "target": params.target, "force": params.force });
         control.change(|plant| plant.verb("local", "detach", &value, progress))?;
         Ok(Answer { device: None, attached: control.state().attached })
     }

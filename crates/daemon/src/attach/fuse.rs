@@ -14,6 +14,7 @@ use super::Key;
 use super::host::{
     CORE_LIMIT, Device, FOLDER, TOOL_LIMIT, Why, mounts, own_source, started, tool, wait, what,
 };
+use super::openers::Openers;
 
 /// Type of the mounts, after which they are known.
 const FILE_SYSTEM: &str = "fuse.ashlar";
@@ -168,7 +169,7 @@ fn clear(device: &Device) -> Result<(), Why> {
 /// Takes away what a daemon left that was killed: its loop devices and mounts. Answers a line for
 /// people about each.
 pub fn clean_up() -> Vec<String> {
-    let mut lines = Vec::new();
+    let (mut lines, mut openers) = (Vec::new(), None);
     for mount in mounts().into_iter().filter(|m| m.kind == FILE_SYSTEM) {
         let owner = mount.source.strip_prefix("ashlar:").and_then(|s| s.split_once('.'));
         let Some((pid, began)) = owner else { continue };
@@ -177,7 +178,7 @@ pub fn clean_up() -> Vec<String> {
         }
         let folder = PathBuf::from(&mount.at);
         for device in loops_within(&folder) {
-            let users = device.users();
+            let users = device.users(openers.get_or_insert_with(Openers::now));
             match clear(&device) {
                 Ok(()) => lines.push(format!("{} of process {pid} taken away", device.path())),
                 Err(e) => lines.push(format!(

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::openers::Openers;
+
 /// Where file systems of attached LUNs are mounted, one folder each.
 pub const FOLDER: &str = "/run/ashlar/attached";
 
@@ -169,8 +171,21 @@ impl Device {
         own.map(|p| named(&p)).filter(|(name, _)| name.starts_with(&self.name)).collect()
     }
 
-    /// Who uses it, for people: mounts, swap, devices above it. Empty when nobody is seen to.
-    pub fn users(&self) -> Vec<String> {
+    /// Who uses it, for people: [`Device::claims`] and processes that hold it open. Empty when
+    /// nobody is seen to.
+    pub fn users(&self, openers: &Openers) -> Vec<String> {
+        let mut out = self.claims();
+        out.extend(self.openers(openers));
+        out
+    }
+
+    /// Processes that hold it or a partition of it open, for people.
+    pub fn openers(&self, openers: &Openers) -> Vec<String> {
+        openers.of(self.parts().iter().map(|(_, number)| number.as_str()))
+    }
+
+    /// What stands on it, for people: mounts, swap, devices above it.
+    pub fn claims(&self) -> Vec<String> {
         let (parts, mounts) = (self.parts(), mounts());
         let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
         let mut out = Vec::new();
@@ -185,6 +200,7 @@ impl Device {
             let above = above.iter().flat_map(|p| fs::read_dir(format!("{p}/holders")));
             let names = above.flatten().flatten().filter_map(|e| e.file_name().into_string().ok());
             out.extend(names.map(|n| format!("{n} stands on {name}")));
+            out.extend(loops_on(&path).map(|n| format!("{n} stands on {name}")));
         }
         out.sort();
         out.dedup();
@@ -200,12 +216,27 @@ impl Device {
 
     /// Writes what the machine holds of it in memory.
     pub fn sync(&self) {
-        for at in self.mounted() {
-            if let Err(e) = tool("sync", &["--file-system", &at]) {
+        let told = |at: &str, done: Result<String, Why>| {
+            if let Err(e) = done {
                 tracing::warn!(target: "local", "{at}: not all is written: {e}");
             }
+        };
+        for at in self.mounted() {
+            told(&at, tool("sync", &["--file-system", &at]));
         }
+        // What was written to it without a file system.
+        told(&self.path(), tool("sync", &[&self.path()]));
     }
+}
+
+/// Loop devices on another device: the kernel does not count them among its holders.
+fn loops_on(path: &str) -> impl Iterator<Item = String> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = all.filter_map(|e| e.file_name().into_string().ok());
+    names.filter(move |name| {
+        let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+        file.is_ok_and(|file| file.trim_end() == path)
+    })
 }
 
 #[cfg(test)]

@@ -14,20 +14,23 @@
 //! | `fuse` | by a loop device on a file that FUSE serves |
 //! | `guard` | memory of the daemon that the kernel's own depends on |
 //! | `host` | tools, mounts, who uses a device |
+//! | `openers` | processes that hold a device open |
 //!
 //! All of it on a thread of its own: the machine's tools wait for I/O, which the cores serve.
 //!
 //! Invariants
 //!  A1  What is attached was granted by a group; it goes when it is granted no longer and nobody
 //!      uses it.
-//!  A2  A device in use is detached by nobody but the end of its target or of the daemon; a network
-//!      block device then waits for the next daemon.
+//!  A2  A device in use, be it only open in some process, is detached by nobody but whoever says
+//!      so, the end of its target, or that of the daemon; a network block device then waits for the
+//!      next daemon.
 
 mod fuse;
 mod guard;
 mod host;
 mod nbd;
 mod netlink;
+mod openers;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +40,7 @@ use control::api::{AttachedState, Error, Kind, Result};
 use drivers::local::{By, Local};
 use geom::Inbox;
 
+use openers::Openers;
 use worker::{Attached, Worker};
 
 /// Writes a line for people: about what, and the text; true when it is an error.
@@ -60,7 +64,8 @@ impl std::fmt::Display for Key {
 /// What somebody asked for.
 enum Job {
     Attach(Key, By),
-    Detach(Key),
+    /// By force: whoever uses it.
+    Detach(Key, bool),
     /// Everything of a target, whoever uses it.
     Drop(String),
     /// The daemon ends: what can wait for the next one is left to it.
@@ -158,9 +163,9 @@ impl Attachments {
         self.order(Job::Leave)
     }
 
-    /// Detaches a LUN that nobody uses.
-    pub fn detach(&self, key: Key) -> Ticket {
-        self.order(Job::Detach(key))
+    /// Detaches a LUN that nobody uses; with `force` one that somebody does.
+    pub fn detach(&self, key: Key, force: bool) -> Ticket {
+        self.order(Job::Detach(key, force))
     }
 
     /// Detaches everything of a target, whoever uses it.
@@ -221,8 +226,11 @@ impl Attachments {
 }
 
 fn view(shared: &Shared) -> Vec<AttachedState> {
+    let any = !shared.table().attached.is_empty();
+    let openers = if any { Openers::now() } else { Openers::default() };
     let table = shared.table();
-    let mut out: Vec<AttachedState> = table.attached.iter().map(|(k, a)| a.state(k)).collect();
+    let states = table.attached.iter().map(|(k, a)| a.state(k, &openers));
+    let mut out: Vec<AttachedState> = states.collect();
     out.extend(table.waiting.iter().filter(|(k, _)| !table.attached.contains_key(k)).map(
         |(k, why)| AttachedState {
             target: k.target.clone(),

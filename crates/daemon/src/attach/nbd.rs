@@ -29,6 +29,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::Key;
 use super::host::{CORE_LIMIT, Device, FOLDER, TOOL_LIMIT, Why, wait, what};
 use super::netlink::{Netlink, Wish};
+use super::openers::Openers;
 
 /// Seconds after which the kernel gives a socket up whose request is not answered, and sends the
 /// request by another: as long as it waits for other disks.
@@ -158,11 +159,12 @@ pub fn clean_up(
     ours: impl Fn(&Key) -> bool,
     wanted: impl Fn(&Key) -> bool,
 ) -> (Vec<Key>, Vec<String>) {
-    let (mut used, mut lines) = (Vec::new(), Vec::new());
+    let (mut used, mut lines, mut openers) = (Vec::new(), Vec::new(), None);
     for known in known().into_iter().filter(|k| ours(&k.key())) {
         let key = known.key();
         let Ok(_lock) = lock(&key) else { continue };
-        if !known.device.users().is_empty() {
+        let openers = openers.get_or_insert_with(Openers::now);
+        if !known.device.users(openers).is_empty() {
             used.push(key);
         } else if !wanted(&key) {
             let ended = Netlink::open().and_then(|mut n| {
@@ -201,7 +203,7 @@ impl Nbd {
             if now == known.backend {
                 return Nbd::take_over(local, grant, reconnect, netlink, known, lock);
             }
-            let users = known.device.users();
+            let users = known.device.users(&Openers::now());
             if !users.is_empty() {
                 let (path, users) = (known.device.path(), users.join(", "));
                 return Err(format!("{path} is another unit's, or had other rights: {users}"));

@@ -9,8 +9,9 @@ use drivers::local::{By, Grant, LocalParams};
 
 use super::fuse::{self, Loop};
 use super::guard::Guard;
-use super::host::Device;
+use super::host::{Device, wait};
 use super::nbd::{self, Nbd};
+use super::openers::Openers;
 use super::{Job, Key, Place, Shared, Table, Waiting};
 
 /// How often it looks for what has changed: sizes, sessions that ended, groups.
@@ -18,6 +19,10 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// How often something that failed is tried again.
 const RETRY: Duration = Duration::from_secs(3);
+
+/// Longest wait for processes that only look at a device: the device manager does, when somebody
+/// closes it.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// By what a LUN is a block device.
 enum Means {
@@ -44,7 +49,7 @@ impl Attached {
     }
 
     /// For lists.
-    pub fn state(&self, key: &Key) -> AttachedState {
+    pub fn state(&self, key: &Key, openers: &Openers) -> AttachedState {
         let (by, file) = match &self.means {
             Means::Nbd(_) => ("nbd", String::new()),
             Means::Loop(file) => ("fuse", file.file()),
@@ -59,7 +64,7 @@ impl Attached {
             size_bytes: self.bytes,
             block_bytes: self.grant.entry.device.block_bytes(),
             read_only: self.grant.read_only,
-            users: self.device().users(),
+            users: self.device().users(openers),
             why: self.why.clone(),
         }
     }
@@ -85,6 +90,17 @@ impl Attached {
             Means::Loop(file) => file.end(force, used),
         }
     }
+}
+
+/// How one is detached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Unless somebody uses it; a process that has it open for a moment is waited for.
+    Asked,
+    /// Unless somebody uses it at this moment.
+    Looking,
+    /// Though somebody uses it: what the machine holds is written first.
+    Force,
 }
 
 /// The thread's own.
@@ -182,8 +198,8 @@ impl Worker {
                 self.leave();
                 Ok(())
             }
-            Job::Detach(key) => {
-                self.detach(&key, false)?;
+            Job::Detach(key, force) => {
+                self.detach(&key, if force { How::Force } else { How::Asked })?;
                 let mut table = self.shared.table();
                 table.asked.remove(&key);
                 table.waiting.remove(&key);
@@ -205,7 +221,7 @@ impl Worker {
     fn all(&mut self, which: impl Fn(&Key) -> bool) {
         let keys: Vec<Key> = self.shared.table().attached.keys().cloned().collect();
         for key in keys.into_iter().filter(which) {
-            if let Err(e) = self.detach(&key, true) {
+            if let Err(e) = self.detach(&key, How::Force) {
                 (self.shared.tell)(&key.target, format!("LUN {}: {e}", key.lun), true);
             }
         }
@@ -240,10 +256,11 @@ impl Worker {
             Means::Loop(_) => None,
         };
         let keys: Vec<Key> = self.shared.table().attached.iter().filter_map(is_nbd).collect();
+        let mut openers = None;
         for key in keys {
             let Some(attached) = self.shared.table().attached.remove(&key) else { continue };
             let Means::Nbd(nbd) = &attached.means else { continue };
-            let users = nbd.device.users();
+            let users = nbd.device.users(openers.get_or_insert_with(Openers::now));
             if users.is_empty() || nbd.is_gone() {
                 self.shared.table().attached.insert(key, attached);
                 continue;
@@ -362,7 +379,7 @@ impl Worker {
             self.tried.remove(key);
         }
         if over || !wanted || !granted {
-            let done = self.detach(key, over);
+            let done = self.detach(key, if over { How::Force } else { How::Looking });
             let why = match &done {
                 Err(e) => format!("it shall go, but {e}"),
                 Ok(()) => return,
@@ -411,23 +428,29 @@ impl Worker {
         Ok(())
     }
 
-    /// Detaches one; `force` though somebody uses it: what the machine holds is written first.
-    fn detach(&mut self, key: &Key, force: bool) -> Result<(), String> {
+    /// Detaches one.
+    fn detach(&mut self, key: &Key, how: How) -> Result<(), String> {
         let mut table = self.shared.table();
         let Some(attached) = table.attached.remove(key) else {
             return Err(format!("{key} is not attached"));
         };
         drop(table);
-        let done = self.end(key, &attached, force);
+        let done = self.end(key, &attached, how);
         if done.is_err() {
             self.shared.table().attached.insert(key.clone(), attached);
         }
         done
     }
 
-    fn end(&self, key: &Key, attached: &Attached, force: bool) -> Result<(), String> {
-        let device = attached.device();
-        let users = device.users();
+    fn end(&self, key: &Key, attached: &Attached, how: How) -> Result<(), String> {
+        let (device, force) = (attached.device(), how == How::Force);
+        let mut users = device.users(&Openers::now());
+        if how == How::Asked && device.claims().is_empty() {
+            wait(GLANCE, || {
+                users = device.users(&Openers::now());
+                users.is_empty()
+            });
+        }
         if !users.is_empty() && !force {
             return Err(format!("{} is in use: {}", device.path(), users.join(", ")));
         }

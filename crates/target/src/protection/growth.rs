@@ -10,7 +10,9 @@
 //!
 //! The record is the header as it is on the medium. It is written when the unit has been made ready
 //! and after FORMAT UNIT; where nothing is kept, a provider must not grow while it is not served. A
-//! unit that is made without protection information forgets it.
+//! unit that is made without protection information forgets it. The header is not searched for: it
+//! may be behind any block, each of which would have to be read, and an old one among data, taken
+//! for it, would cut the unit.
 
 use std::sync::Arc;
 

@@ -1,0 +1,145 @@
+//! Which processes hold block devices open. The kernel keeps no list of them: those of every
+//! process are looked at, by the number of the device, so that it does not matter under which name
+//! or in which namespace it was opened. Seeing other users' needs root, as attaching does.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+
+/// Longest look at all processes; what was not looked at then is said.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
+
+/// Most processes of one device that are named; of more, their number.
+const NAMED_MAX: usize = 8;
+
+/// Processes that hold block devices open, as they were at one time.
+#[derive(Default)]
+pub struct Openers {
+    /// By the device's number, `MAJOR:MINOR`: processes, for people.
+    holders: BTreeMap<String, Vec<String>>,
+    /// Not every process was looked at.
+    cut: bool,
+}
+
+impl Openers {
+    /// Looks at every process.
+    pub fn now() -> Openers {
+        Openers::within(Path::new("/proc"), Instant::now() + LOOK_LIMIT)
+    }
+
+    fn within(root: &Path, end: Instant) -> Openers {
+        let mut out = Openers::default();
+        for process in fs::read_dir(root).into_iter().flatten().flatten() {
+            if Instant::now() >= end {
+                out.cut = true;
+                break;
+            }
+            let pid = process.file_name().to_string_lossy().into_owned();
+            if pid.bytes().all(|b| b.is_ascii_digit()) {
+                out.process(&process.path(), &pid, end);
+            }
+        }
+        out
+    }
+
+    fn process(&mut self, process: &Path, pid: &str, end: Instant) {
+        let mut found = Vec::new();
+        // One that has ended, and one that may not be looked at, has nothing open.
+        for open in fs::read_dir(process.join("fd")).into_iter().flatten().flatten() {
+            if Instant::now() >= end {
+                self.cut = true;
+                break;
+            }
+            // What is known is enough: a file on a server that does not answer is not asked for.
+            let flags = AtFlags::STATX_DONT_SYNC;
+            let Ok(stat) = statx(CWD, open.path(), flags, StatxFlags::TYPE) else { continue };
+            if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice {
+                found.push(format!("{}:{}", stat.stx_rdev_major, stat.stx_rdev_minor));
+            }
+        }
+        found.sort();
+        found.dedup();
+        if found.is_empty() {
+            return;
+        }
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        let name = name.trim_end().replace(|c: char| c.is_control(), "?");
+        for device in found {
+            self.holders.entry(device).or_default().push(format!("open in {name} (pid {pid})"));
+        }
+    }
+
+    /// Those of some devices, for people; empty when there are none.
+    pub fn of<'a>(&self, devices: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let mut out: Vec<String> =
+            devices.filter_map(|device| self.holders.get(device)).flatten().cloned().collect();
+        // Whoever has several partitions open is one.
+        out.sort();
+        out.dedup();
+        let more = out.len().saturating_sub(NAMED_MAX);
+        out.truncate(NAMED_MAX);
+        if more > 0 {
+            out.push(format!("open in {more} more processes"));
+        }
+        if self.cut {
+            out.push(format!("not every process could be looked at in {LOOK_LIMIT:?}"));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_named_and_counted() {
+        let mut openers = Openers::default();
+        assert!(openers.of(["7:0"].into_iter()).is_empty());
+        for pid in 10..22 {
+            openers.holders.entry("7:0".into()).or_default().push(format!("open in a (pid {pid})"));
+        }
+        openers.holders.insert("259:1".into(), vec!["open in a (pid 10)".into()]);
+        assert_eq!(openers.of(["259:1", "8:0"].into_iter()), ["open in a (pid 10)"]);
+        let both = openers.of(["7:0", "259:1"].into_iter());
+        assert_eq!((both.len(), both[8].as_str()), (9, "open in 4 more processes"));
+    }
+
+    #[test]
+    fn a_look_that_takes_too_long_says_so() {
+        let all = Openers::now();
+        assert!(!all.cut);
+        let none = Openers::within(Path::new("/proc"), Instant::now());
+        assert!(none.holders.is_empty());
+        assert!(none.of(std::iter::empty())[0].contains("not every process"));
+    }
+
+    /// Folders as /proc has them: links to what is no block device are nobody's.
+    #[test]
+    fn only_block_devices_count() {
+        let root = std::env::temp_dir().join(format!("ashlar-openers-{}", std::process::id()));
+        let fds = root.join("12/fd");
+        fs::create_dir_all(&fds).unwrap();
+        fs::write(root.join("12/comm"), "cat\u{7}ch\n").unwrap();
+        std::os::unix::fs::symlink("/dev/null", fds.join("0")).unwrap();
+        std::os::unix::fs::symlink("/no/such/file", fds.join("1")).unwrap();
+        let end = Instant::now() + LOOK_LIMIT;
+        assert!(Openers::within(&root, end).holders.is_empty());
+        // Where there is a block device.
+        let all = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+        for name in all.filter_map(|e| e.file_name().into_string().ok()) {
+            let (node, link) = (Path::new("/dev").join(&name), fds.join("2"));
+            let _ = fs::remove_file(&link);
+            if !node.exists() || std::os::unix::fs::symlink(&node, &link).is_err() {
+                continue;
+            }
+            let number = fs::read_to_string(format!("/sys/class/block/{name}/dev")).unwrap();
+            let found = Openers::within(&root, end).of([number.trim()].into_iter());
+            assert_eq!(found, ["open in cat?ch (pid 12)"], "{name}");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -135,6 +135,10 @@ pub fn fuzz_raid(data: &[u8]) {
                 assert!(kept || !sound || read_only(&array), "a sound array can be written");
             }
         }
+        if let Some(left) = drive(data, sector_size, |s| imsm::torn(s, "")) {
+            let whole = drive(data, sector_size, imsm::step);
+            assert!(whole.is_none(), "what is whole is not torn: {left:?}");
+        }
         if let Some(meta) = drive(data, sector_size, ddf::step) {
             let Ok(seen) = ddf::assemble(std::slice::from_ref(&meta), sector_size) else {
                 continue;

@@ -131,7 +131,11 @@ fn a_dirty_volume_with_parity_that_lacks_a_disk_is_started_only_by_force() {
     assert!(refused.what.contains("was not stopped"), "{}", refused.what);
     start(&mut again, true).expect("by force");
     assert_eq!(again.state(), "DEGRADED");
+    assert!(again.show("Volume").contains("parity may be wrong"), "{}", again.show("Volume"));
     assert!(again.read_all() == again.model);
+    again.back(2);
+    again.complete();
+    assert!(!again.show("Volume").contains("parity may be wrong"));
 }
 
 #[test]
@@ -152,6 +156,82 @@ fn after_a_crash_parity_is_made_right() {
         assert!(again.read_all() == again.model, "without {lost}");
         again.back(lost);
         again.complete();
+    }
+}
+
+/// What the power leaves of a record of two sectors: the second one new, the first still old.
+fn tear(raid: &Raid, disk: usize) {
+    let len = raid.disks[disk].bytes().len();
+    raid.disks[disk].put(len - 3 * 512, &[0xee; 20]);
+}
+
+#[test]
+fn a_torn_record_is_made_up_for_by_the_other_disks() {
+    for (level, count) in [("RAID0", 3), ("RAID1E", 3), ("RAID10", 4), ("RAID5", 3)] {
+        let mut raid = Raid::label(INTEL, level, count, json!({ "strip": 8192 }));
+        raid.write(0, &noise(21, raid.size()));
+        raid.stop();
+        for which in [[0, 1, 2], [2, 1, 0]] {
+            tear(&raid, which[0]);
+            let alone = raid.reborn_with(&which[..1]);
+            let said = alone.world.verdict(&format!("d{}", which[0]), "raid");
+            assert!(said.contains("its record is torn"), "{said}");
+            // It is looked at first, and waits for the others.
+            let mut again = raid.reborn_with(&[&which[..], &[3][..count - 3]].concat());
+            assert_eq!(again.state(), "OPTIMAL", "{level}");
+            assert!(again.read_all() == raid.model, "{level}");
+            again.settle();
+            assert_eq!(again.record(which[0])["disk"], json!(format!("serial-d{}", which[0])));
+            again.stop();
+        }
+    }
+}
+
+#[test]
+fn a_torn_record_that_is_newer_than_the_others_is_not_overruled() {
+    let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
+    let old: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
+    raid.write(0, &noise(22, raid.size()));
+    raid.stop();
+    let at = old[0].len() - 3 * 512;
+    [0, 2].iter().for_each(|i| raid.disks[*i].put(at, &old[*i][at..]));
+    tear(&raid, 1);
+    let mut again = raid.reborn();
+    assert!(again.state().contains("the record of d1 is torn, and newer"), "{}", again.state());
+    let force = json!({ "force": true });
+    again.world.verb("raid", "start", &raid.set, force).expect("without it");
+    assert_eq!(again.state(), "DEGRADED");
+    assert!(
+        again.show("Refused").starts_with("d1: its record is torn"),
+        "{}",
+        again.show("Refused")
+    );
+    // One that comes later is no more believed.
+    let mut late = raid.reborn_with(&[0, 2]);
+    let force = json!({ "force": true });
+    late.world.verb("raid", "start", &raid.set, force).expect("without it");
+    late.back(1);
+    assert_eq!(late.state(), "DEGRADED");
+    assert!(late.show("Refused").contains("newer than what"), "{}", late.show("Refused"));
+}
+
+#[test]
+fn a_disk_whose_record_was_torn_when_it_was_pulled_is_taken_back() {
+    let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
+    raid.write(0, &noise(23, raid.size()));
+    for written in [false, true] {
+        raid.lose(1);
+        tear(&raid, 1);
+        if written {
+            raid.write(0, &noise(24, 40_960));
+        }
+        raid.back(1);
+        raid.complete();
+        assert_eq!(raid.record(1)["disk"], json!("serial-d1"));
+        raid.lose(0);
+        assert!(raid.read_all() == raid.model);
+        raid.back(0);
+        raid.complete();
     }
 }
 

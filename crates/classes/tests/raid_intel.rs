@@ -4,7 +4,7 @@ mod raid_world;
 mod support;
 
 use classes::probe::{Reason, Sectors, Step, Why};
-use classes::raid::imsm::{self, Names, Record};
+use classes::raid::imsm::{self, Names, Record, Torn};
 use classes::raid::{Array, DiskState, Level, SubdiskState, VolumeState};
 use raid_world::{DISK_BYTES, INTEL, INTEL_LEVELS, intel, one, volume};
 use support::{Image, Seed, power_cuts};
@@ -14,6 +14,11 @@ const NAMES: Names = Names { time: 1_700_000_000 };
 fn probe(image: &Image) -> Result<Record, Why> {
     let mut sectors = Sectors::new(image.sector_size, image.sectors * image.sector_size as u64);
     sectors.drive(|offset, len| Some(image.read(offset, len)), imsm::step)
+}
+
+fn leftover(image: &Image, serial: &str) -> Result<Torn, Why> {
+    let mut sectors = Sectors::new(image.sector_size, image.sectors * image.sector_size as u64);
+    sectors.drive(|offset, len| Some(image.read(offset, len)), |s| imsm::torn(s, serial))
 }
 
 fn blank(sector_size: u32) -> Image {
@@ -236,6 +241,9 @@ fn no_power_cut_loses_the_array() {
             Err(why) => {
                 assert_eq!(why.reason, Reason::Checksum);
                 torn += 1;
+                let left = leftover(image, &array.disks[0].serial).expect("who it is");
+                assert_eq!((left.set, left.generation), (old.set(), old.generation));
+                assert!(leftover(image, "SOMEBODY").is_err(), "another disk's record");
                 None
             }
         };
@@ -261,6 +269,44 @@ fn no_power_cut_loses_the_array() {
         let seen = probe(image).expect("one sector is never torn");
         assert!(seen == single || seen == next);
     });
+}
+
+#[test]
+fn only_a_record_of_several_sectors_that_does_not_fit_together_is_torn() {
+    let record = imsm::create(&one(INTEL, Level::Raid1e, 3), &NAMES, 512).expect("a record");
+    let mut whole = blank(512);
+    whole.apply(&imsm::plan(&record, whole.sectors, 512).expect("a plan"));
+    let (anchor, serial) = (whole.sectors - 2, "SERIAL-000000");
+    let change = |image: &mut Image, at: usize, byte: u8| {
+        let mut sector = image.held[&anchor].clone();
+        sector[at] = byte;
+        image.put(anchor, &sector);
+    };
+    assert!(leftover(&whole, serial).is_err(), "it is whole");
+    let mut torn = whole.clone();
+    torn.put(anchor - 1, &[0xee; 512]);
+    assert_eq!(leftover(&torn, serial).map(|left| left.set), Ok(record.set()));
+    let mut sectors = Sectors::new(512, torn.sectors * 512);
+    let found = sectors.drive(
+        |at, len| (at >= anchor * 512).then(|| torn.read(at, len)),
+        |sectors| imsm::torn(sectors, serial),
+    );
+    assert_eq!(found.map(|left| left.generation), Ok(record.generation), "the rest is unreadable");
+    // A version or attributes that are not known.
+    for (at, byte) in [(24, b'9'), (54, 0xff)] {
+        let mut newer = torn.clone();
+        change(&mut newer, at, byte);
+        assert!(leftover(&newer, serial).is_err(), "{at}");
+    }
+    // One sector is as it was written, or it is none of ours.
+    let small = imsm::create(&one(INTEL, Level::Raid1, 2), &NAMES, 512).expect("a record");
+    let mut image = blank(512);
+    image.apply(&imsm::plan(&small, image.sectors, 512).expect("a plan"));
+    change(&mut image, 300, 1);
+    assert_eq!(probe(&image).expect_err("damaged").reason, Reason::Checksum);
+    assert!(leftover(&image, serial).is_err());
+    assert!(small.encode().expect("bytes").len() <= 512, "M2");
+    assert!(record.encode().expect("bytes").len() > 512);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use bio::Errno;
 use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
 
-use super::book::{Book, Found, judge};
+use super::book::{Book, Found, Judged, judge};
 use super::geom::{Attached, Job, RaidGeom, Told};
 use super::model::DiskState;
 use super::records::{self};
@@ -36,7 +36,8 @@ impl RaidGeom {
         let tag = self.tags;
         self.refused.retain(|(who, _)| *who != name);
         let media_bytes = limits.media_bytes;
-        let disk = Attached { consumer, found, key, name, media_bytes, errors: 0 };
+        let holds = (!found.is_spare() && !found.is_torn()).then(|| found.generation());
+        let disk = Attached { consumer, found, key, name, media_bytes, errors: 0, holds };
         self.disks.insert(tag, disk);
         match self.set.is_some() {
             true => t.barrier(me, Box::new(Told::Known(tag))),
@@ -93,10 +94,17 @@ impl RaidGeom {
         if let Some(why) = too_small(set, index, media) {
             return Some(why);
         }
+        if found.is_torn() && !self.was_with(&key, found.generation()) {
+            return Some(
+                "its record is torn, and newer than what the array started with: it may have been \
+                 used without the disks that the array runs on. `clear` it and `insert` it"
+                    .into(),
+            );
+        }
         // Disks that it lived on without: if that is everybody who has everything here, it may
         // have what they have not.
         let good: Vec<&Attached> = self.good().collect();
-        let without = |disk: &&Attached| found.excludes(&disk.key, self.sector);
+        let without = |disk: &&Attached| found.is_apart(&disk.key, self.sector);
         if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
             return Some(
                 "it was used without the disks that the array runs on: each may hold what the \
@@ -106,6 +114,13 @@ impl RaidGeom {
             );
         }
         None
+    }
+
+    /// Whether all that a disk whose records were whole up to a generation had seen is part of
+    /// what the array has seen.
+    fn was_with(&self, key: &str, generation: u32) -> bool {
+        let left = self.left.iter().find(|(left, _)| left == key);
+        generation <= self.believed || left.is_some_and(|(_, held)| generation <= *held)
     }
 
     /// Disks that have everything of some redundant volume.
@@ -126,6 +141,29 @@ impl RaidGeom {
         records::after(t.switchboard(), self.me, ns, told);
     }
 
+    /// Why disks that are there are not to be used together, unless that is forced.
+    fn apart(&self, judged: &Judged, tags: &[Tag]) -> Option<String> {
+        let name = |at: &usize| {
+            let disk = tags.get(*at).and_then(|tag| self.disks.get(tag));
+            disk.map_or(String::new(), |disk| disk.name.clone())
+        };
+        let set = self.id.name();
+        if let Some(at) = judged.ahead.first() {
+            return Some(format!(
+                "the record of {} is torn, and newer than the others': it may hold what they do \
+                 not. `ashlar raid start --force {set}` starts without it",
+                name(at)
+            ));
+        }
+        judged.split.first().map(|at| {
+            format!(
+                "its halves were used without each other: {} and the newest both may hold what the \
+                 other does not. `ashlar raid start --force {set}` believes the newest",
+                name(at)
+            )
+        })
+    }
+
     /// Starts with what there is, if it has not started; with `due` without waiting for more.
     /// With `force` the newest is believed though another half may hold what it does not.
     pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
@@ -137,18 +175,11 @@ impl RaidGeom {
         let tags: Vec<Tag> = self.disks.keys().copied().collect();
         let found: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
         let Some(judged) = judge(&found, self.sector) else {
-            self.fault = Some("only spares are there".into());
+            self.fault = Some("only spares are there, and disks whose records are torn".into());
             return;
         };
-        if !judged.split.is_empty() && !force {
-            let other = judged.split.first().and_then(|at| tags.get(*at));
-            let other = other.and_then(|tag| self.disks.get(tag)).map(|disk| disk.name.clone());
-            self.fault = Some(format!(
-                "its halves were used without each other: {} and the newest both may hold what the \
-                 other does not. `ashlar raid start --force {}` believes the newest",
-                other.unwrap_or_default(),
-                self.id.name()
-            ));
+        if let Some(why) = self.apart(&judged, &tags).filter(|_| !force) {
+            self.fault = Some(why);
             return;
         }
         let keys: Vec<String> = self.disks.values().map(|disk| disk.key.clone()).collect();
@@ -156,6 +187,7 @@ impl RaidGeom {
         if !due && !winner.is_some_and(|w| w.is_complete(&keys, self.sector)) {
             return;
         }
+        let believed = winner.map_or(0, |winner| winner.generation());
         let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
         let opened = Book::open(&found, judged.winner, self.sector);
         let checked = opened.and_then(|(array, book)| array.check().map(|()| (array, book)));
@@ -167,7 +199,9 @@ impl RaidGeom {
             }
         };
         self.above = above.unwrap_or(0);
+        self.believed = believed;
         self.fault = None;
+        let ahead: Vec<Tag> = judged.ahead.iter().filter_map(|at| tags.get(*at)).copied().collect();
         let mut here = vec![None; array.disks.len()];
         let probe = Set::start(array.clone(), Vec::new());
         for tag in tags {
@@ -175,36 +209,41 @@ impl RaidGeom {
             let index = book.find(&array, &disk.key);
             let state = index.and_then(|index| array.disks.get(index)).map(|d| d.state);
             let why = match (index, state) {
-                (None, _) => Some("the newest record does not know it".to_owned()),
-                (_, Some(DiskState::Failed | DiskState::Disabled)) => {
-                    Some("it failed once: `clear` it, then `insert` takes it in anew".to_owned())
-                }
-                (Some(index), _) => too_small(&probe, index, disk.media_bytes),
+                (None, _) => Some("the newest record does not know it"),
+                _ if ahead.contains(&tag) => Some(AHEAD),
+                (_, Some(DiskState::Failed | DiskState::Disabled)) => Some(FAILED),
+                _ => None,
             };
-            match (why, index) {
+            let small = || too_small(&probe, index?, disk.media_bytes);
+            match (why.map(str::to_owned).or_else(small), index) {
                 (Some(why), _) => self.let_go(t, tag, Some(&why)),
                 (None, Some(index)) => {
-                    if let Some(disk) = self.disks.get(&tag) {
-                        book.name(&mut array, index, &disk.key);
-                    }
+                    book.name(&mut array, index, &disk.key);
                     here[index] = Some(tag);
                 }
                 (None, None) => {}
             }
         }
+        let torn = here.iter().flatten().filter_map(|tag| self.disks.get(tag));
+        let torn = torn.into_iter().any(|disk| disk.found.is_torn());
         let mut set = Set::start(array, here);
         let spares = set.take_spares();
         let filling = (0..set.vols.len()).any(|at| set.is_filling(at));
         self.set = Some(set);
         self.book = Some(book);
         self.start_volumes(t, me);
-        if spares || filling {
+        if spares || filling || torn {
             self.push(t, me, Job::Rewrite);
         }
         self.start_passes();
         self.go_on(t, me);
     }
 }
+
+/// Why disks are refused at the start.
+const FAILED: &str = "it failed once: `clear` it, then `insert` takes it in anew";
+const AHEAD: &str = "its record is torn, and newer than what was believed: `clear` it, then \
+                     `insert` takes it in anew";
 
 /// Why a disk of so many bytes is too small for its place, if it is.
 fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::Fault;
-use super::ddf::{self, Change, Meta, Place, disk_state};
-use super::imsm::{self, Record, serial_of};
+use super::ddf::{self, Change, Meta, disk_state};
+use super::imsm::{self, Record, Torn, serial_of};
 use super::model::{Array, Disk, DiskState, SubdiskState};
 use crate::part::WritePlan;
 use crate::probe::Reason;
@@ -49,8 +49,19 @@ impl SetId {
 pub(crate) enum Found {
     /// Intel's record, and the disk's own serial number.
     Intel { serial: String, record: Box<Record> },
+    /// A record of Intel's that the power tore: only who the disk is, and of what.
+    Torn { serial: String, left: Torn },
     /// DDF.
     Ddf(Box<Meta>),
+}
+
+/// What a record says of a disk that has a place in a volume.
+struct Place {
+    key: String,
+    /// It was with the others.
+    there: bool,
+    /// It had everything.
+    whole: bool,
 }
 
 fn is_serial(known: &str, own: &str) -> bool {
@@ -62,6 +73,7 @@ impl Found {
     pub(crate) fn set(&self) -> SetId {
         match self {
             Found::Intel { record, .. } => SetId::Intel(record.set()),
+            Found::Torn { left, .. } => SetId::Intel(left.set),
             Found::Ddf(meta) => SetId::Ddf(meta.header.guid),
         }
     }
@@ -71,10 +83,21 @@ impl Found {
         matches!(self, Found::Intel { record, .. } if record.is_spare())
     }
 
+    /// True for a disk whose record is torn: others must speak for it.
+    pub(crate) fn is_torn(&self) -> bool {
+        matches!(self, Found::Torn { .. })
+    }
+
+    /// True for a disk that speaks for itself and the others.
+    fn is_heard(&self) -> bool {
+        !self.is_spare() && !self.is_torn()
+    }
+
     /// Counts up with every change.
     pub(crate) fn generation(&self) -> u32 {
         match self {
             Found::Intel { record, .. } => record.generation,
+            Found::Torn { left, .. } => left.generation,
             Found::Ddf(meta) => meta.header.sequence,
         }
     }
@@ -82,14 +105,15 @@ impl Found {
     /// Who the disk is.
     pub(crate) fn key(&self) -> String {
         match self {
-            Found::Intel { serial, .. } => serial_of(serial),
+            Found::Intel { serial, .. } | Found::Torn { serial, .. } => serial_of(serial),
             Found::Ddf(meta) => format!("{:08x}", meta.data.reference),
         }
     }
 
-    /// Keys of the disks in slots of this record, and whether each has everything.
-    fn members(&self, sector: u32) -> Vec<(String, bool)> {
+    /// Disks in slots of this record.
+    fn members(&self, sector: u32) -> Vec<Place> {
         match self {
+            Found::Torn { .. } => Vec::new(),
             Found::Intel { record, .. } => {
                 let Ok(array) = record.array(sector) else { return Vec::new() };
                 let whole = |index: usize| {
@@ -102,14 +126,19 @@ impl Found {
                 };
                 let all = array.disks.iter().enumerate().filter(|(index, _)| used(index));
                 all.map(|(i, disk)| {
-                    (disk.serial.clone(), disk.state == DiskState::Active && whole(i))
+                    let there = disk.state == DiskState::Active;
+                    Place { key: disk.serial.clone(), there, whole: there && whole(i) }
                 })
                 .collect()
             }
             Found::Ddf(meta) => {
-                let bad = disk_state::FAILED | disk_state::MISSING | disk_state::REBUILD;
                 let used = meta.disks.iter().filter(|d| d.kind & ddf::kind::PARTICIPATING != 0);
-                used.map(|d| (format!("{:08x}", d.reference), d.state & bad == 0)).collect()
+                used.map(|d| {
+                    let there = d.state & (disk_state::FAILED | disk_state::MISSING) == 0;
+                    let whole = there && d.state & disk_state::REBUILD == 0;
+                    Place { key: format!("{:08x}", d.reference), there, whole }
+                })
+                .collect()
             }
         }
     }
@@ -117,17 +146,32 @@ impl Found {
     /// Whether this record says that a disk lacks something.
     pub(crate) fn excludes(&self, key: &str, sector: u32) -> bool {
         let all = self.members(sector);
-        match all.iter().find(|(known, _)| is_serial(known, key)) {
-            Some((_, whole)) => !whole,
+        match all.iter().find(|member| is_serial(&member.key, key)) {
+            Some(member) => !member.whole,
             // It was replaced.
             None => !all.is_empty(),
         }
     }
 
-    /// Keys of the disks that this record says are in use: to be waited for.
+    /// Whether this record was made without a disk: not even as one that was being filled.
+    pub(crate) fn is_apart(&self, key: &str, sector: u32) -> bool {
+        let all = self.members(sector);
+        match all.iter().find(|member| is_serial(&member.key, key)) {
+            Some(member) => !member.there,
+            None => !all.is_empty(),
+        }
+    }
+
+    /// Whether this record has a place for a disk.
+    fn knows(&self, key: &str, sector: u32) -> bool {
+        self.members(sector).iter().any(|member| is_serial(&member.key, key))
+    }
+
+    /// Keys of the disks that this record says are there: to be waited for. One that was being
+    /// filled may have been finished since, and may know that this one was left behind.
     pub(crate) fn wanted(&self, sector: u32) -> Vec<String> {
         let all = self.members(sector).into_iter();
-        all.filter(|(_, whole)| *whole).map(|(key, _)| key).collect()
+        all.filter(|member| member.there).map(|member| member.key).collect()
     }
 
     /// True when every disk that is wanted is among `here`.
@@ -144,13 +188,16 @@ pub(crate) struct Judged {
     /// Disks that lived on without the winner and all it lived on with, as these did without them:
     /// each half may hold data that the other has not.
     pub(crate) split: Vec<usize>,
+    /// Disks whose records are torn, and were newer than the winner's: they may have lived on
+    /// without it.
+    pub(crate) ahead: Vec<usize>,
 }
 
 /// Whose record is in force: of a disk that no other lived on without; of these the newest. A
 /// record that leaves a disk out is believed over one that does not know of that, even if the
 /// latter is newer by number: a crash amid updates makes numbers differ, not data.
 pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
-    let members: Vec<usize> = (0..found.len()).filter(|at| !found[*at].is_spare()).collect();
+    let members: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_heard()).collect();
     let keys: Vec<String> = found.iter().map(|f| f.key()).collect();
     let without = |a: usize, b: usize| found[a].excludes(&keys[b], sector);
     let disowned = |x: usize| {
@@ -165,10 +212,24 @@ pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
         .max_by_key(|x| (!disowned(*x), found[*x].generation(), std::cmp::Reverse(*x)))?;
     let good: Vec<usize> =
         members.iter().copied().filter(|y| *y == winner || !without(winner, *y)).collect();
-    let is_split =
-        |x: &usize| *x != winner && without(winner, *x) && good.iter().all(|y| without(*x, *y));
-    let split = members.into_iter().filter(is_split).collect();
-    Some(Judged { winner, split })
+    // One that does not know the winner's disks need not have lived without them: they may have
+    // come since. It has nothing of its own if one that it lived with went on without it; and if
+    // the winner does not know it either, nothing will be done to it.
+    let is_left = |x: usize| members.iter().any(|y| without(*y, x) && !without(x, *y));
+    let knows = |a: usize, b: usize| found[a].knows(&keys[b], sector);
+    let is_strange = |x: usize| !knows(winner, x) && !good.iter().any(|y| knows(x, *y));
+    let is_split = |x: &usize| {
+        let apart = |y: &usize| found[*x].is_apart(&keys[*y], sector);
+        let apart = *x != winner && without(winner, *x) && good.iter().all(apart);
+        apart && !is_left(*x) && !is_strange(*x)
+    };
+    let split = members.iter().copied().filter(is_split).collect();
+    // Whoever goes on without a disk counts up, and says so of it: what is torn and no newer was
+    // with the winner, or the winner says that it was not.
+    let newest = found[winner].generation();
+    let is_ahead = |x: &usize| found[*x].is_torn() && found[*x].generation() > newest;
+    let ahead = (0..found.len()).filter(is_ahead).collect();
+    Some(Judged { winner, split, ahead })
 }
 
 /// What is needed to write records, in one format.
@@ -221,7 +282,9 @@ impl Book {
                 let own = metas.iter().map(|meta| (key(meta), meta.clone())).collect();
                 Ok((array, Book::Ddf { newest: newest.clone(), own, deleted: Vec::new() }))
             }
-            None => Err(Fault::new(Reason::Signature, "array", "is on none of these disks")),
+            Some(Found::Torn { .. }) | None => {
+                Err(Fault::new(Reason::Signature, "array", "is on none of these disks"))
+            }
         }
     }
 
@@ -347,7 +410,7 @@ impl Book {
                             ddf::update(&base, array, *index, &change, sector)?
                         }
                         None => {
-                            let place = Place {
+                            let place = ddf::Place {
                                 sector_size: sector,
                                 media_sectors: *media,
                                 time: newest.header.time,

@@ -16,8 +16,9 @@ use crate::conversation::drive;
 use crate::members::Stopped;
 use crate::probe::Sectors;
 
-/// Spares without an array that are remembered; further ones wait for the next look at them.
-const SPARES_MAX: usize = 64;
+/// Spares and disks with torn records that are remembered while no array is there; further ones
+/// wait for the next look at them.
+const WAITING_MAX: usize = 64;
 
 /// What FreeBSD has in `kern.geom.raid`: how long an array waits, and how it fills members.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +82,8 @@ pub struct RaidClass {
     pub(super) numbers: Numbers,
     /// Arrays that were ever seen.
     pub(super) sets: Mutex<BTreeSet<SetId>>,
-    /// Spares that belong to no array yet.
-    spares: Mutex<Vec<ProviderId>>,
+    /// Spares, and disks whose records are torn, that found no array.
+    waiting: Mutex<Vec<ProviderId>>,
 }
 
 impl RaidClass {
@@ -117,6 +118,15 @@ impl RaidClass {
         all.first().copied()
     }
 
+    /// A disk that is of no use until an array is there is looked at again then.
+    fn remember(&self, on: ProviderId, why: &str) -> Error {
+        let mut all = lock(&self.waiting);
+        if all.len() < WAITING_MAX && !all.contains(&on) {
+            all.push(on);
+        }
+        Error::new(Errno::NoEnt, why)
+    }
+
     fn geom_for(
         &self,
         t: &mut Topology,
@@ -130,9 +140,8 @@ impl RaidClass {
         }
         lock(&self.sets).insert(id);
         let born = RaidGeom::place(t, id, sector, why, self.tunables, self.numbers.clone())?;
-        // Spares that found no array look again.
-        for spare in std::mem::take(&mut *lock(&self.spares)) {
-            t.retaste(spare);
+        for disk in std::mem::take(&mut *lock(&self.waiting)) {
+            t.retaste(disk);
         }
         Ok((born, true))
     }
@@ -142,14 +151,19 @@ impl RaidClass {
 pub(super) async fn look(disk: &Taster) -> Result<Found, String> {
     let read = async |at, len| disk.read(at, len).await;
     let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+    let serial = disk.text("GEOM::ident").filter(|ident| !ident.is_empty());
+    let serial = imsm::serial_of(serial.unwrap_or(&disk.name));
     let intel = match drive(&mut sectors, read, imsm::step).await {
         Ok(record) => {
-            let serial = disk.text("GEOM::ident").filter(|ident| !ident.is_empty());
-            let serial = imsm::serial_of(serial.unwrap_or(&disk.name));
             return Ok(Found::Intel { serial, record: Box::new(record) });
         }
         Err(why) => why,
     };
+    let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+    let torn = drive(&mut sectors, read, |s| imsm::torn(s, &serial)).await;
+    if let Ok(left) = torn {
+        return Ok(Found::Torn { serial, left });
+    }
     let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
     match drive(&mut sectors, read, ddf::step).await {
         Ok(meta) => Ok(Found::Ddf(Box::new(meta))),
@@ -184,11 +198,13 @@ impl Class for RaidClass {
             if let Some(why) = self.stopped.verdict(NAME, &id.name()) {
                 return Verdict::No(why);
             }
-            let words = match found.is_spare() {
-                true => format!("{key}, a spare"),
-                false => {
-                    format!("disk {key} of {} (generation {})", id.name(), found.generation())
+            let (of, generation) = (id.name(), found.generation());
+            let words = match () {
+                () if found.is_spare() => format!("{key}, a spare"),
+                () if found.is_torn() => {
+                    format!("disk {key} of {of} (generation {generation}; its record is torn)")
                 }
+                () => format!("disk {key} of {of} (generation {generation})"),
             };
             Verdict::Yes(words, Box::new(found))
         })
@@ -207,18 +223,15 @@ impl Class for RaidClass {
         };
         let gone = || Error::new(Errno::NxIo, "the disk is gone");
         let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
-        let (geom, new) = match found.is_spare() {
-            false => self.geom_for(topology, &found, sector, why)?,
-            true => match self.home(topology, &found) {
-                Some(geom) => (geom, false),
-                None => {
-                    let mut spares = lock(&self.spares);
-                    if spares.len() < SPARES_MAX && !spares.contains(&on) {
-                        spares.push(on);
-                    }
-                    return Err(Error::new(Errno::NoEnt, "a spare, and no array is there"));
-                }
-            },
+        let (geom, new) = if found.is_spare() {
+            let home = self.home(topology, &found);
+            (home.ok_or_else(|| self.remember(on, "a spare, and no array is there"))?, false)
+        } else if found.is_torn() {
+            let home = topology.find_geom(NAME, &found.set().name());
+            let why = "its record is torn, and no other disk of the array is there";
+            (home.ok_or_else(|| self.remember(on, why))?, false)
+        } else {
+            self.geom_for(topology, &found, sector, why)?
         };
         let going = || Err(Error::new(Errno::NxIo, "the array is going"));
         let taken = topology

@@ -14,6 +14,10 @@
 //!  J3  A disk that a volume cannot do without is not dropped for an error.
 //!  J4  Nothing is written for a loss that leaves no volume in use: what is left is as it was, and
 //!      the disk is taken back as it is.
+//!  J5  The record that is most out of date is written first. What a power cut tears is then never
+//!      the newest, and the others' records speak for it.
+//!  J6  A member is filled only once all records say so: when it has everything, and goes on
+//!      without the disk that it was filled from, that one does not believe to be alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -38,6 +42,8 @@ pub(super) const NAME: &str = "raid";
 const SICK_NS: u64 = 1_000_000_000;
 /// Lines about disks that were refused, kept for lists; older ones go.
 const REFUSALS_MAX: usize = 16;
+/// Disks that left of which it is known what they held; of older ones a torn record is refused.
+const LEFT_MAX: usize = 64;
 
 /// What an array's geom is told.
 #[derive(Debug)]
@@ -130,6 +136,8 @@ pub(super) struct Attached {
     pub(super) name: String,
     pub(super) media_bytes: u64,
     pub(super) errors: u32,
+    /// Generation of the record that is on it; none while it is not known, or torn.
+    pub(super) holds: Option<u32>,
 }
 
 /// The geom.
@@ -145,6 +153,12 @@ pub(super) struct RaidGeom {
     pub(super) ups: BTreeMap<u32, Up>,
     /// Highest generation seen.
     pub(super) above: u32,
+    /// That of the record which was believed at the start.
+    pub(super) believed: u32,
+    /// Disks that left while it ran, by key, with the generations that they held.
+    pub(super) left: VecDeque<(String, u32)>,
+    /// Disks whose records are being written.
+    noted: Vec<Tag>,
     pub(super) fault: Option<String>,
     pub(super) refused: VecDeque<(String, String)>,
     pub(super) rate: Arc<AtomicU64>,
@@ -178,6 +192,9 @@ impl RaidGeom {
             disks: BTreeMap::new(),
             ups: BTreeMap::new(),
             above: 0,
+            believed: 0,
+            left: VecDeque::new(),
+            noted: Vec::new(),
             fault: None,
             refused: VecDeque::new(),
             rate: Arc::new(AtomicU64::new(0)),
@@ -204,6 +221,13 @@ impl RaidGeom {
     /// A disk is let go of; with a reason it is refused.
     pub(super) fn let_go(&mut self, t: &mut Topology, tag: Tag, why: Option<&str>) {
         if let Some(disk) = self.disks.remove(&tag) {
+            if let Some(held) = disk.holds.filter(|_| self.set.is_some()) {
+                self.left.retain(|(key, _)| *key != disk.key);
+                if self.left.len() == LEFT_MAX {
+                    self.left.pop_front();
+                }
+                self.left.push_back((disk.key.clone(), held));
+            }
             if let Some(why) = why {
                 self.refuse(&disk.name, why);
             }
@@ -361,10 +385,26 @@ impl RaidGeom {
         set.said = array;
         let note = |(index, plan)| {
             let tag = set.here.get(index).copied().flatten()?;
-            let edge = t.edge(self.disks.get(&tag)?.consumer);
-            Some(Note { tag, edge, plan })
+            let disk = self.disks.get(&tag)?;
+            // J5; a spare that takes a place last of all: who does not know it would not have it.
+            let order = (disk.found.is_spare() && disk.holds.is_none(), disk.holds);
+            Some((order, Note { tag, edge: t.edge(disk.consumer), plan }))
         };
-        Ok(plans.into_iter().filter_map(note).collect())
+        let mut notes: Vec<_> = plans.into_iter().filter_map(note).collect();
+        notes.sort_by_key(|(order, _)| *order);
+        let notes: Vec<Note> = notes.into_iter().map(|(_, note)| note).collect();
+        self.noted = notes.iter().map(|note| note.tag).collect();
+        Ok(notes)
+    }
+
+    /// Records are written, but those of `failed`: which may be torn.
+    fn note_held(&mut self, failed: &[Tag]) {
+        let generation = self.set.as_ref().map(|set| set.array.generation);
+        for tag in std::mem::take(&mut self.noted) {
+            if let Some(disk) = self.disks.get_mut(&tag) {
+                disk.holds = generation.filter(|_| !failed.contains(&tag));
+            }
+        }
     }
 
     /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
@@ -480,6 +520,7 @@ impl RaidGeom {
             return false;
         };
         let (found, key, media) = (disk.found.clone(), disk.key.clone(), disk.media_bytes);
+        let outdated = disk.holds != Some(set.array.generation);
         book.enter(&found);
         self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
         let trusted = match book.find(&set.array, &key) {
@@ -499,12 +540,13 @@ impl RaidGeom {
         self.halt_passes();
         self.start_volumes(t, me);
         self.start_passes();
-        took || !trusted
+        took || !trusted || outdated
     }
 
     /// Records are written, but those of `failed`.
     pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, failed: Vec<Tag>) {
         let Some(Doing::Writing(job)) = self.doing.take() else { return };
+        self.note_held(&failed);
         let some = self.disks.keys().any(|tag| !failed.contains(tag));
         let mut stays = false;
         for tag in &failed {
@@ -528,6 +570,7 @@ impl RaidGeom {
             self.set_tables(t);
             self.judged(t);
             self.finish(job, failed.is_empty());
+            self.start_passes();
         }
         self.go_on(t, me);
     }

@@ -190,6 +190,12 @@ impl Set {
         (0..slots).map(move |slot| self.role(volume, slot).map(|(_, role)| role))
     }
 
+    /// Slots of a volume's members that are being filled.
+    pub(crate) fn filled(&self, volume: usize) -> Vec<usize> {
+        let all = self.roles(volume).enumerate();
+        all.filter(|(_, role)| *role == Some(Role::Filling)).map(|(slot, _)| slot).collect()
+    }
+
     /// True when some member of a volume is being filled.
     pub(crate) fn is_filling(&self, volume: usize) -> bool {
         self.roles(volume).any(|role| role == Some(Role::Filling))
@@ -197,6 +203,15 @@ impl Set {
 
     fn is_whole(&self, volume: usize) -> bool {
         self.roles(volume).all(|role| role == Some(Role::Good))
+    }
+
+    /// Whether what a missing member of a volume held can only be told from parity that may be
+    /// wrong (A3).
+    pub(crate) fn is_doubtful(&self, index: usize) -> bool {
+        let level = self.array.volumes.get(index).map(|volume| volume.level);
+        let parity = matches!(level, Some(Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)));
+        let even = self.vols.get(index).is_none_or(|vol| vol.even == ALL);
+        parity && !even && !self.is_whole(index)
     }
 
     /// A volume's state by what its members are.
@@ -237,8 +252,7 @@ impl Set {
                 "{there} of its {all} members are there with everything: plug in the others"
             ));
         }
-        let parity = matches!(volume.level, Level::Raid4 | Level::Raid5(_) | Level::Raid6(_));
-        if parity && !self.is_whole(index) && vol.even != ALL && !vol.forced {
+        if self.is_doubtful(index) && !vol.forced {
             return Err(format!(
                 "it lacks a member and its parity may be wrong, for it was being written when it \
                  was left: plug the member in, or start it as it is with `ashlar raid start \

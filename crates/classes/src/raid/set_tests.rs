@@ -78,6 +78,27 @@ fn who_lived_on_is_believed_whatever_the_numbers_say() {
     assert_eq!(judged(&all), (0, vec![]), "2 was with 1 when it left 0 out");
 }
 
+#[test]
+fn a_torn_record_is_spoken_for_by_others_unless_it_is_newer() {
+    let torn = |own: usize, generation| Found::Torn {
+        serial: format!("SERIAL-{own:06}"),
+        left: imsm::Torn { set: 7, generation },
+    };
+    let ahead = |all: &[Found]| {
+        let all: Vec<&Found> = all.iter().collect();
+        judge(&all, 512).map(|judged| (judged.winner, judged.split, judged.ahead))
+    };
+    let other = says(FIVE, 3, 0, &[], 8);
+    for generation in [7, 8] {
+        assert_eq!(ahead(&[torn(1, generation), other.clone()]), Some((1, vec![], vec![])));
+    }
+    assert_eq!(ahead(&[torn(1, 9), other.clone()]), Some((1, vec![], vec![0])));
+    assert_eq!(ahead(&[torn(1, 9)]), None, "it does not speak for itself");
+    let torn = torn(1, 8);
+    assert!(!torn.excludes("SERIAL-000000", 512) && torn.wanted(512).is_empty());
+    assert!(other.is_complete(&["SERIAL-000000".into(), torn.key(), "SERIAL-000002".into()], 512));
+}
+
 fn start(array: Array, here: &[usize]) -> Set {
     let tags = (0..array.disks.len()).map(|i| here.contains(&i).then_some(i as u32 + 1));
     let tags = tags.collect();
@@ -194,4 +215,56 @@ fn a_stripe_waits_for_its_disk_and_takes_it_back() {
     assert!(!set.take_spares());
     assert!(set.arrive(1, 8));
     assert_eq!(set.state(0), VolumeState::Optimal);
+}
+
+#[test]
+fn who_was_left_before_a_spare_came_is_no_split() {
+    let one = Level::Raid1;
+    // 0 and 1; then 2 took the place of 1, and 0 failed.
+    let alone = says(one, 2, 1, &[], 4);
+    let mut later = [array(one, 2), array(one, 2)];
+    for (at, array) in later.iter_mut().enumerate() {
+        array.disks[1].serial = "SERIAL-000002".into();
+        array.generation = 14 + at as u32;
+    }
+    later[1].disks[0].state = DiskState::Failed;
+    later[1].volumes[0].members[0].state = SubdiskState::Failed;
+    let record = |array, own: usize| {
+        let record = imsm::create(array, &imsm::Names::default(), 512).expect("a record");
+        Found::Intel { serial: format!("SERIAL-{own:06}"), record: Box::new(record) }
+    };
+    let (zero, two) = (record(&later[0], 0), record(&later[1], 2));
+    assert_eq!(judged(&[zero, alone.clone(), two.clone()]), (2, vec![]));
+    // Who could tell is not there: neither knows the other, and neither is touched.
+    assert_eq!(judged(&[alone, two]), (1, vec![]));
+    // One that the newest has a place for would be filled anew.
+    let mut other = array(one, 2);
+    other.generation = 9;
+    other.disks[0].serial = "SERIAL-000003".into();
+    assert_eq!(judged(&[record(&other, 1), says(one, 2, 0, &[1], 10)]), (1, vec![0]));
+}
+
+#[test]
+fn who_was_left_while_the_other_was_being_filled_is_no_split() {
+    let mut filling = array(Level::Raid1, 2);
+    filling.generation = 23;
+    filling.volumes[0].members[1].state = SubdiskState::Rebuild;
+    filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
+    let record = imsm::create(&filling, &imsm::Names::default(), 512).expect("a record");
+    let source = Found::Intel { serial: "SERIAL-000000".into(), record: Box::new(record) };
+    let filled = says(Level::Raid1, 2, 1, &[0], 27);
+    assert_eq!(judged(&[source, filled]), (1, vec![]));
+}
+
+#[test]
+fn who_was_being_filled_is_waited_for() {
+    let mut filling = array(Level::Raid1, 2);
+    filling.volumes[0].members[1].state = SubdiskState::Rebuild;
+    filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
+    let record = imsm::create(&filling, &imsm::Names::default(), 512).expect("a record");
+    let found = Found::Intel { serial: "SERIAL-000000".into(), record: Box::new(record) };
+    let keys = ["SERIAL-000000".to_owned(), "SERIAL-000001".to_owned()];
+    assert!(found.excludes(&keys[1], 512), "it lacks something");
+    assert!(!found.is_complete(&keys[..1], 512) && found.is_complete(&keys, 512));
+    assert!(says(Level::Raid1, 2, 0, &[1], 5).is_complete(&keys[..1], 512), "it is gone");
 }

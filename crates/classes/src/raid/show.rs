@@ -102,6 +102,9 @@ impl RaidGeom {
         } else if vol.even < shape.bytes {
             line += &format!(", synchronised {}%", done(vol.even));
         }
+        if set.is_doubtful(at) {
+            line += ", parity may be wrong for what is missing";
+        }
         if let Some(halt) = vol.halt {
             line += &format!(", stopped ({halt:?})");
         }

@@ -7,7 +7,8 @@ use bio::{Attr, Errno};
 use geom::{Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
 use super::geom::{Doing, Job, NAME, RaidGeom};
-use super::model::{Level, VolumeState};
+use super::model::{Level, SubdiskState, VolumeState};
+use super::set::Set;
 use super::volume::map::Shape;
 use super::volume::{Path, Shared, Table, VolumeLayer, pass};
 use crate::members::joined;
@@ -195,12 +196,28 @@ impl RaidGeom {
         (0..count).for_each(|at| self.set_table(t, at));
     }
 
+    /// Whether all records say which members of a volume are being filled (J6).
+    fn is_on_record(&self, set: &Set, at: usize) -> bool {
+        let filled = set.filled(at);
+        let said = |slot: &usize| {
+            let now = set.array.volumes.get(at).and_then(|v| v.members.get(*slot));
+            let said = set.said.volumes.get(at).and_then(|v| v.members.get(*slot));
+            let filling = [SubdiskState::New, SubdiskState::Rebuild];
+            said.is_some_and(|s| {
+                now.is_some_and(|n| n.disk == s.disk) && filling.contains(&s.state)
+            })
+        };
+        let held = Some(set.array.generation);
+        let here = set.here.iter().flatten().filter_map(|tag| self.disks.get(tag));
+        filled.is_empty() || filled.iter().all(said) && here.into_iter().all(|d| d.holds == held)
+    }
+
     /// Passes that are needed and do not run begin.
     pub(super) fn start_passes(&mut self) {
         let Some(set) = &self.set else { return };
         for at in 0..set.vols.len() {
             let Some(key) = set.vols.get(at).map(|vol| vol.key) else { continue };
-            let from = set.pass_from(at);
+            let from = set.pass_from(at).filter(|_| self.is_on_record(set, at));
             let Some(up) = self.ups.get_mut(&key).filter(|up| !up.passing) else { continue };
             if let Some(from) = from {
                 self.rounds += 1;

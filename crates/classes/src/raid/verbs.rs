@@ -485,7 +485,7 @@ fn clear(control: &mut Control, request: &Request) -> Result<Value, Error> {
         let sectors = media / u64::from(sector.max(1));
         let plan = match probe(control, name) {
             Ok(Found::Ddf(meta)) => ddf::erase(&meta, sectors, sector),
-            Ok(Found::Intel { .. }) => imsm::erase(sectors, sector),
+            Ok(Found::Intel { .. } | Found::Torn { .. }) => imsm::erase(sectors, sector),
             Err(_) => damaged(control, name, sectors, sector)?,
         };
         perform(control, name, plan)?;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use classes::mirror::{MirrorClass, Tunables};
 use geom::Class;
 use plan::Plan;
+use raids::Kind;
 use reactor::SeededRandom;
 use run::{Tally, run};
 
@@ -82,15 +83,32 @@ fn mirrors() {
     many(100, mirror);
 }
 
-#[test]
-fn arrays() {
+/// Many seeds of arrays.
+fn of_arrays(kind: Kind, default: u64) -> Tally {
     let mut tally = Tally::default();
     let first = number("ASHLAR_SEED", 0);
-    for seed in first..first + number("ASHLAR_SEEDS", 60) {
-        raids::run(seed, 4, &mut tally);
+    for seed in first..first + number("ASHLAR_SEEDS", default) {
+        raids::run(kind, seed, 4, &mut tally);
     }
     eprintln!("{tally:?}");
     assert!(tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, "{tally:?}");
+    tally
+}
+
+#[test]
+fn arrays() {
+    of_arrays(Kind::Intel, 60);
+}
+
+#[test]
+fn arrays_of_ddf() {
+    of_arrays(Kind::Ddf, 20);
+}
+
+#[test]
+fn arrays_in_harsh_times() {
+    let tally = of_arrays(Kind::Harsh, 60);
+    assert!(tally.forced > 0, "{tally:?}");
 }
 
 #[test]

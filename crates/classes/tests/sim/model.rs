@@ -7,13 +7,24 @@
 //!  * A flush that ended well makes the last value acknowledged before it began the durable one.
 //!  * After a power cut any value of the history is found; and then it stays.
 
+use std::collections::BTreeMap;
+
 use super::disk::SECTOR;
+
+/// The version of what may be anything, until it is written.
+const ANY: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
 struct Entry {
     seq: u64,
     version: u64,
     acked: bool,
+}
+
+impl Entry {
+    fn is(&self, found: &Result<u64, String>) -> bool {
+        self.version == ANY || found.as_ref() == Ok(&self.version)
+    }
 }
 
 #[derive(Default)]
@@ -161,13 +172,13 @@ impl Model {
     pub fn read(&mut self, mark: &Mark, bytes: &[u8]) -> Result<(), String> {
         for ((at, seq), bytes) in (mark.first..).zip(&mark.seqs).zip(bytes.chunks(SECTOR as usize))
         {
-            let found = version_of(at, bytes)?;
+            let found = version_of(at, bytes);
             let entries = &self.sectors[at as usize];
             let ghosts = self.ghosts.iter().filter(|(n, _)| *n as u64 == at).map(|(_, e)| e);
             let mut may = entries.iter().chain(ghosts).filter(|e| e.seq >= *seq);
-            if !may.any(|e| e.version == found) {
+            if !may.any(|e| e.is(&found)) {
                 return Err(format!(
-                    "sector {at} read as {found}, and may be {entries:?} since {seq}"
+                    "sector {at} read as {found:?}, and may be {entries:?} since {seq}"
                 ));
             }
             self.reads += 1;
@@ -177,22 +188,49 @@ impl Model {
 
     /// Power is back: what is found must be one of the history, and stays.
     pub fn found(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.found_with_holes(bytes, |at| at, 0).map(drop)
+    }
+
+    /// The same of a volume that parity alone spoke for in part: of those sectors that share a
+    /// parity (as `shared` says), if one was being written, so many may be anything. Returns how
+    /// many were.
+    pub fn found_with_holes(
+        &mut self,
+        bytes: &[u8],
+        shared: impl Fn(u64) -> u64,
+        most: usize,
+    ) -> Result<u64, String> {
         self.locked.fill(false);
         self.readers = 0;
         self.ghosts.clear();
+        let mut holes: BTreeMap<u64, usize> = BTreeMap::new();
+        for (at, entries) in (0..).zip(&self.sectors) {
+            if entries.len() > 1 {
+                holes.insert(shared(at), 0);
+            }
+        }
         for (at, bytes) in (0..).zip(bytes.chunks(SECTOR as usize)) {
-            let found = version_of(at, bytes)?;
+            let found = version_of(at, bytes);
             let entries = &mut self.sectors[at as usize];
-            let Some(place) = entries.iter().rposition(|e| e.version == found) else {
-                return Err(format!(
-                    "sector {at} is {found} after a power cut, and may be {entries:?}"
-                ));
+            let mut entry = match entries.iter().rposition(|e| e.is(&found)) {
+                Some(place) => entries[place].clone(),
+                None => match holes.get_mut(&shared(at)).filter(|count| **count < most) {
+                    Some(count) => {
+                        *count += 1;
+                        let seq = entries.last().map_or(0, |e| e.seq);
+                        Entry { seq, version: ANY, acked: true }
+                    }
+                    None => {
+                        return Err(format!(
+                            "sector {at} is {found:?} after a power cut, and may be {entries:?}"
+                        ));
+                    }
+                },
             };
-            let mut entry = entries[place].clone();
             entry.acked = true;
             *entries = vec![entry];
             self.reads += 1;
         }
-        Ok(())
+        Ok(holes.values().map(|count| *count as u64).sum())
     }
 }

@@ -2,8 +2,11 @@
 //! power cuts. What was acknowledged and flushed is there; after every pass each disk can be done
 //! without; a disk that missed writes is never believed.
 //!
-//! A power cut while a volume with parity lacks a disk is left out here: such a volume is refused
-//! at the next start (class_raid.rs), for nobody can say what the missing disk held.
+//! There are three kinds of stories. In the first two, of Intel's format and of DDF, no power cut
+//! comes while a volume with parity lacks a disk. In the third it does, and such a volume says that
+//! it is to be forced: nobody can say what the missing disk held where it was being written. What
+//! was flushed is right in all rows that were not being written, and in these on all disks that are
+//! there. A disk may also fail all writes beside one that is lost: then both are needed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,8 +26,9 @@ use super::model::Model;
 use super::run::Tally;
 use super::users::Crowd;
 
-/// Bytes of each disk.
+/// Bytes of each disk, but what DDF takes.
 const DISK: u64 = 96 << 10;
+const DDF: u64 = 32 << 20;
 const VOLUME: &str = "raid/r0";
 
 /// The class with its timers made quick.
@@ -37,8 +41,19 @@ pub fn class() -> Arc<dyn Class> {
     }))
 }
 
+/// What a story is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Intel,
+    Ddf,
+    /// Of either format.
+    Harsh,
+}
+
 /// Levels, disks, and how many of these may be away.
-const LEVELS: [(&str, usize, usize); 8] = [
+type Levels = &'static [(&'static str, usize, usize)];
+
+const INTEL_LEVELS: Levels = &[
     ("RAID1", 2, 1),
     ("RAID1E", 3, 1),
     ("RAID10", 4, 1),
@@ -49,15 +64,31 @@ const LEVELS: [(&str, usize, usize); 8] = [
     ("RAID5", 5, 1),
 ];
 
+const DDF_LEVELS: Levels = &[
+    ("RAID1", 2, 1),
+    ("RAID1", 3, 2),
+    ("RAID1E", 3, 1),
+    ("RAID10", 4, 1),
+    ("RAID4", 3, 1),
+    ("RAID5-LS", 3, 1),
+    ("RAID5-RA", 4, 1),
+    ("RAID6-LA", 4, 2),
+    ("RAID6-LS", 5, 2),
+    ("CONCAT", 2, 0),
+];
+
 struct Story {
+    kind: Kind,
+    ddf: bool,
     random: SeededRandom,
     level: &'static str,
     count: usize,
-    spares: usize,
+    away: usize,
+    strip: u64,
     set: String,
     disks: BTreeMap<String, Disk>,
     model: Rc<RefCell<Model>>,
-    out: Option<String>,
+    out: Vec<String>,
     user: Option<ConsumerId>,
     tally: Tally,
 }
@@ -69,36 +100,47 @@ fn talk(what: impl FnOnce() -> String) {
 }
 
 /// One seed.
-pub fn run(seed: u64, lives: u64, tally: &mut Tally) {
+pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     let mut random = SeededRandom::new(seed ^ 0x7a1d);
-    let (level, count, spares) = LEVELS[random.below(LEVELS.len() as u64) as usize];
-    let disks = (0..count + spares)
-        .map(|i| (format!("d{i}"), Disk::new(DISK, random.next_u64())))
+    let ddf = kind == Kind::Ddf || kind == Kind::Harsh && random.chance(400);
+    let levels = if ddf { DDF_LEVELS } else { INTEL_LEVELS };
+    let (level, count, away) = levels[random.below(levels.len() as u64) as usize];
+    let bytes = if ddf { DISK + DDF } else { DISK };
+    let disks = (0..count + away.min(1))
+        .map(|i| (format!("d{i}"), Disk::new(bytes, random.next_u64())))
         .collect();
     let mut story = Story {
+        kind,
+        ddf,
         random,
         level,
         count,
-        spares,
+        away,
+        strip: 0,
         set: String::new(),
         disks,
         model: Rc::default(),
-        out: None,
+        out: Vec::new(),
         user: None,
         tally: Tally::default(),
     };
     for number in 0..lives {
         let cores = 1 + story.random.below(3) as usize;
         let mut life = Life::new(story.random.next_u64(), cores);
-        (story.user, story.out) = (None, None);
+        (story.user, story.out) = (None, Vec::new());
         match catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number))) {
             Ok(()) => {}
             Err(why) if why.is::<PowerCut>() => {
-                talk(|| "power cut".into());
+                let line = |key| life.show("raid", &story.set, key);
+                let keys = ["State", "Generation", "Volume", "Subdisks"];
+                talk(|| format!("power cut: {}", keys.map(line).join("; ")));
                 story.tally.cuts += 1;
             }
             Err(why) => {
-                eprintln!("{level} of {count}, seed {seed} life {number}\n{}", life.story());
+                eprintln!(
+                    "{kind:?} {level} of {count}, seed {seed} life {number}\n{}",
+                    life.story()
+                );
                 std::mem::forget(life);
                 resume_unwind(why);
             }
@@ -116,6 +158,8 @@ pub fn run(seed: u64, lives: u64, tally: &mut Tally) {
     tally.lost += story.tally.lost;
     tally.verbs += story.tally.verbs;
     tally.compared += story.tally.compared;
+    tally.forced += story.tally.forced;
+    tally.holes += story.tally.holes;
 }
 
 impl Story {
@@ -126,8 +170,9 @@ impl Story {
             if self.random.chance(750) {
                 life.fuse.set(200 + self.random.below(8_000));
             }
-            self.assemble(life);
-            self.check(life, true);
+            let forced = self.assemble(life);
+            self.find(life, forced);
+            self.check(life);
         }
         let crowd = Rc::new(Crowd {
             model: self.model.clone(),
@@ -145,7 +190,7 @@ impl Story {
             self.listen(life, &crowd);
         }
         self.rest(life, &crowd);
-        self.check(life, false);
+        self.check(life);
         self.without_each(life);
         if self.random.chance(500) {
             let _ = life.verb("raid", "stop", &self.set, json!({}));
@@ -163,17 +208,21 @@ impl Story {
         }
         life.settle();
         let members: Vec<String> = (0..self.count).map(|i| format!("d{i}")).collect();
-        let strip = 1024 << self.random.below(3);
-        let with = json!({
-            "format": "Intel", "level": self.level, "members": members, "strip": strip,
+        self.strip = 1024 << self.random.below(3);
+        let mut with = json!({
+            "format": if self.ddf { "DDF" } else { "Intel" },
+            "level": self.level, "members": members, "strip": self.strip,
             "assume_same": self.random.chance(500),
         });
+        if self.ddf {
+            with["order"] = json!(["linux", "big", "little"][self.random.below(3) as usize]);
+        }
         let answer = life.verb("raid", "label", "data", with).expect("labelled");
         self.set = answer["array"].as_str().expect("a name").to_owned();
         let on = life.control.topology.find(VOLUME).expect("the volume");
         let size = life.control.topology.limits(on).expect("limits").media_bytes;
         *self.model.borrow_mut() = Model::new(size / SECTOR);
-        if self.spares > 0 && self.random.chance(300) {
+        if self.away > 0 && self.random.chance(300) {
             let spare = format!("d{}", self.count);
             let with = json!({ "members": [spare], "force": true });
             life.verb("raid", "insert", &self.set, with).expect("a spare");
@@ -196,19 +245,36 @@ impl Story {
         state == "OPTIMAL" && !busy.iter().any(|word| lines.contains(word))
     }
 
+    /// No disk fails requests.
+    fn is_sound(&self) -> bool {
+        self.disks.values().all(|disk| disk.lock().faults.is_empty())
+    }
+
+    /// It lacks a disk, could do without another, and nothing goes on in it.
+    fn is_even(&self, life: &Life) -> bool {
+        let busy = ["rebuild", "REBUILD", "synchronised"];
+        let line = |key| life.show("raid", &self.set, key);
+        let lines = line("Volume") + &line("Subdisks");
+        let away = lines.matches("(NONE)").count() + lines.matches("(FAILED)").count();
+        away < self.away
+            && self.state(life) == "DEGRADED"
+            && !busy.iter().any(|word| lines.contains(word))
+    }
+
     fn parity(&self) -> bool {
-        self.level == "RAID5"
+        ["RAID4", "RAID5", "RAID6"].iter().any(|level| self.level.starts_with(level))
     }
 
     /// The power may go from now on.
     fn arm(&mut self, life: &mut Life) {
-        let may = !self.parity() || self.is_whole(life);
+        let may = self.kind == Kind::Harsh || !self.parity() || self.is_whole(life);
         if may && self.random.chance(600) {
             life.fuse.set(20 + self.random.below(6_000));
         }
     }
 
-    fn assemble(&mut self, life: &mut Life) {
+    /// Everything is plugged in, and the volume comes up; true when that needed force.
+    fn assemble(&mut self, life: &mut Life) -> bool {
         let mut order: Vec<String> = self.disks.keys().cloned().collect();
         for i in (1..order.len()).rev() {
             order.swap(i, self.random.below(i as u64 + 1) as usize);
@@ -220,9 +286,20 @@ impl Story {
                 life.pass(ns);
             }
         }
-        if !life.until(20, |c| c.topology.find(VOLUME).is_some()) {
-            panic!("{VOLUME} does not come up\n{}", life.story());
+        if life.until(20, |c| c.topology.find(VOLUME).is_some()) {
+            return false;
         }
+        let says = self.state(life).contains("its parity may be wrong");
+        assert!(
+            says && self.kind == Kind::Harsh && self.parity(),
+            "{VOLUME} does not come up\n{}",
+            life.story()
+        );
+        talk(|| "by force".into());
+        let start = life.verb("raid", "start", &self.set, json!({ "force": true }));
+        start.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
+        self.tally.forced += 1;
+        true
     }
 
     fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
@@ -242,17 +319,22 @@ impl Story {
         bytes
     }
 
-    fn check(&mut self, life: &mut Life, anew: bool) {
+    /// What is there after a power cut.
+    fn find(&mut self, life: &mut Life, forced: bool) {
         let bytes = self.read_all(life);
-        if anew {
-            let found = self.model.borrow_mut().found(&bytes);
-            found.unwrap_or_else(|what| panic!("{what}"));
-        }
+        let (strip, data) = (self.strip / SECTOR, (self.count - self.away.min(2)) as u64);
+        let shared = |at: u64| at / (strip * data) * strip + at % strip;
+        let most = if forced { self.away } else { 0 };
+        let found = self.model.borrow_mut().found_with_holes(&bytes, shared, most);
+        self.tally.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
+    }
+
+    fn check(&mut self, life: &mut Life) {
+        let bytes = self.read_all(life);
         let sectors = self.model.borrow().sectors();
         let mark = self.model.borrow().mark(0, sectors);
-        let bytes = if anew { self.read_all(life) } else { bytes };
         let read = self.model.borrow_mut().read(&mark, &bytes);
-        read.unwrap_or_else(|what| panic!("{what}"));
+        read.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
     }
 
     fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
@@ -288,20 +370,20 @@ impl Story {
     }
 
     fn trouble(&mut self, life: &mut Life) {
-        if self.spares == 0 {
+        if self.away == 0 {
             return;
         }
-        if self.parity() {
+        if self.parity() && self.kind != Kind::Harsh {
             // See the module.
             life.fuse.set(u64::MAX);
         }
         let all: Vec<String> = self.disks.keys().cloned().collect();
         let name = all[self.random.below(all.len() as u64) as usize].clone();
         let disk = self.disks[&name].clone();
-        match self.random.below(10) {
+        match self.random.below(if self.kind == Kind::Harsh { 12 } else { 10 }) {
             0..3 => self.lose(life, &name, &disk),
             3..5 => {
-                if let Some(name) = self.out.take() {
+                if let Some(name) = self.out.pop() {
                     talk(|| format!("back {name}"));
                     life.plug_soon(&name, &self.disks[&name]);
                 }
@@ -315,11 +397,16 @@ impl Story {
                 disk.lock().once = Some((op, Errno::Io));
             }
             7 => self.calm(life),
+            10.. if !self.out.is_empty() && !self.out.contains(&name) && self.is_sound() => {
+                talk(|| format!("{name} fails all writes"));
+                disk.lock().faults.push((Op::Write, 100, Errno::Io));
+            }
+            10.. => {}
             _ => {
                 let (verb, with) = match self.random.below(4) {
                     0 => ("configure", json!({ "sync_rate": 1 << 20 })),
                     1 => ("configure", json!({ "sync_rate": 0 })),
-                    2 if self.is_whole(life) && self.out.is_none() => {
+                    2 if self.is_whole(life) && self.out.is_empty() => {
                         ("fail", json!({ "members": [name] }))
                     }
                     _ => ("insert", json!({ "members": [name], "force": true })),
@@ -333,17 +420,17 @@ impl Story {
     }
 
     fn lose(&mut self, life: &mut Life, name: &str, disk: &Disk) {
-        if self.out.is_some() {
+        if self.out.len() >= self.away || self.out.iter().any(|out| out == name) {
             return;
         }
         self.calm(life);
-        if !self.is_whole(life) {
+        if !(self.is_whole(life) || self.is_even(life)) {
             return;
         }
         let dark = self.random.chance(500);
         talk(|| format!("pull {name} dark {dark}"));
         life.pull(name, disk, dark);
-        self.out = Some(name.to_owned());
+        self.out.push(name.to_owned());
         self.tally.lost += 1;
     }
 
@@ -357,7 +444,7 @@ impl Story {
         if let Some(user) = self.user.take() {
             life.close(user);
         }
-        if let Some(name) = self.out.take() {
+        while let Some(name) = self.out.pop() {
             life.plug_soon(&name, &self.disks[&name]);
         }
         self.orderly(life);
@@ -386,7 +473,7 @@ impl Story {
 
     /// Without any one disk everything is still there.
     fn without_each(&mut self, life: &mut Life) {
-        if self.spares == 0 {
+        if self.away == 0 {
             return;
         }
         life.fuse.set(u64::MAX);
@@ -397,7 +484,7 @@ impl Story {
             }
             life.pull(&name, &self.disks[&name].clone(), false);
             life.pass(MS);
-            self.check(life, false);
+            self.check(life);
             self.tally.compared += 1;
             life.plug_soon(&name, &self.disks[&name]);
             self.orderly(life);

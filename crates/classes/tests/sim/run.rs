@@ -35,6 +35,9 @@ pub struct Tally {
     pub lost: u64,
     pub verbs: u64,
     pub compared: u64,
+    /// Arrays that were started by force, and sectors that had to be given up.
+    pub forced: u64,
+    pub holes: u64,
 }
 
 struct Story<'a> {

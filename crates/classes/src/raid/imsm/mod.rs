@@ -7,9 +7,12 @@
 //!
 //! Invariants
 //!  M1  There is one copy on each disk. The part before the anchor is flushed before the anchor
-//!      is written; a record torn all the same fails its checksum, and the other disks have it.
-//!      Write one disk after the other, so that no more than one is ever torn.
-//!  M2  A record that fits into a sector (one volume on up to three disks) cannot be torn.
+//!      is written; a record torn all the same fails its checksum, and its anchor is the old one.
+//!      The other disks tell what the disk is good for: see [`torn`]. Write one disk after the
+//!      other, so that no more than one is ever torn, the most outdated first, so that what is
+//!      torn is never the newest.
+//!  M2  A record that fits into a sector (one volume, not migrating, on up to two disks) cannot be
+//!      torn.
 //!  M3  The highest generation is in force; equal ones must say the same.
 
 mod array;
@@ -18,6 +21,7 @@ mod codec;
 mod encode;
 mod migration;
 mod record;
+mod torn;
 
 pub use array::{Names, create, serial_of, spare, update};
 pub use assemble::{Assembled, assemble};
@@ -25,6 +29,7 @@ pub use record::{
     BAD_BLOCKS_MAX, BadBlocks, DiskRecord, Map, RECORD_BYTES_MAX, Record, SIGNATURE, VOLUMES_MAX,
     VolumeRecord, attribute,
 };
+pub use torn::{Torn, torn};
 
 use super::fault::Fault;
 use crate::part::WritePlan;
@@ -35,7 +40,8 @@ pub fn step(sectors: &Sectors) -> Step<Record> {
     probe(sectors).into()
 }
 
-fn probe(sectors: &Sectors) -> Result<Record, Stop> {
+/// The first sector of a record, and its place.
+fn anchor(sectors: &Sectors) -> Result<(u64, &[u8]), Stop> {
     const FIELD: &str = "Intel RAID anchor";
     let size = sectors.sector_size() as usize;
     let (unit, count) = (u64::from(sectors.sector_size()), sectors.media_sectors());
@@ -43,17 +49,28 @@ fn probe(sectors: &Sectors) -> Result<Record, Stop> {
         return Err(Stop::no(Reason::Media, 0, FIELD));
     }
     let at = (count - 2) * unit;
-    let refuse = |fault: &Fault| Stop::No(fault.why(at));
-    let anchor = sectors.need(at, size, FIELD)?;
-    let bytes = record::size(anchor).map_err(|fault| refuse(&fault))?;
+    Ok((at, sectors.need(at, size, FIELD)?))
+}
+
+/// What lies before the first sector at byte `at` of a record of so many bytes.
+fn rest(sectors: &Sectors, at: u64, bytes: usize) -> Result<&[u8], Stop> {
+    let size = sectors.sector_size() as usize;
     let more = bytes.div_ceil(size).saturating_sub(1).saturating_mul(size);
-    let mut all = anchor.to_vec();
-    if more > 0 {
-        let Some(before) = u64::try_from(more).ok().and_then(|more| at.checked_sub(more)) else {
-            return Err(Stop::no(Reason::Beyond, at, "Intel record size"));
-        };
-        all.extend_from_slice(sectors.need(before, more, "rest of the Intel record")?);
+    if more == 0 {
+        return Ok(&[]);
     }
+    let Some(before) = u64::try_from(more).ok().and_then(|more| at.checked_sub(more)) else {
+        return Err(Stop::no(Reason::Beyond, at, "Intel record size"));
+    };
+    sectors.need(before, more, "rest of the Intel record")
+}
+
+fn probe(sectors: &Sectors) -> Result<Record, Stop> {
+    let (at, anchor) = anchor(sectors)?;
+    let refuse = |fault: &Fault| Stop::No(fault.why(at));
+    let bytes = record::size(anchor).map_err(|fault| refuse(&fault))?;
+    let mut all = anchor.to_vec();
+    all.extend_from_slice(rest(sectors, at, bytes)?);
     Record::decode(&all).map_err(|fault| refuse(&fault))
 }
 

@@ -12,7 +12,8 @@ use geom::{Core, Edge};
 /// wait for parity. One piece of work takes no more than [`WINDOW`] of each member.
 const RESERVE_BYTES: usize = 32 << 20;
 
-/// Memory of a thread's own for rows that a member failed, one [`WINDOW`] each; more rows wait.
+/// Memory of a thread's own for rows that a member failed or may fail, up to three times [`WINDOW`]
+/// each; more rows wait.
 const MENDING_BYTES: usize = 4 << 20;
 
 /// Bytes of each member that one piece of work on a row takes at once.
@@ -41,15 +42,18 @@ pub(crate) async fn blocks(core: &Rc<Core>, count: usize, len: usize) -> Vec<Seg
     .await
 }
 
-/// One buffer for whoever puts a row right with other memory in hand: who holds one waits for no
-/// further memory, so one is free some day.
-pub(crate) async fn one_more(len: usize) -> Segs {
+/// Buffers for whoever puts a row right with other memory in hand, all or none: who holds some
+/// waits for no further memory, so they are free some day.
+pub(crate) async fn more(count: usize, len: usize) -> Vec<Segs> {
     poll_fn(|cx| {
-        MENDING.with(|pool| match Segs::alloc(pool, len) {
-            Some(one) => Poll::Ready(one),
-            None => {
-                pool.wake_on_free(cx.waker());
-                Poll::Pending
+        MENDING.with(|pool| {
+            let all = (0..count).map(|_| Segs::alloc(pool, len)).collect::<Option<Vec<Segs>>>();
+            match all {
+                Some(all) => Poll::Ready(all),
+                None => {
+                    pool.wake_on_free(cx.waker());
+                    Poll::Pending
+                }
             }
         })
     })

@@ -21,6 +21,8 @@
 //!      stays, for the volume needs it, it is tried again, or the parity is made for what it still
 //!      holds: otherwise data that another, missing, member had, and nobody wrote, would be
 //!      solved for wrongly.
+//!  R5  Two parities that data is known by alone change both or not at all: when a member that
+//!      stays fails one, the other is written back as it was.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -30,8 +32,7 @@ use bio::{Errno, Op, Segs, parity};
 use geom::Core;
 
 use super::hands::{
-    Ask, Manner, WINDOW, add, ask, bit, blocks, clear, copy, is_members_fault, one_more, part,
-    scale,
+    Ask, Manner, WINDOW, add, ask, bit, blocks, clear, copy, is_members_fault, more, part, scale,
 };
 use super::map::Row;
 use super::shared::{Shared, Table};
@@ -89,6 +90,13 @@ struct Turn<'a> {
     row: &'a Row,
     touched: &'a [Touch],
     new: Vec<(usize, Segs)>,
+}
+
+/// Parities before a row is written, and memory for one more block.
+#[derive(Default)]
+struct Before {
+    sums: Vec<(usize, Segs)>,
+    spare: Option<Segs>,
 }
 
 /// How writes to members ended (a bit a slot).
@@ -293,10 +301,16 @@ impl Rows {
             false => [parity | data, 0],
         };
         let mut outcome = Outcome { unrecorded: turn.table.unrecorded, ..Outcome::default() };
+        let mut before = match steps[0] == parity && turn.new.len() > 1 {
+            true => self.before(&turn).await,
+            false => Before::default(),
+        };
         for which in steps {
             let (left, error) = self.send_judged(&turn, which).await;
             if left & data != 0 {
-                self.follow(&turn, left & data).await;
+                self.follow(&turn, left & data, before.spare.take()).await;
+            } else if left & parity != 0 {
+                self.put_back(&turn, &before, parity & !left).await;
             }
             if left != 0 {
                 outcome.error = Some(error);
@@ -304,6 +318,40 @@ impl Rows {
             }
         }
         outcome
+    }
+
+    /// R5: the parities as they are. One that cannot be read is not known.
+    async fn before(&self, turn: &Turn<'_>) -> Before {
+        let len = Self::len(turn.window);
+        let mut free = more(turn.new.len() + 1, len as usize).await;
+        let spare = free.pop();
+        let mut all = Vec::new();
+        for ((slot, _), block) in turn.new.iter().zip(&free) {
+            let Some(path) = turn.table.good(*slot) else { continue };
+            let at = path.offset.saturating_add(self.member_at(turn.window));
+            let data = part(block, 0, len);
+            all.push(Ask { slot: *slot, edge: path.edge, op: Op::Read, at, len, data });
+        }
+        let read = ask(&self.core, all, Manner::default()).await;
+        let is_read = |slot: usize| read.iter().any(|(s, status)| *s == slot && status.is_ok());
+        let sums = turn.new.iter().map(|(slot, _)| *slot).zip(free);
+        Before { sums: sums.filter(|(slot, _)| is_read(*slot)).collect(), spare }
+    }
+
+    /// R5
+    async fn put_back(&self, turn: &Turn<'_>, before: &Before, slots: u64) {
+        let mut all = Vec::new();
+        for (slot, sum) in before.sums.iter().filter(|(slot, _)| slots & bit(*slot) != 0) {
+            let Some(path) = turn.table.path(*slot) else { continue };
+            let at = path.offset.saturating_add(self.member_at(turn.window));
+            let (len, data) = (sum.len() as u64, part(sum, 0, sum.len() as u64));
+            all.push(Ask { slot: *slot, edge: path.edge, op: Op::Write, at, len, data });
+        }
+        for (slot, status) in ask(&self.core, all, Manner::default()).await {
+            if let Err(e) = status {
+                self.shared.accuse(slot, e);
+            }
+        }
     }
 
     /// Writes to some slots. Members that fail it are judged; those that stay are tried once more.
@@ -352,12 +400,17 @@ impl Rows {
 
     /// R4: members that stay have not taken their data: the parity is made for what they hold. One
     /// that cannot be read either is left: what is on it is lost, and says so when it is read.
-    async fn follow(&self, turn: &Turn<'_>, slots: u64) {
+    async fn follow(&self, turn: &Turn<'_>, slots: u64, spare: Option<Segs>) {
+        let spare = match spare {
+            Some(spare) => Some(spare),
+            None => more(1, Self::len(turn.window) as usize).await.pop(),
+        };
+        let Some(spare) = spare else { return };
         let first = turn.window.number.saturating_mul(self.shared.shape.strip);
         for touch in turn.touched.iter().filter(|touch| slots & bit(touch.slot) != 0) {
             let Some(path) = turn.table.path(touch.slot) else { continue };
             let len = touch.range.end - touch.range.start;
-            let held = one_more(len as usize).await;
+            let held = part(&spare, 0, len);
             let at = path.offset.saturating_add(first).saturating_add(touch.range.start);
             let (slot, edge, op, data) = (touch.slot, path.edge, Op::Read, part(&held, 0, len));
             let asked = vec![Ask { slot, edge, op, at, len, data }];

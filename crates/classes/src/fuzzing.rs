@@ -41,6 +41,14 @@ fn scan(data: &[u8]) {
 /// Look for partition tables of every kind on `data`, and edit, recover and show what is found.
 pub fn fuzz_part(data: &[u8]) {
     scan(data);
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(read) = part::Backup::read(text)
+    {
+        let media = part::Media::plain(1 << 20, 512);
+        if let Ok(table) = read.table(media, part::Take { labels: true, ids: true }, &[]) {
+            again(&table);
+        }
+    }
     let inside = |kind| Place {
         scheme: Some(Scheme::Mbr),
         kind: Some(Kind::Byte(kind)),
@@ -54,6 +62,18 @@ pub fn fuzz_part(data: &[u8]) {
                 exercise(&table, place.check_integrity);
             }
         }
+    }
+}
+
+/// A backup is read as it was written, and its table is no other.
+fn again(table: &Table) {
+    let backup = table.backup();
+    let read = part::Backup::read(&backup.text).expect("a backup is read");
+    assert_eq!(read.backup.partitions.len(), table.entries().len());
+    let take = part::Take { labels: true, ids: false };
+    if let Ok(made) = read.table(*table.media(), take, &[]) {
+        assert_eq!(made.backup().partitions.len(), table.entries().len());
+        assert_eq!(made.entries().first().map(|e| e.data), table.entries().first().map(|e| e.data));
     }
 }
 
@@ -73,6 +93,7 @@ fn exercise(table: &Table, sound: bool) {
     let _ = part::destroy_plan(table).is_empty();
     let Ok(whole) = table.recover() else { return };
     let _ = part::plan(Some(table), &whole).map(|plan| plan.steps().len());
+    again(&whole);
     let kind = if table.scheme() == Scheme::Gpt { "efi" } else { "linux-data" };
     let add = Add { kind: kind.to_owned(), ..Add::default() };
     let added = whole.add(&add, [7; 16]);

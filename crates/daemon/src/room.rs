@@ -401,7 +401,16 @@ impl Room {
             }
             _ => self.verb_on(class, verb, &on, &Value::Object(params))?,
         };
-        self.note(Level::Info, &on, format!("{class} {verb}"));
+        let told = done.get("message").and_then(Value::as_str);
+        match (class, verb, told) {
+            // A question.
+            ("part", "backup", _) => {}
+            ("part", _, Some(told)) => {
+                let told = told.lines().collect::<Vec<_>>().join(", ");
+                self.note(Level::Info, &on, format!("part {verb}: {told}"));
+            }
+            _ => self.note(Level::Info, &on, format!("{class} {verb}")),
+        }
         Ok(done)
     }
 

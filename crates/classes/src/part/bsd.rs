@@ -24,6 +24,8 @@ const ENTRIES_AT: usize = 148;
 const ENTRY: usize = 16;
 /// Partitions that a label may be made with.
 const COUNT: std::ops::RangeInclusive<u32> = 8..=20;
+/// Least slots of a label that is made.
+pub(crate) const SLOTS_MIN: u32 = *COUNT.start();
 /// Index of the partition that is the whole.
 pub(crate) const WHOLE: u32 = 3;
 /// Bytes at the start where boot code and the label are: partitions are put behind it.
@@ -44,9 +46,9 @@ fn base(sector: &[u8]) -> u64 {
     u64::from(le32(sector, at(WHOLE) + 4))
 }
 
-fn first(media: &Media, entries: &[Entry]) -> u64 {
+/// The first usable sector of a label whose first partition begins at `lowest`.
+pub(crate) fn first(media: &Media, lowest: Option<u64>) -> u64 {
     let boot = BOOT_BYTES.div_ceil(u64::from(media.sector_size).max(1));
-    let lowest = entries.iter().map(|entry| entry.start).min();
     if lowest.is_some_and(|lowest| lowest < boot) { 0 } else { boot }
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
     }
     Ok(Table {
         media,
-        first: first(&media, &entries),
+        first: first(&media, entries.iter().map(|entry: &Entry| entry.start).min()),
         last: last_usable(media.sectors),
         entries,
         capacity: count,
@@ -118,7 +120,7 @@ pub(crate) fn create(media: Media, count: Option<u32>) -> Result<Table, PartErro
         let at = format!("{count} entries; 8 to 20 are possible");
         return Err(PartError::new(PartErrorKind::BadValue, OP, at));
     }
-    let (first, last) = (first(&media, &[]), last_usable(media.sectors));
+    let (first, last) = (first(&media, None), last_usable(media.sectors));
     if !(512..=4096).contains(&media.sector_size) || last <= first {
         let at = format!("{} sectors of {} bytes", media.sectors, media.sector_size);
         return Err(PartError::new(PartErrorKind::BadMedia, OP, at));

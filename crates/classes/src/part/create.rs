@@ -10,7 +10,7 @@ use super::commit::commit;
 use super::geom::PartGeom;
 use super::request::Answer;
 use super::verbs::{Change, answer, apply, with};
-use super::{Media, Place, Scheme, Table, WritePlan, params, step};
+use super::{Entry, Media, PartError, Place, Scheme, Table, WritePlan, params, step};
 use crate::conversation::drive;
 use crate::probe::Sectors;
 use crate::{registry, slice};
@@ -18,6 +18,25 @@ use crate::{registry, slice};
 /// Bytes at the start of the media that are zeroed where another format is overwritten: all the
 /// places where the formats known keep their first copy.
 const WIPE_BYTES: u64 = 128 << 10;
+
+/// A table to be made.
+pub(super) struct Making<'a> {
+    /// What kind.
+    pub(super) scheme: Scheme,
+    /// Whether what is there may be lost.
+    pub(super) overwrite: bool,
+    /// How the user says so: "create with overwrite".
+    pub(super) consent: &'static str,
+    /// What is said when it is done: "created".
+    pub(super) done: &'static str,
+    /// Blocks of chance that are wanted.
+    pub(super) chances: usize,
+    /// Makes it, as the steps by which it is written.
+    pub(super) tables: Tables<'a>,
+}
+
+/// Tables on media, of blocks of chance.
+type Tables<'a> = &'a dyn Fn(Media, &[[u8; 16]]) -> Result<Vec<Table>, PartError>;
 
 /// Makes an empty table.
 pub(super) fn create(
@@ -32,14 +51,57 @@ pub(super) fn create(
         let what = format!("no partition scheme is called {scheme:?}; use gpt, mbr, ebr or bsd");
         Error::new(Errno::Inval, what)
     })?;
+    let tables = |media: Media, random: &[[u8; 16]]| {
+        let random = random.first().copied().unwrap_or_default();
+        Ok(vec![Table::create(media, &params::Create { scheme, entries }, random)?])
+    };
+    let (consent, done) = ("create with overwrite", "created");
+    let making = Making { scheme, overwrite, consent, done, chances: 1, tables: &tables };
+    let geom = begin(control, name, &making)?;
+    if now {
+        finish(control, geom)?;
+    }
+    Ok(answer(control, name, format!("{name} created"), Vec::new()))
+}
+
+/// Commits a table just made. The geom of one that cannot be put on the media goes again, unless
+/// its edits wait for another try.
+pub(super) fn finish(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+    let done = commit(control, geom);
+    if done.is_err() {
+        drop_empty(control, geom)?;
+    }
+    done
+}
+
+/// A geom without a table and without edits goes.
+fn drop_empty(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+    let empty = |part: &mut PartGeom, _: &mut geom::Topology| {
+        part.edits.is_none() && part.table.is_none() && part.media.is_none()
+    };
+    if with(&mut control.topology, geom, empty).unwrap_or(false) {
+        control.call(|topology| {
+            PartGeom::abandon(topology, geom, Errno::NxIo);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Makes a table in memory.
+pub(super) fn begin(
+    control: &mut Control,
+    name: &str,
+    making: &Making<'_>,
+) -> Result<GeomId, Error> {
     let on = control.topology.find(name).ok_or_else(|| {
         let what = format!("no provider is called {name}; `ashlar list` names them");
         Error::new(Errno::NoEnt, what)
     })?;
-    let place = may_stand(control, name, on, scheme)?;
+    let place = may_stand(control, name, on, making.scheme)?;
     let old = control.topology.find_geom(NAME, name);
     if let Some(geom) = old {
-        may_replace(control, geom, name, overwrite)?;
+        may_replace(control, geom, name, making)?;
     }
     let geom = match old {
         Some(geom) => geom,
@@ -48,19 +110,11 @@ pub(super) fn create(
             control.call(|topology| PartGeom::place(topology, on, why, place.depth))?
         }
     };
-    let done = fill(control, geom, (name, on), (scheme, entries), overwrite, &place);
-    let done = done.and_then(|()| if now { commit(control, geom) } else { Ok(()) });
-    if let Err(error) = done {
-        let empty = with(&mut control.topology, geom, |part, _| part.edits.is_none());
-        if old.is_none() && empty.unwrap_or(false) {
-            control.call(|topology| {
-                PartGeom::abandon(topology, geom, Errno::NxIo);
-                Ok(())
-            })?;
-        }
+    if let Err(error) = fill(control, geom, (name, on), making, &place) {
+        drop_empty(control, geom)?;
         return Err(error);
     }
-    Ok(answer(control, name, format!("{name} created"), Vec::new()))
+    Ok(geom)
 }
 
 /// The schemes that may stand inside each other.
@@ -102,16 +156,17 @@ fn may_replace(
     control: &mut Control,
     geom: GeomId,
     name: &str,
-    overwrite: bool,
+    making: &Making<'_>,
 ) -> Result<(), Error> {
     with(&mut control.topology, geom, |part, topology| {
         let Some(table) = &part.table else {
             return Ok(());
         };
-        if !overwrite {
+        if !making.overwrite {
             let what = format!(
-                "{name} carries a {}; `part destroy -F {name}` first, or create with overwrite",
-                describe(table, name)
+                "{name} carries a {}; `part destroy -F {name}` first, or {}",
+                describe(table, name),
+                making.consent
             );
             return Err(Error::new(Errno::Exist, what));
         }
@@ -125,10 +180,16 @@ struct Look {
     signs: Vec<String>,
     /// A range that could not be read: what is there is not known.
     unread: Option<(u64, Errno)>,
-    random: [u8; 16],
+    random: Vec<[u8; 16]>,
 }
 
-fn look(control: &mut Control, geom: GeomId, media: Media, place: Place) -> Result<Look, Error> {
+fn look(
+    control: &mut Control,
+    geom: GeomId,
+    media: Media,
+    place: Place,
+    chances: usize,
+) -> Result<Look, Error> {
     let gone = || Error::new(Errno::NxIo, "the disk is gone");
     let consumer = *control.topology.consumers_of(geom).first().ok_or_else(gone)?;
     let edge = control.topology.edge(consumer);
@@ -146,8 +207,8 @@ fn look(control: &mut Control, geom: GeomId, media: Media, place: Place) -> Resu
             };
             let table = drive(&mut sectors, &read, |s| step(s, &place)).await;
             let signs = drive(&mut sectors, &read, registry::signs).await;
-            let mut random = [0; 16];
-            core.reactor().fill_random(&mut random);
+            let mut random = vec![[0; 16]; chances];
+            random.iter_mut().for_each(|block| core.reactor().fill_random(block));
             let table = table.ok().map(|table| describe(&table, ""));
             let signs = signs.unwrap_or_default();
             Look { table, signs, unread: unread.get(), random }
@@ -163,8 +224,7 @@ fn fill(
     control: &mut Control,
     geom: GeomId,
     (name, on): (&str, ProviderId),
-    (scheme, entries): (Scheme, Option<u32>),
-    overwrite: bool,
+    making: &Making<'_>,
     place: &Place,
 ) -> Result<(), Error> {
     let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
@@ -172,39 +232,53 @@ fn fill(
     let (stripe_size, stripe_offset) = control.topology.stripe(on);
     let sectors = limits.media_bytes.checked_div(u64::from(limits.sector_bytes)).unwrap_or(0);
     let media = Media { sectors, sector_size: limits.sector_bytes, stripe_size, stripe_offset };
-    let seen = look(control, geom, media, *place)?;
+    let seen = look(control, geom, media, *place, making.chances)?;
     let known = with(&mut control.topology, geom, |part, _| part.media.is_some())?;
     let mut there = seen.signs.clone();
     // A table of this geom was spoken about before.
     there.extend(seen.table.filter(|_| !known));
+    let (overwrite, consent) = (making.overwrite, making.consent);
     if let Some((at, error)) = seen.unread
         && !overwrite
     {
         let what = format!(
-            "{name} cannot be read at byte {at}, so what it holds is not known; create with \
-             overwrite to lose it"
+            "{name} cannot be read at byte {at}, so what it holds is not known; {consent} to lose \
+             it"
         );
         return Err(Error::new(error, what));
     }
     if !overwrite && !there.is_empty() {
-        let what = format!("{name} holds {}; create with overwrite to lose it", there.join(", "));
+        let what = format!("{name} holds {}; {consent} to lose it", there.join(", "));
         return Err(Error::new(Errno::Exist, what));
     }
-    let spec = params::Create { scheme, entries };
-    let table = Table::create(media, &spec, seen.random).map_err(refusal)?;
-    let wipe = if seen.signs.is_empty() { WritePlan::default() } else { wipe(&media) };
-    let said = format!("{name} created");
-    apply(control, geom, Change { table: Some(table), touched: None, fresh: Some(wipe), said })
+    let tables = (making.tables)(media, &seen.random).map_err(refusal)?;
+    let entries = tables.last().map(Table::entries).unwrap_or_default();
+    let wipe = match seen.signs.is_empty() {
+        true => WritePlan::default(),
+        false => wipe(&media, entries),
+    };
+    let (mut fresh, mut said) = (Some(wipe), format!("{name} {}", making.done));
+    for table in tables {
+        let fresh = fresh.take();
+        apply(control, geom, Change { table: Some(table), touched: None, fresh, said })?;
+        said = String::new();
+    }
+    Ok(())
 }
 
-/// Zeroes over what another format had at the start and in the last sector.
-fn wipe(media: &Media) -> WritePlan {
+/// Zeroes over what another format had at the start and in the last sector, as far as no
+/// partition of the new table has that.
+fn wipe(media: &Media, entries: &[Entry]) -> WritePlan {
     let size = u64::from(media.sector_size).max(1);
-    let head = WIPE_BYTES.div_ceil(size).min(media.sectors);
+    let free = entries.iter().map(|entry| entry.start).min().unwrap_or(media.sectors);
+    let head = WIPE_BYTES.div_ceil(size).min(free);
     let mut plan = WritePlan::default();
     let zeros = |sectors: u64| vec![0; usize::try_from(sectors * size).unwrap_or(0)];
     plan.write(0, zeros(head));
-    plan.write(media.offset(media.sectors.saturating_sub(1)), zeros(1));
+    let last = media.sectors.saturating_sub(1);
+    if entries.iter().all(|entry| entry.end < last) {
+        plan.write(media.offset(last), zeros(1));
+    }
     plan.flush();
     plan
 }

@@ -208,7 +208,7 @@ impl Table {
     }
 
     /// Only one partition of an MBR may be the extended one.
-    fn one_extended(
+    pub(super) fn one_extended(
         &self,
         kind: Kind,
         but: Option<u32>,
@@ -227,7 +227,7 @@ impl Table {
 
     /// Sectors between a logical partition's record and its data: one track, or the alignment
     /// asked for where that is more.
-    fn lead(&self, align: Option<u64>) -> u64 {
+    pub(super) fn lead(&self, align: Option<u64>) -> u64 {
         match self.scheme() {
             Scheme::Ebr => ebr::lead(align.unwrap_or(1)),
             Scheme::Gpt | Scheme::Mbr | Scheme::Bsd => 0,
@@ -304,7 +304,11 @@ impl Table {
         }
     }
 
-    fn encode_label(&self, label: &str, op: &'static str) -> Result<Vec<u16>, PartError> {
+    pub(super) fn encode_label(
+        &self,
+        label: &str,
+        op: &'static str,
+    ) -> Result<Vec<u16>, PartError> {
         let units: Vec<u16> = label.encode_utf16().collect();
         let limit = if self.scheme() == Scheme::Gpt { gpt::NAME_UNITS } else { 0 };
         if units.len() > limit || units.contains(&0) {

@@ -32,7 +32,7 @@ const ROUND: u64 = 4096;
 const APPLE_HFS: u8 = 0xaf;
 
 /// Sectors that a table of `count` entries takes.
-fn table_sectors(media: &Media, count: u32, entry_size: u32) -> u64 {
+pub(crate) fn table_sectors(media: &Media, count: u32, entry_size: u32) -> u64 {
     let bytes = u64::from(count).saturating_mul(u64::from(entry_size));
     bytes.div_ceil(u64::from(media.sector_size).max(1))
 }

@@ -133,6 +133,11 @@ fn boot_sector(record: &[u8]) -> bool {
         && (jump || le16(record, 14) != 0)
 }
 
+/// The first usable sector of a table whose first partition begins at `lowest`.
+pub(crate) fn first(lowest: Option<u64>) -> u64 {
+    if lowest.is_some_and(|lowest| lowest < TRACK) { 1 } else { TRACK }
+}
+
 pub(crate) fn last_usable(sectors: u64) -> u64 {
     sectors.min(u64::from(u32::MAX)).saturating_sub(1)
 }
@@ -166,11 +171,11 @@ pub(crate) fn probe(sectors: &Sectors, parent: Option<Scheme>) -> Result<Table, 
         .filter(|(_, slot)| slot.used())
         .map(|(index, slot)| entry(index, *slot))
         .collect();
-    let lowest = entries.iter().map(|entry| entry.start).min().unwrap_or(TRACK);
+    let lowest = entries.iter().map(|entry: &Entry| entry.start).min();
     let media = Media::plain(sectors.media_sectors(), size);
     Ok(Table {
         media,
-        first: if lowest < TRACK { 1 } else { TRACK },
+        first: first(lowest),
         last: last_usable(media.sectors),
         entries,
         capacity: 4,

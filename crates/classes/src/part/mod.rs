@@ -13,6 +13,7 @@
 //! ```
 
 mod attributes;
+mod backup;
 mod bsd;
 mod class;
 mod commit;
@@ -28,17 +29,21 @@ mod mbr;
 pub mod params;
 pub(crate) mod plan;
 pub mod request;
+mod restore;
+mod saved;
 mod show;
 mod space;
 mod table;
 mod types;
 mod verbs;
 
+pub use backup::{Backup, Saved, Source};
 pub use class::PartClass;
 pub(crate) use class::{describe, place};
 pub use ebr::LOGICALS_MAX;
 pub use error::{PartError, PartErrorKind};
 pub use plan::{WritePlan, WriteStep};
+pub use restore::Take;
 pub use show::{Column, Row, human};
 pub use space::{Alignment, Gap, gaps};
 pub use table::{Damage, Entry, Health, Media, Scheme, Table};

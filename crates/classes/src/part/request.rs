@@ -151,6 +151,27 @@ pub enum Request {
         #[serde(default)]
         index: Option<u32>,
     },
+    /// What makes the table again; the answer is a [`super::Backup`].
+    Backup {
+        /// Which table.
+        geom: String,
+    },
+    /// The table of a backup, on all of these or on none.
+    Restore {
+        /// Names of providers.
+        geoms: Vec<String>,
+        /// The backup, as text or JSON.
+        backup: String,
+        /// Labels, too.
+        #[serde(default)]
+        labels: bool,
+        /// Unique ids, too: for the disk that it was made of.
+        #[serde(default)]
+        ids: bool,
+        /// Whether a table, label or file system that is there may be lost.
+        #[serde(default)]
+        force: bool,
+    },
     /// Write the changes made with `commit: false`.
     Commit {
         /// Which table.
@@ -184,7 +205,7 @@ impl Request {
         };
         let op = map.entry("op").or_insert_with(|| verb.into()).clone();
         let key = if op == "create" { "provider" } else { "geom" };
-        match op == "show" {
+        match op == "show" || op == "restore" {
             true if !on.is_empty() => {
                 map.entry("geoms").or_insert_with(|| vec![on].into());
             }

@@ -14,7 +14,7 @@ use super::class::{NAME, damages, refusal};
 use super::commit::{commit, undo};
 use super::geom::PartGeom;
 use super::request::{Answer, EntryView, Request, TableView};
-use super::{Table, create, params};
+use super::{Table, Take, create, params, saved};
 use crate::slice;
 
 /// Carries out a verb. See [`Request`] for the parameters and [`Answer`] for the answer.
@@ -29,6 +29,14 @@ pub(super) fn run(
         Request::Show { geoms } => show(control, &geoms)?,
         Request::Create { provider, scheme, entries, overwrite } => {
             create::create(control, &provider, &scheme, entries, overwrite, now)?
+        }
+        Request::Backup { geom } => {
+            let backup = saved::backup(control, &geom)?;
+            return serde_json::to_value(backup)
+                .map_err(|e| Error::new(Errno::Inval, e.to_string()));
+        }
+        Request::Restore { geoms, backup, labels, ids, force } => {
+            saved::restore(control, &geoms, &backup, Take { labels, ids }, force, now)?
         }
         Request::Commit { geom } => {
             let id = find(control, &geom)?;
@@ -214,7 +222,7 @@ pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Resu
                 edits.fresh = true;
             }
             edits.steps.extend(change.table);
-            edits.said.push(change.said);
+            edits.said.extend(Some(change.said).filter(|said| !said.is_empty()));
             edits.touched.extend(change.touched);
             Ok(())
         })?

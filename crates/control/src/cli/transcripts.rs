@@ -412,6 +412,13 @@ fn partitions() {
     }
     assert!(daemon.ends("part set -i 1 d0", Exit::Usage).contains("-a bootme"));
     assert!(daemon.ends("part unset -a bootme d0 bootme", Exit::Usage).contains("twice"));
+    assert_eq!(daemon.ends("part backup d0", Exit::Done), "GPT 128\n");
+    assert!(daemon.ends("part backup d0 --json", Exit::Done).contains("\"scheme\": \"GPT\""));
+    assert!(daemon.ends("part restore -l -F", Exit::Usage).contains("on which provider"));
+    let params = json!({ "geoms": ["d0", "d1"], "labels": true, "backup": "MBR 4\n" });
+    let said = daemon.client().verb("part.restore", &params, &mut |_| {}).expect("restored");
+    let said = said["message"].as_str().expect("a message");
+    assert!(said.contains("\"backup\":\"MBR 4\\n\"") && said.contains("\"commit\":true"), "{said}");
     let commit = daemon.ends("part commit d0", Exit::Done);
     assert!(commit.contains("{\"op\":\"commit\",\"geom\":\"d0\""), "{commit}");
     assert!(daemon.ends("part undo d0", Exit::Done).contains("\"op\":\"undo\""));
@@ -651,7 +658,7 @@ fn every_verb_has_json_a_page_completions_an_example_and_words() {
         assert!(!verb.examples.is_empty(), "{name} has no example");
         for example in verb.examples {
             // What the shell does with the rest of the line is its own business.
-            let line = example.split([' ']).take_while(|w| !["|", ">"].contains(w));
+            let line = example.split([' ']).take_while(|w| !["|", ">", "<"].contains(w));
             let words: Vec<String> = line.map(|w| w.replace('\'', "")).collect();
             let matches = whole.clone().try_get_matches_from(&words);
             let matches = matches.unwrap_or_else(|e| panic!("{example}: {e}"));

@@ -20,6 +20,7 @@ mod journal;
 mod list;
 pub(crate) mod man;
 mod part;
+mod part_backup;
 mod part_pending;
 mod part_show;
 pub(crate) mod plan;
@@ -60,6 +61,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<part::Destroy>(),
     Entry::daemon::<part::Set>(),
     Entry::daemon::<part::Unset>(),
+    Entry::daemon::<part_backup::Backup>(),
+    Entry::daemon::<part_backup::Restore>(),
     Entry::daemon::<part_pending::Commit>(),
     Entry::daemon::<part_pending::Undo>(),
     Entry::daemon::<inspect::Inspect>(),

@@ -1,0 +1,110 @@
+//! The verbs `backup` and `restore`.
+
+use bio::Errno;
+use geom::{Control, Error, GeomId};
+
+use super::backup::Backup;
+use super::class::refusal;
+use super::commit::{commit, undo};
+use super::create::{Making, begin};
+use super::geom::PartGeom;
+use super::request::Answer;
+use super::restore::{Take, steps};
+use super::verbs::{answer, find, with};
+use super::{Media, class::NAME};
+
+/// What makes the table of `name` again: as it is on the media, whatever waits.
+pub(super) fn backup(control: &mut Control, name: &str) -> Result<Backup, Error> {
+    let geom = find(control, name)?;
+    let waits = || {
+        let what = format!("{name} carries no table yet; `part commit {name}` writes it");
+        Error::new(Errno::NoEnt, what)
+    };
+    with(&mut control.topology, geom, |part, _| {
+        let table = part.media.as_ref().ok_or_else(waits)?;
+        // What is wrong with a damaged table is not to be made again.
+        let whole = table.recover().map_err(refusal)?;
+        Ok(whole.backup())
+    })?
+}
+
+/// Makes the table of a backup on every one of `names`: in memory on all of them first, so that
+/// a refusal leaves all as they were.
+pub(super) fn restore(
+    control: &mut Control,
+    names: &[String],
+    text: &str,
+    take: Take,
+    overwrite: bool,
+    now: bool,
+) -> Result<Answer, Error> {
+    let source = Backup::read(text).map_err(refusal)?;
+    let scheme = source.scheme().map_err(refusal)?;
+    if names.is_empty() {
+        return Err(Error::new(Errno::Inval, "part restore: on which provider?"));
+    }
+    if take.ids && names.len() > 1 {
+        let what = "part restore: two disks with the same unique ids would be taken for one; \
+            restore with ids on one provider only";
+        return Err(Error::new(Errno::Inval, what));
+    }
+    let tables = |media: Media, random: &[[u8; 16]]| Ok(steps(source.table(media, take, random)?));
+    let consent = "restore with force";
+    let (done, chances) = ("restored", source.chances());
+    let making = Making { scheme, overwrite, consent, done, chances, tables: &tables };
+    let mut begun: Vec<GeomId> = Vec::new();
+    for name in names {
+        let geom = no_edits(control, name).and_then(|()| begin(control, name, &making));
+        match geom {
+            Ok(geom) => begun.push(geom),
+            Err(error) => {
+                for geom in begun {
+                    undo(control, geom)?;
+                }
+                return Err(error);
+            }
+        }
+    }
+    let mut done = Answer::default();
+    let mut said = Vec::new();
+    let mut failed = None;
+    for (name, geom) in names.iter().zip(begun) {
+        // After one that failed the others are left as they were.
+        let committed = match (&failed, now) {
+            (None, true) => commit(control, geom),
+            (None, false) => Ok(()),
+            (Some(_), _) => undo(control, geom),
+        };
+        match (committed, &failed) {
+            (Ok(()), None) => {
+                let one = answer(control, name, String::new(), Vec::new());
+                done.tables.extend(one.tables);
+                said.push(format!("{name} restored"));
+            }
+            (Err(error), None) => failed = Some(error),
+            _ => {}
+        }
+    }
+    match failed {
+        None => {
+            done.message = said.join("\n");
+            Ok(done)
+        }
+        Some(error) if said.is_empty() => Err(error),
+        Some(error) => {
+            let what = format!("{}; before that: {}", error.what, said.join(", "));
+            Err(Error::new(error.kind, what))
+        }
+    }
+}
+
+/// Edits that wait are not thrown away by the way.
+fn no_edits(control: &mut Control, name: &str) -> Result<(), Error> {
+    let Some(geom) = control.topology.find_geom(NAME, name) else { return Ok(()) };
+    let waits = |part: &mut PartGeom, _: &mut geom::Topology| part.edits.is_some();
+    if with(&mut control.topology, geom, waits)? {
+        let what = format!("{name} has changes that wait; commit or undo them first");
+        return Err(Error::new(Errno::Busy, what));
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! part backup, part restore: a partition table as text, and back.
+
+use super::entry::{DaemonVerb, Verb};
+use super::part_show;
+use crate::api::{Error, Kind, PartAnswer, Result};
+use crate::plant::Progress;
+use crate::service::Control;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::io::Read;
+
+/// Bytes of a backup that are read: a GPT of 4096 slots has less than one of them. A longer one
+/// is refused.
+const BACKUP_BYTES_MAX: u64 = 4 << 20;
+
+/// Prints it.
+pub struct Backup;
+
+/// Reads it.
+pub struct Restore;
+
+/// What `part backup` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct BackupParams {
+    /// The provider with the table.
+    pub geom: String,
+}
+
+/// What `part backup` answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct BackupAnswer {
+    /// The table as gpart's text.
+    pub text: String,
+    /// The table as `part restore` takes it too: scheme, entries, partitions, ids.
+    #[serde(flatten)]
+    pub table: Map<String, Value>,
+}
+
+/// What `part restore` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RestoreParams {
+    /// The providers that are to have the table.
+    #[serde(default)]
+    pub geoms: Vec<String>,
+    /// Restore labels, too.
+    #[schemars(extend("x-short" = "l"))]
+    #[serde(default)]
+    pub labels: bool,
+    /// Give up the table, label or file system that is there.
+    #[schemars(extend("x-short" = "F"))]
+    #[serde(default)]
+    pub force: bool,
+    /// Restore unique ids, too: on the disk that the backup was made of. Only JSON has them.
+    #[serde(default)]
+    pub ids: bool,
+    /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
+    #[serde(default)]
+    pub no_commit: bool,
+    /// The backup (the command reads its standard input).
+    #[schemars(extend("x-hidden" = true))]
+    #[serde(default)]
+    pub backup: Option<String>,
+}
+
+impl Verb for Backup {
+    type Params = BackupParams;
+    type Answer = BackupAnswer;
+    const NAME: &'static str = "part.backup";
+    const DOC: &'static str = "Print a partition table as text that `part restore` reads";
+    const DETAIL: &'static str = "The text is gpart's: a line with the scheme and its slots, then \
+        a line a partition: index, type, first sector, sectors, label, attributes. With --json it \
+        also has the unique ids and the usable range. The data of the partitions, boot code and \
+        tables inside partitions are not in it. Changes that wait are not in it either; a damaged \
+        table is printed as `part recover` would write it.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar part backup ada0 > ada0.part", "ashlar part backup ada0 --json > ada0.json"];
+    const POSITIONAL: &'static [&'static str] = &["geom"];
+
+    fn table(answer: &BackupAnswer) -> String {
+        answer.text.clone()
+    }
+}
+
+impl DaemonVerb for Backup {
+    fn run(
+        control: &Control,
+        params: BackupParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<BackupAnswer> {
+        let params = json!({ "geom": params.geom });
+        let said = control.change(|plant| plant.verb("part", "backup", &params, progress))?;
+        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, "part backup", e))
+    }
+}
+
+impl Verb for Restore {
+    type Params = RestoreParams;
+    type Answer = PartAnswer;
+    const NAME: &'static str = "part.restore";
+    const DOC: &'static str = "Make the partition table of a backup on standard input";
+    const DETAIL: &'static str = "Takes what `part backup` or gpart's backup printed, as text or \
+        JSON. The table is made on all the providers named, or on none. A line that is wrong is \
+        named, and nothing is written. A table, label or file system that is there is given up \
+        only with --force, one with a partition in use never. Disk and partitions get new unique \
+        ids unless --ids is given.";
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar part restore ada1 < ada0.part",
+        "ashlar part restore -l -F ada1 ada2 < ada0.part",
+        "ashlar part restore -l --ids ada0 < ada0.json",
+    ];
+    const POSITIONAL: &'static [&'static str] = &["geoms"];
+
+    fn prepare(params: &mut RestoreParams, _app: &crate::App) -> Result<()> {
+        if params.backup.is_some() {
+            return Ok(());
+        }
+        if params.geoms.is_empty() {
+            return Err(Error::new(Kind::Usage, "part restore", "on which provider?"));
+        }
+        let mut text = String::new();
+        let fail = |e: std::io::Error| Error::new(Kind::System, "read standard input", e);
+        let limit = BACKUP_BYTES_MAX.saturating_add(1);
+        std::io::stdin().take(limit).read_to_string(&mut text).map_err(fail)?;
+        if u64::try_from(text.len()).is_ok_and(|len| len > BACKUP_BYTES_MAX) {
+            let why = format!("more than {BACKUP_BYTES_MAX} bytes: that is no backup");
+            return Err(Error::new(Kind::Usage, "part restore", why));
+        }
+        params.backup = Some(text);
+        Ok(())
+    }
+
+    fn table(answer: &PartAnswer) -> String {
+        part_show::answer(answer)
+    }
+}
+
+impl DaemonVerb for Restore {
+    fn run(
+        control: &Control,
+        params: RestoreParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<PartAnswer> {
+        let RestoreParams { geoms, labels, force, ids, no_commit, backup } = params;
+        let Some(backup) = backup else {
+            return Err(Error::new(Kind::Usage, "part restore", "`backup` is missing"));
+        };
+        let params = json!({
+            "geoms": geoms,
+            "backup": backup,
+            "labels": labels,
+            "ids": ids,
+            "force": force,
+            "commit": !no_commit,
+        });
+        let said = control.change(|plant| plant.verb("part", "restore", &params, progress))?;
+        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, "part restore", e))
+    }
+}

@@ -227,7 +227,7 @@ impl Attachments {
 
 fn view(shared: &Shared) -> Vec<AttachedState> {
     let any = !shared.table().attached.is_empty();
-    let openers = if any { Openers::now() } else { Openers::default() };
+    let openers = if any { Openers::for_list() } else { Openers::default() };
     let table = shared.table();
     let states = table.attached.iter().map(|(k, a)| a.state(k, &openers));
     let mut out: Vec<AttachedState> = states.collect();

@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
-/// Longest look at all processes; what was not looked at then is said.
+/// Longest look at all processes; that not all were looked at then is said.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
+
+/// The same for lists, which the control thread makes.
+const LIST_LIMIT: Duration = Duration::from_millis(50);
 
 /// Most processes of one device that are named; of more, their number.
 const NAMED_MAX: usize = 8;
@@ -20,37 +23,44 @@ const NAMED_MAX: usize = 8;
 pub struct Openers {
     /// By the device's number, `MAJOR:MINOR`: processes, for people.
     holders: BTreeMap<String, Vec<String>>,
-    /// Not every process was looked at.
-    cut: bool,
+    /// Not every process was looked at, in this time.
+    cut: Option<Duration>,
 }
 
 impl Openers {
     /// Looks at every process.
     pub fn now() -> Openers {
-        Openers::within(Path::new("/proc"), Instant::now() + LOOK_LIMIT)
+        Openers::within(Path::new("/proc"), LOOK_LIMIT)
     }
 
-    fn within(root: &Path, end: Instant) -> Openers {
-        let mut out = Openers::default();
+    /// Looks at as many as do not keep others waiting.
+    pub fn for_list() -> Openers {
+        Openers::within(Path::new("/proc"), LIST_LIMIT)
+    }
+
+    fn within(root: &Path, limit: Duration) -> Openers {
+        let (mut out, end) = (Openers::default(), Instant::now() + limit);
         for process in fs::read_dir(root).into_iter().flatten().flatten() {
             if Instant::now() >= end {
-                out.cut = true;
+                out.cut = Some(limit);
+            }
+            if out.cut.is_some() {
                 break;
             }
             let pid = process.file_name().to_string_lossy().into_owned();
             if pid.bytes().all(|b| b.is_ascii_digit()) {
-                out.process(&process.path(), &pid, end);
+                out.process(&process.path(), &pid, (limit, end));
             }
         }
         out
     }
 
-    fn process(&mut self, process: &Path, pid: &str, end: Instant) {
+    fn process(&mut self, process: &Path, pid: &str, (limit, end): (Duration, Instant)) {
         let mut found = Vec::new();
         // One that has ended, and one that may not be looked at, has nothing open.
         for open in fs::read_dir(process.join("fd")).into_iter().flatten().flatten() {
             if Instant::now() >= end {
-                self.cut = true;
+                self.cut = Some(limit);
                 break;
             }
             // What is known is enough: a file on a server that does not answer is not asked for.
@@ -84,8 +94,8 @@ impl Openers {
         if more > 0 {
             out.push(format!("open in {more} more processes"));
         }
-        if self.cut {
-            out.push(format!("not every process could be looked at in {LOOK_LIMIT:?}"));
+        if let Some(limit) = self.cut {
+            out.push(format!("not every process could be looked at in {limit:?}"));
         }
         out
     }
@@ -111,8 +121,8 @@ mod tests {
     #[test]
     fn a_look_that_takes_too_long_says_so() {
         let all = Openers::now();
-        assert!(!all.cut);
-        let none = Openers::within(Path::new("/proc"), Instant::now());
+        assert!(all.cut.is_none());
+        let none = Openers::within(Path::new("/proc"), Duration::ZERO);
         assert!(none.holders.is_empty());
         assert!(none.of(std::iter::empty())[0].contains("not every process"));
     }
@@ -126,8 +136,7 @@ mod tests {
         fs::write(root.join("12/comm"), "cat\u{7}ch\n").unwrap();
         std::os::unix::fs::symlink("/dev/null", fds.join("0")).unwrap();
         std::os::unix::fs::symlink("/no/such/file", fds.join("1")).unwrap();
-        let end = Instant::now() + LOOK_LIMIT;
-        assert!(Openers::within(&root, end).holders.is_empty());
+        assert!(Openers::within(&root, LOOK_LIMIT).holders.is_empty());
         // Where there is a block device.
         let all = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
         for name in all.filter_map(|e| e.file_name().into_string().ok()) {
@@ -137,7 +146,7 @@ mod tests {
                 continue;
             }
             let number = fs::read_to_string(format!("/sys/class/block/{name}/dev")).unwrap();
-            let found = Openers::within(&root, end).of([number.trim()].into_iter());
+            let found = Openers::within(&root, LOOK_LIMIT).of([number.trim()].into_iter());
             assert_eq!(found, ["open in cat?ch (pid 12)"], "{name}");
         }
         fs::remove_dir_all(&root).unwrap();

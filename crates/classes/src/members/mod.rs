@@ -27,9 +27,12 @@ mod joined;
 pub(crate) mod known;
 mod ranges;
 mod stopped;
+mod sync;
 mod unborn;
 mod write_gate;
 
+#[cfg(test)]
+mod court_tests;
 #[cfg(test)]
 mod ranges_tests;
 #[cfg(test)]

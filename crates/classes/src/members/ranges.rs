@@ -16,10 +16,11 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use bio::Ticket;
+
+use super::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Shards; a power of two.
 const SHARDS: usize = 64;

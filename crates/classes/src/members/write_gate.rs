@@ -24,10 +24,9 @@
 //! of the two sees the other. Each core counts on a cache line of its own; a write costs two
 //! additions there and no lock.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use bio::Ticket;
+
+use super::sync::{AtomicU8, AtomicU32, Mutex, MutexGuard, PoisonError, SeqCst};
 
 const OPEN: u8 = 0;
 const SHUT: u8 = 1;

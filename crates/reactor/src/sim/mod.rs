@@ -11,11 +11,13 @@
 //!      clock, no order of a hash table. The same seed gives the same `World::trace`.
 //!  V2  Time moves in `run` only: a little for each turn, else to what comes next.
 //!  V3  A reactor's operations are carried out in its own turns; the world only says which are due.
+//!  V4  With [`Orders`] in it the world's chance no longer says whose turn it is: they do.
 
 mod channels;
 mod disks;
 mod links;
 mod net;
+mod orders;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +35,7 @@ use crate::slots::SlotId;
 pub(crate) use channels::SimChannel;
 pub use channels::{ChannelEnd, Kernel, channel};
 pub use links::{LinkId, NetShape};
+pub use orders::Orders;
 
 pub(crate) use disks::SimDisk;
 pub(crate) use net::{SimSocket, SocketKey};
@@ -62,6 +65,9 @@ pub(crate) struct State {
     pub(crate) net: links::Net,
     disks: BTreeMap<String, Arc<SimDisk>>,
     trace: u64,
+    orders: Option<Orders>,
+    /// The actor whose turn it was.
+    last: usize,
 }
 
 impl State {
@@ -74,6 +80,23 @@ impl State {
         if let Some(queue) = self.ready.get_mut(port) {
             queue.push_back(id);
         }
+    }
+
+    /// One of the actors that are ready. Undisturbed, whoever was at it goes on.
+    fn whose_turn(&mut self, ready: &[usize]) -> usize {
+        let at = match &mut self.orders {
+            None => self.random.below(ready.len() as u64) as usize,
+            Some(orders) => {
+                let goes_on = ready.iter().position(|i| *i == self.last);
+                match (orders.choose(ready.len(), goes_on.is_none()), goes_on) {
+                    (0, Some(at)) => at,
+                    (n, Some(at)) if n <= at => n - 1,
+                    (n, _) => n,
+                }
+            }
+        };
+        self.last = ready[at];
+        self.last
     }
 
     fn note(&mut self, word: u64) {
@@ -187,6 +210,8 @@ impl World {
                 net: links::Net::default(),
                 disks: BTreeMap::new(),
                 trace: 0xcbf2_9ce4_8422_2325,
+                orders: None,
+                last: 0,
             })),
             seed,
             clock: Rc::new(Cell::new(now)),
@@ -270,16 +295,32 @@ impl World {
             }
             let chosen = {
                 let mut state = self.state.borrow_mut();
-                let at = state.random.below(ready.len() as u64) as usize;
-                state.note(6 ^ ((ready[at] as u64) << 3));
+                let chosen = state.whose_turn(&ready);
+                state.note(6 ^ ((chosen as u64) << 3));
                 let cost = TURN_NS.0 + state.random.below(TURN_NS.1);
                 state.now = state.now.saturating_add(cost);
                 self.clock.set(state.now);
-                ready[at]
+                chosen
             };
             (actors[chosen].turn)();
         }
         Ended::StepsUp
+    }
+
+    /// Whose turn it is, and what is asked of [`World::choose`], follows `orders` from now on (V4).
+    pub fn explore(&self, orders: Orders) {
+        self.state.borrow_mut().orders = Some(orders);
+    }
+
+    /// Takes the orders out again: chance decides from now on.
+    pub fn explored(&self) -> Option<Orders> {
+        self.state.borrow_mut().orders.take()
+    }
+
+    /// A choice of the test's own, see [`Orders::choose`]; without orders the first option.
+    pub fn choose(&self, options: usize, free: bool) -> usize {
+        let mut state = self.state.borrow_mut();
+        state.orders.as_mut().map_or(0, |o| o.choose(options, free))
     }
 
     fn next_moment(&self, actors: &[Actor<'_>]) -> Option<u64> {

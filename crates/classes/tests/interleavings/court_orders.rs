@@ -1,0 +1,94 @@
+//! The court: C1 to C3 in every order of writes that failed and of a geom that judges.
+
+use std::sync::{Arc, Mutex};
+
+use shuttle::sync::mpsc;
+use shuttle::thread;
+
+use crate::court::Court;
+use crate::everything;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    Good,
+    Failed,
+}
+
+enum Word {
+    Accused,
+    AllSaid(u64),
+}
+
+/// A write that a member failed, another write likewise, and a geom whose verdict is `stays`; when
+/// `goes`, it leaves before it has heard everything.
+fn judged(writes: usize, stays: bool, goes: bool) {
+    let court = Arc::new(Court::<usize>::default());
+    let answers = Arc::new(Mutex::new(vec![None; writes]));
+    let (say, hears) = mpsc::channel();
+    let threads: Vec<_> = (0..writes)
+        .map(|who| {
+            let (court, say, answers) = (court.clone(), say.clone(), answers.clone());
+            thread::spawn(move || match court.open(1, who) {
+                None => answers.lock().expect("list")[who] = Some(Answer::Failed),
+                Some(number) => {
+                    // The geom may have gone.
+                    let _ = say.send(Word::Accused);
+                    let _ = say.send(Word::AllSaid(number));
+                }
+            })
+        })
+        .collect();
+    drop(say);
+    let answer = |all: Vec<usize>, answer| {
+        for who in all {
+            let old = answers.lock().expect("list")[who].replace(answer);
+            assert_eq!(old, None, "C3: one answer");
+        }
+    };
+    let mut doubted = 0;
+    for (n, word) in hears.iter().enumerate() {
+        match word {
+            Word::Accused if stays => {
+                answer(court.refused(1), Answer::Failed);
+            }
+            // It is doubted until its record says that it is out: that is when all is said.
+            Word::Accused => doubted = 1,
+            Word::AllSaid(number) => {
+                court.heard(number);
+                answer(court.released(doubted), Answer::Good);
+                doubted = 0;
+                answer(court.released(0), Answer::Good);
+            }
+        }
+        if goes && n == 1 {
+            break;
+        }
+    }
+    drop(hears);
+    answer(court.closed(), Answer::Failed);
+    threads.into_iter().for_each(|t| t.join().expect("a write"));
+    for (who, one) in answers.lock().expect("list").iter().enumerate() {
+        let one = one.unwrap_or_else(|| panic!("C3: write {who} has no answer"));
+        assert!(!(stays && one == Answer::Good), "C1: good, and a member that stays lacks it");
+    }
+}
+
+#[test]
+fn c1_a_write_and_a_member_that_stays() {
+    everything("a write, stays", 8, 16, || judged(1, true, false));
+}
+
+#[test]
+fn c1_two_writes_and_a_member_that_stays() {
+    everything("two writes, stays", 4, 5_000, || judged(2, true, false));
+}
+
+#[test]
+fn c2_two_writes_and_a_member_that_is_out() {
+    everything("two writes, out", 4, 5_000, || judged(2, false, false));
+}
+
+#[test]
+fn c3_two_writes_and_a_geom_that_goes() {
+    everything("two writes, gone", 4, 5_000, || judged(2, true, true));
+}

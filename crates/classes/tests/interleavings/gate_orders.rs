@@ -1,0 +1,182 @@
+//! The write gate: G1 to G5 in every order of writes and of what a geom does with the gate.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use bio::Ticket;
+use shuttle::thread::{self, JoinHandle};
+
+use crate::write_gate::{Entry, GateWord, WriteGate};
+use crate::{Bell, everything};
+
+/// A gate, writes on cores of their own, and what the geom has heard.
+struct Place {
+    gate: WriteGate,
+    /// One a core: rung when its request is restarted.
+    bells: Arc<Vec<Bell>>,
+    drained: Arc<Bell>,
+    knocks: Arc<AtomicU32>,
+    /// From `Drained` to the next `open`: nobody may be inside.
+    closed: AtomicBool,
+    inside: AtomicU32,
+    evicted: Mutex<Vec<usize>>,
+}
+
+impl Place {
+    fn new(cores: usize) -> Arc<Place> {
+        let bells: Arc<Vec<Bell>> = Arc::new((0..cores).map(|_| Bell::default()).collect());
+        let (drained, knocks) = (Arc::new(Bell::default()), Arc::new(AtomicU32::new(0)));
+        let (b, d, k) = (bells.clone(), drained.clone(), knocks.clone());
+        let tell = move |word| match word {
+            GateWord::Drained => d.ring(),
+            GateWord::Knock => drop(k.fetch_add(1, SeqCst)),
+        };
+        Arc::new(Place {
+            gate: WriteGate::new(cores, tell, move |core, _| b[core].ring()),
+            bells,
+            drained,
+            knocks,
+            closed: AtomicBool::new(false),
+            inside: AtomicU32::new(0),
+            evicted: Mutex::default(),
+        })
+    }
+
+    /// One write: how often it had to wait. `None` when its geom went.
+    fn write(&self, core: usize) -> Option<u32> {
+        for waits in 0.. {
+            let ticket = || Ticket::from_words(core as u32, core as u64);
+            if self.gate.enter(core, ticket) == Entry::Pass {
+                self.inside.fetch_add(1, SeqCst);
+                assert!(!self.closed.load(SeqCst), "inside a gate that said drained");
+                thread::yield_now();
+                assert!(!self.closed.load(SeqCst), "drained was said with a write inside");
+                self.inside.fetch_sub(1, SeqCst);
+                self.gate.leave(core);
+                return Some(waits);
+            }
+            self.bells[core].wait();
+            if self.evicted.lock().expect("list").contains(&core) {
+                return None;
+            }
+            assert!(waits < 4, "restarted for nothing, again and again");
+        }
+        None
+    }
+
+    fn writers(self: &Arc<Place>, cores: usize) -> Vec<JoinHandle<Option<u32>>> {
+        let writer = |core| {
+            let place = self.clone();
+            thread::spawn(move || place.write(core))
+        };
+        (0..cores).map(writer).collect()
+    }
+
+    /// Shuts, waits until it is empty, and opens again.
+    fn shut_and_open(&self) {
+        self.gate.shut();
+        self.drained.wait();
+        assert_eq!(self.inside.load(SeqCst), 0, "G2");
+        self.closed.store(true, SeqCst);
+        thread::yield_now();
+        self.closed.store(false, SeqCst);
+        self.gate.open();
+    }
+}
+
+fn shut_between_writes(cores: usize) {
+    let place = Place::new(cores);
+    place.gate.open();
+    let writers = place.writers(cores);
+    place.shut_and_open();
+    let waits: u32 = writers.into_iter().map(|w| w.join().expect("a write").expect("G3")).sum();
+    let knocks = place.knocks.load(SeqCst);
+    assert_eq!(knocks, waits.min(1), "G4: one knock a shut, if anybody waited");
+}
+
+#[test]
+fn g1_to_g4_a_write_and_a_shut() {
+    everything("write, shut, open", 6, 5_000, || shut_between_writes(1));
+}
+
+#[test]
+fn g1_to_g4_many_writes_and_a_shut() {
+    everything("three writes, shut, open", 1, 5_000, || shut_between_writes(3));
+}
+
+/// A gate that is shut at first: as a mirror's before its first write.
+fn first_writes(cores: usize) {
+    let place = Place::new(cores);
+    let writers = place.writers(cores);
+    place.gate.open();
+    for writer in writers {
+        assert!(writer.join().expect("a write").is_some(), "G3");
+    }
+    assert!(place.knocks.load(SeqCst) <= 1, "G4");
+}
+
+#[test]
+fn g3_a_gate_opens_beside_one_that_comes() {
+    everything("write, open", 8, 100, || first_writes(1));
+}
+
+#[test]
+fn g3_a_gate_opens_beside_two_that_come() {
+    everything("two writes, open", 3, 10_000, || first_writes(2));
+}
+
+/// Two that leave a shut gate at once.
+#[test]
+fn g2_the_last_of_two_says_that_it_is_empty() {
+    everything("two leave", 4, 5_000, || {
+        let place = Place::new(2);
+        place.gate.open();
+        for core in 0..2 {
+            assert_eq!(place.gate.enter(core, || unreachable!("it is open")), Entry::Pass);
+        }
+        place.gate.shut();
+        let leave = |core| {
+            let place = place.clone();
+            thread::spawn(move || place.gate.leave(core))
+        };
+        let both = [leave(0), leave(1)];
+        place.drained.wait();
+        both.into_iter().for_each(|t| t.join().expect("a write"));
+    });
+}
+
+/// G5: a geom goes while a write comes; nobody waits for ever.
+#[test]
+fn g5_nobody_waits_at_a_gate_whose_geom_has_gone() {
+    everything("write, evict", 8, 60, || {
+        let place = Place::new(1);
+        let (comes, gone) = (place.clone(), Arc::new(AtomicBool::new(false)));
+        let is_gone = gone.clone();
+        let writer = thread::spawn(move || {
+            let ticket = || Ticket::from_words(1, 1);
+            assert_eq!(comes.gate.enter(0, ticket), Entry::Wait, "it was never open");
+            comes.bells[0].wait();
+            assert!(is_gone.load(SeqCst), "woken for nothing");
+        });
+        gone.store(true, SeqCst);
+        for (core, _) in place.gate.evict() {
+            place.bells[core].ring();
+        }
+        writer.join().expect("a write");
+    });
+}
+
+/// Those who are sent back to look come again and are let in.
+#[test]
+fn g4_who_is_turned_away_knocks_again() {
+    everything("write, turn away, open", 6, 500, || {
+        let place = Place::new(1);
+        let writers = place.writers(1);
+        place.gate.turn_away();
+        place.gate.open();
+        for writer in writers {
+            let waits = writer.join().expect("a write").expect("G3");
+            assert_eq!(place.knocks.load(SeqCst), waits, "G4");
+        }
+    });
+}

@@ -1,0 +1,33 @@
+//! Every order of steps of the parts that several cores share at once.
+//!
+//! The files of `members` that use atomics and locks are built here a second time, on types that
+//! hand each step to a scheduler. That scheduler makes every run in which a thread that could go on
+//! is interrupted at most so often, and none twice (`reactor::sim::Orders`); a thread that would
+//! wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere.
+
+mod bell;
+mod court_orders;
+mod gate_orders;
+mod ranges_orders;
+mod scheduler;
+
+/// Instead of the types of `members::sync`.
+mod sync {
+    pub use shuttle::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
+    pub use shuttle::sync::{Mutex, MutexGuard};
+    pub use std::sync::PoisonError;
+}
+
+// What the scenarios do not use is used by the classes.
+#[allow(dead_code)]
+#[path = "../../src/members/court.rs"]
+mod court;
+#[allow(dead_code)]
+#[path = "../../src/members/ranges.rs"]
+mod ranges;
+#[allow(dead_code)]
+#[path = "../../src/members/write_gate.rs"]
+mod write_gate;
+
+use bell::Bell;
+use scheduler::everything;

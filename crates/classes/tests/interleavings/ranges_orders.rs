@@ -1,0 +1,122 @@
+//! Range locks: R1 to R3 in every order of a rebuild and of users.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use bio::Ticket;
+use shuttle::thread;
+
+use crate::ranges::{Locked, RangeLocks, Waiter};
+use crate::{Bell, everything};
+
+struct Place {
+    locks: RangeLocks,
+    bells: Arc<Vec<Bell>>,
+    /// Ranges that are held, and whether alone.
+    held: Mutex<Vec<(usize, Range<u64>, bool)>>,
+}
+
+impl Place {
+    fn new(stride: u64, users: usize) -> Arc<Place> {
+        let bells: Arc<Vec<Bell>> = Arc::new((0..users).map(|_| Bell::default()).collect());
+        let b = bells.clone();
+        let locks = RangeLocks::new(stride, move |core, _| b[core].ring());
+        Arc::new(Place { locks, bells, held: Mutex::default() })
+    }
+
+    /// Somebody holds a range for a moment.
+    fn hold(&self, who: usize, range: Range<u64>, alone: bool) {
+        let bio = || Waiter::Bio(who, Ticket::from_words(who as u32, who as u64));
+        let lock = match self.locks.lock(range.clone(), alone, bio) {
+            Locked::Now(lock) => lock,
+            Locked::Later(lock) => {
+                self.bells[who].wait();
+                assert!(self.locks.is_held(lock), "R3: woken too early");
+                lock
+            }
+        };
+        {
+            let mut held = self.held.lock().expect("list");
+            let minds = |h: &&(usize, Range<u64>, bool)| {
+                (h.2 || alone) && h.1.start < range.end && range.start < h.1.end
+            };
+            assert_eq!(held.iter().find(minds), None, "R1: {who} holds {range:?}");
+            held.push((who, range, alone));
+        }
+        thread::yield_now();
+        self.held.lock().expect("list").retain(|h| h.0 != who);
+        self.locks.unlock(lock);
+    }
+}
+
+/// Each does its locks one after another; all of them at once.
+fn together(stride: u64, all: &[&[(Range<u64>, bool)]]) {
+    let place = Place::new(stride, all.len());
+    let threads: Vec<_> = all
+        .iter()
+        .enumerate()
+        .map(|(who, wants)| {
+            let (place, wants) = (place.clone(), wants.to_vec());
+            thread::spawn(move || {
+                wants.into_iter().for_each(|(range, alone)| place.hold(who, range, alone));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().expect("R2: it was served"));
+    assert!(place.held.lock().expect("list").is_empty());
+}
+
+#[test]
+fn a_rebuild_and_a_write_of_two_pieces() {
+    everything("rebuild, write", 6, 2_000, || {
+        together(0, &[&[(0..8, true), (8..16, true)], &[(4..12, false)]]);
+    });
+}
+
+#[test]
+fn two_writes_share_what_a_rebuild_wants_alone() {
+    everything("rebuild, two writes", 3, 40_000, || {
+        together(0, &[&[(0..8, true)], &[(0..4, false)], &[(2..8, false)]]);
+    });
+}
+
+#[test]
+fn parity_is_brought_up_to_date_by_one_at_a_time() {
+    everything("two of a stride", 6, 500, || {
+        together(8, &[&[(0..8, true)], &[(4..8, true)]]);
+    });
+}
+
+#[test]
+fn many_users_and_a_rebuild() {
+    everything("three users, a rebuild", 1, 5_000, || {
+        together(
+            0,
+            &[
+                &[(0..8, true), (8..16, true)],
+                &[(4..12, false), (0..2, false)],
+                &[(6..10, false)],
+                &[(0..16, false)],
+            ],
+        );
+    });
+}
+
+/// A task that gives up while it waits lets those behind it by.
+#[test]
+fn one_that_gives_up_is_in_nobodys_way() {
+    everything("gives up", 6, 300, || {
+        let place = Place::new(0, 2);
+        let (holds, quits) = (place.clone(), place.clone());
+        let holder = thread::spawn(move || holds.hold(0, 0..8, true));
+        let quitter = thread::spawn(move || {
+            let bio = || Waiter::Bio(1, Ticket::from_words(1, 1));
+            let (Locked::Now(lock) | Locked::Later(lock)) = quits.locks.lock(4..12, true, bio);
+            quits.locks.unlock(lock);
+        });
+        holder.join().expect("R2");
+        quitter.join().expect("it never waits");
+        let bio = || unreachable!("nobody holds it");
+        assert!(matches!(place.locks.lock(0..16, true, bio), Locked::Now(_)));
+    });
+}

@@ -1,0 +1,126 @@
+//! Every order: a search over the choices of a scenario that gives the same run for the same
+//! choices.
+//!
+//! Where several things could happen next, the scenario asks [`Orders::choose`]. The first option
+//! is what happens when nobody interferes; each other one, where it can be avoided, is an
+//! interference. All runs with at most so many interferences are made, none twice: most faults of
+//! concurrent programs need one or two (Musuvathi and Qadeer, "Iterative context bounding", 2007).
+//!
+//! ```text
+//!   run:   first option until the end          begin(): the last choice that has another option
+//!          of the path, then always 0                   and can afford it takes that; what came
+//!          (and the path grows)                         after it is forgotten
+//! ```
+//!
+//! Invariants
+//!  O1  Two runs differ in a choice that both met with the same options.
+//!  O2  A run in which a choice meets other options than before is not the same run: it panics.
+
+/// One choice of a run.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    taken: usize,
+    options: usize,
+    /// Any option may be taken without it being an interference.
+    free: bool,
+}
+
+impl Choice {
+    fn cost(&self) -> usize {
+        usize::from(!self.free && self.taken > 0)
+    }
+}
+
+/// The search: the path of choices of the present run.
+#[derive(Debug)]
+pub struct Orders {
+    path: Vec<Choice>,
+    at: usize,
+    budget: usize,
+    runs: u64,
+}
+
+impl Orders {
+    /// All runs with at most `budget` interferences.
+    pub fn new(budget: usize) -> Orders {
+        Orders { path: Vec::new(), at: 0, budget, runs: 0 }
+    }
+
+    /// One of `options` ways to go on, the first being the undisturbed one. `free`: none of them
+    /// disturbs anybody.
+    pub fn choose(&mut self, options: usize, free: bool) -> usize {
+        if options < 2 {
+            return 0;
+        }
+        let known = self.path.get(self.at).copied();
+        let choice = known.unwrap_or(Choice { taken: 0, options, free });
+        assert_eq!((choice.options, choice.free), (options, free), "O2: at choice {}", self.at);
+        if known.is_none() {
+            self.path.push(choice);
+        }
+        self.at += 1;
+        choice.taken
+    }
+
+    /// True when there is a next run, which begins now. Asked before the first one, too.
+    pub fn begin(&mut self) -> bool {
+        self.at = 0;
+        self.runs += 1;
+        if self.runs == 1 {
+            return true;
+        }
+        while let Some(last) = self.path.pop() {
+            let spent: usize = self.path.iter().map(Choice::cost).sum();
+            let other = Choice { taken: last.taken + 1, ..last };
+            if other.taken < other.options && spent + other.cost() <= self.budget {
+                self.path.push(other);
+                return true;
+            }
+        }
+        self.runs -= 1;
+        false
+    }
+
+    /// Runs begun so far.
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// The options taken in this run so far: enough to see it again.
+    pub fn taken(&self) -> Vec<usize> {
+        self.path[..self.at].iter().map(|c| c.taken).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn all(budget: usize, free: bool) -> BTreeSet<Vec<usize>> {
+        let mut orders = Orders::new(budget);
+        let mut seen = BTreeSet::new();
+        while orders.begin() {
+            // A choice of three; after the first option one of two, and one that is none.
+            let first = orders.choose(3, free);
+            if first == 0 {
+                orders.choose(2, false);
+            }
+            orders.choose(1, false);
+            orders.choose(2, false);
+            assert!(seen.insert(orders.taken()), "twice");
+        }
+        assert_eq!(orders.runs(), seen.len() as u64);
+        seen
+    }
+
+    #[test]
+    fn every_run_within_the_budget_is_made_once() {
+        assert_eq!(all(0, false).len(), 1);
+        assert_eq!(all(1, false).len(), 1 + 2 + 1 + 1);
+        assert_eq!(all(9, false).len(), 4 + 2 + 2);
+        let free = BTreeSet::from([vec![0, 0, 0], vec![1, 0], vec![2, 0]]);
+        assert_eq!(all(0, true), free);
+    }
+}

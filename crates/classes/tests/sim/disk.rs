@@ -3,7 +3,7 @@
 //! As `disks`' own kind `model`, but a value of the test's: the next world is given the same one.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,6 +41,14 @@ thread_local! {
     /// Whether a mirror's record that says clean, after one that said dirty, is to be noticed, and
     /// whether one was: the power goes before it can be flushed.
     pub static CLEANED: Cell<Watch> = const { Cell::new(Watch::Off) };
+}
+
+/// How long a request takes, in ns, when a test says so.
+type Latency = Box<dyn FnMut() -> u64>;
+
+thread_local! {
+    /// Instead of the disks' own times.
+    pub static LATENCY: RefCell<Option<Latency>> = const { RefCell::new(None) };
 }
 
 /// See [`CLEANED`].
@@ -274,7 +282,8 @@ impl Layer for DiskLayer {
         }
         let now = core.now();
         let end = inside.model.begin(now, what, bio.offset, bio.length);
-        core.wake(bio.ticket(), end.saturating_sub(now));
+        let said = LATENCY.with(|l| l.borrow_mut().as_mut().map(|latency| latency()));
+        core.wake(bio.ticket(), said.unwrap_or(end.saturating_sub(now)));
         Flow::Wait
     }
 

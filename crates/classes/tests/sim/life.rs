@@ -19,6 +19,8 @@ use super::disk::{CLEANED, Disk, Watch};
 
 pub const MS: u64 = 1_000_000;
 const TICK: u32 = 999;
+/// Turns for which the control thread is held up, when it is.
+const HELD_UP: u32 = 12;
 
 /// What unwinds the stack when the power goes.
 pub struct PowerCut;
@@ -53,11 +55,44 @@ impl Class for TestClass {
     }
 }
 
+/// The control thread, which gets its turn sooner or later.
+struct Lazy {
+    chance: RefCell<SeededRandom>,
+    world: World,
+    /// Turns of the cores until it looks again.
+    away: Cell<u32>,
+}
+
+impl Lazy {
+    fn new(seed: u64, world: &World) -> Lazy {
+        let chance = RefCell::new(SeededRandom::new(seed ^ 0x1a2));
+        Lazy { chance, world: world.clone(), away: Cell::new(0) }
+    }
+
+    fn soon(&self) -> u64 {
+        self.chance.borrow_mut().below(6)
+    }
+
+    /// By chance; where orders are explored at once, or it is held up for a while.
+    fn gets_its_turn(&self) -> bool {
+        if !self.world.is_explored() {
+            return self.chance.borrow_mut().chance(300);
+        }
+        match self.away.get() {
+            0 if self.world.choose(2, false) == 0 => return true,
+            0 => self.away.set(HELD_UP),
+            left => self.away.set(left - 1),
+        }
+        false
+    }
+}
+
 pub struct Life {
     pub control: Control,
     pub cores: Vec<Rc<Core>>,
     /// Turns until the power goes.
     pub fuse: Rc<Cell<u64>>,
+    pub world: World,
     users: u32,
 }
 
@@ -75,7 +110,7 @@ impl Life {
         }
         let fuse = Rc::new(Cell::new(u64::MAX));
         let (own, clock, burning) = (cores.clone(), world.clone(), fuse.clone());
-        let lazy = RefCell::new(SeededRandom::new(seed ^ 0x1a2));
+        let (turns, lazy) = (world.clone(), Lazy::new(seed, &world));
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
             own[0].reactor().after(ns, Token { kind: TICK, word: 0 });
@@ -86,16 +121,14 @@ impl Life {
                     Actor::new(c.reactor(), move || core.turn(Patience::Peek))
                 })
                 .collect();
-            world.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, &mut || {
+            turns.run(&mut actors, RunLimits { ns, steps: 10_000_000 }, &mut || {
                 if CLEANED.get() == Watch::Seen {
                     CLEANED.set(Watch::Off);
-                    let soon = lazy.borrow_mut().below(6);
-                    burning.set(burning.get().min(soon));
+                    burning.set(burning.get().min(lazy.soon()));
                 }
                 let left = burning.get();
                 burning.set(left.saturating_sub(1));
-                // The control thread gets its turn sooner or later.
-                left == 0 || !inbox.is_empty() && lazy.borrow_mut().chance(300)
+                left == 0 || !inbox.is_empty() && lazy.gets_its_turn()
             });
             drop(actors);
             if burning.get() == 0 {
@@ -107,7 +140,7 @@ impl Life {
         for class in super::classes() {
             control.topology.load(class).expect("load");
         }
-        Life { control, cores, fuse, users: 0 }
+        Life { control, cores, fuse, world, users: 0 }
     }
 
     /// Lets so much time pass.

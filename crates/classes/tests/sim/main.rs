@@ -8,6 +8,7 @@ mod disk;
 mod life;
 mod model;
 mod named;
+mod orders;
 mod plan;
 mod raids;
 mod run;

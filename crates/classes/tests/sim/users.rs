@@ -65,7 +65,7 @@ impl Crowd {
         }
     }
 
-    async fn write(
+    pub async fn write(
         &self,
         core: &Rc<Core>,
         edge: Edge,
@@ -102,7 +102,7 @@ impl Crowd {
         }
     }
 
-    async fn read(&self, core: &Rc<Core>, edge: Edge, first: u64, count: u64) {
+    pub async fn read(&self, core: &Rc<Core>, edge: Edge, first: u64, count: u64) {
         let mark = self.model.borrow_mut().look(first, count);
         let read = core.read(edge, first * SECTOR, (count * SECTOR) as usize).await;
         self.note(read.as_ref().map(|_| ()).map_err(|e| *e));
@@ -120,7 +120,7 @@ impl Crowd {
         self.model.borrow_mut().looked();
     }
 
-    async fn flush(&self, core: &Rc<Core>, edge: Edge) {
+    pub async fn flush(&self, core: &Rc<Core>, edge: Edge) {
         let sectors = self.model.borrow().sectors();
         let mark = self.model.borrow().mark(0, sectors);
         let done = core.flush(edge).await;

@@ -317,6 +317,11 @@ impl World {
         self.state.borrow_mut().orders.take()
     }
 
+    /// Orders say what happens, not chance.
+    pub fn is_explored(&self) -> bool {
+        self.state.borrow().orders.is_some()
+    }
+
     /// A choice of the test's own, see [`Orders::choose`]; without orders the first option.
     pub fn choose(&self, options: usize, free: bool) -> usize {
         let mut state = self.state.borrow_mut();

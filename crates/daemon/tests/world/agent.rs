@@ -318,6 +318,11 @@ impl Agent {
         }
     }
 
+    /// It is logged in, and has been since this session began.
+    pub fn lives_as(&self, session: u64) -> bool {
+        self.conn.borrow().is_some() && self.session.get() == session
+    }
+
     /// This group's rights to a unit are about to change.
     pub fn rights_move(&self, unit: &Unit, next: Rights) {
         let mut tasks = self.tasks.borrow_mut();

@@ -9,6 +9,7 @@ use serde_json::json;
 use target::lun::{OpenSpec, close_device, open_device};
 use target::{GroupSpec, LunSpec};
 
+use crate::agent::Agent;
 use crate::model::{OPEN, Place, UNIT};
 use crate::nbd::Client;
 use crate::owed::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
@@ -125,13 +126,20 @@ impl Sim {
             let changed = visible(&units, group) != *before;
             self.source_ends(sources[group], changed);
         }
-        for (unit, op) in hides {
-            self.shared.act_ends(&unit, op, &Verdict::Good, "hidden");
+        for (agent, session, unit, op) in hides {
+            // A session that has ended meanwhile keeps its RESERVE until its commands have.
+            match agent.lives_as(session) {
+                true => self.shared.act_ends(&unit, op, &Verdict::Good, "hidden"),
+                false => {
+                    let now = self.tick();
+                    unit.book.borrow_mut().over(op, now);
+                }
+            }
         }
     }
 
     /// Who loses sight of a unit loses its RESERVE.
-    fn hide(&self, units: &[Rc<Unit>]) -> Vec<(Rc<Unit>, u64)> {
+    fn hide(&self, units: &[Rc<Unit>]) -> Vec<(Rc<Agent>, u64, Rc<Unit>, u64)> {
         let mut out = Vec::new();
         for agent in self.shared.agents.borrow().iter() {
             let goes = |u: &&Rc<Unit>| {
@@ -141,7 +149,7 @@ impl Sim {
             for unit in units.iter().filter(goes) {
                 let op = self.tick();
                 self.shared.act_begins(agent, unit, op, Act::Hide);
-                out.push((unit.clone(), op));
+                out.push((agent.clone(), agent.session.get(), unit.clone(), op));
             }
         }
         out

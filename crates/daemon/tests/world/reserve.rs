@@ -110,10 +110,10 @@ impl Shared {
         let mut book = unit.book.borrow_mut();
         let may = book.may(port, session, need, issue);
         let now = self.model.borrow_mut().tick();
-        match may.run_if_ended {
-            _ if may.run => {}
-            Some(port) => book.suspect(port, now, who.to_owned()),
-            None => panic!("{who}: carried out in spite of {:?}", book.guess()),
+        if !may.run {
+            let over = may.run_if_ended;
+            assert!(!over.is_empty(), "{who}: carried out in spite of {:?}", book.guess());
+            book.suspect(over, now, who.to_owned());
         }
     }
 }
@@ -139,7 +139,11 @@ impl Agent {
             return;
         }
         let state = unit.book.borrow().guess().clone();
-        let act = self.some_act(&state);
+        let act = match unit.book.borrow().is_clear() {
+            true => self.some_act(&state),
+            false if self.chance(500) => Act::ReadHolder,
+            false => Act::ReadKeys,
+        };
         self.start(conn, unit, What::Rights(act));
     }
 

@@ -24,6 +24,9 @@ use crate::rules::{Act, Need, State, Verdict};
 /// Commands about reservations that are under way at one unit at once: more cost too many worlds.
 pub const UNDER_WAY_MAX: usize = 3;
 
+/// Worlds beyond which whoever acts asks first what is so: without answers they multiply.
+const WORLDS_CLEAR: usize = 64;
+
 /// Attentions that an act raises: the port that hears one and its second byte.
 type Told = Vec<(usize, u8)>;
 
@@ -31,10 +34,15 @@ type Told = Vec<(usize, u8)>;
 struct World {
     state: State,
     done: BTreeMap<u64, (Verdict, Told)>,
+    /// Sessions that must be over for it.
+    over: Over,
 }
 
-/// States that were possible at one time, and whose session must have ended for it.
-type Seen = Vec<(State, Option<usize>)>;
+/// Ports whose sessions must all be over for something to be so.
+type Over = BTreeSet<usize>;
+
+/// States that were possible at one time, and what must be over for it.
+type Seen = Vec<(State, Over)>;
 
 /// Sessions taken for ended, and the latest moment at which they were.
 type Ended = BTreeMap<usize, u64>;
@@ -47,11 +55,11 @@ struct Pending {
 }
 
 /// Whether a command may have met a state that lets it run, and one that does not.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct May {
     pub run: bool,
-    /// It runs when this port's session was over by now.
-    pub run_if_ended: Option<usize>,
+    /// It runs when one of these was over by now.
+    pub run_if_ended: BTreeSet<Over>,
     pub conflict: bool,
 }
 
@@ -63,14 +71,21 @@ pub enum Tidings {
     None,
 }
 
+/// Somebody ran, which only the end of sessions explains (R4).
+struct Suspect {
+    /// One of these, by then.
+    over: BTreeSet<Over>,
+    at: u64,
+    who: String,
+}
+
 /// The worlds of one unit.
 pub struct Book {
     worlds: BTreeMap<World, Ended>,
     pending: BTreeMap<u64, Pending>,
     /// What was possible from a moment on: states, and whose session must be over.
     history: Vec<(u64, Seen)>,
-    /// Somebody ran because this port's session must have ended: port, latest moment, who ran.
-    suspects: Vec<(usize, u64, String)>,
+    suspects: Vec<Suspect>,
 }
 
 impl Default for Book {
@@ -87,22 +102,24 @@ impl Default for Book {
 }
 
 impl Book {
+    /// True when it is new, or something about it is.
     fn add(&mut self, world: World, ended: &Ended) -> bool {
-        match self.worlds.get_mut(&world) {
-            None => drop(self.worlds.insert(world, ended.clone())),
-            Some(old) if old == ended => return false,
-            // The less is assumed the better; of two moments the later one.
-            Some(old) if old.is_empty() => return false,
-            Some(old) if ended.is_empty() => *old = Ended::new(),
-            Some(old) => {
-                let before = old.clone();
-                for (port, at) in ended {
-                    let known = old.entry(*port).or_insert(*at);
-                    *known = (*known).max(*at);
-                }
-                return *old != before;
+        if let Some(old) = self.worlds.get_mut(&world) {
+            let before = old.clone();
+            // Of two moments the later one.
+            for (port, at) in ended {
+                let known = old.entry(*port).or_insert(*at);
+                *known = (*known).max(*at);
             }
+            return *old != before;
         }
+        // The less is assumed the better.
+        let same = |w: &World| (&w.state, &w.done) == (&world.state, &world.done);
+        let known = |w: &World| same(w) && w.over.is_subset(&world.over);
+        if !world.over.is_empty() && self.worlds.keys().any(known) {
+            return false;
+        }
+        self.worlds.insert(world, ended.clone());
         true
     }
 
@@ -117,13 +134,14 @@ impl Book {
                     continue;
                 }
                 let (state, verdict, told) = world.state.after(p.who, p.session, p.act);
-                let mut next = World { state, done: world.done.clone() };
+                let mut next = World { state, ..world.clone() };
                 next.done.insert(*op, (verdict, told));
                 found.push((next, ended.clone()));
             }
             if let Some((port, _)) = world.state.whole {
                 let mut next = world.clone();
                 next.state.whole = None;
+                next.over.insert(port);
                 let mut ended = ended.clone();
                 ended.insert(port, now);
                 found.push((next, ended));
@@ -139,8 +157,8 @@ impl Book {
     /// Remembers what is possible from now on.
     fn note(&mut self, now: u64) {
         let mut seen = Seen::new();
-        for (world, ended) in &self.worlds {
-            let entry = (world.state.clone(), ended.keys().next().copied());
+        for world in self.worlds.keys() {
+            let entry = (world.state.clone(), world.over.clone());
             if !seen.contains(&entry) {
                 seen.push(entry);
             }
@@ -166,6 +184,11 @@ impl Book {
 
     pub fn has_room(&self) -> bool {
         self.pending.len() < UNDER_WAY_MAX
+    }
+
+    /// Not too much is possible to change more.
+    pub fn is_clear(&self) -> bool {
+        self.worlds.len() <= WORLDS_CLEAR
     }
 
     /// One of the possible states, to choose a command by.
@@ -255,23 +278,25 @@ impl Book {
         let first = self.history.partition_point(|(from, _)| *from <= issue).saturating_sub(1);
         for (state, ended) in self.history[first..].iter().flat_map(|(_, states)| states) {
             match (state.allows(who, session, need), ended) {
-                (true, None) => may.run = true,
-                (true, Some(port)) => may.run_if_ended = Some(*port),
+                (true, over) if over.is_empty() => may.run = true,
+                (true, over) => drop(may.run_if_ended.insert(over.clone())),
                 (false, _) => may.conflict = true,
             }
         }
         may
     }
 
-    /// Somebody ran, which only the end of a port's session explains (R4).
-    pub fn suspect(&mut self, port: usize, now: u64, who: String) {
-        self.suspects.push((port, now, who));
+    /// Somebody ran, which only the end of sessions explains (R4).
+    pub fn suspect(&mut self, over: BTreeSet<Over>, at: u64, who: String) {
+        self.suspects.push(Suspect { over, at, who });
     }
 
     /// A port heard an answer to a command of this moment: its session lived then.
     pub fn alive(&mut self, port: usize, issue: u64, now: u64) {
-        if let Some((_, at, who)) = self.suspects.iter().find(|s| s.0 == port && s.1 < issue) {
-            panic!("{who}: at {at} in spite of the RESERVE of port {port}, which lives");
+        for Suspect { over, at, who } in self.suspects.iter_mut().filter(|s| s.at < issue) {
+            over.retain(|ports| !ports.contains(&port));
+            let why = "in spite of the RESERVE of port";
+            assert!(!over.is_empty(), "{who}: at {at} {why} {port}, which lives");
         }
         let wrong = |e: &Ended| e.get(&port).is_some_and(|at| *at < issue);
         if self.worlds.values().any(wrong) {
@@ -282,10 +307,16 @@ impl Book {
 
     /// A port has logged in again: its session of before is over.
     pub fn new_session(&mut self, port: usize, now: u64) {
-        self.suspects.retain(|s| s.0 != port);
+        for suspect in &mut self.suspects {
+            let without = |o: &Over| o.iter().copied().filter(|p| *p != port).collect();
+            suspect.over = suspect.over.iter().map(without).collect();
+        }
+        // Where nothing more has to be over it is explained.
+        self.suspects.retain(|s| s.over.iter().all(|o| !o.is_empty()));
         for (mut world, mut ended) in std::mem::take(&mut self.worlds) {
             world.state.whole = world.state.whole.filter(|(owner, _)| *owner != port);
             ended.remove(&port);
+            world.over.remove(&port);
             self.add(world, &ended);
         }
         self.settle(now, "a login");
@@ -298,7 +329,7 @@ impl Book {
         self.suspects.clear();
         for (world, _) in std::mem::take(&mut self.worlds) {
             let state = world.state.survivor();
-            self.add(World { state, done: BTreeMap::new() }, &Ended::new());
+            self.add(World { state, ..World::default() }, &Ended::new());
         }
         self.settle(now, "a restart");
     }

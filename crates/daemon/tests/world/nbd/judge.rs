@@ -236,7 +236,7 @@ impl Client {
                 let protected = writes && !sure(Rights::Write);
                 assert!(may.conflict || protected, "{who}: {grant:?} {:?}", book.guess());
                 self.shared.mark(if may.conflict { "nbd conflicts" } else { "nbd read only" });
-                let never = !may.run && may.run_if_ended.is_none();
+                let never = !may.run && may.run_if_ended.is_empty();
                 if never { Outcome::Nothing } else { Outcome::Unknown }
             }
             IO => {

@@ -2,6 +2,7 @@
 //!
 //! * [`WriteGate`]: nothing is written before the marks on the disks say so.
 //! * [`Court`]: a write that one member failed waits until it is decided who is out.
+//! * [`Loads`]: of members that hold the same, the least busy one is read.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
@@ -25,6 +26,7 @@ pub(crate) mod frame;
 pub(crate) mod hand;
 mod joined;
 pub(crate) mod known;
+mod load;
 mod ranges;
 mod stopped;
 mod sync;
@@ -40,6 +42,7 @@ mod write_gate_tests;
 
 pub(crate) use court::{Court, Number};
 pub(crate) use joined::{joined, zeroes};
+pub(crate) use load::Loads;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use stopped::Stopped;
 pub(crate) use unborn::Unborn;

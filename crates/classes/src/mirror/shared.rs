@@ -17,7 +17,7 @@ use super::bitmap::{Bits, Queue};
 use super::class::Tunables;
 use super::metadata::Balance;
 use super::verify::Report;
-use crate::members::{Court, GateWord, Held, Number, RangeLocks, WriteGate};
+use crate::members::{Court, GateWord, Held, Loads, Number, RangeLocks, WriteGate};
 
 /// One member, as the data path sees it.
 #[derive(Clone, Copy, Debug)]
@@ -63,19 +63,11 @@ impl Table {
     }
 }
 
-/// How busy a member has been with reads of this core.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Load {
-    pub(super) queue: u32,
-    pub(super) average: u32,
-    pub(super) last_end: u64,
-}
-
 /// What one core keeps.
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
-    pub(super) loads: Vec<Load>,
+    pub(super) loads: Loads,
     /// The slot read last, for round-robin.
     pub(super) turn: usize,
     /// Ranges that writes of this core have, or wait for, by the Bio's number: only while somebody
@@ -232,7 +224,7 @@ impl Shared {
             let mut lane = lock(&lane.state);
             // A copy a core: counting who holds it is nobody else's business.
             lane.table = Arc::new(table.clone());
-            lane.loads.resize(slots, Load::default());
+            lane.loads.resize(slots);
         }
     }
 

@@ -20,8 +20,10 @@ use super::shared::{Shared, Table};
 use super::tasks::Work;
 use crate::members::Entry;
 
-/// The word of a Bio that was cut; otherwise it is the offset it came with.
+/// The word of a Bio that was cut; otherwise it is the offset it came with, and of a read the slot
+/// in the bits that no offset has.
 const CUT: u64 = u64::MAX;
+const SLOT: u64 = 511;
 
 /// The layer.
 pub(crate) struct VolumeLayer(pub(crate) Arc<Shared>);
@@ -35,41 +37,63 @@ impl VolumeLayer {
         self.0.shape.level.redundant()
     }
 
-    /// The way to a piece for a read; `None`: a task finds one.
-    fn way(&self, table: &Table, piece: Piece, turn: u64) -> Option<(Edge, u64)> {
+    /// The ways to a piece for a read, with slots and places on the members; none: a task finds
+    /// one.
+    fn ways(&self, table: &Table, piece: Piece) -> impl Iterator<Item = (usize, Edge, u64)> {
         let shape = &self.0.shape;
-        let copies = shape.copies() as u64;
-        let even = copies < 2 || self.0.is_even(piece.at.saturating_add(piece.len));
-        let first = if even { turn } else { 0 };
-        (0..copies).find_map(|nth| {
-            let spot = shape.spot(piece.at, (first.wrapping_add(nth) % copies.max(1)) as usize);
+        (0..shape.copies()).filter_map(move |nth| {
+            let spot = shape.spot(piece.at, nth);
             let path = table.good(spot.slot)?;
-            Some((path.edge, path.offset.saturating_add(spot.at)))
+            Some((spot.slot, path.edge, path.offset.saturating_add(spot.at)))
         })
+    }
+
+    /// The way that a read takes: to the least busy of several copies.
+    fn way(&self, table: &Table, piece: Piece, core: &Core) -> Option<(usize, Edge, u64)> {
+        let first = self.ways(table, piece).next()?;
+        if self.0.shape.copies() < 2 || !self.0.is_even(piece.at.saturating_add(piece.len)) {
+            return Some(first);
+        }
+        let mut loads = self.0.loads(core.id());
+        let slots = self.ways(table, piece).map(|(slot, ..)| slot);
+        let slot = loads.least_busy(slots, first.2)?;
+        self.ways(table, piece).find(|(s, ..)| *s == slot)
+    }
+
+    /// A read of some bytes at a place on a member begins, or has ended.
+    fn count(&self, core: &Core, slot: usize, end: Option<u64>) {
+        if self.0.shape.copies() > 1 {
+            let mut loads = self.0.loads(core.id());
+            match end {
+                Some(end) => loads.begun(slot, end),
+                None => loads.ended(slot),
+            }
+        }
     }
 
     fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
         let table = self.0.table(core.id());
-        let turn = if self.0.shape.copies() > 1 { self.0.turn(core.id()) } else { 0 };
         let mut pieces = self.0.shape.pieces(bio.offset, bio.length);
         let Some(first) = pieces.next() else { return Flow::Done(Err(Errno::Inval)) };
         if first.len == bio.length {
-            let Some((edge, at)) = self.way(&table, first, turn) else {
+            let Some((slot, edge, at)) = self.way(&table, first, core) else {
                 return self.task(bio, core);
             };
-            let was = bio.offset;
+            let was = bio.offset & !SLOT | slot as u64;
             bio.offset = at;
+            self.count(core, slot, Some(at.saturating_add(first.len)));
             return Flow::Down(edge, was);
         }
         let all = || self.0.shape.pieces(bio.offset, bio.length);
-        if all().any(|piece| self.way(&table, piece, turn).is_none()) {
+        if all().any(|piece| self.ways(&table, piece).next().is_none()) {
             return self.task(bio, core);
         }
         for piece in self.0.shape.pieces(bio.offset, bio.length) {
-            let Some((edge, at)) = self.way(&table, piece, turn) else { continue };
-            if !fork(bio, core, edge, at, piece) {
+            let Some((slot, edge, at)) = self.way(&table, piece, core) else { continue };
+            if !fork(bio, core, edge, at, piece, slot) {
                 return Flow::Done(Err(Errno::Inval));
             }
+            self.count(core, slot, Some(at.saturating_add(piece.len)));
         }
         Flow::Fork(CUT)
     }
@@ -80,9 +104,8 @@ impl VolumeLayer {
             return Flow::Done(Err(Errno::Io));
         }
         let refused = match bio.op {
-            // Zeroes of all members at once would have to be parity too: whoever asks writes them.
-            Op::WriteZeroes => self.is_redundant(),
-            Op::Delete => self.0.shape.parities() > 0,
+            // Zeroes would have to be parity too: whoever asks writes them.
+            Op::WriteZeroes | Op::Delete => self.0.shape.parities() > 0,
             _ => false,
         };
         if refused {
@@ -116,7 +139,7 @@ impl VolumeLayer {
                 continue;
             }
             let at = path.offset.saturating_add(spot.at);
-            if !fork(bio, core, path.edge, at, piece) {
+            if !fork(bio, core, path.edge, at, piece, spot.slot) {
                 return Flow::Done(Err(Errno::Inval));
             }
             sent = true;
@@ -175,7 +198,7 @@ impl VolumeLayer {
     }
 }
 
-fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece) -> bool {
+fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece, slot: usize) -> bool {
     let mut data = Segs::new();
     if bio.op.has_data() && !bio.data.slice_into(piece.skip as usize, piece.len as usize, &mut data)
     {
@@ -185,6 +208,7 @@ fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece) -> bool {
         child.offset = at;
         child.length = piece.len;
         child.data = data;
+        child.mark = slot as u32;
     });
     true
 }
@@ -204,7 +228,10 @@ impl Layer for VolumeLayer {
         self.admit(bio, core)
     }
 
-    fn child_done(&self, parent: &mut Bio, child: &mut Bio, _: &Core) {
+    fn child_done(&self, parent: &mut Bio, child: &mut Bio, core: &Core) {
+        if parent.op == Op::Read {
+            self.count(core, child.mark as usize, None);
+        }
         match child.status {
             Ok(()) => parent.completed += child.completed,
             // Nothing to flush there.
@@ -215,7 +242,10 @@ impl Layer for VolumeLayer {
 
     fn done(&self, bio: &mut Bio, was: u64, core: &Core) -> Back {
         if was != CUT && bio.op.has_range() {
-            bio.offset = was;
+            bio.offset = was & !SLOT;
+            if bio.op == Op::Read {
+                self.count(core, (was & SLOT) as usize, None);
+            }
         }
         if Self::is_gated(bio.op) {
             self.0.gate.leave(core.id() as usize);

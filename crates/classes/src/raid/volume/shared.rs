@@ -18,7 +18,7 @@ use geom::{Edge, GeomId, Switchboard};
 
 use super::hands::bit;
 use super::map::Shape;
-use crate::members::{Court, Number, RangeLocks, WriteGate};
+use crate::members::{Court, Loads, Number, RangeLocks, WriteGate};
 use crate::raid::class::Tunables;
 use crate::raid::geom::Told;
 
@@ -73,8 +73,8 @@ struct Lane {
     table: Mutex<Arc<Table>>,
     /// Writes that passed: the volume is not idle.
     writes: AtomicU64,
-    /// Turn of the copy that is read next.
-    turn: AtomicU64,
+    /// How busy the members have been with reads.
+    loads: Mutex<Loads>,
 }
 
 /// On cache lines of its own.
@@ -181,6 +181,7 @@ impl Shared {
     /// Gives every core a new table (T1).
     pub(crate) fn set(&self, table: &Table) {
         for lane in &self.lanes {
+            lock(&lane.0.loads).resize(table.paths.len());
             *lock(&lane.0.table) = Arc::new(table.clone());
         }
     }
@@ -196,9 +197,9 @@ impl Shared {
         self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.0.writes.load(Relaxed)))
     }
 
-    /// A number that grows with every call: whose turn it is.
-    pub(crate) fn turn(&self, core: u32) -> u64 {
-        self.lane(core).turn.fetch_add(1, Relaxed)
+    /// How busy the members have been with reads of this core, by slot: for volumes with copies.
+    pub(crate) fn loads(&self, core: u32) -> MutexGuard<'_, Loads> {
+        lock(&self.lane(core).loads)
     }
 
     /// Whether copies agree and parity is right in a range that ends at byte `end`.

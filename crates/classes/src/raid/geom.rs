@@ -409,12 +409,12 @@ impl RaidGeom {
 
     /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
     fn lose(&mut self, t: &mut Topology, me: GeomId, tag: Tag, loss: Loss) -> bool {
-        let Some(set) = &mut self.set else { return false };
+        let Some(set) = &self.set else { return false };
         let Some(index) = set.disk(tag) else {
             self.judged(t);
             return false;
         };
-        if loss != Loss::Gone && !set.breaks(index).is_empty() {
+        if loss != Loss::Gone && self.is_needed(index) {
             self.stays(t, tag);
             return false;
         }
@@ -449,6 +449,19 @@ impl RaidGeom {
             self.judged(t);
         }
         needed
+    }
+
+    /// Whether a volume cannot do without a disk, nor without those that are known to be gone.
+    fn is_needed(&self, index: usize) -> bool {
+        let Some(mut set) = self.set.clone() else { return false };
+        for job in &self.queue {
+            if let Job::Out(tag, Loss::Gone) = job
+                && let Some(gone) = set.disk(*tag).filter(|gone| *gone != index)
+            {
+                set.leave(gone, DiskState::Missing);
+            }
+        }
+        !set.breaks(index).is_empty()
     }
 
     /// J3: what a disk failed is on nobody else, or on some and not on others.
@@ -550,11 +563,8 @@ impl RaidGeom {
         let some = self.disks.keys().any(|tag| !failed.contains(tag));
         let mut stays = false;
         for tag in &failed {
-            let needed = self.set.as_ref().and_then(|set| {
-                let index = set.disk(*tag)?;
-                Some(!set.breaks(index).is_empty())
-            });
-            match needed {
+            let index = self.set.as_ref().and_then(|set| set.disk(*tag));
+            match index.map(|index| self.is_needed(index)) {
                 Some(false) => self.queue.push_front(Job::Out(*tag, Loss::Broken)),
                 Some(true) => stays = true,
                 None => {}

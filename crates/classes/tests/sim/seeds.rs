@@ -42,10 +42,16 @@ const ARRAYS: [u64; 5] = [139, 5149, 5233, 6278, 9064];
 /// that shared no record with those in use was taken for another half.
 const HARSH: [u64; 2] = [3, 28];
 
+/// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
+/// gone already.
+const DDF: [u64; 1] = [1226];
+
 #[test]
 fn arrays_that_failed_once() {
     let mut tally = Tally::default();
-    for (kind, seeds) in [(Kind::Intel, &ARRAYS[..]), (Kind::Harsh, &HARSH[..])] {
+    for (kind, seeds) in
+        [(Kind::Intel, &ARRAYS[..]), (Kind::Harsh, &HARSH[..]), (Kind::Ddf, &DDF[..])]
+    {
         for seed in seeds {
             super::raids::run(kind, *seed, 4, &mut tally);
         }

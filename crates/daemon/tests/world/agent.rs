@@ -437,6 +437,9 @@ impl Agent {
 
     fn reset_unit(&self, conn: &Rc<Conn>) {
         let Some(unit) = self.some_unit() else { return };
+        if !unit.book.borrow().has_room_to_reset() {
+            return;
+        }
         unit.mode_changes.set(unit.mode_changes.get() + 1);
         unit.mode_moved(false);
         let number = self.function(conn, task_function::LUN_RESET, unit.lun, TAG_NONE);

@@ -24,6 +24,8 @@ use crate::rules::{Act, Need, State, Verdict};
 /// Commands about reservations that are under way at one unit at once: more cost too many worlds.
 pub const UNDER_WAY_MAX: usize = 3;
 
+/// Resets under way at one unit at once.
+const RESETS_MAX: usize = 3;
 /// Worlds beyond which whoever acts asks first what is so: without answers they multiply.
 const WORLDS_CLEAR: usize = 64;
 
@@ -184,6 +186,11 @@ impl Book {
 
     pub fn has_room(&self) -> bool {
         self.pending.len() < UNDER_WAY_MAX
+    }
+
+    /// One more reset is not too many.
+    pub fn has_room_to_reset(&self) -> bool {
+        self.pending.values().filter(|p| p.act == Act::Reset).count() < RESETS_MAX
     }
 
     /// Not too much is possible to change more.

@@ -67,7 +67,8 @@ fn judge(image: &[u8], sector: u32, all: &[Sign], left: &[&[Sign]], names: &[Str
     w.verb("inspect", "wipe", "d0", json!({ "force": true })).expect("the rest");
     assert_eq!(scan(&mut w), [], "nothing is left after a second wipe");
     assert_eq!(w.names(), ["d0"]);
-    let blocks = image.chunks(512).zip(disk.0.lock().expect("media").bytes.chunks(512));
+    let media = disk.0.lock().expect("media");
+    let blocks = image.chunks(512).zip(media.bytes.chunks(512));
     let changed: usize = blocks
         .filter(|(a, b)| a != b)
         .map(|(a, b)| a.iter().zip(b.iter()).filter(|(a, b)| a != b).count())

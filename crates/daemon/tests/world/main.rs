@@ -66,7 +66,9 @@ const OLD_REGRESSIONS: &[u64] = &[12, 1004, 10128, 20273, 20366];
 /// 5190: the model had a RESERVE gone with the sight of the unit, though its session had ended
 /// before and its commands were still at a disk that hung.
 /// 5596: of two explanations, each the end of another session, the model kept both as one.
-const REGRESSIONS: &[u64] = &[176, 189, 197, 1109, 5190, 5596];
+/// 8209: what was possible only if a session was over was still doubted when its port had logged in
+/// again.
+const REGRESSIONS: &[u64] = &[176, 189, 197, 1109, 5190, 5596, 8209];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

@@ -318,6 +318,10 @@ impl Book {
             let without = |o: &Over| o.iter().copied().filter(|p| *p != port).collect();
             suspect.over = suspect.over.iter().map(without).collect();
         }
+        // What was so if that session was over may have been so: it is over, whenever that was.
+        for (_, over) in self.history.iter_mut().flat_map(|(_, seen)| seen) {
+            over.remove(&port);
+        }
         // Where nothing more has to be over it is explained.
         self.suspects.retain(|s| s.over.iter().all(|o| !o.is_empty()));
         for (mut world, mut ended) in std::mem::take(&mut self.worlds) {

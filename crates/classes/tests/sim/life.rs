@@ -11,7 +11,7 @@ use geom::{
     Access, Class, ConsumerId, Control, Core, Edge, Error, Event, Geom, GeomId, GeomView, Inbox,
     ProviderId, Topology,
 };
-use reactor::sim::{Actor, Limits as RunLimits, World};
+use reactor::sim::{Actor, HeldUp, Limits as RunLimits, World};
 use reactor::{Patience, Reactor, SeededRandom, Token};
 use serde_json::Value;
 
@@ -59,14 +59,13 @@ impl Class for TestClass {
 struct Lazy {
     chance: RefCell<SeededRandom>,
     world: World,
-    /// Turns of the cores until it looks again.
-    away: Cell<u32>,
+    held_up: HeldUp,
 }
 
 impl Lazy {
     fn new(seed: u64, world: &World) -> Lazy {
         let chance = RefCell::new(SeededRandom::new(seed ^ 0x1a2));
-        Lazy { chance, world: world.clone(), away: Cell::new(0) }
+        Lazy { chance, world: world.clone(), held_up: HeldUp::default() }
     }
 
     fn soon(&self) -> u64 {
@@ -75,15 +74,10 @@ impl Lazy {
 
     /// By chance; where orders are explored at once, or it is held up for a while.
     fn gets_its_turn(&self) -> bool {
-        if !self.world.is_explored() {
-            return self.chance.borrow_mut().chance(300);
+        match self.world.is_explored() {
+            true => self.held_up.goes_on(&self.world, HELD_UP),
+            false => self.chance.borrow_mut().chance(300),
         }
-        match self.away.get() {
-            0 if self.world.choose(2, false) == 0 => return true,
-            0 => self.away.set(HELD_UP),
-            left => self.away.set(left - 1),
-        }
-        false
     }
 }
 

@@ -116,6 +116,16 @@ impl Scene {
         panic!("{disk} never becomes {state}\n{}", self.life.story());
     }
 
+    /// Without the disk all is there; back to chance, the disk comes again and is filled.
+    fn comes_back(&mut self, name: &str, disk: &Disk) -> Orders {
+        let orders = self.over();
+        self.holds(&["d0"]);
+        self.life.plug_soon(name, disk);
+        self.becomes(name, "ACTIVE");
+        self.holds(&["d0", name]);
+        orders
+    }
+
     /// What a reader finds is right, and these members have it all.
     fn holds(&mut self, members: &[&str]) {
         let bytes = self.crowd.model.borrow().sectors() * SECTOR;
@@ -165,12 +175,7 @@ fn a_member_that_is_pulled_during_writes() {
         let disk = scene.disks["d1"].clone();
         scene.life.pull("d1", &disk, false);
         scene.served();
-        let orders = scene.over();
-        scene.holds(&["d0"]);
-        scene.life.plug_soon("d1", &disk);
-        scene.becomes("d1", "ACTIVE");
-        scene.holds(&["d0", "d1"]);
-        orders
+        scene.comes_back("d1", &disk)
     });
 }
 
@@ -201,11 +206,6 @@ fn a_member_that_is_lost_during_its_rebuild() {
         let disk = scene.disks["d1"].clone();
         scene.life.pull("d1", &disk, false);
         scene.served();
-        let orders = scene.over();
-        scene.holds(&["d0"]);
-        scene.life.plug_soon("d1", &disk);
-        scene.becomes("d1", "ACTIVE");
-        scene.holds(&["d0", "d1"]);
-        orders
+        scene.comes_back("d1", &disk)
     });
 }

@@ -177,7 +177,11 @@ fn words_for_a_geom_that_is_gone_are_dropped() {
     let mut lab = Lab::new(5);
     let (geom, all) = ear(&mut lab);
     let board = lab.control.topology.switchboard();
-    lab.control.call(|t| Ok(t.wither_geom(geom, Errno::NxIo))).expect("gone");
+    let gone = lab.control.call(|t| {
+        t.wither_geom(geom, Errno::NxIo);
+        Ok(())
+    });
+    gone.expect("gone");
     board.tell(geom, Box::new(String::from("too late")));
     lab.pass(MS);
     assert!(heard(&all).is_empty());

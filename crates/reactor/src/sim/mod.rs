@@ -35,7 +35,7 @@ use crate::slots::SlotId;
 pub(crate) use channels::SimChannel;
 pub use channels::{ChannelEnd, Kernel, channel};
 pub use links::{LinkId, NetShape};
-pub use orders::Orders;
+pub use orders::{HeldUp, Orders};
 
 pub(crate) use disks::SimDisk;
 pub(crate) use net::{SimSocket, SocketKey};

@@ -16,6 +16,10 @@
 //!  O1  Two runs differ in a choice that both met with the same options.
 //!  O2  A run in which a choice meets other options than before is not the same run: it panics.
 
+use std::cell::Cell;
+
+use super::World;
+
 /// One choice of a run.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
@@ -89,6 +93,23 @@ impl Orders {
     /// The options taken in this run so far: enough to see it again.
     pub fn taken(&self) -> Vec<usize> {
         self.path[..self.at].iter().map(|c| c.taken).collect()
+    }
+}
+
+/// A thread beside the cores of a world, which is held up for so many of their turns when the
+/// world's orders say so. Without orders it never is.
+#[derive(Debug, Default)]
+pub struct HeldUp(Cell<u32>);
+
+impl HeldUp {
+    /// Asked before each turn of a core while the thread has something to do: whether it goes on.
+    pub fn goes_on(&self, world: &World, turns: u32) -> bool {
+        match self.0.get() {
+            0 if world.choose(2, false) == 0 => return true,
+            0 => self.0.set(turns),
+            left => self.0.set(left - 1),
+        }
+        false
     }
 }
 

@@ -11,7 +11,7 @@ use geom::{
     Access, ConsumerId, Control, Core, Create, Edge, Error, GeomId, Inbox, ProviderId, Reading,
     Sink,
 };
-use reactor::sim::{Actor, Limits as RunLimits, World};
+use reactor::sim::{Actor, HeldUp, Limits as RunLimits, World};
 use reactor::{Patience, Reactor, Token};
 
 use super::user::{Manner, User};
@@ -19,7 +19,7 @@ use super::{Leaf, Log, MS};
 
 /// Timers with this kind only make the virtual clock go on.
 const TICK: u32 = 999;
-/// So many, when it is.
+/// Turns of the cores for which the control thread is held up, where orders are explored.
 const HELD_UP: u32 = 8;
 
 /// How a request ended.
@@ -51,21 +51,6 @@ impl Sink for Ends {
         self.order.borrow_mut().push(tag);
         let twice = self.all.borrow_mut().insert(tag, ended);
         assert!(twice.is_none(), "request {tag} ended twice");
-    }
-}
-
-/// Turns of the cores for which the control thread is held up, where orders are explored.
-#[derive(Default)]
-struct Away(Cell<u32>);
-
-impl Away {
-    fn gets_its_turn(&self, world: &World) -> bool {
-        match self.0.get() {
-            0 if world.choose(2, false) == 0 => return true,
-            0 => self.0.set(HELD_UP),
-            left => self.0.set(left - 1),
-        }
-        false
     }
 }
 
@@ -107,13 +92,13 @@ impl Lab {
             mailers.push(mailer);
         }
         let (w, c, clock) = (world.clone(), cores.clone(), world.clone());
-        let away = Away::default();
+        let held_up = HeldUp::default();
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
             if let Some(core) = c.first() {
                 core.reactor().after(ns, Token { kind: TICK, word: 0 });
             }
-            spin(&w, &c, ns, &mut || !inbox.is_empty() && away.gets_its_turn(&w));
+            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.goes_on(&w, HELD_UP));
         });
         let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
         let ends = Rc::new(Ends::default());

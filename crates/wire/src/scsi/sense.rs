@@ -33,7 +33,8 @@ pub struct Sense {
     /// The field at fault; None when there is none.
     pub field: Option<FieldPointer>,
     /// COMMAND-SPECIFIC INFORMATION of a copy that ended early: the segment that did not succeed,
-    /// counted from 0 (SPC-4 5.17.7.4).
+    /// counted from 0 (SPC-4 5.17.7.4). Fixed format cannot leave it out: read from there, a COPY
+    /// ABORTED always has one.
     pub segment: Option<u16>,
     /// Reports an earlier command (response code 71h or 73h).
     pub deferred: bool,

@@ -336,8 +336,9 @@ fn parse_segment(bytes: &[u8], at: usize) -> Result<(Segment, usize), Sense> {
             return Err(Sense { code: asc::UNSUPPORTED_SEGMENT, ..sense });
         }
     };
+    // A length that is not there cannot be pointed at.
+    let len = field16(bytes, 2).ok_or(Sense::new(asc::PARAMETER_LIST_LEN))?;
     let wrong_len = Sense::list_field(at16(at.saturating_add(2)), None);
-    let len = field16(bytes, 2).ok_or(wrong_len)?;
     if usize::from(len) != wanted {
         return Err(wrong_len);
     }

@@ -144,6 +144,11 @@ fn malformed_lists() {
         ("long designator", patch(good.clone(), 23, 21), Sense::list_field(23, None)),
         ("stream to stream", patch(good.clone(), 48, 3), with(asc::UNSUPPORTED_SEGMENT, 48)),
         ("short segment", patch(good.clone(), 51, 0x17), Sense::list_field(50, None)),
+        (
+            "a part of a segment's head",
+            one(0, &[], &[vec![2]]),
+            Sense::new(asc::PARAMETER_LIST_LEN),
+        ),
         ("long segment", patch(good, 50, 0xff), Sense::list_field(50, None)),
     ];
     for (what, list, sense) in table {

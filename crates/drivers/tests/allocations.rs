@@ -1,11 +1,16 @@
 //! The way of a READ or WRITE, from the socket to the medium and back, allocates nothing.
 
+#[path = "common/disk.rs"]
+mod disk;
 #[allow(dead_code)]
 #[path = "iscsi/initiator.rs"]
 mod initiator;
 #[allow(dead_code)]
 #[path = "iscsi/server.rs"]
 mod server;
+#[allow(dead_code)]
+#[path = "common/stuck_disk.rs"]
+mod stuck_disk;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

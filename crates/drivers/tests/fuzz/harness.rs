@@ -13,14 +13,14 @@ use std::sync::Arc;
 use bio::{Pool, PoolConfig, Segs};
 use drivers::Driver;
 use drivers::nbd::Nbd;
-use reactor::sim::{Actor, Ended, Limits, NetShape, World};
-use reactor::{Address, Patience, Reactor, Stream};
+use reactor::sim::{Ended, NetShape, World};
+use reactor::{Address, Reactor, Stream};
 use target::Registry;
 use wire::iscsi::{LoginRequest, Pdu};
 use wire::nbd::codes::option;
 use wire::nbd::dial;
 
-use crate::plant::{Plant, plant};
+use crate::plant::plant;
 
 /// Name of the target.
 const NAME: &str = "iqn.2026-11.test.ashlar:fuzz";
@@ -83,8 +83,7 @@ fn try_one(tried: Tried, data: &[u8]) {
     world.set_net(NetShape { segment_max, ..NetShape::default() });
     let portals: [Address; 1] = ["10.0.0.1:3260".parse().expect("an address")];
     let params = serde_json::Value::Null;
-    let Plant { cores, engines, registry, control } =
-        plant(&world, &tried.make, (NAME, params), &portals, DISK_BYTES);
+    let plant = plant(&world, &tried.make, (NAME, params), &portals, DISK_BYTES);
     let outside = Reactor::simulated(&world, "outside");
     let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
     let done = Rc::new(Cell::new(false));
@@ -99,15 +98,9 @@ fn try_one(tried: Tried, data: &[u8]) {
         end.set(true);
         std::future::pending::<()>().await;
     }));
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let ended = world.run(&mut actors, Limits::default(), &mut || done.get());
+    let ended = plant.run(&world, &outside, &mut || done.get());
     assert_eq!(ended, Ended::Stopped, "nothing ends any more");
-    drop(actors);
-    cores.iter().for_each(|core| core.reactor().shutdown());
-    outside.shutdown();
-    drop((engines, registry, control));
+    plant.end(&outside);
 }
 
 /// How far in: 0 nothing was said; else the login is behind it.
@@ -139,7 +132,7 @@ fn iscsi_opening(far: u8) -> Vec<u8> {
 /// replies, structured ones, extended headers.
 fn nbd_opening(far: u8) -> Vec<u8> {
     let mut out = Vec::new();
-    if far % 5 > 0 {
+    if !far.is_multiple_of(5) {
         out.extend(dial::flags());
     }
     match far % 5 {

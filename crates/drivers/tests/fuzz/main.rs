@@ -3,10 +3,12 @@
 //!
 //! `ASHLAR_SEEDS=n` plays that many mutations of each driver.
 
+#[path = "../common/disk.rs"]
+mod disk;
 mod harness;
-#[path = "../iscsi/plant.rs"]
+#[path = "../common/plant.rs"]
 mod plant;
-#[path = "../iscsi/slow_disk.rs"]
+#[path = "../common/slow_disk.rs"]
 mod slow_disk;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

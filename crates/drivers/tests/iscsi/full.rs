@@ -7,12 +7,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
-use geom::Core;
-use reactor::sim::{Actor, Ended, Limits, NetShape, World};
-use reactor::{Patience, Reactor, SeededRandom};
+use reactor::sim::{Ended, NetShape, World};
+use reactor::{Reactor, SeededRandom};
 use wire::iscsi::{Framer, Offer, Params, Response};
 
-use crate::simulated::{Broken, Client, Plant, Wire, Work, burst, plant};
+use crate::simulated::{Broken, Client, Wire, Work, burst, plant};
 
 /// Longest that the slow disk and a fast line may take for all of it, ns. The shortest timer of the
 /// target that somebody could wait for is several times that.
@@ -77,7 +76,7 @@ fn play(shape: Shape) -> u64 {
         ..NetShape::default()
     });
     let at: SocketAddr = "10.0.0.1:3260".parse().unwrap();
-    let Plant { cores, engines, registry, control } = plant(&world, at, &mut SeededRandom::new(7));
+    let plant = plant(&world, at, &mut SeededRandom::new(7));
     let outside = Reactor::simulated(&world, "clients");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let params = Params {
@@ -106,19 +105,9 @@ fn play(shape: Shape) -> u64 {
             ended.set(ended.get() + 1);
         }));
     }
-    let turn = |core: &Rc<Core>| {
-        let core = core.clone();
-        move || core.turn(Patience::Peek)
-    };
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), turn(core))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let over = world.run(&mut actors, Limits::default(), &mut || ended.get() == shape.sessions);
+    let over = plant.run(&world, &outside, &mut || ended.get() == shape.sessions);
     assert_eq!(over, Ended::Stopped, "{shape:?}");
-    drop(actors);
-    cores.iter().for_each(|core| core.reactor().shutdown());
-    outside.shutdown();
-    drop((engines, registry, control));
+    plant.end(&outside);
     longest.get()
 }
 

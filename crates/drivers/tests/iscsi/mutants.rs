@@ -8,14 +8,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
-use reactor::sim::{Actor, Ended, Limits, NetShape, World};
-use reactor::{Patience, Reactor, SeededRandom, Stream};
+use reactor::sim::{Ended, NetShape, World};
+use reactor::{Reactor, SeededRandom, Stream};
 use wire::iscsi::{
     Crc32c, DataOut, LoginRequest, LogoutReason, LogoutRequest, NopOut, Pdu, ScsiCommand, Snack,
     TAG_NONE, TaskRequest, TextRequest, crc32c,
 };
 
-use crate::simulated::{Client, Plant, Wire, number, offer, plant};
+use crate::seeds;
+use crate::simulated::{Client, Wire, offer, plant};
 
 /// Connections without `ASHLAR_FUZZ_ROUNDS`; each brings up to thirty mutants.
 const ROUNDS: u64 = 400;
@@ -266,37 +267,22 @@ fn play(seed: u64) -> u64 {
     let segment_max = [3, 100, 1460, 16 * 1024][random.below(4) as usize];
     world.set_net(NetShape { segment_max, ..NetShape::default() });
     let at = "10.0.0.1:3260".parse().unwrap();
-    let Plant { cores, engines, registry, control } = plant(&world, at, &mut random);
+    let plant = plant(&world, at, &mut random);
     let outside = Reactor::simulated(&world, "attacker");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let client = Client::new(0, seed, &outside, &pool, at, offer(&mut random));
     let done = Rc::new(Cell::new(false));
     let mutator = Mutator { random, cmd_sn: 0 };
     drop(outside.spawn("attack", attack(client, mutator, OF_A_WORLD, done.clone())));
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let ended = world.run(&mut actors, Limits::default(), &mut || done.get());
+    let ended = plant.run(&world, &outside, &mut || done.get());
     assert_eq!(ended, Ended::Stopped, "seed {seed}: nobody is served any more");
-    assert!(registry.sessions().len() <= 1, "seed {seed}: sessions are left");
-    drop(actors);
-    cores.iter().for_each(|core| core.reactor().shutdown());
-    outside.shutdown();
-    drop((engines, registry, control));
+    assert!(plant.registry.sessions().len() <= 1, "seed {seed}: sessions are left");
+    plant.end(&outside);
     world.trace()
 }
 
 #[test]
 fn mutants_do_no_harm() {
-    let rounds = number("ASHLAR_FUZZ_ROUNDS").unwrap_or(ROUNDS);
-    let seeds = match number("ASHLAR_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..rounds.div_ceil(OF_A_WORLD),
-    };
-    for seed in seeds {
-        if let Err(e) = std::panic::catch_unwind(|| play(seed)) {
-            eprintln!("seed {seed}; again: ASHLAR_SEED={seed}");
-            std::panic::resume_unwind(e);
-        }
-    }
+    let rounds = seeds::number("ASHLAR_FUZZ_ROUNDS").unwrap_or(ROUNDS);
+    seeds::each(seeds::first(rounds.div_ceil(OF_A_WORLD)), play);
 }

@@ -14,8 +14,7 @@ use serde_json::json;
 use target::lun::{OpenSpec, open_device};
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
-#[path = "stuck_disk.rs"]
-mod stuck_disk;
+use crate::stuck_disk;
 
 /// Name of the target of [`Server::start`].
 pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";

@@ -1,7 +1,5 @@
 //! The driver in a simulated world: slow disks, links that cut bytes anywhere and break, sessions
 //! that come back on another core, and a model of what each sector may hold.
-//!
-//! A failing seed prints itself; `ASHLAR_SEED=n` runs only that one, `ASHLAR_SEEDS=n` that many.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,17 +8,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
-use reactor::sim::{Actor, Ended, Limits, NetShape, World};
-use reactor::{Patience, Reactor, SeededRandom, Stream};
+use reactor::sim::{Ended, NetShape, World};
+use reactor::{Reactor, SeededRandom, Stream};
 use target::Registry;
 use wire::iscsi::{
     Bhs, ClientConfig, ClientLogin, ClientStep, Crc32c, DataOut, DigestPolicy, Framer, Need, Offer,
     PRE_LOGIN, Params, Pdu, Response, ScsiCommand, TAG_NONE, crc32c,
 };
 
+use crate::cuts::Cuts;
 use crate::initiator::rw10;
-use crate::plant;
-pub use crate::plant::Plant;
+use crate::plant::{self, Plant};
+use crate::seeds;
 use crate::server::IQN;
 
 const CLIENTS: u64 = 3;
@@ -433,7 +432,7 @@ fn play(seed: u64) -> (u64, u32) {
         ..NetShape::default()
     });
     let at: SocketAddr = "10.0.0.1:3260".parse().unwrap();
-    let Plant { cores, engines, registry, control } = plant(&world, at, &mut random);
+    let plant = plant(&world, at, &mut random);
     let outside = Reactor::simulated(&world, "clients");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let rounds = Rc::new(Cell::new(0));
@@ -442,56 +441,22 @@ fn play(seed: u64) -> (u64, u32) {
         let client = Client::new(number, seed, &outside, &pool, at, offer(&mut random));
         drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
     }
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let cuts = random.below(6) as u32;
-    let mut cut = 0;
-    let ended = world.run(&mut actors, Limits::default(), &mut || {
-        // Connections are cut in the middle of things.
-        if cut < cuts && rounds.get() > (cut + 1) * CLIENTS as u32 * ROUNDS / (cuts + 1) {
-            cut += 1;
-            let links = world.links();
-            if !links.is_empty() {
-                let chosen = links[world.random() as usize % links.len()].0;
-                world.cut(chosen);
-            }
-        }
+    let mut cuts = Cuts::new(random.below(6) as u32, CLIENTS as u32 * ROUNDS);
+    let ended = plant.run(&world, &outside, &mut || {
+        cuts.look(&world, rounds.get());
         report.borrow().len() as u64 == CLIENTS
     });
     assert_eq!(ended, Ended::Stopped, "seed {seed}: {rounds:?} rounds, clients {report:?}");
-    drop(actors);
     let logins = report.borrow().iter().sum();
-    for core in &cores {
-        core.reactor().shutdown();
-    }
-    outside.shutdown();
-    drop((engines, registry, control));
+    plant.end(&outside);
     (world.trace(), logins)
-}
-
-pub fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
 
 #[test]
 fn whatever_the_links_do_the_data_is_right() {
-    let seeds = match number("ASHLAR_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("ASHLAR_SEEDS").unwrap_or(30),
-    };
-    let mut logins = 0;
-    for seed in seeds.clone() {
-        let told = std::panic::catch_unwind(|| play(seed));
-        match told {
-            Ok((_, n)) => logins += n,
-            Err(e) => {
-                eprintln!("seed {seed}; again: ASHLAR_SEED={seed}");
-                std::panic::resume_unwind(e);
-            }
-        }
-    }
-    let sessions = (seeds.end - seeds.start) * CLIENTS;
+    let played = seeds::each(seeds::chosen(30), play);
+    let logins: u32 = played.iter().map(|(_, logins)| logins).sum();
+    let sessions = played.len() as u64 * CLIENTS;
     println!("{logins} logins of {sessions} clients");
     assert!(u64::from(logins) >= sessions);
 }

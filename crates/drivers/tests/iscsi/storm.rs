@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
 use drivers::iscsi::LOGINS_MAX;
-use reactor::sim::{Actor, Ended, Limits, World};
-use reactor::{Patience, Reactor, SeededRandom};
+use reactor::sim::{Ended, World};
+use reactor::{Reactor, SeededRandom};
 
-use crate::simulated::{Client, Plant, offer, plant};
+use crate::simulated::{Client, offer, plant};
 
 /// Cores of the plant.
 const CORES: usize = 2;
@@ -23,7 +23,7 @@ fn a_storm_of_logins_loses_nobody() {
     let world = World::new(41);
     let mut random = SeededRandom::new(41);
     let at: SocketAddr = "10.0.0.1:3260".parse().unwrap();
-    let Plant { cores, engines, registry, control, .. } = plant(&world, at, &mut random);
+    let plant = plant(&world, at, &mut random);
     let outside = Reactor::simulated(&world, "clients");
     let pool = Pool::new(PoolConfig { limit_bytes: 1 << 30 });
     let count = CORES * LOGINS_MAX + MORE;
@@ -38,18 +38,9 @@ fn a_storm_of_logins_loses_nobody() {
             drop(wire);
         }));
     }
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let ended =
-        world.run(&mut actors, Limits::default(), &mut || inside.get() + lost.get() == count);
+    let ended = plant.run(&world, &outside, &mut || inside.get() + lost.get() == count);
     assert_eq!(ended, Ended::Stopped, "{} are in, {} were lost", inside.get(), lost.get());
     assert_eq!(lost.get(), 0, "of {count}");
-    assert_eq!(registry.sessions().len(), count);
-    drop(actors);
-    for core in &cores {
-        core.reactor().shutdown();
-    }
-    outside.shutdown();
-    drop((engines, registry, control));
+    assert_eq!(plant.registry.sessions().len(), count);
+    plant.end(&outside);
 }

@@ -1,10 +1,15 @@
 //! A unit as a file of a simulated kernel: reads of any bytes, writes, holes, flushes and
 //! interruptions, over a disk that is slow and fails, with mounts that end in the middle of things,
 //! against a model of what each sector may hold.
-//!
-//! A failing seed prints itself; `ASHLAR_SEED=n` runs only that one, `ASHLAR_SEEDS=n` that many.
 
+#[path = "../common/disk.rs"]
 mod disk;
+#[path = "../common/plant.rs"]
+mod plant;
+#[path = "../common/seeds.rs"]
+mod seeds;
+#[path = "../common/slow_disk.rs"]
+mod slow_disk;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,14 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{TryRecvError, sync_channel};
 
-use bio::{Pool, PoolConfig};
 use drivers::local::{Life, Local};
 use drivers::{Driver, TargetSpec};
-use geom::{Control, Core, Inbox};
-use reactor::sim::{self, Actor, Ended, Limits, World};
-use reactor::{Patience, Reactor, SeededRandom};
-use target::lun::{OpenSpec, open_device};
-use target::{Engine, GroupSpec, LunSpec, Registry};
+use plant::Plant;
+use reactor::sim::{self, Ended, World};
+use reactor::{Reactor, SeededRandom};
 use wire::fuse::codes::{MAJOR, MINOR, errno, fallocate, opcode, whence};
 use wire::fuse::{Header, REQUEST_HEAD};
 
@@ -279,55 +281,20 @@ impl Kernel {
     }
 }
 
-struct Plant {
-    cores: Vec<Rc<Core>>,
-    engines: Vec<Rc<Engine>>,
-    registry: Arc<Registry>,
-    control: Control,
-    local: Arc<Local>,
-}
-
-fn plant(world: &World, failing: Arc<AtomicU64>) -> Plant {
-    let inbox = Arc::new(Inbox::default());
-    let (mut cores, mut mailers) = (Vec::new(), Vec::new());
-    for id in 0..2 {
-        let reactor = Reactor::simulated(world, &format!("core{id}"));
-        let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
-        let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
-        cores.push(core);
-        mailers.push(mailer);
-    }
-    let (turning, clock) = (cores.clone(), world.clone());
-    let mut control = Control::new(
-        mailers,
-        inbox,
-        Box::new(move |_, _| turning.iter().for_each(|c| c.turn(Patience::Peek))),
-        Box::new(move || clock.now()),
-    );
-    let registry = Registry::new();
-    let engines: Vec<Rc<Engine>> =
-        cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
-    disk::add(&mut control, SECTORS * SECTOR, failing);
-    open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
-    let local = Arc::new(Local::new(registry.clone()));
+/// Two cores, and the disk as LUN 0 of this machine.
+fn machine(world: &World, failing: Arc<AtomicU64>) -> (Plant, Arc<Local>) {
+    let plant = Plant::new(world, SECTORS * SECTOR, failing);
+    let local = Arc::new(Local::new(plant.registry.clone()));
     let spec = TargetSpec { name: "here".into(), ..TargetSpec::default() };
-    local.set_target(spec).unwrap();
-    registry.set_target("local", "here").unwrap();
-    let group = GroupSpec {
-        name: "machine".into(),
-        initiators: vec!["local:here".into()],
-        luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
-        ..GroupSpec::default()
-    };
-    registry.set_groups("local", "here", &[group]).unwrap();
-    engines.iter().for_each(|engine| local.clone().install(engine));
-    Plant { cores, engines, registry, control, local }
+    let driver: Arc<dyn Driver> = local.clone();
+    plant.add_target(&driver, spec, "local:here");
+    (plant, local)
 }
 
 fn play(seed: u64) -> (u64, [u32; 3]) {
     let world = World::new(seed);
     let failing = Arc::<AtomicU64>::default();
-    let Plant { cores, engines, registry, control, local } = plant(&world, failing.clone());
+    let (plant, local) = machine(&world, failing.clone());
     let outside = Reactor::simulated(&world, "kernel");
     let tally = Rc::<RefCell<Tally>>::default();
     let kernel = Kernel {
@@ -340,43 +307,22 @@ fn play(seed: u64) -> (u64, [u32; 3]) {
         tally: tally.clone(),
     };
     drop(outside.spawn("kernel", kernel.run()));
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let ended = world.run(&mut actors, Limits::default(), &mut || tally.borrow().over);
+    let ended = plant.run(&world, &outside, &mut || tally.borrow().over);
     assert_eq!(ended, Ended::Stopped, "seed {seed}");
-    drop(actors);
-    for core in &cores {
-        core.reactor().shutdown();
-    }
-    outside.shutdown();
-    drop((engines, registry, control, local));
+    plant.end(&outside);
     let t = tally.borrow();
     (world.trace(), [t.interrupted, t.failed, t.lost])
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|v| v.parse().ok())
-}
-
 #[test]
 fn whatever_happens_the_bytes_are_right() {
-    let seeds = match number("ASHLAR_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("ASHLAR_SEEDS").unwrap_or(30),
-    };
+    let played = seeds::each(seeds::chosen(30), play);
     let mut all = [0; 3];
-    for seed in seeds.clone() {
-        match std::panic::catch_unwind(|| play(seed)) {
-            Ok((_, counts)) => all.iter_mut().zip(counts).for_each(|(a, c)| *a += c),
-            Err(e) => {
-                eprintln!("seed {seed}; again: ASHLAR_SEED={seed}");
-                std::panic::resume_unwind(e);
-            }
-        }
+    for (_, counts) in &played {
+        all.iter_mut().zip(counts).for_each(|(a, c)| *a += c);
     }
     println!("interrupted, failed, lost: {all:?}");
-    assert!(seeds.end - seeds.start == 1 || all.iter().all(|n| *n > 0), "{all:?}");
+    assert!(played.len() == 1 || all.iter().all(|n| *n > 0), "{all:?}");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
-use reactor::sim::{Actor, Ended, Limits, World};
-use reactor::{Address, Patience, Reactor};
+use reactor::sim::{Ended, World};
+use reactor::{Address, Reactor};
 use wire::nbd::codes::kind;
 use wire::nbd::{Form, Request};
 
-use crate::simulated::{Client, Plant, plant};
+use crate::simulated::{Client, plant};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -60,21 +60,15 @@ async fn say(mut client: Client, said: Said, report: Rc<RefCell<Option<(bool, u6
 fn play(said: Said) -> (bool, u64) {
     let world = World::new(7);
     let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
-    let Plant { cores, engines, registry, control } = plant(&world, &portals);
+    let plant = plant(&world, &portals);
     let outside = Reactor::simulated(&world, "client");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let client = Client::new(0, 7, &outside, &pool, &portals[0], Form::Simple);
     let report: Rc<RefCell<Option<(bool, u64)>>> = Rc::default();
     drop(outside.spawn("client", say(client, said, report.clone())));
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let ended = world.run(&mut actors, Limits::default(), &mut || report.borrow().is_some());
+    let ended = plant.run(&world, &outside, &mut || report.borrow().is_some());
     assert_eq!(ended, Ended::Stopped);
-    drop(actors);
-    cores.iter().for_each(|core| core.reactor().shutdown());
-    outside.shutdown();
-    drop((engines, registry, control));
+    plant.end(&outside);
     report.take().unwrap()
 }
 

@@ -1,7 +1,5 @@
 //! The driver in a simulated world: slow disks, links that cut bytes anywhere and break, clients
 //! that come back, and a model of what each sector may hold.
-//!
-//! A failing seed prints itself; `ASHLAR_SEED=n` runs only that one, `ASHLAR_SEEDS=n` that many.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,14 +8,15 @@ use std::sync::Arc;
 use bio::{Pool, PoolConfig, Segs};
 use drivers::Driver;
 use drivers::nbd::Nbd;
-use reactor::sim::{Actor, Ended, Limits, NetShape, World};
-use reactor::{Address, Patience, Reactor, SeededRandom, Stream};
+use reactor::sim::{Ended, NetShape, World};
+use reactor::{Address, Reactor, SeededRandom, Stream};
 use target::Registry;
 use wire::nbd::codes::{chunk_kind, kind, option};
 use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
-use crate::plant;
-pub use crate::plant::Plant;
+use crate::cuts::Cuts;
+use crate::plant::{self, Plant};
+use crate::seeds;
 
 const CLIENTS: u64 = 3;
 /// Sectors of each client.
@@ -328,7 +327,7 @@ fn play(seed: u64) -> (u64, u32) {
     });
     let tcp: Address = "10.0.0.1:10809".parse().unwrap();
     let portals = [tcp, "unix:/run/nbd-simulated".parse().unwrap()];
-    let Plant { cores, engines, registry, control } = plant(&world, &portals);
+    let plant = plant(&world, &portals);
     let outside = Reactor::simulated(&world, "clients");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let rounds = Rc::new(Cell::new(0));
@@ -339,54 +338,22 @@ fn play(seed: u64) -> (u64, u32) {
         let client = Client::new(number, seed, &outside, &pool, portal, form);
         drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
     }
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let (cuts, mut cut) = (random.below(8) as u32, 0);
-    let ended = world.run(&mut actors, Limits::default(), &mut || {
-        // Connections are cut in the middle of things.
-        if cut < cuts && rounds.get() > (cut + 1) * CLIENTS as u32 * ROUNDS / (cuts + 1) {
-            cut += 1;
-            let links = world.links();
-            if !links.is_empty() {
-                let chosen = links[world.random() as usize % links.len()].0;
-                world.cut(chosen);
-            }
-        }
+    let mut cuts = Cuts::new(random.below(8) as u32, CLIENTS as u32 * ROUNDS);
+    let ended = plant.run(&world, &outside, &mut || {
+        cuts.look(&world, rounds.get());
         report.borrow().len() as u64 == CLIENTS
     });
     assert_eq!(ended, Ended::Stopped, "seed {seed}: {rounds:?} rounds, clients {report:?}");
-    drop(actors);
     let entries = report.borrow().iter().sum();
-    for core in &cores {
-        core.reactor().shutdown();
-    }
-    outside.shutdown();
-    drop((engines, registry, control));
+    plant.end(&outside);
     (world.trace(), entries)
-}
-
-pub fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
 
 #[test]
 fn whatever_the_links_do_the_data_is_right() {
-    let seeds = match number("ASHLAR_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("ASHLAR_SEEDS").unwrap_or(30),
-    };
-    let mut entries = 0;
-    for seed in seeds.clone() {
-        match std::panic::catch_unwind(|| play(seed)) {
-            Ok((_, n)) => entries += n,
-            Err(e) => {
-                eprintln!("seed {seed}; again: ASHLAR_SEED={seed}");
-                std::panic::resume_unwind(e);
-            }
-        }
-    }
-    assert!(u64::from(entries) > (seeds.end - seeds.start) * CLIENTS, "nothing was ever cut");
+    let played = seeds::each(seeds::chosen(30), play);
+    let entries: u32 = played.iter().map(|(_, entries)| entries).sum();
+    assert!(u64::from(entries) > played.len() as u64 * CLIENTS, "nothing was ever cut");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
-use reactor::sim::{Actor, Ended, Limits, NetShape, World};
-use reactor::{Address, Patience, Reactor, SeededRandom};
+use reactor::sim::{Ended, NetShape, World};
+use reactor::{Address, Reactor, SeededRandom};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -20,7 +20,8 @@ use target::Registry;
 use wire::nbd::codes::{option, rep};
 use wire::nbd::{Form, OptionReply, dial};
 
-use crate::simulated::{Broken, Client, Plant, Wire, number, plant_with};
+use crate::seeds;
+use crate::simulated::{Broken, Client, Wire, plant_with};
 use crate::tls::Papers;
 
 /// Connections of one world.
@@ -218,33 +219,22 @@ fn play(seed: u64, papers: &Papers) {
     let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
     let mut params = papers.params("require", true);
     params["handshake_timeout"] = PATIENCE_S.into();
-    let Plant { cores, engines, registry, control } = plant_with(&world, &portals, params);
+    let plant = plant_with(&world, &portals, params);
     let outside = Reactor::simulated(&world, "attacker");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let client = Client::new(0, seed, &outside, &pool, &portals[0], Form::Simple);
     let done = Rc::new(Cell::new(false));
-    let attack = attack(client, config(papers), registry.clone(), random, done.clone());
+    let attack = attack(client, config(papers), plant.registry.clone(), random, done.clone());
     drop(outside.spawn("attack", attack));
-    let mut actors: Vec<Actor<'_>> =
-        cores.iter().map(|core| Actor::new(core.reactor(), || core.turn(Patience::Peek))).collect();
-    actors.push(Actor::of_tasks(&outside));
-    let ended = world.run(&mut actors, Limits::default(), &mut || done.get());
+    let ended = plant.run(&world, &outside, &mut || done.get());
     assert_eq!(ended, Ended::Stopped, "seed {seed}: nobody is served any more");
-    let denied = registry.denied();
+    let denied = plant.registry.denied();
     assert!(denied.iter().any(|d| d.text.contains("TLS")), "{denied:?}");
-    drop(actors);
-    cores.iter().for_each(|core| core.reactor().shutdown());
-    outside.shutdown();
-    drop((engines, registry, control));
+    plant.end(&outside);
 }
 
 #[test]
 fn nobody_gets_in_without_keys() {
     let papers = Papers::new();
-    for seed in 0..number("ASHLAR_SEEDS").unwrap_or(6) {
-        if let Err(e) = std::panic::catch_unwind(|| play(seed, &papers)) {
-            eprintln!("seed {seed}");
-            std::panic::resume_unwind(e);
-        }
-    }
+    seeds::each(seeds::chosen(6), |seed| play(seed, &papers));
 }

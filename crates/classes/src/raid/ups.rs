@@ -11,10 +11,16 @@ use super::model::{Level, SubdiskState, VolumeState};
 use super::set::Set;
 use super::volume::map::Shape;
 use super::volume::{Path, Shared, Table, VolumeLayer, pass};
-use crate::members::joined;
+use crate::members::{joined, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
 const IO_BYTES_MAX: u32 = 1 << 20;
+
+/// Strips of a DELETE or WRITE ZEROES that a volume takes at once; the dispatcher cuts longer ones.
+const STRIPS_MAX: u64 = 1024;
+
+/// The same of rows, with parity.
+const ROWS_MAX: u64 = 64;
 
 /// A volume that is up.
 pub(super) struct Up {
@@ -81,17 +87,25 @@ impl RaidGeom {
             media_bytes: volume.bytes,
             sector_bytes: self.sector,
             io_max_bytes: IO_BYTES_MAX,
-            delete_max_bytes: 0,
+            delete_max_bytes: match (strips, shape.parities()) {
+                (false, _) => 0,
+                (true, 0) => volume.strip.saturating_mul(STRIPS_MAX),
+                (true, _) => shape.row_bytes().saturating_mul(ROWS_MAX),
+            },
         };
         let ident = format!("{}-{}", self.id.name(), volume.name);
         vol.up = true;
         let redundant = volume.level.redundant();
         let members: Vec<ProviderId> = self.providers(t, at);
         let mut attrs = joined(t, &members);
-        let deletes = |p: &ProviderId| t.attr(*p, "GEOM::candelete") == Some(Attr::Int(1));
-        // Copies must be deleted by all; a row's parity would have to follow.
-        let copies = redundant && !members.iter().all(deletes);
-        if shape.parities() > 0 || copies {
+        // Copies must be deleted by all; a row's parity must follow, as it does for zeroes.
+        let deletes = |p: &ProviderId| match shape.parities() {
+            0 => t.attr(*p, "GEOM::candelete") == Some(Attr::Int(1)),
+            _ => zeroes(t, *p),
+        };
+        let deletes = !redundant || members.iter().all(deletes);
+        shared.deletes.store(deletes, SeqCst);
+        if !deletes {
             attrs.retain(|(name, _)| !matches!(*name, "GEOM::candelete" | "GEOM::deletereadszero"));
             attrs.push(("GEOM::candelete", Attr::Int(0)));
         }

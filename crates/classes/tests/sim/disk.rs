@@ -33,6 +33,8 @@ pub struct Inside {
     pub writes: u64,
     /// It takes DELETE.
     pub deletes: bool,
+    /// It takes WRITE ZEROES.
+    pub zeroes: bool,
     /// Its size when it was new, bytes.
     first: u64,
 }
@@ -81,6 +83,7 @@ impl Disk {
             under_way: BTreeMap::new(),
             writes: 0,
             deletes: true,
+            zeroes: true,
             first: bytes,
         })))
     }
@@ -235,6 +238,7 @@ impl Inside {
             }
             Op::Delete if !self.deletes => Err(Errno::NotSup),
             Op::Delete => self.model.discard(bio.offset, bio.length),
+            Op::WriteZeroes if !self.zeroes => Err(Errno::NotSup),
             Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
             Op::Flush => self.model.flush(),
             _ => Err(Errno::NotSup),

@@ -108,7 +108,11 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     let bytes = if ddf { DISK + DDF } else { DISK };
     let disks = (0..count + away.min(1))
         .map(|i| (format!("d{i}"), Disk::new(bytes, random.next_u64())))
-        .collect();
+        .collect::<BTreeMap<String, Disk>>();
+    if let Some(disk) = disks.get("d0").filter(|_| seed % 4 == 1) {
+        // Who is asked for zeroes writes them.
+        Disk::lock(disk).zeroes = false;
+    }
     let mut story = Story {
         kind,
         ddf,
@@ -392,14 +396,16 @@ impl Story {
                 if !self.is_whole(life) {
                     return;
                 }
-                let op = [Op::Read, Op::Write, Op::Flush][self.random.below(3) as usize];
+                let ops = [Op::Read, Op::Write, Op::Flush, Op::WriteZeroes];
+                let op = ops[self.random.below(4) as usize];
                 talk(|| format!("once {name} {op:?}"));
                 disk.lock().once = Some((op, Errno::Io));
             }
             7 => self.calm(life),
             10.. if !self.out.is_empty() && !self.out.contains(&name) && self.is_sound() => {
                 talk(|| format!("{name} fails all writes"));
-                disk.lock().faults.push((Op::Write, 100, Errno::Io));
+                let faults = [Op::Write, Op::WriteZeroes].map(|op| (op, 100, Errno::Io));
+                disk.lock().faults.extend(faults);
             }
             10.. => {}
             _ => {

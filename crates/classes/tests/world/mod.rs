@@ -27,6 +27,10 @@ pub struct Media {
     pub cut_at: Option<usize>,
     /// Reads fail.
     pub unreadable: bool,
+    /// It takes WRITE ZEROES, and says of DELETE that it reads as zeroes.
+    pub zeroes: bool,
+    /// Bytes that were zeroed so.
+    pub zeroed: u64,
 }
 
 impl Media {
@@ -90,6 +94,11 @@ impl Layer for Disk {
                     }
                     false => durable.clone_from(bytes),
                 }
+            }),
+            Op::WriteZeroes if media.zeroes => media.step().map(|()| {
+                media.unflushed.push(from..from + len);
+                media.bytes[from..from + len].fill(0);
+                media.zeroed += len as u64;
             }),
             _ => Err(Errno::NotSup),
         };
@@ -226,6 +235,7 @@ impl World {
         stripe: (u64, u64),
     ) {
         let media_bytes = disk.bytes().len() as u64;
+        let deletes = u64::from(disk.0.lock().expect("media").zeroes);
         let layer = Arc::new(disk.clone());
         let made = self.control.call(|t| {
             let geom = t.new_geom("test", name, "a test", Box::new(Plain))?;
@@ -245,7 +255,7 @@ impl World {
                     attrs: vec![
                         ("GEOM::ident", Attr::Text(ident.into())),
                         ("GEOM::physpath", Attr::Text("bay/3".into())),
-                        ("GEOM::candelete", Attr::Int(0)),
+                        ("GEOM::candelete", Attr::Int(deletes)),
                         ("GEOM::deletereadszero", Attr::Int(1)),
                     ],
                 },
@@ -346,6 +356,19 @@ impl World {
         self.control
             .run_on_core("test", move |core| {
                 Box::pin(async move { core.write(edge, at, &bytes).await })
+            })
+            .expect("a core")
+    }
+
+    /// A request without data.
+    pub fn range(&mut self, open: &Open, op: Op, at: u64, len: u64) -> Result<(), Errno> {
+        let edge = self.control.topology.edge(open.consumer);
+        self.control
+            .run_on_core("test", move |core| {
+                Box::pin(async move {
+                    let ask = |bio: &mut Bio| (bio.op, bio.offset, bio.length) = (op, at, len);
+                    core.io(edge, ask).await.status
+                })
             })
             .expect("a core")
     }

@@ -6,6 +6,9 @@
 //!                \-> redundancy: task: all copies, or the row  --> verdict --> done
 //! ```
 //!
+//! With parity DELETE is WRITE ZEROES: a row of which some members hold what was there before, and
+//! some do not, is no row. It is offered where all members would read as zeroes after a DELETE.
+//!
 //! Plain reads, and writes without redundancy, allocate nothing here.
 
 use std::sync::Arc;
@@ -103,12 +106,7 @@ impl VolumeLayer {
         if self.0.sick.load(Relaxed) {
             return Flow::Done(Err(Errno::Io));
         }
-        let refused = match bio.op {
-            // Zeroes would have to be parity too: whoever asks writes them.
-            Op::WriteZeroes | Op::Delete => self.0.shape.parities() > 0,
-            _ => false,
-        };
-        if refused {
+        if bio.op == Op::Delete && self.0.shape.parities() > 0 && !self.0.deletes.load(Relaxed) {
             return Flow::Done(Err(Errno::NotSup));
         }
         if self.0.gate.enter(core.id() as usize, || bio.ticket()) == Entry::Wait {

@@ -1,7 +1,7 @@
 //! What goes on inside a volume of an array: where its bytes are, and how they are read, written,
 //! and made whole again.
 //!
-//! * `map` is the geometry; `rows` reads, solves and writes rows with parity.
+//! * `map` is the geometry; `rows` reads, solves and writes rows with parity; `zero` empties them.
 //! * `layer` is the data path; what more than one member must do is done by `tasks`.
 //! * `shared` is what the cores go by; `pass` fills members and makes copies and parity right.
 
@@ -12,6 +12,7 @@ pub(crate) mod pass;
 mod rows;
 mod shared;
 mod tasks;
+mod zero;
 
 #[cfg(test)]
 mod map_tests;

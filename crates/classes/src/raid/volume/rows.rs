@@ -45,6 +45,15 @@ pub(super) struct Window {
     pub(super) range: Range<u64>,
 }
 
+/// What a range of the volume gets.
+#[derive(Clone, Copy)]
+pub(super) enum What<'a> {
+    /// These bytes, from the first on.
+    Data(&'a Segs),
+    /// Zeroes, over and over these, which are as long as a window or longer.
+    Zeroes(&'a Segs),
+}
+
 /// A data strip's part of a request.
 struct Touch {
     slot: usize,
@@ -155,16 +164,18 @@ impl Rows {
     }
 
     /// The parts of a write that lie in a window.
-    fn touched(&self, window: &Window, row: &Row, offset: u64, data: &Segs) -> Vec<Touch> {
+    fn touched(&self, window: &Window, row: &Row, of: &Range<u64>, what: What<'_>) -> Vec<Touch> {
         let shape = &self.shared.shape;
-        let end = offset.saturating_add(data.len() as u64);
         let mut all = Vec::new();
         for nth in 0..shape.width() {
             let strip = window.number * shape.row_bytes() + nth as u64 * shape.strip;
-            let from = (strip + window.range.start).max(offset);
-            let to = (strip + window.range.end).min(end);
+            let from = (strip + window.range.start).max(of.start);
+            let to = (strip + window.range.end).min(of.end);
             if from < to {
-                let new = part(data, from - offset, to - from);
+                let new = match what {
+                    What::Data(data) => part(data, from - of.start, to - from),
+                    What::Zeroes(zeroes) => part(zeroes, 0, to - from),
+                };
                 let range = from - strip..to - strip;
                 all.push(Touch { slot: row.data(nth), range, new });
             }
@@ -172,28 +183,41 @@ impl Rows {
         all
     }
 
-    /// Writes what of `data`, which begins at byte `offset` of the volume, lies in a window.
-    pub(super) async fn write(&self, window: Window, offset: u64, data: &Segs) -> Outcome {
+    /// Writes what of a range of the volume lies in a window.
+    pub(super) async fn write(&self, window: Window, of: Range<u64>, what: What<'_>) -> Outcome {
         let row = self.shared.shape.row(window.number);
-        let touched = self.touched(&window, &row, offset, data);
+        let touched = self.touched(&window, &row, &of, what);
         let from = touched.iter().map(|t| t.range.start).min();
         let to = touched.iter().map(|t| t.range.end).max();
         let (Some(from), Some(to)) = (from, to) else { return Outcome::default() };
         let window = Window { range: from..to, ..window };
         let rows = self.shared.rows(window.number, from..to);
         let held = self.shared.ranges.lock_task(rows, true).await;
+        let outcome = self.write_held(window, &row, &touched).await;
+        self.shared.ranges.unlock(held);
+        outcome
+    }
+
+    /// Writes zeroes to all data of a window, which is held alone.
+    pub(super) async fn clear_held(&self, window: Window, zeroes: &Segs) -> Outcome {
+        let (shape, row) = (&self.shared.shape, self.shared.shape.row(window.number));
+        let first = window.number.saturating_mul(shape.row_bytes());
+        let of = first..first.saturating_add(shape.row_bytes());
+        let touched = self.touched(&window, &row, &of, What::Zeroes(zeroes));
+        self.write_held(window, &row, &touched).await
+    }
+
+    async fn write_held(&self, window: Window, row: &Row, touched: &[Touch]) -> Outcome {
         let (mut lost, mut left) = (0, self.shared.shape.parities() + 1);
-        let outcome = loop {
-            match self.attempt(&window, &row, &touched, lost).await {
+        loop {
+            match self.attempt(&window, row, touched, lost).await {
                 Ok(outcome) => break outcome,
                 Err(bits) if left > 0 && bits & !lost != 0 => {
                     (lost, left) = (lost | bits, left - 1)
                 }
                 Err(_) => break Outcome { error: Some(Errno::Io), ..Outcome::default() },
             }
-        };
-        self.shared.ranges.unlock(held);
-        outcome
+        }
     }
 
     /// One try; the error is the slots that could not be read.

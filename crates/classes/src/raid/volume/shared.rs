@@ -104,6 +104,10 @@ pub(crate) struct Shared {
     pub(crate) round: AtomicU64,
     /// Records can be written to nobody: writes end with EIO.
     pub(crate) sick: AtomicBool,
+    /// DELETE is served, as was said when the volume was offered (levels with parity).
+    pub(crate) deletes: AtomicBool,
+    /// Slots of members that do not take WRITE ZEROES, as far as that is known (a bit a slot).
+    pub(crate) no_zeroes: AtomicU64,
     pub(crate) board: Switchboard,
     pub(crate) geom: GeomId,
     pub(crate) tunables: Tunables,
@@ -142,6 +146,8 @@ impl Shared {
             even: AtomicU64::new(u64::MAX),
             round: AtomicU64::new(0),
             sick: AtomicBool::new(false),
+            deletes: AtomicBool::new(false),
+            no_zeroes: AtomicU64::new(0),
             lanes: (0..cores).map(|_| Aligned::default()).collect(),
             court: Court::default(),
             shape,
@@ -180,6 +186,7 @@ impl Shared {
 
     /// Gives every core a new table (T1).
     pub(crate) fn set(&self, table: &Table) {
+        self.no_zeroes.store(0, Relaxed);
         for lane in &self.lanes {
             lock(&lane.0.loads).resize(table.paths.len());
             *lock(&lane.0.table) = Arc::new(table.clone());

@@ -4,10 +4,12 @@
 //! Invariants
 //!  W1  A write or flush that a member failed is acknowledged only after the records of the others
 //!      say so: otherwise that member would be believed after a crash.
-//!  W2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own.
+//!  W2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own, but
+//!      for a write that another copy took.
 //!  W3  A read that another member answered is written back to the one that could not read it,
 //!      while nobody else writes there.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use geom::Core;
 
 use super::hands::{Ask, Manner, ask, bit, blocks, copy, is_members_fault, join, part};
 use super::map::Piece;
-use super::rows::{Outcome, Rows, Window};
+use super::rows::{Outcome, Rows, What, Window};
 use super::shared::{Shared, Table};
 
 /// Rows of one request that are worked on at once; more wait for these.
@@ -34,7 +36,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    fn rows(&self) -> Rows {
+    pub(super) fn rows(&self) -> Rows {
         Rows { core: self.core.clone(), shared: self.shared.clone(), how: self.how }
     }
 
@@ -42,7 +44,8 @@ impl Work {
     pub(super) async fn write(&self) -> Status {
         let outcome = match self.shared.shape.parities() {
             0 => self.write_copies().await,
-            _ => self.write_rows().await,
+            _ if self.op == Op::Write => self.write_rows().await,
+            _ => self.zero().await,
         };
         self.conclude(outcome).await
     }
@@ -61,11 +64,16 @@ impl Work {
     }
 
     async fn write_rows(&self) -> Outcome {
-        let rows = self.rows();
-        let windows = rows.windows(self.offset, self.length);
+        let range = self.offset..self.offset.saturating_add(self.length);
+        Self::to_rows(&self.rows(), range, What::Data(&self.data)).await
+    }
+
+    /// A range of the volume, row by row.
+    pub(super) async fn to_rows(rows: &Rows, range: Range<u64>, what: What<'_>) -> Outcome {
+        let windows = rows.windows(range.start, range.end.saturating_sub(range.start));
         let mut outcome = Outcome::default();
         for some in windows.chunks(ROWS_AT_ONCE) {
-            let work = some.iter().map(|w| rows.write(w.clone(), self.offset, &self.data));
+            let work = some.iter().map(|w| rows.write(w.clone(), range.clone(), what));
             let ended = join(work.collect()).await;
             outcome = ended.into_iter().fold(outcome, Outcome::and);
         }
@@ -100,21 +108,24 @@ impl Work {
                 let at = path.offset.saturating_add(spot.at);
                 let (slot, edge, op, len) = (spot.slot, path.edge, self.op, piece.len);
                 all.push(Ask { slot, edge, op, at, len, data });
-                of.push((number, table.good(slot).is_some()));
+                of.push((number, table.good(slot).is_some(), (edge, at, len)));
             }
         }
         let mut done = vec![false; pieces.len()];
-        let ended = ask(&self.core, all, self.how).await;
-        for ((slot, status), (number, good)) in ended.into_iter().zip(of) {
+        let mut ended = ask(&self.core, all, self.how).await;
+        self.zero_others(&mut ended, of.iter().map(|(.., place)| *place)).await;
+        for ((_, status), (number, good, _)) in ended.iter().zip(&of) {
+            done[*number] |= *good && status.is_ok();
+        }
+        for ((slot, status), (number, ..)) in ended.into_iter().zip(of) {
             match status {
-                Ok(()) if good => done[number] = true,
                 Ok(()) => {}
-                Err(e) if is_members_fault(e) => {
+                Err(Errno::NxIo) => {
                     outcome.failed |= bit(slot);
-                    if e == Errno::NxIo {
-                        outcome.gone |= bit(slot);
-                    }
+                    outcome.gone |= bit(slot);
                 }
+                // W2
+                Err(e) if is_members_fault(e) || done[number] => outcome.failed |= bit(slot),
                 Err(e) => outcome.error = outcome.error.or(Some(e)),
             }
         }

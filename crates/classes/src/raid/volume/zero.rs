@@ -1,0 +1,150 @@
+//! Ranges that become zeroes. In a volume with parity: the parity of zeroes is zeroes.
+//!
+//! ```text
+//!   the ends, which are no whole rows   written like any other data
+//!   whole rows                          held; all members there: each zeroes its strips of all of
+//!                                       them, parities too --> one cannot, or fails --> written
+//! ```
+//!
+//! Invariants
+//!  Z1  Rows that members were told to zero are held until all have done it, or until the rows have
+//!      been written whole: for that nothing of them is read, so it does not matter that they are
+//!      no rows any more.
+//!  Z2  Rows are taken in order, and who holds some waits for rows alone: nobody who holds a later
+//!      one waits for an earlier one.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bio::{Errno, Flags, Op, Segs, Status};
+use geom::Edge;
+
+use super::hands::{Ask, Manner, WINDOW, ask, bit, join, part, zeroes};
+use super::rows::{Outcome, Rows, What, Window};
+use super::tasks::Work;
+
+/// Rows that are held at once; those behind them come later.
+const ROWS_HELD: u64 = 64;
+
+/// Windows that are written at once where members cannot zero.
+const AT_ONCE: usize = 16;
+
+impl Work {
+    /// A WRITE ZEROES or DELETE that has passed the gate.
+    pub(super) async fn zero(&self) -> Outcome {
+        let Some(zeroes) = zeroes() else {
+            return Outcome { error: Some(Errno::NoMem), ..Outcome::default() };
+        };
+        let flags = self.how.flags.without(Flags::NO_HOLE);
+        let rows = Rows { how: Manner { flags, ..self.how }, ..self.rows() };
+        let row_bytes = self.shared.shape.row_bytes().max(1);
+        let (from, end) = (self.offset, self.offset.saturating_add(self.length));
+        let (first, behind) = (from.div_ceil(row_bytes), end / row_bytes);
+        if first >= behind {
+            return Self::to_rows(&rows, from..end, What::Zeroes(&zeroes)).await;
+        }
+        let head = from..first.saturating_mul(row_bytes);
+        let tail = behind.saturating_mul(row_bytes)..end;
+        let mut outcome = Outcome::default();
+        for end in [head, tail].into_iter().filter(|range| !range.is_empty()) {
+            let ended = Self::to_rows(&rows, end, What::Zeroes(&zeroes)).await;
+            outcome = outcome.and(ended);
+        }
+        let mut at = first;
+        while at < behind {
+            let some = at..behind.min(at.saturating_add(ROWS_HELD));
+            at = some.end;
+            outcome = outcome.and(self.zero_rows(&rows, some, &zeroes).await);
+        }
+        outcome
+    }
+
+    async fn zero_rows(&self, rows: &Rows, some: Range<u64>, zeroes: &Segs) -> Outcome {
+        let strip = self.shared.shape.strip;
+        let mut held = Vec::new();
+        for number in some.clone() {
+            // Z2
+            let row = self.shared.rows(number, 0..strip);
+            held.push(self.shared.ranges.lock_task(row, true).await);
+        }
+        let outcome = match self.tell_members(&some).await {
+            Some(outcome) => outcome,
+            None => Self::write_rows_held(rows, &some, zeroes).await,
+        };
+        held.into_iter().for_each(|held| self.shared.ranges.unlock(held));
+        outcome
+    }
+
+    /// Every member zeroes its strips of some rows, which are held. `None` when one did not, or was
+    /// not asked to: a member is missing, and what is not written is not known to be zero.
+    async fn tell_members(&self, some: &Range<u64>) -> Option<Outcome> {
+        let shape = &self.shared.shape;
+        let table = self.shared.table(self.core.id());
+        let first = some.start.saturating_mul(shape.strip);
+        let len = (some.end - some.start).saturating_mul(shape.strip);
+        if self.shared.no_zeroes.load(Relaxed) != 0 {
+            return None;
+        }
+        let mut all = Vec::with_capacity(shape.members());
+        for slot in 0..shape.members() {
+            let path = table.path(slot)?;
+            let at = path.offset.saturating_add(first);
+            let (edge, op, data) = (path.edge, Op::WriteZeroes, Segs::new());
+            all.push(Ask { slot, edge, op, at, len, data });
+        }
+        let mut done = true;
+        for (slot, status) in ask(&self.core, all, self.how).await {
+            if status == Err(Errno::NotSup) {
+                self.shared.no_zeroes.fetch_or(bit(slot), Relaxed);
+            }
+            done &= status.is_ok();
+        }
+        done.then(|| Outcome { unrecorded: table.unrecorded, ..Outcome::default() })
+    }
+
+    /// Copies of which some were zeroed, and others do not take WRITE ZEROES: these are written.
+    /// Where none takes it, nothing has happened, and whoever asked does it in another way.
+    pub(super) async fn zero_others(
+        &self,
+        ended: &mut [(usize, Status)],
+        places: impl Iterator<Item = (Edge, u64, u64)>,
+    ) {
+        let refused = |(_, status): &(usize, Status)| *status == Err(Errno::NotSup);
+        if self.op != Op::WriteZeroes || ended.iter().all(refused) {
+            return;
+        }
+        for (one, (edge, at, len)) in ended.iter_mut().zip(places) {
+            if refused(one) {
+                one.1 = self.write_zeroes(one.0, edge, at..at.saturating_add(len)).await;
+            }
+        }
+    }
+
+    async fn write_zeroes(&self, slot: usize, edge: Edge, range: Range<u64>) -> Status {
+        let zeroes = zeroes().ok_or(Errno::NoMem)?;
+        let how = Manner { flags: self.how.flags.without(Flags::NO_HOLE), ..self.how };
+        let mut at = range.start;
+        while at < range.end {
+            let len = WINDOW.min(range.end - at);
+            let data = part(&zeroes, 0, len);
+            let one = vec![Ask { slot, edge, op: Op::Write, at, len, data }];
+            ask(&self.core, one, how).await.into_iter().try_for_each(|(_, status)| status)?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Z1
+    async fn write_rows_held(rows: &Rows, some: &Range<u64>, zeroes: &Segs) -> Outcome {
+        let row_bytes = rows.shared.shape.row_bytes();
+        let len = (some.end - some.start).saturating_mul(row_bytes);
+        let windows: Vec<Window> = rows.windows(some.start.saturating_mul(row_bytes), len);
+        let mut outcome = Outcome::default();
+        for some in windows.chunks(AT_ONCE) {
+            let work = some.iter().map(|window| rows.clear_held(window.clone(), zeroes));
+            let ended = join(work.collect()).await;
+            outcome = ended.into_iter().fold(outcome, Outcome::and);
+        }
+        outcome
+    }
+}

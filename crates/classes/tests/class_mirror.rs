@@ -278,6 +278,41 @@ fn resize_grows_to_what_the_members_have_now() {
     assert!(error.expect_err("too large").what.contains("can have 1048064 to 1048064 bytes"));
 }
 
+/// The space added holds something else on each member.
+#[test]
+fn resize_makes_what_is_added_the_same_before_anybody_has_it() {
+    let (mut world, disks) = mirror(2, json!({ "region": 65536 }));
+    let bytes = noise(5, MIB / 2);
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &bytes).expect("written");
+    world.close(open);
+    for (i, disk) in disks.iter().enumerate() {
+        world.grow(&format!("d{i}"), disk, 2 * MIB);
+        disk.0.lock().expect("media").bytes[MIB..2 * MIB - 4096].fill(i as u8 + 1);
+    }
+    let was = world.size("mirror/m") as usize;
+    world.verb("mirror", "configure", "m", json!({ "sync_rate": 64 << 10 })).expect("slow");
+    let said = world.verb("mirror", "resize", "m", json!({})).expect("begun");
+    assert!(said["message"].as_str().expect("words").contains("when its members hold the same"));
+    assert_eq!(world.size("mirror/m") as usize, was, "not yet");
+    let error = world.verb("mirror", "configure", "m", json!({ "no_bitmap": true }));
+    assert!(error.expect_err("growing").what.contains("is growing"));
+    let line = world.show("mirror", "m", "Resize");
+    assert!(line[0].contains("%, to "), "{line:?}");
+    // Ended, and begun again.
+    world.verb("mirror", "resize", "m", json!({ "size": was })).expect("ended");
+    assert!(world.show("mirror", "m", "Resize").is_empty());
+    world.verb("mirror", "configure", "m", json!({ "sync_rate": 0 })).expect("fast");
+    let said = world.verb("mirror", "resize", "m", json!({})).expect("resized");
+    let now = world.size("mirror/m") as usize;
+    assert_eq!(said["message"], json!(format!("m has {now} bytes now")));
+    assert_eq!(now, 2 * MIB - 512 - 512);
+    assert!(disks[0].bytes()[..now] == disks[1].bytes()[..now], "members agree");
+    assert!(disks[0].bytes()[..bytes.len()] == bytes[..]);
+    world.verb("mirror", "verify", "m", json!({})).expect("begun");
+    assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
+}
+
 #[test]
 fn refusals_say_why() {
     let (mut world, disks) = mirror(2, json!({}));

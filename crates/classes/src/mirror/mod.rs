@@ -9,6 +9,7 @@ mod bitmap;
 mod class;
 mod geom;
 mod layer;
+mod level;
 mod metadata;
 mod shared;
 mod state;

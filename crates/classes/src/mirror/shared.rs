@@ -15,6 +15,7 @@ use geom::{Edge, GeomId, Switchboard};
 
 use super::bitmap::{Bits, Queue};
 use super::class::Tunables;
+use super::level::Growth;
 use super::metadata::Balance;
 use super::verify::Report;
 use crate::members::{Court, GateWord, Held, Loads, Number, RangeLocks, WriteGate};
@@ -134,6 +135,8 @@ pub(super) enum Told {
     },
     /// A comparison of the members has ended, by its number.
     Verified(u64),
+    /// The members are the same up to the new end, by the growth's number.
+    Levelled(u64),
     /// A rebuild has ended.
     Rebuilt {
         slot: usize,
@@ -162,6 +165,7 @@ pub(super) struct Shared {
     /// Bytes a second that a rebuild may copy; zero: as fast as it goes.
     pub(super) sync_rate: AtomicU64,
     verified: Mutex<Report>,
+    growth: Mutex<Growth>,
     marks: Mutex<Queue>,
     /// Records can be written to no member that has everything: writes end with EIO instead of
     /// waiting for ever.
@@ -193,6 +197,7 @@ impl Shared {
             rounds: Mutex::default(),
             sync_rate: AtomicU64::new(0),
             verified: Mutex::default(),
+            growth: Mutex::default(),
             marks: Mutex::default(),
             sick: AtomicBool::new(false),
             lanes: (0..cores).map(|_| Lane::default()).collect(),
@@ -249,6 +254,11 @@ impl Shared {
     /// The comparison of the members that runs, or the last one.
     pub(super) fn verified(&self) -> MutexGuard<'_, Report> {
         lock(&self.verified)
+    }
+
+    /// The growth that is under way, or the last one.
+    pub(super) fn growth(&self) -> MutexGuard<'_, Growth> {
+        lock(&self.growth)
     }
 
     /// A write passed on this core: the mirror is not idle.

@@ -455,6 +455,27 @@ impl Mirror {
         self.begun += 1;
     }
 
+    /// The mirror has so many bytes from now on. Its syncid grows: a member whose record the power
+    /// cut came before, or that is away, is rebuilt.
+    pub(super) fn grow(&mut self, bytes: u64) {
+        if self.media_bytes < bytes {
+            self.media_bytes = bytes;
+            self.bump = false;
+            self.syncid = self.syncid.wrapping_add(1);
+            self.begun += 1;
+        }
+    }
+
+    /// The size for which all members have room, bytes: whole sectors.
+    pub(super) fn most(&self) -> u64 {
+        let sector = u64::from(self.sector_bytes);
+        let metadata = if self.manual { 0 } else { sector };
+        let room = self.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
+        let bitmap = self.shape().map_or(0, |s| u64::from(s.bytes));
+        let most = room.saturating_sub(metadata).saturating_sub(bitmap);
+        most - most % sector.max(1)
+    }
+
     /// A rebuild has come so far, bytes.
     pub(super) fn synced_to(&mut self, slot: usize, offset: u64) {
         if let Some(member) = self.member_mut(slot) {

@@ -143,11 +143,13 @@ impl Disk {
         self.lock().model.size()
     }
 
-    /// It is larger from now on.
+    /// It is larger from now on. What is added holds something else on each disk.
     pub fn grow(&self, by: u64) -> u64 {
         let mut inside = self.lock();
-        let size = inside.model.size() + by;
+        let (old, size) = (inside.model.size(), inside.model.size() + by);
         inside.model.set_size(size);
+        let junk: Vec<u8> = (0..by).map(|_| inside.random.below(256) as u8).collect();
+        inside.model.write(old, &junk, true).expect("written");
         size
     }
 

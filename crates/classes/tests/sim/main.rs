@@ -5,12 +5,14 @@
 //! `ASHLAR_SEEDS` says how many seeds each test takes, `ASHLAR_SEED` where they begin.
 
 mod disk;
+mod growth;
 mod life;
 mod model;
 mod named;
 mod orders;
 mod plan;
 mod raids;
+mod rich;
 mod run;
 mod seeds;
 mod users;

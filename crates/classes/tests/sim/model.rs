@@ -13,6 +13,8 @@ use super::disk::SECTOR;
 
 /// The version of what may be anything, until it is written.
 const ANY: u64 = u64::MAX;
+/// The version of what was there when the volume grew: nobody knows what, but always the same.
+const FOUND: u64 = u64::MAX - 1;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -36,6 +38,8 @@ pub struct Model {
     ghosts: Vec<(usize, Entry)>,
     seq: u64,
     versions: u64,
+    /// What the sectors that were added turned out to hold.
+    added: BTreeMap<u64, Result<u64, String>>,
     /// How much was proven.
     pub reads: u64,
     pub acked: u64,
@@ -82,6 +86,23 @@ impl Model {
         let zero = vec![Entry { seq: 0, version: 0, acked: true }];
         self.sectors.resize(sectors as usize, zero);
         self.locked.resize(sectors as usize, false);
+    }
+
+    /// The volume has grown: what is added holds something, and the same at each look.
+    pub fn grow_by_unknown(&mut self, sectors: u64) {
+        let found = vec![Entry { seq: 0, version: FOUND, acked: true }];
+        self.sectors.resize(sectors as usize, found);
+        self.locked.resize(sectors as usize, false);
+    }
+
+    /// Whether a sector may still hold what it held when the volume grew, and holds it.
+    fn is_as_found(&mut self, at: u64, since: u64, found: &Result<u64, String>) -> bool {
+        let entries = &self.sectors[at as usize];
+        let ghosts = self.ghosts.iter().filter(|(n, _)| *n as u64 == at).map(|(_, e)| e);
+        let mut may = entries.iter().chain(ghosts).filter(|e| e.seq >= since);
+        let junk = matches!(found, Err(_) | Ok(0));
+        junk && may.any(|e| e.version == FOUND)
+            && self.added.entry(at).or_insert_with(|| found.clone()) == found
     }
 
     pub fn sectors(&self) -> u64 {
@@ -176,9 +197,12 @@ impl Model {
             let entries = &self.sectors[at as usize];
             let ghosts = self.ghosts.iter().filter(|(n, _)| *n as u64 == at).map(|(_, e)| e);
             let mut may = entries.iter().chain(ghosts).filter(|e| e.seq >= *seq);
-            if !may.any(|e| e.is(&found)) {
+            let known = may.any(|e| e.is(&found));
+            if !known && !self.is_as_found(at, *seq, &found) {
+                let entries = &self.sectors[at as usize];
+                let was = self.added.get(&at);
                 return Err(format!(
-                    "sector {at} read as {found:?}, and may be {entries:?} since {seq}"
+                    "sector {at} read as {found:?}, and may be {entries:?} since {seq} ({was:?})"
                 ));
             }
             self.reads += 1;
@@ -211,8 +235,10 @@ impl Model {
         }
         for (at, bytes) in (0..).zip(bytes.chunks(SECTOR as usize)) {
             let found = version_of(at, bytes);
+            let as_found = self.is_as_found(at, 0, &found);
             let entries = &mut self.sectors[at as usize];
-            let mut entry = match entries.iter().rposition(|e| e.is(&found)) {
+            let is = |e: &Entry| e.is(&found) || as_found && e.version == FOUND;
+            let mut entry = match entries.iter().rposition(is) {
                 Some(place) => entries[place].clone(),
                 None => match holes.get_mut(&shared(at)).filter(|count| **count < most) {
                     Some(count) => {

@@ -11,20 +11,20 @@ use serde_json::json;
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
 
-const DISK: u64 = 64 << 10;
+pub(super) const DISK: u64 = 64 << 10;
 
-struct Bench {
-    life: Life,
-    disks: BTreeMap<String, Disk>,
+pub(super) struct Bench {
+    pub(super) life: Life,
+    pub(super) disks: BTreeMap<String, Disk>,
 }
 
 impl Bench {
     /// A mirror of so many disks, whole and clean.
-    fn of(count: usize) -> Bench {
+    pub(super) fn of(count: usize) -> Bench {
         Bench::with(count, json!({}))
     }
 
-    fn with(count: usize, extra: serde_json::Value) -> Bench {
+    pub(super) fn with(count: usize, extra: serde_json::Value) -> Bench {
         let disks: BTreeMap<String, Disk> =
             (0..count).map(|i| (format!("d{i}"), Disk::new(DISK, i as u64))).collect();
         let mut life = Life::new(1, 2);
@@ -40,7 +40,7 @@ impl Bench {
     }
 
     /// The power goes; these come back, in this order, and the world lives on for a while.
-    fn reboot(&mut self, order: &[&str]) {
+    pub(super) fn reboot(&mut self, order: &[&str]) {
         self.life = Life::new(2, 2);
         self.disks.values().for_each(Disk::power_cut);
         order.iter().for_each(|name| self.plug(name));
@@ -51,13 +51,13 @@ impl Bench {
         self.life.pass(20 * MS);
     }
 
-    fn pull(&mut self, name: &str) {
+    pub(super) fn pull(&mut self, name: &str) {
         self.life.pull(name, &self.disks[name].clone(), false);
         self.life.pass(50 * MS);
     }
 
     /// Writes a sector everywhere, flushed, and leaves the mirror dirty (or cleans it).
-    fn fill(&mut self, value: u8, clean: bool) {
+    pub(super) fn fill(&mut self, value: u8, clean: bool) {
         let (user, edge) = self.life.open("mirror/m", Access::WRITE).expect("open");
         for at in 0..100 {
             let bytes = vec![value; SECTOR as usize];
@@ -71,7 +71,7 @@ impl Bench {
     }
 
     /// Every sector from every member that may be read.
-    fn holds(&mut self, value: u8) {
+    pub(super) fn holds(&mut self, value: u8) {
         let (user, edge) = self.life.open("mirror/m", Access::READ).expect("open");
         for at in (0..100).flat_map(|at| [at; 3]) {
             let bytes = self.life.read(edge, at * SECTOR, SECTOR as usize).expect("read");
@@ -80,12 +80,12 @@ impl Bench {
         self.life.close(user);
     }
 
-    fn state(&self, disk: &str) -> String {
+    pub(super) fn state(&self, disk: &str) -> String {
         let members = self.life.members("m");
         members.into_iter().find(|(name, ..)| name == disk).map_or("-".into(), |(_, s, _)| s)
     }
 
-    fn up(&mut self) {
+    pub(super) fn up(&mut self) {
         let up = self.life.until(8, |c| c.topology.find("mirror/m").is_some());
         assert!(up, "{}", self.life.story());
         self.life.pass(500 * MS);

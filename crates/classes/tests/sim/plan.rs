@@ -176,6 +176,13 @@ impl Plan {
         self.made.len() == 1 || self.paths || holder.is_some_and(|m| m.class == "mirror")
     }
 
+    /// Whether what users open is a mirror that may be made larger: nothing with a label of its own
+    /// stands on it.
+    pub fn resizes(&self) -> bool {
+        let top = self.made.last().is_some_and(|m| m.class == "mirror");
+        self.rich && top && !self.part && (self.made.len() == 1 || self.paths)
+    }
+
     /// The disks under a provider.
     pub fn leaves(&self, provider: &str) -> Vec<String> {
         let made = self.made.iter().find(|m| provider == format!("{}/{}", m.class, m.name));

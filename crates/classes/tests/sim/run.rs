@@ -17,11 +17,11 @@ use super::plan::Plan;
 use super::users::Crowd;
 
 /// Bytes of each disk.
-const DISK: u64 = 64 << 10;
+pub(super) const DISK: u64 = 64 << 10;
 /// Bytes by which a disk grows.
-const GROWTH: u64 = 8 << 10;
+pub(super) const GROWTH: u64 = 8 << 10;
 /// The disk that may be appended.
-const APPENDED: &str = "a0";
+pub(super) const APPENDED: &str = "a0";
 
 /// How much was done, so that a run which does nothing is seen.
 #[derive(Default, Debug)]
@@ -35,21 +35,23 @@ pub struct Tally {
     pub lost: u64,
     pub verbs: u64,
     pub compared: u64,
+    /// Mirrors that were made larger.
+    pub grown: u64,
     /// Arrays that were started by force, and sectors that had to be given up.
     pub forced: u64,
     pub holes: u64,
 }
 
-struct Story<'a> {
-    plan: &'a Plan,
-    random: SeededRandom,
-    disks: BTreeMap<String, Disk>,
-    model: Rc<RefCell<Model>>,
+pub(super) struct Story<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) random: SeededRandom,
+    pub(super) disks: BTreeMap<String, Disk>,
+    pub(super) model: Rc<RefCell<Model>>,
     /// By mirror: members that had everything when it was last seen.
     holders: BTreeMap<String, BTreeSet<String>>,
-    tally: Tally,
+    pub(super) tally: Tally,
     /// Not plugged in.
-    out: BTreeSet<String>,
+    pub(super) out: BTreeSet<String>,
     user: Option<(ConsumerId, geom::Edge)>,
 }
 
@@ -113,21 +115,22 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.lost += story.tally.lost;
     tally.verbs += story.tally.verbs;
     tally.compared += story.tally.compared;
+    tally.grown += story.tally.grown;
 }
 
 /// With `SIM_TALK` what is done is said.
-fn talk(what: impl FnOnce() -> String) {
+pub(super) fn talk(what: impl FnOnce() -> String) {
     if std::env::var("SIM_TALK").is_ok() {
         eprintln!("{}", what());
     }
 }
 
 impl Story<'_> {
-    fn chance(&mut self, percent: u32) -> bool {
+    pub(super) fn chance(&mut self, percent: u32) -> bool {
         self.random.chance(percent * 10)
     }
 
-    fn pick(&mut self, from: &[String]) -> Option<String> {
+    pub(super) fn pick(&mut self, from: &[String]) -> Option<String> {
         let at = self.random.below(from.len().max(1) as u64) as usize;
         from.get(at).cloned()
     }
@@ -150,6 +153,9 @@ impl Story<'_> {
             };
             self.plan.mirrors().map(line).collect::<Vec<_>>().join("\n")
         });
+        if self.model.borrow().sectors() > 0 {
+            self.learn_size(life);
+        }
         for mirror in self.plan.mirrors() {
             let members = life.members(&mirror.name);
             let active: BTreeSet<String> = members
@@ -336,6 +342,7 @@ impl Story<'_> {
 
     /// Everything is as it may be.
     fn check(&mut self, life: &mut Life, anew: bool) {
+        self.learn_size(life);
         let bytes = self.read_all(life);
         if anew {
             let found = self.model.borrow_mut().found(&bytes);
@@ -409,7 +416,7 @@ impl Story<'_> {
         covered && volume
     }
 
-    fn calm(&mut self, life: &mut Life) {
+    pub(super) fn calm(&mut self, life: &mut Life) {
         for disk in self.disks.values() {
             disk.lock().heal();
             life.wake(disk.release());
@@ -452,7 +459,7 @@ impl Story<'_> {
     }
 
     /// A disk is plugged in by every path that it is not.
-    fn plug(&self, life: &mut Life, name: &str) {
+    pub(super) fn plug(&self, life: &mut Life, name: &str) {
         for path in self.plan.names_of(name) {
             let there = self.plan.paths && life.has(&path) && !life.is_lost(&path);
             match life.has(&path) {
@@ -460,102 +467,6 @@ impl Story<'_> {
                 true => life.plug_soon(&path, &self.disks[name]),
                 false => life.plug(&path, &self.disks[name]),
             }
-        }
-    }
-
-    fn rich_trouble(&mut self, life: &mut Life, name: &str, disk: &Disk) {
-        match self.random.below(6) {
-            0 | 1 => self.begin_verify(life),
-            2 if disk.size() < 2 * DISK && !self.out.contains(name) && self.plan.grows(name) => {
-                if self.plan.paths {
-                    self.calm(life);
-                }
-                let bytes = disk.grow(GROWTH);
-                talk(|| format!("{name} has {bytes} bytes now"));
-                for path in self.plan.names_of(name) {
-                    life.resized(&path, bytes);
-                }
-                if self.plan.paths {
-                    // Its record is written by a conversation, which all wait for.
-                    life.pass(5 * MS);
-                }
-            }
-            3 if self.plan.appends().is_some() => self.append(life),
-            3 => self.keep_bits(life),
-            _ if self.plan.paths => self.paths(life, name),
-            _ => {}
-        }
-    }
-
-    fn begin_verify(&mut self, life: &mut Life) {
-        let all: Vec<String> = self.plan.mirrors().map(|m| m.name.clone()).collect();
-        let Some(mirror) = self.pick(&all) else { return };
-        let with = [json!({}), json!({ "repair": true }), json!({ "end": true })];
-        let with = with[self.random.below(3) as usize].clone();
-        let done = life.verb("mirror", "verify", &mirror, with.clone());
-        self.tally.verbs += u64::from(done.is_ok());
-        talk(|| format!("verify {mirror} {with}: {done:?}"));
-    }
-
-    fn keep_bits(&mut self, life: &mut Life) {
-        let all: Vec<String> = self.plan.mirrors().map(|m| m.name.clone()).collect();
-        let Some(mirror) = self.pick(&all) else { return };
-        let on = self.chance(60);
-        let with = if on {
-            json!({ "bitmap": true, "region": 4096 })
-        } else {
-            json!({ "no_bitmap": true })
-        };
-        let done = life.verb("mirror", "configure", &mirror, with.clone());
-        self.tally.verbs += u64::from(done.is_ok());
-        talk(|| format!("configure {mirror} {with}: {done:?}"));
-    }
-
-    fn append(&mut self, life: &mut Life) {
-        let Some(concat) = self.plan.appends() else { return };
-        let with = json!({ "member": APPENDED });
-        let done = life.verb("concat", "append", &concat.name, with);
-        self.tally.verbs += u64::from(done.is_ok());
-        talk(|| format!("append: {done:?}"));
-    }
-
-    /// A path goes, or comes back.
-    fn paths(&mut self, life: &mut Life, name: &str) {
-        if self.out.contains(name) {
-            return;
-        }
-        let names = self.plan.names_of(name);
-        let at = self.random.below(2) as usize;
-        let other = life.has(&names[1 - at]) && !life.is_lost(&names[1 - at]);
-        let all_good = !life.geoms("multipath").iter().any(|g| g.consumers.len() < 2);
-        if other && all_good && self.chance(60) {
-            talk(|| format!("path {} goes", names[at]));
-            life.pull_path(&names[at]);
-        } else {
-            self.plug(life, name);
-        }
-    }
-
-    /// What the mirrors themselves say of their members.
-    fn verify(&mut self, life: &mut Life) {
-        for mirror in self.plan.mirrors() {
-            let active = life.members(&mirror.name).into_iter().filter(|(_, s, _)| s == "ACTIVE");
-            if active.count() < 2 {
-                continue;
-            }
-            let _ = life.verb("mirror", "verify", &mirror.name, json!({ "end": true }));
-            let begun = life.verb("mirror", "verify", &mirror.name, json!({}));
-            begun.unwrap_or_else(|e| panic!("verify {}: {e}", mirror.name));
-            let mut line = String::new();
-            for _ in 0..500 {
-                life.pass(5 * MS);
-                line = life.show("mirror", &mirror.name, "Verify");
-                if !line.contains('%') {
-                    break;
-                }
-            }
-            assert_eq!(line, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
-            self.tally.compared += 1;
         }
     }
 

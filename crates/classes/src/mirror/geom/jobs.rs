@@ -116,7 +116,7 @@ impl MirrorGeom {
             let drains = match job {
                 Job::Clean | Job::In(_) | Job::Synced(_) | Job::Verify(_) => true,
                 Job::Sweep | Job::Bitmap(_) => true,
-                Job::Mark => false,
+                Job::Mark | Job::Level(_) | Job::Grow => false,
                 Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
             };
             if drains && !self.drained {
@@ -178,6 +178,7 @@ impl MirrorGeom {
                     Some(_) => {}
                 }
                 self.set_table(t);
+                self.level_anew();
             }
             Job::Progress { slot, offset, round } => {
                 if !self.shared.is_wanted(slot, round) {
@@ -211,6 +212,9 @@ impl MirrorGeom {
                 return self.reopen(true);
             }
             Job::Rewrite => self.set_table(t),
+            Job::Level(round) => return self.level(round),
+            Job::Grow if !self.grow() => return,
+            Job::Grow => {}
         }
         self.doing = Some(Doing::Writing(job));
         let notes = self.notes(t, job);
@@ -225,8 +229,9 @@ impl MirrorGeom {
         let shows_bits = match job {
             Job::Mark | Job::Sweep | Job::Clean | Job::Bitmap(_) => true,
             // Who joins, or has a new place for it.
-            Job::In(_) | Job::Synced(_) | Job::Rewrite => true,
-            Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Verify(_) => false,
+            Job::In(_) | Job::Synced(_) | Job::Rewrite | Job::Grow => true,
+            Job::Dirty | Job::Out { .. } | Job::Progress { .. } => false,
+            Job::Verify(_) | Job::Level(_) => false,
         };
         let note = |slot: usize, consumer: &ConsumerId| {
             let member = self.mirror.member(slot)?;
@@ -317,7 +322,7 @@ impl MirrorGeom {
             Job::In(_) | Job::Synced(_) => self.mirror.dirty,
             Job::Sweep | Job::Bitmap(_) => self.mirror.dirty,
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => false,
-            Job::Rewrite | Job::Verify(_) => false,
+            Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Grow => false,
         };
         if let Job::In(slot) = job
             && self.mirror.member(slot).map(|m| m.role) == Some(Role::Synchronizing)
@@ -330,7 +335,7 @@ impl MirrorGeom {
             if on_record {
                 self.recorded(t);
             }
-            self.finish(job, failed.is_empty());
+            self.finish(t, me, job, failed.is_empty());
         }
         self.go_on(t, me);
     }
@@ -365,7 +370,7 @@ impl MirrorGeom {
     }
 
     /// Records are written: what waited goes on. With `whole` those of all.
-    fn finish(&mut self, job: Job, whole: bool) {
+    fn finish(&mut self, t: &mut Topology, me: GeomId, job: Job, whole: bool) {
         match job {
             Job::Dirty if whole => self.open(),
             // First those go whose record could not be written.
@@ -374,7 +379,8 @@ impl MirrorGeom {
             Job::Sweep | Job::Bitmap(_) => self.reopen(whole),
             Job::Mark => self.marked(whole),
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => {}
-            Job::Rewrite | Job::Verify(_) => {}
+            Job::Rewrite | Job::Verify(_) | Job::Level(_) => {}
+            Job::Grow => self.grown(t, me, whole),
         }
     }
 
@@ -427,7 +433,8 @@ impl MirrorGeom {
     /// Bitmaps are kept from now on, or no longer: no write is under way, and none begins before
     /// all records say so. False while somebody is rebuilt by them.
     fn set_bitmap(&mut self, shape: Option<Shape>) -> bool {
-        if self.mirror.members().any(|(_, m)| m.partial) {
+        // G3
+        if self.mirror.members().any(|(_, m)| m.partial) || self.shared.growth().is_live() {
             return false;
         }
         self.mirror.bitmap = shape.map(Image::clear);

@@ -20,6 +20,7 @@
 //!      acknowledged that it does not have.
 
 mod assemble;
+mod growth;
 mod jobs;
 mod parting;
 mod show;
@@ -31,13 +32,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::{Attr, Errno, Ticket};
-use geom::{
-    Access, ConsumerId, Error, Event, Geom, GeomId, ProviderId, Topology, Unanswered, Word,
-};
+use geom::{Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Unanswered, Word};
 
 use super::NAME;
 use super::bitmap::{Bits, Shape};
 use super::class::Tunables;
+use super::level::Growth;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror};
 use super::verify::Ask;
@@ -76,6 +76,10 @@ pub(super) enum Job {
     Verify(Ask),
     /// Parameters have changed: all records are written.
     Rewrite,
+    /// The space by which it grows is to be made the same on all members, by the growth's number.
+    Level(u64),
+    /// It was: the records are to say so.
+    Grow,
 }
 
 enum Doing {
@@ -177,6 +181,7 @@ impl MirrorGeom {
         mirror.over = true;
         mirror.waiting.over(me);
         mirror.shared.verified().running = false;
+        *mirror.shared.growth() = Growth::default();
         mirror.shared.busy.store(false, Relaxed);
         mirror.queue.clear();
         for (slot, consumer) in std::mem::take(&mut mirror.consumers) {
@@ -204,14 +209,6 @@ impl MirrorGeom {
     pub(super) fn slot_called(&self, t: &Topology, name: &str) -> Option<usize> {
         let called = |c: &ConsumerId| t.below(*c).is_some_and(|p| t.provider_name(p) == name);
         self.consumers.iter().find(|(_, c)| called(c)).map(|(slot, _)| *slot)
-    }
-
-    /// The mirror grew: those above are told.
-    pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId) {
-        if let Some(provider) = t.providers_of(me).first() {
-            t.post(Event::Resize(*provider, self.mirror.media_bytes));
-        }
-        self.push(t, me, Job::Rewrite);
     }
 }
 

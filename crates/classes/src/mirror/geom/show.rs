@@ -36,6 +36,9 @@ impl MirrorGeom {
         if report.round > 0 {
             out.push(("Verify", report.line()));
         }
+        if let Some(line) = self.shared.growth().line() {
+            out.push(("Resize", line));
+        }
         for place in &report.places {
             let (from, to) = (place.range.start, place.range.end);
             let what = if place.unreadable { "cannot be read" } else { "differs" };

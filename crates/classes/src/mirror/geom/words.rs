@@ -6,6 +6,7 @@ use geom::{GeomId, Topology};
 
 use super::{Doing, Job, MirrorGeom, bit};
 use crate::members::GateWord;
+use crate::mirror::level::Stage;
 use crate::mirror::shared::{Failed, Halt, Told};
 use crate::mirror::state::Fault;
 use crate::mirror::tasks;
@@ -78,9 +79,13 @@ impl MirrorGeom {
                 if self.unrecorded != 0 {
                     self.urgent(t, me, Job::Rewrite);
                 }
+                if self.shared.growth().stage == Stage::Recording {
+                    self.push(t, me, Job::Grow);
+                }
             }
             Told::Known(slot) => self.push(t, me, Job::In(slot)),
             Told::Verified(round) => self.verified(t, round),
+            Told::Levelled(round) => self.levelled(t, me, round),
             Told::Written(failed) => self.written(t, me, failed),
             Told::Progress { slot, offset, round } => {
                 if self.shared.is_wanted(slot, round) {

@@ -196,21 +196,27 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
         "mirror activate data d1",
         true,
     ),
-    verb(
-        "resize",
-        "Grow to what the smallest member has room for",
-        &[
-            words::NAME,
-            ArgSpec {
-                name: "size",
-                short: Some('s'),
-                kind: ArgKind::Bytes,
-                doc: "New size [default: all there is]",
-            },
-        ],
-        "mirror resize data",
-        true,
-    ),
+    VerbSpec {
+        detail: "What is added is first made the same on all members, at the rate of a rebuild; \
+                 `ashlar mirror list` shows how far it is. Until then the mirror is as large as it \
+                 was, also after a power cut: then it is asked to grow again. The size that it has \
+                 ends a growth.",
+        ..verb(
+            "resize",
+            "Grow to what the smallest member has room for",
+            &[
+                words::NAME,
+                ArgSpec {
+                    name: "size",
+                    short: Some('s'),
+                    kind: ArgKind::Bytes,
+                    doc: "New size [default: all there is]",
+                },
+            ],
+            "mirror resize data",
+            true,
+        )
+    },
     VerbSpec {
         detail: "It goes on in the background, beside users' requests; `ashlar mirror list` shows \
                  how far it is, how many sectors differ and where the first of them are. Nothing \

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use bio::Errno;
 use geom::{Class, Control, Error};
@@ -13,6 +14,7 @@ use crate::members::known;
 use crate::mirror::bitmap::Shape;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
+use crate::mirror::level::Stage;
 use crate::mirror::metadata::{Metadata, mirror_flags};
 use crate::mirror::state::{Mirror, Role};
 use crate::mirror::verify::Ask;
@@ -36,7 +38,7 @@ pub(super) fn flags(request: &Request, old: u64) -> u64 {
 /// Whether bitmaps are to be kept from now on, or no longer; `None`: neither.
 fn bitmap_change(
     mirror: &Mirror,
-    on: &str,
+    (on, growing): (&str, bool),
     request: &Request,
 ) -> Result<Option<Option<Shape>>, Error> {
     let keeps = request.bitmap || request.region.is_some();
@@ -45,6 +47,10 @@ fn bitmap_change(
             true => Err(inval("--bitmap and --no-bitmap")),
             false => Ok(None),
         };
+    }
+    if growing {
+        let what = format!("{on} is growing: wait for that, or end it with `mirror resize`");
+        return Err(Error::new(Errno::Busy, what));
     }
     if mirror.members().any(|(_, m)| m.partial) {
         let what = format!("members of {on} are rebuilt by their bitmaps; wait for that");
@@ -83,7 +89,8 @@ pub(super) fn configure(
         } else if priority.is_some() {
             return Err(inval("--priority is one member's: give --member PROVIDER too"));
         }
-        if let Some(change) = bitmap_change(&g.mirror, on, request)? {
+        let growing = g.shared.growth().is_live();
+        if let Some(change) = bitmap_change(&g.mirror, (on, growing), request)? {
             g.push(t, me, Job::Bitmap(change));
         }
         g.mirror.balance = balance.unwrap_or(g.mirror.balance);
@@ -98,14 +105,15 @@ pub(super) fn configure(
     Ok(json!({ "message": format!("{on} configured") }))
 }
 
+/// How long the verb waits for what is added to be the same on all members before it leaves that to
+/// the background.
+const GROWS: Duration = Duration::from_secs(1);
+
 pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
-    let size = with(control, on, |g, t, me| {
+    let (size, shared) = with(control, on, |g, t, me| {
         complete(&g.mirror)?;
-        let metadata = if g.mirror.manual { 0 } else { u64::from(g.mirror.sector_bytes) };
-        let room = g.mirror.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
-        let bitmap = g.mirror.shape().map_or(0, |s| u64::from(s.bytes));
-        let most = room.saturating_sub(metadata).saturating_sub(bitmap);
-        let wanted = request.size.unwrap_or(most - most % u64::from(g.mirror.sector_bytes));
+        let most = g.mirror.most();
+        let wanted = request.size.unwrap_or(most);
         let whole = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
         if wanted < g.mirror.media_bytes || wanted > most || !whole {
             let what = format!(
@@ -119,11 +127,23 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
                         first, and `--bitmap` afterwards";
             return Err(inval(what));
         }
-        g.mirror.media_bytes = wanted;
-        g.grown(t, me);
-        Ok(wanted)
+        g.grow_to(t, me, wanted)?;
+        Ok((wanted, g.shared.clone()))
     })?;
-    Ok(json!({ "message": format!("{on} has {size} bytes now") }))
+    let done = control.wait_until(GROWS, |_| !shared.growth().is_live());
+    control.settle()?;
+    let stage = shared.growth().stage;
+    let message = match stage {
+        Stage::Failed(why) => {
+            return Err(Error::new(Errno::Io, format!("{on} stays as large as it is: {why}")));
+        }
+        _ if done => format!("{on} has {size} bytes now"),
+        _ => format!(
+            "{on} grows to {size} bytes when its members hold the same in what is added; \
+             `ashlar mirror list {on}` shows how far it is"
+        ),
+    };
+    Ok(json!({ "message": message }))
 }
 
 pub(super) fn stop(

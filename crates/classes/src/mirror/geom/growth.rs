@@ -1,0 +1,98 @@
+//! The mirror grows (see [`level`](crate::mirror::level)).
+
+use geom::{Error, Event, GeomId, Topology};
+
+use super::{Job, MirrorGeom, SICK_NS};
+use crate::mirror::level::{self, Stage};
+use crate::mirror::shared::Told;
+use crate::mirror::tasks;
+
+impl MirrorGeom {
+    /// The mirror is to have so many bytes, no fewer than now. One that was being made larger is
+    /// made so large instead; as large as now: no larger.
+    pub(in crate::mirror) fn grow_to(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let round = {
+            let mut growth = self.shared.growth();
+            if growth.stage == Stage::Recording {
+                let what = format!("{} is growing: records are written", self.mirror.name);
+                return Err(Error::new(bio::Errno::Busy, what));
+            }
+            growth.round += 1;
+            growth.from = self.mirror.media_bytes;
+            growth.to = bytes;
+            growth.stage = Stage::Done;
+            growth.round
+        };
+        if bytes > self.mirror.media_bytes {
+            self.shared.growth().stage = Stage::Levelling;
+            self.push(t, me, Job::Level(round));
+        }
+        Ok(())
+    }
+
+    /// Members are made the same from the end on.
+    pub(super) fn level(&mut self, round: u64) {
+        {
+            let mut growth = self.shared.growth();
+            if growth.round != round || growth.stage != Stage::Levelling {
+                return;
+            }
+            if growth.to > self.mirror.most() {
+                growth.stage = Stage::Failed("a member has no room for that");
+                return;
+            }
+            growth.at = growth.from;
+        }
+        level::begin(&self.shared, round);
+    }
+
+    /// G2: somebody came, and has what it has beyond the end.
+    pub(super) fn level_anew(&mut self) {
+        let mut growth = self.shared.growth();
+        if growth.stage == Stage::Levelling {
+            growth.round += 1;
+            self.queue.retain(|job| !matches!(job, Job::Grow | Job::Level(_)));
+            self.queue.push_back(Job::Level(growth.round));
+        }
+    }
+
+    /// Members are the same up to the new end, and that is durable.
+    pub(super) fn levelled(&mut self, t: &mut Topology, me: GeomId, round: u64) {
+        let growth = *self.shared.growth();
+        if growth.round == round && growth.stage == Stage::Levelling {
+            self.push(t, me, Job::Grow);
+        }
+    }
+
+    /// The records are to say the new size. False when there is nothing to say.
+    pub(super) fn grow(&mut self) -> bool {
+        let mut growth = self.shared.growth();
+        if !growth.is_live() {
+            return false;
+        }
+        growth.stage = Stage::Recording;
+        self.mirror.grow(growth.to);
+        true
+    }
+
+    /// The records were written, with `whole` all of them: those above are told (G1).
+    pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId, whole: bool) {
+        if !whole {
+            return match self.suspects {
+                // The last one's was not: it stays.
+                0 => tasks::after(&self.shared, SICK_NS, Told::Well),
+                // Those go first whose records were not.
+                _ => self.queue.push_back(Job::Grow),
+            };
+        }
+        self.shared.growth().stage = Stage::Done;
+        if let Some(provider) = t.providers_of(me).first() {
+            t.post(Event::Resize(*provider, self.mirror.media_bytes));
+        }
+    }
+}

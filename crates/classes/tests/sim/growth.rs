@@ -1,0 +1,128 @@
+//! A mirror is made larger, and the power goes at each step of that: it has its old size or its new
+//! one, and its members agree in all of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use bio::{Errno, Op};
+use serde_json::json;
+
+use super::disk::SECTOR;
+use super::life::{MS, PowerCut};
+use super::named::{Bench, DISK};
+
+/// Bytes by which the disks grow: more than one slab.
+const MORE: u64 = 10 << 10;
+
+/// Two members that have grown by different bytes, their labels at their new ends.
+fn grown(extra: serde_json::Value) -> Bench {
+    let mut bench = Bench::with(2, extra);
+    bench.fill(1, false);
+    for (name, disk) in bench.disks.clone() {
+        let bytes = disk.grow(MORE);
+        bench.life.resized(&name, bytes);
+    }
+    bench.life.pass(20 * MS);
+    bench
+}
+
+fn size(bench: &Bench) -> u64 {
+    let t = &bench.life.control.topology;
+    t.find("mirror/m").and_then(|on| t.limits(on)).expect("a mirror").media_bytes
+}
+
+/// Members hold the same in all of the mirror.
+fn agree(bench: &Bench) {
+    let size = size(bench) as usize;
+    let (one, other) = (bench.disks["d0"].bytes(0, size), bench.disks["d1"].bytes(0, size));
+    let differ = one.iter().zip(&other).position(|(a, b)| a != b);
+    assert_eq!(differ.map(|at| at as u64 / SECTOR), None, "a sector differs of {size} bytes");
+}
+
+#[test]
+fn what_is_added_is_the_same_on_all_members_whenever_the_power_goes() {
+    let sizes = [DISK - SECTOR, DISK + MORE - SECTOR].map(|n| n - n % SECTOR);
+    for extra in [json!({}), json!({ "region": 8192 })] {
+        let bitmap = if extra["region"].is_number() { SECTOR } else { 0 };
+        let mut seen = [0, 0];
+        for fuse in 0.. {
+            let mut bench = grown(extra.clone());
+            bench.life.fuse.set(fuse);
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
+            }));
+            let cut = match done {
+                Ok(()) => false,
+                Err(why) if why.is::<PowerCut>() => true,
+                Err(why) => resume_unwind(why),
+            };
+            if !cut {
+                bench.life.fuse.set(u64::MAX);
+                assert_eq!(size(&bench) + bitmap, sizes[1]);
+                agree(&bench);
+            }
+            let order = if fuse % 2 == 0 { ["d0", "d1"] } else { ["d1", "d0"] };
+            bench.reboot(&order);
+            bench.up();
+            let which = sizes.iter().position(|s| *s == size(&bench) + bitmap).expect("a size");
+            seen[which] += 1;
+            assert!(cut || which == 1, "it was said to have grown");
+            for name in order {
+                assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.story());
+            }
+            agree(&bench);
+            bench.holds(1);
+            if !cut {
+                break;
+            }
+        }
+        assert!(seen[0] > 10 && seen[1] > 3, "{seen:?}");
+    }
+}
+
+/// One that was away when the mirror grew has nothing of what was added.
+#[test]
+fn a_member_that_comes_while_the_mirror_grows_or_later_is_the_same_too() {
+    for late_ms in [0, 3, 40] {
+        let mut bench = Bench::of(2);
+        bench.fill(1, true);
+        bench.pull("d1");
+        bench.disks["d1"].grow(MORE);
+        bench.disks["d1"].put(DISK + MORE - SECTOR, &bench.disks["d1"].bytes(DISK - SECTOR, 512));
+        let bytes = bench.disks["d0"].grow(MORE);
+        bench.life.resized("d0", bytes);
+        bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+        bench.life.verb("mirror", "configure", "m", json!({ "sync_rate": 1 << 20 })).expect("slow");
+        bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
+        bench.life.pass(late_ms * MS);
+        bench.life.plug("d1", &bench.disks["d1"].clone());
+        let with = json!({ "members": ["d1"], "force": true });
+        let _ = bench.life.verb("mirror", "insert", "m", with);
+        bench.up();
+        assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
+        assert_eq!(size(&bench), DISK + MORE - SECTOR);
+        agree(&bench);
+    }
+}
+
+#[test]
+fn a_growth_that_cannot_be_ends_and_says_why_and_one_member_that_fails_goes() {
+    let mut bench = grown(json!({}));
+    bench.disks["d1"].lock().once = Some((Op::Write, Errno::Io));
+    bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
+    bench.life.pass(50 * MS);
+    assert_eq!(bench.state("d1"), "-", "it failed a write");
+    assert_eq!(size(&bench), DISK + MORE - SECTOR);
+
+    let mut bench = grown(json!({}));
+    bench.pull("d1");
+    bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    bench.disks["d0"].lock().faults.push((Op::Read, 100, Errno::Io));
+    let error = bench.life.verb("mirror", "resize", "m", json!({})).expect_err("unreadable");
+    assert!(error.what.contains("can be read there"), "{}", error.what);
+    assert_eq!(size(&bench), DISK - SECTOR);
+    assert!(bench.life.show("mirror", "m", "Resize").contains("ended at 0%"));
+    // Asked again when it is well, and ended by the size that it has.
+    bench.disks["d0"].lock().heal();
+    bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
+    assert_eq!(size(&bench), DISK + MORE - SECTOR);
+}

@@ -1,0 +1,144 @@
+//! What happens more rarely: disks and mirrors grow, members are compared, paths go.
+
+use serde_json::json;
+
+use super::disk::{Disk, SECTOR};
+use super::life::{Life, MS};
+use super::run::{APPENDED, DISK, GROWTH, Story, talk};
+
+impl Story<'_> {
+    pub(super) fn rich_trouble(&mut self, life: &mut Life, name: &str, disk: &Disk) {
+        match self.random.below(6) {
+            0 | 1 => self.begin_verify(life),
+            2 if self.plan.resizes() && self.chance(60) => self.resize(life),
+            2 => self.grow(life, name, disk),
+            3 if self.plan.appends().is_some() => self.append(life),
+            3 => self.keep_bits(life),
+            _ if self.plan.paths => self.paths(life, name),
+            _ => {}
+        }
+    }
+
+    fn grow(&mut self, life: &mut Life, name: &str, disk: &Disk) {
+        if disk.size() >= 2 * DISK || self.out.contains(name) || !self.plan.grows(name) {
+            return;
+        }
+        let fuse = life.fuse.get();
+        if self.plan.paths {
+            // Two labels move, and those above the first lose sight of the second until it has.
+            life.fuse.set(u64::MAX);
+            self.calm(life);
+        }
+        let bytes = disk.grow(GROWTH);
+        talk(|| format!("{name} has {bytes} bytes now"));
+        for path in self.plan.names_of(name) {
+            life.resized(&path, bytes);
+        }
+        if self.plan.paths {
+            // Its record is written by a conversation, which all wait for.
+            life.pass(5 * MS);
+            life.fuse.set(fuse);
+        }
+    }
+
+    /// The mirror that users have is made larger, if its members are.
+    fn resize(&mut self, life: &mut Life) {
+        if self.chance(60) {
+            let all = self.disks.clone();
+            all.iter().for_each(|(name, disk)| self.grow(life, name, disk));
+            life.pass(MS);
+        }
+        let top = &self.plan.made.last().expect("a top").name;
+        let done = life.verb("mirror", "resize", top, json!({}));
+        talk(|| format!("resize: {done:?}"));
+        self.tally.verbs += u64::from(done.is_ok());
+    }
+
+    /// What users have may have grown, and never gets smaller.
+    pub(super) fn learn_size(&mut self, life: &Life) {
+        if !self.plan.resizes() {
+            return;
+        }
+        let t = &life.control.topology;
+        let on = t.find(&self.plan.volume()).filter(|on| t.error_of(*on).is_none());
+        let Some(limits) = on.and_then(|on| t.limits(on)) else { return };
+        let (sectors, known) = (limits.media_bytes / SECTOR, self.model.borrow().sectors());
+        assert!(sectors >= known, "{known} sectors became {sectors}\n{}", life.story());
+        if sectors > known {
+            self.tally.grown += 1;
+            self.model.borrow_mut().grow_by_unknown(sectors);
+        }
+    }
+
+    fn begin_verify(&mut self, life: &mut Life) {
+        let all: Vec<String> = self.plan.mirrors().map(|m| m.name.clone()).collect();
+        let Some(mirror) = self.pick(&all) else { return };
+        let with = [json!({}), json!({ "repair": true }), json!({ "end": true })];
+        let with = with[self.random.below(3) as usize].clone();
+        let done = life.verb("mirror", "verify", &mirror, with.clone());
+        self.tally.verbs += u64::from(done.is_ok());
+        talk(|| format!("verify {mirror} {with}: {done:?}"));
+    }
+
+    fn keep_bits(&mut self, life: &mut Life) {
+        let all: Vec<String> = self.plan.mirrors().map(|m| m.name.clone()).collect();
+        let Some(mirror) = self.pick(&all) else { return };
+        let on = self.chance(60);
+        let with = if on {
+            json!({ "bitmap": true, "region": 4096 })
+        } else {
+            json!({ "no_bitmap": true })
+        };
+        let done = life.verb("mirror", "configure", &mirror, with.clone());
+        self.tally.verbs += u64::from(done.is_ok());
+        talk(|| format!("configure {mirror} {with}: {done:?}"));
+    }
+
+    fn append(&mut self, life: &mut Life) {
+        let Some(concat) = self.plan.appends() else { return };
+        let with = json!({ "member": APPENDED });
+        let done = life.verb("concat", "append", &concat.name, with);
+        self.tally.verbs += u64::from(done.is_ok());
+        talk(|| format!("append: {done:?}"));
+    }
+
+    /// A path goes, or comes back.
+    fn paths(&mut self, life: &mut Life, name: &str) {
+        if self.out.contains(name) {
+            return;
+        }
+        let names = self.plan.names_of(name);
+        let at = self.random.below(2) as usize;
+        let other = life.has(&names[1 - at]) && !life.is_lost(&names[1 - at]);
+        let all_good = !life.geoms("multipath").iter().any(|g| g.consumers.len() < 2);
+        if other && all_good && self.chance(60) {
+            talk(|| format!("path {} goes", names[at]));
+            life.pull_path(&names[at]);
+        } else {
+            self.plug(life, name);
+        }
+    }
+
+    /// What the mirrors themselves say of their members.
+    pub(super) fn verify(&mut self, life: &mut Life) {
+        for mirror in self.plan.mirrors() {
+            let active = life.members(&mirror.name).into_iter().filter(|(_, s, _)| s == "ACTIVE");
+            if active.count() < 2 {
+                continue;
+            }
+            let _ = life.verb("mirror", "verify", &mirror.name, json!({ "end": true }));
+            let begun = life.verb("mirror", "verify", &mirror.name, json!({}));
+            begun.unwrap_or_else(|e| panic!("verify {}: {e}", mirror.name));
+            let mut line = String::new();
+            for _ in 0..500 {
+                life.pass(5 * MS);
+                line = life.show("mirror", &mirror.name, "Verify");
+                if !line.contains('%') {
+                    break;
+                }
+            }
+            assert_eq!(line, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
+            self.tally.compared += 1;
+        }
+    }
+}

@@ -2,7 +2,8 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! `ASHLAR_SEEDS` says how many seeds each test takes, `ASHLAR_SEED` where they begin.
+//! 10,000 seeds when nobody says otherwise; `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
+//! where they begin.
 
 mod disk;
 mod growth;
@@ -83,7 +84,7 @@ fn mirror(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn mirrors() {
-    many(100, mirror);
+    many(2500, mirror);
 }
 
 /// Many seeds of arrays.
@@ -100,68 +101,68 @@ fn of_arrays(kind: Kind, default: u64) -> Tally {
 
 #[test]
 fn arrays() {
-    of_arrays(Kind::Intel, 60);
+    of_arrays(Kind::Intel, 1000);
 }
 
 #[test]
 fn arrays_of_ddf() {
-    of_arrays(Kind::Ddf, 20);
+    of_arrays(Kind::Ddf, 200);
 }
 
 #[test]
 fn arrays_in_harsh_times() {
-    let tally = of_arrays(Kind::Harsh, 60);
+    let tally = of_arrays(Kind::Harsh, 600);
     assert!(tally.forced > 0, "{tally:?}");
 }
 
 #[test]
 fn stripes() {
-    many(30, |random| Plan::of("stripe", 2 + random.below(3) as usize, random));
+    many(800, |random| Plan::of("stripe", 2 + random.below(3) as usize, random));
 }
 
 #[test]
 fn concats() {
-    many(30, |random| Plan::of("concat", 2 + random.below(3) as usize, random));
+    many(800, |random| Plan::of("concat", 2 + random.below(3) as usize, random));
 }
 
 #[test]
 fn stripes_over_mirrors() {
-    many(30, |random| Plan::two("stripe", "mirror", 2, random));
+    many(700, |random| Plan::two("stripe", "mirror", 2, random));
 }
 
 #[test]
 fn mirrors_over_concats() {
-    many(30, |random| Plan::two("mirror", "concat", 2, random));
+    many(600, |random| Plan::two("mirror", "concat", 2, random));
 }
 
 #[test]
 fn stacks_three_deep() {
-    many(25, Plan::three);
+    many(500, Plan::three);
 }
 
 #[test]
 fn rich_mirrors() {
-    many(40, rich(mirror));
+    many(600, rich(mirror));
 }
 
 #[test]
 fn rich_concats() {
-    many(25, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));
+    many(500, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));
 }
 
 #[test]
 fn rich_stripes() {
-    many(15, rich(|random| Plan::of("stripe", 2 + random.below(2) as usize, random)));
+    many(300, rich(|random| Plan::of("stripe", 2 + random.below(2) as usize, random)));
 }
 
 #[test]
 fn rich_stacks_three_deep() {
-    many(15, rich(Plan::three));
+    many(300, rich(Plan::three));
 }
 
 #[test]
 fn mirrors_over_paths() {
-    many(30, |random| {
+    many(600, |random| {
         let disks = 2 + random.below(2) as usize;
         Plan::over_paths(disks, random)
     });

@@ -54,14 +54,13 @@ pub struct Mark {
 }
 
 /// The bytes of a sector that was written with a version; zero is zeroes.
-pub fn sector(number: u64, version: u64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(SECTOR as usize);
-    if version == 0 {
-        out.resize(SECTOR as usize, 0);
-    }
-    while out.len() < SECTOR as usize {
-        out.extend(version.to_le_bytes());
-        out.extend(number.to_le_bytes());
+pub fn sector(number: u64, version: u64) -> [u8; SECTOR as usize] {
+    let mut out = [0; SECTOR as usize];
+    if version != 0 {
+        for pair in out.chunks_exact_mut(16) {
+            pair[..8].copy_from_slice(&version.to_le_bytes());
+            pair[8..].copy_from_slice(&number.to_le_bytes());
+        }
     }
     out
 }

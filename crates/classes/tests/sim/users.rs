@@ -78,10 +78,11 @@ impl Crowd {
         let Some(mark) = begun else { return };
         let mut data = bio::Segs::new();
         if op == Op::Write {
-            let bytes: Vec<u8> =
-                (first..first + count).flat_map(|n| sector(n, mark.version)).collect();
-            data = core.buffers(bytes.len()).await.expect("memory");
-            data.copy_from(0, &bytes);
+            data = core.buffers((count * SECTOR) as usize).await.expect("memory");
+            for number in first..first + count {
+                let at = ((number - first) * SECTOR) as usize;
+                data.copy_from(at, &sector(number, mark.version));
+            }
         }
         let done = core
             .io(edge, |bio| {

@@ -2,8 +2,8 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 10,000 seeds when nobody says otherwise; `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
-//! where they begin.
+//! 10,000 seeds when nobody says otherwise; `ASHLAR_SEEDS` says how many each test takes,
+//! `ASHLAR_SEED` where they begin.
 
 mod disk;
 mod growth;

@@ -77,8 +77,8 @@ pub(super) enum Told {
     Known(Tag),
     /// Records may be tried again.
     Well,
-    /// Records were written: who could not be.
-    Written(Vec<Tag>),
+    /// Records were written: who could not be, and why.
+    Written(Vec<(Tag, Errno)>),
     /// A pass has come so far, bytes of the volume; flushed.
     Progress {
         volume: u32,
@@ -557,15 +557,18 @@ impl RaidGeom {
     }
 
     /// Records are written, but those of `failed`.
-    pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, failed: Vec<Tag>) {
+    pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, failed: Vec<(Tag, Errno)>) {
         let Some(Doing::Writing(job)) = self.doing.take() else { return };
-        self.note_held(&failed);
-        let some = self.disks.keys().any(|tag| !failed.contains(tag));
+        let torn: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
+        self.note_held(&torn);
+        let some = self.disks.keys().any(|tag| !torn.contains(tag));
         let mut stays = false;
-        for tag in &failed {
+        for (tag, error) in &failed {
             let index = self.set.as_ref().and_then(|set| set.disk(*tag));
+            // Who was pulled in this moment has not failed.
+            let loss = if *error == Errno::NxIo { Loss::Absent } else { Loss::Broken };
             match index.map(|index| self.is_needed(index)) {
-                Some(false) => self.queue.push_front(Job::Out(*tag, Loss::Broken)),
+                Some(false) => self.queue.push_front(Job::Out(*tag, loss)),
                 Some(true) => stays = true,
                 None => {}
             }

@@ -35,8 +35,8 @@ pub(super) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> 
     Ok(())
 }
 
-/// Writes records, each durable; tells who could not be written. With `settle` everything written
-/// to the disks before is made durable first: what is marked clean is all there.
+/// Writes records, each durable; tells who could not be written, and why. With `settle` everything
+/// written to the disks before is made durable first: what is marked clean is all there.
 pub(super) fn write(board: Switchboard, geom: GeomId, notes: Vec<Note>, settle: bool) {
     let back = board.clone();
     board.call(
@@ -45,17 +45,15 @@ pub(super) fn write(board: Switchboard, geom: GeomId, notes: Vec<Note>, settle: 
             let core = core.clone();
             core.reactor().clone().spawn("raid records", async move {
                 let mut failed = Vec::new();
-                if settle {
-                    for note in &notes {
-                        if flush(&core, note.edge).await.is_err() {
-                            failed.push(note.tag);
-                        }
+                for note in notes.iter().filter(|_| settle) {
+                    if let Err(e) = flush(&core, note.edge).await {
+                        failed.push((note.tag, e));
                     }
                 }
-                let settled = failed.clone();
+                let settled: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
                 for note in notes.iter().filter(|note| !settled.contains(&note.tag)) {
-                    if carry_out(&core, note.edge, &note.plan).await.is_err() {
-                        failed.push(note.tag);
+                    if let Err(e) = carry_out(&core, note.edge, &note.plan).await {
+                        failed.push((note.tag, e));
                     }
                 }
                 back.tell(geom, Box::new(Told::Written(failed)));

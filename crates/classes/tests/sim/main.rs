@@ -12,9 +12,11 @@ mod model;
 mod named;
 mod orders;
 mod plan;
+mod raid_orders;
 mod raids;
 mod rich;
 mod run;
+mod scene;
 mod seeds;
 mod users;
 

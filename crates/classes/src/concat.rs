@@ -2,8 +2,9 @@
 
 use geom::{Error, VerbSpec};
 
+use crate::members::follow::{FOLLOW, Placed};
 use crate::members::frame::FrameError;
-use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
+use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
 
 /// The class.
 pub type ConcatClass = SpanClass<Concat>;
@@ -12,6 +13,11 @@ pub type ConcatClass = SpanClass<Concat>;
 pub struct Concat;
 
 const FORMAT: Format = Format { magic: "GEOM::CONCAT", version: 4, since: (3, 4), strips: false };
+
+/// A label, as one that can be brought elsewhere.
+pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    span::placed::<Concat>(sector)
+}
 
 impl Span for Concat {
     const NAME: &'static str = "concat";
@@ -50,6 +56,7 @@ impl Span for Concat {
         words::START,
         words::CLEAR,
         words::DUMP,
+        FOLLOW,
     ];
 
     fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError> {

@@ -6,8 +6,9 @@
 use bio::Errno;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 
+use crate::members::follow::{FOLLOW, Placed};
 use crate::members::frame::FrameError;
-use crate::span::{Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
+use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
 
 /// The class.
 pub type StripeClass = SpanClass<Stripe>;
@@ -26,6 +27,11 @@ const STRIP_ARG: ArgSpec = ArgSpec {
     kind: ArgKind::Bytes,
     doc: "Strip size: a power of two, a multiple of the sector size [default: 64KiB]",
 };
+
+/// A label, as one that can be brought elsewhere.
+pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    span::placed::<Stripe>(sector)
+}
 
 impl Span for Stripe {
     const NAME: &'static str = "stripe";
@@ -55,6 +61,7 @@ impl Span for Stripe {
         words::START,
         words::CLEAR,
         words::DUMP,
+        FOLLOW,
     ];
 
     fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError> {

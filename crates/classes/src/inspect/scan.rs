@@ -5,6 +5,7 @@ use std::fmt;
 use super::signs::{At, Depth, INTEL, SIGNS, Sign};
 use super::{boot, copies};
 use crate::label;
+use crate::members::follow;
 use crate::part::{self, Place, Table};
 use crate::probe::{Reason, Sectors, Step, Stop, array, le32, le64, span};
 
@@ -165,7 +166,13 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
             "other" => "no class here claims it; other systems do".into(),
             _ => record(sectors, finding)?,
         };
-        if finding.standing == Standing::Stale {
+        if let (Standing::Stale, Some(was)) = (finding.standing, left_behind(sectors, finding)?) {
+            let class = finding.class;
+            finding.why = format!(
+                "it ended here when it had {was} bytes, and has grown: `ashlar {class} follow \
+                 PROVIDER --was {was}` brings the label to its end"
+            );
+        } else if finding.standing == Standing::Stale {
             finding.why = "nobody looks there on media of this size; it would be found by a \
                            partition or a disk that ends or begins there"
                 .into();
@@ -193,6 +200,22 @@ fn record(sectors: &Sectors, finding: &Finding) -> Result<String, Stop> {
     let name = String::from_utf8_lossy(name);
     let version = le32(bytes, 16);
     Ok(format!("version {version}, of {}/{}", finding.class, name.escape_debug()))
+}
+
+/// The size for which a label was written that is no longer in the last sector.
+fn left_behind(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, Stop> {
+    let read: follow::Read = match finding.class {
+        "mirror" => crate::mirror::placed,
+        "multipath" => crate::multipath::placed,
+        "stripe" => crate::stripe::placed,
+        "concat" => crate::concat::placed,
+        _ => return Ok(None),
+    };
+    let unit = sectors.sector_size();
+    let bytes = sectors.get(finding.offset, unit as usize)?;
+    let placed = bytes.and_then(|bytes| read(bytes).ok());
+    let behind = placed.filter(|p| follow::is_left_behind(p, unit, finding.offset));
+    Ok(behind.map(|p| p.provider_bytes))
 }
 
 fn inside(table: Option<&Table>, finding: &Finding) -> Option<u32> {

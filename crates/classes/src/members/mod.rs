@@ -6,6 +6,7 @@
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
+//! * [`follow`]: the verb that brings a label to the end of a provider that grew.
 //! * [`hand`]: verbs that read and write the last sectors of providers.
 //!
 //! How such a class is built:
@@ -22,6 +23,7 @@
 //! metadata written by a task on core 0, and only then lets requests see the new state.
 
 mod court;
+pub(crate) mod follow;
 pub(crate) mod frame;
 pub(crate) mod hand;
 mod joined;

@@ -6,6 +6,7 @@
 use md5::{Digest, Md5};
 
 use super::bitmap;
+use crate::members::follow::Placed;
 use crate::members::frame::{Fields, FrameError, Record};
 
 const MAGIC: &str = "GEOM::MIRROR";
@@ -76,7 +77,7 @@ pub(super) mod disk_flags {
 
 /// A member's record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Metadata {
+pub(crate) struct Metadata {
     /// Name of the mirror.
     pub(super) name: String,
     /// Number of the mirror.
@@ -219,6 +220,17 @@ impl Metadata {
         };
         let sum = checksum(record.so_far());
         record.bytes(&sum).so_far().to_vec()
+    }
+
+    /// As what can be brought elsewhere.
+    pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+        let record = Metadata::decode(sector)?;
+        Ok(Placed {
+            provider_bytes: record.provider_bytes,
+            ahead: record.bitmap.map_or(0, |s| u64::from(s.bytes)),
+            stays: None,
+            renewed: Box::new(move |bytes| Metadata { provider_bytes: bytes, ..record }.encode()),
+        })
     }
 
     /// True when a flag of the member is set.

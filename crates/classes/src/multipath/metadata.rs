@@ -1,5 +1,6 @@
 //! The record in the last sector, the same through every path (geom.md 2.5), version 1.
 
+use crate::members::follow::Placed;
 use crate::members::frame::{Fields, FrameError, Record};
 
 const MAGIC: &str = "GEOM::MULTIPATH";
@@ -34,7 +35,7 @@ impl Mode {
 
 /// The record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Metadata {
+pub(crate) struct Metadata {
     /// What the disk is known by.
     pub(super) uuid: String,
     pub(super) name: String,
@@ -84,6 +85,17 @@ impl Metadata {
             return wrong("size", format!("is {provider_bytes}"));
         }
         Ok(Metadata { uuid, name, sector_bytes, provider_bytes, mode })
+    }
+
+    /// As what can be brought elsewhere.
+    pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+        let record = Metadata::decode(sector)?;
+        Ok(Placed {
+            provider_bytes: record.provider_bytes,
+            ahead: 0,
+            stays: None,
+            renewed: Box::new(move |bytes| Metadata { provider_bytes: bytes, ..record }.encode()),
+        })
     }
 
     /// The record's bytes, to be padded to a sector.

@@ -16,8 +16,16 @@ mod verbs;
 
 pub use class::MultipathClass;
 
+use crate::members::follow::Placed;
+use crate::members::frame::FrameError;
+
 /// Name of the class, and of its providers before the stroke.
 const NAME: &str = "multipath";
+
+/// A record, as a label that can be brought elsewhere.
+pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+    metadata::Metadata::placed(sector)
+}
 
 /// Entry point for fuzzing; see [`crate::fuzzing::fuzz_members`].
 pub(crate) fn fuzz(data: &[u8]) {

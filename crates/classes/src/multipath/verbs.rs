@@ -10,6 +10,7 @@ use super::class::MultipathClass;
 use super::geom::MultipathGeom;
 use super::metadata::{Metadata, Mode};
 use super::paths::PATHS_MAX;
+use crate::members::follow::{self, Ask};
 use crate::members::{frame, hand, known};
 use crate::span::words::{self, verb};
 
@@ -148,6 +149,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
     words::START,
     words::CLEAR,
     words::DUMP,
+    follow::FOLLOW,
 ];
 
 /// What the verbs take; each uses its own part.
@@ -164,6 +166,7 @@ struct Request {
     no_failback: bool,
     queue: Option<u64>,
     force: bool,
+    was: Option<u64>,
 }
 
 fn inval(what: impl Into<String>) -> Error {
@@ -223,6 +226,16 @@ pub(super) fn run(
             let noun = format!("label of {NAME}");
             known::clear(control, NAME, &request.members, &noun, Metadata::decode)
         }
+        "follow" => follow::follow(
+            control,
+            &Ask {
+                class: NAME,
+                member: request.member.as_deref().unwrap_or_default(),
+                was: request.was,
+                force: request.force,
+                read: Metadata::placed,
+            },
+        ),
         "dump" => dump(control, &request),
         _ => {
             let names: Vec<&str> = VERBS.iter().map(|v| v.name).collect();

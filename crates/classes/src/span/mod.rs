@@ -38,6 +38,7 @@ pub use label::SpanLabel;
 pub use map::Piece;
 
 pub(crate) use label::{pack, unpack};
+pub(crate) use verbs::placed;
 
 use ::geom::{Error, VerbSpec};
 

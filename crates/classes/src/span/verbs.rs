@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::class::SpanClass;
 use super::geom::{SpanGeom, Way};
 use super::{Span, SpanLabel};
+use crate::members::follow::{self, Ask, Placed};
+use crate::members::frame::FrameError;
 use crate::members::{hand, known};
 
 /// What the verbs take; each uses its own part.
@@ -19,6 +21,7 @@ struct Request {
     strip: Option<u64>,
     hardcode: bool,
     force: bool,
+    was: Option<u64>,
 }
 
 fn inval(what: impl Into<String>) -> Error {
@@ -49,6 +52,16 @@ pub(super) fn run<S: Span>(
             let noun = format!("label of {}", S::NAME);
             known::clear(control, S::NAME, &request.members, &noun, S::decode)
         }
+        "follow" => follow::follow(
+            control,
+            &Ask {
+                class: S::NAME,
+                member: request.member.as_deref().unwrap_or_default(),
+                was: request.was,
+                force: request.force,
+                read: placed::<S>,
+            },
+        ),
         "dump" => dump::<S>(control, &request),
         _ => {
             let names: Vec<&str> = S::VERBS.iter().map(|v| v.name).collect();
@@ -56,6 +69,21 @@ pub(super) fn run<S: Span>(
             Err(Error::new(Errno::NotSup, what))
         }
     }
+}
+
+/// A member's label, as what can be brought elsewhere.
+pub(crate) fn placed<S: Span>(sector: &[u8]) -> Result<Placed, FrameError> {
+    let mut label = S::decode(sector)?;
+    let inner = S::APPENDS && label.number + 1 < label.count;
+    Ok(Placed {
+        provider_bytes: label.provider_bytes,
+        ahead: 0,
+        stays: inner.then_some("what lies behind an inner member of a concat would move"),
+        renewed: Box::new(move |bytes| {
+            label.provider_bytes = bytes;
+            S::encode(&label)
+        }),
+    })
 }
 
 fn is_own<S: Span>(sector: &[u8]) -> bool {

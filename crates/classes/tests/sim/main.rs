@@ -7,6 +7,7 @@
 
 mod disk;
 mod growth;
+mod labels;
 mod life;
 mod model;
 mod named;

@@ -19,6 +19,7 @@ use super::class::MirrorClass;
 use super::geom::MirrorGeom;
 use super::metadata::{Balance, Metadata};
 use super::state::Mirror;
+use crate::members::follow::{self, Ask};
 use crate::members::{hand, known};
 pub(super) use made::by_hand;
 pub(super) use specs::VERBS;
@@ -45,6 +46,7 @@ struct Request {
     force: bool,
     sync_rate: Option<u64>,
     size: Option<u64>,
+    was: Option<u64>,
     bitmap: bool,
     no_bitmap: bool,
     region: Option<u64>,
@@ -84,6 +86,16 @@ pub(super) fn run(
         "rebuild" => members::rebuild(control, on, &request),
         "deactivate" => members::deactivate(control, on, &request),
         "activate" => members::activate(control, on, &request),
+        "follow" => follow::follow(
+            control,
+            &Ask {
+                class: NAME,
+                member: request.member.as_deref().unwrap_or_default(),
+                was: request.was,
+                force: request.force,
+                read: Metadata::placed,
+            },
+        ),
         "resize" => whole::resize(control, on, &request),
         "verify" => whole::verify(control, on, &request),
         "stop" | "destroy" => whole::stop(class, control, on, &request),

@@ -2,6 +2,7 @@
 
 use geom::{ArgKind, ArgSpec, VerbSpec};
 
+use crate::members::follow::FOLLOW;
 use crate::mirror::metadata::Balance;
 use crate::span::words::{self, verb};
 
@@ -236,4 +237,5 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     words::START,
     words::CLEAR,
     words::DUMP,
+    FOLLOW,
 ];

@@ -1,23 +1,20 @@
 //! Arrays of ours in a real Linux: its md assembles them, reads what was written here, writes more;
 //! and arrays that mdadm made there are read here. One boot.
 
+mod raid_linux;
 mod world;
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use geom::Access;
-use md5::{Digest, Md5};
+use raid_linux::{BYTES, ENV, FIND, STOP, attach, device, disk_of, in_order, noise, read, sum};
 use rig::guest::{Boot, Image, Kit, Script, boot_with};
 use serde_json::json;
-use world::{Disk, Media, World};
+use world::{Disk, World};
 
 /// Longest life of the guest.
 const DEADLINE: Duration = Duration::from_secs(300);
-/// Bytes that are written and compared.
-const BYTES: usize = 1 << 20;
 
 /// An array: format, level, disks, and how mdadm calls it.
 struct Case {
@@ -47,72 +44,9 @@ const CASES: &[Case] = &[
     theirs("ddf", "5", 3),
 ];
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = move || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
-
-fn sum(bytes: &[u8]) -> String {
-    Md5::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The guest's name of disk number `n`.
-fn device(n: usize) -> String {
-    format!("/dev/vd{}", char::from(b'a' + n as u8))
-}
-
 fn disk_bytes(case: &Case) -> usize {
     let ddf = case.format == "DDF" || case.theirs.is_some_and(|(metadata, _)| metadata == "ddf");
     if ddf { 48 << 20 } else { 24 << 20 }
-}
-
-fn disk_of(bytes: Vec<u8>) -> Disk {
-    let media = Media { durable: bytes.clone(), bytes, ..Media::default() };
-    Disk(Arc::new(Mutex::new(media)))
-}
-
-fn attach(world: &mut World, first: usize, disks: &[Disk]) {
-    for (i, disk) in disks.iter().enumerate() {
-        let device = device(first + i);
-        let name = device.trim_start_matches("/dev/");
-        world.attach_as(name, &device, disk, 512, (0, 0));
-    }
-}
-
-/// Waits until the volume is there and in order.
-fn in_order(world: &mut World) {
-    let there = |c: &geom::Control| c.topology.find("raid/r0").is_some();
-    let story = |w: &World| {
-        let view = w.control.topology.view(0);
-        view.iter().map(|g| format!("{:?}\n", g.show)).collect::<String>()
-    };
-    assert!(world.control.wait_until(Duration::from_secs(40), there), "{}", story(world));
-    for _ in 0..2000 {
-        let view = world.control.topology.view(0);
-        let geom = view.iter().find(|g| g.class == "raid" && !g.withering).expect("an array");
-        let show: String = geom.show.iter().map(|(_, v)| v.clone() + "\n").collect();
-        if geom.show[0].1 == "OPTIMAL" && !show.contains("dirty") {
-            return world.control.settle().expect("at rest");
-        }
-        world.control.wait_until(Duration::from_millis(5), |_| false);
-    }
-    panic!("{}", story(world));
-}
-
-fn read(world: &mut World, len: usize) -> Vec<u8> {
-    let open = world.open("raid/r0", Access::READ);
-    let bytes = world.read(&open, 0, len).expect("read");
-    world.close(open);
-    bytes
 }
 
 /// Makes an array of ours and fills it.
@@ -134,25 +68,6 @@ fn make(case: &Case, first: usize, bytes: &[u8]) -> Vec<Disk> {
     in_order(&mut world);
     disks
 }
-
-const ENV: &str = "export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1 MDADM_NO_UDEV=1
-mkdir -p /dev/md /run/mdadm /etc
-echo 'AUTO +imsm +ddf' >/etc/mdadm.conf
-";
-
-/// The array that is not a container.
-const FIND: &str = "found=$(awk '/ raid[0-9]/ { print $1 }' /proc/mdstat | head -n 1)
-[ -n \"$found\" ] || { cat /proc/mdstat; exit 1; }
-[ -b /dev/$found ] || mknod /dev/$found b $(tr : ' ' </sys/block/$found/dev)
-md=/dev/$found
-";
-
-const STOP: &str = "sync
-action=/sys/block/$found/md/sync_action
-within 30 sh -c \"[ ! -e $action ] || grep -q idle $action\"
-within 10 mdadm --stop $md
-within 10 mdadm --stop --scan
-";
 
 fn ours_in_guest(script: &mut Script, case: &Case, devices: &str, bytes: &[u8]) {
     let name = format!("{} {}", case.format, case.level);

@@ -69,7 +69,12 @@ fn an_update_is_one_generation_later_and_keeps_what_it_does_not_know() {
     let next = imsm::update(&record, &after, 512).expect("a record");
     assert_eq!(next.generation, record.generation + 1);
     assert_eq!((next.cycles, next.time), (99, NAMES.time));
-    assert_eq!((next.disks[1].rest, next.volumes[0].rest), ([7; 12], [9; 32]));
+    // But for what guards against the write hole elsewhere: the volume is dirty, and it does not.
+    let mut rest = [9; 32];
+    rest[8] = 0;
+    assert_eq!((next.disks[1].rest, next.volumes[0].rest), ([7; 12], rest));
+    let clean = imsm::update(&record, &array, 512).expect("fits");
+    assert_eq!(clean.volumes[0].rest, [9; 32]);
     assert_eq!(next.volumes[0].dirty, 3);
 }
 

@@ -37,7 +37,8 @@ impl RaidGeom {
         self.refused.retain(|(who, _)| *who != name);
         let media_bytes = limits.media_bytes;
         let holds = (!found.is_spare() && !found.is_torn()).then(|| found.generation());
-        let disk = Attached { consumer, found, key, name, media_bytes, errors: 0, holds };
+        let (grown, errors) = (false, 0);
+        let disk = Attached { consumer, found, key, name, media_bytes, grown, errors, holds };
         self.disks.insert(tag, disk);
         match self.set.is_some() {
             true => t.barrier(me, Box::new(Told::Known(tag))),
@@ -225,13 +226,16 @@ impl RaidGeom {
             }
         }
         let torn = here.iter().flatten().filter_map(|tag| self.disks.get(tag));
-        let torn = torn.into_iter().any(|disk| disk.found.is_torn());
+        let torn = torn.into_iter().any(|disk| disk.found.is_torn() || disk.grown);
         let mut set = Set::start(array, here);
         let spares = set.take_spares();
         let filling = (0..set.vols.len()).any(|at| set.is_filling(at));
         self.set = Some(set);
         self.book = Some(book);
         self.start_volumes(t, me);
+        let grown = self.disks.iter().filter(|(_, disk)| disk.grown);
+        let grown: Vec<Tag> = grown.map(|(tag, _)| *tag).collect();
+        grown.into_iter().for_each(|tag| self.note_size(tag));
         if spares || filling || torn {
             self.push(t, me, Job::Rewrite);
         }

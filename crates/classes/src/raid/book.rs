@@ -232,6 +232,17 @@ pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
     Some(Judged { winner, split, ahead })
 }
 
+/// A disk that is there, and is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    /// Its index in the array.
+    pub(crate) index: usize,
+    /// Its size.
+    pub(crate) sectors: u64,
+    /// Its end is not where it was when its record was written last.
+    pub(crate) moved: bool,
+}
+
 /// What is needed to write records, in one format.
 #[derive(Clone, Debug)]
 pub(crate) enum Book {
@@ -343,6 +354,19 @@ impl Book {
         matches!(self, Book::Intel { .. })
     }
 
+    /// True when the format says how large disks are; otherwise, what of them may be used.
+    pub(crate) fn counts_whole_disks(&self) -> bool {
+        matches!(self, Book::Intel { .. })
+    }
+
+    /// What Linux keeps beside a volume against the write hole, if it does.
+    pub(crate) fn guard(&self, volume: [u8; 24]) -> Option<&'static str> {
+        match self {
+            Book::Intel { base } => base.guard_of(volume),
+            Book::Ddf { .. } => None,
+        }
+    }
+
     /// The disk that a further member would be, and what is to be written to it.
     pub(crate) fn new_disk(&self, serial: &str, number: u32, media: u64, sector: u32) -> Disk {
         let mut guid = [b' '; 24];
@@ -366,12 +390,12 @@ impl Book {
         }
     }
 
-    /// What the disks of `array` at these indices shall say: the plans, by index. `media` is the
-    /// size of each in sectors. The generation counts up, beyond `above`.
+    /// What the disks of `array` that are `here` shall say: the plans, by index. The generation
+    /// counts up, beyond `above`.
     pub(crate) fn write(
         &mut self,
         array: &mut Array,
-        here: &[(usize, u64)],
+        here: &[Here],
         above: u32,
         sector: u32,
     ) -> Result<Vec<(usize, WritePlan)>, Fault> {
@@ -381,18 +405,18 @@ impl Book {
                 old.generation = old.generation.max(above);
                 let record = imsm::update(&old, array, sector)?;
                 let mut all = Vec::with_capacity(here.len());
-                for (index, media) in here {
-                    let Some(disk) = array.disks.get(*index) else { continue };
+                for Here { index, sectors, .. } in here.iter().copied() {
+                    let Some(disk) = array.disks.get(index) else { continue };
                     let plan = match disk.state {
                         DiskState::Spare => {
-                            imsm::plan(&imsm::spare(disk, sector)?, *media, sector)?
+                            imsm::plan(&imsm::spare(disk, sector)?, sectors, sector)?
                         }
-                        _ => imsm::plan(&record, *media, sector)?,
+                        _ => imsm::plan(&record, sectors, sector)?,
                     };
-                    all.push((*index, plan));
+                    all.push((index, plan));
                 }
                 array.generation = record.generation;
-                **base = record;
+                **base = record.guarded_as(&old);
                 Ok(all)
             }
             Book::Ddf { newest, own, deleted } => {
@@ -400,28 +424,29 @@ impl Book {
                 let change = Change { time: newest.header.time, deleted };
                 array.generation = sequence;
                 let (mut all, mut written) = (Vec::with_capacity(here.len()), Vec::new());
-                for (index, media) in here {
-                    let Some(disk) = array.disks.get(*index) else { continue };
+                for Here { index, sectors, moved } in here.iter().copied() {
+                    let Some(disk) = array.disks.get(index) else { continue };
                     let key = format!("{:08x}", disk.reference);
                     let known = own.get(&key);
                     let meta = match known {
                         Some(meta) => {
                             let base = on_disk_of(newest, meta, sequence.wrapping_sub(1));
-                            ddf::update(&base, array, *index, &change, sector)?
+                            ddf::update(&base, array, index, &change, sector)?
                         }
                         None => {
                             let place = ddf::Place {
                                 sector_size: sector,
-                                media_sectors: *media,
+                                media_sectors: sectors,
                                 time: newest.header.time,
                                 controller: controller_of(newest),
                                 limits: newest.header.limits,
                                 order: newest.header.order,
                             };
-                            ddf::create(array, *index, &place)?
+                            ddf::create(array, index, &place)?
                         }
                     };
-                    all.push((*index, ddf::plan(&meta, *media, sector, known.is_none())?));
+                    let anchor = known.is_none() || moved;
+                    all.push((index, ddf::plan(&meta, sectors, sector, anchor)?));
                     written.push((key, meta));
                 }
                 if let Some((_, meta)) = written.first() {

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use bio::Errno;
 use geom::{ConsumerId, GeomId, Topology};
 
-use super::book::{Book, Found, SetId};
+use super::book::{Book, Found, Here, SetId};
 use super::class::{Numbers, Tunables};
 use super::model::DiskState;
 use super::records::{self, Note};
@@ -135,6 +135,8 @@ pub(super) struct Attached {
     pub(super) key: String,
     pub(super) name: String,
     pub(super) media_bytes: u64,
+    /// It has grown, and no record is at its end yet.
+    pub(super) grown: bool,
     pub(super) errors: u32,
     /// Generation of the record that is on it; none while it is not known, or torn.
     pub(super) holds: Option<u32>,
@@ -375,7 +377,8 @@ impl RaidGeom {
         let mut here = Vec::new();
         for (index, tag) in set.here.iter().enumerate() {
             if let Some(disk) = tag.and_then(|tag| self.disks.get(&tag)) {
-                here.push((index, disk.media_bytes / u64::from(self.sector.max(1))));
+                let sectors = disk.media_bytes / u64::from(self.sector.max(1));
+                here.push(Here { index, sectors, moved: disk.grown });
             }
         }
         let plans = book.write(&mut array, &here, self.above, self.sector);
@@ -403,6 +406,7 @@ impl RaidGeom {
         for tag in std::mem::take(&mut self.noted) {
             if let Some(disk) = self.disks.get_mut(&tag) {
                 disk.holds = generation.filter(|_| !failed.contains(&tag));
+                disk.grown &= failed.contains(&tag);
             }
         }
     }

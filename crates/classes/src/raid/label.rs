@@ -4,7 +4,7 @@ use bio::{Attr, Errno};
 use geom::{Control, Error};
 use serde_json::Value;
 
-use super::book::{Found, SetId};
+use super::book::{Found, Here, SetId};
 use super::class::RaidClass;
 use super::ddf::{self, Limits, Order, Place};
 use super::geom::NAME;
@@ -425,7 +425,8 @@ pub(super) fn add(control: &mut Control, on: &str, request: &Request) -> Result<
         let mut array = trial.record();
         array.check().map_err(|fault| inval(fault.to_string()))?;
         // What the format cannot say is refused before anything changes.
-        let here: Vec<(usize, u64)> = places.iter().map(|disk| (*disk, u64::MAX >> 16)).collect();
+        let here = |disk: &usize| Here { index: *disk, sectors: u64::MAX >> 16, moved: false };
+        let here: Vec<Here> = places.iter().map(here).collect();
         let said = book.clone().write(&mut array, &here, g.above, g.sector);
         said.map_err(|fault| inval(fault.to_string()))?;
         if let Some(set) = &mut g.set {

@@ -102,6 +102,10 @@ impl RaidGeom {
         } else if vol.even < shape.bytes {
             line += &format!(", synchronised {}%", done(vol.even));
         }
+        if let Some(guard) = self.book.as_ref().and_then(|book| book.guard(volume.id)) {
+            let now = if volume.dirty { "off while it is dirty" } else { "not used here" };
+            line += &format!(", {guard} of Linux ({now})");
+        }
         if set.is_doubtful(at) {
             line += ", parity may be wrong for what is missing";
         }
@@ -143,6 +147,12 @@ impl Geom for RaidGeom {
 
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {
         self.orphaned(t, me, consumer);
+    }
+
+    fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        if !self.over {
+            self.grew(t, me, consumer);
+        }
     }
 
     fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {

@@ -165,6 +165,33 @@ impl RaidGeom {
         self.urgent(t, me, Job::Out(tag, Loss::Gone));
     }
 
+    /// A disk may have grown: records are sought at its end.
+    pub(super) fn grew(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        let bytes = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
+        let disk = self.disks.iter_mut().find(|(_, disk)| disk.consumer == consumer);
+        let (Some(bytes), Some((tag, disk))) = (bytes, disk) else { return };
+        if bytes <= disk.media_bytes {
+            return;
+        }
+        (disk.media_bytes, disk.grown) = (bytes, true);
+        let tag = *tag;
+        self.note_size(tag);
+        if self.set.is_some() {
+            self.push(t, me, Job::Rewrite);
+        }
+    }
+
+    /// The array's record says how large a disk is (Intel), or what of it may be used (DDF, which
+    /// does not change).
+    pub(super) fn note_size(&mut self, tag: Tag) {
+        let (Some(set), Some(book)) = (&mut self.set, &self.book) else { return };
+        let Some(bytes) = self.disks.get(&tag).map(|disk| disk.media_bytes) else { return };
+        let index = set.disk(tag).filter(|_| book.counts_whole_disks());
+        if let Some(disk) = index.and_then(|index| set.array.disks.get_mut(index)) {
+            disk.bytes = bytes;
+        }
+    }
+
     /// The last writer of a provider has gone.
     pub(super) fn unwritten(&mut self, t: &mut Topology, me: GeomId, provider: ProviderId) {
         let key = self.ups.iter().find(|(_, up)| up.provider == provider).map(|(key, _)| *key);

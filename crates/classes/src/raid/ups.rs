@@ -60,7 +60,15 @@ impl RaidGeom {
                         faults.push(e.what);
                     }
                 }
-                Err(why) if !up => faults.push(format!("volume {}: {why}", volume.name)),
+                Err(why) if !up => {
+                    let book = self.book.as_ref().filter(|_| set.is_doubtful(at));
+                    let guard = book
+                        .and_then(|book| book.guard(volume.id))
+                        .map_or_else(String::new, |guard| {
+                            format!("; Linux may know: assembled there it reads its {guard}")
+                        });
+                    faults.push(format!("volume {}: {why}{guard}", volume.name));
+                }
                 Err(why) => {
                     faults.push(format!("volume {}: {why}", volume.name));
                     self.stop_volume(t, key);

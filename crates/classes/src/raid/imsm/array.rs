@@ -4,6 +4,7 @@
 //! members is RAID10. Levels with parity on a fixed member, two parities, or one after the other
 //! have no place in the format.
 
+use super::guard;
 use super::migration::unit_blocks;
 use super::record::{BadBlocks, DiskRecord, Map, Record, VolumeRecord};
 use crate::probe::{Reason, put};
@@ -369,6 +370,7 @@ fn put_volume(
         unit: done.checked_div(unit).unwrap_or(0),
         migration: kind,
         dirty: old.dirty & !1 | u8::from(volume.dirty),
+        rest: if volume.dirty { guard::off(old.rest) } else { old.rest },
         from: kind.map(|_| from),
         map,
         ..old

@@ -19,6 +19,7 @@ mod array;
 mod assemble;
 mod codec;
 mod encode;
+mod guard;
 mod migration;
 mod record;
 mod torn;

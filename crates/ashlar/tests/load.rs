@@ -7,11 +7,12 @@
 mod house;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bench::load::{self, Order, Running, Spec, Work};
 use house::raw::Raw;
+use house::writer::{Kept, Writer};
 use house::{House, IQN, file_disk};
 use rig::proc;
 
@@ -74,25 +75,12 @@ impl Plan {
     }
 }
 
-/// One command, with the news before it heard.
-fn ask(raw: &mut Raw, cdb: &[u8], bytes: u32) -> Vec<u8> {
-    for _ in 0..16 {
-        let ended = raw.command(cdb, bytes, &[]).unwrap();
-        match ended.status {
-            0 => return ended.data,
-            2 if ended.sense.get(2).is_some_and(|key| key & 0xf == 6) => {}
-            other => panic!("status {other:02x}, sense {:02x?}", ended.sense),
-        }
-    }
-    panic!("unit attentions without end");
-}
-
 /// The numbers that REPORT LUNS gives.
 fn reported(raw: &mut Raw) -> Vec<u64> {
     let mut cdb = [0; 12];
     cdb[0] = 0xa0;
     cdb[6..10].copy_from_slice(&(1u32 << 20).to_be_bytes());
-    let data = ask(raw, &cdb, 1 << 20);
+    let data = raw.must(&cdb, 1 << 20);
     let length = u32::from_be_bytes([data[0], data[1], data[2], data[3]]) as usize;
     assert_eq!(length, data.len() - 8);
     // Peripheral and flat addressing (SAM-5 4.7.7): 14 bits of number in the first two bytes.
@@ -186,7 +174,7 @@ fn units_come_and_go_while_everybody_works() {
     }
     let mut capacity = [0; 16];
     (capacity[0], capacity[1], capacity[13]) = (0x9e, 0x10, 32);
-    let data = ask(&mut watcher, &capacity, 32);
+    let data = watcher.must(&capacity, 32);
     let last = u64::from_be_bytes(data[..8].try_into().unwrap());
     assert_eq!(last + 1, plan.file_mib << 11, "the file has grown");
     let (mut requests, mut compared) = (0, 0);
@@ -233,84 +221,6 @@ fn growth(samples: &[(Duration, u64)]) -> f64 {
     up / along
 }
 
-/// Blocks that one initiator writes, again and again.
-const BLOCKS: u32 = 64;
-
-/// What stands in a block after a write.
-fn stamp(lun: u8, block: u32, round: u32) -> [u8; 512] {
-    let mut bytes = [0; 512];
-    for piece in bytes.chunks_exact_mut(16) {
-        piece[..4].copy_from_slice(&u32::from(lun).to_be_bytes());
-        piece[4..8].copy_from_slice(&block.to_be_bytes());
-        piece[8..12].copy_from_slice(&round.to_be_bytes());
-    }
-    bytes
-}
-
-/// Status of a command; `None` when the connection is gone.
-fn status(raw: &mut Raw, cdb: &[u8], data: &[u8]) -> Option<u8> {
-    loop {
-        let ended = raw.command(cdb, 0, data).ok()?;
-        let news = ended.status == 2 && ended.sense.get(2).is_some_and(|key| key & 0xf == 6);
-        if !news {
-            return Some(ended.status);
-        }
-    }
-}
-
-/// Logs in as often as it takes.
-fn login(house: std::net::SocketAddr, lun: u8) -> Raw {
-    let start = Instant::now();
-    loop {
-        if let Ok(mut raw) = Raw::login(house, &format!("iqn.2026-11.test:w{lun}"), IQN) {
-            raw.lun = lun;
-            return raw;
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "LUN {lun}: nobody lets it in");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Writes round after round until told to stop; answers, for each block, the last round that was
-/// acknowledged and flushed.
-fn writer(portal: std::net::SocketAddr, lun: u8, stop: &AtomicBool) -> (Vec<u32>, u32, u32) {
-    let mut raw = login(portal, lun);
-    let (mut kept, mut round, mut resumed) = (vec![0; BLOCKS as usize], 0, 0);
-    while !stop.load(Ordering::Relaxed) {
-        round += 1;
-        let mut all = true;
-        for block in 0..=BLOCKS {
-            let mut cdb = [0; 10];
-            let data = match block {
-                BLOCKS => {
-                    cdb[0] = 0x35; // SYNCHRONIZE CACHE (10)
-                    Vec::new()
-                }
-                _ => {
-                    cdb[0] = 0x2a; // WRITE (10)
-                    cdb[2..6].copy_from_slice(&block.to_be_bytes());
-                    cdb[8] = 1;
-                    stamp(lun, block, round).to_vec()
-                }
-            };
-            match status(&mut raw, &cdb, &data) {
-                Some(0) => {}
-                Some(other) => panic!("LUN {lun}, block {block}: status {other:02x}"),
-                None => {
-                    raw = login(portal, lun);
-                    resumed += 1;
-                    all = false;
-                    break;
-                }
-            }
-        }
-        if all {
-            kept.fill(round);
-        }
-    }
-    (kept, round, resumed)
-}
-
 #[test]
 fn nothing_acknowledged_and_flushed_is_lost_when_the_daemon_is_killed() {
     const WRITERS: u8 = 8;
@@ -325,38 +235,19 @@ fn nothing_acknowledged_and_flushed_is_lost_when_the_daemon_is_killed() {
     }
     house.configure(&disks, &luns.join(", "));
     house.start();
-    let (portal, stop) = (house.portal(), AtomicBool::new(false));
-    let ends: Vec<_> = std::thread::scope(|scope| {
-        let stop = &stop;
-        let writers: Vec<_> =
-            (0..WRITERS).map(|lun| scope.spawn(move || writer(portal, lun, stop))).collect();
-        for kill in 0..KILLS {
-            std::thread::sleep(Duration::from_millis(700 + u64::from(kill) * 130));
-            house.kill();
-            house.start();
-        }
-        std::thread::sleep(Duration::from_millis(700));
-        stop.store(true, Ordering::Relaxed);
-        writers.into_iter().map(|w| w.join().unwrap()).collect()
-    });
-    for (lun, (kept, rounds, resumed)) in (0..WRITERS).zip(ends) {
-        assert!(resumed >= KILLS, "LUN {lun}: {resumed} of {KILLS} kills were met");
-        let mut raw = login(portal, lun);
-        for block in 0..BLOCKS {
-            let mut cdb = [0; 10];
-            cdb[0] = 0x28;
-            cdb[2..6].copy_from_slice(&block.to_be_bytes());
-            cdb[8] = 1;
-            let data = ask(&mut raw, &cdb, 512);
-            let round = u32::from_be_bytes(data[8..12].try_into().unwrap());
-            let least = kept[block as usize];
-            assert!(
-                (least..=rounds).contains(&round),
-                "LUN {lun}, block {block}: {round}, {least}"
-            );
-            assert!(data == stamp(lun, block, round), "LUN {lun}, block {block}: torn");
-        }
-        println!("LUN {lun}: {rounds} rounds, {resumed} resumed");
+    let portal = house.portal();
+    let writers: Vec<Writer> = (0..WRITERS).map(|lun| Writer::start(portal, lun, 0)).collect();
+    for kill in 0..KILLS {
+        sleep(Duration::from_millis(700 + u64::from(kill) * 130));
+        house.kill();
+        house.start();
+    }
+    sleep(Duration::from_millis(700));
+    let ends: Vec<Kept> = writers.into_iter().map(Writer::finish).collect();
+    for (lun, end) in ends.iter().enumerate() {
+        assert!(end.resumed >= KILLS, "LUN {lun}: {} of {KILLS} kills were met", end.resumed);
+        end.check();
+        println!("LUN {lun}: {} rounds, {} resumed", end.rounds, end.resumed);
     }
     house.assert_alive();
     house.stop();

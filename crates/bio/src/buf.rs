@@ -4,22 +4,26 @@
 //!  B1  A buffer's bytes are reached only through `with*` and `copy_*`: never two writers, never
 //!      a writer beside a reader, checked at run time by a counter in the buffer's header.
 //!  B2  Memory lent to the kernel stays allocated until the loan is dropped.
-//!  B3  While the kernel may write into a buffer nobody looks at its bytes.
+//!  B3  While the kernel may write bytes of a buffer nobody looks at those bytes. Others of the
+//!      same buffer are free: a request's pieces may come from a file and from memory at once.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
 use crate::pool::Inner;
 use crate::segs::Seg;
 
+/// Loans of one buffer that are usual at once.
+const KERNEL_WRITES: usize = 4;
+
 pub(crate) struct Header {
     bytes: NonNull<u8>,
     size: u32,
     class: u8,
     refs: Cell<u32>,
-    /// Loans into which the kernel may write.
-    kernel_writes: Cell<u32>,
+    /// First byte and length of each loan into which the kernel may write.
+    kernel_writes: RefCell<Vec<(u32, u32)>>,
     /// Closures now looking: positive readers, -1 a writer.
     looking: Cell<i32>,
     home: Cell<Option<Rc<Inner>>>,
@@ -32,7 +36,8 @@ impl Header {
             size,
             class,
             refs: Cell::new(0),
-            kernel_writes: Cell::new(0),
+            // A request's pieces, mostly: with more at once it grows, once for this buffer.
+            kernel_writes: RefCell::new(Vec::with_capacity(KERNEL_WRITES)),
             looking: Cell::new(0),
             home: Cell::new(None),
         }
@@ -40,6 +45,14 @@ impl Header {
 
     pub(crate) fn bytes(&self) -> NonNull<u8> {
         self.bytes
+    }
+
+    /// B3
+    #[inline]
+    fn check_lent(&self, start: u32, len: u32) {
+        let lent = self.kernel_writes.borrow();
+        let meets = |(from, n): &(u32, u32)| *from < start + len && start < from + n;
+        assert!(!lent.iter().any(meets), "B3: the kernel is writing this buffer");
     }
 
     pub(crate) fn class(&self) -> u8 {
@@ -90,7 +103,7 @@ impl Buf {
     #[inline]
     pub(crate) fn look<R>(&self, start: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         let h = self.header();
-        assert!(h.kernel_writes.get() == 0, "B3: the kernel is writing this buffer");
+        h.check_lent(start, len);
         assert!(h.looking.get() >= 0, "B1: somebody is writing this buffer");
         let _guard = Looking::enter(&h.looking, 1);
         // SAFETY: `Seg` keeps start + len <= size; the bytes are initialised (zeroed at first);
@@ -101,7 +114,7 @@ impl Buf {
     #[inline]
     pub(crate) fn edit<R>(&self, start: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let h = self.header();
-        assert!(h.kernel_writes.get() == 0, "B3: the kernel is writing this buffer");
+        h.check_lent(start, len);
         assert!(h.looking.get() == 0, "B1: somebody is looking at this buffer");
         let _guard = Looking::enter(&h.looking, -1);
         // SAFETY: as in `look`; nobody else looks until the guard is dropped (B1, B3).
@@ -171,7 +184,7 @@ impl Loan {
     pub(crate) fn new(seg: Seg, direction: Direction) -> Loan {
         if direction == Direction::In {
             let h = seg.buf().header();
-            h.kernel_writes.set(h.kernel_writes.get() + 1);
+            h.kernel_writes.borrow_mut().push((seg.start(), seg.len() as u32));
         }
         Loan { seg, direction }
     }
@@ -205,7 +218,11 @@ impl Drop for Loan {
     fn drop(&mut self) {
         if self.direction == Direction::In {
             let h = self.seg.buf().header();
-            h.kernel_writes.set(h.kernel_writes.get() - 1);
+            let mine = (self.seg.start(), self.seg.len() as u32);
+            let mut lent = h.kernel_writes.borrow_mut();
+            if let Some(at) = lent.iter().position(|l| *l == mine) {
+                lent.swap_remove(at);
+            }
         }
     }
 }

@@ -319,6 +319,21 @@ mod tests {
     }
 
     #[test]
+    fn b3_other_bytes_of_the_same_buffer_are_free() {
+        let buf = pool().get(4096).unwrap();
+        let [low, high] = [0, 2048].map(|at| buf.seg(at, 2048).unwrap());
+        let loan = low.lend(Direction::In);
+        let again = low.lend(Direction::In);
+        high.with_mut(|bytes| bytes.fill(7));
+        assert!(high.slice(0, 8).unwrap().with(|bytes| bytes == [7; 8]));
+        drop(loan);
+        let meets = std::panic::AssertUnwindSafe(|| buf.seg(2047, 2).unwrap().with(|_| ()));
+        assert!(std::panic::catch_unwind(meets).is_err(), "one loan is still out");
+        drop(again);
+        low.with(|_| ());
+    }
+
+    #[test]
     #[should_panic(expected = "B1")]
     fn b1_no_writer_beside_a_reader() {
         let seg = pool().get(1).unwrap().seg(0, 8).unwrap();

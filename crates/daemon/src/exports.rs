@@ -32,6 +32,7 @@ use target::registry::{Addressing, LunChange};
 use target::{Engine, GroupSpec, LunSpec, ProtectionSpec, Registry};
 use wire::scsi::ProtectionType;
 
+use crate::arrival;
 use crate::attach::Attachments;
 use crate::by_hand::{ByHand, Tray};
 use crate::errors::from_geom;
@@ -504,7 +505,7 @@ impl Exports {
                 continue;
             }
             let op = "export";
-            let Some(provider) = control.topology.find(name) else {
+            let Some(provider) = arrival::provider(control, name) else {
                 let error = Error::new(Kind::NotFound, op, "no such provider").at(name);
                 return Err(error.next("Run `ashlar list` to see the providers and why."));
             };

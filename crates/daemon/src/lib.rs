@@ -11,6 +11,7 @@
 //!        +-------- answers -------------+   state() is answered also while a change is going on
 //! ```
 
+mod arrival;
 mod attach;
 mod by_hand;
 mod catalog;

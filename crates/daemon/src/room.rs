@@ -13,6 +13,7 @@ use control::plan::{Action, Step};
 use geom::{Control, Create, ProviderId};
 use serde_json::Value;
 
+use crate::arrival;
 use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, kind_of};
 use crate::exports::{Exports, units_of};
@@ -224,7 +225,8 @@ impl Room {
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
         let mut members = Vec::new();
         for name in geom.below() {
-            members.push(self.provider(name, "create geom")?);
+            let late = arrival::provider(&mut self.control, name);
+            members.push(late.map_or_else(|| self.provider(name, "create geom"), Ok)?);
         }
         self.create(&geom.class, &geom.name, &members, &Value::Object(geom.params.clone()))
     }

@@ -133,11 +133,25 @@ fn provider(p: &ProviderView) -> ProviderState {
     }
 }
 
+/// How an array is, by the first word that its class has for it.
+fn health_of(state: &str) -> Health {
+    match state.split(' ').next() {
+        Some("DEGRADED" | "SUBOPTIMAL" | "STARTING") => Health::Degraded,
+        Some("BROKEN" | "FAILED") => Health::Failed,
+        _ => Health::Ok,
+    }
+}
+
 fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
     let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
-    let health = if failed.is_some() { Health::Failed } else { Health::Ok };
-    let health_why = failed.map(|(p, e)| format!("{} ended with {e}", p.name)).unwrap_or_default();
     let shown = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let said = shown("State");
+    let (health, health_why) = match (failed, &said) {
+        (Some((p, e)), _) => (Health::Failed, format!("{} ended with {e}", p.name)),
+        (None, Some(state)) => (health_of(state), format!("it is {state}")),
+        (None, None) => (Health::Ok, String::new()),
+    };
+    let health_why = if health == Health::Ok { String::new() } else { health_why };
     let configured = configured.contains(&(g.class, g.name.as_str()));
     GeomState {
         class: g.class.into(),
@@ -145,7 +159,7 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         rank: g.rank,
         why: if configured { "configured".into() } else { g.why.clone() },
         configured,
-        state: shown("state").unwrap_or_else(|| match health {
+        state: shown("state").or(said).unwrap_or_else(|| match health {
             Health::Ok => "ACTIVE".into(),
             _ => "FAILED".into(),
         }),
@@ -161,7 +175,11 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
                 r: count(c.counts.r),
                 w: count(c.counts.w),
                 e: count(c.counts.e),
-                state: String::new(),
+                state: c
+                    .show
+                    .iter()
+                    .find(|(k, _)| *k == "State")
+                    .map_or_else(String::new, |(_, v)| v.clone()),
                 stats: stats(&c.stats),
             })
             .collect(),

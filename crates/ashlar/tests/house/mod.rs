@@ -9,6 +9,7 @@
 
 pub mod load;
 pub mod raw;
+pub mod writer;
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -102,6 +102,20 @@ pub struct Ended {
 }
 
 impl Raw {
+    /// A command that must succeed; the news before it is heard. Its data.
+    #[track_caller]
+    pub fn must(&mut self, cdb: &[u8], bytes: u32) -> Vec<u8> {
+        for _ in 0..16 {
+            let ended = self.command(cdb, bytes, &[]).unwrap();
+            match ended.status {
+                0 => return ended.data,
+                2 if ended.sense.get(2).is_some_and(|key| key & 0xf == 6) => {}
+                other => panic!("status {other:02x}, sense {:02x?}", ended.sense),
+            }
+        }
+        panic!("unit attentions without end");
+    }
+
     /// A command to a unit with at most 8 KiB of data either way; waits for its end.
     pub fn command(&mut self, cdb: &[u8], read: u32, data: &[u8]) -> io::Result<Ended> {
         let mut header = [0; 48];

@@ -65,7 +65,12 @@ impl Jobs {
                 spec.request_bytes
             ));
         }
+        if !spec.start_bytes.is_multiple_of(u64::from(block_bytes)) {
+            let start = spec.start_bytes;
+            return refuse(format!("byte {start} is inside a block of {block_bytes} bytes"));
+        }
         let bytes = blocks.saturating_mul(u64::from(block_bytes));
+        let bytes = bytes.saturating_sub(spec.start_bytes);
         let span = spec.span_bytes.map_or(bytes, |span| span.min(bytes));
         let places = span / u64::from(spec.request_bytes);
         let all = u64::from(spec.sessions) * u64::from(spec.depth);
@@ -181,7 +186,7 @@ impl Jobs {
                 (self.cursor + self.places - 1) % self.places % count
             }
         };
-        (first + nth) * u64::from(self.spec.request_bytes)
+        self.spec.start_bytes + (first + nth) * u64::from(self.spec.request_bytes)
     }
 
     fn send(&mut self, tag: u32, line: &mut Line) -> Result<(), Error> {
@@ -295,17 +300,18 @@ mod tests {
     fn j2_stripes_do_not_overlap() {
         let mut spec = Spec::new(([127, 0, 0, 1], 1).into(), "iqn.x", 0);
         (spec.sessions, spec.depth, spec.work) = (3, 5, Work::Verify);
+        spec.start_bytes = 1 << 20;
         let mut owner = std::collections::HashMap::new();
         for session in 0..3 {
             let mut jobs = Jobs::new(&spec, session, 16_384, 512).unwrap();
             for tag in (0..5).cycle().take(5000) {
                 let place = jobs.place(tag);
-                assert!(place + 4096 <= 16_384 * 512);
+                assert!(place >= 1 << 20 && place + 4096 <= 16_384 * 512);
                 assert_eq!(*owner.entry(place).or_insert((session, tag)), (session, tag));
             }
         }
         assert!(owner.len() > 1000);
-        assert!(Jobs::new(&spec, 0, 64, 512).is_err(), "too few places");
+        assert!(Jobs::new(&spec, 0, 2048 + 64, 512).is_err(), "too few places");
         assert!(Jobs::new(&spec, 0, 1 << 20, 8192).is_err(), "not a multiple of the block");
     }
 

@@ -59,7 +59,9 @@ pub struct Spec {
     pub work: Work,
     /// Where.
     pub order: Order,
-    /// Only the first bytes of the unit; None: all of it.
+    /// The first byte of the unit that is used, a multiple of its block.
+    pub start_bytes: u64,
+    /// Only so many bytes from there; None: all of them.
     pub span_bytes: Option<u64>,
     /// Header and data digests.
     pub digests: bool,
@@ -88,6 +90,7 @@ impl Spec {
             request_bytes: 4096,
             work: Work::Read,
             order: Order::Random,
+            start_bytes: 0,
             span_bytes: None,
             digests: false,
             requests: None,

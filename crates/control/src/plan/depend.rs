@@ -54,10 +54,11 @@ impl Ground {
         Ground { below }
     }
 
-    /// Whether the provider `reference` stands on the disk or geom `owner`.
+    /// Whether the provider `reference` stands on the disk or geom `owner`. Of what exists the
+    /// graph knows better than names: `raid/r0` need not stand on a disk `r0`.
     pub fn rests(&self, reference: &str, owner: &str) -> bool {
-        rests_on(reference, owner)
-            || self.below.get(reference).is_some_and(|names| names.contains(owner))
+        let known = self.below.get(reference).map(|names| names.contains(owner));
+        reference == owner || known.unwrap_or_else(|| rests_on(reference, owner))
     }
 }
 
@@ -102,6 +103,34 @@ pub fn running(config: &Config, state: &State) -> Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_graph_knows_better_than_names() {
+        let provider =
+            |name: &str| crate::api::ProviderState { name: name.into(), ..Default::default() };
+        let geom = |name: &str, rank, below: &[&str], up: &str| crate::api::GeomState {
+            name: name.into(),
+            rank,
+            consumers: below
+                .iter()
+                .map(|p| crate::api::ConsumerState {
+                    provider: Some((*p).into()),
+                    ..Default::default()
+                })
+                .collect(),
+            providers: vec![provider(up)],
+            ..Default::default()
+        };
+        let geoms = vec![
+            geom("r0", 1, &[], "r0"),
+            geom("r1", 1, &[], "r1"),
+            geom("Intel-1", 2, &["r1"], "raid/r0"),
+        ];
+        let ground = Ground::new(&State { geoms, ..State::default() });
+        assert!(!ground.rests("raid/r0", "r0"), "a disk that is called alike");
+        assert!(ground.rests("raid/r0", "r1") && ground.rests("raid/r0", "Intel-1"));
+        assert!(ground.rests("r0", "r0") && ground.rests("raid/r0p1", "r0"), "as names tell");
+    }
 
     #[test]
     fn names_tell_their_owner() {

@@ -104,6 +104,10 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
                 let name = name.unwrap_or(&geom.name);
                 (format!("Run `ashlar part recover {name}`."), format!("ashlar part show {name}"))
             }
+            class if geom.health_why.starts_with("it is ") => {
+                let mend = "Bring back the member that is missing, or insert a new one.";
+                (mend.to_owned(), format!("ashlar {class} list {}", geom.name))
+            }
             _ => {
                 let see = format!("ashlar list geoms {}", geom.name);
                 (format!("See what is below it: `ashlar tree --down {}`.", geom.name), see)

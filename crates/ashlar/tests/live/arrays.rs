@@ -1,0 +1,214 @@
+//! Which arrays there are, on which disks; what the daemon says of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rig::proc;
+use serde_json::Value;
+
+use super::pull::Pull;
+use crate::house::{House, array as list, file_disk, text};
+
+/// Bytes of most disks.
+pub const DISK_BYTES: u64 = 16 << 20;
+/// Bytes of DDF's disks, which keep 32 MiB for records.
+pub const DDF_BYTES: u64 = 48 << 20;
+/// The disk that is reached by two paths.
+const SHARED: &str = "mp";
+/// Longest way to an answer about a short run of `verify`.
+const VERIFY_LIMIT: Duration = Duration::from_secs(60);
+
+/// Which class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    Mirror,
+    Raid,
+    Multipath,
+}
+
+impl Class {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Mirror => "mirror",
+            Class::Raid => "raid",
+            Class::Multipath => "multipath",
+        }
+    }
+}
+
+/// Something whose members can be pulled.
+pub struct Array {
+    pub class: Class,
+    /// What it is called on the command line.
+    pub on: &'static str,
+    /// How the name of its geom begins.
+    geom: &'static str,
+    pub members: &'static [&'static str],
+}
+
+/// Every array; those that stand below a stripe too.
+const ARRAYS: &[Array] = &[
+    Array { class: Class::Mirror, on: "m", geom: "m", members: &["m0", "m1", "m2"] },
+    Array { class: Class::Mirror, on: "sa", geom: "sa", members: &["s0", "s1"] },
+    Array { class: Class::Mirror, on: "sb", geom: "sb", members: &["s2", "s3"] },
+    Array { class: Class::Raid, on: "five", geom: "Intel-", members: &["r0", "r1", "r2"] },
+    Array { class: Class::Raid, on: "six", geom: "DDF-", members: &["q0", "q1", "q2", "q3"] },
+    Array { class: Class::Multipath, on: "mp", geom: "mp", members: &["p0", "p1"] },
+];
+
+/// Everything that was made.
+pub struct Arrays {
+    pub all: Vec<&'static Array>,
+    /// Providers of the LUNs from 0 on.
+    pub units: Vec<&'static str>,
+    loops: Vec<Loop>,
+}
+
+/// A loop device; given back when it goes.
+struct Loop(String);
+
+impl Loop {
+    /// None where the kernel has none, or only root may.
+    fn over(image: &PathBuf) -> Option<Loop> {
+        let mut setup = std::process::Command::new(proc::tool("losetup").ok()?);
+        let made = proc::run(setup.args(["-f", "--show"]).arg(image)).ok()?;
+        Some(Loop(made.trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let Ok(losetup) = proc::tool("losetup") else { return };
+        // Nothing can be done when it fails, and a failed test must say why it failed.
+        let _ = std::process::Command::new(losetup).args(["-d", &self.0]).status();
+    }
+}
+
+/// Makes the disks, starts the daemon and labels everything.
+pub fn build(house: &mut House) -> Arrays {
+    let mut made = Arrays { all: Vec::new(), units: Vec::new(), loops: Vec::new() };
+    for disk in ["c0", "c1", SHARED] {
+        house.image(disk, DISK_BYTES);
+    }
+    let files = ARRAYS.iter().filter(|a| a.class != Class::Multipath);
+    for disk in files.flat_map(|a| a.members) {
+        house.image(disk, bytes_of(disk));
+    }
+    let paths = [(); 2].map(|()| Loop::over(&house.path(SHARED)));
+    made.loops = paths.into_iter().flatten().collect();
+    if made.loops.len() < 2 {
+        println!("no two loop devices can be had here: multipath is left out");
+        made.loops.clear();
+    }
+    let here = |a: &&Array| a.class != Class::Multipath || !made.loops.is_empty();
+    made.all = ARRAYS.iter().filter(here).collect();
+    made.configure(house, None);
+    house.start();
+    house.ok(&["mirror", "label", "--bitmap", "m", "m0", "m1", "m2"]);
+    house.ok(&["mirror", "label", "-b", "round-robin", "sa", "s0", "s1"]);
+    house.ok(&["mirror", "label", "-b", "split", "sb", "s2", "s3"]);
+    house.ok(&["stripe", "label", "-s", "64k", "st", "mirror/sa", "mirror/sb"]);
+    house.ok(&["raid", "label", "Intel", "five", "RAID5", "r0", "r1", "r2", "-s", "64k"]);
+    house.ok(&["raid", "label", "DDF", "six", "RAID6", "q0", "q1", "q2", "q3", "-s", "64k"]);
+    house.ok(&["concat", "label", "c", "c0", "c1"]);
+    made.units = vec!["mirror/m", "stripe/st", "raid/r0", "raid/r1", "concat/c"];
+    if !made.loops.is_empty() {
+        house.ok(&["multipath", "label", "-A", "mp", "p0", "p1"]);
+        made.units.push("multipath/mp");
+    }
+    made.apply(house, None);
+    made
+}
+
+/// Bytes of a disk.
+pub fn bytes_of(disk: &str) -> u64 {
+    if disk.starts_with('q') { DDF_BYTES } else { DISK_BYTES }
+}
+
+impl Arrays {
+    /// Writes the configuration, without a disk that is out.
+    fn configure(&self, house: &House, without: Option<&str>) {
+        let mut text = String::from("[daemon]\ncores = 2\nlog = \"warn\"\n\n");
+        let files = ARRAYS.iter().filter(|a| a.class != Class::Multipath);
+        let disks = files.flat_map(|a| a.members).chain(&["c0", "c1"]);
+        for disk in disks.filter(|d| Some(**d) != without) {
+            text += &file_disk(disk, disk);
+        }
+        for (path, at) in ["p0", "p1"].into_iter().zip(&self.loops) {
+            if Some(path) != without {
+                let kind = "kind = \"blockdev\"";
+                text += &format!("[[disk]]\nname = \"{path}\"\n{kind}\npath = \"{}\"\n", at.0);
+            }
+        }
+        let luns = self.units.iter().enumerate().map(|(n, unit)| format!("{n} = \"{unit}\""));
+        house.configure(&text, &luns.collect::<Vec<_>>().join(", "));
+    }
+
+    /// The same, carried out.
+    #[track_caller]
+    pub fn apply(&self, house: &House, without: Option<&str>) {
+        self.configure(house, without);
+        house.ok(&["apply"]);
+    }
+}
+
+impl Array {
+    /// It has all its members, and they hold what they should.
+    pub fn is_whole(&self, house: &House) -> bool {
+        let (state, active) = self.state(house);
+        let well = ["COMPLETE", "OPTIMAL"].contains(&state.as_str());
+        well && self.members.iter().all(|m| active.iter().any(|a| a == m))
+    }
+
+    /// It goes on without what was pulled. Who answered as if it were gone may be back already, not
+    /// through what fails it.
+    pub fn lacks(&self, house: &House, member: &str, how: Pull) -> bool {
+        let (_, active) = self.state(house);
+        let without = |name: &str| !active.iter().any(|a| a == name);
+        !active.is_empty()
+            && without(&shim(member))
+            && (how == Pull::FailsAll && self.class != Class::Multipath || without(member))
+    }
+
+    /// Its state, and the providers of its good members.
+    fn state(&self, house: &House) -> (String, Vec<String>) {
+        let Some(geom) = self.geom(house) else { return Default::default() };
+        let good = |c: &&Value| ["ACTIVE", "ACTIVE (ACTIVE)"].contains(&text(&c["state"]).as_str());
+        let active = list(&geom["consumers"]).iter().filter(good);
+        (text(&geom["state"]), active.map(|c| text(&c["provider"])).collect())
+    }
+
+    fn geom(&self, house: &House) -> Option<Value> {
+        let ours = |g: &&Value| {
+            text(&g["class"]) == self.class.name() && text(&g["name"]).starts_with(self.geom)
+        };
+        list(&house.state()["geoms"]).iter().find(ours).cloned()
+    }
+
+    /// It holds this disk, in whatever state.
+    pub fn holds(&self, house: &House, disk: &str) -> bool {
+        let geom = self.geom(house);
+        geom.is_some_and(|g| list(&g["consumers"]).iter().any(|c| text(&c["provider"]) == disk))
+    }
+
+    /// The members of a mirror are compared by itself.
+    #[track_caller]
+    pub fn verify(&self, house: &House) {
+        if self.class != Class::Mirror {
+            return;
+        }
+        house.ok(&["mirror", "verify", self.on]);
+        let mut said = String::new();
+        house.until(&format!("{} is verified", self.on), VERIFY_LIMIT, || {
+            said = house.ok(&["mirror", "list", self.on]);
+            said.contains("Verify: done")
+        });
+        assert!(said.contains("done; 0 sectors differ, 0 cannot be read"), "{said}");
+    }
+}
+
+/// What fails a member stands over it under this name.
+pub fn shim(member: &str) -> String {
+    format!("bad-{member}")
+}

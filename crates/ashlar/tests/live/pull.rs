@@ -1,0 +1,135 @@
+//! The ways in which a member goes, and how each comes back.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::arrays::{Array, Arrays, Class, bytes_of, shim};
+use crate::house::House;
+
+/// Bytes at a disk's end that are cut off to pull it: records are there.
+const CUT_BYTES: u64 = 512;
+
+/// A way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pull {
+    /// The class's own verb takes it out of use, and its verb takes it in again.
+    Verb,
+    /// Taken out for good, its disk taken out of the configuration; later inserted as any disk.
+    Removed,
+    /// Its writes fail.
+    FailsWrites,
+    /// Its reads fail.
+    FailsReads,
+    /// Everything fails as of a device that is gone.
+    FailsAll,
+    /// The file loses its end, and gets it back: with what is old by then.
+    Shrinks,
+    /// The same, and a new disk comes in its place.
+    Replaced,
+}
+
+impl Pull {
+    /// All of them.
+    pub const ALL: &[Pull] = &[
+        Pull::Verb,
+        Pull::Shrinks,
+        Pull::FailsWrites,
+        Pull::Replaced,
+        Pull::FailsReads,
+        Pull::Removed,
+        Pull::FailsAll,
+    ];
+}
+
+impl Array {
+    /// A path is no copy: it cannot come back with other contents.
+    pub fn can(&self, how: Pull) -> bool {
+        let of_paths = [Pull::Verb, Pull::Removed, Pull::FailsAll];
+        self.class != Class::Multipath || of_paths.contains(&how)
+    }
+}
+
+/// Takes a member away.
+#[track_caller]
+pub fn pull(house: &House, made: &Arrays, array: &Array, member: &str, how: Pull) {
+    let class = array.class.name();
+    let fails = |words: &[&str]| {
+        let (name, on) = (format!("name={}", shim(member)), format!("provider={member}"));
+        house.ok(&[&["geom", "nop", "insert", &name, &on], words].concat());
+    };
+    let verb = match array.class {
+        Class::Mirror => "deactivate",
+        Class::Raid | Class::Multipath => "fail",
+    };
+    let (reads, writes) = ("read_fail_percent=100", "write_fail_percent=100");
+    match how {
+        Pull::Verb => drop(house.ok(&[class, verb, array.on, member])),
+        Pull::Removed => {
+            house.ok(&[class, "remove", array.on, member]);
+            made.apply(house, Some(member));
+        }
+        Pull::FailsWrites => fails(&[writes]),
+        Pull::FailsReads => fails(&[reads]),
+        Pull::FailsAll => fails(&[reads, writes, "error=ENXIO"]),
+        Pull::Shrinks | Pull::Replaced => {
+            let file = file(house, member);
+            let mut end = vec![0; CUT_BYTES as usize];
+            let keeps = bytes_of(member) - CUT_BYTES;
+            file.read_exact_at(&mut end, keeps).unwrap();
+            std::fs::write(house.path(&format!("{member}-end")), end).unwrap();
+            file.set_len(keeps).unwrap();
+            house.ok(&["geom", "disk", "resize", &format!("name={member}")]);
+        }
+    }
+}
+
+fn file(house: &House, member: &str) -> File {
+    File::options().read(true).write(true).open(house.path(member)).unwrap()
+}
+
+/// Brings it back.
+#[track_caller]
+pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how: Pull) {
+    let class = array.class.name();
+    match (how, array.class) {
+        (Pull::Verb, Class::Mirror) => drop(house.ok(&[class, "activate", array.on, member])),
+        (Pull::Verb, Class::Raid) => {
+            house.ok(&[class, "insert", "--force", array.on, member]);
+        }
+        (Pull::Verb, Class::Multipath) => {
+            house.ok(&[class, "restore", array.on, member]);
+            house.ok(&[class, "rotate", array.on]);
+        }
+        (Pull::Removed, of) => {
+            made.apply(house, None);
+            let verb = if of == Class::Multipath { "add" } else { "insert" };
+            house.ok(&[class, verb, array.on, member]);
+        }
+        (Pull::FailsWrites | Pull::FailsReads | Pull::FailsAll, of) => {
+            house.ok(&["geom", "nop", "remove", &format!("name={}", shim(member))]);
+            match of {
+                Class::Multipath => drop(house.ok(&[class, "restore", array.on, member])),
+                Class::Mirror => drop(house.ok(&[class, "forget", array.on])),
+                Class::Raid => {}
+            }
+            if of != Class::Multipath && !array.holds(house, member) {
+                house.ok(&[class, "insert", "--force", array.on, member]);
+            }
+        }
+        (Pull::Shrinks, _) => {
+            let end = std::fs::read(house.path(&format!("{member}-end"))).unwrap();
+            file(house, member).write_all_at(&end, bytes_of(member) - CUT_BYTES).unwrap();
+            house.ok(&["geom", "disk", "resize", &format!("name={member}")]);
+        }
+        (Pull::Replaced, _) => {
+            made.apply(house, Some(member));
+            std::fs::remove_file(house.path(member)).unwrap();
+            house.image(member, bytes_of(member));
+            made.apply(house, None);
+            if array.class == Class::Mirror {
+                house.ok(&[class, "forget", array.on]);
+            }
+            house.ok(&[class, "insert", array.on, member]);
+        }
+    }
+}

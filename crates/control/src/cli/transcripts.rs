@@ -1,137 +1,14 @@
 //! Command lines against a daemon over a real Unix socket, with what they print.
 
+#[path = "transcripts/daemon.rs"]
+mod daemon;
+
 use super::*;
 use crate::api::{Denied, Digests, Health, PartEntry, PartTable, SessionState, State, TargetState};
-use crate::fake::{FakePlant, catalog, geom_state};
-use crate::http::{self, Listening};
-use crate::service::{Archive, Control};
+use crate::fake::geom_state;
 use crate::verbs::VERBS;
-use geom::{ArgKind, ArgSpec, VerbSpec};
+use daemon::{Daemon, TOY, say};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A daemon in a thread, and the folder it lives in.
-struct Daemon {
-    folder: PathBuf,
-    plant: Arc<FakePlant>,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-/// What a command printed and how it ended.
-struct Said {
-    exit: Exit,
-    out: String,
-    err: String,
-}
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-impl Daemon {
-    fn start() -> Daemon {
-        let n = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("ashlar-cli-{}-{n}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("scratch");
-        let listening = Listening::at(&folder.join("a.sock")).expect("free");
-        let plant = Arc::new(FakePlant::new());
-        let archive = Archive::new(&folder.join("history"), 8);
-        let boxed = Box::new(plant.clone());
-        let control = Arc::new(Control::new(boxed, catalog(), &Default::default(), archive));
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(move || {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            let runtime = builder.enable_all().build().expect("a runtime");
-            let until = async { drop(stopped.await) };
-            runtime.block_on(http::serve(listening, control, until)).expect("served");
-        });
-        Daemon { folder, plant, stop: Some(stop), thread: Some(thread) }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.folder.join(name), text).expect("scratch");
-        self.path(name)
-    }
-
-    fn client(&self) -> Client {
-        Client::new(&self.folder.join("a.sock"))
-    }
-
-    /// Runs `ashlar LINE`; `@` at the start of a word stands for the daemon's folder.
-    fn say(&self, line: &str) -> Said {
-        let folder = format!("{}/", self.folder.display());
-        let words = line.split(' ').map(|w| match w.strip_prefix('@') {
-            Some(name) => format!("{folder}{name}"),
-            None => w.to_owned(),
-        });
-        let words = words.chain(["--socket".to_owned(), self.path("a.sock")]);
-        let mut said = say(words.map(OsString::from).collect());
-        said.out = said.out.replace(&folder, "@");
-        said.err = said.err.replace(&folder, "@");
-        said
-    }
-
-    /// The same, and it must end with `exit`; gives what was printed.
-    fn ends(&self, line: &str, exit: Exit) -> String {
-        let said = self.say(line);
-        assert_eq!(said.exit, exit, "{line}\n{}{}", said.out, said.err);
-        if said.out.is_empty() { said.err } else { said.out }
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the daemon ended well");
-        }
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-const TOY: ClassVerbs = ClassVerbs {
-    name: "toy",
-    doc: "A class with a verb.",
-    verbs: &[VerbSpec {
-        name: "label",
-        doc: "Label providers",
-        detail: "",
-        args: &[
-            ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The name" },
-            ArgSpec { name: "providers", short: None, kind: ArgKind::Names(2), doc: "On what" },
-            ArgSpec { name: "size", short: Some('s'), kind: ArgKind::Bytes, doc: "How large" },
-            ArgSpec { name: "force", short: Some('f'), kind: ArgKind::Flag, doc: "Though open" },
-            ArgSpec {
-                name: "balance",
-                short: Some('b'),
-                kind: ArgKind::Choice(&["load", "prefer"]),
-                doc: "How reads are spread",
-            },
-        ],
-        example: "toy label -b load -s 4k data d0 d1",
-        writes: true,
-    }],
-};
-
-fn app() -> App {
-    App {
-        version: env!("CARGO_PKG_VERSION"),
-        catalog,
-        classes: || vec![TOY],
-        launch: |_| Ok(Box::new(FakePlant::new())),
-    }
-}
-
-fn say(words: Vec<OsString>) -> Said {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let exit = run(&app(), words, &mut out, &mut err);
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    Said { exit, out: text(out), err: text(err) }
-}
 
 const FIRST: &str = "[[disk]]
 name = \"d0\"

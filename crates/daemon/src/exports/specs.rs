@@ -1,0 +1,144 @@
+//! What the configuration says, in the words of the registry and the drivers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use control::api::{Error, Kind, Result};
+use control::config::{
+    AccessConfig, AluaConfig, AluaState, Chap, DigestPolicy, LunAddressing, LunConfig, LunMode,
+    TargetConfig, UnitConfig, UnitProtection, secret,
+};
+use drivers::{Account, TargetSpec};
+use reactor::Address;
+use target::alua::{AccessState, PortGroupSpec};
+use target::lun::OpenSpec;
+use target::registry::Addressing;
+use target::{GroupSpec, LunSpec, ProtectionSpec};
+use wire::scsi::ProtectionType;
+
+/// Every provider that some LUN needs, and how its unit is shown; of `only` these when given.
+pub fn units_of<'c>(
+    groups: impl Iterator<Item = &'c AccessConfig>,
+    units: &[UnitConfig],
+    only: Option<&BTreeSet<&str>>,
+) -> BTreeMap<String, OpenSpec> {
+    let mut out: BTreeMap<String, OpenSpec> = BTreeMap::new();
+    let wanted = |lun: &&LunConfig| only.is_none_or(|o| o.contains(lun.provider.as_str()));
+    for lun in groups.flat_map(|g| g.luns.values()).filter(wanted) {
+        let spec = out.entry(lun.provider.clone()).or_default();
+        if spec.serial.is_none() {
+            spec.serial.clone_from(&lun.serial);
+        }
+    }
+    for unit in units {
+        let Some(spec) = out.get_mut(&unit.provider) else { continue };
+        *spec = OpenSpec {
+            serial: unit.serial.clone().or(spec.serial.take()),
+            read_only: unit.read_only,
+            handler: Some(unit.handler.name().into()),
+            removable: unit.removable,
+            sanitize: unit.sanitize,
+            write_same_to_end: unit.write_same_to_end,
+            full_percents: unit.thresholds.clone(),
+            protection: protection_of(unit.protection),
+            write_cache: unit.write_cache,
+            vendor: unit.vendor.clone(),
+            product: unit.product.clone(),
+            revision: unit.revision.clone(),
+        };
+    }
+    out
+}
+
+pub(super) fn protection_of(config: UnitProtection) -> ProtectionSpec {
+    match config {
+        UnitProtection::None => ProtectionSpec::Off,
+        UnitProtection::Unformatted => ProtectionSpec::Unformatted,
+        UnitProtection::Type1 => ProtectionSpec::Type(ProtectionType::One),
+        UnitProtection::Type2 => ProtectionSpec::Type(ProtectionType::Two),
+        UnitProtection::Type3 => ProtectionSpec::Type(ProtectionType::Three),
+    }
+}
+
+pub(super) fn port_group(config: &AluaConfig, state: AluaState) -> PortGroupSpec {
+    PortGroupSpec {
+        name: config.name.clone(),
+        id: config.id,
+        state: access_state(state),
+        preferred: config.preferred,
+        explicit: config.explicit,
+    }
+}
+
+pub(super) fn access_state(state: AluaState) -> AccessState {
+    match state {
+        AluaState::Optimized => AccessState::Optimized,
+        AluaState::NonOptimized => AccessState::NonOptimized,
+        AluaState::Standby => AccessState::Standby,
+        AluaState::Unavailable => AccessState::Unavailable,
+        AluaState::Offline => AccessState::Offline,
+    }
+}
+
+pub(super) fn addressing(config: LunAddressing) -> Addressing {
+    match config {
+        LunAddressing::Peripheral => Addressing::Peripheral,
+        LunAddressing::Flat => Addressing::Flat,
+        LunAddressing::Extended => Addressing::Extended,
+    }
+}
+
+pub(super) fn group_spec(access: &AccessConfig) -> GroupSpec {
+    GroupSpec {
+        name: access.group.clone(),
+        initiators: access.initiators.clone(),
+        portals: access.portals.clone(),
+        addressing: addressing(access.addressing),
+        luns: access.luns.iter().map(|(number, lun)| lun_spec(*number, lun)).collect(),
+    }
+}
+
+pub(super) fn lun_spec(number: u64, lun: &LunConfig) -> LunSpec {
+    LunSpec { lun: number, device: lun.provider.clone(), read_only: lun.mode == LunMode::Ro }
+}
+
+pub(super) fn target_spec(config: &TargetConfig) -> Result<TargetSpec> {
+    let mut listen = Vec::new();
+    for text in &config.listen {
+        let bad = |why: String| {
+            let error = Error::new(Kind::ConfigValue, "create target", why).at(&config.name);
+            error.next("Write `listen = [\"ADDRESS:PORT\"]`, for instance \"0.0.0.0:3260\".")
+        };
+        if let Some(unix) = Address::parse_unix(text) {
+            listen.push(unix);
+            continue;
+        }
+        let found = text.to_socket_addrs().map_err(|e| bad(format!("listen {text:?}: {e}")))?;
+        let found: Vec<SocketAddr> = found.collect();
+        if found.is_empty() {
+            return Err(bad(format!("listen {text:?}: no such address")));
+        }
+        listen.extend(found.into_iter().take(1).map(Address::Inet));
+    }
+    let policy = |p: DigestPolicy| match p {
+        DigestPolicy::Off => drivers::DigestPolicy::Off,
+        DigestPolicy::Allow => drivers::DigestPolicy::Allow,
+        DigestPolicy::Require => drivers::DigestPolicy::Require,
+    };
+    Ok(TargetSpec {
+        name: config.name.clone(),
+        listen,
+        chap: account(&config.chap)?,
+        mutual_chap: account(&config.mutual_chap)?,
+        discovery_chap: account(&config.discovery_chap)?,
+        header_digest: policy(config.header_digest),
+        data_digest: policy(config.data_digest),
+        params: serde_json::Value::Object(config.params.clone()),
+    })
+}
+
+pub(super) fn account(chap: &Option<Chap>) -> Result<Option<Account>> {
+    let Some(chap) = chap else { return Ok(None) };
+    let secret = secret::resolve(&chap.secret)?;
+    Ok(Some(Account { user: chap.user.clone(), secret }))
+}

@@ -12,8 +12,9 @@ use geom::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::geom::{MultipathGeom, Nature, Options};
+use super::geom::{MultipathGeom, Nature};
 use super::metadata::{Metadata, Mode};
+use super::options::Options;
 use super::{NAME, verbs};
 use crate::members::{Stopped, known};
 
@@ -68,7 +69,7 @@ impl MultipathClass {
     fn place(&self, t: &mut Topology, record: &Metadata, why: &str) -> Result<GeomId, Error> {
         let taken = t.find_geom(NAME, &record.name).is_some();
         let name = if taken { other_name(record) } else { record.name.clone() };
-        let geom = MultipathGeom::place(t, &name, Nature::of(record), why)?;
+        let geom = MultipathGeom::place(t, &name, (Nature::of(record), record.options), why)?;
         let mut known = lock(&self.known);
         known.retain(|_, geom| t.geom_is_live(*geom));
         known.insert(record.uuid.clone(), geom);
@@ -174,9 +175,8 @@ impl Class for MultipathClass {
             sector_bytes: limits.sector_bytes,
             provider_bytes: limits.media_bytes,
         };
-        let geom = MultipathGeom::place(topology, request.name, nature, "made by hand")?;
+        let geom = MultipathGeom::place(topology, request.name, (nature, options), "made by hand")?;
         let made = topology.with(geom, |g: &mut MultipathGeom, t| {
-            g.options = options;
             let taken = request.members.iter().try_for_each(|on| g.take_in(t, geom, *on));
             if taken.is_err() {
                 MultipathGeom::take_apart(t, geom, g);

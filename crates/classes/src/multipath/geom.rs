@@ -19,6 +19,7 @@ use geom::{
 use super::NAME;
 use super::layer::MultipathLayer;
 use super::metadata::{Metadata, Mode};
+use super::options::Options;
 use super::paths::{PATHS_MAX, Paths, State};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
@@ -29,17 +30,6 @@ const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"
 const PHYSPATH: &str = "GEOM::physpath";
 /// Names of paths removed by hand that are remembered; older ones join again when they are seen.
 const REMOVED_MAX: usize = 64;
-
-/// What goes beyond FreeBSD: off at first, and until the next start.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Options {
-    /// How often failed paths are looked at, ns; zero: never.
-    pub(super) checker_ns: u64,
-    /// How long the preferred path must have been good again to become active, ns.
-    pub(super) failback_ns: Option<u64>,
-    /// How long requests wait when there is no path, ns; zero: not at all.
-    pub(super) queue_ns: u64,
-}
 
 /// What it is, whoever its paths are.
 #[derive(Clone, Debug)]
@@ -67,13 +57,14 @@ impl Nature {
     }
 
     /// The record that says it; `None` for one made by hand.
-    pub(super) fn record(&self) -> Option<Metadata> {
+    pub(super) fn record(&self, options: Options) -> Option<Metadata> {
         Some(Metadata {
             uuid: self.uuid.clone()?,
             name: self.label.clone(),
             sector_bytes: self.sector_bytes,
             provider_bytes: self.provider_bytes,
             mode: self.mode,
+            options,
         })
     }
 
@@ -118,14 +109,14 @@ impl MultipathGeom {
     pub(super) fn place(
         t: &mut Topology,
         name: &str,
-        nature: Nature,
+        (nature, options): (Nature, Options),
         why: &str,
     ) -> Result<GeomId, Error> {
         let board = t.switchboard();
         let geom = t.new_geom(NAME, name, why, Box::new(Unborn))?;
         let born = MultipathGeom {
             nature,
-            options: Options::default(),
+            options,
             paths: Paths::default(),
             shared: Shared::new(board, geom),
             consumers: BTreeMap::new(),
@@ -408,7 +399,7 @@ impl MultipathGeom {
 
     /// Has the record written as things are; `old` is where it was, if elsewhere.
     pub(super) fn write_record(&mut self, t: &mut Topology, me: GeomId, old: Option<u64>) {
-        let Some(record) = self.nature.record() else { return };
+        let Some(record) = self.nature.record(self.options) else { return };
         let Some(at) = frame::last_sector(record.sector_bytes, record.provider_bytes) else {
             return;
         };
@@ -527,10 +518,6 @@ fn attach(t: &mut Topology, me: GeomId, on: ProviderId, name: &str) -> Result<Co
     }
 }
 
-fn seconds(ns: u64) -> String {
-    format!("{} s", ns / 1_000_000_000)
-}
-
 impl Geom for MultipathGeom {
     fn access(
         &mut self,
@@ -591,15 +578,8 @@ impl Geom for MultipathGeom {
             out.push(("UUID", uuid.clone()));
         }
         out.push(("State", state));
-        let Options { checker_ns, failback_ns, queue_ns } = self.options;
-        if checker_ns > 0 {
-            out.push(("Checker", seconds(checker_ns)));
-        }
-        if let Some(ns) = failback_ns {
-            out.push(("Failback", seconds(ns)));
-        }
-        if queue_ns > 0 {
-            out.push(("Queue", seconds(queue_ns)));
+        out.extend(self.options.lines());
+        if self.options.queue_ns > 0 {
             out.push(("Waiting", self.shared.waiting().to_string()));
         }
         out

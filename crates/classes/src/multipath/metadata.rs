@@ -1,5 +1,6 @@
 //! The record in the last sector, the same through every path (geom.md 2.5), version 1.
 
+use super::options::Options;
 use crate::members::follow::Placed;
 use crate::members::frame::{Fields, FrameError, Record};
 
@@ -43,6 +44,8 @@ pub(crate) struct Metadata {
     /// Bytes of the disk, the record's sector included.
     pub(super) provider_bytes: u64,
     pub(super) mode: Mode,
+    /// What goes beyond FreeBSD.
+    pub(super) options: Options,
 }
 
 impl Metadata {
@@ -80,11 +83,12 @@ impl Metadata {
         if !sector_bytes.is_power_of_two() || sector_bytes < 512 {
             return wrong("sector size", format!("is {sector_bytes}"));
         }
-        let sector = u64::from(sector_bytes);
-        if provider_bytes % sector != 0 || provider_bytes / sector < 2 {
+        let unit = u64::from(sector_bytes);
+        if provider_bytes % unit != 0 || provider_bytes / unit < 2 {
             return wrong("size", format!("is {provider_bytes}"));
         }
-        Ok(Metadata { uuid, name, sector_bytes, provider_bytes, mode })
+        let options = Options::decode(sector);
+        Ok(Metadata { uuid, name, sector_bytes, provider_bytes, mode, options })
     }
 
     /// As what can be brought elsewhere.
@@ -94,7 +98,9 @@ impl Metadata {
             provider_bytes: record.provider_bytes,
             ahead: 0,
             stays: None,
-            renewed: Box::new(move |bytes| Metadata { provider_bytes: bytes, ..record }.encode()),
+            renewed: Box::new(move |bytes| {
+                Metadata { provider_bytes: bytes, ..record }.with_options()
+            }),
         })
     }
 
@@ -112,9 +118,16 @@ impl Metadata {
             .to_vec()
     }
 
+    /// The record, and what stands behind it.
+    fn with_options(&self) -> Vec<u8> {
+        let mut bytes = self.encode();
+        self.options.put(&mut bytes);
+        bytes
+    }
+
     /// The record as it lies in its sector.
     pub(super) fn sector(&self) -> Vec<u8> {
-        let mut sector = self.encode();
+        let mut sector = self.with_options();
         sector.resize(self.sector_bytes as usize, 0);
         sector
     }
@@ -135,6 +148,7 @@ mod tests {
             sector_bytes: 512,
             provider_bytes: 1_048_576,
             mode: Mode::Active,
+            options: Options::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! multipath: one disk reached by several ways, on disk as FreeBSD has it (geom.md 2.5).
 //!
-//! * [`metadata`] the record in the last sector; [`paths`] who is good and who is active, without
-//!   any I/O.
+//! * [`metadata`] the record in the last sector; [`options`] what stands behind it;
+//!   [`paths`] who is good and who is active, without any I/O.
 //! * `geom` decides on the control thread; `layer` and `shared` are the data path; `tasks` looks
 //!   at failed paths and writes the record on core 0.
 
@@ -9,6 +9,7 @@ mod class;
 mod geom;
 mod layer;
 mod metadata;
+mod options;
 mod paths;
 mod shared;
 mod tasks;
@@ -30,6 +31,8 @@ pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
 /// Entry point for fuzzing; see [`crate::fuzzing::fuzz_members`].
 pub(crate) fn fuzz(data: &[u8]) {
     if let Ok(record) = metadata::Metadata::decode(data) {
-        assert_eq!(metadata::Metadata::decode(&record.encode()), Ok(record));
+        let options = options::Options::default();
+        let plain = metadata::Metadata { options, ..record };
+        assert_eq!(metadata::Metadata::decode(&plain.encode()), Ok(plain));
     }
 }

@@ -9,13 +9,11 @@ use super::NAME;
 use super::class::MultipathClass;
 use super::geom::MultipathGeom;
 use super::metadata::{Metadata, Mode};
+use super::options::{Options, SECONDS_MAX};
 use super::paths::PATHS_MAX;
 use crate::members::follow::{self, Ask};
 use crate::members::{frame, hand, known};
 use crate::span::words::{self, verb};
-
-/// Longest time that a checker, failback or queue may be given, seconds: 30 days.
-const SECONDS_MAX: u64 = 30 * 86_400;
 
 const ACTIVE: ArgSpec = ArgSpec {
     name: "active",
@@ -39,15 +37,15 @@ const CHECKER: ArgSpec = ArgSpec {
     name: "checker",
     short: None,
     kind: ArgKind::Number,
-    doc: "Seconds between looks at failed paths, which restore those that answer; 0: none. Until \
-          the next start [default: 0]",
+    doc: "Seconds between looks at failed paths, which restore those that answer; 0: none \
+          [default: 0]",
 };
 const FAILBACK: ArgSpec = ArgSpec {
     name: "failback",
     short: None,
     kind: ArgKind::Number,
     doc: "Seconds for which the preferred path (else the first) must be good again before it is \
-          made active. Until the next start [default: never]",
+          made active [default: never]",
 };
 const NO_FAILBACK: ArgSpec = ArgSpec {
     name: "no_failback",
@@ -60,7 +58,7 @@ const QUEUE: ArgSpec = ArgSpec {
     short: None,
     kind: ArgKind::Number,
     doc: "Seconds that requests wait when there is no path, before they end with ENXIO; 0: not \
-          at all. Until the next start [default: 0]",
+          at all [default: 0]",
 };
 
 /// What the class can be asked.
@@ -88,13 +86,19 @@ pub(super) const VERBS: &[VerbSpec] = &[
             false,
         )
     },
-    verb(
-        "configure",
-        "Change how paths are used",
-        &[words::NAME, ACTIVE, PASSIVE, READ, CHECKER, FAILBACK, NO_FAILBACK, QUEUE],
-        "multipath configure -R data",
-        true,
-    ),
+    VerbSpec {
+        detail: "All of it is kept on a disk that is labelled: --checker, --failback and --queue \
+                 behind the record, where FreeBSD does not look; it clears them when it writes the \
+                 record. Of one made by hand it lasts until the daemon ends, or stands in the \
+                 configuration.",
+        ..verb(
+            "configure",
+            "Change how paths are used",
+            &[words::NAME, ACTIVE, PASSIVE, READ, CHECKER, FAILBACK, NO_FAILBACK, QUEUE],
+            "multipath configure -R data",
+            true,
+        )
+    },
     VerbSpec {
         detail: "If the disk is labelled, the path must show the label.",
         ..verb("add", "Add a path", &[words::NAME, words::PROVIDER], "multipath add data d2", false)
@@ -305,7 +309,8 @@ fn label(
     }
     let uuid = new_uuid(control)?;
     let (mode, name) = (mode(request)?.unwrap_or_default(), name.to_owned());
-    let record = Metadata { uuid, name, sector_bytes, provider_bytes, mode };
+    let options = Options::default();
+    let record = Metadata { uuid, name, sector_bytes, provider_bytes, mode, options };
     class.stopped.start(&record.name);
     class.wake(&record.name);
     prove(control, members, first, &record)?;
@@ -402,6 +407,7 @@ fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value
     let failback = request.failback.map(seconds).transpose()?;
     let queue = request.queue.map(seconds).transpose()?;
     with(control, on, |g, t, me| {
+        let before = g.options;
         g.nature.mode = mode.unwrap_or(g.nature.mode);
         g.options.checker_ns = checker.unwrap_or(g.options.checker_ns);
         g.options.queue_ns = queue.unwrap_or(g.options.queue_ns);
@@ -411,7 +417,7 @@ fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value
             (None, false) => g.options.failback_ns,
         };
         g.changed(t, me);
-        if mode.is_some() {
+        if mode.is_some() || g.options != before {
             g.write_record(t, me, None);
         }
         Ok(())
@@ -531,7 +537,7 @@ fn destroy(
         return Err(Error::new(Errno::Busy, what));
     }
     let (record, ways): (_, Vec<Edge>) =
-        with(control, on, |g, t, _| Ok((g.nature.record(), g.ways(t))))?;
+        with(control, on, |g, t, _| Ok((g.nature.record(g.options), g.ways(t))))?;
     if let Some(record) = record
         && let Some(at) = frame::last_sector(record.sector_bytes, record.provider_bytes)
     {
@@ -560,13 +566,19 @@ fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
     let mut all = Vec::new();
     for member in &request.members {
         let record = known::read(control, NAME, member, Metadata::decode)?;
-        let Metadata { uuid, name, sector_bytes, provider_bytes, mode } = record;
+        let Metadata { uuid, name, sector_bytes, provider_bytes, mode, options } = record;
         let mode = mode.word();
         text += &format!(
             "Metadata on {member}:\n      name: {name}\n      uuid: {uuid}\n      mode: {mode}\n\
              sectorsize: {sector_bytes}\n      size: {provider_bytes}\n\n"
         );
+        for (word, value) in options.lines() {
+            text += &format!("{word:>10}: {value}\n");
+        }
+        let options: serde_json::Map<String, Value> =
+            options.lines().into_iter().map(|(k, v)| (k.to_lowercase(), v.into())).collect();
         all.push(json!({
+            "options": options,
             "provider": member, "name": name, "uuid": uuid, "mode": mode,
             "sector_bytes": sector_bytes, "provider_bytes": provider_bytes,
         }));

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::Duration;
 
 use super::ways::*;
-use super::world::World;
+use super::world::{Disk, World};
 
 #[test]
 fn the_checker_restores_paths_that_answer_again() {
@@ -114,4 +114,29 @@ fn a_medium_error_does_not_wait_for_ever() {
     let outcome = begin_write(&world, &open, 0, 6);
     assert!(wait(&mut world, 5000, || came(&outcome) == Some(Err(Errno::Io))));
     world.close(open);
+}
+
+/// They stand behind the record, where FreeBSD has zeroes.
+#[test]
+fn options_outlive_the_daemon_and_the_record_before_them_is_freebsds() {
+    let (mut world, disk, _) = labelled(2, json!({}));
+    let sector = |disk: &Disk| disk.bytes()[MIB - 512..].to_vec();
+    let plain = sector(&disk);
+    let params = json!({ "checker": 7, "failback": 3, "queue": 30 });
+    world.verb("multipath", "configure", "m", params).expect("configured");
+    let on = sector(&disk);
+    assert!(on[..256] == plain[..256] && on != plain);
+    // Another daemon.
+    let mut world = World::new();
+    let _ways = [way(&mut world, "p0", &disk), way(&mut world, "p1", &disk)];
+    settle(&mut world);
+    for (key, value) in [("Checker", "7 s"), ("Failback", "3 s"), ("Queue", "30 s")] {
+        assert_eq!(world.show("multipath", "m", key), [value], "{key}");
+    }
+    let dump = world.verb("multipath", "dump", "", json!({ "members": ["p0"] })).expect("read");
+    assert_eq!(dump["records"][0]["options"]["queue"], json!("30 s"));
+    // Off again, it is FreeBSD's to the byte.
+    let params = json!({ "checker": 0, "no_failback": true, "queue": 0 });
+    world.verb("multipath", "configure", "m", params).expect("configured");
+    assert!(sector(&disk) == plain);
 }

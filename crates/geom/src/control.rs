@@ -29,8 +29,8 @@ pub const TASTE_DEADLINE_NS: u64 = 5_000_000_000;
 pub const GATE_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest wait for a control call to settle; what is still going on then is said.
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
-/// How long the idle barrier waits for requests to disks that are gone. After that it returns
-/// without them; what they hold is freed when they end.
+/// How long the idle barrier waits for requests to disks that are gone or were abandoned. After
+/// that it returns without them; what they hold is freed when they end.
 pub const ORPHAN_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest conversation of a verb with its disks, ns.
 pub const JOB_DEADLINE_NS: u64 = 60_000_000_000;

@@ -233,7 +233,7 @@ impl RaidGeom {
             if let Some(why) = why {
                 self.refuse(&disk.name, why);
             }
-            t.leave(disk.consumer);
+            t.abandon(disk.consumer);
         }
     }
 

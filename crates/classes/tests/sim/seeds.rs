@@ -22,11 +22,18 @@ fn mirrors_that_failed_once() {
 /// member of its own.
 const STACKS: [u64; 1] = [250];
 
+/// Of mirrors over concats: 35891: a member that a mirror had let go hung, and calls of others
+/// waited for it.
+const OVER_CONCATS: [u64; 1] = [35891];
+
 #[test]
 fn stacks_that_failed_once() {
     let mut tally = Tally::default();
     for seed in STACKS {
         super::one(seed, &super::plan::Plan::three, &mut tally);
+    }
+    for seed in OVER_CONCATS {
+        super::one(seed, &super::mirror_over_concats, &mut tally);
     }
     assert!(tally.acked > 0, "nothing was done: {tally:?}");
 }

@@ -117,6 +117,15 @@ impl Topology {
         }
     }
 
+    /// [`Topology::leave`] for one below which something failed, so that what is in flight there may
+    /// never end: the idle barrier has no more patience with it than with an orphan.
+    pub fn abandon(&mut self, c: ConsumerId) {
+        if let Some(cp) = self.consumers.get_mut(c) {
+            cp.orphan = true;
+        }
+        self.leave(c);
+    }
+
     /// [`Topology::leave`] for a consumer that has been closed.
     pub fn detach(&mut self, c: ConsumerId) {
         let counts = self.consumer_counts(c);

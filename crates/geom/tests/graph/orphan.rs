@@ -173,6 +173,29 @@ fn a_disk_that_hangs_under_an_orderly_leave_is_named() {
 }
 
 #[test]
+fn what_is_abandoned_holds_the_barrier_for_a_moment_only() {
+    let mut lab = Lab::new(1);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let c = lab.writer("u", disk);
+    leaf.set(Mode::Hold);
+    lab.send(lab.edge(c), Op::Read, 0, SECTOR);
+    let start = lab.world.now();
+    let called = lab.control.call(|t| {
+        t.abandon(c);
+        Ok(())
+    });
+    called.expect("nobody asked for what hangs");
+    let took = u128::from(lab.world.now() - start);
+    let patience = ORPHAN_PATIENCE.as_nanos();
+    assert!((patience..patience + 200_000_000).contains(&took), "{took}");
+    assert!(lab.control.topology.below(c).is_some(), "somebody is inside");
+    leaf.release(&lab.cores);
+    lab.pass(MS);
+    lab.assert_empty();
+}
+
+#[test]
 fn leaving_twice_leaving_unopened_and_leaving_an_orphan() {
     let mut lab = Lab::new(1);
     let disk = lab.disk("d0", &Leaf::new(1 << 20));

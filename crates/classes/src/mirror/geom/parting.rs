@@ -92,7 +92,7 @@ impl MirrorGeom {
             (Some(record), Some((at, sector_bytes))) => {
                 self.parted.insert(slot, Parted { consumer, record, at, sector_bytes });
             }
-            _ => t.leave(consumer),
+            _ => t.abandon(consumer),
         }
     }
 

@@ -153,3 +153,22 @@ fn a_log_that_is_not_read_is_named_where_it_would_help() {
     let said = [0, 1].map(|at| record(&raid.disks[at]).volumes[0].rest[POLICY]);
     assert_eq!(said, [PPL; 2], "nothing was written: Linux can still read it");
 }
+
+#[test]
+fn writes_to_a_volume_without_redundancy_write_no_record() {
+    for (format, level, count) in [(INTEL, "SINGLE", 1), (INTEL, "RAID0", 2), (DDF, "CONCAT", 2)] {
+        let mut raid = Raid::label(format, level, count, json!({ "size": 1 << 20 }));
+        if level == "SINGLE" {
+            // Two volumes on one disk: a record of several sectors, and nobody else to tell it.
+            let more = json!({ "label": "more", "level": "SINGLE" });
+            raid.world.verb("raid", "add", &raid.set, more).expect("added");
+        }
+        let before = raid.record(0)["generation"].clone();
+        for round in 0..3 {
+            raid.write(0, &noise(9 + round, raid.size()));
+        }
+        assert_eq!(raid.record(0)["generation"], before, "{format} {level}");
+        let mut again = raid.reborn();
+        assert!(again.read_all() == raid.model, "{format} {level}");
+    }
+}

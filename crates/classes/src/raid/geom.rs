@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Invariants
-//!  J1  A volume's gate is open only while the records of all its disks say that it is dirty.
+//!  J1  The gate of a volume with copies or parity is open only while the records of all its disks
+//!      say that it is dirty. Without them the mark means nothing, and writes no record: it could
+//!      only be torn, on a disk that no other speaks for.
 //!  J2  A write that a disk failed is acknowledged when the records of the others say that it is
 //!      out, and not at all while none can be written.
 //!  J3  A disk that a volume cannot do without is not dropped for an error.
@@ -306,6 +308,11 @@ impl RaidGeom {
                 let Some(up) = self.ups.get(&key) else { return };
                 if up.shared.gate.is_open() {
                     return;
+                }
+                let set = self.set.as_ref();
+                let volume = set.and_then(|set| set.array.volumes.get(set.volume(key)?));
+                if volume.is_some_and(|volume| !volume.level.redundant()) {
+                    return self.open(key);
                 }
                 self.set_dirty(key, true);
             }

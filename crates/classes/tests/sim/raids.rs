@@ -260,7 +260,11 @@ impl Story {
         let line = |key| life.show("raid", &self.set, key);
         let lines = line("Volume") + &line("Subdisks");
         let away = lines.matches("(NONE)").count() + lines.matches("(FAILED)").count();
-        away < self.away
+        // Lists come after what happens: one that was pulled may stand there still, and one that is
+        // back, but not in, is away.
+        let seen = !self.out.iter().any(|name| lines.contains(&format!("{name} (")));
+        seen && away <= self.out.len()
+            && away < self.away
             && self.state(life) == "DEGRADED"
             && !busy.iter().any(|word| lines.contains(word))
     }

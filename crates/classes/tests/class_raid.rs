@@ -102,6 +102,30 @@ fn a_read_error_is_answered_by_the_others_and_a_write_error_drops_the_disk() {
 }
 
 #[test]
+fn a_disk_that_is_pulled_while_its_record_is_written_has_not_failed() {
+    for format in [INTEL, DDF] {
+        let mut raid = Raid::label(format, "RAID1", 2, json!({}));
+        let open = raid.open(Access::WRITE);
+        let bytes = noise(15, 65536);
+        raid.world.write(&open, 0, &bytes).expect("written");
+        raid.model[..bytes.len()].copy_from_slice(&bytes);
+        raid.disks[1].0.lock().expect("media").gone = true;
+        // The last close flushes the disks and marks the volume clean.
+        raid.world.close(open);
+        raid.settle();
+        assert!(raid.subdisks().contains("NONE"), "{format}: {}", raid.subdisks());
+        raid.disks[1].0.lock().expect("media").gone = false;
+        // What it had not flushed is lost with it.
+        raid.disks[1].put(0, &vec![0xee; bytes.len()]);
+        raid.lose(1);
+        raid.back(1);
+        raid.complete();
+        raid.lose(0);
+        assert!(raid.read_all() == raid.model, "{format}: what was rebuilt is read");
+    }
+}
+
+#[test]
 fn the_volume_is_dirty_before_the_first_write_and_clean_after_the_last_close() {
     for format in [INTEL, DDF] {
         let mut raid = Raid::label(format, "RAID5", 3, json!({ "strip": 8192 }));

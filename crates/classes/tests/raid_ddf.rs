@@ -197,9 +197,16 @@ fn contradictions_are_refused_by_name() {
     assert_eq!(fails(&two), "DDF primary level");
     two.iter_mut().for_each(|meta| meta.configs[0].secondary = (2, 0, 1));
     assert_eq!(fails(&two), "DDF secondary level");
+    let mut striped = metas(&one(SNIA, Level::Raid0, 2), &at);
+    striped.iter_mut().for_each(|meta| meta.configs[0].strip = 255);
+    assert_eq!(fails(&striped), "DDF stripe size");
+    // Copies have no strips: mdadm says 255 there, and that stays.
     let mut two = all.clone();
-    two.iter_mut().for_each(|meta| meta.configs[0].strip = 200);
-    assert_eq!(fails(&two), "DDF stripe size");
+    two.iter_mut().for_each(|meta| meta.configs[0].strip = 255);
+    let found = ddf::assemble(&two, 512).expect("an array");
+    assert_eq!(found.array.check(), Ok(()));
+    let next = ddf::update(&two[0], &found.array, 0, &LATER, 512).expect("an update");
+    assert_eq!(next.configs[0].strip, 255);
     let refused = |array: &Array| ddf::create(array, 0, &at).expect_err("refused").field;
     assert_eq!(refused(&one(SNIA, Level::Raid6(Layout::RightSymmetric), 4)), "level");
     let mut many = one(SNIA, Level::Raid0, 2);

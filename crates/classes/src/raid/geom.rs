@@ -102,6 +102,9 @@ pub(super) enum Loss {
     Gone,
     /// It answered requests as if it were gone.
     Absent,
+    /// It answered as if it were gone when it was to keep what it has, and its record: it may lack
+    /// something that the others' records do not speak of.
+    Unrecorded,
     /// It answered with an error.
     Broken,
     /// By wish of the administrator, for good.
@@ -455,7 +458,8 @@ impl RaidGeom {
         let dirty = self.set.iter().flat_map(|s| s.vols.iter().zip(&s.array.volumes));
         let written = dirty.filter(|(vol, _)| vol.up).any(|(_, volume)| volume.dirty);
         let any = !self.ups.is_empty();
-        let needed = any && (written || took || matches!(loss, Loss::Broken | Loss::Removed));
+        let certain = matches!(loss, Loss::Gone | Loss::Absent);
+        let needed = any && (written || took || !certain);
         if !needed {
             self.judged(t);
         }
@@ -577,7 +581,7 @@ impl RaidGeom {
         for (tag, error) in &failed {
             let index = self.set.as_ref().and_then(|set| set.disk(*tag));
             // Who was pulled in this moment has not failed.
-            let loss = if *error == Errno::NxIo { Loss::Absent } else { Loss::Broken };
+            let loss = if *error == Errno::NxIo { Loss::Unrecorded } else { Loss::Broken };
             match index.map(|index| self.is_needed(index)) {
                 Some(false) => self.queue.push_front(Job::Out(*tag, loss)),
                 Some(true) => stays = true,

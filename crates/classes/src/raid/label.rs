@@ -228,8 +228,7 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
     }
     let unit = if each >= 8 * ROUND { ROUND.max(wish.strip) } else { wish.strip };
     let each = each - each % unit;
-    let strips = !matches!(wish.level, Level::Raid1 | Level::Concat | Level::Single);
-    let each = if strips || each > 0 { each } else { least - least % sector };
+    let each = if wish.level.has_strips() || each > 0 { each } else { least - least % sector };
     let lens: Vec<u64> = match wish.level {
         Level::Concat if wish.size.is_none() => {
             room.iter().map(|(_, bytes)| bytes - bytes % unit.min(wish.strip)).collect()

@@ -214,6 +214,11 @@ impl Level {
         !matches!(self, Level::Raid0 | Level::Concat | Level::Single)
     }
 
+    /// True when members take turns: where they do not, a strip means nothing.
+    pub fn has_strips(self) -> bool {
+        !matches!(self, Level::Raid1 | Level::Concat | Level::Single)
+    }
+
     /// Largest volume on members of these lengths (bytes), with whole strips where there are any.
     pub fn capacity(self, strip: u64, members: &[u64]) -> Option<u64> {
         let data = self.data_members(members.len())?;
@@ -221,7 +226,7 @@ impl Level {
             return members.iter().try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes));
         }
         let least = members.iter().min().copied()?;
-        if matches!(self, Level::Raid1 | Level::Single) {
+        if !self.has_strips() {
             return Some(least);
         }
         let rows = least.checked_div(strip)?;

@@ -31,10 +31,15 @@ pub struct Media {
     pub zeroes: bool,
     /// Bytes that were zeroed so.
     pub zeroed: u64,
+    /// Everything fails as if the disk had been pulled, and nobody was told yet.
+    pub gone: bool,
 }
 
 impl Media {
     fn step(&mut self) -> Result<(), Errno> {
+        if self.gone {
+            return Err(Errno::NxIo);
+        }
         if self.cut_at.is_some_and(|at| self.steps >= at) {
             return Err(Errno::Io);
         }
@@ -68,6 +73,7 @@ impl Layer for Disk {
         let mut media = self.0.lock().expect("media");
         let (from, len) = (bio.offset as usize, bio.length as usize);
         let done = match bio.op {
+            Op::Read if media.gone => Err(Errno::NxIo),
             Op::Read if media.unreadable => Err(Errno::Io),
             Op::Read => {
                 let mut at = 0;

@@ -12,6 +12,8 @@ use crate::raid::model::{
 
 /// Volumes with a state of "deleted" are passed over.
 const DELETED: u8 = 2;
+/// Stands for the strip of a volume that has none and does not say one, bytes.
+const STRIP: u64 = 65536;
 
 /// What several disks add up to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,7 +177,9 @@ fn volume(
         _ => None,
     };
     let strip = u64::from(size).checked_shl(one.strip.into());
+    // mdadm leaves 255 where there are no strips.
     let strip = strip.filter(|strip| *strip <= 1 << 40);
+    let strip = strip.or((!level.has_strips()).then_some(STRIP));
     Ok(Volume {
         name: text(&entry.name),
         id: entry.guid,

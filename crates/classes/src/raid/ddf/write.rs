@@ -215,6 +215,9 @@ fn config(
     if let Some(old) = old {
         // Somebody else's word for the same level stays.
         config.secondary.2 = old.secondary.2;
+        if !volume.level.has_strips() {
+            config.strip = old.strip;
+        }
         if config != *old {
             (config.time, config.sequence) = (change.time, old.sequence.wrapping_add(1));
         }

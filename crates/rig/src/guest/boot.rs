@@ -90,17 +90,49 @@ pub fn boot_with(
     disks: &[&Path],
     on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
 ) -> Result<Run> {
+    let mut devices = Vec::new();
+    for (number, disk) in disks.iter().enumerate() {
+        let file = disk.display();
+        let drive = format!("file={file},format=raw,if=none,id=disk{number}");
+        devices.extend(["-drive".into(), drive]);
+        devices.extend(["-device".into(), format!("virtio-blk-pci,drive=disk{number}")]);
+    }
+    boot_devices(image, script, how, &devices, on_line)
+}
+
+/// As [`boot`], with images as SCSI disks with serial numbers. The guest finds them in any order:
+/// `/sys/block/sd*/device/vpd_pg80` says which is which.
+pub fn boot_scsi(
+    image: &Image,
+    script: &Script,
+    how: Boot,
+    disks: &[(&Path, &str)],
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
+    let mut devices: Vec<String> = vec!["-device".into(), "virtio-scsi-pci,id=scsi".into()];
+    for (number, (disk, serial)) in disks.iter().enumerate() {
+        let file = disk.display();
+        let drive = format!("file={file},format=raw,if=none,id=disk{number}");
+        devices.extend(["-drive".into(), drive]);
+        let device = format!("scsi-hd,drive=disk{number},scsi-id={number},serial={serial}");
+        devices.extend(["-device".into(), device]);
+    }
+    boot_devices(image, script, how, &devices, on_line)
+}
+
+fn boot_devices(
+    image: &Image,
+    script: &Script,
+    how: Boot,
+    devices: &[String],
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
     let scratch = Scratch::new("guest")?;
     let initramfs = scratch.path().join("initramfs");
     std::fs::write(&initramfs, image.with(script)).context("write the initramfs")?;
     let mut command = proc::command("qemu-system-x86_64", how.core)?;
     command.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&initramfs);
-    command.args(["-append", KERNEL_WORDS]);
-    for (number, disk) in disks.iter().enumerate() {
-        let file = disk.display();
-        command.arg("-drive").arg(format!("file={file},format=raw,if=none,id=disk{number}"));
-        command.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
-    }
+    command.args(["-append", KERNEL_WORDS]).args(devices);
     run(command, &scratch, script, how, on_line)
 }
 

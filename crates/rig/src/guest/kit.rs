@@ -18,6 +18,8 @@ pub enum Kit {
     Nbd,
     /// Linux' own RAID, and mdadm.
     Raid,
+    /// dmraid, and what the kernel needs for the devices that it makes.
+    Dmraid,
     /// What a daemon in the guest needs to make LUNs block devices there.
     Local,
 }
@@ -197,6 +199,16 @@ const RAID: Parts = Parts {
     links: &[("sbin/mdmon", "/usr/sbin/mdmon"), ("sbin/mdadm", "/usr/sbin/mdadm")],
 };
 
+const DMRAID: Parts = Parts {
+    modules: &["virtio_scsi", "dm_mod", "dm_mirror", "dm_raid"],
+    host: &[],
+    unpacked: &["sbin/dmraid", "sbin/dmsetup"],
+    loaded: &[],
+    files: &[],
+    own: &[],
+    links: &[],
+};
+
 /// What every guest has, and what the kits add, in order.
 pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
     let more = kits.iter().map(|kit| match kit {
@@ -206,6 +218,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::Nbd => NBD,
         Kit::Local => LOCAL,
         Kit::Raid => RAID,
+        Kit::Dmraid => DMRAID,
     });
     std::iter::once(BASE).chain(more).collect()
 }

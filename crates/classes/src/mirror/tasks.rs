@@ -194,7 +194,7 @@ async fn copy(
         let lane = shared.lane(core.id() as usize);
         lane.table.active().map(|(slot, path)| (slot, path.edge)).collect()
     };
-    let mut bytes = None;
+    let (mut bytes, mut failed) = (None, Vec::new());
     for (slot, edge) in sources {
         match core.read(edge, at, len).await {
             Ok(read) if read.len() == len => {
@@ -202,11 +202,13 @@ async fn copy(
                 break;
             }
             Ok(_) => {}
-            Err(e) => shared.tell(Told::Failed(Failed { slot, gone: e == Errno::NxIo })),
+            Err(e) => failed.push(Failed { slot, gone: e == Errno::NxIo }),
         }
     }
-    // Without a source the target stays what it was: it is let go.
+    // Without a source the target stays what it was: it is let go. Nobody is accused: the last one
+    // stays whatever it fails, and what is copied would begin anew, and fail, for ever.
     let Some(bytes) = bytes else { return Err(Halt::Source) };
+    failed.into_iter().for_each(|failed| shared.tell(Told::Failed(failed)));
     core.write(job.target, at, &bytes)
         .await
         .map_err(|e| Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo }))

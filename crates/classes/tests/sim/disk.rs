@@ -37,6 +37,8 @@ pub struct Inside {
     pub zeroes: bool,
     /// Its size when it was new, bytes.
     first: u64,
+    /// Its serial number: made of the name by which it was plugged in first.
+    serial: Option<String>,
 }
 
 thread_local! {
@@ -85,6 +87,7 @@ impl Disk {
             deletes: true,
             zeroes: true,
             first: bytes,
+            serial: None,
         })))
     }
 
@@ -166,6 +169,8 @@ impl Disk {
     pub fn attach(&self, t: &mut Topology, name: &str) -> Result<ProviderId, Error> {
         let geom = t.new_geom("test", name, "a test", Box::new(DiskGeom))?;
         let deletes = u64::from(self.lock().deletes);
+        let named = || format!("serial-{name}");
+        let serial = self.lock().serial.get_or_insert_with(named).clone();
         t.new_provider(
             geom,
             NewProvider {
@@ -180,7 +185,7 @@ impl Disk {
                 stripe_bytes: 0,
                 stripe_offset: 0,
                 attrs: vec![
-                    ("GEOM::ident", Attr::Text(format!("serial-{name}"))),
+                    ("GEOM::ident", Attr::Text(serial)),
                     ("GEOM::candelete", Attr::Int(deletes)),
                     ("GEOM::deletereadszero", Attr::Int(1)),
                 ],

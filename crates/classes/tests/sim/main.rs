@@ -6,6 +6,7 @@
 //! `ASHLAR_SEED` where they begin.
 
 mod disk;
+mod errors;
 mod growth;
 mod labels;
 mod life;

@@ -46,7 +46,7 @@ impl Bench {
         order.iter().for_each(|name| self.plug(name));
     }
 
-    fn plug(&mut self, name: &str) {
+    pub(super) fn plug(&mut self, name: &str) {
         self.life.plug(name, &self.disks[name]);
         self.life.pass(20 * MS);
     }

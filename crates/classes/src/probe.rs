@@ -58,6 +58,8 @@ pub enum Reason {
     Checksum,
     /// A value is outside its legal range.
     Value,
+    /// Written by software that knows more than is known here.
+    Newer,
     /// The place lies outside the media.
     Beyond,
     /// The sectors could not be read.
@@ -92,6 +94,11 @@ impl fmt::Display for Why {
             Reason::Signature => write!(f, "no {field} at byte {at}"),
             Reason::Checksum => write!(f, "{field} at byte {at}: checksum does not match"),
             Reason::Value => write!(f, "{field} at byte {at}: value out of range"),
+            Reason::Newer => write!(
+                f,
+                "{field} at byte {at}: newer than what is known here; use the software that \
+                 wrote it"
+            ),
             Reason::Beyond => write!(f, "{field}: byte {at} is beyond the end of the media"),
             Reason::Unreadable => write!(f, "{field}: byte {at} cannot be read"),
             Reason::TooMuch => write!(f, "{field} at byte {at}: too large to be examined"),

@@ -3,7 +3,7 @@
 //! ```text
 //!   made here, filled  -> md assembles, reads, writes      -> read here, without a disk too;
 //!   made by mdadm, filled there ------------------------->    written without a disk, rebuilt
-//!                                                          -> md reads all, its check finds nothing
+//!                                                          -> md reads all, and its check is clean
 //! ```
 //!
 //! Covers `mdadm --assemble` and `sync_action` of the kernel on every level that both sides have.

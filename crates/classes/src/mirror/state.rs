@@ -238,9 +238,21 @@ impl Mirror {
                 self.media_bytes
             ));
         }
+        if sector_bytes == 0 || !self.sector_bytes.is_multiple_of(sector_bytes) {
+            return refused(format!(
+                "its sectors have {sector_bytes} bytes, those of the mirror {}: it cannot write \
+                 one of them",
+                self.sector_bytes
+            ));
+        }
         let role = Role::Arrived;
         let (bits, partial) = (Vec::new(), false);
         let member = Member { record, role, provider_bytes, sector_bytes, bits, partial };
+        if self.running
+            && let Some(why) = self.misfit(&member)
+        {
+            return refused(why);
+        }
         let slot = match self.slots.len() < MEMBERS_MAX {
             true => {
                 self.slots.push(None);
@@ -326,7 +338,11 @@ impl Mirror {
         // How many they are may differ: a member may be taken in while not all could be told.
         let same = record.media_bytes == self.media_bytes;
         if record.syncid == self.syncid && !same {
-            return Some("its record speaks of another mirror than the others'".into());
+            return Some(format!(
+                "its record says that the mirror has {} bytes, the others' {}: it was not written \
+                 with them. `ashlar mirror clear` it, then `insert` takes it in anew",
+                record.media_bytes, self.media_bytes
+            ));
         }
         let bytes = member.provider_bytes;
         (!self.fits(bytes)).then(|| format!("it has {bytes} bytes, too few for the mirror"))

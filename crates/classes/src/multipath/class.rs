@@ -141,7 +141,7 @@ impl Class for MultipathClass {
         };
         let going = || Err(Error::new(Errno::NxIo, "it is going"));
         let taken = topology
-            .with(geom, |g: &mut MultipathGeom, t| g.found(t, geom, on))
+            .with(geom, |g: &mut MultipathGeom, t| g.found(t, geom, on, &record.name))
             .unwrap_or_else(going);
         if taken.is_err() && known.is_none() {
             topology.wither_geom(geom, Errno::NxIo);

@@ -104,6 +104,13 @@ pub(super) struct MultipathGeom {
     pub(super) fault: Option<String>,
 }
 
+/// Whether a serial number is the disk's own. Those without one get sixteen hexadecimal digits made
+/// of where they are (`serial_or` in disks), which differ from way to way.
+fn is_own(serial: &str) -> bool {
+    let made = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    !(serial.is_empty() || serial.len() == 16 && serial.bytes().all(made))
+}
+
 impl MultipathGeom {
     /// A geom without paths.
     pub(super) fn place(
@@ -137,8 +144,12 @@ impl MultipathGeom {
         t: &mut Topology,
         me: GeomId,
         on: ProviderId,
+        label: &str,
     ) -> Result<(), Error> {
         let name = t.provider_name(on);
+        if let Some(what) = self.other_disk(t, on, label) {
+            return Err(Error::new(Errno::Exist, what));
+        }
         if self.removed.iter().any(|removed| removed == name) {
             let own = t.geom_name(me);
             let what =
@@ -146,6 +157,27 @@ impl MultipathGeom {
             return Err(Error::new(Errno::Perm, what));
         }
         self.take_in(t, me, on)
+    }
+
+    /// Why a provider with the right uuid in its record leads to another disk all the same: a copy.
+    fn other_disk(&self, t: &Topology, on: ProviderId, label: &str) -> Option<String> {
+        if label != self.nature.label {
+            return Some(format!(
+                "its record says {label}, that of the other paths {}: it is not the same disk",
+                self.nature.label
+            ));
+        }
+        let serial = |p: ProviderId| match t.attr(p, "GEOM::ident") {
+            Some(Attr::Text(serial)) if is_own(&serial) => Some(serial),
+            _ => None,
+        };
+        let own = serial(on)?;
+        let others = self.consumers.values().filter_map(|c| serial(t.below(*c)?));
+        let other = others.into_iter().find(|other| *other != own)?;
+        Some(format!(
+            "its serial number is {own}, that of the other paths {other}: a copy of the disk, not \
+             a way to it. `ashlar multipath clear` takes the record off"
+        ))
     }
 
     /// A further way to the disk; that it is the same disk has been seen.

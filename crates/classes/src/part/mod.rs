@@ -98,7 +98,7 @@ fn find(sectors: &Sectors, place: &Place) -> Result<Table, Stop> {
     // As strong as a GPT, and in the same sector.
     let gpt = match bsd::probe(sectors).and_then(|table| accept(table, place)) {
         Ok(table) => return Ok(table),
-        Err(Stop::No(why)) if matches!(why.reason, Reason::Value | Reason::Integrity) => {
+        Err(Stop::No(why)) if !matches!(why.reason, Reason::Signature | Reason::Media) => {
             gpt.map_err(|_| why)
         }
         Err(Stop::No(_)) => gpt,

@@ -5,7 +5,7 @@ use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
 
 use super::book::{Book, Found, Judged, judge};
 use super::geom::{Attached, Job, RaidGeom, Told};
-use super::model::DiskState;
+use super::model::{DiskState, Identity};
 use super::records::{self};
 use super::set::{Set, Tag};
 use super::volume::Role;
@@ -70,6 +70,12 @@ impl RaidGeom {
             );
             return Some((Errno::Exist, why));
         }
+        let others = || self.disks.values().map(|disk| &disk.found);
+        if self.set.is_some()
+            && let Some(why) = others().find_map(|other| found.contradicts(other, sector))
+        {
+            return Some((Errno::Inval, why));
+        }
         self.stranger(found, media).map(|why| (Errno::Inval, why))
     }
 
@@ -92,7 +98,7 @@ impl RaidGeom {
                 "it failed once: `ashlar raid clear` it, then `insert` takes it in anew".into(),
             );
         }
-        if let Some(why) = too_small(set, index, media) {
+        if let Some(why) = wrong_size(set, index, media) {
             return Some(why);
         }
         if found.is_torn() && !self.was_with(&key, found.generation()) {
@@ -188,6 +194,13 @@ impl RaidGeom {
         if !due && !winner.is_some_and(|w| w.is_complete(&keys, self.sector)) {
             return;
         }
+        let other = |f: &&Found| f.contradicts(winner?, self.sector);
+        let contradicting: Vec<(Tag, String)> =
+            tags.iter().zip(&found).filter_map(|(tag, f)| Some((*tag, other(f)?))).collect();
+        if let Some((_, why)) = contradicting.first().filter(|_| !force) {
+            self.fault = Some(why.clone());
+            return;
+        }
         let believed = winner.map_or(0, |winner| winner.generation());
         let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
         let opened = Book::open(&found, judged.winner, self.sector);
@@ -215,8 +228,9 @@ impl RaidGeom {
                 (_, Some(DiskState::Failed | DiskState::Disabled)) => Some(FAILED),
                 _ => None,
             };
-            let small = || too_small(&probe, index?, disk.media_bytes);
-            match (why.map(str::to_owned).or_else(small), index) {
+            let small = || wrong_size(&probe, index?, disk.media_bytes);
+            let two = || contradicting.iter().find(|(t, _)| *t == tag).map(|(_, why)| why.clone());
+            match (why.map(str::to_owned).or_else(two).or_else(small), index) {
                 (Some(why), _) => self.let_go(t, tag, Some(&why)),
                 (None, Some(index)) => {
                     book.name(&mut array, index, &disk.key);
@@ -249,12 +263,23 @@ const FAILED: &str = "it failed once: `clear` it, then `insert` takes it in anew
 const AHEAD: &str = "its record is torn, and newer than what was believed: `clear` it, then \
                      `insert` takes it in anew";
 
-/// Why a disk of so many bytes is too small for its place, if it is.
-fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
+/// Why a disk of so many bytes is not the one that has its place, if so: it is too small for its
+/// part, or not of the size that Intel's record gives it. DDF says only what is used of a disk.
+fn wrong_size(set: &Set, index: usize, media: u64) -> Option<String> {
     let members = set.array.volumes.iter().flat_map(|v| &v.members);
     let ends = members.filter(|m| m.disk == index).map(|m| m.offset.saturating_add(m.bytes));
     let need = ends.max().unwrap_or(0);
-    (need > media).then(|| format!("it has {media} bytes; its part of the array ends at {need}"))
+    if need > media {
+        return Some(format!("it has {media} bytes; its part of the array ends at {need}"));
+    }
+    let known = set.array.disks.get(index).map_or(0, |disk| disk.bytes);
+    let intel = matches!(set.array.identity, Identity::Intel { .. });
+    (intel && known != 0 && known != media).then(|| {
+        format!(
+            "its record was written for a disk of {known} bytes, and this one has {media}: \
+             `ashlar raid clear` it, then `insert` takes it in anew"
+        )
+    })
 }
 
 /// Attaches and opens, alone.

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::Fault;
-use super::ddf::{self, Change, Meta, disk_state};
+use super::ddf::{self, Change, Config, Meta, disk_state};
 use super::imsm::{self, Record, Torn, serial_of};
-use super::model::{Array, Disk, DiskState, SubdiskState};
+use super::model::{Array, Disk, DiskState, SubdiskState, Volume};
 use crate::part::WritePlan;
 use crate::probe::Reason;
 
@@ -66,6 +66,33 @@ struct Place {
 
 fn is_serial(known: &str, own: &str) -> bool {
     known == own || known.len() == CUT_SERIAL && own.ends_with(known)
+}
+
+/// A volume that two records of Intel's give two shapes.
+fn intel_differs(one: &Record, two: &Record, sector: u32) -> Option<String> {
+    let (one, two) = (one.array(sector).ok()?, two.array(sector).ok()?);
+    let shape = |v: &Volume| {
+        let parts: Vec<_> = v.members.iter().map(|m| (m.offset, m.bytes)).collect();
+        (v.level, v.strip, v.bytes, parts)
+    };
+    let same = |a: &Volume, b: &Volume| a.id == b.id && a.name == b.name;
+    let differs =
+        |v: &&Volume| two.volumes.iter().any(|other| same(v, other) && shape(v) != shape(other));
+    one.volumes.iter().find(differs).map(|v| v.name.clone())
+}
+
+/// A volume that two disks with DDF give two shapes.
+fn ddf_differs(one: &Meta, two: &Meta) -> Option<String> {
+    let shape = |c: &Config| {
+        let place = (c.secondary.0, c.secondary.2, c.elements.len());
+        (c.level, place, c.strip, c.volume)
+    };
+    let same = |a: &Config, b: &Config| a.guid == b.guid && a.sequence == b.sequence;
+    let differs =
+        |c: &&Config| two.configs.iter().any(|other| same(c, other) && shape(c) != shape(other));
+    let guid = one.configs.iter().find(differs)?.guid;
+    let name = one.volumes.iter().find(|entry| entry.guid == guid)?.name;
+    Some(String::from_utf8_lossy(&name).trim_end_matches(['\0', ' ']).to_owned())
 }
 
 impl Found {
@@ -160,6 +187,28 @@ impl Found {
             Some(member) => !member.there,
             None => !all.is_empty(),
         }
+    }
+
+    /// Whether it and another record of the same generation give a volume two shapes, and what to
+    /// do about it.
+    pub(crate) fn contradicts(&self, other: &Found, sector: u32) -> Option<String> {
+        if self.set() != other.set() || self.generation() != other.generation() {
+            return None;
+        }
+        let volume = match (self, other) {
+            (Found::Intel { record, .. }, Found::Intel { record: theirs, .. }) => {
+                intel_differs(record, theirs, sector)?
+            }
+            (Found::Ddf(meta), Found::Ddf(theirs)) => ddf_differs(meta, theirs)?,
+            _ => return None,
+        };
+        Some(format!(
+            "disks {} and {} say two things of volume {volume} in one generation ({}): one of them \
+             was not written with the other. `ashlar raid dump` shows both: `clear` the wrong one",
+            self.key(),
+            other.key(),
+            self.generation()
+        ))
     }
 
     /// Whether this record has a place for a disk.

@@ -131,7 +131,10 @@ impl Header {
         let revision: [u8; 8] = block.array(32);
         if !revision.starts_with(b"01.") && !revision.starts_with(b"02.") {
             let text = String::from_utf8_lossy(&revision).into_owned();
-            return Err(Fault::value("DDF revision", format!("{text} is not known")));
+            let what = format!("{text} is not known");
+            let newer = revision.first_chunk::<2>() > Some(b"02");
+            let reason = if newer { Reason::Newer } else { Reason::Value };
+            return Err(Fault::new(reason, "DDF revision", what));
         }
         let sections = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| {
             let at = 192 + at * 8;

@@ -248,7 +248,8 @@ impl Record {
         let mut record = Record { version: from.array("version")?, ..Record::default() };
         if record.version > *NEWEST {
             let text = String::from_utf8_lossy(&record.version).into_owned();
-            return Err(Fault::value("Intel version", format!("{text} is newer than 1.3.00")));
+            let what = format!("{text} is newer than 1.3.00");
+            return Err(Fault::new(Reason::Newer, "Intel version", what));
         }
         from.skip(10, "header")?;
         record.family = from.u32("family")?;
@@ -269,7 +270,7 @@ impl Record {
         let unknown = record.attributes & !attribute::KNOWN;
         if unknown != 0 {
             let what = format!("{unknown:08x} are not known: something newer made this");
-            return Err(Fault::value("Intel attributes", what));
+            return Err(Fault::new(Reason::Newer, "Intel attributes", what));
         }
         if usize::from(volumes) > VOLUMES_MAX {
             return Err(Fault::value(

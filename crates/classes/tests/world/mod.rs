@@ -9,6 +9,7 @@ use geom::{
 use reactor::{Config, Patience, PortChoice, Reactor};
 use serde_json::Value;
 use std::any::Any;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -57,8 +58,16 @@ impl Disk {
         self.0.lock().expect("media").bytes.clone()
     }
 
+    /// Writes an image, with holes where there are zeroes.
     pub fn save(&self, path: &Path) {
-        std::fs::write(path, self.bytes()).expect("image");
+        let bytes = self.bytes();
+        let file = std::fs::File::create(path).expect("image");
+        file.set_len(bytes.len() as u64).expect("a size");
+        for (number, block) in bytes.chunks(65536).enumerate() {
+            if block.iter().any(|b| *b != 0) {
+                file.write_all_at(block, number as u64 * 65536).expect("image");
+            }
+        }
     }
 
     pub fn put(&self, at: usize, bytes: &[u8]) {

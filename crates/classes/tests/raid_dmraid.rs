@@ -16,23 +16,20 @@
 //! * A serial number of fewer than five characters is none for dmraid: such an Intel disk is not
 //!   found.
 
+mod raid_linux;
 mod world;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use geom::Access;
-use md5::{Digest, Md5};
+use raid_linux::{BYTES, disk_of, noise, sum};
 use rig::guest::{Boot, Image, Kit, Run, Script, boot_scsi};
 use serde_json::json;
-use world::{Disk, Media, World};
+use world::World;
 
 const DEADLINE: Duration = Duration::from_secs(300);
-/// Bytes that are written and compared.
-const BYTES: usize = 1 << 20;
 /// Bytes of each disk that a volume uses.
 const USED: usize = 8 << 20;
 const STRIP: u64 = 65536;
@@ -77,30 +74,6 @@ const CASES: &[Case] = &[
     case("DDF", "RAID10", 4, Seen::Unknown),
 ];
 
-fn noise(seed: usize) -> Vec<u8> {
-    let mut x = (seed as u64 + 99).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = move || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    };
-    (0..BYTES).map(|_| next()).collect()
-}
-
-fn sum(bytes: &[u8]) -> String {
-    Md5::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn disk_of(len: usize) -> Disk {
-    let bytes = vec![0; len];
-    let media = Media { durable: bytes.clone(), bytes, ..Media::default() };
-    Disk(Arc::new(Mutex::new(media)))
-}
-
 /// Serial number, and name here, of a disk.
 fn serial(number: usize, disk: usize) -> String {
     format!("ASHLAR-{number:02}-{disk}")
@@ -113,7 +86,7 @@ fn make(number: usize, case: &Case, folder: &Path, images: &mut Vec<(PathBuf, St
     let names: Vec<String> = (0..case.disks).map(|i| serial(number, i)).collect();
     let mut disks = Vec::new();
     for name in &names {
-        let disk = disk_of(len);
+        let disk = disk_of(vec![0; len]);
         world.attach_as(name, name, &disk, 512, (0, 0));
         disks.push(disk);
     }
@@ -123,7 +96,7 @@ fn make(number: usize, case: &Case, folder: &Path, images: &mut Vec<(PathBuf, St
     });
     world.verb("raid", "label", &format!("vol{number}"), with).expect("labelled");
     let open = world.open("raid/r0", Access::WRITE);
-    world.write(&open, 0, &noise(number)).expect("written");
+    world.write(&open, 0, &noise(number as u64, BYTES)).expect("written");
     world.close(open);
     world.control.settle().expect("at rest");
     for (name, disk) in names.into_iter().zip(disks) {
@@ -254,7 +227,7 @@ fn dmraid_reads_arrays_made_here() {
                 let (device, rest) = line.split_once(' ')?;
                 device.ends_with(name.as_str()).then(|| rest.split(' ').next()).flatten()
             });
-            assert_eq!(read, Some(sum(&noise(number)).as_str()), "{what}: {name}");
+            assert_eq!(read, Some(sum(&noise(number as u64, BYTES)).as_str()), "{what}: {name}");
         }
     }
 }

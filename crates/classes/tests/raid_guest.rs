@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use geom::Access;
-use raid_linux::{BYTES, ENV, FIND, device, disk_of, noise, sum};
+use raid_linux::{BYTES, ENV, FIND, STOP, device, disk_of, noise, sum};
 use rig::guest::{Boot, Image, Kit, Script, boot_with};
 use serde_json::json;
 use world::{Disk, World};
@@ -211,12 +211,6 @@ if [ -e $action ]; then
 fi
 within 60 idle
 cat /proc/mdstat
-";
-
-const STOP: &str = "sync
-within 60 idle
-within 10 mdadm --stop $md
-within 10 mdadm --stop --scan
 ";
 
 fn assemble(devices: &str) -> String {

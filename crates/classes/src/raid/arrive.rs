@@ -98,7 +98,7 @@ impl RaidGeom {
                 "it failed once: `ashlar raid clear` it, then `insert` takes it in anew".into(),
             );
         }
-        if let Some(why) = wrong_size(set, index, media) {
+        if let Some(why) = too_small(set, index, media).or_else(|| other_size(set, index, media)) {
             return Some(why);
         }
         if found.is_torn() && !self.was_with(&key, found.generation()) {
@@ -228,7 +228,9 @@ impl RaidGeom {
                 (_, Some(DiskState::Failed | DiskState::Disabled)) => Some(FAILED),
                 _ => None,
             };
-            let small = || wrong_size(&probe, index?, disk.media_bytes);
+            let media = disk.media_bytes;
+            let other = || other_size(&probe, index?, media).filter(|_| !disk.grown);
+            let small = || too_small(&probe, index?, media).or_else(other);
             let two = || contradicting.iter().find(|(t, _)| *t == tag).map(|(_, why)| why.clone());
             match (why.map(str::to_owned).or_else(two).or_else(small), index) {
                 (Some(why), _) => self.let_go(t, tag, Some(&why)),
@@ -263,15 +265,17 @@ const FAILED: &str = "it failed once: `clear` it, then `insert` takes it in anew
 const AHEAD: &str = "its record is torn, and newer than what was believed: `clear` it, then \
                      `insert` takes it in anew";
 
-/// Why a disk of so many bytes is not the one that has its place, if so: it is too small for its
-/// part, or not of the size that Intel's record gives it. DDF says only what is used of a disk.
-fn wrong_size(set: &Set, index: usize, media: u64) -> Option<String> {
+/// Why a disk of so many bytes is too small for its place, if it is.
+fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
     let members = set.array.volumes.iter().flat_map(|v| &v.members);
     let ends = members.filter(|m| m.disk == index).map(|m| m.offset.saturating_add(m.bytes));
     let need = ends.max().unwrap_or(0);
-    if need > media {
-        return Some(format!("it has {media} bytes; its part of the array ends at {need}"));
-    }
+    (need > media).then(|| format!("it has {media} bytes; its part of the array ends at {need}"))
+}
+
+/// Why a disk is not the one that Intel's record speaks of, if it has another size. DDF says only
+/// what is used of a disk.
+fn other_size(set: &Set, index: usize, media: u64) -> Option<String> {
     let known = set.array.disks.get(index).map_or(0, |disk| disk.bytes);
     let intel = matches!(set.array.identity, Identity::Intel { .. });
     (intel && known != 0 && known != media).then(|| {

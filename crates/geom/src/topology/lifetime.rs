@@ -117,8 +117,8 @@ impl Topology {
         }
     }
 
-    /// [`Topology::leave`] for one below which something failed, so that what is in flight there may
-    /// never end: the idle barrier has no more patience with it than with an orphan.
+    /// [`Topology::leave`] for one below which something failed, so that what is in flight there
+    /// may never end: the idle barrier has no more patience with it than with an orphan.
     pub fn abandon(&mut self, c: ConsumerId) {
         if let Some(cp) = self.consumers.get_mut(c) {
             cp.orphan = true;

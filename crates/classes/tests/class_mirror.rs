@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use bio::Errno;
+use bio::{Errno, Op};
 use geom::Access;
 use serde_json::{Value, json};
 use world::{Disk, World};
@@ -419,4 +419,31 @@ fn a_bitmap_takes_its_room_and_a_version_that_freebsd_refuses() {
     let (mut full, _) = mirror(2, json!({}));
     let refused = full.verb("mirror", "configure", "m", on).expect_err("no room");
     assert!(refused.what.contains("no room for a bitmap"), "{}", refused.what);
+}
+
+/// Which disks take WRITE ZEROES.
+fn able(disks: &[Disk], take: &[bool]) {
+    for (disk, take) in disks.iter().zip(take) {
+        disk.0.lock().expect("media").zeroes = *take;
+    }
+}
+
+#[test]
+fn what_is_zeroed_is_zero_on_every_member_though_some_cannot() {
+    for take in [[true, true, false], [false, true, false], [false, false, true], [false; 3]] {
+        let (mut world, disks) = mirror(3, json!({}));
+        let mut bytes = write_all(&mut world, 5);
+        able(&disks, &take);
+        let open = world.open("mirror/m", Access::WRITE);
+        for (at, len) in [(0, 512), (4096, 300 * 1024), (400 * 1024 + 512, MIB - 401 * 1024 - 512)]
+        {
+            world.range(&open, Op::WriteZeroes, at as u64, len as u64).expect("zeroed");
+            bytes[at..at + len].fill(0);
+        }
+        world.close(open);
+        for (i, disk) in disks.iter().enumerate() {
+            assert!(disk.bytes()[..MIB - 512] == bytes, "d{i} of {take:?}");
+        }
+        assert_eq!(world.show("mirror", "m", "State"), ["COMPLETE"], "nobody is to blame");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`WriteGate`]: nothing is written before the marks on the disks say so.
 //! * [`Court`]: a write that one member failed waits until it is decided who is out.
+//! * [`blank`]: zeroes to write.
 //! * [`Loads`]: of members that hold the same, the least busy one is read.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
@@ -22,6 +23,7 @@
 //! an error of a member, a write that waits at the gate. The geom, one thread, decides, has the
 //! metadata written by a task on core 0, and only then lets requests see the new state.
 
+mod blank;
 mod court;
 pub(crate) mod follow;
 pub(crate) mod frame;
@@ -42,6 +44,7 @@ mod ranges_tests;
 #[cfg(test)]
 mod write_gate_tests;
 
+pub(crate) use blank::{BLANK, blank};
 pub(crate) use court::{Court, Number};
 pub(crate) use joined::{joined, zeroes};
 pub(crate) use load::Loads;

@@ -17,6 +17,8 @@
 //!  L4  What a member that is no longer one answers counts for nothing.
 //!  L5  Nobody is accused of a write before that write has ended everywhere and waits for the
 //!      verdict, if it needs one: a verdict that came before would not be on it.
+//!  L6  A member that does not take WRITE ZEROES is written: others may have zeroed it, or a part of
+//!      that member.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,8 +34,9 @@ use crate::members::{Entry, Locked, Waiter};
 pub(super) struct MirrorLayer(pub(super) Arc<Shared>);
 
 /// A frame's word. Reads that went down: the slot in 32..40. All: bits of slots that failed below
-/// 32, and whether some member did it.
+/// 32, and whether some member did it. Writes: whether one does not take WRITE ZEROES.
 const SOME_DID: u64 = 1 << 63;
+pub(super) const UNABLE: u64 = 1 << 62;
 const SLOT_SHIFT: u32 = 32;
 
 fn is_members_fault(e: Errno) -> bool {
@@ -157,7 +160,7 @@ impl MirrorLayer {
 
     /// A member failed a write: it is accused when that has ended.
     #[cold]
-    fn blame(&self, bio: &Bio, slot: u32, error: Errno, core: &Core) {
+    pub(super) fn blame(&self, bio: &Bio, slot: u32, error: Errno, core: &Core) {
         let mut lane = self.0.lane(core.id() as usize);
         let faults: &mut Faults = lane.faults.entry(bio.id().to_word()).or_default();
         let bit = 1u32.checked_shl(slot).unwrap_or(0);
@@ -187,7 +190,12 @@ impl MirrorLayer {
         }
     }
 
-    fn written(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+    fn written(&self, bio: &mut Bio, mut word: u64, core: &Core) -> Back {
+        if word & UNABLE != 0
+            && let Some(flow) = self.zero_others(bio, &mut word, core)
+        {
+            return Back::Go(flow);
+        }
         let (failed, some) = (word as u32, word & SOME_DID != 0);
         let at = core.id() as usize;
         let faults = match failed {
@@ -295,6 +303,11 @@ impl Layer for MirrorLayer {
         };
         let mut bits = 0;
         match child.status {
+            // L6
+            Err(Errno::NotSup) if child.op == Op::WriteZeroes => {
+                self.unable(parent, slot, core);
+                bits = UNABLE;
+            }
             // A member without a cache has nothing to flush.
             Ok(()) | Err(Errno::NotSup) if child.status.is_ok() || parent.op == Op::Flush => {
                 if parent.op == Op::Read {

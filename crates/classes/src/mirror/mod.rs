@@ -17,6 +17,7 @@ mod tasks;
 mod verbs;
 mod verify;
 mod waiting;
+mod zero;
 
 pub use class::{MirrorClass, Tunables};
 

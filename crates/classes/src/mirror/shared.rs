@@ -80,6 +80,8 @@ pub(super) struct LaneState {
     pub(super) refused: BTreeSet<u64>,
     /// What members have failed of a write under way, by the Bio's number.
     pub(super) faults: BTreeMap<u64, Faults>,
+    /// Members that did not take a WRITE ZEROES under way (a bit a slot), by the Bio's number.
+    pub(super) unable: BTreeMap<u64, u32>,
 }
 
 /// Members that failed a write (a bit a slot).

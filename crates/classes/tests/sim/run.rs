@@ -66,6 +66,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         }
         if plan.rich {
             disk.lock().deletes = random.chance(850);
+            disk.lock().zeroes = random.chance(800);
         }
         disks.insert(format!("d{i}"), disk);
     }

@@ -1,6 +1,5 @@
 //! What tasks of the data path have in common: memory, requests to members, sums of blocks.
 
-use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -8,6 +7,8 @@ use std::task::Poll;
 
 use bio::{Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Status, parity};
 use geom::{Core, Edge};
+
+use crate::members::BLANK;
 
 /// Memory of a thread's own for when the pool is empty: it may be full of the very writes that
 /// wait for parity. One piece of work takes no more than [`WINDOW`] of each member.
@@ -18,13 +19,9 @@ const RESERVE_BYTES: usize = 32 << 20;
 const MENDING_BYTES: usize = 4 << 20;
 
 /// Bytes of each member that one piece of work on a row takes at once.
-pub(crate) const WINDOW: u64 = 64 << 10;
-
-/// Memory of a thread's own that is always zero.
-const ZEROES_BYTES: usize = 2 * WINDOW as usize;
+pub(crate) const WINDOW: u64 = BLANK;
 
 thread_local! {
-    static ZEROES: OnceCell<Segs> = const { OnceCell::new() };
     static RESERVE: Pool = Pool::new(PoolConfig { limit_bytes: RESERVE_BYTES });
     static MENDING: Pool = Pool::new(PoolConfig { limit_bytes: MENDING_BYTES });
 }
@@ -63,20 +60,6 @@ pub(crate) async fn more(count: usize, len: usize) -> Vec<Segs> {
         })
     })
     .await
-}
-
-/// A window of zeroes, which nobody changes and everybody has: it is taken once. `None` when the
-/// system has no memory for it.
-pub(crate) fn zeroes() -> Option<Segs> {
-    ZEROES.with(|cell| {
-        if cell.get().is_none() {
-            let pool = Pool::new(PoolConfig { limit_bytes: ZEROES_BYTES });
-            let all = Segs::alloc(&pool, WINDOW as usize)?;
-            clear(&all);
-            let _ = cell.set(all);
-        }
-        cell.get().map(|all| part(all, 0, WINDOW))
-    })
 }
 
 /// A request to a member.

@@ -19,9 +19,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Errno, Flags, Op, Segs, Status};
 use geom::Edge;
 
-use super::hands::{Ask, Manner, WINDOW, ask, bit, join, part, zeroes};
+use super::hands::{Ask, Manner, WINDOW, ask, bit, join, part};
 use super::rows::{Outcome, Rows, What, Window};
 use super::tasks::Work;
+use crate::members::blank;
 
 /// Rows that are held at once; those behind them come later.
 const ROWS_HELD: u64 = 64;
@@ -32,7 +33,7 @@ const AT_ONCE: usize = 16;
 impl Work {
     /// A WRITE ZEROES or DELETE that has passed the gate.
     pub(super) async fn zero(&self) -> Outcome {
-        let Some(zeroes) = zeroes() else {
+        let Some(zeroes) = blank() else {
             return Outcome { error: Some(Errno::NoMem), ..Outcome::default() };
         };
         let flags = self.how.flags.without(Flags::NO_HOLE);
@@ -102,15 +103,15 @@ impl Work {
         done.then(|| Outcome { unrecorded: table.unrecorded, ..Outcome::default() })
     }
 
-    /// Copies of which some were zeroed, and others do not take WRITE ZEROES: these are written.
-    /// Where none takes it, nothing has happened, and whoever asked does it in another way.
+    /// Copies whose members do not take WRITE ZEROES are written: others may have been zeroed, or a
+    /// part of that one.
     pub(super) async fn zero_others(
         &self,
         ended: &mut [(usize, Status)],
         places: impl Iterator<Item = (Edge, u64, u64)>,
     ) {
         let refused = |(_, status): &(usize, Status)| *status == Err(Errno::NotSup);
-        if self.op != Op::WriteZeroes || ended.iter().all(refused) {
+        if self.op != Op::WriteZeroes {
             return;
         }
         for (one, (edge, at, len)) in ended.iter_mut().zip(places) {
@@ -121,7 +122,7 @@ impl Work {
     }
 
     async fn write_zeroes(&self, slot: usize, edge: Edge, range: Range<u64>) -> Status {
-        let zeroes = zeroes().ok_or(Errno::NoMem)?;
+        let zeroes = blank().ok_or(Errno::NoMem)?;
         let how = Manner { flags: self.how.flags.without(Flags::NO_HOLE), ..self.how };
         let mut at = range.start;
         while at < range.end {

@@ -1,0 +1,58 @@
+//! WRITE ZEROES where some members do not take it: they are written.
+
+use bio::{Bio, Errno, Flags, Op};
+use geom::{Core, Flow};
+
+use super::layer::{MirrorLayer, UNABLE};
+use crate::members::{BLANK, blank};
+
+/// Zeroes of one request.
+const PIECE: u64 = 16 * BLANK;
+
+impl MirrorLayer {
+    /// A member does not take it.
+    #[cold]
+    pub(super) fn unable(&self, bio: &Bio, slot: u32, core: &Core) {
+        let mut lane = self.0.lane(core.id() as usize);
+        let bit = 1u32.checked_shl(slot).unwrap_or(0);
+        *lane.unable.entry(bio.id().to_word()).or_default() |= bit;
+    }
+
+    /// L6: the members that did not take it, as long as they are members, are written. `None` when
+    /// there is nothing to do, or the word says that they failed.
+    #[cold]
+    pub(super) fn zero_others(&self, bio: &mut Bio, word: &mut u64, core: &Core) -> Option<Flow> {
+        let at = core.id() as usize;
+        let unable = self.0.lane(at).unable.remove(&bio.id().to_word()).unwrap_or(0);
+        *word &= !UNABLE;
+        let table = self.0.lane(at).table.clone();
+        let (offset, length, mut sent) = (bio.offset, bio.length, false);
+        for (slot, path) in table.all().filter(|(slot, _)| unable >> slot & 1 != 0) {
+            let Some(zeroes) = blank() else {
+                self.blame(bio, slot as u32, Errno::Io, core);
+                *word |= 1 << slot;
+                continue;
+            };
+            let mut done = 0;
+            while done < length {
+                let len = PIECE.min(length - done);
+                let mut data = bio::Segs::new();
+                while (data.len() as u64) < len {
+                    let some = BLANK.min(len - data.len() as u64) as usize;
+                    if !zeroes.slice_into(0, some, &mut data) {
+                        break;
+                    }
+                }
+                core.fork(bio, path.edge, |child| {
+                    child.op = Op::Write;
+                    child.flags = child.flags.without(Flags::NO_HOLE);
+                    (child.offset, child.length) = (offset + done, len);
+                    child.data = data;
+                    child.mark = slot as u32;
+                });
+                (done, sent) = (done + len, true);
+            }
+        }
+        sent.then_some(Flow::Fork(*word))
+    }
+}

@@ -17,8 +17,8 @@
 //!  L4  What a member that is no longer one answers counts for nothing.
 //!  L5  Nobody is accused of a write before that write has ended everywhere and waits for the
 //!      verdict, if it needs one: a verdict that came before would not be on it.
-//!  L6  A member that does not take WRITE ZEROES is written: others may have zeroed it, or a part of
-//!      that member.
+//!  L6  A member that does not take WRITE ZEROES is written: others may have zeroed it, or that
+//!      member a part of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

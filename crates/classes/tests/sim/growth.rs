@@ -126,3 +126,19 @@ fn a_growth_that_cannot_be_ends_and_says_why_and_one_member_that_fails_goes() {
     bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
     assert_eq!(size(&bench), DISK + MORE - SECTOR);
 }
+
+/// One that was away when the mirror grew, though nothing was written since, does not win by being
+/// found first: the mirror does not become smaller again.
+#[test]
+fn a_member_that_was_away_does_not_make_the_mirror_small_again() {
+    let mut bench = grown(json!({}));
+    bench.life.pass(500 * MS);
+    bench.pull("d1");
+    bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    bench.life.verb("mirror", "resize", "m", json!({})).expect("resized");
+    bench.reboot(&["d1", "d0"]);
+    bench.up();
+    assert_eq!(size(&bench), DISK + MORE - SECTOR, "{}", bench.life.story());
+    assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
+    agree(&bench);
+}

@@ -23,6 +23,8 @@
 //!      solved for wrongly.
 //!  R5  Two parities that data is known by alone change both or not at all: when a member that
 //!      stays fails one, the other is written back as it was.
+//!  R6  A member that is out is not waited for, though no record can say so: the row goes with what
+//!      the others hold, and the write ends with an error.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -336,8 +338,8 @@ impl Rows {
             } else if left & parity != 0 {
                 self.put_back(&turn, &before, parity & !left).await;
             }
+            outcome.error = outcome.error.or(error);
             if left != 0 {
-                outcome.error = Some(error);
                 break;
             }
         }
@@ -379,17 +381,24 @@ impl Rows {
     }
 
     /// Writes to some slots. Members that fail it are judged; those that stay are tried once more.
-    /// Returns slots that have it not, but are members still, and an error if there are any.
-    async fn send_judged(&self, turn: &Turn<'_>, which: u64) -> (u64, Errno) {
+    /// Returns slots that have it not, but are members still; and an error if there are any, or
+    /// if one is out and no record says so (R6).
+    async fn send_judged(&self, turn: &Turn<'_>, which: u64) -> (u64, Option<Errno>) {
         let first = self.send(turn, which).await;
         let failed = first.failed;
         // W1; and a row is not left before it is known whether its members agree (R4).
         if failed == 0 || self.shared.verdict(failed, failed, first.gone).await {
-            return (first.refused, first.error.unwrap_or(Errno::Io));
+            return (first.refused, first.error);
         }
-        let again = self.send(turn, failed).await;
-        let error = first.error.or(again.error).unwrap_or(Errno::Io);
-        (first.refused | again.refused | again.failed, error)
+        let now = self.shared.table(self.core.id());
+        let edge = |table: &Table, slot| table.path(slot).map(|path| path.edge);
+        let stays = (0..self.shared.shape.members())
+            .filter(|slot| edge(&now, *slot) == edge(turn.table, *slot))
+            .fold(0, |all, slot| all | bit(slot));
+        let again = self.send(turn, failed & stays).await;
+        let left = first.refused | again.refused | again.failed;
+        let is_short = left != 0 || failed & !stays != 0;
+        (left, first.error.or(again.error).or(is_short.then_some(Errno::Io)))
     }
 
     async fn send(&self, turn: &Turn<'_>, which: u64) -> Sent {

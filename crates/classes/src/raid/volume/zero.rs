@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   the ends, which are no whole rows   written like any other data
-//!   whole rows                          held; all members there: each zeroes its strips of all of
-//!                                       them, parities too --> one cannot, or fails --> written
+//!   whole rows                          held; all members have everything: each zeroes its strips
+//!                                       of all of them, parities too --> one cannot, or fails
+//!                                       --> written
 //! ```
 //!
 //! Invariants
@@ -12,6 +13,9 @@
 //!      no rows any more.
 //!  Z2  Rows are taken in order, and who holds some waits for rows alone: nobody who holds a later
 //!      one waits for an earlier one.
+//!  Z3  Members are told to zero only while all have everything. Of one that is missing or being
+//!      filled the rows alone know what it held: were they zeroed on some members, and another that
+//!      is needed failed it, that would be lost.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,7 +81,7 @@ impl Work {
     }
 
     /// Every member zeroes its strips of some rows, which are held. `None` when one did not, or was
-    /// not asked to: a member is missing, and what is not written is not known to be zero.
+    /// not asked to: a member lacks something (Z3).
     async fn tell_members(&self, some: &Range<u64>) -> Option<Outcome> {
         let shape = &self.shared.shape;
         let table = self.shared.table(self.core.id());
@@ -88,7 +92,7 @@ impl Work {
         }
         let mut all = Vec::with_capacity(shape.members());
         for slot in 0..shape.members() {
-            let path = table.path(slot)?;
+            let path = table.good(slot)?;
             let at = path.offset.saturating_add(first);
             let (edge, op, data) = (path.edge, Op::WriteZeroes, Segs::new());
             all.push(Ask { slot, edge, op, at, len, data });

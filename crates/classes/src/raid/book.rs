@@ -476,12 +476,10 @@ impl Book {
                 for Here { index, sectors, moved } in here.iter().copied() {
                     let Some(disk) = array.disks.get(index) else { continue };
                     let key = format!("{:08x}", disk.reference);
-                    let known = own.get(&key);
-                    let meta = match known {
-                        Some(meta) => {
-                            let base = on_disk_of(newest, meta, sequence.wrapping_sub(1));
-                            ddf::update(&base, array, index, &change, sector)?
-                        }
+                    let known = own.get(&key).cloned();
+                    let anchor = known.is_none() || moved;
+                    let base = match known {
+                        Some(meta) => meta,
                         None => {
                             let place = ddf::Place {
                                 sector_size: sector,
@@ -491,10 +489,13 @@ impl Book {
                                 limits: newest.header.limits,
                                 order: newest.header.order,
                             };
-                            ddf::create(array, index, &place)?
+                            let mut meta = ddf::create(array, index, &place)?;
+                            meta.configs.clear();
+                            meta
                         }
                     };
-                    let anchor = known.is_none() || moved;
+                    let base = on_disk_of(newest, own, base, sequence.wrapping_sub(1));
+                    let meta = ddf::update(&base, array, index, &change, sector)?;
                     all.push((index, ddf::plan(&meta, sectors, sector, anchor)?));
                     written.push((key, meta));
                 }
@@ -536,15 +537,15 @@ fn as_listed(newest: &Meta, array: &mut Array) {
 }
 
 /// The base of a disk's next record: what the newest says of the set, and what the disk's own says
-/// of itself. Its configurations are its own: they carry its own sequence numbers.
-fn on_disk_of(newest: &Meta, own: &Meta, sequence: u32) -> Meta {
-    let mut base = own.clone();
+/// of itself. Its configurations are the newest of all disks', so that the next goes on from their
+/// sequence numbers: were one that takes a place to begin at one, the configuration of the disk
+/// that had the place could be believed over its own.
+fn on_disk_of(newest: &Meta, all: &BTreeMap<String, Meta>, mut base: Meta, sequence: u32) -> Meta {
     base.header.sequence = sequence;
     base.disks.clone_from(&newest.disks);
     base.volumes.clone_from(&newest.volumes);
-    for config in &newest.configs {
-        let same =
-            |c: &&mut ddf::Config| c.guid == config.guid && c.secondary.1 == config.secondary.1;
+    for config in all.values().flat_map(|meta| &meta.configs) {
+        let same = |c: &&mut Config| c.guid == config.guid && c.secondary.1 == config.secondary.1;
         match base.configs.iter_mut().find(same) {
             Some(old) if old.sequence < config.sequence => *old = config.clone(),
             Some(_) => {}

@@ -1,13 +1,13 @@
 //! Who is believed, who is used, and what is said, without any I/O.
 
-use super::book::{Found, judge};
-use super::imsm;
+use super::book::{Book, Found, Here, judge};
 use super::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume, VolumeState,
 };
 use super::set::{ALL, Set};
 use super::volume::Role;
+use super::{ddf, imsm};
 
 fn array(level: Level, count: usize) -> Array {
     let disk = |number: usize| Disk {
@@ -267,4 +267,50 @@ fn who_was_being_filled_is_waited_for() {
     assert!(found.excludes(&keys[1], 512), "it lacks something");
     assert!(!found.is_complete(&keys[..1], 512) && found.is_complete(&keys, 512));
     assert!(says(Level::Raid1, 2, 0, &[1], 5).is_complete(&keys[..1], 512), "it is gone");
+}
+
+/// DDF: two pairs; disk 4, new or a spare that DDF knew, takes the place of disk 3.
+fn taken(known: bool) {
+    let mut array = array(Level::Raid10, 4);
+    array.identity = Identity::Ddf([b'x'; 24]);
+    let spare = Disk { reference: 4, state: DiskState::Spare, ..array.disks[0].clone() };
+    array.disks.extend(known.then(|| spare.clone()));
+    for disk in &mut array.disks {
+        disk.guid[0] = b'0' + disk.reference as u8;
+    }
+    let place = ddf::Place {
+        sector_size: 512,
+        media_sectors: (100 << 20) / 512,
+        time: 0,
+        controller: [b'c'; 24],
+        limits: ddf::Limits::default(),
+        order: ddf::Order::default(),
+    };
+    let found: Vec<Found> = (0..array.disks.len())
+        .map(|at| Found::Ddf(Box::new(ddf::create(&array, at, &place).expect("a record"))))
+        .collect();
+    let all: Vec<&Found> = found.iter().collect();
+    let (mut array, mut book) = Book::open(&all, 0, 512).expect("an array");
+    if !known {
+        array.disks.push(spare);
+    }
+    array.disks.remove(3);
+    array.disks[3].state = DiskState::Active;
+    let here = [0, 1, 2, 3].map(|index| Here { index, sectors: (100 << 20) / 512, moved: false });
+    book.write(&mut array, &here, 5, 512).expect("records");
+    let Book::Ddf { own, .. } = book else { panic!("another format") };
+    // The other of the pair does not come, and the one that was replaced comes first.
+    let now = |key: &str| Found::Ddf(Box::new(own[key].clone()));
+    let all = [found[3].clone(), now("00000000"), now("00000001"), now("00000004")];
+    let all: Vec<&Found> = all.iter().collect();
+    let (array, _) = Book::open(&all, 1, 512).expect("an array");
+    let volume = &array.volumes[0];
+    let who: Vec<u32> = volume.members.iter().map(|m| array.disks[m.disk].reference).collect();
+    assert_eq!(who, [0, 1, 2, 4], "known {known}");
+}
+
+#[test]
+fn a_disk_that_takes_a_place_is_believed_over_the_one_that_had_it() {
+    taken(true);
+    taken(false);
 }

@@ -46,8 +46,12 @@ fn stacks_that_failed_once() {
 const ARRAYS: [u64; 5] = [139, 5149, 5233, 6278, 9064];
 
 /// In harsh times: 3: of two parities that two lost disks were known by one was written; 28: a disk
-/// that shared no record with those in use was taken for another half.
-const HARSH: [u64; 2] = [3, 28];
+/// that shared no record with those in use was taken for another half; 80564: a second parity was
+/// put back, for a member that had gone and was not on record, where it could not be written, and
+/// the data it allowed for was not; 80984: rows were zeroed on the members that did it, when one
+/// that was needed failed it, and the row alone knew what a third was to be filled with; 80986: the
+/// configuration (DDF) of a disk that a spare had replaced was believed over the spare's.
+const HARSH: [u64; 5] = [3, 28, 80564, 80984, 80986];
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
 /// gone already.

@@ -119,7 +119,9 @@ fn clear(control: &mut Control, name: &str) -> Result<Value, Error> {
     let check = |control: &mut Control, edge| match last(control, name, edge)? {
         Last::Label => Ok(()),
         _ => {
-            let what = format!("{name} has no label of this kind; nothing was written");
+            let what = format!(
+                "{name} has no label of this kind; nothing was written (`ashlar inspect {name}` says what it has)"
+            );
             Err(Error::new(Errno::NoEnt, what))
         }
     };

@@ -20,7 +20,7 @@ pub(crate) fn sizes(control: &Control, on: ProviderId) -> (u32, u64) {
     control.topology.limits(on).map_or((0, 0), |l| (l.sector_bytes, l.media_bytes))
 }
 
-fn busy(name: &str, e: Errno) -> Error {
+pub(super) fn busy(name: &str, e: Errno) -> Error {
     match e {
         Errno::Perm => Error::new(e, format!("{name} is in use; close what uses it first")),
         e => Error::new(e, format!("{name} cannot be opened: {}", e.text())),

@@ -59,6 +59,11 @@ pub(crate) fn check_member(
         if force || bytes.iter().all(|b| *b == 0) || is_own(&bytes) {
             return Ok(());
         }
+        let counts = control.topology.find(name).map(|on| control.topology.counts(on));
+        if counts.is_some_and(|counts| counts.w > 0 || counts.e > 0) {
+            // Whoever uses it has written that.
+            return Err(hand::busy(name, Errno::Perm));
+        }
         let what = format!(
             "the last sector of {name} holds something (`ashlar inspect {name}` says what); give \
              --force if it may be lost"
@@ -165,7 +170,9 @@ pub(crate) fn clear<R>(
             let (_, bytes) = hand::last(control, member, edge)?;
             match decode(&bytes) {
                 Err(FrameError::Foreign) => {
-                    let what = format!("{member} has no {noun}; nothing was written");
+                    let what = format!(
+                        "{member} has no {noun}; nothing was written (`ashlar inspect {member}` says what it has)"
+                    );
                     Err(Error::new(Errno::NoEnt, what))
                 }
                 _ => Ok(()),

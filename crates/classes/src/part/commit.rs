@@ -46,7 +46,9 @@ fn whole_plan(
 pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
     let name = control.topology.geom_name(geom).to_owned();
     let nothing = || {
-        let what = format!("{name} has no changes that wait; verbs with --no-commit make some");
+        let what = format!(
+            "{name} has no changes that wait; verbs of `ashlar part` make some with --no-commit"
+        );
         Error::new(Errno::Perm, what)
     };
     let (steps, after) = with(&mut control.topology, geom, |part, _| {
@@ -94,7 +96,7 @@ pub(super) fn undo(control: &mut Control, geom: GeomId) -> Result<(), Error> {
     control.call(|topology| {
         let again = with(topology, geom, |part, topology| {
             let Some(edits) = &part.edits else {
-                let what = format!("{name} has no changes; there is nothing to undo");
+                let what = format!("{name} has no changes that wait; `ashlar part show {name}` is what stands on it");
                 return Err(Error::new(Errno::Perm, what));
             };
             if edits.torn || edits.resized {

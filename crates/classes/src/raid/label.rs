@@ -237,12 +237,20 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
     };
     let bytes = wish.level.capacity(wish.strip, &lens).filter(|bytes| *bytes > 0);
     let Some(bytes) = bytes else {
-        let what = format!(
-            "{} disks of {each} bytes make no {}: too few, or too small",
-            room.len(),
-            super::show::level_word(wish.level)
-        );
-        return Err(inval(what));
+        let (count, level) = (room.len(), super::show::level_word(wish.level));
+        let takes = (1..10).filter(|n| wish.level.data_members(*n).is_some()).take(3);
+        let takes: Vec<String> = takes.map(|n| n.to_string()).collect();
+        return Err(inval(match wish.level.data_members(count) {
+            None => {
+                format!("{count} disks make no {level}: it takes {} ... of them", takes.join(", "))
+            }
+            Some(_) => {
+                format!(
+                    "{count} disks with {each} bytes free are too small for strips of {}",
+                    wish.strip
+                )
+            }
+        }));
     };
     let raw = wish.level.redundant() && !wish.same;
     let member = |(disk, ((offset, _), bytes)): (usize, (&(u64, u64), &u64))| {

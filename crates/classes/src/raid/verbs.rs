@@ -509,7 +509,9 @@ fn damaged(
         Ok((before.starts_with(imsm::SIGNATURE), is_ddf))
     })?;
     if !intel && !ddf {
-        let what = format!("{name} has no record of an array; nothing was written");
+        let what = format!(
+            "{name} has no record of an array; nothing was written (`ashlar inspect {name}` says what it has)"
+        );
         return Err(Error::new(Errno::NoEnt, what));
     }
     let mut plan = if intel { imsm::erase(sectors, sector) } else { WritePlan::default() };

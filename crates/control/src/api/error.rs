@@ -239,7 +239,12 @@ impl Error {
         self
     }
 
-    /// The advice that is printed.
+    /// The reason has a command or an option in it: general advice beside it would mislead.
+    fn says_what_to_type(&self) -> bool {
+        ["`ashlar ", "give --force"].iter().any(|words| self.source.contains(words))
+    }
+
+    /// The advice that is printed, unless the reason says what to type.
     pub fn advice(&self) -> &str {
         self.next.as_deref().unwrap_or(self.kind.next())
     }
@@ -252,7 +257,9 @@ impl fmt::Display for Error {
             write!(f, "{}: ", self.at)?;
         }
         writeln!(f, "{}", self.source.trim_end())?;
-        writeln!(f, "  next: {}", self.advice())?;
+        if self.next.is_some() || !self.says_what_to_type() {
+            writeln!(f, "  next: {}", self.advice())?;
+        }
         write!(f, "  more: ashlar explain {}", self.kind.code())
     }
 }
@@ -288,5 +295,9 @@ mod tests {
             "error[ASH-0020]: part add: ada9: no such geom\n  \
              next: Run `ashlar list` to see the names.\n  more: ashlar explain ASH-0020"
         );
+        let error =
+            Error::new(Kind::Exists, "mirror label", "d1 holds something; `ashlar inspect d1`");
+        assert!(!error.to_string().contains("next:"), "{error}");
+        assert!(error.next("Look.").to_string().contains("next: Look."));
     }
 }

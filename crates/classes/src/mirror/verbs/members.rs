@@ -139,7 +139,11 @@ fn keep_one(mirror: &Mirror, slot: usize, member: &str) -> Result<(), Error> {
     if active.iter().any(|s| *s != slot) {
         return Ok(());
     }
-    let what = format!("{member} is the last that has everything; without it nothing is left");
+    let what = format!(
+        "{member} is the last that has everything; without it nothing is left: `ashlar mirror stop \
+         {}` takes the whole apart",
+        mirror.name
+    );
     Err(Error::new(Errno::Busy, what))
 }
 

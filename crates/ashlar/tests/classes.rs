@@ -1,0 +1,183 @@
+//! The verbs of the classes as a new user types them: what works, what is refused, and that each
+//! refusal says what to do next.
+
+mod house;
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use house::{House, file_disk};
+
+const DISK_BYTES: u64 = 64 << 20;
+
+/// A house with so many disks d0, d1, ... that nobody uses.
+fn disks(name: &str, count: usize) -> House {
+    let mut house = House::new(name);
+    let mut all = String::new();
+    for n in 0..count {
+        house.image(&format!("d{n}.img"), DISK_BYTES);
+        all.push_str(&file_disk(&format!("d{n}"), &format!("d{n}.img")));
+    }
+    house.configure(&all, "");
+    house.start();
+    house
+}
+
+/// Runs a command with text on its standard input: exit code, standard output, standard error.
+fn fed(house: &House, line: &str, input: &str) -> (i32, String, String) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut command = house.command(&words);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    // Who refuses at once may not read it.
+    let _ = child.stdin.take().expect("an input").write_all(input.as_bytes());
+    let done = child.wait_with_output().expect("ended");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (done.status.code().unwrap_or(-1), text(done.stdout), text(done.stderr))
+}
+
+/// Types lines in order: each with its exit code and words of its answer.
+fn typed(house: &House, lines: &[(&str, i32, &[&str])]) {
+    for (line, code, words) in lines {
+        let said = house.ashlar(&line.split(' ').collect::<Vec<_>>()).ends(*code);
+        match code {
+            0 => said.says(words),
+            _ => said.complains(words),
+        };
+    }
+}
+
+#[test]
+fn mirrors_are_made_mended_and_taken_apart() {
+    let mut house = disks("mirrors", 4);
+    typed(
+        &house,
+        &[
+            ("mirror", 2, &["label, create", "--help"]),
+            ("mirror label m", 2, &["<MEMBERS>"]),
+            ("mirror lable m d0 d1", 2, &["a similar subcommand exists: 'label'"]),
+            ("mirror label m d0 d9", 1, &["ASH-0020", "d9", "`ashlar list`"]),
+            ("mirror label --balance best m d0 d1", 2, &["round-robin, load, split, prefer"]),
+            ("mirror label m d0 d1", 0, &["mirror/m is there"]),
+            ("mirror label m d2 d3", 1, &["ASH-0021", "`ashlar mirror stop m`"]),
+            ("mirror label other d1 d2", 1, &["d1 is in use"]),
+            ("mirror list m", 0, &["Balance: load", "Name: mirror/m"]),
+            ("mirror list n", 1, &["ashlar mirror status"]),
+            ("mirror remove m d3", 1, &["d3 is no member of m", "`ashlar mirror list m`"]),
+            ("mirror insert m d2", 0, &["d2"]),
+        ],
+    );
+    house.until("three members", Duration::from_secs(30), || {
+        house.ok(&["mirror", "status", "-s"]).matches("ACTIVE").count() == 3
+    });
+    typed(
+        &house,
+        &[
+            ("mirror verify m", 0, &["`ashlar mirror list m`"]),
+            ("mirror remove m d1", 0, &["d1"]),
+            ("mirror remove m d2", 0, &["d2"]),
+            ("mirror remove m d0", 1, &["the last that has everything", "`ashlar mirror stop m`"]),
+            ("mirror dump d0", 0, &["name: m", "all: 1"]),
+            ("mirror dump d1", 2, &["no metadata of this class in the last sector"]),
+            ("mirror clear d0", 1, &["d0 is in use"]),
+            ("mirror stop m", 0, &["m stopped"]),
+            ("mirror start m", 0, &["mirror/m is there"]),
+            ("mirror start m", 1, &["was not stopped", "`ashlar mirror status`"]),
+            ("mirror stop m", 0, &["m stopped"]),
+            ("mirror clear d0", 0, &["d0 cleared"]),
+            ("mirror clear d0", 1, &["no record of a mirror", "`ashlar inspect d0`"]),
+            ("inspect d0", 0, &["nothing found"]),
+        ],
+    );
+    house.stop();
+}
+
+#[test]
+fn spans_paths_and_arrays_are_made_and_taken_apart() {
+    let mut house = disks("spans", 3);
+    typed(
+        &house,
+        &[
+            ("stripe label s d0", 2, &["2 values required"]),
+            ("stripe label -s 1000 s d0 d1", 2, &["1000"]),
+            ("stripe label s d0 d1", 0, &["stripe/s is there"]),
+            ("stripe status", 0, &["stripe/s", "UP", "d0", "d1"]),
+            ("concat label c d1 d2", 1, &["d1 is in use"]),
+            ("stripe stop s", 0, &["s stopped"]),
+            ("concat label c d1 d2", 1, &["`ashlar inspect d1`", "--force"]),
+            ("stripe clear d0 d1", 0, &["d0, d1 cleared"]),
+            ("concat label c d0 d1", 0, &["concat/c is there"]),
+            ("concat append c d9", 1, &["d9", "`ashlar list`"]),
+            ("concat append c d2", 0, &["d2"]),
+            ("concat list c", 0, &["(192M)", "Name: d2"]),
+            ("concat stop c", 0, &["c stopped"]),
+            ("concat clear d0 d1 d2", 0, &["d2 cleared"]),
+            ("multipath label p d0", 0, &["multipath/p is there"]),
+            ("multipath getactive p", 0, &["d0"]),
+            ("multipath rotate p", 1, &["no other good path than d0"]),
+            ("multipath fail p d9", 1, &["d9 is no path of p", "`ashlar multipath list`"]),
+            ("multipath destroy p", 0, &["p destroyed"]),
+            ("raid label Intel v RAID9 d0 d1 d2", 2, &["no level RAID9; RAID0, RAID1"]),
+            ("raid label Promise v RAID5 d0 d1 d2", 2, &["no format Promise; Intel, DDF"]),
+            ("raid label Intel v RAID5 d0 d1", 2, &["2 disks make no RAID5-LA", "3, 4, 5"]),
+            ("raid label Intel v RAID5 d0 d1 d2", 0, &["raid/r0 is there"]),
+            ("raid status", 0, &["raid/r0", "OPTIMAL", "d0", "d2"]),
+            ("raid stop nothing", 1, &["`ashlar raid status`"]),
+            ("raid stop r0", 0, &["stopped"]),
+            ("inspect d1", 0, &["Intel"]),
+            ("raid clear d0 d1 d2", 0, &["d2 cleared"]),
+            ("raid clear d0", 1, &["no record of an array", "`ashlar inspect d0`"]),
+        ],
+    );
+    house.stop();
+}
+
+#[test]
+fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
+    let mut house = disks("tables", 3);
+    typed(
+        &house,
+        &[
+            ("part create d9 --scheme gpt", 1, &["d9", "`ashlar list`"]),
+            ("part create d0 --scheme gtp", 2, &["use gpt, mbr, ebr or bsd"]),
+            ("part commit d0", 1, &["no partition table", "`part create`"]),
+            ("part create d0 --scheme gpt", 0, &["d0 created"]),
+            ("part add -t linux-data -s 8M -l one --no-commit d0", 0, &["`ashlar part commit d0`"]),
+            ("part show d0", 0, &["PENDING", "not written: d0p1 added"]),
+            ("part undo d0", 0, &["d0 undone"]),
+            ("part undo d0", 1, &["no changes that wait", "`ashlar part show d0`"]),
+            ("part add -t linux-data -s 8M -l one --no-commit d0", 0, &["d0p1 added"]),
+            ("part commit d0", 0, &["d0 committed"]),
+            ("part commit d0", 1, &["no changes that wait", "--no-commit"]),
+            ("part add -t linux-swap d0", 0, &["d0p2 added"]),
+        ],
+    );
+    let table = house.ok(&["part", "backup", "d0"]);
+    let (code, out, err) = fed(&house, "part restore -l d1 d2", &table);
+    assert_eq!(code, 0, "{out}{err}");
+    for copy in ["d1", "d2"] {
+        assert_eq!(house.ok(&["part", "backup", copy]), table);
+        house.ashlar(&["part", "show", copy, "-l"]).ends(0).says(&["one", "(8.0M)"]);
+    }
+    // What stands there is not lost unless it is said.
+    let (code, _, err) = fed(&house, "part restore d1", &table);
+    assert!(code != 0 && err.contains("-F"), "{code} {err}");
+    let before = house.ok(&["part", "backup", "d1"]);
+    for wrong in ["", "rubbish\n", "GPT 128\n1 linux-data x\n"] {
+        let (code, _, err) = fed(&house, "part restore -F d1", wrong);
+        assert!(code != 0 && err.contains("next:"), "{wrong:?}: {code} {err}");
+        assert_eq!(house.ok(&["part", "backup", "d1"]), before, "{wrong:?} changed something");
+    }
+    let (code, out, err) = fed(&house, "part restore -F d1", &table);
+    assert_eq!(code, 0, "{out}{err}");
+    typed(
+        &house,
+        &[
+            ("part destroy d1", 4, &["--yes-destroy d1"]),
+            ("part destroy -F d1", 0, &["d1 destroyed"]),
+            ("inspect d1", 0, &["nothing found"]),
+        ],
+    );
+    house.stop();
+}

@@ -312,7 +312,10 @@ fn bad_input_is_refused_with_the_reason_and_nothing_is_written() {
     let cases = [
         (json!({ "format": "Promise", "level": "RAID1", "members": ["x0"] }), "no format"),
         (json!({ "format": "Intel", "level": "RAID7", "members": ["x0"] }), "no level"),
-        (json!({ "format": "Intel", "level": "RAID5", "members": ["x0", "x1"] }), "too few"),
+        (
+            json!({ "format": "Intel", "level": "RAID5", "members": ["x0", "x1"] }),
+            "it takes 3, 4, 5",
+        ),
         (
             json!({ "format": "Intel", "level": "RAID0", "strip": 1000, "members": ["x0", "x1"] }),
             "power of two",

@@ -120,7 +120,8 @@ fn clear(control: &mut Control, name: &str) -> Result<Value, Error> {
         Last::Label => Ok(()),
         _ => {
             let what = format!(
-                "{name} has no label of this kind; nothing was written (`ashlar inspect {name}` says what it has)"
+                "{name} has no label of this kind; nothing was written (`ashlar inspect {name}` \
+                 says what it has)"
             );
             Err(Error::new(Errno::NoEnt, what))
         }

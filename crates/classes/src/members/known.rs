@@ -171,7 +171,8 @@ pub(crate) fn clear<R>(
             match decode(&bytes) {
                 Err(FrameError::Foreign) => {
                     let what = format!(
-                        "{member} has no {noun}; nothing was written (`ashlar inspect {member}` says what it has)"
+                        "{member} has no {noun}; nothing was written (`ashlar inspect {member}` \
+                         says what it has)"
                     );
                     Err(Error::new(Errno::NoEnt, what))
                 }

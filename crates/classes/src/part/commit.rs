@@ -96,7 +96,8 @@ pub(super) fn undo(control: &mut Control, geom: GeomId) -> Result<(), Error> {
     control.call(|topology| {
         let again = with(topology, geom, |part, topology| {
             let Some(edits) = &part.edits else {
-                let what = format!("{name} has no changes that wait; `ashlar part show {name}` is what stands on it");
+                let what =
+                    format!("{name} has no changes that wait; see `ashlar part show {name}`");
                 return Err(Error::new(Errno::Perm, what));
             };
             if edits.torn || edits.resized {

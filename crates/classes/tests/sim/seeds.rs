@@ -50,8 +50,9 @@ const ARRAYS: [u64; 5] = [139, 5149, 5233, 6278, 9064];
 /// put back, for a member that had gone and was not on record, where it could not be written, and
 /// the data it allowed for was not; 80984: rows were zeroed on the members that did it, when one
 /// that was needed failed it, and the row alone knew what a third was to be filled with; 80986: the
-/// configuration (DDF) of a disk that a spare had replaced was believed over the spare's.
-const HARSH: [u64; 5] = [3, 28, 80564, 80984, 80986];
+/// configuration (DDF) of a disk that a spare had replaced was believed over the spare's; 200804: a
+/// spare that was named in a configuration, and by no newest record, was taken to have everything.
+const HARSH: [u64; 6] = [3, 28, 80564, 80984, 80986, 200804];
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
 /// gone already.

@@ -161,12 +161,20 @@ fn volume(
             });
             let first = if first == NONE { 0 } else { first };
             let state = disks.get(disk).map_or(DiskState::Missing, |disk| disk.state);
+            // A disk that the newest calls a spare was about to take the place: it has nothing yet.
+            let taking = state == DiskState::Spare;
+            if let Some(disk) = disks.get_mut(disk).filter(|_| taking) {
+                disk.state = DiskState::Active;
+            }
             let entry_of = newest.disks.iter().find(|disk| disk.reference == reference);
             members.push(Member {
                 disk,
                 offset: bytes_of(first, size, "DDF start")?,
                 bytes: bytes_of(one.sectors, size, "DDF block count")?,
-                state: member_state(level, state, entry_of, entry),
+                state: match taking && level.redundant() {
+                    true => SubdiskState::New,
+                    false => member_state(level, state, entry_of, entry),
+                },
             });
         }
     }

@@ -6,8 +6,9 @@ use std::os::unix::fs::FileExt;
 use super::arrays::{Array, Arrays, Class, bytes_of, shim};
 use crate::house::House;
 
-/// Bytes at a disk's end that are cut off to pull it: records are there.
-const CUT_BYTES: u64 = 512;
+/// Bytes at a disk's end that are cut off to pull it: records are there. More than one sector: what
+/// is left must not end in the label of what stands on the array, and be taken for it.
+const CUT_BYTES: u64 = 64 << 10;
 
 /// A way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,6 +41,7 @@ fn parse(mut words: impl Iterator<Item = String>, json: &mut bool) -> Result<Opt
         match word.as_str() {
             "all" => options.what = What::All,
             "layers" => options.what = What::Layers,
+            "classes" => options.what = What::Classes,
             "iscsi" => options.what = What::Iscsi,
             "idle" => options.what = What::Idle,
             "luns" => options.what = What::Luns,

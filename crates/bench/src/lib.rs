@@ -9,6 +9,8 @@
 //!   weighed from outside ([`weigh`]): Ashlar and its peers alike, with the same instruments.
 
 mod bare;
+mod bed;
+mod classes;
 mod cores;
 mod error;
 mod idle;

@@ -21,6 +21,8 @@ pub enum What {
     All,
     /// What a layer costs a Bio.
     Layers,
+    /// What the classes with members cost, beside the disks below them.
+    Classes,
     /// Load over iSCSI.
     Iscsi,
     /// Load over NBD, beside nbdkit and QEMU's storage daemon.
@@ -70,8 +72,8 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `iscsi`, `nbd`, `cores`, `luns`, `idle`; or `seeds`; or
-    /// `bare`, the bare responder alone.
+    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `cores`, `luns`, `idle`; or
+    /// `seeds`; or `bare`, the bare responder alone.
     pub what: What,
     /// Which seed, for `seeds`: `scst`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
 use crate::report::{Goal, Of, Report, Row, Series};
 use crate::servers::free_address;
-use crate::{bare, cores, idle, iscsi, luns, nbd, seeds};
+use crate::{bare, classes, cores, idle, iscsi, luns, nbd, seeds};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -45,6 +45,9 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
     if wants(What::Layers) {
         measure_layers(&options, &mut report, progress)?;
     }
+    if wants(What::Classes) {
+        classes::measure(&options, &mut report, progress)?;
+    }
     if wants(What::Iscsi) {
         iscsi::measure(&options, &mut report, progress)?;
     }
@@ -80,6 +83,7 @@ fn case_names() -> impl Iterator<Item = String> {
     let nbd = nbd::CASES.iter().map(|c| c.name.to_owned());
     layers
         .chain(["layers-all".to_owned()])
+        .chain(classes::CASES.iter().map(|c| (*c).to_owned()))
         .chain(iscsi)
         .chain(nbd)
         .chain(cores)
@@ -157,8 +161,10 @@ fn machine(options: &Options) -> Vec<String> {
     let cores = crate::weigh::cores().len();
     let mut lines =
         vec![format!("{model}, {cores} cores, Linux {}, load {load} before", kernel.trim())];
-    let measures_peers =
-        !matches!(options.what, What::Layers | What::Cores | What::Luns | What::Seeds);
+    let measures_peers = !matches!(
+        options.what,
+        What::Layers | What::Classes | What::Cores | What::Luns | What::Seeds
+    );
     for &peer in options.peers().iter().filter(|_| measures_peers) {
         if peer == Peer::Bare {
             continue;

@@ -1,17 +1,17 @@
 //! The stacks that are measured.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Bio, End, Errno, Op, Pool, PoolConfig};
+use bio::{Bio, End, Errno, Op};
 use geom::{
-    Access, Back, Class, Control, Core, Create, Edge, Error, Flow, Geom, GeomId, Inbox, Layer,
-    Limits, NewProvider, ProviderId, Sink, Topology,
+    Access, Back, Class, Control, Core, Create, Edge, Error, Flow, GeomId, Layer, Limits,
+    NewProvider, ProviderId, Sink, Topology,
 };
-use reactor::{Config, Patience, PortChoice, Reactor};
-use rustix::time::{ClockId, clock_gettime};
+use reactor::Patience;
+
+use crate::bed::{Bed, Plain, thread_ns};
 
 /// Bios a round: long enough that the two clock readings around it do not matter.
 pub(crate) const BIOS: u32 = 200_000;
@@ -49,24 +49,6 @@ impl Layer for Shift {
     fn done(&self, bio: &mut Bio, was: u64, _: &Core) -> Back {
         bio.offset = was;
         Back::Up
-    }
-}
-
-struct Plain;
-
-impl Geom for Plain {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -124,19 +106,7 @@ impl Sink for Count {
 /// the daemon; each Bio enters through `submit` and ends in a receiver. A first round is not
 /// counted.
 pub fn layers(depths: &[u32], rounds: u32) -> Result<Vec<LayerRow>, crate::Error> {
-    let config = Config { name: "bench".into(), port: PortChoice::Auto, ..Config::default() };
-    let reactor = Reactor::start(config).map_err(|e| system("reactor", e))?;
-    let inbox = Arc::new(Inbox::default());
-    let (core, mailer) =
-        Core::new(0, reactor.clone(), Pool::new(PoolConfig::default()), inbox.report());
-    let turning = core.clone();
-    let clock = reactor.clone();
-    let mut control = Control::new(
-        vec![mailer],
-        inbox,
-        Box::new(move |_, _| turning.turn(Patience::Peek)),
-        Box::new(move || clock.fresh_now()),
-    );
+    let Bed { core, mut control, .. } = Bed::start()?;
     let mut edges = Vec::new();
     control.topology.load(Arc::new(BenchClass)).map_err(failed)?;
     for &depth in depths {
@@ -169,17 +139,6 @@ pub fn layers(depths: &[u32], rounds: u32) -> Result<Vec<LayerRow>, crate::Error
         LayerRow { layers, ns }
     });
     Ok(rows.collect())
-}
-
-/// CPU time of this thread, ns: what others do on the same core is not counted.
-fn thread_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let part = |n: i64| u64::try_from(n).unwrap_or(0);
-    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
-}
-
-fn system(what: &str, error: std::io::Error) -> crate::Error {
-    crate::Error::system(what, error)
 }
 
 fn failed(error: impl std::fmt::Display) -> crate::Error {

@@ -1,0 +1,91 @@
+//! What the classes with members cost: beside the bare disks below them, beside memory copied,
+//! beside a layer that does nothing. In this process, on one core; one file a family of cases.
+
+mod disk;
+mod dispatch;
+mod drive;
+mod mirror;
+mod parity;
+mod rebuild;
+mod stripe;
+
+use serde_json::json;
+
+use crate::bed::{Bed, failed};
+use crate::error::Error;
+use crate::options::Options;
+use crate::report::{Goal, Report, Series};
+use crate::run::{Progress, with};
+
+/// Every case; `--case` takes a part of a name.
+pub(crate) const CASES: &[&str] = &[
+    "stripe-read-128k",
+    "stripe-write-128k",
+    "mirror-members",
+    "mirror-cpu",
+    "parity-raid5",
+    "parity-raid6",
+    "stripe-write-raid5",
+    "stripe-write-raid6",
+    "dispatch",
+    "rebuild",
+];
+
+/// One figure of a case: its words, its rounds, whose the other side is, what it should be.
+pub(super) struct Figure {
+    pub case: &'static str,
+    pub what: (String, &'static str),
+    pub series: Series,
+    pub peer: Option<&'static str>,
+    pub goal: Option<Goal>,
+}
+
+/// Measures the cases that are wanted.
+pub(crate) fn measure(
+    options: &Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    let wanted: Vec<&str> = CASES.iter().copied().filter(|c| options.wants(c)).collect();
+    for (done, case) in wanted.iter().enumerate() {
+        let (done, of) = (done as u32, wanted.len() as u32);
+        progress(Progress { done, of, what: format!("classes: {case}") });
+        let rounds = options.rounds;
+        let figures = match *case {
+            "stripe-read-128k" | "stripe-write-128k" => stripe::measure(case, rounds),
+            "mirror-members" => mirror::members(rounds),
+            "mirror-cpu" => mirror::cpu(rounds),
+            "parity-raid5" | "parity-raid6" => parity::sums(case, rounds),
+            "stripe-write-raid5" | "stripe-write-raid6" => parity::volume(case, rounds),
+            "dispatch" => dispatch::measure(rounds),
+            _ => rebuild::measure(rounds),
+        };
+        for figure in figures.map_err(|e| e.within(case))? {
+            let Figure { case, what, series, peer, goal } = figure;
+            let row = series.row(case, (&what.0, what.1), peer);
+            report.rows.extend(row.map(|r| with(r, options, "classes", goal)));
+        }
+    }
+    Ok(())
+}
+
+/// A graph with every class and so many memory disks `d0`, `d1` ...
+fn with_memory(disks: usize, bytes: u64) -> Result<Bed, Error> {
+    let mut bed = with_classes()?;
+    let class = disks::DiskClass::new(bed.inbox.clone(), 1);
+    for n in 0..disks {
+        let (name, params) = (format!("d{n}"), json!({ "size": bytes }));
+        let made = bed.control.call(|t| class.add(t, "memory", &name, &params));
+        made.map_err(failed)?;
+    }
+    Ok(bed)
+}
+
+/// A graph with every class.
+fn with_classes() -> Result<Bed, Error> {
+    let mut bed = Bed::start()?;
+    let (inbox, every) = (bed.inbox.clone(), classes::all());
+    bed.load(std::sync::Arc::new(disks::DiskClass::new(inbox, 1)))?;
+    every.into_iter().try_for_each(|class| bed.load(class))?;
+    Ok(bed)
+}

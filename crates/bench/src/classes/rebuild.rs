@@ -1,0 +1,139 @@
+//! A mirror of 8 GiB is rebuilt while a user writes: how long the user's slowest writes take, and
+//! whether what is shown of the progress is honest. The disks keep nothing but records and take
+//! 20 us a request and a ns for two bytes, one request after the other.
+
+use std::sync::Arc;
+
+use bio::Op;
+use geom::Edge;
+use serde_json::json;
+
+use super::disk::{Hollow, Pace};
+use super::drive::{Drive, Took};
+use super::{Figure, with_classes};
+use crate::bed::{Bed, failed};
+use crate::error::Error;
+use crate::report::{Goal, Of, Series};
+
+const DISK_BYTES: u64 = 8 << 30;
+const REQUEST: usize = 4096;
+const REQUEST_NS: u64 = 20_000;
+const BYTES_A_NS: u64 = 2;
+const DEPTH: u32 = 4;
+/// The rate that is set, bytes a second: about half of what the disks could do.
+const RATE: u64 = 512 << 20;
+/// How long the user is alone, ns.
+const ALONE_NS: u64 = 2_000_000_000;
+/// Between two looks at the progress, ns.
+const LOOK_NS: u64 = 20_000_000;
+/// Longest rebuild, ns.
+const LONGEST_NS: u64 = 120_000_000_000;
+/// A rebuild holds a MiB at a time: it is read, then written. A write may wait for both, twice
+/// where a slab begins between its members.
+const SLABS_US: f64 = 2.0 * 2.0 * (20.0 + 525.0);
+/// What is seen of a rebuild.
+#[derive(Default)]
+struct Seen {
+    percents: Vec<u64>,
+    ended: bool,
+}
+
+impl Seen {
+    fn look(&mut self, bed: &Bed) {
+        let shown = bed.shown("mirror", "m", "Synchronized");
+        let percent = shown.and_then(|text| text.trim_end_matches('%').parse::<u64>().ok());
+        self.percents.extend(percent);
+        self.ended = bed.shown("mirror", "m", "State").as_deref() == Some("COMPLETE");
+    }
+
+    /// How often it went back, and how far from the whole it was when last seen.
+    fn faults(&self) -> (f64, f64) {
+        let back = self.percents.windows(2).filter(|w| w[1] < w[0]).count();
+        let last = self.percents.last().copied().unwrap_or(0);
+        (back as f64, 100.0 - last as f64)
+    }
+}
+
+/// The user writes until the mirror is whole.
+fn rebuild(bed: &mut Bed, drive: &mut Drive, edge: Edge, rate: u64) -> Result<(Took, Seen), Error> {
+    bed.verb("mirror", "configure", "m", &json!({ "sync_rate": rate }))?;
+    bed.verb("mirror", "rebuild", "m", &json!({ "members": ["d0"] }))?;
+    let (begun, mut seen) = (bed.core.reactor().fresh_now(), Seen::default());
+    let mut next = begun;
+    let took = drive.run(
+        bed,
+        (Op::Write, true),
+        |n| (edge, place(n)),
+        |bed, _| {
+            let now = bed.core.reactor().fresh_now();
+            if now >= next {
+                seen.look(bed);
+                next = now + LOOK_NS;
+            }
+            !seen.ended && now - begun < LONGEST_NS
+        },
+    )?;
+    match seen.ended {
+        true => Ok((took, seen)),
+        false => Err(failed("the rebuild comes to no end")),
+    }
+}
+
+fn place(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (DISK_BYTES / 2 / 4096) * 4096
+}
+
+fn p99(took: &Took) -> f64 {
+    took.latency.quantile(0.99).unwrap_or(0) as f64 / 1e3
+}
+
+pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
+    let mut bed = with_classes()?;
+    let pace = Pace::OneByOne { request_ns: REQUEST_NS, bytes_a_ns: BYTES_A_NS };
+    for name in ["d0", "d1"] {
+        bed.disk(name, Arc::new(Hollow::new(DISK_BYTES, pace)), DISK_BYTES)?;
+    }
+    let params = json!({ "members": ["d0", "d1"], "assume_same": true, "force": true });
+    bed.verb("mirror", "label", "m", &params)?;
+    let edge = bed.open("mirror/m")?;
+    let mut drive = Drive::new(&bed, DEPTH, REQUEST)?;
+    let [mut fast, mut slow] = [Series::default(), Series::default()];
+    let [mut back, mut missing, mut rate] =
+        [Series::default(), Series::default(), Series::default()];
+    for _ in 0..rounds.min(3) {
+        let begun = bed.core.reactor().fresh_now();
+        let alone = drive.run(
+            &mut bed,
+            (Op::Write, true),
+            |n| (edge, place(n)),
+            |bed, _| bed.core.reactor().fresh_now() - begun < ALONE_NS,
+        )?;
+        for (series, limit) in [(&mut fast, 0), (&mut slow, RATE)] {
+            let (took, seen) = rebuild(&mut bed, &mut drive, edge, limit)?;
+            series.ours.push(p99(&took));
+            series.theirs.push(p99(&alone));
+            let (went_back, left) = seen.faults();
+            back.ours.push(went_back);
+            missing.ours.push(left);
+            if limit > 0 {
+                rate.ours.push(DISK_BYTES as f64 * 1e9 / took.wall_ns as f64 / f64::from(1 << 20));
+            }
+        }
+    }
+    let most = |at_most| Some(Goal { of: Of::Ours, at_most });
+    let figure = |words: &str, unit, series, goal| Figure {
+        case: "rebuild",
+        what: (words.to_owned(), unit),
+        series,
+        peer: Some("alone"),
+        goal,
+    };
+    let limit = RATE as f64 / f64::from(1 << 20);
+    Ok(vec![
+        figure("p99 of a write, rebuild unlimited", "us", fast, most(SLABS_US)),
+        figure("p99 of a write, rebuild at 512 MiB/s", "us", slow, most(SLABS_US)),
+        figure("rebuilt a second, limit 512 MiB/s", "MiB", rate, most(limit * 1.01)),
+        figure("times the progress went back", "", back, most(0.0)),
+        figure("percent missing when last seen, before it ended", "", missing, most(1.0)),
+    ])
+}

@@ -447,3 +447,16 @@ fn what_is_zeroed_is_zero_on_every_member_though_some_cannot() {
         assert_eq!(world.show("mirror", "m", "State"), ["COMPLETE"], "nobody is to blame");
     }
 }
+
+#[test]
+fn one_made_by_hand_is_there_at_once_and_copies_its_first_member() {
+    let mut world = World::new();
+    let bytes = noise(7, MIB);
+    world.disk("d0", bytes.clone(), 512);
+    let copy = world.disk("d1", noise(8, MIB), 512);
+    let members = json!({ "members": ["d0", "d1"] });
+    let answer = world.verb("mirror", "create", "m", members).expect("made");
+    assert_eq!(answer["provider"], "mirror/m");
+    complete(&mut world);
+    assert!(copy.bytes() == bytes, "the first is copied");
+}

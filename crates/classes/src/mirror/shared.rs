@@ -84,6 +84,14 @@ pub(super) struct LaneState {
     pub(super) unable: BTreeMap<u64, u32>,
 }
 
+/// A rebuild of a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    number: u64,
+    /// All up to there is copied, bytes; zero when it does not go by the order of the disk.
+    copied: u64,
+}
+
 /// Members that failed a write (a bit a slot).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Faults {
@@ -163,7 +171,7 @@ pub(super) struct Shared {
     /// Something is still to be done to the members: verbs wait for it.
     pub(super) busy: AtomicBool,
     /// The rebuild that may go on, by slot; another number, and it ends.
-    pub(super) rounds: Mutex<BTreeMap<usize, u64>>,
+    pub(super) rounds: Mutex<BTreeMap<usize, Round>>,
     /// Bytes a second that a rebuild may copy; zero: as fast as it goes.
     pub(super) sync_rate: AtomicU64,
     verified: Mutex<Report>,
@@ -237,7 +245,19 @@ impl Shared {
 
     /// Whether this round of a slot's rebuild is still wanted.
     pub(super) fn is_wanted(&self, slot: usize, round: u64) -> bool {
-        lock(&self.rounds).get(&slot) == Some(&round)
+        lock(&self.rounds).get(&slot).is_some_and(|of| of.number == round)
+    }
+
+    /// This round has copied all up to there.
+    pub(super) fn copied_to(&self, slot: usize, round: u64, offset: u64) {
+        if let Some(of) = lock(&self.rounds).get_mut(&slot).filter(|of| of.number == round) {
+            of.copied = offset;
+        }
+    }
+
+    /// How far a slot's rebuild has come, bytes; it may not be on record yet.
+    pub(super) fn copied(&self, slot: usize) -> u64 {
+        lock(&self.rounds).get(&slot).map_or(0, |of| of.copied)
     }
 
     /// Whether some round of a slot's rebuild is wanted.
@@ -248,7 +268,7 @@ impl Shared {
     /// A slot's rebuild gets a number; the one before ends. `None`: there is to be none.
     pub(super) fn want(&self, slot: usize, round: Option<u64>) {
         match round {
-            Some(round) => lock(&self.rounds).insert(slot, round),
+            Some(number) => lock(&self.rounds).insert(slot, Round { number, copied: 0 }),
             None => lock(&self.rounds).remove(&slot),
         };
     }

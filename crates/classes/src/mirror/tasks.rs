@@ -151,6 +151,9 @@ async fn copy_all(
                 return Some(Err(halt));
             }
             at += len;
+            if job.saves {
+                shared.copied_to(job.slot, job.round, at);
+            }
             let now = reactor.fresh_now();
             let due = now.saturating_sub(saved) >= shared.tunables.save_every_ns;
             if job.saves && due && at < run.end {

@@ -81,7 +81,9 @@ impl MirrorGeom {
         }
         let depth = waiting::depth(t, self.consumers.values().copied());
         self.waiting.waits(me, depth, self.mirror.media_bytes);
-        if self.mirror.is_complete() || self.stuck {
+        // Nobody else belongs to one that is made by hand.
+        let all = self.mirror.members().count() >= usize::from(self.mirror.all);
+        if self.mirror.is_complete() || self.stuck || self.mirror.manual && all {
             t.barrier(me, Box::new(Told::Launch));
         } else {
             let (there, start_ns) = (self.mirror.members().count(), self.shared.tunables.start_ns);

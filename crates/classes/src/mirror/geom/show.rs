@@ -54,8 +54,9 @@ impl MirrorGeom {
 
     /// Of a member.
     pub(super) fn member_lines(&self, consumer: ConsumerId) -> Vec<(&'static str, String)> {
-        let member = self.slot_of(consumer).and_then(|slot| self.mirror.member(slot));
-        let Some(member) = member else { return Vec::new() };
+        let slot = self.slot_of(consumer);
+        let found = slot.and_then(|slot| Some((slot, self.mirror.member(slot)?)));
+        let Some((slot, member)) = found else { return Vec::new() };
         let record = &member.record;
         let mut flags = Vec::new();
         if self.mirror.dirty {
@@ -68,8 +69,9 @@ impl MirrorGeom {
         if member.role == Role::Synchronizing {
             flags.push("SYNCHRONIZING");
             let whole = self.mirror.media_bytes.max(1);
-            let percent = u128::from(record.sync_offset) * 100 / u128::from(whole);
-            out.push(("BytesSynced", record.sync_offset.to_string()));
+            let copied = record.sync_offset.max(self.shared.copied(slot));
+            let percent = u128::from(copied) * 100 / u128::from(whole);
+            out.push(("BytesSynced", copied.to_string()));
             let how =
                 if member.partial { "where bitmaps say so".into() } else { format!("{percent}%") };
             out.push(("Synchronized", how));

@@ -25,7 +25,7 @@ impl Array {
         }
         let all: Vec<Vec<u8>> = self.members.iter().map(read).collect();
         match self.on {
-            "five" => fits(self.on, &all, |row| is_even(row)),
+            "five" => fits(self.on, &all, is_even),
             "six" => fits(self.on, &all, is_doubly_even),
             _ => {
                 let data = DISK_BYTES as usize - 512;

@@ -90,6 +90,9 @@ struct Story {
     model: Rc<RefCell<Model>>,
     out: Vec<String>,
     user: Option<ConsumerId>,
+    /// It was started by force, and nobody has looked at all of it since: the power may go before,
+    /// and a rebuild may have come to its end by then.
+    forced: bool,
     tally: Tally,
 }
 
@@ -126,6 +129,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         model: Rc::default(),
         out: Vec::new(),
         user: None,
+        forced: false,
         tally: Tally::default(),
     };
     for number in 0..lives {
@@ -174,8 +178,8 @@ impl Story {
             if self.random.chance(750) {
                 life.fuse.set(200 + self.random.below(8_000));
             }
-            let forced = self.assemble(life);
-            self.find(life, forced);
+            self.assemble(life);
+            self.find(life);
             self.check(life);
         }
         let crowd = Rc::new(Crowd {
@@ -281,8 +285,8 @@ impl Story {
         }
     }
 
-    /// Everything is plugged in, and the volume comes up; true when that needed force.
-    fn assemble(&mut self, life: &mut Life) -> bool {
+    /// Everything is plugged in, and the volume comes up, by force if it must be.
+    fn assemble(&mut self, life: &mut Life) {
         let mut order: Vec<String> = self.disks.keys().cloned().collect();
         for i in (1..order.len()).rev() {
             order.swap(i, self.random.below(i as u64 + 1) as usize);
@@ -295,7 +299,7 @@ impl Story {
             }
         }
         if life.until(20, |c| c.topology.find(VOLUME).is_some()) {
-            return false;
+            return;
         }
         let says = self.state(life).contains("its parity may be wrong");
         assert!(
@@ -304,10 +308,10 @@ impl Story {
             life.story()
         );
         talk(|| "by force".into());
+        self.forced = true;
         let start = life.verb("raid", "start", &self.set, json!({ "force": true }));
         start.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
         self.tally.forced += 1;
-        true
     }
 
     fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
@@ -328,8 +332,9 @@ impl Story {
     }
 
     /// What is there after a power cut.
-    fn find(&mut self, life: &mut Life, forced: bool) {
+    fn find(&mut self, life: &mut Life) {
         let bytes = self.read_all(life);
+        let forced = std::mem::take(&mut self.forced);
         let (strip, data) = (self.strip / SECTOR, (self.count - self.away.min(2)) as u64);
         let shared = |at: u64| at / (strip * data) * strip + at % strip;
         let most = if forced { self.away } else { 0 };

@@ -51,8 +51,10 @@ const ARRAYS: [u64; 5] = [139, 5149, 5233, 6278, 9064];
 /// the data it allowed for was not; 80984: rows were zeroed on the members that did it, when one
 /// that was needed failed it, and the row alone knew what a third was to be filled with; 80986: the
 /// configuration (DDF) of a disk that a spare had replaced was believed over the spare's; 200804: a
-/// spare that was named in a configuration, and by no newest record, was taken to have everything.
-const HARSH: [u64; 6] = [3, 28, 80564, 80984, 80986, 200804];
+/// spare that was named in a configuration, and by no newest record, was taken to have everything;
+/// 409988: of the story itself: the power went again between a start by force and the look at what
+/// was there, and nobody remembered that some of it could be anything.
+const HARSH: [u64; 7] = [3, 28, 80564, 80984, 80986, 200804, 409988];
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
 /// gone already.

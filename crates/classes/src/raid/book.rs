@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::Fault;
 use super::ddf::{self, Change, Config, Meta, disk_state};
-use super::imsm::{self, Record, Torn, serial_of};
+use super::imsm::{self, Over, Record, Torn, serial_of};
 use super::model::{Array, Disk, DiskState, SubdiskState, Volume};
 use crate::part::WritePlan;
 use crate::probe::Reason;
@@ -295,8 +295,9 @@ pub(crate) struct Here {
 /// What is needed to write records, in one format.
 #[derive(Clone, Debug)]
 pub(crate) enum Book {
-    /// One record is the same on all disks.
-    Intel { base: Box<Record> },
+    /// One record is the same on all disks. By key: what is on each, as far as it is known, and
+    /// what is being written.
+    Intel { base: Box<Record>, on: BTreeMap<String, Over>, next: BTreeMap<String, Over> },
     /// Each disk has its own; by key.
     Ddf { newest: Box<Meta>, own: BTreeMap<String, Meta>, deleted: Vec<[u8; 24]> },
 }
@@ -320,7 +321,10 @@ impl Book {
                         }
                     }
                 }
-                Ok((array, Book::Intel { base: record.clone() }))
+                let (base, on, next) = (record.clone(), BTreeMap::new(), BTreeMap::new());
+                let mut book = Book::Intel { base, on, next };
+                found.iter().for_each(|one| book.enter(one));
+                Ok((array, book))
             }
             Some(Found::Ddf(newest)) => {
                 let mut metas = Vec::with_capacity(found.len());
@@ -378,9 +382,29 @@ impl Book {
 
     /// A further disk's own record is known from now on.
     pub(crate) fn enter(&mut self, found: &Found) {
-        if let (Book::Ddf { own, .. }, Found::Ddf(meta)) = (self, found) {
-            own.insert(found.key(), (**meta).clone());
+        match (self, found) {
+            (Book::Ddf { own, .. }, Found::Ddf(meta)) => {
+                own.insert(found.key(), (**meta).clone());
+            }
+            (Book::Intel { on, .. }, Found::Intel { record, .. }) => {
+                on.extend(Over::whole(record).map(|over| (found.key(), over)));
+            }
+            (Book::Intel { on, .. }, Found::Torn { left, .. }) => {
+                on.insert(found.key(), Over::Torn(left.first.clone()));
+            }
+            _ => {}
         }
+    }
+
+    /// A disk's record was written, or may be torn.
+    pub(crate) fn written(&mut self, key: &str, whole: bool, sector: u32) {
+        let Book::Intel { on, next, .. } = self else { return };
+        let Some(new) = next.remove(key) else { return };
+        let now = match whole {
+            true => Some(new),
+            false => on.remove(key).map(|old| old.torn(sector as usize)),
+        };
+        on.extend(now.map(|now| (key.to_owned(), now)));
     }
 
     /// Who made the array (DDF).
@@ -411,7 +435,7 @@ impl Book {
     /// What Linux keeps beside a volume against the write hole, if it does.
     pub(crate) fn guard(&self, volume: [u8; 24]) -> Option<&'static str> {
         match self {
-            Book::Intel { base } => base.guard_of(volume),
+            Book::Intel { base, .. } => base.guard_of(volume),
             Book::Ddf { .. } => None,
         }
     }
@@ -449,20 +473,20 @@ impl Book {
         sector: u32,
     ) -> Result<Vec<(usize, WritePlan)>, Fault> {
         match self {
-            Book::Intel { base } => {
+            Book::Intel { base, on, next } => {
                 let mut old = (**base).clone();
                 old.generation = old.generation.max(above);
                 let record = imsm::update(&old, array, sector)?;
                 let mut all = Vec::with_capacity(here.len());
                 for Here { index, sectors, .. } in here.iter().copied() {
                     let Some(disk) = array.disks.get(index) else { continue };
-                    let plan = match disk.state {
-                        DiskState::Spare => {
-                            imsm::plan(&imsm::spare(disk, sector)?, sectors, sector)?
-                        }
-                        _ => imsm::plan(&record, sectors, sector)?,
+                    let spare = match disk.state {
+                        DiskState::Spare => Some(imsm::spare(disk, sector)?),
+                        _ => None,
                     };
-                    all.push((index, plan));
+                    let (own, over) = (spare.as_ref().unwrap_or(&record), on.get(&disk.serial));
+                    all.push((index, imsm::plan_over(own, over, sectors, sector)?));
+                    next.extend(Over::whole(own).map(|new| (disk.serial.clone(), new)));
                 }
                 array.generation = record.generation;
                 **base = record.guarded_as(&old);

@@ -417,6 +417,9 @@ impl RaidGeom {
             if let Some(disk) = self.disks.get_mut(&tag) {
                 disk.holds = generation.filter(|_| !failed.contains(&tag));
                 disk.grown &= failed.contains(&tag);
+                if let Some(book) = &mut self.book {
+                    book.written(&disk.key, !failed.contains(&tag), self.sector);
+                }
             }
         }
     }

@@ -82,7 +82,7 @@ fn who_lived_on_is_believed_whatever_the_numbers_say() {
 fn a_torn_record_is_spoken_for_by_others_unless_it_is_newer() {
     let torn = |own: usize, generation| Found::Torn {
         serial: format!("SERIAL-{own:06}"),
-        left: imsm::Torn { set: 7, generation },
+        left: imsm::Torn { set: 7, generation, first: Vec::new() },
     };
     let ahead = |all: &[Found]| {
         let all: Vec<&Found> = all.iter().collect();

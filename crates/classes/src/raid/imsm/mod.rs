@@ -7,7 +7,8 @@
 //!
 //! Invariants
 //!  M1  There is one copy on each disk. The part before the anchor is flushed before the anchor
-//!      is written; a record torn all the same fails its checksum, and its anchor is the old one.
+//!      is written; a record torn all the same fails its checksum, and its anchor is the old one
+//!      (see [`Over`]: the checksum is a mere sum).
 //!      The other disks tell what the disk is good for: see [`torn`]. Write one disk after the
 //!      other, so that no more than one is ever torn, the most outdated first, so that what is
 //!      torn is never the newest.
@@ -21,11 +22,13 @@ mod codec;
 mod encode;
 mod guard;
 mod migration;
+mod over;
 mod record;
 mod torn;
 
 pub use array::{Names, create, serial_of, spare, update};
 pub use assemble::{Assembled, assemble};
+pub use over::Over;
 pub use record::{
     BAD_BLOCKS_MAX, BadBlocks, DiskRecord, Map, RECORD_BYTES_MAX, Record, SIGNATURE, VOLUMES_MAX,
     VolumeRecord, attribute,
@@ -75,11 +78,25 @@ fn probe(sectors: &Sectors) -> Result<Record, Stop> {
     Record::decode(&all).map_err(|fault| refuse(&fault))
 }
 
-/// The writes that put `record` on a disk of `media_sectors` sectors of `sector_size` bytes.
+/// The writes that put `record` on a disk of `media_sectors` sectors of `sector_size` bytes, where
+/// nothing is that counts.
 ///
 /// # Errors
 /// The record cannot be encoded, or does not fit.
 pub fn plan(record: &Record, media_sectors: u64, sector_size: u32) -> Result<WritePlan, Fault> {
+    plan_over(record, None, media_sectors, sector_size)
+}
+
+/// The same, `over` what is there.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_over(
+    record: &Record,
+    over: Option<&Over>,
+    media_sectors: u64,
+    sector_size: u32,
+) -> Result<WritePlan, Fault> {
     let mut bytes = record.encode()?;
     let size = sector_size as usize;
     let room = media_sectors.checked_sub(2).map(|sectors| sectors * u64::from(sector_size));
@@ -87,8 +104,12 @@ pub fn plan(record: &Record, media_sectors: u64, sector_size: u32) -> Result<Wri
         return Err(Fault::new(Reason::Media, "Intel RAID anchor", "does not fit on the disk"));
     };
     bytes.resize(bytes.len().next_multiple_of(size), 0);
-    let rest = bytes.split_off(size);
     let mut plan = WritePlan::default();
+    if let Some(first) = over.and_then(|over| over.before(&bytes, size)) {
+        plan.write(at, first);
+        plan.flush();
+    }
+    let rest = bytes.split_off(size);
     if !rest.is_empty() {
         let before = u64::try_from(rest.len()).ok().and_then(|len| at.checked_sub(len));
         let Some(before) = before else {

@@ -15,12 +15,14 @@ use crate::probe::{Reason, Sectors, Step, Stop, le32};
 const DISK: usize = 48;
 
 /// A record whose first sector does not go with the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Torn {
     /// As [`super::Record::set`].
     pub set: u32,
     /// Of the first sector: all records up to it were whole.
     pub generation: u32,
+    /// The first sector itself.
+    pub first: Vec<u8>,
 }
 
 /// Look for a record of several sectors that does not fit together, or of which all but the first
@@ -59,7 +61,7 @@ fn probe(sectors: &Sectors, serial: &str) -> Result<Torn, Stop> {
         return Err(refuse(Reason::Foreign));
     }
     let set = if original == 0 { family } else { original };
-    Ok(Torn { set, generation: le32(anchor, 44) })
+    Ok(Torn { set, generation: le32(anchor, 44), first: anchor.to_vec() })
 }
 
 /// Whether a disk is among those that the first sector lists; more may follow behind it.

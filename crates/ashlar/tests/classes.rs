@@ -11,15 +11,16 @@ use house::{House, file_disk};
 
 const DISK_BYTES: u64 = 64 << 20;
 
+/// So many disks d0, d1, ... as a configuration says it.
+fn files(count: usize) -> String {
+    (0..count).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect()
+}
+
 /// A house with so many disks d0, d1, ... that nobody uses.
 fn disks(name: &str, count: usize) -> House {
     let mut house = House::new(name);
-    let mut all = String::new();
-    for n in 0..count {
-        house.image(&format!("d{n}.img"), DISK_BYTES);
-        all.push_str(&file_disk(&format!("d{n}"), &format!("d{n}.img")));
-    }
-    house.configure(&all, "");
+    (0..count).for_each(|n| drop(house.image(&format!("d{n}.img"), DISK_BYTES)));
+    house.configure(&files(count), "");
     house.start();
     house
 }
@@ -124,10 +125,22 @@ fn spans_paths_and_arrays_are_made_and_taken_apart() {
             ("raid label Intel v RAID9 d0 d1 d2", 2, &["no level RAID9; RAID0, RAID1"]),
             ("raid label Promise v RAID5 d0 d1 d2", 2, &["no format Promise; Intel, DDF"]),
             ("raid label Intel v RAID5 d0 d1", 2, &["2 disks make no RAID5-LA", "3, 4, 5"]),
-            ("raid label Intel v RAID5 d0 d1 d2", 0, &["raid/r0 is there"]),
-            ("raid status", 0, &["raid/r0", "OPTIMAL", "d0", "d2"]),
+            ("raid label Intel v RAID5 d0 d1 d2", 0, &["/v is there"]),
+            ("raid status", 0, &["raid/Intel-", "/v", "OPTIMAL", "d0", "d2"]),
+            ("raid status v", 0, &["OPTIMAL"]),
+        ],
+    );
+    // As configurations named volumes once: what is there is named, and nothing is taken for it.
+    house.configure(&files(3), "0 = \"raid/r0\"");
+    let missing = ["raid/r0", "no such provider", "Of raid there is raid/Intel-", "/v."];
+    house.ashlar(&["apply"]).ends(1).complains(&missing);
+    house.configure(&files(3), "");
+    typed(
+        &house,
+        &[
             ("raid stop nothing", 1, &["`ashlar raid status`"]),
-            ("raid stop r0", 0, &["stopped"]),
+            ("raid stop r0", 1, &["no array r0", "`ashlar raid status`"]),
+            ("raid stop v", 0, &["stopped"]),
             ("inspect d1", 0, &["Intel"]),
             ("raid clear d0 d1 d2", 0, &["d2 cleared"]),
             ("raid clear d0", 1, &["no record of an array", "`ashlar inspect d0`"]),

@@ -59,14 +59,15 @@ fn fio_finds_nothing_wrong_while_members_go_and_come() {
     house.write("ashlar.toml", &disks);
     house.start();
     house.ok(&["mirror", "label", "m", "m0", "m1"]);
-    house.ok(&["raid", "label", "Intel", "five", "RAID5", "v0", "v1", "v2", "-s", "64k"]);
+    let label = ["raid", "label", "Intel", "five", "RAID5", "v0", "v1", "v2", "-s", "64k"];
+    let five = house.json(&label)["provider"].as_str().unwrap().to_owned();
     let nbd = "[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"unix:{here}/nbd.sock\"]\n\
                [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"unix:*\"]\n\
-               luns = { 0 = \"mirror/m\", 1 = \"raid/r0\" }\n";
-    house.write("ashlar.toml", &format!("{disks}\n{nbd}"));
+               luns = { 0 = \"mirror/m\", 1 = \"FIVE\" }\n";
+    house.write("ashlar.toml", &format!("{disks}\n{}", nbd.replace("FIVE", &five)));
     house.ok(&["apply"]);
     let (begun, mut rounds) = (Instant::now(), 0);
-    let mut fios = ["mirror/m", "raid/r0"].map(|export| fio(&house, export));
+    let mut fios = ["mirror/m", five.as_str()].map(|export| fio(&house, export));
     while begun.elapsed() < Duration::from_secs(u64::from(SECONDS) - 4) {
         becomes(&house, "mirror", "COMPLETE", &mut fios);
         becomes(&house, "raid", "OPTIMAL", &mut fios);

@@ -265,8 +265,9 @@ fn several_volumes_on_one_set_of_disks() {
     raid.write(0, &noise(8, raid.size()));
     let more = json!({ "label": "more", "level": "RAID0", "strip": 8192 });
     let answer = raid.world.verb("raid", "add", &raid.set, more).expect("added");
-    assert_eq!(answer["provider"], json!("raid/r1"));
-    let open = raid.world.open("raid/r1", Access::WRITE);
+    let second = format!("raid/{}/more", raid.set);
+    assert_eq!(answer["provider"], json!(second));
+    let open = raid.world.open(&second, Access::WRITE);
     let bytes = noise(9, 64 << 10);
     raid.world.write(&open, 0, &bytes).expect("written");
     assert_eq!(raid.world.read(&open, 0, bytes.len()).expect("read"), bytes);
@@ -277,9 +278,9 @@ fn several_volumes_on_one_set_of_disks() {
     assert!(raid.read_all() == raid.model);
     let one = json!({ "volume": "more" });
     raid.world.verb("raid", "delete", &raid.set, one).expect("deleted");
-    assert!(!raid.world.has("raid/r1") && raid.read_all() == raid.model);
+    assert!(!raid.world.has(&second) && raid.read_all() == raid.model);
     raid.world.verb("raid", "delete", &raid.set, json!({})).expect("all of it");
-    assert!(!raid.world.has("raid/r0"));
+    assert!(!raid.world.has(&raid.volume()));
     let error = raid.world.verb("raid", "dump", "", json!({ "members": ["d0"] }));
     assert!(error.is_err(), "cleared");
 }
@@ -371,6 +372,72 @@ fn a_half_that_was_used_without_the_other_is_not_copied_over() {
 }
 
 #[test]
+fn a_name_means_one_volume_whatever_else_is_there_or_comes_first() {
+    let bytes = [noise(16, 8192), noise(17, 8192)];
+    let arrays = [0, 1].map(|n: usize| {
+        let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
+        raid.write(0, &bytes[n]);
+        raid.stop();
+        raid
+    });
+    assert_ne!(arrays[0].volume(), arrays[1].volume());
+    // Array and disk: all orders of arrays, one that waits for a disk while the other starts, and
+    // one that comes while the other is open.
+    for order in [
+        [(0, 0), (0, 1), (1, 0), (1, 1)],
+        [(1, 1), (1, 0), (0, 1), (0, 0)],
+        [(0, 0), (1, 0), (1, 1), (0, 1)],
+        [(1, 0), (0, 0), (0, 1), (1, 1)],
+    ] {
+        let mut world = world::World::new();
+        let mut open = Vec::new();
+        for (array, disk) in order {
+            let (name, serial) = (format!("{array}.{disk}"), format!("serial-d{disk}"));
+            world.attach_as(&name, &serial, &arrays[array].disks[disk], 512, (0, 0));
+            world.control.settle().expect("at rest");
+            let name = arrays[array].volume();
+            if world.has(&name) && open.is_empty() {
+                open.push((array, world.open(&name, Access::WRITE)));
+            }
+        }
+        let (first, user) = open.pop().expect("one that came first");
+        assert!(world.read(&user, 0, 8192).expect("read") == bytes[first], "{order:?}");
+        for (array, bytes) in arrays.iter().zip(&bytes) {
+            let user = world.open(&array.volume(), Access::READ);
+            assert!(world.read(&user, 0, 8192).expect("read") == *bytes, "{order:?}");
+        }
+        assert!(!world.has("raid/r0") && !world.has("raid/data"), "{:?}", world.names());
+    }
+}
+
+#[test]
+fn odd_labels_make_safe_names_and_are_understood_by_verbs() {
+    let mut world = world::World::new();
+    for disk in ["d0", "d1", "d2", "d3"] {
+        world.disk(disk, vec![0; 3 << 20], 512);
+    }
+    let mut label = |label: &str, members: [&str; 2]| {
+        let size = 1 << 20;
+        let with = json!({ "format": "Intel", "level": "RAID0", "members": members, "size": size });
+        let answer = world.verb("raid", "label", label, with).expect("labelled");
+        let text = |key: &str| answer[key].as_str().expect("a name").to_owned();
+        (text("array"), text("provider"))
+    };
+    let (one, blank) = label("my \"disk\" 1", ["d0", "d1"]);
+    let (two, climbs) = label("..", ["d2", "d3"]);
+    assert_eq!(blank, format!("raid/{one}/my%20%22disk%22%201"));
+    assert_eq!(climbs, format!("raid/{two}/~1"));
+    for on in ["my \"disk\" 1".to_owned(), blank.clone(), format!("{one}/my%20%22disk%22%201")] {
+        world.verb("raid", "configure", &on, json!({ "sync_rate": 0 })).expect(&on);
+    }
+    // Called by its volume, only that goes.
+    world.verb("raid", "add", &two, json!({ "label": "more", "level": "RAID0" })).expect("added");
+    world.verb("raid", "delete", &climbs, json!({})).expect("deleted");
+    let left = [blank, format!("raid/{two}/more")];
+    assert!(left.iter().all(|name| world.has(name)) && !world.has(&climbs), "{:?}", world.names());
+}
+
+#[test]
 fn the_same_disk_by_another_name_is_refused() {
     let mut raid = Raid::label(DDF, "RAID1", 2, json!({}));
     let twin = raid.world.disk("twin", raid.disks[0].bytes(), 512);
@@ -379,7 +446,7 @@ fn the_same_disk_by_another_name_is_refused() {
     assert!(raid.show("Refused").starts_with("twin: d0 is there already"));
     assert!(twin.bytes() == before);
     assert_eq!(raid.state(), "OPTIMAL");
-    assert_eq!(raid.world.text("raid/r0", "GEOM::candelete").as_deref(), Some("0"));
+    assert_eq!(raid.world.text(&raid.volume(), "GEOM::candelete").as_deref(), Some("0"));
 }
 
 #[test]

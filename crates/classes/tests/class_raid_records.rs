@@ -34,7 +34,7 @@ fn a_disk_that_grows_is_found_again() {
             let mut again = raid.reborn();
             assert_eq!(again.state(), "OPTIMAL", "{format} {level} by {by}");
             assert!(again.read_all() == raid.model, "{format} {level} by {by}");
-            assert_eq!(again.world.size("raid/r0"), raid.model.len() as u64, "no larger by itself");
+            assert_eq!(again.size() as u64, raid.model.len() as u64, "no larger by itself");
         }
     }
 }

@@ -123,7 +123,7 @@ fn disks_that_can_are_told_to_zero_whole_rows() {
 fn delete_is_offered_and_reads_as_zeroes_where_all_disks_do() {
     for (format, level, count) in PARITY {
         let mut raid = array(format, level, *count, Disks::Zero);
-        let says = |raid: &Raid, name| raid.world.text("raid/r0", name).expect("an attribute");
+        let says = |raid: &Raid, name| raid.world.text(&raid.volume(), name).expect("an attribute");
         assert_eq!(says(&raid, "GEOM::candelete"), "1");
         assert_eq!(says(&raid, "GEOM::deletereadszero"), "1");
         for (at, len) in ranges(raid.size()) {
@@ -137,7 +137,7 @@ fn delete_is_offered_and_reads_as_zeroes_where_all_disks_do() {
     }
     for disks in [Disks::Cannot, Disks::Mixed] {
         let mut raid = array(INTEL, "RAID5", 3, disks);
-        assert_eq!(raid.world.text("raid/r0", "GEOM::candelete").as_deref(), Some("0"));
+        assert_eq!(raid.world.text(&raid.volume(), "GEOM::candelete").as_deref(), Some("0"));
         assert_eq!(zero(&mut raid, Op::Delete, 0, STRIP), Err(Errno::NotSup));
         assert!(raid.read_all() == raid.model);
     }

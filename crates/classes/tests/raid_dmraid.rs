@@ -95,7 +95,7 @@ fn make(number: usize, case: &Case, folder: &Path, images: &mut Vec<(PathBuf, St
         "assume_same": true,
     });
     world.verb("raid", "label", &format!("vol{number}"), with).expect("labelled");
-    let open = world.open("raid/r0", Access::WRITE);
+    let open = world.open(&world.volume(), Access::WRITE);
     world.write(&open, 0, &noise(number as u64, BYTES)).expect("written");
     world.close(open);
     world.control.settle().expect("at rest");
@@ -104,7 +104,7 @@ fn make(number: usize, case: &Case, folder: &Path, images: &mut Vec<(PathBuf, St
         disk.save(&path);
         images.push((path, name));
     }
-    world.size("raid/r0")
+    world.size(&world.volume())
 }
 
 /// dmraid makes tables whose regions are smaller than a strip, which the kernel's RAID5 does not

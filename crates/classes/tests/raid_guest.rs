@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use geom::Access;
-use raid_linux::{BYTES, ENV, FIND, STOP, device, disk_of, noise, sum};
+use raid_linux::{BYTES, ENV, FIND, STOP, device, disk_of, has_volume, noise, sum};
 use rig::guest::{Boot, Image, Kit, Script, boot_with};
 use serde_json::json;
 use world::{Disk, World};
@@ -137,8 +137,7 @@ impl Array {
 
     /// Waits until the volume is there and in order.
     fn in_order(&mut self) {
-        let there = |c: &geom::Control| c.topology.find("raid/r0").is_some();
-        let came = self.world.control.wait_until(Duration::from_secs(40), there);
+        let came = self.world.control.wait_until(Duration::from_secs(40), has_volume);
         assert!(came, "{}", self.story());
         for _ in 0..4000 {
             let view = self.world.control.topology.view(0);
@@ -154,7 +153,7 @@ impl Array {
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) {
-        let open = self.world.open("raid/r0", Access::WRITE);
+        let open = self.world.open(&self.world.volume(), Access::WRITE);
         self.world.write(&open, at as u64, bytes).expect("written");
         self.world.close(open);
         self.world.control.settle().expect("at rest");
@@ -162,7 +161,7 @@ impl Array {
 
     /// The pieces numbered below `count` are what they should be.
     fn holds(&mut self, count: usize, what: &str) {
-        let open = self.world.open("raid/r0", Access::READ);
+        let open = self.world.open(&self.world.volume(), Access::READ);
         for (number, at) in PLACES.iter().enumerate().take(count) {
             let bytes = self.world.read(&open, *at as u64, BYTES).expect("read");
             assert!(bytes == piece(number), "{what}: piece {number}\n{}", self.story());

@@ -122,7 +122,7 @@ fn md_trusts_no_log_that_is_older_than_what_was_written_here() {
         let said = line(&world);
         assert!(said.contains("partial parity log (PPL) of Linux (not used here)"), "{said}");
         let mut bytes = noise(79, BYTES);
-        let open = world.open("raid/r0", Access::WRITE);
+        let open = world.open(&world.volume(), Access::WRITE);
         world.write(&open, 0, &bytes).expect("written");
         let policy = match *name {
             "dirty" => {

@@ -2,6 +2,7 @@
 
 use bio::Errno;
 use control::api::{Error, Kind};
+use geom::Topology;
 
 /// The kind of API error that an errno means.
 pub fn kind_of(errno: Errno) -> Kind {
@@ -20,6 +21,24 @@ pub fn kind_of(errno: Errno) -> Kind {
 /// A refusal of the graph as an error of the API.
 pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
     Error::new(kind_of(error.kind), op, error.what).at(at)
+}
+
+/// Providers that an error names beside the one that is missing; further ones are left out.
+const OTHERS_MAX: usize = 4;
+
+/// Somebody names a provider that is not there: what there is of its class may be what is meant.
+pub fn no_provider(topology: &Topology, op: &str, name: &str) -> Error {
+    let error = Error::new(Kind::NotFound, op, "no such provider").at(name);
+    let look = "Run `ashlar list` to see the providers, and why something is not there.";
+    let Some((class, _)) = name.split_once('/') else { return error.next(look) };
+    let view = topology.view(0);
+    let ours = view.iter().filter(|g| g.class == class && !g.withering);
+    let all = ours.flat_map(|g| g.providers.iter().map(|p| p.name.as_str()));
+    let others: Vec<&str> = all.take(OTHERS_MAX).collect();
+    match others.is_empty() {
+        true => error.next(look),
+        false => error.next(format!("Of {class} there is {}. {look}", others.join(", "))),
+    }
 }
 
 #[cfg(test)]

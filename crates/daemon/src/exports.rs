@@ -30,7 +30,7 @@ use target::{Engine, GroupSpec, Registry};
 use crate::arrival;
 use crate::attach::Attachments;
 use crate::by_hand::{ByHand, Tray};
-use crate::errors::from_geom;
+use crate::errors::{from_geom, no_provider};
 use crate::identity;
 pub use specs::units_of;
 use specs::{access_state, group_spec, lun_spec, port_group, target_spec};
@@ -503,8 +503,7 @@ impl Exports {
             }
             let op = "export";
             let Some(provider) = arrival::provider(control, name) else {
-                let error = Error::new(Kind::NotFound, op, "no such provider").at(name);
-                return Err(error.next("Run `ashlar list` to see the providers and why."));
+                return Err(no_provider(&control.topology, op, name));
             };
             let derived = || identity::serial_of(&control.topology, provider);
             let serial = unit.serial.clone().unwrap_or_else(derived);

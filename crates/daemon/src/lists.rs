@@ -47,7 +47,8 @@ pub fn answer(
 }
 
 fn is(geom: &GeomView, name: &str) -> bool {
-    geom.name == name || geom.providers.iter().any(|p| p.name == name)
+    let ends = |p: &ProviderView| p.name.strip_suffix(name).is_some_and(|head| head.ends_with('/'));
+    geom.name == name || geom.providers.iter().any(|p| p.name == name || ends(p))
 }
 
 fn word<'a>(lines: Lines<'a>, key: &str) -> Option<&'a str> {

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::arrival;
 use crate::desk::{Change, Desk};
-use crate::errors::{from_geom, kind_of};
+use crate::errors::{from_geom, kind_of, no_provider};
 use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
 use crate::lists;
@@ -250,11 +250,8 @@ impl Room {
     }
 
     fn provider(&self, name: &str, op: &str) -> Result<ProviderId> {
-        self.control.topology.find(name).ok_or_else(|| {
-            Error::new(Kind::NotFound, op, "no such provider")
-                .at(name)
-                .next("Run `ashlar list` to see the providers, and why something is not there.")
-        })
+        let topology = &self.control.topology;
+        topology.find(name).ok_or_else(|| no_provider(topology, op, name))
     }
 
     fn destroy(&mut self, class: &str, name: &str) -> Result<()> {
@@ -530,7 +527,7 @@ pub fn check(topology: &geom::Topology, step: &Step, comes: bool) -> Result<()> 
         if comes || topology.find(name).is_some() {
             return Ok(());
         }
-        Err(Error::new(Kind::NotFound, op, "no such provider").at(name))
+        Err(no_provider(topology, op, name))
     };
     match &step.action {
         Action::CreateDisk { disk } => {

@@ -7,7 +7,7 @@ use control::api::{Error, Kind, Result};
 use geom::{Control, Create, GeomId, Topology};
 use serde_json::{Map, Value, json};
 
-use crate::errors::from_geom;
+use crate::errors::{from_geom, no_provider};
 
 /// `insert name=N provider=P ...`: a new geom of `class` over `P`, under everybody who uses `P`.
 /// What is in `params` besides is the class's own.
@@ -23,7 +23,7 @@ pub fn insert(control: &mut Control, class: &str, mut params: Map<String, Value>
     };
     let (name, provider) = (take("name")?, take("provider")?);
     let Some(below) = control.topology.find(&provider) else {
-        return Err(Error::new(Kind::NotFound, op, "no such provider").at(provider));
+        return Err(no_provider(&control.topology, &op, &provider));
     };
     let params = Value::Object(params);
     let request = Create { name: &name, members: &[], params: &params };

@@ -61,7 +61,7 @@ const ARRAYS: &[Array] = &[
 pub struct Arrays {
     pub all: Vec<&'static Array>,
     /// Providers of the LUNs from 0 on.
-    pub units: Vec<&'static str>,
+    pub units: Vec<String>,
     loops: Vec<Loop>,
 }
 
@@ -109,13 +109,18 @@ pub fn build(house: &mut House) -> Arrays {
     house.ok(&["mirror", "label", "-b", "round-robin", "sa", "s0", "s1"]);
     house.ok(&["mirror", "label", "-b", "split", "sb", "s2", "s3"]);
     house.ok(&["stripe", "label", "-s", "64k", "st", "mirror/sa", "mirror/sb"]);
-    house.ok(&["raid", "label", "Intel", "five", "RAID5", "r0", "r1", "r2", "-s", "64k"]);
-    house.ok(&["raid", "label", "DDF", "six", "RAID6", "q0", "q1", "q2", "q3", "-s", "64k"]);
+    let label = |words: &[&str]| {
+        let answer = house.json(&[&["raid", "label"], words, &["-s", "64k"]].concat());
+        answer["provider"].as_str().unwrap().to_owned()
+    };
+    let five = label(&["Intel", "five", "RAID5", "r0", "r1", "r2"]);
+    let six = label(&["DDF", "six", "RAID6", "q0", "q1", "q2", "q3"]);
     house.ok(&["concat", "label", "c", "c0", "c1"]);
-    made.units = vec!["mirror/m", "stripe/st", "raid/r0", "raid/r1", "concat/c"];
+    let [m, st, c] = ["mirror/m", "stripe/st", "concat/c"].map(str::to_owned);
+    made.units = vec![m, st, five, six, c];
     if !made.loops.is_empty() {
         house.ok(&["multipath", "label", "-A", "mp", "p0", "p1"]);
-        made.units.push("multipath/mp");
+        made.units.push("multipath/mp".into());
     }
     made.apply(house, None);
     made

@@ -23,7 +23,8 @@ const LAYER_NS: f64 = 15.0;
 /// Depths between which the foundation's layer is measured.
 const DEPTHS: [u32; 2] = [1, 10];
 
-/// Name, class, verb, parameters, provider, operation, whether it is one layer to one disk.
+/// Name, class, verb, parameters, provider (empty: as the verb answers), operation, whether it is
+/// one layer to one disk.
 type Kind = (&'static str, &'static str, &'static str, Value, &'static str, Op, bool);
 
 fn kinds() -> Vec<Kind> {
@@ -43,19 +44,20 @@ fn kinds() -> Vec<Kind> {
         ("mirror, read", "mirror", "create", mirror.clone(), "mirror/x", Op::Read, true),
         ("mirror of 2, write", "mirror", "create", mirror, "mirror/x", Op::Write, false),
         ("multipath", "multipath", "create", of(&["h6", "h7"]), "multipath/x", Op::Read, true),
-        ("raid RAID0", "raid", "label", raid("RAID0", 2, 8), "raid/r0", Op::Read, true),
-        ("raid RAID1, read", "raid", "label", raid("RAID1", 2, 10), "raid/r1", Op::Read, true),
-        ("raid RAID5, read", "raid", "label", raid("RAID5", 3, 12), "raid/r2", Op::Read, true),
+        ("raid RAID0", "raid", "label", raid("RAID0", 2, 8), "", Op::Read, true),
+        ("raid RAID1, read", "raid", "label", raid("RAID1", 2, 10), "", Op::Read, true),
+        ("raid RAID5, read", "raid", "label", raid("RAID5", 3, 12), "", Op::Read, true),
     ]
 }
 
 fn edge_of(bed: &mut Bed, kind: &Kind) -> Result<Edge, Error> {
     let (name, class, verb, params, provider, ..) = kind;
-    if bed.control.topology.find(provider).is_none() {
-        let on = if *class == "raid" { name.replace([' ', ','], "") } else { "x".into() };
-        bed.verb(class, verb, &on, params)?;
+    if bed.control.topology.find(provider).is_some() {
+        return bed.open(provider);
     }
-    bed.open(provider)
+    let on = if *class == "raid" { name.replace([' ', ','], "") } else { "x".into() };
+    let answer = bed.verb(class, verb, &on, params)?;
+    bed.open(answer["provider"].as_str().unwrap_or(provider))
 }
 
 pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {

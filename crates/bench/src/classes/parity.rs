@@ -85,8 +85,8 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
         "format": format, "label": "v", "level": level, "members": names, "strip": STRIP,
         "assume_same": true, "force": true,
     });
-    bed.verb("raid", "label", "v", &params)?;
-    let edge = bed.open("raid/r0")?;
+    let answer = bed.verb("raid", "label", "v", &params)?;
+    let edge = bed.open(answer["provider"].as_str().unwrap_or_default())?;
     let request = width * STRIP;
     let places = USED / STRIP as u64 - 1;
     let mut drive = Drive::new(&bed, 4, request)?;

@@ -27,6 +27,10 @@ impl RaidGeom {
         if self.over {
             return Err(Error::new(Errno::NxIo, "the array is going"));
         }
+        if !found.is_spare() && found.set() != self.id {
+            let what = format!("another array is called {} too", self.id.name());
+            return Err(Error::new(Errno::Exist, what));
+        }
         if let Some((kind, why)) = self.why_not(&found, limits.sector_bytes, limits.media_bytes) {
             self.refuse(&name, &why);
             return Err(Error::new(kind, why));

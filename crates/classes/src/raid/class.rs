@@ -1,8 +1,8 @@
 //! The class: tasting, claiming.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
 use geom::{
@@ -44,34 +44,8 @@ impl Default for Tunables {
     }
 }
 
-/// Numbers of providers: a volume keeps its own while the daemon runs.
-#[derive(Clone, Default)]
-pub(super) struct Numbers(Arc<Mutex<BTreeMap<VolumeId, u32>>>);
-
-/// An array and one of its volumes.
-type VolumeId = (SetId, [u8; 24]);
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Numbers {
-    /// The number of a volume: the one it had, or the lowest that is free.
-    pub(super) fn of(&self, set: SetId, volume: [u8; 24]) -> u32 {
-        let mut all = lock(&self.0);
-        if let Some(number) = all.get(&(set, volume)) {
-            return *number;
-        }
-        let used: BTreeSet<u32> = all.values().copied().collect();
-        let number = (0..u32::MAX).find(|n| !used.contains(n)).unwrap_or(u32::MAX);
-        all.insert((set, volume), number);
-        number
-    }
-
-    /// A volume is no more: its number is free.
-    pub(super) fn free(&self, set: SetId, volume: [u8; 24]) {
-        lock(&self.0).remove(&(set, volume));
-    }
 }
 
 /// The class.
@@ -79,7 +53,6 @@ impl Numbers {
 pub struct RaidClass {
     pub(super) stopped: Stopped,
     pub(super) tunables: Tunables,
-    pub(super) numbers: Numbers,
     /// Arrays that were ever seen.
     pub(super) sets: Mutex<BTreeSet<SetId>>,
     /// Spares, and disks whose records are torn, that found no array.
@@ -139,7 +112,7 @@ impl RaidClass {
             return Ok((geom, false));
         }
         lock(&self.sets).insert(id);
-        let born = RaidGeom::place(t, id, sector, why, self.tunables, self.numbers.clone())?;
+        let born = RaidGeom::place(t, id, sector, why, self.tunables)?;
         for disk in std::mem::take(&mut *lock(&self.waiting)) {
             t.retaste(disk);
         }

@@ -30,7 +30,7 @@ use bio::Errno;
 use geom::{ConsumerId, GeomId, Topology};
 
 use super::book::{Book, Found, Here, SetId};
-use super::class::{Numbers, Tunables};
+use super::class::Tunables;
 use super::model::DiskState;
 use super::records::{self, Note};
 use super::set::{ALL, Set, Tag};
@@ -179,17 +179,10 @@ pub(super) struct RaidGeom {
     /// It does not wait for further disks any more.
     pub(super) due: bool,
     pub(super) tunables: Tunables,
-    pub(super) numbers: Numbers,
 }
 
 impl RaidGeom {
-    pub(super) fn new(
-        me: GeomId,
-        id: SetId,
-        sector: u32,
-        tunables: Tunables,
-        numbers: Numbers,
-    ) -> RaidGeom {
+    pub(super) fn new(me: GeomId, id: SetId, sector: u32, tunables: Tunables) -> RaidGeom {
         RaidGeom {
             me,
             id,
@@ -213,7 +206,6 @@ impl RaidGeom {
             doing: None,
             due: false,
             tunables,
-            numbers,
         }
     }
 

@@ -11,7 +11,7 @@
 //! The class: `class` tastes; `book` says whose record is in force and what each disk shall say;
 //! `set` who has what; `geom` decides, one thread an array, by what it is `told`, and offers what
 //! is `ups`; `volume` is the data path; `records` writes; `verbs` and `label` are what users ask
-//! for; `show` what they see.
+//! for; `show` what they see; `name` what volumes are called.
 
 mod arrive;
 mod book;
@@ -23,6 +23,7 @@ mod geom;
 pub mod imsm;
 mod label;
 pub mod model;
+mod name;
 mod records;
 mod set;
 #[cfg(test)]

@@ -6,9 +6,10 @@ use bio::{Attr, Errno};
 use geom::{Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Unanswered, Word};
 
 use super::book::SetId;
-use super::class::{Numbers, Tunables};
+use super::class::Tunables;
 use super::geom::{NAME, RaidGeom, Told};
 use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
+use super::name;
 use super::volume::Role;
 use super::volume::map::Shape;
 use crate::members::Unborn;
@@ -64,10 +65,9 @@ impl RaidGeom {
         sector: u32,
         why: &str,
         tunables: Tunables,
-        numbers: Numbers,
     ) -> Result<GeomId, Error> {
         let geom = t.new_geom(NAME, &id.name(), why, Box::new(Unborn))?;
-        t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, tunables, numbers)));
+        t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, tunables)));
         Ok(geom)
     }
 
@@ -82,7 +82,7 @@ impl RaidGeom {
             return;
         };
         let up = self.ups.get(&vol.key);
-        let name = up.map_or("-".to_owned(), |up| format!("{NAME}/r{}", up.number));
+        let name = up.map_or("-", |up| up.name.as_str());
         let shape = Shape::of(volume);
         let mut line = format!(
             "{name} {} {} {} bytes, strip {}, {} members",
@@ -209,8 +209,8 @@ impl Geom for RaidGeom {
         let words =
             if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
         let place = |(key, slot, _): &(u32, usize, SubdiskState)| {
-            let number = self.ups.get(key).map_or("-".to_owned(), |up| format!("r{}", up.number));
-            format!("{number}:{slot}")
+            let name = self.ups.get(key).map_or("-", |up| name::short(&up.name));
+            format!("{name}:{slot}")
         };
         let places: Vec<String> = members.iter().map(place).collect();
         vec![

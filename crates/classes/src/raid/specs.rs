@@ -17,13 +17,20 @@ const LEVEL: ArgSpec = ArgSpec {
     doc: "RAID0, RAID1, RAID1E, RAID10, RAID4, RAID5[-LA|-LS|-RA|-RS], RAID6[-LA|-LS|-RA], \
           CONCAT, SINGLE",
 };
+const ARRAY: ArgSpec = ArgSpec {
+    name: "name",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "The array; or one of its volumes, by its label or as `status` names it",
+};
 const LABEL: ArgSpec =
     ArgSpec { name: "label", short: None, kind: ArgKind::Name, doc: "Name of the new volume" };
 const VOLUME: ArgSpec = ArgSpec {
     name: "volume",
     short: None,
     kind: ArgKind::Text,
-    doc: "Label of the volume, or its number in `list` from 0 [default: all of them]",
+    doc: "Label of the volume, or its number in `list` from 0 [default: the one that NAME is, or \
+          all of them]",
 };
 const SIZE: ArgSpec = ArgSpec {
     name: "size",
@@ -64,7 +71,10 @@ pub(super) const VERBS: &[VerbSpec] = &[
                  in the place of a provider is a slot without a disk. Volumes with redundancy are \
                  synced in the background, from the first disk where there are copies. With DDF, \
                  --order is graid's -o: \"linux\" is what mdadm reads, \"big\" what the standard \
-                 says, \"little\" what some controllers write.",
+                 says, \"little\" what some controllers write. The volume's provider is called \
+                 after its array and its label, raid/Intel-1234abcd/data, whatever else is there. \
+                 Odd bytes of a label are written as %XX; a label that is none, or that two \
+                 volumes of an array have, gets the volume's number behind a ~.",
         ..verb(
             "label",
             "Make an array of disks with one volume on it",
@@ -76,42 +86,42 @@ pub(super) const VERBS: &[VerbSpec] = &[
     verb(
         "add",
         "Make a further volume on an array's disks, behind the others",
-        &[words::NAME, LABEL, LEVEL, SIZE, STRIP, SAME, words::FORCE],
+        &[ARRAY, LABEL, LEVEL, SIZE, STRIP, SAME, words::FORCE],
         "raid add Intel-1234abcd more RAID0",
         true,
     ),
     verb(
         "delete",
         "Delete a volume, or the whole array: the records are cleared with the last volume",
-        &[words::NAME, VOLUME, words::FORCE],
+        &[ARRAY, VOLUME, words::FORCE],
         "raid delete --volume more Intel-1234abcd",
         true,
     ),
     verb(
         "insert",
         "Add disks: they take the places of disks that are gone, or wait as spares",
-        &[words::NAME, words::PROVIDERS, words::FORCE],
+        &[ARRAY, words::PROVIDERS, words::FORCE],
         "raid insert Intel-1234abcd d2",
         true,
     ),
     verb(
         "remove",
         "Take disks out for good: their records are cleared",
-        &[words::NAME, words::PROVIDERS],
+        &[ARRAY, words::PROVIDERS],
         "raid remove Intel-1234abcd d1",
         true,
     ),
     verb(
         "fail",
         "Mark disks as failed: they are not used any more",
-        &[words::NAME, words::PROVIDERS],
+        &[ARRAY, words::PROVIDERS],
         "raid fail Intel-1234abcd d1",
         true,
     ),
     verb(
         "configure",
         "Change how an array works",
-        &[words::NAME, RATE],
+        &[ARRAY, RATE],
         "raid configure --sync-rate 50MiB Intel-1234abcd",
         false,
     ),

@@ -221,7 +221,6 @@ impl RaidGeom {
                 set.said.volumes.remove(at);
             }
             book.strike(volume.id);
-            self.numbers.free(self.id, volume.id);
         }
     }
 

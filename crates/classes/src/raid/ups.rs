@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use bio::{Attr, Errno};
 use geom::{Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
-use super::geom::{Doing, Job, NAME, RaidGeom};
+use super::geom::{Doing, Job, RaidGeom};
 use super::model::{Level, SubdiskState, VolumeState};
+use super::name;
 use super::set::Set;
 use super::volume::map::Shape;
 use super::volume::{Path, Shared, Table, VolumeLayer, pass};
@@ -26,7 +27,8 @@ const ROWS_MAX: u64 = 64;
 pub(super) struct Up {
     pub(super) shared: Arc<Shared>,
     pub(super) provider: ProviderId,
-    pub(super) number: u32,
+    /// What its provider is called.
+    pub(super) name: String,
     pub(super) knocked: bool,
     /// The gate is shut, and nobody is inside.
     pub(super) drained: bool,
@@ -88,7 +90,7 @@ impl RaidGeom {
         let key = vol.key;
         let shared =
             Shared::new(board, me, key, shape.clone(), sector, self.tunables, self.rate.clone());
-        let number = self.numbers.of(self.id, volume.id);
+        let name = name::provider(self.id, &set.array.volumes, at);
         let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
         let stripe_bytes = if strips { volume.strip } else { 0 };
         let limits = Limits {
@@ -101,7 +103,7 @@ impl RaidGeom {
                 (true, _) => shape.row_bytes().saturating_mul(ROWS_MAX),
             },
         };
-        let ident = format!("{}-{}", self.id.name(), volume.name);
+        let ident = format!("{}-{}", self.id.name(), name::short(&name));
         vol.up = true;
         let redundant = volume.level.redundant();
         let members: Vec<ProviderId> = self.providers(t, at);
@@ -121,7 +123,7 @@ impl RaidGeom {
         let made = t.new_provider(
             me,
             NewProvider {
-                name: format!("{NAME}/r{number}"),
+                name: name.clone(),
                 layer: Arc::new(VolumeLayer(shared.clone())),
                 limits,
                 stripe_bytes,
@@ -141,7 +143,7 @@ impl RaidGeom {
         let up = Up {
             shared,
             provider,
-            number,
+            name,
             knocked: false,
             drained: true,
             written: 0,

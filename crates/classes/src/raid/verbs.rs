@@ -12,7 +12,8 @@ use super::book::{Book, Found};
 use super::class::RaidClass;
 use super::ddf::{self, Place};
 use super::geom::{Job, Loss, NAME, RaidGeom};
-use super::model::{Array, DiskState};
+use super::model::{Array, DiskState, Volume};
+use super::set::Vol;
 use super::show::level_word;
 use super::specs::VERBS;
 use super::{imsm, label, records};
@@ -108,6 +109,30 @@ fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
             Err(Error::new(Errno::NoEnt, what))
         }
         _ => Err(inval(format!("several arrays have a volume {name}: name the array"))),
+    }
+}
+
+/// The volumes of an array that a verb means: the one that is said, or after which the array was
+/// called; otherwise all.
+fn meant(g: &RaidGeom, on: &str, request: &Request) -> Result<Vec<usize>, Error> {
+    let volumes = g.set.iter().flat_map(|set| set.vols.iter().zip(&set.array.volumes));
+    let named = |word: &str| {
+        let is_it = |(vol, volume): (&Vol, &Volume)| {
+            let up = g.ups.get(&vol.key).map(|up| up.name.as_str());
+            volume.name == word || up.is_some_and(|up| known::bare(NAME, up) == word)
+        };
+        volumes.clone().position(is_it)
+    };
+    let (word, count) = (known::bare(NAME, on), volumes.clone().count());
+    match &request.volume {
+        None if word == g.id.name() => Ok((0..count).collect()),
+        None => Ok(named(word).map_or_else(|| (0..count).collect(), |at| vec![at])),
+        Some(word) => {
+            let by_number = || word.parse().ok().filter(|n| *n < count);
+            let at = named(known::bare(NAME, word)).or_else(by_number);
+            let none = || Error::new(Errno::NoEnt, format!("{} has no volume {word}", g.id.name()));
+            at.map(|at| vec![at]).ok_or_else(none)
+        }
     }
 }
 
@@ -435,15 +460,7 @@ fn delete(
     let left = with(control, on, |g, t, me| {
         let not_up = || Error::new(Errno::NxIo, "the array has not started");
         let known = g.set.as_ref().ok_or_else(not_up)?;
-        let all: Vec<usize> = match &request.volume {
-            None => (0..known.vols.len()).collect(),
-            Some(word) => {
-                let by_name = known.array.volumes.iter().position(|v| v.name == *word);
-                let by_number = word.parse().ok().filter(|n| *n < known.vols.len());
-                let none = || Error::new(Errno::NoEnt, format!("{set} has no volume {word}"));
-                vec![by_name.or(by_number).ok_or_else(none)?]
-            }
-        };
+        let all = meant(g, on, request)?;
         let keys: Vec<u32> =
             all.iter().filter_map(|at| known.vols.get(*at)).map(|vol| vol.key).collect();
         let open = keys.iter().filter_map(|key| g.ups.get(key)).any(|up| {

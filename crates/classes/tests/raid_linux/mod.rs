@@ -50,14 +50,19 @@ pub fn attach(world: &mut World, first: usize, disks: &[Disk]) {
     }
 }
 
+/// Whether a volume is there.
+pub fn has_volume(control: &geom::Control) -> bool {
+    let view = control.topology.view(0);
+    view.iter().any(|g| g.class == "raid" && !g.withering && !g.providers.is_empty())
+}
+
 /// Waits until the volume is there and in order.
 pub fn in_order(world: &mut World) {
-    let there = |c: &geom::Control| c.topology.find("raid/r0").is_some();
     let story = |w: &World| {
         let view = w.control.topology.view(0);
         view.iter().map(|g| format!("{:?}\n", g.show)).collect::<String>()
     };
-    assert!(world.control.wait_until(Duration::from_secs(40), there), "{}", story(world));
+    assert!(world.control.wait_until(Duration::from_secs(40), has_volume), "{}", story(world));
     for _ in 0..2000 {
         let view = world.control.topology.view(0);
         let geom = view.iter().find(|g| g.class == "raid" && !g.withering).expect("an array");
@@ -71,7 +76,7 @@ pub fn in_order(world: &mut World) {
 }
 
 pub fn read(world: &mut World, len: usize) -> Vec<u8> {
-    let open = world.open("raid/r0", Access::READ);
+    let open = world.open(&world.volume(), Access::READ);
     let bytes = world.read(&open, 0, len).expect("read");
     world.close(open);
     bytes

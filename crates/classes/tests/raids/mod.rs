@@ -88,8 +88,8 @@ impl Raid {
         }
         let answer = world.verb("raid", "label", "data", params);
         let answer = answer.unwrap_or_else(|e| panic!("{format} {level}: {e}"));
-        assert_eq!(answer["provider"], json!("raid/r0"));
         let set = answer["array"].as_str().expect("a name").to_owned();
+        assert_eq!(answer["provider"], json!(format!("raid/{set}/data")));
         let mut raid = Raid { world, disks, set, model: Vec::new() };
         raid.complete();
         raid.model = vec![0; raid.size()];
@@ -112,8 +112,13 @@ impl Raid {
         Raid { world, disks, set, model }
     }
 
+    /// What its first volume is called.
+    pub fn volume(&self) -> String {
+        format!("raid/{}/data", self.set)
+    }
+
     pub fn size(&self) -> usize {
-        self.world.size("raid/r0") as usize
+        self.world.size(&self.volume()) as usize
     }
 
     pub fn show(&self, key: &str) -> String {
@@ -148,7 +153,7 @@ impl Raid {
     }
 
     pub fn open(&mut self, access: Access) -> Open {
-        self.world.open("raid/r0", access)
+        self.world.open(&self.volume(), access)
     }
 
     pub fn try_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {

@@ -42,7 +42,7 @@ impl Array {
     /// An array in order, open.
     fn new(kind: Kind) -> Array {
         let mut set = String::new();
-        let scene = Scene::new(kind.disks, DISK, "raid/r0", |life| {
+        let scene = Scene::new(kind.disks, DISK, |life| {
             let members: Vec<String> = (0..kind.disks).map(|i| format!("d{i}")).collect();
             let with = json!({
                 "format": "Intel", "level": kind.level, "members": members, "strip": STRIP,
@@ -50,6 +50,7 @@ impl Array {
             });
             let answer = life.verb("raid", "label", "data", with).expect("labelled");
             set = answer["array"].as_str().expect("a name").to_owned();
+            answer["provider"].as_str().expect("a name").to_owned()
         });
         Array { scene, set, kind }
     }

@@ -29,7 +29,6 @@ use super::users::Crowd;
 /// Bytes of each disk, but what DDF takes.
 const DISK: u64 = 96 << 10;
 const DDF: u64 = 32 << 20;
-const VOLUME: &str = "raid/r0";
 
 /// The class with its timers made quick.
 pub fn class() -> Arc<dyn Class> {
@@ -86,6 +85,8 @@ struct Story {
     away: usize,
     strip: u64,
     set: String,
+    /// What the volume is called.
+    volume: String,
     disks: BTreeMap<String, Disk>,
     model: Rc<RefCell<Model>>,
     out: Vec<String>,
@@ -125,6 +126,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         away,
         strip: 0,
         set: String::new(),
+        volume: String::new(),
         disks,
         model: Rc::default(),
         out: Vec::new(),
@@ -227,7 +229,8 @@ impl Story {
         }
         let answer = life.verb("raid", "label", "data", with).expect("labelled");
         self.set = answer["array"].as_str().expect("a name").to_owned();
-        let on = life.control.topology.find(VOLUME).expect("the volume");
+        self.volume = format!("raid/{}/data", self.set);
+        let on = life.control.topology.find(&self.volume).expect("the volume");
         let size = life.control.topology.limits(on).expect("limits").media_bytes;
         *self.model.borrow_mut() = Model::new(size / SECTOR);
         if self.away > 0 && self.random.chance(300) {
@@ -298,13 +301,14 @@ impl Story {
                 life.pass(ns);
             }
         }
-        if life.until(20, |c| c.topology.find(VOLUME).is_some()) {
+        if life.until(20, |c| c.topology.find(&self.volume).is_some()) {
             return;
         }
         let says = self.state(life).contains("its parity may be wrong");
         assert!(
             says && self.kind == Kind::Harsh && self.parity(),
-            "{VOLUME} does not come up\n{}",
+            "{} does not come up\n{}",
+            self.volume,
             life.story()
         );
         talk(|| "by force".into());
@@ -316,14 +320,15 @@ impl Story {
 
     fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
         let sectors = self.model.borrow().sectors();
-        let Some((user, edge)) = life.open(VOLUME, Access::READ) else {
-            panic!("{VOLUME} cannot be opened\n{}", life.story());
+        let Some((user, edge)) = life.open(&self.volume, Access::READ) else {
+            panic!("{} cannot be opened\n{}", self.volume, life.story());
         };
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < sectors * SECTOR {
             let len = (sectors * SECTOR - bytes.len() as u64).min(8 * SECTOR);
             let read = life.read(edge, bytes.len() as u64, len as usize);
-            let read = read.unwrap_or_else(|e| panic!("{VOLUME}: {}\n{}", e.name(), life.story()));
+            let read =
+                read.unwrap_or_else(|e| panic!("{}: {}\n{}", self.volume, e.name(), life.story()));
             assert_eq!(read.len() as u64, len, "a short read");
             bytes.extend(read);
         }
@@ -357,7 +362,7 @@ impl Story {
         if let Some(user) = self.user.take() {
             life.close(user);
         }
-        let Some((user, edge)) = life.open(VOLUME, Access::WRITE) else { return };
+        let Some((user, edge)) = life.open(&self.volume, Access::WRITE) else { return };
         self.user = Some(user);
         for _ in 0..1 + self.random.below(5) {
             let core = self.random.below(life.cores.len() as u64) as usize;

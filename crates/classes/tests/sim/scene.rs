@@ -37,17 +37,17 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    /// So many disks `d0`, `d1` ... of so many bytes; `label` makes a provider of that name of
-    /// them.
-    pub fn new(count: u64, bytes: u64, provider: &str, label: impl FnOnce(&mut Life)) -> Scene {
+    /// So many disks `d0`, `d1` ... of so many bytes; `label` makes a provider of them, and says
+    /// what it is called.
+    pub fn new(count: u64, bytes: u64, label: impl FnOnce(&mut Life) -> String) -> Scene {
         let disk = |i: u64| (format!("d{i}"), Disk::new(bytes, i));
         let disks: BTreeMap<String, Disk> = (0..count).map(disk).collect();
         let mut life = Life::new(1, 2);
         disks.iter().for_each(|(name, disk)| life.plug(name, disk));
         life.settle();
-        label(&mut life);
-        let (_, edge) = life.open(provider, Access::WRITE).expect("open");
-        let on = life.control.topology.find(provider).expect("a provider");
+        let provider = label(&mut life);
+        let (_, edge) = life.open(&provider, Access::WRITE).expect("open");
+        let on = life.control.topology.find(&provider).expect("a provider");
         let size = life.control.topology.limits(on).expect("limits").media_bytes;
         let crowd = Rc::new(Crowd {
             model: Rc::new(RefCell::new(Model::new(size / SECTOR))),

@@ -296,6 +296,12 @@ impl World {
         all
     }
 
+    /// What the first volume of an array that there is is called.
+    pub fn volume(&self) -> String {
+        let volume = self.names().into_iter().find(|name| name.starts_with("raid/"));
+        volume.unwrap_or_else(|| panic!("no volume among {:?}", self.names()))
+    }
+
     pub fn verdict(&self, provider: &str, class: &str) -> String {
         let view = self.control.topology.view(0);
         let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == provider);

@@ -55,7 +55,7 @@ impl Ground {
     }
 
     /// Whether the provider `reference` stands on the disk or geom `owner`. Of what exists the
-    /// graph knows better than names: `raid/r0` need not stand on a disk `r0`.
+    /// graph knows better than names: `mirror/r0` need not stand on a disk `r0`.
     pub fn rests(&self, reference: &str, owner: &str) -> bool {
         let known = self.below.get(reference).map(|names| names.contains(owner));
         reference == owner || known.unwrap_or_else(|| rests_on(reference, owner))
@@ -124,12 +124,12 @@ mod tests {
         let geoms = vec![
             geom("r0", 1, &[], "r0"),
             geom("r1", 1, &[], "r1"),
-            geom("Intel-1", 2, &["r1"], "raid/r0"),
+            geom("one", 2, &["r1"], "mirror/r0"),
         ];
         let ground = Ground::new(&State { geoms, ..State::default() });
-        assert!(!ground.rests("raid/r0", "r0"), "a disk that is called alike");
-        assert!(ground.rests("raid/r0", "r1") && ground.rests("raid/r0", "Intel-1"));
-        assert!(ground.rests("r0", "r0") && ground.rests("raid/r0p1", "r0"), "as names tell");
+        assert!(!ground.rests("mirror/r0", "r0"), "a disk that is called alike");
+        assert!(ground.rests("mirror/r0", "r1") && ground.rests("mirror/r0", "one"));
+        assert!(ground.rests("r0", "r0") && ground.rests("mirror/r0p1", "r0"), "as names tell");
     }
 
     #[test]

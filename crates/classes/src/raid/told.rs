@@ -9,7 +9,7 @@ use super::geom::{Doing, Job, Loss, RaidGeom, Told};
 use super::model::SubdiskState;
 use super::records;
 use super::set::Tag;
-use super::volume::pass;
+use super::volume::{pass, settle};
 use crate::members::GateWord;
 
 /// Read errors of a disk that are mended before it is taken for broken.
@@ -94,6 +94,7 @@ impl RaidGeom {
             Told::Well => {
                 for up in self.ups.values() {
                     up.shared.sick.store(false, Relaxed);
+                    settle(&up.shared);
                 }
                 self.start_passes();
                 // Before a job that waits for a gate: the writes inside may wait for the records.

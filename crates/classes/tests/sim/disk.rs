@@ -28,6 +28,8 @@ pub struct Inside {
     /// The next of this kind fails.
     pub once: Option<(Op, Errno)>,
     pub hangs: bool,
+    /// Requests of this kind hang.
+    pub holds: Option<Op>,
     hung: Vec<(usize, Ticket)>,
     under_way: BTreeMap<(usize, u64), Option<Write>>,
     pub writes: u64,
@@ -81,6 +83,7 @@ impl Disk {
             faults: Vec::new(),
             once: None,
             hangs: false,
+            holds: None,
             hung: Vec::new(),
             under_way: BTreeMap::new(),
             writes: 0,
@@ -102,7 +105,7 @@ impl Disk {
             inside.model.tear(offset, &bytes);
         }
         inside.model.power_cut();
-        inside.hangs = false;
+        (inside.hangs, inside.holds) = (false, None);
         inside.hung.clear();
         inside.heal();
     }
@@ -110,7 +113,7 @@ impl Disk {
     /// What hangs goes on.
     pub fn release(&self) -> Vec<(usize, Ticket)> {
         let mut inside = self.lock();
-        inside.hangs = false;
+        (inside.hangs, inside.holds) = (false, None);
         std::mem::take(&mut inside.hung)
     }
 
@@ -287,7 +290,7 @@ impl Layer for DiskLayer {
         let torn = (bio.op == Op::Write).then(|| (bio.offset, bio.data.to_vec()));
         let at = core.id() as usize;
         inside.under_way.insert((at, bio.id().to_word()), torn);
-        if inside.hangs {
+        if inside.hangs || inside.holds == Some(bio.op) {
             inside.hung.push((at, bio.ticket()));
             return Flow::Wait;
         }
@@ -301,7 +304,7 @@ impl Layer for DiskLayer {
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let mut inside = self.0.lock();
         let at = core.id() as usize;
-        if inside.hangs {
+        if inside.hangs || inside.holds == Some(bio.op) {
             inside.hung.push((at, bio.ticket()));
             return Flow::Wait;
         }

@@ -12,6 +12,7 @@ mod labels;
 mod life;
 mod model;
 mod named;
+mod named_raid;
 mod orders;
 mod plan;
 mod raid_orders;

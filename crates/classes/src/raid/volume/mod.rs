@@ -8,6 +8,7 @@
 mod hands;
 mod layer;
 pub(crate) mod map;
+mod owed;
 pub(crate) mod pass;
 mod rows;
 mod shared;
@@ -19,3 +20,4 @@ mod map_tests;
 
 pub(crate) use layer::VolumeLayer;
 pub(crate) use shared::{Path, Role, Shared, Table};
+pub(crate) use tasks::settle;

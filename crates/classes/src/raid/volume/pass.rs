@@ -231,8 +231,11 @@ impl Pass {
 
     async fn window(&self, rows: &Rows, window: &Window) -> Result<(), Halt> {
         let range = self.shared.rows(window.number, window.range.clone());
-        let held = self.shared.ranges.lock_task(range, true).await;
-        let done = self.window_held(rows, window).await;
+        let held = self.shared.ranges.lock_task(range.clone(), true).await;
+        let done = match rows.settle(&range).await {
+            true => self.window_held(rows, window).await,
+            false => Err(Halt::Member),
+        };
         self.shared.ranges.unlock(held);
         done
     }

@@ -25,6 +25,8 @@
 //!      stays fails one, the other is written back as it was.
 //!  R6  A member that is out is not waited for, though no record can say so: the row goes with what
 //!      the others hold, and the write ends with an error.
+//!  R7  Parity that a member which stays did not take, and for which data was written, is owed to
+//!      it (`owed`).
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -101,6 +103,8 @@ struct Turn<'a> {
     row: &'a Row,
     touched: &'a [Touch],
     new: Vec<(usize, Segs)>,
+    /// What its members hold is no row: nothing of it can be kept (Z1 of `zero`).
+    void: bool,
 }
 
 /// Parities before a row is written, and memory for one more block.
@@ -195,7 +199,7 @@ impl Rows {
         let window = Window { range: from..to, ..window };
         let rows = self.shared.rows(window.number, from..to);
         let held = self.shared.ranges.lock_task(rows, true).await;
-        let outcome = self.write_held(window, &row, &touched).await;
+        let outcome = self.write_held(window, &row, &touched, false).await;
         self.shared.ranges.unlock(held);
         outcome
     }
@@ -206,13 +210,23 @@ impl Rows {
         let first = window.number.saturating_mul(shape.row_bytes());
         let of = first..first.saturating_add(shape.row_bytes());
         let touched = self.touched(&window, &row, &of, What::Zeroes(zeroes));
-        self.write_held(window, &row, &touched).await
+        self.write_held(window, &row, &touched, true).await
     }
 
-    async fn write_held(&self, window: Window, row: &Row, touched: &[Touch]) -> Outcome {
+    async fn write_held(
+        &self,
+        window: Window,
+        row: &Row,
+        touched: &[Touch],
+        void: bool,
+    ) -> Outcome {
         let (mut lost, mut left) = (0, self.shared.shape.parities() + 1);
+        let rows = self.shared.rows(window.number, window.range.clone());
+        if self.shared.owed.is_full() || !self.settle(&rows).await {
+            return Outcome { error: Some(Errno::Io), ..Outcome::default() };
+        }
         loop {
-            match self.attempt(&window, row, touched, lost).await {
+            match self.attempt((&window, row, void), touched, lost).await {
                 Ok(outcome) => break outcome,
                 Err(bits) if left > 0 && bits & !lost != 0 => {
                     (lost, left) = (lost | bits, left - 1)
@@ -225,13 +239,12 @@ impl Rows {
     /// One try; the error is the slots that could not be read.
     async fn attempt(
         &self,
-        window: &Window,
-        row: &Row,
+        (window, row, void): (&Window, &Row, bool),
         touched: &[Touch],
         lost: u64,
     ) -> Result<Outcome, u64> {
         let table = self.shared.table(self.core.id());
-        let turn = |new| Turn { table: &table, window, row, touched, new };
+        let turn = |new| Turn { table: &table, window, row, touched, new, void };
         let readable = |slot: usize| table.good(slot).is_some() && lost & bit(slot) == 0;
         let parities: Vec<usize> = [Some(row.p), row.q].into_iter().flatten().collect();
         let live: Vec<usize> =
@@ -295,7 +308,7 @@ impl Rows {
     }
 
     async fn modify(&self, turn: Turn<'_>, live: &[usize], lost: u64) -> Result<Outcome, u64> {
-        let Turn { table, window, row, touched, .. } = turn;
+        let Turn { table, window, row, touched, void, .. } = turn;
         let slots: Vec<usize> =
             touched.iter().map(|t| t.slot).chain(live.iter().copied()).collect();
         let contents = self.fetch(table, window, &slots, 0).await?;
@@ -313,7 +326,7 @@ impl Rows {
             }
             new.push((*slot, part(sum, 0, Self::len(window))));
         }
-        Ok(self.put(Turn { table, window, row, touched, new }, lost).await)
+        Ok(self.put(Turn { table, window, row, touched, new, void }, lost).await)
     }
 
     /// Writes data and parity to whoever takes them. Where data of the row is known by its parity
@@ -322,12 +335,13 @@ impl Rows {
         let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
         let data = turn.touched.iter().fold(0, |all, touch| all | bit(touch.slot));
         let gone = |slot: &usize| turn.table.good(*slot).is_none() || lost & bit(*slot) != 0;
-        let steps = match parity != 0 && self.data(turn.row).iter().any(gone) {
+        let apart = !turn.void && parity != 0 && self.data(turn.row).iter().any(gone);
+        let steps = match apart {
             true => [parity, data],
             false => [parity | data, 0],
         };
         let mut outcome = Outcome { unrecorded: turn.table.unrecorded, ..Outcome::default() };
-        let mut before = match steps[0] == parity && turn.new.len() > 1 {
+        let mut before = match apart && turn.new.len() > 1 {
             true => self.before(&turn).await,
             false => Before::default(),
         };
@@ -335,8 +349,10 @@ impl Rows {
             let (left, error) = self.send_judged(&turn, which).await;
             if left & data != 0 {
                 self.follow(&turn, left & data, before.spare.take()).await;
-            } else if left & parity != 0 {
+            } else if left & parity != 0 && apart {
                 self.put_back(&turn, &before, parity & !left).await;
+            } else if left & parity != 0 {
+                self.owe(&turn, &turn.new, left & parity);
             }
             outcome.error = outcome.error.or(error);
             if left != 0 {
@@ -373,9 +389,22 @@ impl Rows {
             let (len, data) = (sum.len() as u64, part(sum, 0, sum.len() as u64));
             all.push(Ask { slot: *slot, edge: path.edge, op: Op::Write, at, len, data });
         }
+        let mut failed = 0;
         for (slot, status) in ask(&self.core, all, Manner::default()).await {
             if let Err(e) = status {
+                failed |= bit(slot);
                 self.shared.accuse(slot, e);
+            }
+        }
+        self.owe(turn, &before.sums, failed);
+    }
+
+    /// R7: these parities, of some slots, are owed.
+    fn owe(&self, turn: &Turn<'_>, sums: &[(usize, Segs)], slots: u64) {
+        let at = self.shared.rows(turn.window.number, turn.window.range.clone()).start;
+        for (slot, sum) in sums.iter().filter(|(slot, _)| slots & bit(*slot) != 0) {
+            if let Some(path) = turn.table.path(*slot) {
+                self.shared.owed.note(*slot, path.edge, at, sum.to_vec());
             }
         }
     }
@@ -460,6 +489,7 @@ impl Rows {
         }
         let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
         let failed = self.send(turn, parity).await;
+        self.owe(turn, &turn.new, failed.failed | failed.refused);
         for slot in (0..self.shared.shape.members()).filter(|s| failed.failed & bit(*s) != 0) {
             let gone = failed.gone & bit(slot) != 0;
             self.shared.accuse(slot, if gone { Errno::NxIo } else { Errno::Io });

@@ -18,6 +18,7 @@ use geom::{Edge, GeomId, Switchboard};
 
 use super::hands::bit;
 use super::map::Shape;
+use super::owed::Owed;
 use crate::members::{Court, Loads, Number, RangeLocks, WriteGate};
 use crate::raid::class::Tunables;
 use crate::raid::geom::Told;
@@ -113,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) tunables: Tunables,
     /// Bytes a second that a pass may do; zero: as fast as it goes.
     pub(crate) rate: Arc<AtomicU64>,
+    /// Parity that members did not take and have to have.
+    pub(super) owed: Owed,
     lanes: Box<[Aligned]>,
     court: Court<Arc<Mutex<Answer>>>,
 }
@@ -148,6 +151,7 @@ impl Shared {
             sick: AtomicBool::new(false),
             deletes: AtomicBool::new(false),
             no_zeroes: AtomicU64::new(0),
+            owed: Owed::default(),
             lanes: (0..cores).map(|_| Aligned::default()).collect(),
             court: Court::default(),
             shape,
@@ -191,6 +195,7 @@ impl Shared {
             lock(&lane.0.loads).resize(table.paths.len());
             *lock(&lane.0.table) = Arc::new(table.clone());
         }
+        self.owed.keep(table);
     }
 
     /// A write passed on this core.

@@ -138,6 +138,9 @@ impl Work {
 
     /// Everything written before is on stable storage.
     pub(super) async fn flush(&self) -> Status {
+        if !self.rows().settle_all().await {
+            return Err(Errno::Io);
+        }
         let table = self.shared.table(self.core.id());
         let mut outcome = Outcome { unrecorded: table.unrecorded, ..Outcome::default() };
         let all = table.all().map(|(slot, path)| {
@@ -272,9 +275,13 @@ impl Work {
         let shape = &self.shared.shape;
         let row = shape.row(window.number);
         let range = self.shared.rows(window.number, window.range.clone());
-        let held = self.shared.ranges.lock_task(range, lost != 0).await;
+        let held = self.shared.ranges.lock_task(range.clone(), lost != 0).await;
+        let (rounds, error) = match rows.settle(&range).await {
+            true => (shape.parities() + 1, error),
+            false => (0, Some(Errno::Io)),
+        };
         let mut status = Err(error.unwrap_or(Errno::NxIo));
-        for _ in 0..=shape.parities() {
+        for _ in 0..rounds {
             let table = self.shared.table(self.core.id());
             let readable = |s: &usize| table.good(*s).is_some() && lost & bit(*s) == 0;
             let all: Vec<usize> =
@@ -313,6 +320,24 @@ impl Work {
         let one = Ask { slot, edge: path.edge, op: Op::Write, at, len, data: part(block, 0, len) };
         ask(&self.core, vec![one], Manner::default()).await.iter().all(|(_, s)| s.is_ok())
     }
+}
+
+/// What members are owed is tried once more.
+pub(crate) fn settle(shared: &Arc<Shared>) {
+    if shared.owed.is_empty() {
+        return;
+    }
+    let shared = shared.clone();
+    let board = shared.board.clone();
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("raid debts", async move {
+                Rows { core, shared, how: Manner::default() }.settle_all().await;
+            });
+        }),
+    );
 }
 
 /// Memory for copying `len` bytes.

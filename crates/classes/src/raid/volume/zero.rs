@@ -72,7 +72,13 @@ impl Work {
             let row = self.shared.rows(number, 0..strip);
             held.push(self.shared.ranges.lock_task(row, true).await);
         }
-        let outcome = match self.tell_members(&some).await {
+        let all =
+            self.shared.rows(some.start, 0..strip).start..self.shared.rows(some.end, 0..0).start;
+        let outcome = match rows.settle(&all).await {
+            false => Some(Outcome { error: Some(Errno::Io), ..Outcome::default() }),
+            true => self.tell_members(&some).await,
+        };
+        let outcome = match outcome {
             Some(outcome) => outcome,
             None => Self::write_rows_held(rows, &some, zeroes).await,
         };

@@ -1,0 +1,220 @@
+//! Rows whose members fail together, by name: one disk goes, and another, which is needed then,
+//! fails the same write.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bio::{Errno, Op, Segs};
+use geom::{Access, Edge};
+use serde_json::json;
+
+use super::disk::{Disk, SECTOR};
+use super::life::{Life, MS};
+
+const DISK: u64 = 64 << 10;
+/// What DDF takes of each disk.
+const DDF: u64 = 32 << 20;
+const STRIP: u64 = 2 * SECTOR;
+/// Bytes of each disk that are used.
+const MEMBER: u64 = 8 * STRIP;
+const SECONDS: u64 = 1_000 * MS;
+
+/// A write that is under way, and how it ended.
+type Ended = Rc<Cell<Option<Result<(), Errno>>>>;
+
+/// An array of `d0`, `d1` ..., whole, clean and full of what [`old`] says, open.
+struct Rig {
+    life: Life,
+    disks: BTreeMap<String, Disk>,
+    set: String,
+    edge: Edge,
+    bytes: u64,
+}
+
+/// What is there at first.
+fn old(at: u64) -> Vec<u8> {
+    vec![(at / SECTOR) as u8 + 1; SECTOR as usize]
+}
+
+const NEW: u8 = 0xee;
+
+impl Rig {
+    fn of(format: &str, level: &str, count: usize) -> Rig {
+        let size = if format == "DDF" { DISK + DDF } else { DISK };
+        let disks: BTreeMap<String, Disk> =
+            (0..count).map(|i| (format!("d{i}"), Disk::new(size, i as u64))).collect();
+        let mut life = Life::new(1, 2);
+        disks.iter().for_each(|(name, disk)| life.plug(name, disk));
+        life.settle();
+        let members: Vec<&String> = disks.keys().collect();
+        let with = json!({
+            "format": format, "level": level, "members": members, "strip": STRIP,
+            "size": MEMBER, "assume_same": true,
+        });
+        let answer = life.verb("raid", "label", "data", with).expect("labelled");
+        let set = answer["array"].as_str().expect("a name").to_owned();
+        let (_, edge) = life.open("raid/r0", Access::WRITE).expect("open");
+        let on = life.control.topology.find("raid/r0").expect("a volume");
+        let bytes = life.control.topology.limits(on).expect("limits").media_bytes;
+        for at in (0..bytes).step_by(SECTOR as usize) {
+            life.write(edge, at, old(at)).expect("written");
+        }
+        life.flush(edge).expect("flushed");
+        Rig { life, disks, set, edge, bytes }
+    }
+
+    /// A request begins, and hangs on a disk.
+    fn begin(&mut self, op: Op, at: u64, len: u64, held: &str) -> Ended {
+        // The records say dirty already.
+        let last = self.bytes - SECTOR;
+        self.life.write(self.edge, last, old(last)).expect("written");
+        self.disks[held].lock().holds = Some(op);
+        let (ended, core, edge) = (Ended::default(), self.life.cores[0].clone(), self.edge);
+        let told = ended.clone();
+        self.life.cores[0].reactor().spawn("user", async move {
+            let mut data = Segs::new();
+            if op == Op::Write {
+                data = core.buffers(len as usize).await.expect("memory");
+                data.fill(0, len as usize, NEW);
+            }
+            let done = core
+                .io(edge, |bio| (bio.op, bio.offset, bio.length, bio.data) = (op, at, len, data))
+                .await;
+            told.set(Some(done.status));
+        });
+        self.life.pass(5 * MS);
+        assert!(ended.get().is_none(), "a disk is held");
+        ended
+    }
+
+    fn pull(&mut self, name: &str) {
+        self.life.pull(name, &self.disks[name].clone(), false);
+        self.life.pass(50 * MS);
+    }
+
+    /// A disk fails writes from now on.
+    fn spoil(&mut self, name: &str) {
+        let faults = [Op::Write, Op::WriteZeroes].map(|op| (op, 100, Errno::Io));
+        self.disks[name].lock().faults.extend(faults);
+    }
+
+    /// What hangs goes on, and a write ends with an error.
+    fn fails(&mut self, held: &str, ended: &Ended) {
+        self.life.wake(self.disks[held].release());
+        let ended = ended.clone();
+        assert!(self.life.until(60, move |_| ended.get().is_some()), "{}", self.life.story());
+    }
+
+    /// Of every sector what a reader finds, by the byte that it is full of.
+    fn sectors(&mut self) -> Vec<Result<Option<u8>, Errno>> {
+        let mut all = Vec::new();
+        for at in (0..self.bytes).step_by(SECTOR as usize) {
+            let read = self.life.read(self.edge, at, SECTOR as usize);
+            all.push(read.map(|b| b.iter().all(|byte| *byte == b[0]).then_some(b[0])));
+        }
+        all
+    }
+
+    /// Every sector is as it was, or one of those that were written and as they were or new; with
+    /// `errors`, some of `lost` cannot be read. Returns how many.
+    fn holds(&mut self, written: std::ops::Range<u64>, new: u8, errors: bool) -> usize {
+        let mut unread = 0;
+        let found = self.sectors();
+        for (at, found) in (0..self.bytes).step_by(SECTOR as usize).zip(found) {
+            let value = match found {
+                Err(e) if errors => {
+                    assert_eq!(e, Errno::Io);
+                    unread += 1;
+                    continue;
+                }
+                found => found.expect("read").expect("one value"),
+            };
+            let may = value == old(at)[0] || written.contains(&at) && value == new;
+            assert!(may, "{at}: {value}\n{}", self.life.story());
+        }
+        unread
+    }
+
+    /// All is in order again, with every disk.
+    fn comes_back(&mut self, name: &str) {
+        self.life.plug_soon(name, &self.disks[name].clone());
+        for _ in 0..3_000 {
+            if self.life.show("raid", &self.set, "State") == "OPTIMAL" {
+                return;
+            }
+            self.life.pass(10 * MS);
+        }
+        panic!("it is never in order\n{}", self.life.story());
+    }
+
+    /// A disk is pulled while a write hangs on another, which then fails it and all writes: what
+    /// the first one held is known by the parity that it did not take.
+    fn both(mut self, op: Op, written: std::ops::Range<u64>, gone: &str, bad: &str) -> usize {
+        let ended = self.begin(op, written.start, written.end - written.start, bad);
+        self.spoil(bad);
+        self.pull(gone);
+        self.fails(bad, &ended);
+        assert_eq!(ended.get(), Some(Err(Errno::Io)));
+        let new = if op == Op::Write { NEW } else { 0 };
+        let unread = self.holds(written.clone(), new, true);
+        if unread > 0 {
+            assert_eq!(self.life.flush(self.edge), Err(Errno::Io), "it is not all there");
+        }
+        self.disks[bad].lock().heal();
+        self.life.pass(3 * SECONDS);
+        self.holds(written.clone(), new, false);
+        self.life.flush(self.edge).expect("flushed");
+        self.comes_back(gone);
+        self.holds(written, new, false);
+        unread
+    }
+}
+
+/// Data was written, and its parity, on a disk that stays, was not: what the disk that went held
+/// beside it cannot be read before the parity is, and is as it was.
+#[test]
+fn one_disk_goes_and_another_fails_the_parity() {
+    // Rebuilt from what does not change; and changed.
+    for (count, bad) in [(3, "d2"), (5, "d4")] {
+        let rig = Rig::of("Intel", "RAID5", count);
+        let unread = rig.both(Op::Write, 0..SECTOR, "d1", bad);
+        assert_eq!(unread, 1, "of {count}");
+    }
+}
+
+#[test]
+fn one_disk_goes_and_another_fails_the_data() {
+    for count in [3, 5] {
+        let rig = Rig::of("Intel", "RAID5", count);
+        assert_eq!(rig.both(Op::Write, 0..SECTOR, "d1", "d0"), 0, "the parity goes with it");
+    }
+}
+
+/// Some disks have zeroed their strips: what they hold is no row.
+#[test]
+fn one_disk_goes_and_another_fails_to_zero() {
+    for count in [3, 4] {
+        let row = STRIP * (count as u64 - 1);
+        let rig = Rig::of("Intel", "RAID5", count);
+        rig.both(Op::WriteZeroes, 0..3 * row, "d1", "d2");
+    }
+}
+
+/// R6 of `rows`: one disk is out. Of the two parities of a write one is taken, and the disk of the
+/// other goes; no record can say so, for that of the first fails all writes by now. The row goes
+/// with what is there: nothing is put back, and it can be solved.
+#[test]
+fn r6_a_parity_that_is_out_is_not_waited_for() {
+    let mut rig = Rig::of("DDF", "RAID6-LA", 4);
+    rig.pull("d0");
+    rig.life.pass(SECONDS);
+    let written = STRIP..STRIP + SECTOR;
+    let ended = rig.begin(Op::Write, written.start, SECTOR, "d3");
+    rig.spoil("d2");
+    rig.pull("d3");
+    rig.fails("d3", &ended);
+    assert_eq!(ended.get(), Some(Err(Errno::Io)), "no record says so");
+    assert_eq!(rig.holds(written, NEW, false), 0);
+    assert_eq!(rig.sectors()[2], Ok(Some(NEW)), "the data that the parity allows for");
+}

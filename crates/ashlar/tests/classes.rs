@@ -7,6 +7,7 @@ use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
 
+use house::load::Load;
 use house::{House, file_disk};
 
 const DISK_BYTES: u64 = 64 << 20;
@@ -195,5 +196,54 @@ fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
             ("inspect d1", 0, &["nothing found"]),
         ],
     );
+    house.stop();
+}
+
+/// What `ashlar apply` says while something stands on a disk that the configuration has no more.
+#[test]
+fn a_plan_takes_no_disk_from_under_a_whole() {
+    let mut house = disks("under", 7);
+    typed(
+        &house,
+        &[
+            ("mirror label m d0 d1", 0, &["mirror/m is there"]),
+            ("stripe label s d2 d3", 0, &["stripe/s is there"]),
+            ("raid label Intel v RAID1 d4 d5", 0, &["raid/r0 is there"]),
+            ("geom nop insert name=d6.nop provider=d6", 0, &[]),
+        ],
+    );
+    let configure = |house: &House, without: &[usize]| {
+        let disks = (0..7).filter(|n| !without.contains(n));
+        let all: String =
+            disks.map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
+        house.configure(&all, "0 = \"mirror/m\", 1 = \"stripe/s\", 2 = \"raid/r0\"");
+    };
+    configure(&house, &[]);
+    house.ok(&["apply"]);
+    let load = Load::start(&house.url(0), 32 << 20);
+    let raid = "ashlar raid remove ";
+    let cases: [(usize, &str); 3] =
+        [(1, "`ashlar mirror remove m d1`"), (3, "`ashlar stripe stop s`"), (5, raid)];
+    for (disk, command) in cases {
+        configure(&house, &[disk]);
+        house.ashlar(&["plan"]).ends(1).says(&["apply` refuses", "first", command]);
+        let last = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
+        let said = house.ashlar(&["apply"]).ends(1);
+        said.complains(&[&format!("d{disk}"), "stands on it", command]);
+        let now = house.json(&["journal"])["events"].as_array().map_or(0, Vec::len);
+        assert_eq!(last, now, "something was touched");
+    }
+    // What was advised, and both disks go; nothing happens to the LUNs.
+    house.ok(&["mirror", "remove", "m", "d1"]);
+    house.ok(&["raid", "remove", "r0", "d5"]);
+    configure(&house, &[1, 5, 6]);
+    house.ashlar(&["apply"]).ends(0);
+    let said = house.ok(&["journal"]);
+    assert!(!said.contains("LUN") && !said.contains("change group"), "{said}");
+    load.goes_on();
+    load.finish();
+    // Alone it is the mirror: to take it means to stop that.
+    configure(&house, &[0, 1, 5, 6]);
+    house.ashlar(&["apply"]).ends(1).complains(&["`ashlar mirror stop m`"]);
     house.stop();
 }

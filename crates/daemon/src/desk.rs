@@ -21,9 +21,16 @@ const WAITING_MAX: usize = 1024;
 pub enum Question {
     /// Everything, now.
     State(SyncSender<State>),
-    /// Would this step succeed? When steps ahead of it make disks or geoms, tasting may bring
-    /// providers of any name: the flag says so.
-    Check(Box<Step>, bool, SyncSender<Result<()>>),
+    /// Would this step succeed?
+    Check(Box<Step>, Ahead, SyncSender<Result<()>>),
+}
+
+/// What the steps ahead of one do.
+pub struct Ahead {
+    /// They make disks or geoms: tasting may bring providers of any name.
+    pub comes: bool,
+    /// Class and name of the geoms that they remove.
+    pub going: Vec<(String, String)>,
 }
 
 /// A change.

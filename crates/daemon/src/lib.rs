@@ -22,6 +22,7 @@ mod identity;
 mod journal;
 mod lists;
 mod plant;
+mod returns;
 mod room;
 mod shim;
 mod state;

@@ -1,6 +1,5 @@
 //! The handle that the control path holds.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
@@ -23,9 +22,10 @@ use target::lun::LunClass;
 
 use crate::attach::Attachments;
 use crate::by_hand::ByHand;
-use crate::desk::{Change, Desk, Question};
+use crate::desk::{Ahead, Change, Desk, Question};
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
+use crate::returns::Returns;
 use crate::room::{Room, Shown, check};
 use crate::state::{Sources, busy_ns, memory, state};
 use crate::vault::{FileVault, Tell};
@@ -142,8 +142,7 @@ fn control_thread(
         shown,
         journal,
         started_ns,
-        gone: BTreeSet::new(),
-        losses: 0,
+        returns: Returns::default(),
         look_ns: 0,
     };
     room.exports.remember();
@@ -242,8 +241,8 @@ fn answer(
                 now_ns,
             }));
         }
-        Question::Check(step, comes, to) => {
-            let _ = to.send(check(topology, &step, comes));
+        Question::Check(step, before, to) => {
+            let _ = to.send(check(topology, &step, before.comes, &before.going));
         }
     }
 }
@@ -256,8 +255,19 @@ impl Plant for Daemon {
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         let brings =
             |s: &Step| matches!(s.action, Action::CreateDisk { .. } | Action::CreateGeom { .. });
-        let (step, comes) = (Box::new(step.clone()), before.iter().any(brings));
-        self.desk.ask(|to| Question::Check(step, comes, to))?
+        let goes = |s: &Step| match &s.action {
+            Action::RemoveGeom { geom } => Some((geom.class.clone(), geom.name.clone())),
+            _ => None,
+        };
+        let going = match &step.action {
+            Action::RemoveDisk { .. } | Action::RemoveGeom { .. } => {
+                before.iter().filter_map(goes).collect()
+            }
+            _ => Vec::new(),
+        };
+        let ahead = Ahead { comes: before.iter().any(brings), going };
+        let step = Box::new(step.clone());
+        self.desk.ask(|to| Question::Check(step, ahead, to))?
     }
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {

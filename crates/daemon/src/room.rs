@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bio::Errno;
 use control::Outcome;
 use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Result};
 use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
 use control::plan::{Action, Step};
-use geom::{Control, Create, ProviderId};
+use geom::{Class, Control, Create, ProviderId};
 use serde_json::Value;
 
 use crate::arrival;
@@ -19,6 +20,7 @@ use crate::errors::{from_geom, kind_of, no_provider};
 use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
 use crate::lists;
+use crate::returns::Returns;
 use crate::shim;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
@@ -53,10 +55,8 @@ pub struct Room {
     pub journal: Arc<Journal>,
     /// When the daemon started, ns of the cores' clock.
     pub started_ns: u64,
-    /// Disks that are configured and have no medium, and of which that was said.
-    pub gone: BTreeSet<String>,
-    /// Losses that were looked at.
-    pub losses: u64,
+    /// Disks that went away, and what may come back.
+    pub returns: Returns,
     /// When the disks are asked next how full they are, ns of the cores' clock.
     pub look_ns: u64,
 }
@@ -68,6 +68,7 @@ impl Room {
             self.control.pump();
             self.see_losses();
             self.see_room();
+            self.look_for_returns();
             self.control.look_around();
             match desk.change() {
                 Some(Change::Stop(done)) => {
@@ -78,7 +79,10 @@ impl Room {
                 }
                 Some(change) => self.carry(change),
                 None => {
-                    let nap = if self.exports.has_thin() { LOOK } else { NAP };
+                    let looks = self.exports.has_thin()
+                        || self.returns.is_looking()
+                        || self.exports.has_lost();
+                    let nap = if looks { LOOK } else { NAP };
                     self.control.inbox().clone().sleep(nap);
                 }
             }
@@ -87,22 +91,46 @@ impl Room {
 
     /// Says once of every disk that its medium has gone.
     fn see_losses(&mut self) {
-        let topology = &self.control.topology;
-        let losses = topology.losses();
-        if losses == self.losses && self.gone.is_empty() {
+        let now = self.control.now_ns();
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.returns.losses(&self.control.topology, &shown.config, now);
+        drop(shown);
+        for (name, why) in lost {
+            self.note(Level::Error, &name, why);
+        }
+    }
+
+    /// Opens disks whose medium is back, then what stood on them, then units.
+    fn look_for_returns(&mut self) {
+        let is_looking = self.returns.is_looking() || self.exports.has_lost();
+        let now = self.control.now_ns();
+        if !is_looking || !self.returns.is_time(now) {
             return;
         }
-        self.losses = losses;
-        let gone = |name: &&String| topology.find(name).is_none();
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: BTreeSet<String> =
-            shown.config.disk.iter().map(|d| &d.name).filter(gone).cloned().collect();
-        drop(shown);
-        for name in gone.difference(&self.gone) {
-            let text = "its medium has gone; bring it back, then run `ashlar apply`";
-            self.note(Level::Error, name, text.to_owned());
+        let config = self.config();
+        for disk in self.returns.back(&config, now) {
+            let done = self.create_disk(&disk, true);
+            let said = self.returns.tried(&disk.name, &done, self.control.now_ns());
+            match done {
+                Ok(()) => self.note(Level::Info, &disk.name, "its medium is back".to_owned()),
+                Err(_) => {
+                    said.into_iter().for_each(|why| self.note(Level::Warn, &disk.name, why));
+                }
+            }
         }
-        self.gone = gone;
+        for geom in self.returns.geoms(&self.control.topology, &config) {
+            match self.create_geom(&geom) {
+                Ok(()) => {
+                    self.returns.well(&geom.name);
+                    self.note(Level::Info, &geom.name, "what it stands on is back".to_owned());
+                }
+                Err(e) => {
+                    let said = self.returns.news(&geom.name, &e.source);
+                    said.into_iter().for_each(|why| self.note(Level::Warn, &geom.name, why));
+                }
+            }
+        }
+        self.see_returns();
     }
 
     /// Asks from time to time how full thin disks are; seldom enough that it is no work.
@@ -125,8 +153,14 @@ impl Room {
         let config = self.config();
         for (name, done) in self.exports.revive(&mut self.control, &config) {
             match done {
-                Ok(()) => self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned()),
-                Err(e) => self.note(Level::Error, &name, e.source),
+                Ok(()) => {
+                    self.returns.well(&name);
+                    self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned());
+                }
+                Err(e) => {
+                    let said = self.returns.news(&name, &e.source);
+                    said.into_iter().for_each(|why| self.note(Level::Error, &name, why));
+                }
             }
         }
     }
@@ -160,8 +194,11 @@ impl Room {
                 outcome.notes = daemon_notes(from, to);
                 Ok(())
             }
-            Action::CreateDisk { disk } => self.create_disk(disk),
-            Action::RemoveDisk { disk } => self.destroy("disk", &disk.name),
+            Action::CreateDisk { disk } => self.create_disk(disk, false),
+            Action::RemoveDisk { disk } => {
+                let done = self.destroy("disk", &disk.name);
+                done.inspect(|()| self.returns.forget(&disk.name))
+            }
             Action::GrowDisk { to, .. } => {
                 let size = to.params.get("size").cloned().unwrap_or(Value::Null);
                 let params = serde_json::json!({ "size": size });
@@ -209,7 +246,8 @@ impl Room {
         Ok(outcome)
     }
 
-    fn create_disk(&mut self, disk: &DiskConfig) -> Result<()> {
+    /// Opens a disk; one that comes back by itself only when it is what was there.
+    fn create_disk(&mut self, disk: &DiskConfig, by_itself: bool) -> Result<()> {
         if self.control.topology.find(&disk.name).is_none() {
             // What is left of a disk that was lost holds its file.
             self.destroy("disk", &disk.name)?;
@@ -219,7 +257,21 @@ impl Room {
         let params = Value::Object(params);
         // What the disk says names the file and the way out; the names in `list` do not help.
         let next = "Mend what the message names; `ashlar doctor` looks at every file and device.";
-        self.create("disk", &disk.name, &[], &params).map_err(|e| e.next(next))
+        let (class, returns) = (self.class("disk", "create disk")?, &self.returns);
+        let request = Create { name: &disk.name, members: &[], params: &params };
+        let made = self.control.call(|t| {
+            let geom = class.create(t, &request)?;
+            let fits = if by_itself { returns.admit(t, geom, &disk.name) } else { Ok(()) };
+            fits.inspect_err(|_| t.wither_geom(geom, Errno::NxIo))
+        });
+        made.map_err(|e| from_geom("create disk", &disk.name, e).next(next))?;
+        self.returns.learn(&self.control.topology, &disk.name);
+        Ok(())
+    }
+
+    fn class(&self, class: &str, op: &str) -> Result<Arc<dyn Class>> {
+        let found = self.control.topology.class(class);
+        found.ok_or_else(|| Error::new(Kind::NotFound, op, "no such class").at(class))
     }
 
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
@@ -239,9 +291,7 @@ impl Room {
         params: &Value,
     ) -> Result<()> {
         let op = format!("create {class}");
-        let Some(found) = self.control.topology.class(class) else {
-            return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
-        };
+        let found = self.class(class, &op)?;
         let request = Create { name, members, params };
         self.control
             .call(|t| found.create(t, &request))
@@ -256,9 +306,7 @@ impl Room {
 
     fn destroy(&mut self, class: &str, name: &str) -> Result<()> {
         let op = format!("remove {class}");
-        let Some(found) = self.control.topology.class(class) else {
-            return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
-        };
+        let found = self.class(class, &op)?;
         let Some(geom) = self.control.topology.find_geom(class, name) else {
             // It has gone by itself: a disk that was lost. There is nothing left to remove.
             return Ok(());
@@ -392,10 +440,7 @@ impl Room {
         let done = match verb {
             "remove" if !own("remove") => shim::remove(&mut self.control, class, &on)?,
             "status" | "list" if !own(verb) => {
-                let Some(found) = self.control.topology.class(class) else {
-                    let op = format!("{class} {verb}");
-                    return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
-                };
+                let found = self.class(class, &format!("{class} {verb}"))?;
                 return lists::answer(&self.control, found.name(), verb, &params);
             }
             _ => self.verb_on(class, verb, &on, &Value::Object(params))?,
@@ -468,11 +513,12 @@ impl Room {
 
     fn verb_on(&mut self, class: &str, verb: &str, on: &str, params: &Value) -> Result<Value> {
         let op = format!("{class} {verb}");
-        let Some(found) = self.control.topology.class(class) else {
-            return Err(Error::new(Kind::NotFound, op, "no such class").at(class));
-        };
+        let found = self.class(class, &op)?;
         let done = found.verb(&mut self.control, verb, on, params);
         self.control.settle().map_err(|e| from_geom(&op, on, e))?;
+        if (class, verb) == ("disk", "resize") {
+            self.returns.learn(&self.control.topology, on);
+        }
         done.map_err(|e| Error::new(kind_of(e.kind), op, e.what).at(on))
     }
 
@@ -519,10 +565,33 @@ fn part_verb(params: &Value) -> &str {
     params.get("op").and_then(Value::as_str).unwrap_or("")
 }
 
+/// Nobody above keeps what is to be removed: who does is not told to let go by a plan, because what
+/// becomes of a mirror's member, say, is for its own verbs to say.
+fn is_free(
+    topology: &geom::Topology,
+    class: &str,
+    name: &str,
+    going: &[(String, String)],
+) -> Result<()> {
+    let Some(geom) = topology.find_geom(class, name) else { return Ok(()) };
+    let goes = |g: geom::GeomId| {
+        going.iter().any(|(class, name)| topology.find_geom(class, name) == Some(g))
+    };
+    let Some((keeper, command)) = topology.kept(geom, &goes) else { return Ok(()) };
+    let why = format!("{keeper} stands on it; type `{command}` first");
+    Err(Error::new(Kind::Busy, "remove", why).at(name))
+}
+
 /// Would `step` succeed? Looks at names only: what a disk or a socket says shows when it is carried
 /// out, and is taken back then. `comes`: steps ahead of it make disks or geoms, and what tasting
-/// will find on them (a partition, a label) has any name.
-pub fn check(topology: &geom::Topology, step: &Step, comes: bool) -> Result<()> {
+/// will find on them (a partition, a label) has any name. `going`: class and name of geoms that
+/// steps ahead of it remove.
+pub fn check(
+    topology: &geom::Topology,
+    step: &Step,
+    comes: bool,
+    going: &[(String, String)],
+) -> Result<()> {
     let need = |name: &str, op: &str| {
         if comes || topology.find(name).is_some() {
             return Ok(());
@@ -543,6 +612,8 @@ pub fn check(topology: &geom::Topology, step: &Step, comes: bool) -> Result<()> 
             let next = "Create it, or give `size` to have it made.";
             Err(Error::new(Kind::NotFound, "create disk", why).at(&disk.name).next(next))
         }
+        Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, going),
+        Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, going),
         Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
         Action::CreateAccess { access } | Action::ModifyAccess { to: access, .. } => {
             access.luns.values().try_for_each(|l| need(&l.provider, "export"))

@@ -7,6 +7,8 @@
 //!  F2  WRITE ZEROES that the kernel cannot do is done by writing zeroes, and is not tried again.
 //!  F3  A request with FUA ends when its own bytes are on stable storage; FLUSH when all are that
 //!      ended before it began.
+//!  F4  A file that somebody cut is not made longer by a write: before one, its length is looked
+//!      at, unless that was done within the last millisecond and covers the write.
 //!
 //! ```text
 //!   READ, WRITE     start --aligned--> file op ---------------------------> ready: ended
@@ -16,7 +18,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Attr, Bio, Errno, Flags, HOLE, MAPPED, Op, Segs};
 use geom::{Core, Flow, Layer};
@@ -29,6 +31,17 @@ const ZERO_PIECE_BYTES: u64 = 1 << 20;
 
 /// One buffer of zeroes, which a piece repeats, bytes.
 const ZERO_BUFFER_BYTES: usize = 64 * 1024;
+
+/// F4: for so long a core believes the length it saw, ns. Whoever cuts a file at the same time as
+/// somebody writes behind the cut has no order with him anyway.
+const LENGTH_NS: u64 = 1_000_000;
+
+/// F4: the length of a file as a core saw it, and when.
+#[derive(Default)]
+struct Seen {
+    at_ns: AtomicU64,
+    bytes: AtomicU64,
+}
 
 /// What a [`Backing`] is made of.
 pub(crate) struct Parts {
@@ -51,6 +64,8 @@ pub(crate) struct Backing {
     memory_align: usize,
     length_align: usize,
     can_delete: bool,
+    /// F4, by core. Empty for block devices, which do not grow by being written.
+    seen: Vec<Seen>,
     /// F2, by `keep_allocated`.
     zero_refused: [AtomicBool; 2],
     watch: Arc<Watch>,
@@ -59,7 +74,9 @@ pub(crate) struct Backing {
 impl Backing {
     pub(crate) fn new(parts: Parts) -> Backing {
         let facts = parts.file.facts();
+        let looks = if facts.is_block_device { 0 } else { parts.cores.max(1) };
         Backing {
+            seen: (0..looks).map(|_| Seen::default()).collect(),
             files: (0..parts.cores.max(1)).map(|_| parts.file.local()).collect(),
             direct: facts.is_direct,
             memory_align: facts.memory_align.max(1) as usize,
@@ -91,6 +108,21 @@ impl Backing {
             .then_some(copies)
     }
 
+    /// F4: whether the file ends before `end`, a place inside the medium.
+    fn is_cut(&self, end: u64, core: &Core) -> bool {
+        let Some(seen) = self.seen.get(core.id() as usize) else { return false };
+        let now = core.now();
+        let age = now.saturating_sub(seen.at_ns.load(Ordering::Relaxed));
+        if age < LENGTH_NS && end <= seen.bytes.load(Ordering::Relaxed) {
+            return false;
+        }
+        // One that does not tell its length says at the write what is wrong with it.
+        let bytes = self.file(core).size_known().unwrap_or(u64::MAX);
+        seen.at_ns.store(now, Ordering::Relaxed);
+        seen.bytes.store(bytes, Ordering::Relaxed);
+        end > bytes
+    }
+
     fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
         if self.fits(&bio.data) {
             return core.file_read(bio, self.file(core), bio.offset);
@@ -102,6 +134,9 @@ impl Backing {
     }
 
     fn write(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if self.is_cut(bio.offset + bio.length, core) {
+            return self.failed(Errno::NxIo);
+        }
         let durable = bio.flags.has(Flags::FUA);
         if self.fits(&bio.data) {
             return core.file_write(bio, self.file(core), bio.offset, durable);
@@ -124,6 +159,9 @@ impl Backing {
     fn zero(&self, bio: &mut Bio, core: &Core) -> Flow {
         let keep = bio.flags.has(Flags::NO_HOLE);
         bio.completed = 0;
+        if self.is_cut(bio.offset + bio.length, core) {
+            return self.failed(Errno::NxIo);
+        }
         if self.zero_refused[usize::from(keep)].load(Ordering::Relaxed) {
             return self.write_zeroes(bio, core);
         }
@@ -133,6 +171,11 @@ impl Backing {
     /// Writes the next piece of zeroes; `completed` says how many were written.
     fn write_zeroes(&self, bio: &mut Bio, core: &Core) -> Flow {
         let piece = ZERO_PIECE_BYTES.min(bio.length.saturating_sub(bio.completed));
+        if self.is_cut(bio.offset + bio.completed + piece, core) {
+            bio.data.clear();
+            bio.completed = 0;
+            return self.failed(Errno::NxIo);
+        }
         if !zeroes(bio, core, piece as usize) {
             bio.data.clear();
             bio.completed = 0;

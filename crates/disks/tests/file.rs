@@ -3,6 +3,7 @@
 mod world;
 
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use bio::{Errno, Flags, Op};
 use geom::{Access, Class};
@@ -154,6 +155,38 @@ fn a_file_that_grew_is_resized_and_one_that_was_cut_is_lost_once() {
     }
     w.until("the loss", |w| w.control.topology.find("f0").is_none());
     assert_eq!(w.read(edge, 0, 512), Err(Errno::NxIo), "gone for good");
+}
+
+#[test]
+fn f4_a_file_that_was_cut_is_not_made_longer_by_writes() {
+    let folder = Folder::new();
+    for (port, direct) in [(PortChoice::Uring, "auto"), (PortChoice::Poll, "no")] {
+        let path = folder.path(direct);
+        let params = json!({ "path": path, "create": true, "size": 65536, "direct": direct });
+        type Act = fn(&mut World, geom::Edge) -> Result<(), Errno>;
+        let acts: [Act; 3] = [
+            |w, edge| w.write(edge, 32768, &[1; 4096]),
+            |w, edge| w.plain(edge, Op::WriteZeroes, 4096, 61440),
+            |w, edge| w.flagged(edge, Op::WriteZeroes, 61440, 4096, Flags::NO_HOLE | Flags::FUA),
+        ];
+        for act in acts {
+            let mut w = World::new(port);
+            w.disk("file", "f0", params.clone()).unwrap();
+            let edge = w.open("f0");
+            w.write(edge, 61440, &[7; 4096]).unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(8192).unwrap();
+            // Longer than a core believes what it saw.
+            let start = std::time::Instant::now();
+            while start.elapsed() < Duration::from_millis(3) {
+                assert_eq!(w.write(edge, 4096, &[3; 4096]), Ok(()), "what is left of it");
+            }
+            assert_eq!(act(&mut w, edge), Err(Errno::NxIo));
+            assert_eq!(file.metadata().unwrap().len(), 8192, "as it was cut");
+            w.until("the loss", |w| w.control.topology.find("f0").is_none());
+            assert_eq!(w.write(edge, 0, &[1; 4096]), Err(Errno::NxIo));
+        }
+    }
 }
 
 #[test]

@@ -173,6 +173,13 @@ pub trait Geom: Send + Any {
         topology.wither_geom(me, error);
     }
 
+    /// The command that makes it let go of the provider under `consumer`, which it keeps open
+    /// whether somebody uses it or not. `None`: it lets go by itself when nobody does.
+    fn keeps(&self, topology: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+        let _ = (topology, me, consumer);
+        None
+    }
+
     /// True when the geom must go when somebody else writes its provider.
     fn spoils(&self) -> bool {
         false

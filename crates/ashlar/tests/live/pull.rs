@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::arrays::{Array, Arrays, Class, bytes_of, shim};
 use crate::house::House;
@@ -79,7 +82,8 @@ pub fn pull(house: &House, made: &Arrays, array: &Array, member: &str, how: Pull
             file.read_exact_at(&mut end, keeps).unwrap();
             std::fs::write(house.path(&format!("{member}-end")), end).unwrap();
             file.set_len(keeps).unwrap();
-            house.ok(&["geom", "disk", "resize", &format!("name={member}")]);
+            // Users may have met the end before: then it is gone already.
+            house.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
         }
     }
 }
@@ -120,7 +124,12 @@ pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how:
         (Pull::Shrinks, _) => {
             let end = std::fs::read(house.path(&format!("{member}-end"))).unwrap();
             file(house, member).write_all_at(&end, bytes_of(member) - CUT_BYTES).unwrap();
-            house.ok(&["geom", "disk", "resize", &format!("name={member}")]);
+            house.until("it is back", Duration::from_secs(90), || {
+                // One that was gone comes back by itself.
+                house.ashlar(&["geom", "disk", "resize", &format!("name={member}")]);
+                let size = |p: (String, Value)| p.1["size_bytes"].as_u64();
+                house.provider(member).and_then(size) == Some(bytes_of(member))
+            });
         }
         (Pull::Replaced, _) => {
             made.apply(house, Some(member));

@@ -1,7 +1,7 @@
 //! known: what the verbs of classes with members have in common: names, numbers, refusals.
 
 use bio::Errno;
-use geom::{Control, Error, GeomId, ProviderId, Taster};
+use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology};
 use serde_json::{Value, json};
 
 use super::frame::FrameError;
@@ -19,6 +19,17 @@ pub(crate) fn geom(control: &Control, class: &str, on: &str) -> Result<GeomId, E
 /// A name without the class before it.
 pub(crate) fn bare<'a>(class: &str, on: &'a str) -> &'a str {
     on.strip_prefix(class).and_then(|rest| rest.strip_prefix('/')).unwrap_or(on)
+}
+
+/// What to type so that a geom goes on without the provider under one of its consumers.
+pub(crate) fn to_remove(class: &str, t: &Topology, me: GeomId, on: ConsumerId) -> Option<String> {
+    let below = t.below(on)?;
+    Some(format!("ashlar {class} remove {} {}", t.geom_name(me), t.provider_name(below)))
+}
+
+/// What to type so that a geom lets go of all of them.
+pub(crate) fn to_stop(class: &str, t: &Topology, me: GeomId) -> Option<String> {
+    Some(format!("ashlar {class} stop {}", t.geom_name(me)))
 }
 
 /// A number for a new one, from what is there and the time: two labelled in one daemon differ,

@@ -23,7 +23,7 @@ use super::options::Options;
 use super::paths::{PATHS_MAX, Paths, State};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
-use crate::members::{Unborn, frame, joined};
+use crate::members::{Unborn, frame, joined, known};
 
 /// Attributes that a disk has whichever way it is reached.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
@@ -597,6 +597,13 @@ impl Geom for MultipathGeom {
     fn attr(&self, t: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
         // What does not stand in the provider's own list is the disk's.
         self.providers(t).iter().find_map(|p| t.attr(*p, name)).filter(|_| name != PHYSPATH)
+    }
+
+    fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+        match t.consumers_of(me).len() {
+            0 | 1 => known::to_stop(NAME, t, me),
+            _ => known::to_remove(NAME, t, me, consumer),
+        }
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

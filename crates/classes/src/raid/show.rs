@@ -12,7 +12,7 @@ use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::name;
 use super::volume::Role;
 use super::volume::map::Shape;
-use crate::members::Unborn;
+use crate::members::{Unborn, known};
 
 /// Levels as they are typed and shown.
 pub(super) fn level_word(level: Level) -> String {
@@ -166,6 +166,16 @@ impl Geom for RaidGeom {
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
         // What is known of a volume stands in its provider's own list.
         None
+    }
+
+    fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+        let (tag, _) = self.disks.iter().find(|(_, disk)| disk.consumer == consumer)?;
+        let set = self.set.as_ref();
+        let needed = set.is_none_or(|s| s.disk(*tag).is_some_and(|at| !s.breaks(at).is_empty()));
+        match needed {
+            true => known::to_stop(NAME, t, me),
+            false => known::to_remove(NAME, t, me, consumer),
+        }
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

@@ -13,7 +13,7 @@ use geom::{
 use super::map::SpanLayer;
 use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
-use crate::members::{joined, zeroes};
+use crate::members::{joined, known, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -467,6 +467,10 @@ impl<S: Span> Geom for SpanGeom<S> {
         if self.manual || self.slots.iter().all(Option::is_none) {
             Self::take_apart(t, me);
         }
+    }
+
+    fn keeps(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
+        known::to_stop(S::NAME, t, me)
     }
 
     fn resizes(&self) -> bool {

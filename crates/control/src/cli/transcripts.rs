@@ -216,7 +216,8 @@ fn health_first() {
     assert!(
         bad.contains(
             "    at: disk d0 (failed)\n   why: EIO on every read\n\
-             action: Replace or reconnect it, then run `ashlar apply`.\n   \
+             action: Reconnect it: it is found by itself. \
+             Another in its place: `ashlar apply`.\n   \
              see: ashlar tree --up d0\n"
         ),
         "{bad}"

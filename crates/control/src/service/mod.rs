@@ -139,7 +139,14 @@ impl Control {
         }
         let (config, generation) = self.config();
         let state = self.state();
-        let base = plan::running(&config, &state);
+        let mut base = plan::running(&config, &state);
+        // What was lost and is not wanted any more is taken out, lest it come back.
+        let unwanted = config.disk.iter().filter(|d| desired.disk(&d.name).is_none());
+        let lost: Vec<_> = unwanted.filter(|d| base.disk(&d.name).is_none()).cloned().collect();
+        base.disk.extend(lost);
+        let unwanted = config.geom.iter().filter(|g| desired.geom(&g.name).is_none());
+        let lost: Vec<_> = unwanted.filter(|g| base.geom(&g.name).is_none()).cloned().collect();
+        base.geom.extend(lost);
         let steps = plan::plan(&base, desired, &state, &self.catalog);
         Ok(Plan { steps, generation, base })
     }

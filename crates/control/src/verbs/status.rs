@@ -91,7 +91,8 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
                 (make_room(disk), format!("ashlar list disks {}", disk.name))
             }
             _ => {
-                let again = "Replace or reconnect it, then run `ashlar apply`.";
+                let again =
+                    "Reconnect it: it is found by itself. Another in its place: `ashlar apply`.";
                 (again.to_owned(), format!("ashlar tree --up {}", disk.name))
             }
         };
@@ -126,7 +127,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
                     (free, "ashlar doctor")
                 }
                 false => {
-                    let back = "Bring back what is gone, then run `ashlar apply`.";
+                    let back = "Bring back what is gone; another in its place: `ashlar apply`.";
                     (back, "ashlar list luns")
                 }
             };

@@ -153,6 +153,22 @@ impl Topology {
         self.providers_of(g).iter().any(|p| self.counts(*p) != Access::NONE)
     }
 
+    /// Who keeps open what a geom offers, directly or through others above, when all users that
+    /// let go have done so and the geoms `going` are gone: its class and name, and the command that
+    /// makes it let go.
+    pub fn kept(&self, g: GeomId, going: &dyn Fn(GeomId) -> bool) -> Option<(String, String)> {
+        let above = |p: &ProviderId| self.consumers_above(*p);
+        self.providers_of(g).iter().flat_map(above).find_map(|(c, upper)| {
+            if going(upper) || self.consumer_counts(c) == Access::NONE {
+                return None;
+            }
+            let above = self.geoms.get(upper)?;
+            let own = above.ops.as_ref().and_then(|ops| ops.keeps(self, upper, c));
+            let who = |command| (format!("{} {}", self.class_of(above.class), above.name), command);
+            own.map(who).or_else(|| self.kept(upper, going))
+        })
+    }
+
     /// True when the geom exists and is not on its way out.
     pub fn geom_is_live(&self, g: GeomId) -> bool {
         self.geoms.get(g).is_some_and(|g| !g.wither)

@@ -39,10 +39,10 @@ use super::bitmap::{Bits, Shape};
 use super::class::Tunables;
 use super::level::Growth;
 use super::shared::{Shared, Told};
-use super::state::{Fault, Mirror};
+use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
 use super::waiting::Waiting;
-use crate::members::{Unborn, frame};
+use crate::members::{Unborn, frame, known};
 use parting::Parted;
 pub(in crate::mirror) use parting::Parting;
 
@@ -286,6 +286,14 @@ impl Geom for MirrorGeom {
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
         // What is known of the whole stands in the provider's own list.
         None
+    }
+
+    fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
+        let slot = self.slot_of(consumer)?;
+        match self.mirror.in_role(Role::Active).iter().any(|other| *other != slot) {
+            true => known::to_remove(NAME, t, me, consumer),
+            false => known::to_stop(NAME, t, me),
+        }
     }
 
     fn show(&self, t: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

@@ -1,0 +1,248 @@
+//! Disks whose medium went away, and what comes back by itself: a path that is there again, a
+//! provider that stands again.
+//!
+//! ```text
+//!   here --its medium goes: said--> gone --the path is there, as large as it was--> opened, here
+//!                                    ^ \--it is another disk, or smaller: said-----+
+//!                                    +---- looked at again, ever more seldom ------+
+//! ```
+//!
+//! Invariants
+//!  T1  What comes back by itself is what was there: of the same serial number, not smaller.
+//!      Anything else the operator brings, with `apply`.
+//!  T2  A file is not made, nor made longer, by being looked for.
+//!  T3  Looking costs the control thread little: once a second the path alone; one that goes
+//!      again soon after it came back is tried ever more seldom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use bio::Attr;
+use control::config::{Config, DiskConfig, GeomConfig};
+use geom::{Error, GeomId, Topology};
+use serde_json::Value;
+
+/// How often paths of lost disks are looked at, ns.
+pub const LOOK_NS: u64 = 1_000_000_000;
+
+/// Longest pause between two tries of one disk, ns.
+const PAUSE_NS_MAX: u64 = 60_000_000_000;
+
+/// Who is lost sooner than this after he came back is tried more seldom, ns.
+const SETTLED_NS: u64 = 60_000_000_000;
+
+/// What a disk was when it was last seen well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    ident: String,
+    bytes: u64,
+}
+
+/// How a lost disk is looked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Search {
+    next_ns: u64,
+    pause_ns: u64,
+    back_ns: Option<u64>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Returns {
+    known: BTreeMap<String, Known>,
+    /// Disks that are configured and have no medium, and of which that was said.
+    gone: BTreeSet<String>,
+    /// Geoms of the configuration that went with their disks.
+    geoms: BTreeSet<String>,
+    searches: BTreeMap<String, Search>,
+    /// Losses that were looked at.
+    losses: u64,
+    /// What was said last about something that did not come back.
+    said: BTreeMap<String, String>,
+    next_ns: u64,
+}
+
+impl Returns {
+    /// A disk is there, or has another size.
+    pub fn learn(&mut self, topology: &Topology, disk: &str) {
+        let Some(provider) = topology.find(disk) else { return };
+        let ident = match topology.attr(provider, "GEOM::ident") {
+            Some(Attr::Text(ident)) => ident,
+            _ => String::new(),
+        };
+        let bytes = topology.limits(provider).map_or(0, |l| l.media_bytes);
+        self.known.insert(disk.to_owned(), Known { ident, bytes });
+        self.said.remove(disk);
+    }
+
+    /// A disk is not wanted any more.
+    pub fn forget(&mut self, disk: &str) {
+        self.known.remove(disk);
+        self.searches.remove(disk);
+        self.said.remove(disk);
+    }
+
+    /// Disks that have lost their medium since this was last asked, and why as far as can be seen.
+    pub fn losses(
+        &mut self,
+        topology: &Topology,
+        config: &Config,
+        now: u64,
+    ) -> Vec<(String, String)> {
+        if topology.losses() == self.losses && self.gone.is_empty() {
+            return Vec::new();
+        }
+        self.losses = topology.losses();
+        let gone: Vec<&DiskConfig> =
+            config.disk.iter().filter(|d| topology.find(&d.name).is_none()).collect();
+        let fresh = gone.iter().filter(|d| !self.gone.contains(&d.name));
+        let said = fresh.map(|d| (d.name.clone(), self.why_gone(d))).collect();
+        let names: BTreeSet<String> = gone.iter().map(|d| d.name.clone()).collect();
+        for name in names.difference(&self.gone) {
+            let search = self.searches.entry(name.clone()).or_default();
+            let settled = search.back_ns.take().is_none_or(|at| now > at + SETTLED_NS);
+            if settled {
+                search.pause_ns = LOOK_NS;
+            }
+            search.next_ns = now + search.pause_ns;
+        }
+        self.gone = names;
+        let lost = config.geom.iter().filter(|g| {
+            let stands = topology.find_geom(&g.class, &g.name).is_some();
+            !stands && g.below().any(|b| topology.find(b).is_none())
+        });
+        self.geoms.extend(lost.map(|g| g.name.clone()));
+        said
+    }
+
+    /// Why a disk is gone, and what brings it back.
+    fn why_gone(&self, disk: &DiskConfig) -> String {
+        let Some(path) = path_of(disk) else {
+            return "its medium has gone; bring it back, then run `ashlar apply`".to_owned();
+        };
+        let was = self.known.get(&disk.name).map_or(0, |k| k.bytes);
+        let shown = path.display();
+        match std::fs::metadata(path) {
+            Err(e) => format!("its medium has gone: {shown}: {e}; it is taken when it is back"),
+            Ok(m) if m.is_file() && m.len() < was => {
+                let takes = match disk.params.contains_key("size") {
+                    true => "makes it as long as configured, with zeroes",
+                    false => "takes it as it is",
+                };
+                let has = m.len();
+                format!(
+                    "its medium has gone: {shown} has {has} bytes and had {was}; nothing is \
+                     written to it before it is as long again; `ashlar apply` {takes}"
+                )
+            }
+            Ok(_) => format!("its medium has gone: {shown} does not answer; it is tried again"),
+        }
+    }
+
+    /// Whether there is something to look for.
+    pub fn is_looking(&self) -> bool {
+        !self.gone.is_empty() || !self.geoms.is_empty()
+    }
+
+    /// Whether it is time to look; then the next time is a while later.
+    pub fn is_time(&mut self, now: u64) -> bool {
+        let due = now >= self.next_ns;
+        if due {
+            self.next_ns = now + LOOK_NS;
+        }
+        due
+    }
+
+    /// Disks that may be back: their path is there, and T2.
+    pub fn back(&mut self, config: &Config, now: u64) -> Vec<DiskConfig> {
+        let here = |disk: &&DiskConfig| {
+            let due = self.searches.get(&disk.name).is_none_or(|s| now >= s.next_ns);
+            self.gone.contains(&disk.name) && due && self.is_here(disk)
+        };
+        config.disk.iter().filter(here).cloned().collect()
+    }
+
+    fn is_here(&self, disk: &DiskConfig) -> bool {
+        let (Some(path), Some(known)) = (path_of(disk), self.known.get(&disk.name)) else {
+            return false;
+        };
+        let Ok(found) = std::fs::metadata(path) else { return false };
+        match disk.kind.as_str() {
+            "file" => {
+                let size = disk.params.get("size").and_then(Value::as_u64).unwrap_or(0);
+                found.is_file() && found.len() >= known.bytes.max(size)
+            }
+            _ => found.file_type().is_block_device(),
+        }
+    }
+
+    /// T1: looks at a disk that was just opened, before anybody else does.
+    pub fn admit(&self, topology: &Topology, geom: GeomId, name: &str) -> Result<(), Error> {
+        let Some(known) = self.known.get(name) else { return Ok(()) };
+        let provider = topology.providers_of(geom).first().copied();
+        let ident = provider.and_then(|p| topology.attr(p, "GEOM::ident"));
+        let bytes = provider.and_then(|p| topology.limits(p)).map_or(0, |l| l.media_bytes);
+        let why = if ident != Some(Attr::Text(known.ident.clone())) {
+            let ident = match ident {
+                Some(Attr::Text(ident)) => ident,
+                _ => "none".to_owned(),
+            };
+            format!("another disk is in its place: serial number {ident}, it had {}", known.ident)
+        } else if bytes < known.bytes {
+            format!("it is back with {bytes} bytes and had {}", known.bytes)
+        } else {
+            return Ok(());
+        };
+        let what = format!("{why}; `ashlar apply` takes it all the same");
+        Err(Error::new(bio::Errno::NxIo, what))
+    }
+
+    /// How a try ended (T3). Answers what is to be said: nothing twice.
+    pub fn tried(
+        &mut self,
+        disk: &str,
+        done: &control::api::Result<()>,
+        now: u64,
+    ) -> Option<String> {
+        let search = self.searches.entry(disk.to_owned()).or_default();
+        search.pause_ns = search.pause_ns.saturating_mul(2).clamp(LOOK_NS, PAUSE_NS_MAX);
+        search.next_ns = now + search.pause_ns;
+        match done {
+            Ok(()) => {
+                search.back_ns = Some(now);
+                self.gone.remove(disk);
+                None
+            }
+            Err(e) => self.news(disk, &e.source),
+        }
+    }
+
+    /// The text, when it is not what was said last about this.
+    pub fn news(&mut self, about: &str, text: &str) -> Option<String> {
+        let last = self.said.insert(about.to_owned(), text.to_owned());
+        (last.as_deref() != Some(text)).then(|| text.to_owned())
+    }
+
+    /// Something stands again: what was said of it is old.
+    pub fn well(&mut self, about: &str) {
+        self.said.remove(about);
+    }
+
+    /// Geoms that went with a disk and could stand again, those below first as far as the
+    /// configuration has them so.
+    pub fn geoms(&mut self, topology: &Topology, config: &Config) -> Vec<GeomConfig> {
+        let lost = |g: &&GeomConfig| {
+            self.geoms.contains(&g.name) && topology.find_geom(&g.class, &g.name).is_none()
+        };
+        let lost: Vec<_> = config.geom.iter().filter(lost).cloned().collect();
+        self.geoms = lost.iter().map(|g| g.name.clone()).collect();
+        let stands = |g: &GeomConfig| g.below().all(|b| topology.find(b).is_some());
+        lost.into_iter().filter(stands).collect()
+    }
+}
+
+fn path_of(disk: &DiskConfig) -> Option<&Path> {
+    let is = ["file", "blockdev"].contains(&disk.kind.as_str());
+    is.then(|| disk.params.get("path").and_then(Value::as_str).map(Path::new))?
+}

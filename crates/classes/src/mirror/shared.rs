@@ -143,6 +143,8 @@ pub(super) enum Told {
         offset: u64,
         round: u64,
     },
+    /// A member is rebuilt, and was not taken in yet: records could not be written.
+    Copied(usize),
     /// A comparison of the members has ended, by its number.
     Verified(u64),
     /// The members are the same up to the new end, by the growth's number.

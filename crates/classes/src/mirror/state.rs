@@ -26,8 +26,13 @@
 //!  M9  With bitmaps a member that had everything when the power went is rebuilt only where they
 //!      say so: the bits of all such members together.
 //!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
+//!  M10 The members whose records ever said one (genid, syncid) are no more than those records
+//!      count: the syncid grows, in the same records, when fewer are counted, and when somebody
+//!      comes who is rebuilt and perhaps not counted, for another one may be in his place who was
+//!      not seen yet. Otherwise one that was forgotten, or never seen, and one that failed later
+//!      would look like a whole mirror, and start without the newest.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::bitmap::{Image, Shape};
 use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
@@ -124,6 +129,11 @@ pub(super) struct Mirror {
     /// not missing anything (by its number).
     begun: u64,
     gone_at: BTreeMap<u32, u64>,
+    /// Numbers of members that are surely among those counted.
+    counted: BTreeSet<u32>,
+    /// How often the syncid grew for M7 or M10: until that is on record the old members could
+    /// start without what is new.
+    pub(super) renewed: u64,
     /// Slots that were left while the mirror ran, the longest free first: used again when there
     /// are no others, so that what is still said of one speaks of its tenant.
     left: VecDeque<usize>,
@@ -151,6 +161,8 @@ impl Mirror {
             slots: Vec::new(),
             begun: 0,
             gone_at: BTreeMap::new(),
+            counted: BTreeSet::new(),
+            renewed: 0,
             left: VecDeque::new(),
         };
         mirror.follow(record);
@@ -301,9 +313,10 @@ impl Mirror {
         // as many members as it expects, and not this one among them.
         let same = then == self.begun && !self.dirty;
         let Some(member) = self.member_mut(slot) else { return };
+        let is_new = member.record.syncid == top;
         if same && is_whole(member, top) && !is_dirty(member, true) {
             member.role = Role::Active;
-            return;
+            return self.admit(slot, is_new);
         }
         member.partial = false;
         if !same || !resumes(member, top, true) {
@@ -311,6 +324,45 @@ impl Mirror {
         }
         let asked = member.record.has(disk_flags::FORCE_SYNC);
         member.role = if auto || asked { Role::Synchronizing } else { Role::Stale };
+        if member.role == Role::Synchronizing {
+            self.admit(slot, is_new);
+        }
+    }
+
+    /// M10: a member's record is to be as new as the others'; `is_new` when it is already.
+    fn admit(&mut self, slot: usize, is_new: bool) {
+        let Some(disk) = self.member(slot).map(|m| m.record.disk) else { return };
+        if !self.counted.contains(&disk) && !is_new {
+            self.renew();
+            self.count_those_here();
+        }
+        self.counted.insert(disk);
+    }
+
+    fn count_those_here(&mut self) {
+        let copied = self.members().filter(|(_, m)| m.role != Role::Stale);
+        self.counted = copied.map(|(_, m)| m.record.disk).collect();
+    }
+
+    /// The syncid grows: the records that are written next are newer than all others.
+    fn renew(&mut self) {
+        self.bump = false;
+        self.syncid = self.syncid.wrapping_add(1);
+        self.renewed += 1;
+    }
+
+    /// So many members are counted from now on (M10).
+    pub(super) fn count_only(&mut self, all: u8) {
+        if std::mem::replace(&mut self.all, all.max(1)) > all.max(1) {
+            self.renew();
+            self.count_those_here();
+        }
+    }
+
+    /// One more is counted.
+    pub(super) fn count_new(&mut self, disk: u32) {
+        self.all = self.all.saturating_add(1);
+        self.counted.insert(disk);
     }
 
     /// True when every member there should be has arrived.
@@ -360,7 +412,7 @@ impl Mirror {
             self.members().filter_map(|(slot, m)| Some((slot, self.misfit(m)?))).collect();
         let master = self.choose_master(&out)?;
         out.iter().for_each(|(slot, _)| self.vacate(*slot));
-        let top = self.syncid;
+        let (top, complete) = (self.syncid, self.is_complete());
         // r306743: one that is broken is missing, and must not come back as if nothing had been.
         let missing = self.members().count() < usize::from(self.all) || !out.is_empty();
         let auto = self.flags & mirror_flags::NOAUTOSYNC == 0;
@@ -385,13 +437,15 @@ impl Mirror {
         }
         self.count_in();
         self.dirty = false;
-        // Who is rebuilt may be counted in the place of one that is not there.
         self.bump |= missing || self.members().any(|(_, m)| m.role != Role::Active);
-        if torn && missing {
-            // M7: those that are missing may hold others of the last writes than the master.
-            self.bump = false;
-            self.syncid = self.syncid.wrapping_add(1);
+        // M7: those that are missing may hold others of the last writes than the master.
+        // M10: who is rebuilt may be counted in the place of one that is not there.
+        let is_old = |m: &Member| m.role == Role::Synchronizing && m.record.syncid != top;
+        let replaces = !complete && self.members().any(|(_, m)| is_old(m));
+        if torn && missing || replaces {
+            self.renew();
         }
+        self.count_those_here();
         self.running = true;
         Ok(out)
     }
@@ -476,8 +530,7 @@ impl Mirror {
     pub(super) fn grow(&mut self, bytes: u64) {
         if self.media_bytes < bytes {
             self.media_bytes = bytes;
-            self.bump = false;
-            self.syncid = self.syncid.wrapping_add(1);
+            self.renew();
             self.begun += 1;
         }
     }
@@ -519,11 +572,13 @@ impl Mirror {
 
     /// A member is to be rebuilt from the start.
     pub(super) fn rebuild(&mut self, slot: usize) {
-        if let Some(member) = self.member_mut(slot) {
-            member.role = Role::Synchronizing;
-            member.partial = false;
-            member.record.sync_offset = 0;
-            member.record.disk_flags |= disk_flags::FORCE_SYNC;
+        let Some(member) = self.member_mut(slot) else { return };
+        let was = std::mem::replace(&mut member.role, Role::Synchronizing);
+        member.partial = false;
+        member.record.sync_offset = 0;
+        member.record.disk_flags |= disk_flags::FORCE_SYNC;
+        if was == Role::Stale {
+            self.admit(slot, false);
         }
     }
 

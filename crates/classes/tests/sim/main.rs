@@ -5,6 +5,7 @@
 //! 10,000 seeds when nobody says otherwise; `ASHLAR_SEEDS` says how many each test takes,
 //! `ASHLAR_SEED` where they begin.
 
+mod counted;
 mod disk;
 mod errors;
 mod growth;

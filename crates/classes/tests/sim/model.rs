@@ -6,6 +6,7 @@
 //!  * A read finds the last value that was acknowledged when it began, or a later one.
 //!  * A flush that ended well makes the last value acknowledged before it began the durable one.
 //!  * After a power cut any value of the history is found; and then it stays.
+//!  * So it is when a disk lost its cache and what stands on top was lost with it, and came back.
 
 use std::collections::BTreeMap;
 
@@ -40,6 +41,8 @@ pub struct Model {
     versions: u64,
     /// What the sectors that were added turned out to hold.
     added: BTreeMap<u64, Result<u64, String>>,
+    /// What was acknowledged up to then, and is not durable, may be lost.
+    lost_up_to: u64,
     /// How much was proven.
     pub reads: u64,
     pub acked: u64,
@@ -169,14 +172,21 @@ impl Model {
         }
     }
 
-    fn floor(entries: &[Entry]) -> u64 {
-        entries.iter().rev().find(|e| e.acked).map_or(0, |e| e.seq)
+    fn floor(&self, entries: &[Entry]) -> u64 {
+        let stays = |e: &&Entry| e.acked && e.seq > self.lost_up_to;
+        let last = entries.iter().rev().find(stays);
+        last.or(entries.first()).map_or(0, |e| e.seq)
+    }
+
+    /// What stood on top was lost, with a cache below it, and is back.
+    pub fn came_back(&mut self) {
+        self.lost_up_to = self.seq;
     }
 
     /// A read or a flush begins.
     pub fn mark(&self, first: u64, count: u64) -> Mark {
         let range = Self::range(first, count);
-        let seqs = self.sectors[range].iter().map(|e| Self::floor(e)).collect();
+        let seqs = self.sectors[range].iter().map(|e| self.floor(e)).collect();
         Mark { first, seqs, version: 0 }
     }
 

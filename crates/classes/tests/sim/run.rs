@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use bio::{Attr, Errno, Op};
-use geom::{Access, ConsumerId};
+use geom::{Access, ConsumerId, ProviderId};
 use reactor::SeededRandom;
 use serde_json::json;
 
@@ -52,6 +52,11 @@ pub(super) struct Story<'a> {
     pub(super) tally: Tally,
     /// Not plugged in.
     pub(super) out: BTreeSet<String>,
+    /// What stands on top, a disk that lost its cache in this life, and whether what stood on top
+    /// was lost since everything was looked at.
+    top: Option<ProviderId>,
+    dark: bool,
+    lost: bool,
     user: Option<(ConsumerId, geom::Edge)>,
 }
 
@@ -81,12 +86,16 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         holders: BTreeMap::new(),
         tally: Tally::default(),
         out: BTreeSet::new(),
+        top: None,
+        dark: false,
+        lost: false,
         user: None,
     };
     for number in 0..lives {
         let cores = 1 + story.random.below(3) as usize;
         let mut life = Life::new(story.random.next_u64(), cores);
         story.user = None;
+        (story.top, story.dark, story.lost) = (None, false, false);
         let lived = catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number)));
         match lived {
             Ok(()) => {}
@@ -134,6 +143,18 @@ impl Story<'_> {
     pub(super) fn pick(&mut self, from: &[String]) -> Option<String> {
         let at = self.random.below(from.len().max(1) as u64) as usize;
         from.get(at).cloned()
+    }
+
+    /// Whether what stands on top is another one than before: then it was lost, and those who used
+    /// it know. With it what only a member had that lost its cache may be lost too, when the others
+    /// failed at the same time.
+    fn miss(&mut self, life: &Life) {
+        let Some(top) = life.control.topology.find(&self.plan.top) else { return };
+        let before = self.top.replace(top);
+        if self.dark && before.is_some_and(|before| before != top) {
+            self.lost = true;
+            self.model.borrow_mut().came_back();
+        }
     }
 
     /// Who has everything now.
@@ -343,6 +364,8 @@ impl Story<'_> {
 
     /// Everything is as it may be.
     fn check(&mut self, life: &mut Life, anew: bool) {
+        self.miss(life);
+        let anew = anew || std::mem::take(&mut self.lost);
         self.learn_size(life);
         let bytes = self.read_all(life);
         if anew {
@@ -378,6 +401,7 @@ impl Story<'_> {
         if !life.has(&self.plan.volume()) {
             return;
         }
+        self.miss(life);
         self.user = life.open(&self.plan.volume(), Access::WRITE);
         let Some((_, edge)) = self.user else { return };
         let on = life.control.topology.find(&self.plan.volume());
@@ -486,6 +510,7 @@ impl Story<'_> {
             return;
         }
         let dark = self.chance(50);
+        self.dark |= dark;
         talk(|| format!("pull {name} dark {dark}"));
         for path in self.plan.names_of(name) {
             life.pull(&path, disk, dark);

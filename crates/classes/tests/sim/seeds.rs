@@ -5,15 +5,27 @@ use super::run::Tally;
 
 /// Of mirrors on disks: stale members that looked complete, records that were cleared from the
 /// last member, writes that only a rebuilt member had, a rebuild that ended twice; 7844: a member's
-/// record cleared before those of the others said that it was out.
-const MIRRORS: [u64; 15] =
-    [110, 120, 194, 276, 454, 468, 492, 795, 849, 905, 988, 1074, 1186, 1387, 7844];
+/// record cleared before those of the others said that it was out; 1223176, 1243393, 1267850: one
+/// that was forgotten, or whose place another one took, and one that failed later looked like a
+/// whole mirror; 1223274: a member was rebuilt while only its record said that another had failed.
+const MIRRORS: [u64; 19] = [
+    110, 120, 194, 276, 454, 468, 492, 795, 849, 905, 988, 1074, 1186, 1387, 7844, 1223176,
+    1223274, 1243393, 1267850,
+];
+
+/// With what happens more rarely: 1052412: one that was forgotten and one that failed looked like a
+/// whole mirror; 1000620: of the story itself: the last two members went at once, one of them with
+/// its cache, and nobody remembered that what was not flushed could be lost.
+const RICH: [u64; 2] = [1000620, 1052412];
 
 #[test]
 fn mirrors_that_failed_once() {
     let mut tally = Tally::default();
     for seed in MIRRORS {
         super::one(seed, &super::mirror, &mut tally);
+    }
+    for seed in RICH {
+        super::one(seed, &super::rich(super::mirror), &mut tally);
     }
     assert!(tally.acked > 0, "nothing was done: {tally:?}");
 }

@@ -115,6 +115,7 @@ impl MirrorGeom {
             let Some(job) = self.next() else { break };
             let drains = match job {
                 Job::Clean | Job::In(_) | Job::Synced(_) | Job::Verify(_) => true,
+                Job::Anew(_) => true,
                 Job::Sweep | Job::Bitmap(_) => true,
                 Job::Mark | Job::Level(_) | Job::Grow => false,
                 Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
@@ -180,6 +181,7 @@ impl MirrorGeom {
                 self.set_table(t);
                 self.level_anew();
             }
+            Job::Anew(slot) => return self.anew(t, me, slot),
             Job::Progress { slot, offset, round } => {
                 if !self.shared.is_wanted(slot, round) {
                     return;
@@ -187,12 +189,9 @@ impl MirrorGeom {
                 self.mirror.synced_to(slot, offset);
             }
             Job::Synced(slot) => {
-                let role = self.mirror.member(slot).map(|m| m.role);
-                // One that was begun anew meanwhile is not over.
-                if role != Some(Role::Synchronizing) || self.shared.is_rebuilt(slot) {
+                if !self.synced(slot) {
                     return self.reopen(true);
                 }
-                self.mirror.synced(slot);
                 self.set_table(t);
                 settle = true;
             }
@@ -221,9 +220,37 @@ impl MirrorGeom {
         tasks::write_records(&self.shared, notes, settle);
     }
 
+    /// A member is rebuilt from its start, unless it has become the last (M4) or is gone.
+    fn anew(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
+        // J5: what became of the others was written before, or they go first.
+        let others = self.mirror.in_role(Role::Active).iter().any(|s| *s != slot);
+        if !others || self.mirror.member(slot).is_none() {
+            return self.reopen(true);
+        }
+        self.mirror.rebuild(slot);
+        self.carry_out(t, me, Job::In(slot));
+    }
+
+    /// A member is rebuilt. False when it is not one that has everything now.
+    fn synced(&mut self, slot: usize) -> bool {
+        let role = self.mirror.member(slot).map(|m| m.role);
+        // One that was begun anew meanwhile is not over.
+        if role != Some(Role::Synchronizing) || self.shared.is_rebuilt(slot) {
+            return false;
+        }
+        if !self.is_on_record() {
+            // J5
+            tasks::after(&self.shared, SICK_NS, Told::Copied(slot));
+            return false;
+        }
+        self.mirror.synced(slot);
+        true
+    }
+
     /// What the members' records shall say.
     fn notes(&mut self, t: &Topology, job: Job) -> Vec<Note> {
         if self.mirror.manual {
+            self.noted = self.mirror.renewed;
             return Vec::new();
         }
         let shows_bits = match job {
@@ -231,7 +258,11 @@ impl MirrorGeom {
             // Who joins, or has a new place for it.
             Job::In(_) | Job::Synced(_) | Job::Rewrite | Job::Grow => true,
             Job::Dirty | Job::Out { .. } | Job::Progress { .. } => false,
-            Job::Verify(_) | Job::Level(_) => false,
+            Job::Verify(_) | Job::Level(_) | Job::Anew(_) => false,
+        };
+        self.noted = match job {
+            Job::Mark | Job::Sweep => self.said,
+            _ => self.mirror.renewed,
         };
         let note = |slot: usize, consumer: &ConsumerId| {
             let member = self.mirror.member(slot)?;
@@ -323,6 +354,7 @@ impl MirrorGeom {
             Job::Sweep | Job::Bitmap(_) => self.mirror.dirty,
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => false,
             Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Grow => false,
+            Job::Anew(_) => false,
         };
         if let Job::In(slot) = job
             && self.mirror.member(slot).map(|m| m.role) == Some(Role::Synchronizing)
@@ -342,6 +374,7 @@ impl MirrorGeom {
 
     /// Whoever was lost is out on record (J3).
     fn recorded(&mut self, t: &Topology) {
+        self.said = self.noted;
         self.shared.sick.store(false, Relaxed);
         if std::mem::take(&mut self.unrecorded) != 0 {
             self.set_table(t);
@@ -352,6 +385,11 @@ impl MirrorGeom {
         });
         self.suspects &= held;
         self.shared.verdict(self.suspects);
+    }
+
+    /// Whether a record says that the syncid grew, when it had to (M10).
+    pub(in crate::mirror) fn is_on_record(&self) -> bool {
+        self.said == self.mirror.renewed
     }
 
     /// No record could be written: nothing is acknowledged until one can.
@@ -379,7 +417,7 @@ impl MirrorGeom {
             Job::Sweep | Job::Bitmap(_) => self.reopen(whole),
             Job::Mark => self.marked(whole),
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => {}
-            Job::Rewrite | Job::Verify(_) | Job::Level(_) => {}
+            Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Anew(_) => {}
             Job::Grow => self.grown(t, me, whole),
         }
     }

@@ -18,6 +18,8 @@
 //!      says that the other is out, and not at all while no record can be written.
 //!  J4  From the moment in which a member is lost to that in which it is on record nothing is
 //!      acknowledged that it does not have.
+//!  J5  A member that ceases to be ACTIVE is not the only one whose record says what became of the
+//!      others, and one becomes ACTIVE only when another one's says that the syncid grew (M10).
 
 mod assemble;
 mod growth;
@@ -62,6 +64,8 @@ pub(super) enum Job {
     Out { slot: usize, fault: Fault, gone: bool },
     /// A member that arrived is to be used.
     In(usize),
+    /// A member is to be rebuilt from its start.
+    Anew(usize),
     /// A member's rebuild has come so far, bytes.
     Progress { slot: usize, offset: u64, round: u64 },
     /// A member is rebuilt.
@@ -100,6 +104,10 @@ pub(super) struct MirrorGeom {
     drained: bool,
     /// Members that were lost, and are not yet out on record (a bit a slot; J4).
     unrecorded: u32,
+    /// How often the syncid had grown (M10) in the records that are being written, and in those
+    /// that were written last.
+    noted: u64,
+    said: u64,
     /// It could not start with the members there were: it tries again with each that comes.
     stuck: bool,
     /// It was taken apart: what is still said to it means nothing.
@@ -153,6 +161,8 @@ impl MirrorGeom {
             knocked: false,
             drained: true,
             unrecorded: 0,
+            noted: 0,
+            said: 0,
             stuck: false,
             over: false,
             twins: Vec::new(),

@@ -82,7 +82,7 @@ impl MirrorGeom {
     ) {
         let how = self.parting.remove(&slot);
         if how == Some(Parting::Removed) {
-            self.mirror.all = self.mirror.all.saturating_sub(1).max(1);
+            self.mirror.count_only(self.mirror.all.saturating_sub(1));
         }
         let limits = t.below(consumer).and_then(|p| t.limits(p));
         let place = limits.and_then(|l| {

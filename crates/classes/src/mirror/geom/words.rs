@@ -84,6 +84,10 @@ impl MirrorGeom {
                 }
             }
             Told::Known(slot) => self.push(t, me, Job::In(slot)),
+            Told::Copied(slot) => {
+                self.push(t, me, Job::Rewrite);
+                self.push(t, me, Job::Synced(slot));
+            }
             Told::Verified(round) => self.verified(t, round),
             Told::Levelled(round) => self.levelled(t, me, round),
             Told::Written(failed) => self.written(t, me, failed),

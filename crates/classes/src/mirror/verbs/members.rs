@@ -27,8 +27,10 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
         known::check_member(control, NAME, member, request.force, is_own)?;
         let disk = known::new_id(control, member);
         let home = if request.hardcode { member.clone() } else { String::new() };
+        with(control, on, |_, _, _| Ok(()))?;
         let record = with(control, on, |g, t, me| {
             complete(&g.mirror)?;
+            on_record(g)?;
             let mirror = &mut g.mirror;
             if !mirror.fits(provider_bytes) {
                 let bitmap = mirror.shape().map_or(0, |s| u64::from(s.bytes));
@@ -39,7 +41,7 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
             if usize::from(mirror.all) >= MEMBERS_MAX {
                 return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));
             }
-            mirror.all += 1;
+            mirror.count_new(disk);
             g.push(t, me, Job::Rewrite);
             let m = &g.mirror;
             let inactive = if request.inactive { disk_flags::INACTIVE } else { 0 };
@@ -150,11 +152,26 @@ fn keep_one(mirror: &Mirror, slot: usize, member: &str) -> Result<(), Error> {
 pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
     let count = with(control, on, |g, t, me| {
         let count = g.mirror.members().count();
-        g.mirror.all = count as u8;
+        g.mirror.count_only(count as u8);
         g.push(t, me, Job::Rewrite);
         Ok(count)
     })?;
+    with(control, on, |g, _, _| on_record(g))?;
     Ok(json!({ "message": format!("{on} has {count} members now") }))
+}
+
+/// What was changed last is on record: otherwise members that are not there know nothing of it, and
+/// may start without those who are.
+fn on_record(g: &MirrorGeom) -> Result<(), Error> {
+    if g.is_on_record() {
+        return Ok(());
+    }
+    let what = format!(
+        "the records of {0} cannot be written: no other member can be taken in before `ashlar \
+         mirror forget {0}` succeeds",
+        g.mirror.name
+    );
+    Err(Error::new(Errno::Io, what))
 }
 
 pub(super) fn rebuild(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
@@ -162,9 +179,13 @@ pub(super) fn rebuild(control: &mut Control, on: &str, request: &Request) -> Res
         with(control, on, |g, t, me| {
             let slot = slot(g, t, member)?;
             keep_one(&g.mirror, slot, member)?;
-            g.mirror.rebuild(slot);
-            g.push(t, me, Job::In(slot));
+            g.push(t, me, Job::Anew(slot));
             Ok(())
+        })?;
+        // It may have become the last meanwhile, and stays as it is.
+        with(control, on, |g, t, _| match slot(g, t, member) {
+            Ok(slot) => keep_one(&g.mirror, slot, member),
+            Err(e) => Err(e),
         })?;
     }
     Ok(json!({ "message": format!("{} of {on} is rebuilt", request.members.join(", ")) }))

@@ -1,0 +1,113 @@
+//! Members that were forgotten, or took another one's place, beside one that failed later: they
+//! must not look like all that there are, and start without the newest.
+
+use bio::{Errno, Op};
+use geom::Access;
+use serde_json::json;
+
+use super::disk::{Disk, SECTOR};
+use super::life::MS;
+use super::named::{Bench, DISK};
+
+impl Bench {
+    /// The next write that marks the members fails on this one, and the others go on with `value`.
+    fn goes_on_without(&mut self, disk: &str, value: u8) {
+        self.disks[disk].lock().once = Some((Op::Write, Errno::Io));
+        self.fill(value, true);
+        assert_eq!(self.state(disk), "-", "{disk} failed\n{}", self.life.story());
+    }
+
+    /// Those two come back first, and the newest a while later.
+    fn is_not_fooled_by(&mut self, old: [&str; 2], newest: &str, value: u8) {
+        for order in [old, [old[1], old[0]]] {
+            self.reboot(&order);
+            self.plug(newest);
+            self.up();
+            assert_eq!(self.state(newest), "ACTIVE", "{}", self.life.story());
+            self.holds(value);
+        }
+    }
+}
+
+#[test]
+fn one_that_was_forgotten_and_one_that_failed_are_not_the_whole() {
+    let mut bench = Bench::of(2);
+    bench.fill(1, true);
+    bench.pull("d0");
+    bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    bench.disks.insert("d2".into(), Disk::new(DISK, 2));
+    bench.plug("d2");
+    bench.life.verb("mirror", "insert", "m", json!({ "members": ["d2"] })).expect("inserted");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("d2"), "ACTIVE");
+    bench.goes_on_without("d1", 2);
+    bench.is_not_fooled_by(["d0", "d1"], "d2", 2);
+}
+
+#[test]
+fn one_whose_place_a_forgotten_one_took_and_one_that_failed_are_not_the_whole() {
+    let mut bench = Bench::of(3);
+    bench.fill(1, true);
+    bench.pull("d0");
+    bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    bench.fill(2, true);
+    // Without d2: d0 is rebuilt, and is one of two now.
+    bench.reboot(&["d1"]);
+    bench.up();
+    bench.plug("d0");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    bench.goes_on_without("d1", 3);
+    bench.is_not_fooled_by(["d2", "d1"], "d0", 3);
+}
+
+/// Nobody is taken in the place of one that the records still speak of.
+#[test]
+fn what_cannot_be_put_on_record_is_not_forgotten() {
+    let mut bench = Bench::of(2);
+    bench.fill(1, true);
+    bench.pull("d0");
+    bench.disks.insert("d2".into(), Disk::new(DISK, 2));
+    bench.plug("d2");
+    let insert = json!({ "members": ["d2"] });
+    bench.disks["d1"].lock().faults.push((Op::Write, 100, Errno::Io));
+    let error = bench.life.verb("mirror", "forget", "m", json!({})).expect_err("no record");
+    assert!(error.what.contains("cannot be written"), "{error}");
+    let error = bench.life.verb("mirror", "insert", "m", insert.clone()).expect_err("no record");
+    assert!(error.what.contains("cannot be written"), "{error}");
+    bench.disks["d1"].lock().heal();
+    bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    bench.life.verb("mirror", "insert", "m", insert).expect("inserted");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("d2"), "ACTIVE");
+    bench.holds(1);
+}
+
+/// d1 has failed, and only d0's record says so yet: d0 stays what it is until another one's does.
+#[test]
+fn a_member_is_not_rebuilt_while_only_its_record_says_who_failed() {
+    let mut bench = Bench::of(3);
+    bench.fill(1, false);
+    let genid = |bench: &Bench, disk: &str| bench.disks[disk].bytes(DISK - SECTOR, 49)[45];
+    let (_, edge) = bench.life.open("mirror/m", Access::READ).expect("open");
+    bench.disks["d2"].lock().hangs = true;
+    bench.disks["d1"].lock().once = Some((Op::Read, Errno::Io));
+    for _ in 0..3 {
+        let own = bench.life.cores[0].clone();
+        bench.life.cores[0].reactor().spawn("user", async move {
+            let _ = own.read(edge, 0, SECTOR as usize).await;
+        });
+    }
+    bench.life.pass(50 * MS);
+    assert_eq!(bench.state("d1"), "-", "{}", bench.life.story());
+    assert_eq!(["d0", "d2"].map(|disk| genid(&bench, disk)), [1, 0]);
+    let rebuild = bench.life.verb("mirror", "rebuild", "m", json!({ "members": ["d0"] }));
+    assert_eq!(rebuild.expect_err("it hangs").kind, Errno::TimedOut);
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    let hung = bench.disks["d2"].release();
+    bench.life.wake(hung);
+    bench.life.pass(500 * MS);
+    assert_eq!(["d0", "d2"].map(|disk| genid(&bench, disk)), [1, 1]);
+    assert_eq!(["d0", "d2"].map(|disk| bench.state(disk)), ["ACTIVE", "ACTIVE"]);
+    bench.holds(1);
+}

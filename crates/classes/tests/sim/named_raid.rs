@@ -54,8 +54,9 @@ impl Rig {
         });
         let answer = life.verb("raid", "label", "data", with).expect("labelled");
         let set = answer["array"].as_str().expect("a name").to_owned();
-        let (_, edge) = life.open("raid/r0", Access::WRITE).expect("open");
-        let on = life.control.topology.find("raid/r0").expect("a volume");
+        let volume = answer["provider"].as_str().expect("a name");
+        let (_, edge) = life.open(volume, Access::WRITE).expect("open");
+        let on = life.control.topology.find(volume).expect("a volume");
         let bytes = life.control.topology.limits(on).expect("limits").media_bytes;
         for at in (0..bytes).step_by(SECTOR as usize) {
             life.write(edge, at, old(at)).expect("written");

@@ -65,11 +65,12 @@ const ARRAYS: [u64; 5] = [139, 5149, 5233, 6278, 9064];
 /// configuration (DDF) of a disk that a spare had replaced was believed over the spare's; 200804: a
 /// spare that was named in a configuration, and by no newest record, was taken to have everything;
 /// 402527, 407811: a record torn by the power added up to the sum it was to have, with two slots
-/// that had changed places; 411403, 413929, 414957: one disk went, and another failed the parity of
-/// the same rows: what the first one held was solved for wrongly; 409988: of the story itself: the
-/// power went again between a start by force and the look at what was there, and nobody remembered
-/// that some of it could be anything.
-const HARSH: [u64; 9] = [3, 28, 80564, 80984, 80986, 200804, 402527, 407811, 409988];
+/// that had changed places; 409808, 411403, 413929, 414957: one disk went, and another failed the
+/// parity of the same rows: what the first one held was solved for wrongly; 409988: of the story
+/// itself: the power went again between a start by force and the look at what was there, and nobody
+/// remembered that some of it could be anything.
+const HARSH: [u64; 13] =
+    [3, 28, 80564, 80984, 80986, 200804, 402527, 407811, 409808, 409988, 411403, 413929, 414957];
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
 /// gone already.

@@ -48,7 +48,7 @@ impl Journal {
 
 /// An event as a line of the log: what it is about goes in front where the text does not say it.
 fn line(about: &str, text: &str) -> String {
-    let said = about == "daemon" || about.split('/').all(|part| text.contains(part));
+    let said = about == "daemon" || about.split(['/', ' ']).all(|part| text.contains(part));
     if said { text.to_owned() } else { format!("{about}: {text}") }
 }
 

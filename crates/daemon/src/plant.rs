@@ -120,6 +120,7 @@ fn control_thread(
         }
     };
     let attached = attachments.viewer();
+    control.topology.set_listener(listener(&journal));
     control.set_watch({
         let (desk, shown, registry) = (desk.clone(), shown.clone(), registry.clone());
         Box::new(move |topology, now_ns| {
@@ -158,6 +159,20 @@ fn teller(journal: &Arc<Journal>, level: Level) -> Arc<Tell> {
     Arc::new(move |serial: &str, text: String| {
         let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         journal.note(at_ns, level, serial, text);
+    })
+}
+
+/// What happens to geoms goes to the journal.
+fn listener(journal: &Arc<Journal>) -> geom::Listener {
+    let (journal, started) = (journal.clone(), std::time::Instant::now());
+    Box::new(move |remark| {
+        let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let level = match remark.grade {
+            geom::Grade::Good => Level::Info,
+            geom::Grade::Degraded => Level::Warn,
+            geom::Grade::Failed => Level::Error,
+        };
+        journal.note(at_ns, level, &format!("{} {}", remark.class, remark.name), remark.text);
     })
 }
 

@@ -7,11 +7,11 @@ use control::api::{
     Bucket, ConsumerState, Daemon, Denied, Digests, DiskMode, DiskState, GeomState, GroupState,
     Health, Histogram, LunState, Memory, OpStats, PortGroupState, ProviderState, RegistrantState,
     ReservationState, SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState,
-    WhyNot,
+    TroubleState, WhyNot,
 };
 use control::config::Config;
 use control::config::units::short;
-use geom::{GeomView, ProviderView, Reading, Topology, bucket_top_ns};
+use geom::{GeomView, Grade, ProviderView, Reading, Topology, Trouble, bucket_top_ns};
 use serde_json::{Map, Value};
 use target::CommandState;
 use target::lun::room_of;
@@ -133,25 +133,31 @@ fn provider(p: &ProviderView) -> ProviderState {
     }
 }
 
-/// How an array is, by the first word that its class has for it.
-fn health_of(state: &str) -> Health {
-    match state.split(' ').next() {
-        Some("DEGRADED" | "SUBOPTIMAL" | "STARTING") => Health::Degraded,
-        Some("BROKEN" | "FAILED") => Health::Failed,
-        _ => Health::Ok,
+/// How a geom is, as a class grades it.
+pub fn health(grade: Grade) -> Health {
+    match grade {
+        Grade::Good => Health::Ok,
+        Grade::Degraded => Health::Degraded,
+        Grade::Failed => Health::Failed,
     }
+}
+
+fn trouble(trouble: &Trouble) -> TroubleState {
+    let (why, action) = (trouble.why.clone(), trouble.action.clone());
+    TroubleState { health: health(trouble.grade), why, action }
 }
 
 fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
     let failed = g.providers.iter().find_map(|p| p.error.map(|e| (p, e)));
     let shown = |key: &str| g.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
-    let said = shown("State");
-    let (health, health_why) = match (failed, &said) {
-        (Some((p, e)), _) => (Health::Failed, format!("{} ended with {e}", p.name)),
-        (None, Some(state)) => (health_of(state), format!("it is {state}")),
-        (None, None) => (Health::Ok, String::new()),
+    let troubles: Vec<TroubleState> = g.troubles.iter().map(trouble).collect();
+    let worst = troubles.iter().map(|t| t.health).max().unwrap_or_default();
+    let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
+    let (health, health_why) = match (failed, whys.is_empty()) {
+        (_, false) => (worst, whys.join("; ")),
+        (Some((p, e)), true) => (Health::Failed, format!("{} ended with {e}", p.name)),
+        (None, true) => (Health::Ok, String::new()),
     };
-    let health_why = if health == Health::Ok { String::new() } else { health_why };
     let configured = configured.contains(&(g.class, g.name.as_str()));
     GeomState {
         class: g.class.into(),
@@ -159,12 +165,13 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         rank: g.rank,
         why: if configured { "configured".into() } else { g.why.clone() },
         configured,
-        state: shown("state").or(said).unwrap_or_else(|| match health {
+        state: shown("state").or_else(|| shown("State")).unwrap_or_else(|| match health {
             Health::Ok => "ACTIVE".into(),
             _ => "FAILED".into(),
         }),
         health,
         health_why,
+        troubles,
         withering: g.withering,
         config: g.show.iter().map(|(k, v)| ((*k).into(), Value::String(v.clone()))).collect(),
         consumers: g

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::layer::Edge;
 use crate::switchboard::Word;
 use crate::topology::{Access, ConsumerId, GeomId, ProviderId, Topology};
+use crate::trouble::Trouble;
 use crate::verb::VerbSpec;
 
 /// What a class found when it tasted a provider, to be committed in order.
@@ -233,6 +234,12 @@ pub trait Geom: Send + Any {
 
     /// Lines for lists: state, counters, parameters.
     fn show(&self, topology: &Topology, me: GeomId) -> Vec<(&'static str, String)> {
+        let _ = (topology, me);
+        Vec::new()
+    }
+
+    /// What is not as it should be, and what to do about it. Nothing: all is well.
+    fn troubles(&self, topology: &Topology, me: GeomId) -> Vec<Trouble> {
         let _ = (topology, me);
         Vec::new()
     }

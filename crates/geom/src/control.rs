@@ -34,9 +34,6 @@ pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 pub const ORPHAN_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest conversation of a verb with its disks, ns.
 pub const JOB_DEADLINE_NS: u64 = 60_000_000_000;
-/// Lines of the journal kept for lists; older ones go.
-pub const JOURNAL_MAX: usize = 1000;
-
 /// How long [`Control`] and tasting wait; the defaults are the constants of this room.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -146,7 +143,6 @@ pub struct Control {
     acked: Vec<u64>,
     wait: Waiter,
     watch: Option<Watch>,
-    journal: VecDeque<String>,
     jobs: u64,
     /// The job waited for has ended.
     job_done: bool,
@@ -175,7 +171,6 @@ impl Control {
             cores,
             wait,
             watch: None,
-            journal: VecDeque::new(),
             jobs: 0,
             job_done: false,
             gates: 0,
@@ -215,19 +210,6 @@ impl Control {
     /// Nanoseconds of the cores' clock.
     pub fn now_ns(&self) -> u64 {
         (self.clock)()
-    }
-
-    /// The last lines of the journal, oldest first.
-    pub fn journal(&self) -> impl Iterator<Item = &str> {
-        self.journal.iter().map(String::as_str)
-    }
-
-    /// Notes a line in the journal.
-    pub fn note(&mut self, line: impl Into<String>) {
-        if self.journal.len() == JOURNAL_MAX {
-            self.journal.pop_front();
-        }
-        self.journal.push_back(line.into());
     }
 
     /// Sends to one core, in order, whatever its mailbox holds. A core that is gone takes nothing.

@@ -17,6 +17,7 @@ mod snapshot;
 mod stats;
 mod switchboard;
 mod topology;
+mod trouble;
 mod verb;
 
 pub use class::{Claim, Class, Create, Geom, Local, Taster, Verdict};
@@ -35,4 +36,5 @@ pub use topology::{
     Access, Action, Barrier, ConsumerId, ConsumerView, Conversation, Event, GeomId, GeomView,
     NewProvider, ProviderId, ProviderView, TasteJob, Tasted, Topology,
 };
+pub use trouble::{Grade, Listener, Remark, Trouble};
 pub use verb::{ArgKind, ArgSpec, VerbSpec};

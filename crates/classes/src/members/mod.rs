@@ -4,6 +4,7 @@
 //! * [`Court`]: a write that one member failed waits until it is decided who is out.
 //! * [`blank`]: zeroes to write.
 //! * [`Loads`]: of members that hold the same, the least busy one is read.
+//! * [`Said`]: what the journal was told of members and their state.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
@@ -32,6 +33,7 @@ mod joined;
 pub(crate) mod known;
 mod load;
 mod ranges;
+mod said;
 mod stopped;
 mod sync;
 mod unborn;
@@ -49,6 +51,7 @@ pub(crate) use court::{Court, Number};
 pub(crate) use joined::{joined, zeroes};
 pub(crate) use load::Loads;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
+pub(crate) use said::{Fact, Said};
 pub(crate) use stopped::Stopped;
 pub(crate) use unborn::Unborn;
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{
     Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId,
-    Topology, Unanswered, Word,
+    Topology, Trouble, Unanswered, Word,
 };
 
 use super::NAME;
@@ -23,7 +23,7 @@ use super::options::Options;
 use super::paths::{PATHS_MAX, Paths, State};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
-use crate::members::{Unborn, frame, joined, known};
+use crate::members::{Said, Unborn, frame, joined, known};
 
 /// Attributes that a disk has whichever way it is reached.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
@@ -102,6 +102,7 @@ pub(super) struct MultipathGeom {
     /// Requests have waited long enough: no more do, until there is a path.
     expired: bool,
     pub(super) fault: Option<String>,
+    pub(super) said: Said,
 }
 
 /// Whether a serial number is the disk's own. Those without one get sixteen hexadecimal digits made
@@ -133,6 +134,7 @@ impl MultipathGeom {
             timers: Timers::default(),
             expired: false,
             fault: None,
+            said: Said::default(),
         };
         t.set_ops(geom, Box::new(born));
         Ok(geom)
@@ -264,12 +266,12 @@ impl MultipathGeom {
         attrs
     }
 
-    fn queues(&self) -> bool {
+    pub(super) fn queues(&self) -> bool {
         self.options.queue_ns > 0 && !self.expired
     }
 
     /// After every change: the cores get the new table, timers start or are called off.
-    pub(super) fn changed(&mut self, t: &Topology, me: GeomId) {
+    pub(super) fn changed(&mut self, t: &mut Topology, me: GeomId) {
         let good = self.paths.good() > 0;
         if good {
             self.expired = false;
@@ -307,6 +309,7 @@ impl MultipathGeom {
             self.timers.check = Some(number);
             tasks::after(&self.shared, self.options.checker_ns, Told::Check(number));
         }
+        self.tell(t, me);
     }
 
     fn number(&mut self) -> u64 {
@@ -479,7 +482,7 @@ impl MultipathGeom {
     }
 
     /// A path becomes active by hand, and the one to go back to.
-    pub(super) fn prefer(&mut self, t: &Topology, me: GeomId, slot: usize) -> bool {
+    pub(super) fn prefer(&mut self, t: &mut Topology, me: GeomId, slot: usize) -> bool {
         let good = self.paths.prefer(slot);
         if good {
             self.preferred = self.paths.of(slot).map(|p| p.name.clone());
@@ -489,7 +492,7 @@ impl MultipathGeom {
     }
 
     /// The next path becomes active by hand, and the one to go back to.
-    pub(super) fn rotate(&mut self, t: &Topology, me: GeomId) -> bool {
+    pub(super) fn rotate(&mut self, t: &mut Topology, me: GeomId) -> bool {
         let rotated = self.paths.rotate();
         if let Some(slot) = self.paths.active() {
             self.prefer(t, me, slot);
@@ -622,6 +625,10 @@ impl Geom for MultipathGeom {
             out.push(("Waiting", self.shared.waiting().to_string()));
         }
         out
+    }
+
+    fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
+        self.ills(t.geom_name(me))
     }
 
     fn show_consumer(

@@ -13,6 +13,7 @@ mod options;
 mod paths;
 mod shared;
 mod tasks;
+mod troubles;
 mod verbs;
 
 pub use class::MultipathClass;

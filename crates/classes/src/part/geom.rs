@@ -19,7 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
-use geom::{Access, ConsumerId, Error, Event, Geom, GeomId, NewProvider, ProviderId, Topology};
+use geom::{
+    Access, ConsumerId, Error, Event, Geom, GeomId, NewProvider, ProviderId, Topology, Trouble,
+};
 
 use super::class::{NAME, damages};
 use super::{DEPTH_MAX, Entry, Scheme, Table, show::human};
@@ -404,6 +406,19 @@ impl Geom for PartGeom {
             lines.push(("partition", self.line(topology, me, table, entry)));
         }
         lines
+    }
+
+    fn troubles(&self, topology: &Topology, me: GeomId) -> Vec<Trouble> {
+        let damaged = self.table.as_ref().filter(|table| table.is_corrupt());
+        let trouble = |table: &Table| {
+            let name = topology.geom_name(me);
+            let action = format!(
+                "`ashlar part recover {name}` writes it anew from what is whole; `ashlar part show \
+                 {name}` shows it."
+            );
+            Trouble::degraded(format!("its table is damaged: {}", damages(table)), action)
+        };
+        damaged.map(trouble).into_iter().collect()
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

@@ -32,7 +32,7 @@ impl RaidGeom {
             return Err(Error::new(Errno::Exist, what));
         }
         if let Some((kind, why)) = self.why_not(&found, limits.sector_bytes, limits.media_bytes) {
-            self.refuse(&name, &why);
+            self.refuse(t, &name, &why);
             return Err(Error::new(kind, why));
         }
         let consumer = attach(t, me, on, &name)?;
@@ -186,11 +186,14 @@ impl RaidGeom {
         let tags: Vec<Tag> = self.disks.keys().copied().collect();
         let found: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
         let Some(judged) = judge(&found, self.sector) else {
-            self.fault = Some("only spares are there, and disks whose records are torn".into());
+            self.set_fault(
+                t,
+                Some("only spares are there, and disks whose records are torn".into()),
+            );
             return;
         };
         if let Some(why) = self.apart(&judged, &tags).filter(|_| !force) {
-            self.fault = Some(why);
+            self.set_fault(t, Some(why));
             return;
         }
         let keys: Vec<String> = self.disks.values().map(|disk| disk.key.clone()).collect();
@@ -202,7 +205,7 @@ impl RaidGeom {
         let contradicting: Vec<(Tag, String)> =
             tags.iter().zip(&found).filter_map(|(tag, f)| Some((*tag, other(f)?))).collect();
         if let Some((_, why)) = contradicting.first().filter(|_| !force) {
-            self.fault = Some(why.clone());
+            self.set_fault(t, Some(why.clone()));
             return;
         }
         let believed = winner.map_or(0, |winner| winner.generation());
@@ -212,7 +215,7 @@ impl RaidGeom {
         let (mut array, book) = match checked {
             Ok(opened) => opened,
             Err(fault) => {
-                self.fault = Some(fault.to_string());
+                self.set_fault(t, Some(fault.to_string()));
                 return;
             }
         };

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::Errno;
-use geom::{ConsumerId, GeomId, Topology};
+use geom::{ConsumerId, GeomId, Grade, Topology};
 
 use super::book::{Book, Found, Here, SetId};
 use super::class::Tunables;
@@ -36,7 +36,7 @@ use super::records::{self, Note};
 use super::set::{ALL, Set, Tag};
 use super::ups::Up;
 use super::volume::pass;
-use crate::members::{GateWord, Number};
+use crate::members::{GateWord, Number, Said};
 
 /// Name of the class, and of its providers before the stroke.
 pub(super) const NAME: &str = "raid";
@@ -167,6 +167,7 @@ pub(super) struct RaidGeom {
     /// Disks whose records are being written.
     noted: Vec<Tag>,
     pub(super) fault: Option<String>,
+    pub(super) said: Said,
     pub(super) refused: VecDeque<(String, String)>,
     pub(super) rate: Arc<AtomicU64>,
     /// Something is still to be done: verbs wait for it.
@@ -196,6 +197,7 @@ impl RaidGeom {
             left: VecDeque::new(),
             noted: Vec::new(),
             fault: None,
+            said: Said::default(),
             refused: VecDeque::new(),
             rate: Arc::new(AtomicU64::new(0)),
             busy: Arc::new(AtomicU64::new(0)),
@@ -209,7 +211,10 @@ impl RaidGeom {
         }
     }
 
-    pub(super) fn refuse(&mut self, name: &str, why: &str) {
+    pub(super) fn refuse(&mut self, t: &mut Topology, name: &str, why: &str) {
+        if !self.refused.iter().any(|(who, said)| who == name && said == why) {
+            t.remark(self.me, Grade::Degraded, &format!("{name} is refused: {why}"));
+        }
         self.refused.retain(|(who, _)| who != name);
         if self.refused.len() == REFUSALS_MAX {
             self.refused.pop_front();
@@ -228,7 +233,7 @@ impl RaidGeom {
                 self.left.push_back((disk.key.clone(), held));
             }
             if let Some(why) = why {
-                self.refuse(&disk.name, why);
+                self.refuse(t, &disk.name, why);
             }
             t.abandon(disk.consumer);
         }
@@ -271,6 +276,7 @@ impl RaidGeom {
         }
         let busy = self.doing.is_some() || !self.queue.is_empty();
         self.busy.store(u64::from(busy && !self.over), Relaxed);
+        self.tell(t, me);
     }
 
     fn next(&mut self) -> Option<Job> {
@@ -353,7 +359,7 @@ impl RaidGeom {
                 records::write(t.switchboard(), me, notes, settle);
             }
             Err(why) => {
-                self.fault = Some(why);
+                self.set_fault(t, Some(why));
                 self.sicken(t, job);
             }
         }
@@ -446,6 +452,7 @@ impl RaidGeom {
         self.start_volumes(t, me);
         self.start_passes();
         if self.disks.is_empty() {
+            t.remark(me, Grade::Failed, "its last disk has gone");
             Self::take_apart(t, me, self);
             return false;
         }
@@ -475,7 +482,10 @@ impl RaidGeom {
     }
 
     /// J3: what a disk failed is on nobody else, or on some and not on others.
-    fn stays(&mut self, t: &Topology, tag: Tag) {
+    fn stays(&mut self, t: &mut Topology, tag: Tag) {
+        let name = self.disks.get(&tag).map_or("a disk", |disk| &disk.name);
+        let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
+        t.remark(self.me, Grade::Failed, &why);
         for (key, slot) in self.slots(tag) {
             let Some(up) = self.ups.get(&key) else { continue };
             up.shared.refuse(bit(slot));
@@ -599,7 +609,11 @@ impl RaidGeom {
     }
 
     /// Records could not be written: nothing is acknowledged until they can.
-    fn sicken(&mut self, t: &Topology, job: Job) {
+    fn sicken(&mut self, t: &mut Topology, job: Job) {
+        if self.ups.values().any(|up| !up.shared.sick.load(Relaxed)) {
+            let why = "records could not be written: writes wait until they can";
+            t.remark(self.me, Grade::Failed, why);
+        }
         let keys: Vec<u32> = self.ups.keys().copied().collect();
         for key in keys {
             let Some(up) = self.ups.get_mut(&key) else { continue };

@@ -31,6 +31,7 @@ mod set_tests;
 mod show;
 mod specs;
 mod told;
+mod troubles;
 mod ups;
 mod verbs;
 mod volume;

@@ -3,7 +3,9 @@
 use std::any::Any;
 
 use bio::{Attr, Errno};
-use geom::{Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Unanswered, Word};
+use geom::{
+    Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered, Word,
+};
 
 use super::book::SetId;
 use super::class::Tunables;
@@ -35,7 +37,7 @@ pub(super) fn level_word(level: Level) -> String {
     }
 }
 
-fn state_word(state: VolumeState) -> &'static str {
+pub(super) fn state_word(state: VolumeState) -> &'static str {
     match state {
         VolumeState::Broken => "BROKEN",
         VolumeState::Degraded => "DEGRADED",
@@ -44,7 +46,7 @@ fn state_word(state: VolumeState) -> &'static str {
     }
 }
 
-fn member_word(state: SubdiskState) -> &'static str {
+pub(super) fn member_word(state: SubdiskState) -> &'static str {
     match state {
         SubdiskState::None => "NONE",
         SubdiskState::Failed => "FAILED",
@@ -194,6 +196,10 @@ impl Geom for RaidGeom {
             out.push(("Refused", format!("{name}: {why}")));
         }
         out
+    }
+
+    fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {
+        self.ills(t)
     }
 
     fn show_consumer(

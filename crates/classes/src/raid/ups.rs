@@ -77,7 +77,7 @@ impl RaidGeom {
                 }
             }
         }
-        self.fault = if faults.is_empty() { None } else { Some(faults.join("; ")) };
+        self.set_fault(t, (!faults.is_empty()).then(|| faults.join("; ")));
     }
 
     fn start_volume(&mut self, t: &mut Topology, me: GeomId, at: usize) -> Result<(), Error> {

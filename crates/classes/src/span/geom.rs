@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId,
-    Topology, Word,
+    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Grade, Limits, NewProvider, ProviderId,
+    Topology, Trouble, Word,
 };
 
 use super::map::SpanLayer;
 use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
-use crate::members::{joined, known, zeroes};
+use crate::members::{Fact, Said, joined, known, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -56,6 +56,7 @@ pub(super) struct SpanGeom<S> {
     unmoved: Option<String>,
     /// Why it is not up although every slot is filled.
     fault: Option<String>,
+    said: Said,
     of: PhantomData<fn() -> S>,
 }
 
@@ -93,6 +94,7 @@ impl<S: Span> SpanGeom<S> {
             zeroes: false,
             unmoved: None,
             fault: None,
+            said: Said::default(),
             of: PhantomData,
         }
     }
@@ -359,6 +361,7 @@ impl<S: Span> SpanGeom<S> {
         }
         let started = self.start(t, me);
         self.fault = started.as_ref().err().map(|e| e.what.clone());
+        self.tell(t, me);
         started
     }
 
@@ -416,6 +419,17 @@ impl<S: Span> SpanGeom<S> {
         t.wither_geom(geom, Errno::NxIo);
     }
 
+    /// The journal hears when it goes up, and when it goes down again.
+    fn tell(&mut self, t: &mut Topology, me: GeomId) {
+        let up = !t.providers_of(me).is_empty() && self.fault.is_none();
+        if up || self.said.has_begun() {
+            let about = format!("{}/{}", S::NAME, t.geom_name(me));
+            let grade = if up { Grade::Good } else { Grade::Failed };
+            let fact = Fact { about, grade, words: self.state(t, me) };
+            self.said.tell(t, me, &[fact]);
+        }
+    }
+
     fn state(&self, t: &Topology, me: GeomId) -> String {
         let here = self.slots.iter().flatten().count();
         match (&self.fault, t.providers_of(me).is_empty()) {
@@ -464,6 +478,7 @@ impl<S: Span> Geom for SpanGeom<S> {
             t.wither_provider(provider, error);
         }
         t.leave(consumer);
+        self.tell(t, me);
         if self.manual || self.slots.iter().all(Option::is_none) {
             Self::take_apart(t, me);
         }
@@ -535,6 +550,27 @@ impl<S: Span> Geom for SpanGeom<S> {
         }
         if let Some(why) = &self.unmoved {
             out.push(("Label", why.clone()));
+        }
+        out
+    }
+
+    fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
+        let (class, name) = (S::NAME, t.geom_name(me));
+        let mut out = Vec::new();
+        if let Some(fault) = &self.fault {
+            let action = format!("See `ashlar {class} list {name}`.");
+            out.push(Trouble::failed(fault.clone(), action));
+        } else if t.providers_of(me).is_empty() {
+            let missing = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_none());
+            let missing: Vec<String> = missing.map(|(number, _)| number.to_string()).collect();
+            let (numbers, all) = (missing.join(", "), self.slots.len());
+            let why = format!("of its {all} members number {numbers} is missing");
+            let action = "Bring the disk back: it goes up by itself when all members are there.";
+            out.push(Trouble::failed(why, action));
+        }
+        if let Some(why) = &self.unmoved {
+            let action = format!("See `ashlar {class} list {name}`, and `{class} follow --help`.");
+            out.push(Trouble::degraded(why.clone(), action));
         }
         out
     }

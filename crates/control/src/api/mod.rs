@@ -15,7 +15,7 @@ pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use part::{Amount, PartAnswer, PartEntry, PartOrder, PartRequest, PartTable};
 pub use state::{
     ConsumerState, CoreState, Daemon, DiskMode, DiskState, GeomState, Health, Memory,
-    ProviderState, SCHEMA_VERSION, State, WhyNot,
+    ProviderState, SCHEMA_VERSION, State, TroubleState, WhyNot,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{

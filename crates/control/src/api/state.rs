@@ -200,6 +200,9 @@ pub struct GeomState {
     pub health: Health,
     /// Why it is not ok; empty when it is.
     pub health_why: String,
+    /// What is not ok, one by one, with what to do about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<TroubleState>,
     /// On its way out: it waits for its last user.
     pub withering: bool,
     /// The class's own facts, as `list` prints them.
@@ -208,6 +211,18 @@ pub struct GeomState {
     pub consumers: Vec<ConsumerState>,
     /// What it offers.
     pub providers: Vec<ProviderState>,
+}
+
+/// Something of a geom that is not ok.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TroubleState {
+    /// How bad it is.
+    pub health: Health,
+    /// What is wrong.
+    pub why: String,
+    /// What to do about it.
+    pub action: String,
 }
 
 /// A geom's hold on a provider.

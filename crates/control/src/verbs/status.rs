@@ -99,23 +99,19 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         add(disk.health, format!("disk {}", disk.name), &disk.health_why, &action, &see);
     }
     for geom in state.geoms.iter().filter(|g| g.health != Health::Ok) {
-        let (action, see) = match geom.class.as_str() {
-            "part" => {
-                let name = geom.consumers.first().and_then(|c| c.provider.as_deref());
-                let name = name.unwrap_or(&geom.name);
-                (format!("Run `ashlar part recover {name}`."), format!("ashlar part show {name}"))
-            }
-            class if geom.health_why.starts_with("it is ") => {
-                let mend = "Bring back the member that is missing, or insert a new one.";
-                (mend.to_owned(), format!("ashlar {class} list {}", geom.name))
-            }
-            _ => {
-                let see = format!("ashlar list geoms {}", geom.name);
-                (format!("See what is below it: `ashlar tree --down {}`.", geom.name), see)
-            }
-        };
         let at = format!("{} {}", geom.class, geom.name);
-        add(geom.health, at, &geom.health_why, &action, &see);
+        for trouble in &geom.troubles {
+            let see = match geom.class.as_str() {
+                "part" => format!("ashlar part show {}", geom.name),
+                class => format!("ashlar {class} list {}", geom.name),
+            };
+            add(trouble.health, at.clone(), &trouble.why, &trouble.action, &see);
+        }
+        if geom.troubles.is_empty() {
+            let see = format!("ashlar list geoms {}", geom.name);
+            let action = format!("See what is below it: `ashlar tree --down {}`.", geom.name);
+            add(geom.health, at, &geom.health_why, &action, &see);
+        }
     }
     for target in &state.targets {
         let down = target.state == TargetHealth::Down;

@@ -6,6 +6,7 @@ use super::{Access, ConsumerId, GeomId, ProviderId, Topology};
 use crate::layer::Layer;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
+use crate::trouble::Trouble;
 use bio::Errno;
 
 /// A geom as lists show it.
@@ -24,6 +25,8 @@ pub struct GeomView {
     pub withering: bool,
     /// Lines of its class.
     pub show: Vec<(&'static str, String)>,
+    /// What is not as it should be.
+    pub troubles: Vec<Trouble>,
     /// Its plugs downward.
     pub consumers: Vec<ConsumerView>,
     /// What it offers upward.
@@ -198,6 +201,7 @@ impl Topology {
                 rank: g.rank,
                 withering: g.wither,
                 show: g.ops.as_ref().map(|o| o.show(self, id)).unwrap_or_default(),
+                troubles: g.ops.as_ref().map(|o| o.troubles(self, id)).unwrap_or_default(),
                 consumers: g.consumers.iter().filter_map(|c| self.see_cons(*c, now_ns)).collect(),
                 providers: g.providers.iter().filter_map(|p| self.see_prov(*p, now_ns)).collect(),
             })

@@ -31,6 +31,7 @@ use crate::layer::{Edge, Layer};
 use crate::snapshot::{Changes, EdgeState, Limits, NodeState};
 use crate::stats::{Meter, Queue, Reading};
 use crate::switchboard::{Switchboard, Task, Word};
+use crate::trouble::{Grade, Listener, Remark};
 
 pub use access::Access;
 pub use events::Event;
@@ -203,6 +204,7 @@ pub struct Topology {
     /// Conversations of geoms that have not ended, by number.
     conversing: BTreeMap<u64, (GeomId, &'static str)>,
     switchboard: Switchboard,
+    listener: Option<Listener>,
     shut: bool,
     credit: Option<Credit>,
     /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
@@ -240,6 +242,7 @@ impl Topology {
             tasting: 0,
             conversing: BTreeMap::new(),
             switchboard: Switchboard::default(),
+            listener: None,
             shut: false,
             credit: None,
             foot_shooting: false,
@@ -274,6 +277,20 @@ impl Topology {
     /// The loaded classes, oldest first.
     pub fn classes(&self) -> &[Arc<dyn Class>] {
         &self.classes
+    }
+
+    /// From now on `listener` hears what happens to geoms.
+    pub fn set_listener(&mut self, listener: Listener) {
+        self.listener = Some(listener);
+    }
+
+    /// Something happened to a geom that whoever looks after it should know: for the journal.
+    pub fn remark(&mut self, geom: GeomId, grade: Grade, text: &str) {
+        let Some(g) = self.geoms.get(geom) else { return };
+        let class = self.classes.get(g.class).map_or("taste", |c| c.name());
+        if let Some(listener) = &mut self.listener {
+            listener(&Remark { class, name: &g.name, grade, text });
+        }
     }
 
     /// A new geom without consumers or providers. `why` is for lists.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
-use geom::{Access, ConsumerId, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
+use geom::{Access, ConsumerId, Error, GeomId, Grade, Limits, NewProvider, ProviderId, Topology};
 
 use super::{Job, MirrorGeom, REFUSALS_MAX};
 use crate::members::zeroes;
@@ -31,7 +31,7 @@ impl MirrorGeom {
         if self.shunned.contains(&record.disk) {
             let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \
                        `insert` take it in anew";
-            self.refuse(&name, why);
+            self.refuse(t, &name, why);
             return Err(Error::new(Errno::Inval, why));
         }
         match self.mirror.arrive(record, limits.media_bytes, limits.sector_bytes) {
@@ -55,17 +55,20 @@ impl MirrorGeom {
                     self.twins.push(on);
                 }
                 let why = "this member is there already: the same disk by another name, or a copy";
-                self.refuse(&name, why);
+                self.refuse(t, &name, why);
                 Err(Error::new(Errno::Exist, why))
             }
             Arrival::Refused(why) => {
-                self.refuse(&name, &why);
+                self.refuse(t, &name, &why);
                 Err(Error::new(Errno::Inval, why))
             }
         }
     }
 
-    pub(super) fn refuse(&mut self, name: &str, why: &str) {
+    pub(super) fn refuse(&mut self, t: &mut Topology, name: &str, why: &str) {
+        if !self.refused.iter().any(|(who, said)| who == name && said == why) {
+            t.remark(self.shared.geom, Grade::Degraded, &format!("{name} is refused: {why}"));
+        }
         self.refused.retain(|(who, _)| who != name);
         if self.refused.len() == REFUSALS_MAX {
             self.refused.pop_front();
@@ -115,6 +118,9 @@ impl MirrorGeom {
         self.waiting.over(me);
         match self.mirror.start() {
             Err(why) => {
+                if self.fault.as_ref() != Some(&why) {
+                    t.remark(me, Grade::Failed, &format!("it does not start: {why}"));
+                }
                 self.fault = Some(why);
                 self.stuck = true;
             }
@@ -122,7 +128,7 @@ impl MirrorGeom {
                 for (slot, why) in broken {
                     if let Some(consumer) = self.consumers.remove(&slot) {
                         let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
-                        self.refuse(&name.unwrap_or_default(), &why);
+                        self.refuse(t, &name.unwrap_or_default(), &why);
                         t.leave(consumer);
                     }
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Attr;
-use geom::{ConsumerId, GeomId, Topology};
+use geom::{ConsumerId, GeomId, Grade, Topology};
 
 use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
 use crate::members::{frame, zeroes};
@@ -129,6 +129,7 @@ impl MirrorGeom {
         }
         let busy = self.doing.is_some() || !self.queue.is_empty();
         self.shared.busy.store(busy && !self.over, Relaxed);
+        self.tell(t, me);
     }
 
     fn next(&mut self) -> Option<Job> {
@@ -159,6 +160,7 @@ impl MirrorGeom {
                 let there = self.mirror.member(slot).is_some();
                 if !self.lose(t, me, slot, fault, gone) {
                     if there {
+                        self.stays(t, me, slot);
                         // It stays: what it failed is on nobody that stays.
                         self.shared.refuse(bit(slot));
                         self.copy_anew();
@@ -326,12 +328,13 @@ impl MirrorGeom {
             if fault == Fault::Broken {
                 let why =
                     "it failed a request: `ashlar mirror forget` and `insert` take it in anew";
-                self.refuse(&name.unwrap_or_default(), why);
+                self.refuse(t, &name.unwrap_or_default(), why);
             }
             self.dismiss(t, slot, consumer, last.filter(|_| !gone));
         }
         std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
         if self.mirror.running && self.mirror.in_role(Role::Active).is_empty() {
+            t.remark(me, Grade::Failed, "nobody is left who has everything: the mirror is gone");
             Self::take_apart(t, me, self);
         }
         true
@@ -362,7 +365,7 @@ impl MirrorGeom {
             self.start_rebuild(t, slot);
         }
         if !on_record && (matters || self.unrecorded != 0) {
-            self.sicken();
+            self.sicken(t, me);
         } else {
             if on_record {
                 self.recorded(t);
@@ -393,8 +396,11 @@ impl MirrorGeom {
     }
 
     /// No record could be written: nothing is acknowledged until one can.
-    fn sicken(&mut self) {
-        self.shared.sick.store(true, Relaxed);
+    fn sicken(&mut self, t: &mut Topology, me: GeomId) {
+        if !self.shared.sick.swap(true, Relaxed) {
+            let why = "no member's record could be written: writes wait until one can";
+            t.remark(me, Grade::Failed, why);
+        }
         if !self.shared.gate.is_open() {
             self.mirror.dirty = false;
         }

@@ -26,6 +26,7 @@ mod growth;
 mod jobs;
 mod parting;
 mod show;
+mod troubles;
 mod words;
 
 use std::any::Any;
@@ -34,7 +35,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::{Attr, Errno, Ticket};
-use geom::{Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Unanswered, Word};
+use geom::{
+    Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered, Word,
+};
 
 use super::NAME;
 use super::bitmap::{Bits, Shape};
@@ -44,7 +47,7 @@ use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
 use super::waiting::Waiting;
-use crate::members::{Unborn, frame, known};
+use crate::members::{Said, Unborn, frame, known};
 use parting::Parted;
 pub(in crate::mirror) use parting::Parting;
 
@@ -130,6 +133,7 @@ pub(super) struct MirrorGeom {
     watching: bool,
     refused: VecDeque<(String, String)>,
     fault: Option<String>,
+    said: Said,
     /// With bitmaps: the bits that are durable, as the cores see them.
     bits: Option<Arc<Bits>>,
     /// Writes that wait for the bits that are being written.
@@ -176,6 +180,7 @@ impl MirrorGeom {
             watching: false,
             refused: VecDeque::new(),
             fault: None,
+            said: Said::default(),
             zeroes: false,
             bits: None,
             granted: Vec::new(),
@@ -308,6 +313,10 @@ impl Geom for MirrorGeom {
 
     fn show(&self, t: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         self.lines(t)
+    }
+
+    fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {
+        self.ills(t)
     }
 
     fn show_consumer(

@@ -1,0 +1,86 @@
+//! What the journal was told of a geom: it hears of changes, and of each once.
+
+use std::collections::BTreeMap;
+
+use geom::{GeomId, Grade, Topology};
+
+/// How a part of a geom is: the whole, a volume, a member.
+pub(crate) struct Fact {
+    /// Of what: the name that a user has for it.
+    pub(crate) about: String,
+    pub(crate) grade: Grade,
+    /// Its state, as lists have it.
+    pub(crate) words: String,
+}
+
+/// What was told last, by what it is about.
+#[derive(Default)]
+pub(crate) struct Said(BTreeMap<String, String>);
+
+impl Said {
+    /// Whether anything was told.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Tells the journal what of `facts` is new. The first of them is the whole; of those that are
+    /// told together with it for the first time only what is not good is worth a line.
+    pub(crate) fn tell(&mut self, t: &mut Topology, geom: GeomId, facts: &[Fact]) {
+        let first = self.0.is_empty();
+        for (at, fact) in facts.iter().enumerate() {
+            let Fact { about, grade, words } = fact;
+            match self.0.insert(about.clone(), words.clone()) {
+                Some(was) if was == *words => {}
+                Some(was) => t.remark(geom, *grade, &format!("{about}: {words}, was {was}")),
+                None if first && at > 0 && *grade == Grade::Good => {}
+                None => t.remark(geom, *grade, &format!("{about}: {words}")),
+            }
+        }
+        let gone: Vec<String> =
+            self.0.keys().filter(|k| facts.iter().all(|f| f.about != **k)).cloned().collect();
+        for about in gone {
+            let was = self.0.remove(&about).unwrap_or_default();
+            t.remark(geom, Grade::Degraded, &format!("{about} is gone, was {was}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::members::Unborn;
+
+    #[test]
+    fn changes_are_told_once() {
+        let mut t = Topology::new(1);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let log = heard.clone();
+        t.set_listener(Box::new(move |r| {
+            let line = format!("{} {} {:?} {}", r.class, r.name, r.grade, r.text);
+            log.lock().expect("the log").push(line);
+        }));
+        t.load(Arc::new(crate::nop::NopClass::default())).expect("a class");
+        let geom = t.new_geom("nop", "m", "test", Box::new(Unborn)).expect("a geom");
+        let fact = |about: &str, grade, words: &str| Fact {
+            about: about.into(),
+            grade,
+            words: words.into(),
+        };
+        let mut said = Said::default();
+        let whole = || fact("mirror/m", Grade::Good, "COMPLETE");
+        said.tell(&mut t, geom, &[whole(), fact("d0", Grade::Good, "ACTIVE")]);
+        said.tell(&mut t, geom, &[whole(), fact("d0", Grade::Good, "ACTIVE")]);
+        said.tell(&mut t, geom, &[fact("mirror/m", Grade::Degraded, "DEGRADED")]);
+        let lines = heard.lock().expect("the log").clone();
+        assert_eq!(
+            lines,
+            [
+                "nop m Good mirror/m: COMPLETE",
+                "nop m Degraded mirror/m: DEGRADED, was COMPLETE",
+                "nop m Degraded d0 is gone, was ACTIVE",
+            ]
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! What the journal hears of a mirror, and what `status` says is wrong with it.
+
+use geom::{ConsumerId, GeomId, Grade, Topology, Trouble};
+
+use super::MirrorGeom;
+use crate::members::Fact;
+use crate::mirror::NAME;
+use crate::mirror::state::{Member, Role};
+
+/// What a rebuild needs of whoever looks after it.
+const WAIT: &str = "Nothing: it ends by itself.";
+
+impl MirrorGeom {
+    fn name_of(&self, t: &Topology, consumer: ConsumerId) -> String {
+        t.below(consumer).map_or("a member".to_owned(), |p| t.provider_name(p).to_owned())
+    }
+
+    /// Members that are attached, with their names.
+    fn named<'a>(&'a self, t: &'a Topology) -> impl Iterator<Item = (String, &'a Member)> {
+        let of = |(slot, c): (&usize, &ConsumerId)| {
+            Some((self.name_of(t, *c), self.mirror.member(*slot)?))
+        };
+        self.consumers.iter().filter_map(of)
+    }
+
+    fn facts(&self, t: &Topology) -> Vec<Fact> {
+        let m = &self.mirror;
+        let active = m.in_role(Role::Active).len();
+        let grade = |good: bool| if good { Grade::Good } else { Grade::Degraded };
+        let mut facts = vec![Fact {
+            about: format!("{NAME}/{}", m.name),
+            grade: grade(active == usize::from(m.all)),
+            words: format!("{} ({active} of {} members)", m.state(), m.all),
+        }];
+        facts.extend(self.named(t).map(|(about, member)| Fact {
+            about,
+            grade: grade(member.role == Role::Active),
+            words: member.role.word().to_owned(),
+        }));
+        facts
+    }
+
+    /// The journal hears what has changed.
+    pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
+        if self.mirror.running && !self.over {
+            let facts = self.facts(t);
+            self.said.tell(t, me, &facts);
+        }
+    }
+
+    /// The last member that has everything failed a request, and stays all the same.
+    pub(super) fn stays(&self, t: &mut Topology, me: GeomId, slot: usize) {
+        let Some(consumer) = self.consumers.get(&slot) else { return };
+        let name = self.name_of(t, *consumer);
+        let why = format!("{name} failed a request, and nobody else has everything: it stays");
+        t.remark(me, Grade::Failed, &why);
+    }
+
+    /// What is not as it should be.
+    pub(super) fn ills(&self, t: &Topology) -> Vec<Trouble> {
+        let m = &self.mirror;
+        if let Some(fault) = &self.fault {
+            let action = format!(
+                "Bring back who is missing; `ashlar {NAME} list {}` says who is refused, and why.",
+                m.name
+            );
+            return vec![Trouble::failed(format!("it does not start: {fault}"), action)];
+        }
+        if !m.running {
+            let (here, all) = (self.consumers.len(), m.all);
+            let why = format!("it waits for its members: {here} of {all} are there");
+            return vec![Trouble::degraded(why, "Nothing: it starts soon with those it has.")];
+        }
+        let mut out = Vec::new();
+        for (name, member) in self.named(t) {
+            match member.role {
+                Role::Synchronizing => {
+                    let why = format!("{name} is being rebuilt: `ashlar {NAME} status {}`", m.name);
+                    out.push(Trouble::degraded(why, WAIT));
+                }
+                Role::Stale => {
+                    let why = format!("{name} is out of date, and is not rebuilt unasked");
+                    let action = format!("`ashlar {NAME} rebuild {} {name}`", m.name);
+                    out.push(Trouble::degraded(why, action));
+                }
+                Role::Arrived | Role::Active => {}
+            }
+        }
+        out.extend(self.missing());
+        let report = self.shared.verified();
+        if !report.running && report.differ > report.repaired {
+            let why = format!("its members differ in {} sectors", report.differ - report.repaired);
+            let name = &m.name;
+            let action = format!(
+                "`ashlar {NAME} list {name}` shows where; `ashlar {NAME} verify --repair {name}` \
+                 writes what the first member has over the others."
+            );
+            out.push(Trouble::degraded(why, action));
+        }
+        out
+    }
+
+    /// Members that are not there.
+    fn missing(&self) -> Option<Trouble> {
+        let (m, name) = (&self.mirror, &self.mirror.name);
+        let lacks = usize::from(m.all).checked_sub(self.consumers.len()).filter(|n| *n > 0)?;
+        let mut why = format!("{lacks} of {} members missing", m.all);
+        for (who, said) in &self.refused {
+            why += &format!("; {who} is refused: {said}");
+        }
+        let action = format!(
+            "Bring it back; or `ashlar {NAME} forget {name}`, then `ashlar {NAME} insert {name} \
+             DISK` puts another in its place."
+        );
+        Some(Trouble::degraded(why, action))
+    }
+}

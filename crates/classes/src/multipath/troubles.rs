@@ -1,0 +1,72 @@
+//! What the journal hears of a multipath device, and what `status` says is wrong with it.
+
+use geom::{GeomId, Grade, Topology, Trouble};
+
+use super::NAME;
+use super::geom::MultipathGeom;
+use super::paths::State;
+use crate::members::Fact;
+
+impl MultipathGeom {
+    fn facts(&self, name: &str) -> Vec<Fact> {
+        let good = self.paths.good();
+        let all = self.paths.all();
+        let grade = match good {
+            0 => Grade::Failed,
+            n if n < all.len() || n == 1 => Grade::Degraded,
+            _ => Grade::Good,
+        };
+        let mut words = format!("{} ({good} of {} paths)", self.paths.state(), all.len());
+        if good == 0 {
+            words += if self.queues() { ", requests wait" } else { ", requests fail" };
+        }
+        let mut facts = vec![Fact { about: format!("{NAME}/{name}"), grade, words }];
+        facts.extend(all.iter().filter(|one| one.state != State::New).map(|one| Fact {
+            about: one.name.clone(),
+            grade: if one.state == State::Good { Grade::Good } else { Grade::Degraded },
+            words: self.paths.word(one.slot, self.nature.mode).to_owned(),
+        }));
+        facts
+    }
+
+    /// The journal hears what has changed.
+    pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
+        // Until the cores know the first path there is nothing to say.
+        let new = self.paths.all().iter().all(|one| one.state == State::New);
+        if !new || self.said.has_begun() {
+            let facts = self.facts(t.geom_name(me));
+            self.said.tell(t, me, &facts);
+        }
+    }
+
+    /// What is not as it should be.
+    pub(super) fn ills(&self, name: &str) -> Vec<Trouble> {
+        let mut out = Vec::new();
+        let good = self.paths.good();
+        for one in self.paths.all().iter().filter(|one| one.state == State::Fail) {
+            let path = &one.name;
+            let action = match self.options.checker_ns {
+                0 => format!("`ashlar {NAME} restore {name} {path}` uses it again once it works."),
+                _ => "Mend it: it is looked at, and used again when it answers.".to_owned(),
+            };
+            out.push(Trouble::degraded(format!("path {path} has failed"), action));
+        }
+        let add = format!("Bring another way back, or `ashlar {NAME} add {name} DISK`.");
+        match good {
+            0 => {
+                let what = if self.queues() { "wait" } else { "fail" };
+                let why = format!("no path works: requests {what}");
+                out.insert(0, Trouble::failed(why, add));
+            }
+            1 if self.paths.all().len() == 1 => {
+                out.push(Trouble::degraded("it has one path only", add));
+            }
+            _ => {}
+        }
+        if let Some(fault) = &self.fault {
+            let action = format!("`ashlar {NAME} follow {name}` writes it again.");
+            out.push(Trouble::degraded(fault.clone(), action));
+        }
+        out
+    }
+}

@@ -1,0 +1,167 @@
+//! What the journal hears of an array, and what `status` says is wrong with it.
+
+use geom::{GeomId, Grade, Topology, Trouble};
+
+use super::geom::{NAME, RaidGeom};
+use super::model::{DiskState, SubdiskState, VolumeState};
+use super::set::ALL;
+use super::show::{member_word, state_word};
+use super::volume::Role;
+use super::volume::map::Shape;
+use super::volume::pass::Halt;
+use crate::members::Fact;
+
+/// What a pass needs of whoever looks after it.
+const WAIT: &str = "Nothing: it ends by itself.";
+
+fn grade(state: VolumeState) -> Grade {
+    match state {
+        VolumeState::Optimal => Grade::Good,
+        VolumeState::Suboptimal | VolumeState::Degraded => Grade::Degraded,
+        VolumeState::Broken => Grade::Failed,
+    }
+}
+
+impl RaidGeom {
+    /// A volume as users call it, with its label.
+    fn title(&self, t: &Topology, at: usize) -> String {
+        let set = self.set.as_ref();
+        let name = set.and_then(|set| set.array.volumes.get(at)).map_or("", |v| &v.name);
+        let key = set.and_then(|set| set.vols.get(at)).map(|vol| vol.key);
+        match key.and_then(|key| self.ups.get(&key)) {
+            Some(up) => format!("{} ({name})", t.provider_name(up.provider)),
+            None => format!("volume {name}"),
+        }
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        let Some(set) = &self.set else { return Vec::new() };
+        let mut facts = Vec::new();
+        for at in 0..set.vols.len() {
+            let state = set.state(at);
+            let up = set.vols.get(at).is_some_and(|vol| vol.up);
+            let words = match up {
+                true => state_word(state).to_owned(),
+                false => format!("not offered ({})", state_word(state)),
+            };
+            let grade = if up { grade(state) } else { Grade::Failed };
+            let name = set.array.volumes.get(at).map_or("", |volume| &volume.name);
+            facts.push(Fact { about: format!("volume {name}"), grade, words });
+        }
+        for (tag, disk) in &self.disks {
+            let filling = |at: usize| {
+                let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
+                (0..slots).any(|slot| set.role(at, slot) == Some((*tag, Role::Filling)))
+            };
+            let known = set.disk(*tag).and_then(|index| set.array.disks.get(index));
+            let (grade, words) = match known.map(|disk| disk.state) {
+                _ if (0..set.vols.len()).any(filling) => (Grade::Degraded, "REBUILD".to_owned()),
+                Some(DiskState::Spare) => (Grade::Good, "SPARE".to_owned()),
+                _ => match self.states(*tag).iter().map(|(.., state)| *state).min() {
+                    None => (Grade::Good, "NONE".to_owned()),
+                    Some(state) => {
+                        let good = state >= SubdiskState::Uninitialized;
+                        let grade = if good { Grade::Good } else { Grade::Degraded };
+                        (grade, member_word(state).to_owned())
+                    }
+                },
+            };
+            facts.push(Fact { about: disk.name.clone(), grade, words });
+        }
+        facts
+    }
+
+    /// The journal hears what has changed.
+    pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
+        if self.set.is_some() && !self.over {
+            let facts = self.facts();
+            self.said.tell(t, me, &facts);
+        }
+    }
+
+    /// What keeps it from going as it should, or nothing more.
+    pub(super) fn set_fault(&mut self, t: &mut Topology, fault: Option<String>) {
+        if let Some(why) = fault.as_ref().filter(|why| self.fault.as_ref() != Some(why)) {
+            t.remark(self.me, Grade::Failed, why);
+        }
+        self.fault = fault;
+    }
+
+    /// What is not as it should be.
+    pub(super) fn ills(&self, t: &Topology) -> Vec<Trouble> {
+        let name = self.id.name();
+        let clear = format!(
+            "one that is not wanted any more is cleared: `ashlar {NAME} stop {name}`, then \
+             `ashlar {NAME} clear DISK`"
+        );
+        let mut out = Vec::new();
+        if let Some(fault) = &self.fault {
+            let action = format!("See `ashlar {NAME} list {name}`; {clear}.");
+            out.push(Trouble::failed(fault.clone(), action));
+        }
+        let Some(set) = &self.set else {
+            if out.is_empty() {
+                let here: Vec<&str> = self.disks.values().map(|disk| disk.name.as_str()).collect();
+                let why = format!("it waits for further disks beside {}", here.join(", "));
+                let action = format!(
+                    "Bring them back, or `ashlar {NAME} start {name}` starts it without; {clear}."
+                );
+                out.push(Trouble::degraded(why, action));
+            }
+            return out;
+        };
+        (0..set.vols.len()).for_each(|at| self.ills_of(t, at, &mut out));
+        out
+    }
+
+    /// Of one volume.
+    fn ills_of(&self, t: &Topology, at: usize, out: &mut Vec<Trouble>) {
+        let Some(set) = &self.set else { return };
+        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+            return;
+        };
+        let (title, name) = (self.title(t, at), self.id.name());
+        let slots = 0..volume.members.len();
+        let lost = slots.clone().filter(|slot| set.role(at, *slot).is_none()).count();
+        let filling: Vec<String> = slots
+            .filter_map(|slot| set.role(at, slot).filter(|(_, role)| *role == Role::Filling))
+            .filter_map(|(tag, _)| self.disks.get(&tag).map(|disk| disk.name.clone()))
+            .collect();
+        let whole = Shape::of(volume).bytes.max(1);
+        let percent = |done: u64| u128::from(done) * 100 / u128::from(whole);
+        if lost > 0 {
+            let mut why = format!("{title} lacks {lost} of {} disks", volume.members.len());
+            if set.is_doubtful(at) {
+                why += "; its parity may be wrong for what is missing";
+            }
+            for (who, said) in &self.refused {
+                why += &format!("; {who} is refused: {said}");
+            }
+            let action = format!(
+                "Bring the disk back, or `ashlar {NAME} insert {name} DISK` puts another in its \
+                 place."
+            );
+            out.push(match vol.up {
+                true => Trouble::degraded(why, action),
+                false => Trouble::failed(why, action),
+            });
+        }
+        if let Some(halt) = vol.halt {
+            let why = match halt {
+                Halt::Member => "a disk failed a write",
+                Halt::Source => "what is to be filled in can be read nowhere",
+            };
+            let why = format!("the pass over {title} stopped: {why}");
+            let action = format!("Find the disk with read errors: `ashlar {NAME} list {name}`.");
+            out.push(Trouble::degraded(why, action));
+        } else if !filling.is_empty() {
+            let done = percent(vol.filled);
+            let why = format!("{title}: {} is being rebuilt, {done}%", filling.join(", "));
+            out.push(Trouble::degraded(why, WAIT));
+        } else if vol.even != ALL && lost == 0 {
+            let done = percent(vol.even.min(whole));
+            let why = format!("{title} is being synchronised, {done}%");
+            out.push(Trouble::degraded(why, WAIT));
+        }
+    }
+}

@@ -247,3 +247,44 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
     house.ashlar(&["apply"]).ends(1).complains(&["`ashlar mirror stop m`"]);
     house.stop();
 }
+
+/// What is wrong is said with what to type, and the journal has what happened.
+#[test]
+fn what_is_wrong_and_what_happened_is_told() {
+    let house = disks("troubles", 8);
+    typed(
+        &house,
+        &[
+            ("mirror label m d0 d1", 0, &["mirror/m is there"]),
+            ("stripe label s d2 d3", 0, &["stripe/s"]),
+            ("stripe status", 0, &["UP"]),
+            ("raid label Intel data RAID5 d4 d5 d6", 0, &["data"]),
+        ],
+    );
+    let array = house.ok(&["raid", "list"]);
+    let array = array.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
+    house.until("the parity", Duration::from_secs(60), || {
+        house.ok(&["raid", "status"]).contains("OPTIMAL")
+    });
+    house.until("the mirror", Duration::from_secs(60), || {
+        house.ok(&["mirror", "status"]).contains("COMPLETE")
+    });
+    typed(&house, &[("status", 0, &["state: OK"]), ("mirror remove m d1", 0, &["d1"])]);
+    let fail = format!("raid fail {array} d5");
+    typed(&house, &[(&fail, 0, &["d5"])]);
+    let insert = format!("`ashlar raid insert {array} DISK` puts another in its place");
+    let list = format!("see: ashlar raid list {array}");
+    let said = house.ashlar(&["status"]).ends(3);
+    said.says(&["lacks 1 of 3 disks", &insert, &list, "d5 is refused"]);
+    let journal = house.ok(&["journal"]);
+    let told = |about: &str, words: &str| {
+        let line = |l: &&str| l.contains(about) && l.contains(words);
+        assert!(journal.lines().any(|l| line(&l)), "{about}: {words}\n{journal}");
+    };
+    told("mirror m", "mirror/m: COMPLETE (2 of 2 members)");
+    told("mirror m", "d1 is gone, was ACTIVE");
+    told("stripe s", "stripe/s: UP");
+    told(array, "volume data: OPTIMAL, was SUBOPTIMAL");
+    told(array, "volume data: DEGRADED, was OPTIMAL");
+    told(array, "d5 is refused");
+}

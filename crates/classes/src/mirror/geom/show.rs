@@ -5,7 +5,7 @@ use geom::{ConsumerId, Topology};
 use super::MirrorGeom;
 use crate::mirror::flag_words;
 use crate::mirror::metadata::disk_flags;
-use crate::mirror::state::Role;
+use crate::mirror::state::{Member, Role};
 
 impl MirrorGeom {
     /// Of the mirror.
@@ -52,6 +52,18 @@ impl MirrorGeom {
         out
     }
 
+    /// How far a member's rebuild is: bytes, and in words.
+    pub(super) fn copied(&self, slot: usize, member: &Member) -> (u64, String) {
+        let whole = self.mirror.media_bytes.max(1);
+        let copied = member.record.sync_offset.max(self.shared.copied(slot));
+        let percent = u128::from(copied) * 100 / u128::from(whole);
+        let how = match member.partial {
+            true => "where bitmaps say so".to_owned(),
+            false => format!("{percent}%"),
+        };
+        (copied, how)
+    }
+
     /// Of a member.
     pub(super) fn member_lines(&self, consumer: ConsumerId) -> Vec<(&'static str, String)> {
         let slot = self.slot_of(consumer);
@@ -68,12 +80,8 @@ impl MirrorGeom {
         ];
         if member.role == Role::Synchronizing {
             flags.push("SYNCHRONIZING");
-            let whole = self.mirror.media_bytes.max(1);
-            let copied = record.sync_offset.max(self.shared.copied(slot));
-            let percent = u128::from(copied) * 100 / u128::from(whole);
+            let (copied, how) = self.copied(slot, member);
             out.push(("BytesSynced", copied.to_string()));
-            let how =
-                if member.partial { "where bitmaps say so".into() } else { format!("{percent}%") };
             out.push(("Synchronized", how));
         }
         if record.has(disk_flags::FORCE_SYNC) {

@@ -16,9 +16,9 @@ impl MirrorGeom {
     }
 
     /// Members that are attached, with their names.
-    fn named<'a>(&'a self, t: &'a Topology) -> impl Iterator<Item = (String, &'a Member)> {
+    fn named<'a>(&'a self, t: &'a Topology) -> impl Iterator<Item = (usize, String, &'a Member)> {
         let of = |(slot, c): (&usize, &ConsumerId)| {
-            Some((self.name_of(t, *c), self.mirror.member(*slot)?))
+            Some((*slot, self.name_of(t, *c), self.mirror.member(*slot)?))
         };
         self.consumers.iter().filter_map(of)
     }
@@ -32,7 +32,7 @@ impl MirrorGeom {
             grade: grade(active == usize::from(m.all)),
             words: format!("{} ({active} of {} members)", m.state(), m.all),
         }];
-        facts.extend(self.named(t).map(|(about, member)| Fact {
+        facts.extend(self.named(t).map(|(_, about, member)| Fact {
             about,
             grade: grade(member.role == Role::Active),
             words: member.role.word().to_owned(),
@@ -72,10 +72,11 @@ impl MirrorGeom {
             return vec![Trouble::degraded(why, "Nothing: it starts soon with those it has.")];
         }
         let mut out = Vec::new();
-        for (name, member) in self.named(t) {
+        for (slot, name, member) in self.named(t) {
             match member.role {
                 Role::Synchronizing => {
-                    let why = format!("{name} is being rebuilt: `ashlar {NAME} status {}`", m.name);
+                    let done = self.copied(slot, member);
+                    let why = format!("{name} is being rebuilt, {}", done.1);
                     out.push(Trouble::degraded(why, WAIT));
                 }
                 Role::Stale => {

@@ -23,13 +23,13 @@ fn grade(state: VolumeState) -> Grade {
 }
 
 impl RaidGeom {
-    /// A volume as users call it, with its label.
+    /// A volume as users call it.
     fn title(&self, t: &Topology, at: usize) -> String {
         let set = self.set.as_ref();
         let name = set.and_then(|set| set.array.volumes.get(at)).map_or("", |v| &v.name);
         let key = set.and_then(|set| set.vols.get(at)).map(|vol| vol.key);
         match key.and_then(|key| self.ups.get(&key)) {
-            Some(up) => format!("{} ({name})", t.provider_name(up.provider)),
+            Some(up) => t.provider_name(up.provider).to_owned(),
             None => format!("volume {name}"),
         }
     }

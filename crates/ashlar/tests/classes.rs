@@ -208,15 +208,18 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
         &[
             ("mirror label m d0 d1", 0, &["mirror/m is there"]),
             ("stripe label s d2 d3", 0, &["stripe/s is there"]),
-            ("raid label Intel v RAID1 d4 d5", 0, &["raid/r0 is there"]),
+            ("raid label Intel v RAID1 d4 d5", 0, &["/v is there"]),
             ("geom nop insert name=d6.nop provider=d6", 0, &[]),
         ],
     );
+    let list = house.ok(&["raid", "list"]);
+    let array = list.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
     let configure = |house: &House, without: &[usize]| {
         let disks = (0..7).filter(|n| !without.contains(n));
         let all: String =
             disks.map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
-        house.configure(&all, "0 = \"mirror/m\", 1 = \"stripe/s\", 2 = \"raid/r0\"");
+        let luns = format!("0 = \"mirror/m\", 1 = \"stripe/s\", 2 = \"raid/{array}/v\"");
+        house.configure(&all, &luns);
     };
     configure(&house, &[]);
     house.ok(&["apply"]);
@@ -235,7 +238,7 @@ fn a_plan_takes_no_disk_from_under_a_whole() {
     }
     // What was advised, and both disks go; nothing happens to the LUNs.
     house.ok(&["mirror", "remove", "m", "d1"]);
-    house.ok(&["raid", "remove", "r0", "d5"]);
+    house.ok(&["raid", "remove", array, "d5"]);
     configure(&house, &[1, 5, 6]);
     house.ashlar(&["apply"]).ends(0);
     let said = house.ok(&["journal"]);

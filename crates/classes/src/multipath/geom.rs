@@ -102,7 +102,7 @@ pub(super) struct MultipathGeom {
     /// Requests have waited long enough: no more do, until there is a path.
     expired: bool,
     pub(super) fault: Option<String>,
-    pub(super) said: Said,
+    pub(super) story: Said,
 }
 
 /// Whether a serial number is the disk's own. Those without one get sixteen hexadecimal digits made
@@ -134,7 +134,7 @@ impl MultipathGeom {
             timers: Timers::default(),
             expired: false,
             fault: None,
-            said: Said::default(),
+            story: Said::default(),
         };
         t.set_ops(geom, Box::new(born));
         Ok(geom)

@@ -33,9 +33,9 @@ impl MultipathGeom {
     pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
         // Until the cores know the first path there is nothing to say.
         let new = self.paths.all().iter().all(|one| one.state == State::New);
-        if !new || self.said.has_begun() {
+        if !new || self.story.has_begun() {
             let facts = self.facts(t.geom_name(me));
-            self.said.tell(t, me, &facts);
+            self.story.tell(t, me, &facts);
         }
     }
 

@@ -167,7 +167,7 @@ pub(super) struct RaidGeom {
     /// Disks whose records are being written.
     noted: Vec<Tag>,
     pub(super) fault: Option<String>,
-    pub(super) said: Said,
+    pub(super) story: Said,
     pub(super) refused: VecDeque<(String, String)>,
     pub(super) rate: Arc<AtomicU64>,
     /// Something is still to be done: verbs wait for it.
@@ -197,7 +197,7 @@ impl RaidGeom {
             left: VecDeque::new(),
             noted: Vec::new(),
             fault: None,
-            said: Said::default(),
+            story: Said::default(),
             refused: VecDeque::new(),
             rate: Arc::new(AtomicU64::new(0)),
             busy: Arc::new(AtomicU64::new(0)),

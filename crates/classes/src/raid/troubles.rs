@@ -75,7 +75,7 @@ impl RaidGeom {
     pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
         if self.set.is_some() && !self.over {
             let facts = self.facts();
-            self.said.tell(t, me, &facts);
+            self.story.tell(t, me, &facts);
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) struct SpanGeom<S> {
     unmoved: Option<String>,
     /// Why it is not up although every slot is filled.
     fault: Option<String>,
-    said: Said,
+    story: Said,
     of: PhantomData<fn() -> S>,
 }
 
@@ -94,7 +94,7 @@ impl<S: Span> SpanGeom<S> {
             zeroes: false,
             unmoved: None,
             fault: None,
-            said: Said::default(),
+            story: Said::default(),
             of: PhantomData,
         }
     }
@@ -422,11 +422,11 @@ impl<S: Span> SpanGeom<S> {
     /// The journal hears when it goes up, and when it goes down again.
     fn tell(&mut self, t: &mut Topology, me: GeomId) {
         let up = !t.providers_of(me).is_empty() && self.fault.is_none();
-        if up || self.said.has_begun() {
+        if up || self.story.has_begun() {
             let about = format!("{}/{}", S::NAME, t.geom_name(me));
             let grade = if up { Grade::Good } else { Grade::Failed };
             let fact = Fact { about, grade, words: self.state(t, me) };
-            self.said.tell(t, me, &[fact]);
+            self.story.tell(t, me, &[fact]);
         }
     }
 

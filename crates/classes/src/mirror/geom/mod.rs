@@ -133,7 +133,7 @@ pub(super) struct MirrorGeom {
     watching: bool,
     refused: VecDeque<(String, String)>,
     fault: Option<String>,
-    said: Said,
+    story: Said,
     /// With bitmaps: the bits that are durable, as the cores see them.
     bits: Option<Arc<Bits>>,
     /// Writes that wait for the bits that are being written.
@@ -180,7 +180,7 @@ impl MirrorGeom {
             watching: false,
             refused: VecDeque::new(),
             fault: None,
-            said: Said::default(),
+            story: Said::default(),
             zeroes: false,
             bits: None,
             granted: Vec::new(),

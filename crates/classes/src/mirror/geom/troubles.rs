@@ -44,7 +44,7 @@ impl MirrorGeom {
     pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
         if self.mirror.running && !self.over {
             let facts = self.facts(t);
-            self.said.tell(t, me, &facts);
+            self.story.tell(t, me, &facts);
         }
     }
 

@@ -111,3 +111,35 @@ fn a_member_is_not_rebuilt_while_only_its_record_says_who_failed() {
     assert_eq!(["d0", "d2"].map(|disk| bench.state(disk)), ["ACTIVE", "ACTIVE"]);
     bench.holds(1);
 }
+
+/// The only member that has everything can be read, and no longer be written: one that was inserted
+/// takes over; one that was forgotten does not before that is on record, for another one may be
+/// counted in its place.
+#[test]
+fn who_takes_over_from_a_member_that_cannot_be_written_is_counted() {
+    for inserted in [true, false] {
+        let mut bench = Bench::of(2);
+        bench.fill(1, true);
+        bench.pull("d0");
+        bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+        bench.disks["d1"].lock().faults.push((Op::Write, 100, Errno::Io));
+        if inserted {
+            bench.disks.insert("d2".into(), Disk::new(DISK, 2));
+            bench.plug("d2");
+            let with = json!({ "members": ["d2"] });
+            bench.life.verb("mirror", "insert", "m", with).expect("inserted");
+            bench.life.pass(500 * MS);
+            assert_eq!(["d1", "d2"].map(|disk| bench.state(disk)), ["-", "ACTIVE"]);
+        } else {
+            bench.plug("d0");
+            bench.life.pass(3_500 * MS);
+            let states = ["d0", "d1"].map(|disk| bench.state(disk));
+            assert_eq!(states, ["SYNCHRONIZING", "ACTIVE"], "{}", bench.life.story());
+            bench.disks["d1"].lock().heal();
+            bench.life.pass(2_500 * MS);
+            let states = ["d0", "d1"].map(|disk| bench.state(disk));
+            assert_eq!(states, ["ACTIVE", "ACTIVE"], "{}", bench.life.story());
+        }
+        bench.holds(1);
+    }
+}

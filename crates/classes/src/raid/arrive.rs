@@ -196,8 +196,12 @@ impl RaidGeom {
             self.set_fault(t, Some(why));
             return;
         }
-        let keys: Vec<String> = self.disks.values().map(|disk| disk.key.clone()).collect();
         let winner = found.get(judged.winner);
+        // A spare that is said to have everything was replaced, and cleared: not by this record.
+        let is_there = |f: &&&Found| {
+            !f.is_spare() || winner.is_some_and(|w| w.excludes(&f.key(), self.sector))
+        };
+        let keys: Vec<String> = found.iter().filter(is_there).map(|f| f.key()).collect();
         if !due && !winner.is_some_and(|w| w.is_complete(&keys, self.sector)) {
             return;
         }
@@ -243,6 +247,11 @@ impl RaidGeom {
                 (Some(why), _) => self.let_go(t, tag, Some(&why)),
                 (None, Some(index)) => {
                     book.name(&mut array, index, &disk.key);
+                    let known = array.disks.get_mut(index).filter(|_| disk.found.is_spare());
+                    if let Some(known) = known.filter(|known| known.state == DiskState::Active) {
+                        // A2
+                        known.state = DiskState::Missing;
+                    }
                     here[index] = Some(tag);
                 }
                 (None, None) => {}

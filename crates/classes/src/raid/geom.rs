@@ -559,7 +559,7 @@ impl RaidGeom {
         let trusted = match book.find(&set.array, &key) {
             Some(index) => {
                 book.name(&mut set.array, index, &key);
-                set.arrive(index, tag)
+                set.arrive(index, tag, found.is_spare())
             }
             None => {
                 let number = found.generation().wrapping_add(tag);

@@ -4,7 +4,8 @@
 //! Invariants
 //!  A1  A member is read only if it has everything; one that is being filled is written.
 //!  A2  A disk that comes back is taken as it is only if the records on the other disks still call
-//!      it a member in order, and the volume is not dirty: nothing was written without it.
+//!      it a member in order, its own does not call it a spare, and the volume is not dirty:
+//!      nothing was written without it.
 //!  A3  A volume with parity that lacks a member and may have been written when it was left does
 //!      not start unless it is forced: what the missing member held cannot be told from parity
 //!      that may be old.
@@ -270,8 +271,9 @@ impl Set {
         up.filter(|at| without.state(*at) == VolumeState::Broken).collect()
     }
 
-    /// A disk of the array has come while it runs. True when it was taken as it is.
-    pub(crate) fn arrive(&mut self, index: usize, tag: Tag) -> bool {
+    /// A disk of the array has come while it runs; `spare` when its own record calls it one. True
+    /// when it was taken as it is.
+    pub(crate) fn arrive(&mut self, index: usize, tag: Tag, spare: bool) -> bool {
         if let Some(place) = self.here.get_mut(index) {
             *place = Some(tag);
         }
@@ -293,7 +295,7 @@ impl Set {
                 }
                 let before = self.said.volumes.get(at).and_then(|v| v.members.get(slot));
                 let before = before.filter(|m| m.disk == index).map(|m| m.state);
-                let known = said == Some(DiskState::Active);
+                let known = said == Some(DiskState::Active) && !spare;
                 // A2; a volume that is not up was not written.
                 member.state = match before {
                     Some(state) if is_good(state) && known && (clean || !up) => state,

@@ -118,7 +118,7 @@ fn a_disk_that_was_only_late_is_taken_as_it_is_if_nothing_was_written() {
             set.said = set.record();
             assert_eq!(set.said.volumes[0].members[2].state, SubdiskState::None);
         }
-        assert_eq!(set.arrive(2, 9), trusted);
+        assert_eq!(set.arrive(2, 9, false), trusted);
         let role = set.role(0, 2).map(|(_, role)| role);
         assert_eq!(role, Some(if trusted { Role::Good } else { Role::Filling }));
         assert_eq!(set.pass_from(0), if trusted { None } else { Some(0) });
@@ -213,7 +213,7 @@ fn a_stripe_waits_for_its_disk_and_takes_it_back() {
     assert_eq!(set.state(0), VolumeState::Broken);
     set.vols[0].up = false;
     assert!(!set.take_spares());
-    assert!(set.arrive(1, 8));
+    assert!(set.arrive(1, 8, false));
     assert_eq!(set.state(0), VolumeState::Optimal);
 }
 

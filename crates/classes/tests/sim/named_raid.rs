@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bio::{Errno, Op, Segs};
+use classes::raid::{Disk as Known, DiskState, imsm};
 use geom::{Access, Edge};
 use serde_json::json;
 
@@ -265,4 +266,43 @@ fn s2_what_was_filled_in_is_stable_before_a_record_says_so() {
     rig.in_order();
     rig.pull("d0");
     assert!(rig.sectors().iter().all(|found| *found == Ok(Some(NEW))), "{:?}", rig.sectors());
+}
+
+/// A2 of `set`: a disk failed, and was cleared and made a spare. One that had been replaced before
+/// still calls it a member that has everything: it has nothing.
+#[test]
+fn a_spare_has_nothing_whatever_an_old_record_calls_it() {
+    for late in [false, true] {
+        let mut rig = Rig::of("Intel", "RAID1", 2);
+        rig.life.pass(SECONDS);
+        rig.life = Life::new(2, 2);
+        let disk = rig.disks["d0"].clone();
+        let known = Known {
+            serial: "serial-d0".into(),
+            reference: 0,
+            guid: [0; 24],
+            state: DiskState::Spare,
+            bytes: disk.size(),
+            bad: Vec::new(),
+        };
+        let record = imsm::spare(&known, SECTOR as u32).expect("a record");
+        let plan = imsm::plan(&record, disk.size() / SECTOR, SECTOR as u32).expect("a plan");
+        for step in plan.steps() {
+            if let classes::part::WriteStep::Write { offset, bytes } = step {
+                disk.put(*offset, bytes);
+            }
+        }
+        disk.put(0, &vec![0x77; MEMBER as usize]);
+        if late {
+            let gone = rig.disks.remove("d0");
+            rig.reboot();
+            rig.disks.extend(gone.map(|disk| ("d0".to_owned(), disk)));
+            rig.comes_back("d0");
+        } else {
+            rig.reboot();
+            rig.in_order();
+        }
+        rig.pull("d1");
+        assert_eq!(rig.holds(0..0, 0, false), 0);
+    }
 }

@@ -54,8 +54,9 @@ fn stacks_that_failed_once() {
 /// disk held wrongly; 5149: a torn record made a disk a stranger that could not be done without;
 /// 5233: a write waited for records that stood behind the wait for that write; 6278: a disk was
 /// filled before the other's record said that it was there; 9064: a disk that was left behind
-/// before a spare came was taken for another half.
-const ARRAYS: [u64; 5] = [139, 5149, 5233, 6278, 9064];
+/// before a spare came was taken for another half; 420531: a spare was taken to have everything, for
+/// one that had been replaced called it so.
+const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 
 /// In harsh times: 3: of two parities that two lost disks were known by one was written; 28: a disk
 /// that shared no record with those in use was taken for another half; 80564: a second parity was

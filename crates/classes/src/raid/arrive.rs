@@ -5,7 +5,7 @@ use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
 
 use super::book::{Book, Found, Judged, judge};
 use super::geom::{Attached, Job, RaidGeom, Told};
-use super::model::{DiskState, Identity};
+use super::model::{Array, DiskState, Identity};
 use super::records::{self};
 use super::set::{Set, Tag};
 use super::volume::Role;
@@ -197,11 +197,7 @@ impl RaidGeom {
             return;
         }
         let winner = found.get(judged.winner);
-        // A spare that is said to have everything was replaced, and cleared: not by this record.
-        let is_there = |f: &&&Found| {
-            !f.is_spare() || winner.is_some_and(|w| w.excludes(&f.key(), self.sector))
-        };
-        let keys: Vec<String> = found.iter().filter(is_there).map(|f| f.key()).collect();
+        let keys = waited_for(&found, winner, self.sector);
         if !due && !winner.is_some_and(|w| w.is_complete(&keys, self.sector)) {
             return;
         }
@@ -247,10 +243,8 @@ impl RaidGeom {
                 (Some(why), _) => self.let_go(t, tag, Some(&why)),
                 (None, Some(index)) => {
                     book.name(&mut array, index, &disk.key);
-                    let known = array.disks.get_mut(index).filter(|_| disk.found.is_spare());
-                    if let Some(known) = known.filter(|known| known.state == DiskState::Active) {
-                        // A2
-                        known.state = DiskState::Missing;
+                    if disk.found.is_spare() {
+                        has_nothing(&mut array, index);
                     }
                     here[index] = Some(tag);
                 }
@@ -273,6 +267,22 @@ impl RaidGeom {
         }
         self.start_passes();
         self.go_on(t, me);
+    }
+}
+
+/// Keys of disks that need not be waited for any more: not of a spare that is said to have
+/// everything, for it was cleared since that was said.
+fn waited_for(found: &[&Found], winner: Option<&&Found>, sector: u32) -> Vec<String> {
+    let is_there =
+        |f: &&&Found| !f.is_spare() || winner.is_some_and(|w| w.excludes(&f.key(), sector));
+    found.iter().filter(is_there).map(|f| f.key()).collect()
+}
+
+/// A2: a spare is no member in order, whatever others say of it.
+fn has_nothing(array: &mut Array, index: usize) {
+    let known = array.disks.get_mut(index).filter(|known| known.state == DiskState::Active);
+    if let Some(known) = known {
+        known.state = DiskState::Missing;
     }
 }
 

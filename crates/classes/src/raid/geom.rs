@@ -20,6 +20,8 @@
 //!      the newest, and the others' records speak for it.
 //!  J6  A member is filled only once all records say so: when it has everything, and goes on
 //!      without the disk that it was filled from, that one does not believe to be alone.
+//!  J7  No record says clean before all that was written is stable on every disk that it calls one
+//!      of the members: one that fails to make it so goes first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -79,6 +81,8 @@ pub(super) enum Told {
     Known(Tag),
     /// Records may be tried again.
     Well,
+    /// What was written before could not be made durable by these: no record was written.
+    Unsettled(Vec<(Tag, Errno)>),
     /// Records were written: who could not be, and why.
     Written(Vec<(Tag, Errno)>),
     /// A pass has come so far, bytes of the volume; flushed.
@@ -340,7 +344,7 @@ impl RaidGeom {
                 set.passed(at);
                 let shut = self.ups.get(&key).is_some_and(|up| up.drained);
                 if shut {
-                    self.set_dirty(key, false);
+                    settle = self.set_dirty(key, false);
                 }
                 self.drop_unused();
                 self.set_tables(t);
@@ -582,18 +586,7 @@ impl RaidGeom {
         let torn: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
         self.note_held(&torn);
         let some = self.disks.keys().any(|tag| !torn.contains(tag));
-        let mut stays = false;
-        for (tag, error) in &failed {
-            let index = self.set.as_ref().and_then(|set| set.disk(*tag));
-            // Who was pulled in this moment has not failed.
-            let loss = if *error == Errno::NxIo { Loss::Unrecorded } else { Loss::Broken };
-            match index.map(|index| self.is_needed(index)) {
-                Some(false) => self.queue.push_front(Job::Out(*tag, loss)),
-                Some(true) => stays = true,
-                None => {}
-            }
-        }
-        if !some || stays {
+        if !some || self.blame(&failed) {
             self.sicken(t, job);
         } else {
             for up in self.ups.values_mut() {
@@ -606,6 +599,42 @@ impl RaidGeom {
             self.start_passes();
         }
         self.go_on(t, me);
+    }
+
+    /// J7: the volume is dirty still; who could not is out first.
+    pub(super) fn unsettled(&mut self, t: &mut Topology, me: GeomId, failed: Vec<(Tag, Errno)>) {
+        let Some(Doing::Writing(job)) = self.doing.take() else { return };
+        self.noted.clear();
+        if let Job::Clean(key) | Job::Passed(key) = job {
+            self.set_dirty(key, true);
+            if let Some(set) = &mut self.set
+                && let Some(at) = set.volume(key)
+                && let Some(said) = set.said.volumes.get_mut(at)
+            {
+                said.dirty = true;
+            }
+        }
+        match self.blame(&failed) {
+            true => self.sicken(t, job),
+            false => self.queue.push_back(job),
+        }
+        self.go_on(t, me);
+    }
+
+    /// Those that failed what their records needed are out next; true when one has to stay.
+    fn blame(&mut self, failed: &[(Tag, Errno)]) -> bool {
+        let mut stays = false;
+        for (tag, error) in failed {
+            let index = self.set.as_ref().and_then(|set| set.disk(*tag));
+            // Who was pulled in this moment has not failed.
+            let loss = if *error == Errno::NxIo { Loss::Unrecorded } else { Loss::Broken };
+            match index.map(|index| self.is_needed(index)) {
+                Some(false) => self.queue.push_front(Job::Out(*tag, loss)),
+                Some(true) => stays = true,
+                None => {}
+            }
+        }
+        stays
     }
 
     /// Records could not be written: nothing is acknowledged until they can.

@@ -36,7 +36,8 @@ pub(super) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> 
 }
 
 /// Writes records, each durable; tells who could not be written, and why. With `settle` everything
-/// written to the disks before is made durable first: what is marked clean is all there.
+/// written to the disks before is made durable first, and nothing is written if it cannot be: what
+/// is marked clean is all there.
 pub(super) fn write(board: Switchboard, geom: GeomId, notes: Vec<Note>, settle: bool) {
     let back = board.clone();
     board.call(
@@ -50,8 +51,10 @@ pub(super) fn write(board: Switchboard, geom: GeomId, notes: Vec<Note>, settle: 
                         failed.push((note.tag, e));
                     }
                 }
-                let settled: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
-                for note in notes.iter().filter(|note| !settled.contains(&note.tag)) {
+                if !failed.is_empty() {
+                    return back.tell(geom, Box::new(Told::Unsettled(failed)));
+                }
+                for note in &notes {
                     if let Err(e) = carry_out(&core, note.edge, &note.plan).await {
                         failed.push((note.tag, e));
                     }

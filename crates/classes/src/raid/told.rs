@@ -101,6 +101,7 @@ impl RaidGeom {
                 self.urgent(t, me, Job::Rewrite);
             }
             Told::Written(failed) => self.written(t, me, failed),
+            Told::Unsettled(failed) => self.unsettled(t, me, failed),
             Told::Progress { volume, round, done } => self.progress(t, me, volume, round, done),
             Told::Passed { volume, round, result } => self.passed(t, me, volume, round, result),
         }

@@ -43,9 +43,14 @@ const NEW: u8 = 0xee;
 
 impl Rig {
     fn of(format: &str, level: &str, count: usize) -> Rig {
+        Rig::seeded(format, level, count, 0)
+    }
+
+    /// The seed says what of its cache a disk loses.
+    fn seeded(format: &str, level: &str, count: usize, seed: u64) -> Rig {
         let size = if format == "DDF" { DISK + DDF } else { DISK };
         let disks: BTreeMap<String, Disk> =
-            (0..count).map(|i| (format!("d{i}"), Disk::new(size, i as u64))).collect();
+            (0..count).map(|i| (format!("d{i}"), Disk::new(size, seed + i as u64))).collect();
         let mut life = Life::new(1, 2);
         disks.iter().for_each(|(name, disk)| life.plug(name, disk));
         life.settle();
@@ -304,5 +309,37 @@ fn a_spare_has_nothing_whatever_an_old_record_calls_it() {
         }
         rig.pull("d1");
         assert_eq!(rig.holds(0..0, 0, false), 0);
+    }
+}
+
+/// J7 of `geom`: a disk cannot make stable what was written, just when the volume is to be marked
+/// clean, and the power goes when the next record is written, which says that it is out.
+#[test]
+fn j7_what_could_not_be_made_stable_is_not_called_clean() {
+    for seed in 0..8 {
+        let mut rig = Rig::seeded("Intel", "RAID1", 2, 10 * seed);
+        rig.life.pass(SECONDS);
+        for at in (0..rig.bytes).step_by(SECTOR as usize) {
+            rig.life.write(rig.edge, at, vec![NEW; SECTOR as usize]).expect("written");
+        }
+        let disk = rig.disks["d0"].clone();
+        let (before, writes) = (disk.lock().writes, || disk.lock().writes);
+        rig.disks["d1"].lock().once = Some((Op::Flush, Errno::Io));
+        for _ in 0..20_000 {
+            if writes() > before {
+                break;
+            }
+            rig.life.pass(5_000);
+        }
+        assert!(writes() > before && rig.disks["d1"].lock().once.is_none(), "a record");
+        disk.lock().holds = Some(Op::Write);
+        rig.life.pass(10 * MS);
+        rig.reboot();
+        rig.life.pass(SECONDS);
+        let found = rig.sectors();
+        if rig.life.show("raid", &rig.set, "State") == "OPTIMAL" {
+            rig.pull("d0");
+        }
+        assert_eq!(rig.sectors(), found, "seed {seed}");
     }
 }

@@ -54,8 +54,8 @@ fn stacks_that_failed_once() {
 /// disk held wrongly; 5149: a torn record made a disk a stranger that could not be done without;
 /// 5233: a write waited for records that stood behind the wait for that write; 6278: a disk was
 /// filled before the other's record said that it was there; 9064: a disk that was left behind
-/// before a spare came was taken for another half; 420531: a spare was taken to have everything, for
-/// one that had been replaced called it so.
+/// before a spare came was taken for another half; 420531: a spare was taken to have everything,
+/// for one that had been replaced called it so.
 const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 
 /// In harsh times: 3: of two parities that two lost disks were known by one was written; 28: a disk
@@ -69,9 +69,12 @@ const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 /// that had changed places; 409808, 411403, 413929, 414957: one disk went, and another failed the
 /// parity of the same rows: what the first one held was solved for wrongly; 409988: of the story
 /// itself: the power went again between a start by force and the look at what was there, and nobody
-/// remembered that some of it could be anything.
-const HARSH: [u64; 13] =
-    [3, 28, 80564, 80984, 80986, 200804, 402527, 407811, 409808, 409988, 411403, 413929, 414957];
+/// remembered that some of it could be anything; 422352: a volume was marked clean though a disk
+/// had failed to make stable what was written.
+const HARSH: [u64; 14] = [
+    3, 28, 80564, 80984, 80986, 200804, 402527, 407811, 409808, 409988, 411403, 413929, 414957,
+    422352,
+];
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
 /// gone already.

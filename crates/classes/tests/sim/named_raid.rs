@@ -336,10 +336,9 @@ fn j7_what_could_not_be_made_stable_is_not_called_clean() {
         rig.life.pass(10 * MS);
         rig.reboot();
         rig.life.pass(SECONDS);
-        let found = rig.sectors();
         if rig.life.show("raid", &rig.set, "State") == "OPTIMAL" {
-            rig.pull("d0");
+            let held = |name: &str| rig.disks[name].bytes(0, MEMBER as usize);
+            assert!(held("d0") == held("d1"), "copies differ, seed {seed}");
         }
-        assert_eq!(rig.sectors(), found, "seed {seed}");
     }
 }

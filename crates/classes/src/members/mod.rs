@@ -6,6 +6,8 @@
 //! * [`Loads`]: of members that hold the same, the least busy one is read.
 //! * [`Said`]: what the journal was told of members and their state.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
+//! * [`pay`]: passes and comparisons go no faster than they may.
+//! * [`verified`]: what a comparison of members found.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
 //! * [`follow`]: the verb that brings a label to the end of a provider that grew.
@@ -32,11 +34,13 @@ pub(crate) mod hand;
 mod joined;
 pub(crate) mod known;
 mod load;
+mod pace;
 mod ranges;
 mod said;
 mod stopped;
 mod sync;
 mod unborn;
+mod verified;
 mod write_gate;
 
 #[cfg(test)]
@@ -50,8 +54,10 @@ pub(crate) use blank::{BLANK, blank};
 pub(crate) use court::{Court, Number};
 pub(crate) use joined::{joined, zeroes};
 pub(crate) use load::Loads;
+pub(crate) use pace::pay;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use said::{Fact, Said};
 pub(crate) use stopped::Stopped;
 pub(crate) use unborn::Unborn;
+pub(crate) use verified::{Place, Report, differences};
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};

@@ -22,8 +22,7 @@ use bio::Errno;
 use geom::{Core, Edge};
 
 use super::shared::{Failed, Shared, Told};
-use super::tasks::pay;
-use super::verify::differences;
+use crate::members::{differences, pay};
 
 /// What becomes of a growth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

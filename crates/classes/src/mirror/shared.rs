@@ -17,8 +17,7 @@ use super::bitmap::{Bits, Queue};
 use super::class::Tunables;
 use super::level::Growth;
 use super::metadata::Balance;
-use super::verify::Report;
-use crate::members::{Court, GateWord, Held, Loads, Number, RangeLocks, WriteGate};
+use crate::members::{Court, GateWord, Held, Loads, Number, RangeLocks, Report, WriteGate};
 
 /// One member, as the data path sees it.
 #[derive(Clone, Copy, Debug)]

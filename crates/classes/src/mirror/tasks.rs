@@ -9,6 +9,7 @@ use bio::Errno;
 use geom::{Core, Edge};
 
 use super::shared::{Failed, Halt, Shared, Told};
+use crate::members::pay;
 
 /// One record to write.
 pub(super) struct Note {
@@ -168,22 +169,6 @@ async fn copy_all(
         }
     }
     Some(flush(core, job.target).await.map_err(failed))
-}
-
-/// Waits until `bytes` more may be handled, at `rate` bytes a second (zero: no limit); returns the
-/// time up to which has been paid.
-pub(super) async fn pay(core: &Rc<Core>, rate: u64, paid: u64, bytes: u64) -> u64 {
-    let now = core.reactor().fresh_now();
-    if rate == 0 {
-        return now;
-    }
-    let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-    // What was not used is not saved up.
-    let until = paid.max(now.saturating_sub(cost)).saturating_add(cost);
-    if until > now {
-        core.reactor().sleep(until - now).await;
-    }
-    until
 }
 
 async fn copy(

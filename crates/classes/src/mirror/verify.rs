@@ -20,10 +20,7 @@ use bio::Errno;
 use geom::{Core, Edge};
 
 use super::shared::{Failed, Shared, Told};
-use super::tasks::pay;
-
-/// Places kept for lists; further ones are only counted.
-pub(super) const PLACES_MAX: usize = 16;
+use crate::members::{Place, Report, differences, pay};
 
 /// What a run was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,89 +31,6 @@ pub(super) struct Ask {
     pub(super) right: usize,
     /// Bytes a second; zero: as fast as it goes.
     pub(super) rate: u64,
-}
-
-/// Something that is not as on the member that is right.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    pub(super) slot: usize,
-    /// Bytes of the mirror.
-    pub(super) range: Range<u64>,
-    /// It could not be read.
-    pub(super) unreadable: bool,
-}
-
-/// How far a run is, and what it found.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Report {
-    /// Number of the run; zero: there was none.
-    pub(super) round: u64,
-    pub(super) running: bool,
-    /// It came to no end, and why.
-    pub(super) fault: Option<&'static str>,
-    pub(super) repair: bool,
-    /// Bytes compared, of so many.
-    pub(super) at: u64,
-    pub(super) media_bytes: u64,
-    /// Sectors that differ, that could not be read, and that were written anew.
-    pub(super) differ: u64,
-    pub(super) unreadable: u64,
-    pub(super) repaired: u64,
-    pub(super) places: Vec<Place>,
-}
-
-impl Report {
-    /// In one line.
-    pub(super) fn line(&self) -> String {
-        let whole = self.media_bytes.max(1);
-        let percent = u128::from(self.at) * 100 / u128::from(whole);
-        let end = match (self.running, self.fault) {
-            (true, _) => format!("{percent}%"),
-            (false, None) => "done".to_owned(),
-            (false, Some(why)) => format!("ended at {percent}%: {why}"),
-        };
-        let (differ, unreadable) = (self.differ, self.unreadable);
-        let mut line = format!("{end}; {differ} sectors differ, {unreadable} cannot be read");
-        if self.repair {
-            line += &format!(", {} written anew", self.repaired);
-        }
-        line
-    }
-
-    fn note(&mut self, place: Place, sector: u64) {
-        let sectors = (place.range.end - place.range.start) / sector.max(1);
-        match place.unreadable {
-            true => self.unreadable += sectors,
-            false => self.differ += sectors,
-        }
-        if let Some(last) = self.places.last_mut()
-            && last.slot == place.slot
-            && last.unreadable == place.unreadable
-            && last.range.end == place.range.start
-        {
-            last.range.end = place.range.end;
-        } else if self.places.len() < PLACES_MAX {
-            self.places.push(place);
-        }
-    }
-}
-
-/// Sectors in which two pieces of the same length differ, joined to runs, in bytes of the piece.
-pub(super) fn differences(right: &[u8], other: &[u8], sector: usize) -> Vec<Range<usize>> {
-    let sector = sector.max(1);
-    let mut out: Vec<Range<usize>> = Vec::new();
-    if right == other {
-        return out;
-    }
-    let pairs = right.chunks(sector).zip(other.chunks(sector));
-    for (at, _) in pairs.enumerate().filter(|(_, (a, b))| a != b) {
-        let (start, end) = (at * sector, ((at + 1) * sector).min(right.len()));
-        match out.last_mut() {
-            Some(last) if last.end == start => last.end = end,
-            _ => out.push(start..end),
-        }
-    }
-    out
 }
 
 /// Compares everything, as [`Report`] of the shared state was set up to.
@@ -244,37 +158,5 @@ impl Run<'_> {
             }
             Err(e) => self.shared.tell(Told::Failed(Failed { slot, gone: e == Errno::NxIo })),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn differences_are_runs_of_whole_sectors() {
-        let right = [0u8; 40];
-        let mut other = right;
-        assert!(differences(&right, &other, 8).is_empty());
-        other[9] = 1;
-        other[16] = 1;
-        other[39] = 1;
-        assert_eq!(differences(&right, &other, 8), [8..24, 32..40]);
-    }
-
-    #[test]
-    fn runs_are_joined_over_slabs_and_only_some_are_kept() {
-        let mut report = Report::default();
-        for at in 0..4u64 {
-            let range = at * 512..(at + 1) * 512;
-            report.note(Place { slot: 1, range, unreadable: false }, 512);
-        }
-        assert_eq!(report.places.len(), 1);
-        for at in 0..2 * PLACES_MAX as u64 {
-            let range = at * 4096..at * 4096 + 512;
-            report.note(Place { slot: 0, range, unreadable: true }, 512);
-        }
-        assert_eq!((report.differ, report.unreadable), (4, 2 * PLACES_MAX as u64));
-        assert_eq!(report.places.len(), PLACES_MAX);
     }
 }

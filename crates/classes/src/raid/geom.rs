@@ -491,9 +491,10 @@ impl RaidGeom {
         let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
         t.remark(self.me, Grade::Failed, &why);
         for (key, slot) in self.slots(tag) {
+            // First: who is let go of finds that copies and parity may differ.
+            self.disturb(key);
             let Some(up) = self.ups.get(&key) else { continue };
             up.shared.refuse(bit(slot));
-            self.disturb(key);
         }
         for (key, open) in self.open_slots() {
             if let Some(up) = self.ups.get(&key) {

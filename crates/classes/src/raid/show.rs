@@ -73,6 +73,13 @@ impl RaidGeom {
         Ok(geom)
     }
 
+    /// What the disk in a slot of a volume is called.
+    pub(super) fn member_name(&self, at: usize, slot: usize) -> String {
+        let tag = self.set.as_ref().and_then(|set| Some(set.role(at, slot)?.0));
+        let disk = tag.and_then(|tag| self.disks.get(&tag));
+        disk.map_or_else(|| "a member that is gone".to_owned(), |disk| disk.name.clone())
+    }
+
     fn worst(&self) -> Option<VolumeState> {
         let set = self.set.as_ref()?;
         (0..set.vols.len()).map(|at| set.state(at)).min()
@@ -129,6 +136,20 @@ impl RaidGeom {
             })
             .collect();
         out.push(("Subdisks", members.join(", ")));
+        let Some(report) = up.map(|up| up.shared.verified()).filter(|r| r.round > 0) else {
+            return;
+        };
+        out.push(("Verify", report.line()));
+        for place in &report.places {
+            let (from, to) = (place.range.start, place.range.end);
+            let what = match (place.unreadable, shape.parities()) {
+                (true, _) => "cannot be read",
+                (false, 0) => "differs from the first copy",
+                (false, _) => "parity is not that of its row",
+            };
+            let name = self.member_name(at, place.slot);
+            out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));
+        }
     }
 }
 

@@ -63,6 +63,20 @@ const RATE: ArgSpec = ArgSpec {
     kind: ArgKind::Bytes,
     doc: "Bytes a second that a rebuild may do; 0: as fast as it goes. Until the next start",
 };
+const REPAIR: ArgSpec = ArgSpec {
+    name: "repair",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "Make parity anew, and other copies like the first, where they differ",
+};
+const VERIFY_RATE: ArgSpec = ArgSpec {
+    name: "rate",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "Bytes a second of the volume that may be compared [default: the array's sync_rate]",
+};
+const END: ArgSpec =
+    ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that runs" };
 
 /// What the class can be asked.
 pub(super) const VERBS: &[VerbSpec] = &[
@@ -125,6 +139,21 @@ pub(super) const VERBS: &[VerbSpec] = &[
         "raid configure --sync-rate 50MiB Intel-1234abcd",
         false,
     ),
+    VerbSpec {
+        detail: "What Linux calls check, and with --repair, repair: copies are compared with each \
+                 other, and parity with what it is made of, row after row, while the volume is in \
+                 use. `list` shows how far it is, how many sectors differ, and the first places; \
+                 --end ends it, and answers the same. Only a volume that is OPTIMAL is compared. \
+                 --repair makes parity anew from its row, takes the first copy for right, and \
+                 writes anew what could not be read.",
+        ..verb(
+            "verify",
+            "Compare copies with each other, or parity with its row, in the background",
+            &[ARRAY, VOLUME, REPAIR, VERIFY_RATE, END],
+            "raid verify Intel-1234abcd",
+            true,
+        )
+    },
     words::STOP,
     words::DESTROY,
     VerbSpec {

@@ -156,6 +156,26 @@ impl RaidGeom {
         Ok(())
     }
 
+    /// A volume that is up, and its state, if it has something to compare: copies or parity. One
+    /// that was `named` must have it.
+    pub(super) fn comparable(
+        &self,
+        at: usize,
+        named: bool,
+    ) -> Result<Option<(usize, &Up, VolumeState)>, Error> {
+        let Some(set) = &self.set else { return Ok(None) };
+        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+            return Ok(None);
+        };
+        let up = self.ups.get(&vol.key);
+        if named && !volume.level.redundant() {
+            let what = format!("volume {} has neither copies nor parity", volume.name);
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let up = up.filter(|_| volume.level.redundant());
+        Ok(up.map(|up| (at, up, set.state(at))))
+    }
+
     /// Providers of a volume's disks.
     pub(super) fn providers(&self, t: &Topology, at: usize) -> Vec<ProviderId> {
         let Some(set) = &self.set else { return Vec::new() };

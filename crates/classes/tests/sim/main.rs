@@ -102,6 +102,7 @@ fn of_arrays(kind: Kind, default: u64) -> Tally {
     }
     eprintln!("{tally:?}");
     assert!(tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, "{tally:?}");
+    assert!(tally.verified > 0, "{tally:?}");
     tally
 }
 

@@ -94,6 +94,9 @@ struct Story {
     /// It was started by force, and nobody has looked at all of it since: the power may go before,
     /// and a rebuild may have come to its end by then.
     forced: bool,
+    /// In some stories copies and parity are compared: dice of their own, so that the other stories
+    /// are what they were before.
+    verifies: Option<SeededRandom>,
     tally: Tally,
 }
 
@@ -132,6 +135,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         out: Vec::new(),
         user: None,
         forced: false,
+        verifies: [0, 2].contains(&(seed % 5)).then(|| SeededRandom::new(seed ^ 0x5c2b)),
         tally: Tally::default(),
     };
     for number in 0..lives {
@@ -170,6 +174,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     tally.compared += story.tally.compared;
     tally.forced += story.tally.forced;
     tally.holes += story.tally.holes;
+    tally.verified += story.tally.verified;
 }
 
 impl Story {
@@ -195,12 +200,15 @@ impl Story {
         for _ in 0..3 + self.random.below(10) {
             self.people(life, &crowd);
             self.trouble(life);
+            self.compare(life);
             let ns = self.random.below(6 * MS);
             life.pass(ns);
             self.listen(life, &crowd);
+            self.agrees(life);
         }
         self.rest(life, &crowd);
         self.check(life);
+        self.verify(life);
         self.without_each(life);
         if self.random.chance(500) {
             let _ = life.verb("raid", "stop", &self.set, json!({}));
@@ -468,6 +476,51 @@ impl Story {
             life.plug_soon(&name, &self.disks[&name]);
         }
         self.orderly(life);
+    }
+
+    /// Copies and parity are compared, beside whatever else goes on; or no longer.
+    fn compare(&mut self, life: &mut Life) {
+        let Some(dice) = &mut self.verifies else { return };
+        if !dice.chance(400) {
+            return;
+        }
+        let with = json!({
+            "repair": dice.chance(500), "end": dice.chance(200), "rate": dice.below(3) << 20,
+        });
+        talk(|| format!("verify {with}"));
+        // One that is not in order is refused.
+        let done = life.verb("raid", "verify", &self.set, with);
+        talk(|| format!("verify: {done:?}"));
+        self.tally.verbs += u64::from(done.is_ok());
+    }
+
+    /// What is compared is in order: nothing may differ.
+    fn agrees(&self, life: &Life) {
+        let said = life.show("raid", &self.set, "Verify");
+        let agrees = said.is_empty() || said.contains("; 0 sectors differ");
+        assert!(agrees, "{said}\n{}", life.story());
+    }
+
+    /// All of a volume in order agrees.
+    fn verify(&mut self, life: &mut Life) {
+        if self.verifies.is_none() || self.away == 0 {
+            return;
+        }
+        let _ = life.verb("raid", "verify", &self.set, json!({ "end": true }));
+        let begun = life.verb("raid", "verify", &self.set, json!({ "rate": 0 }));
+        begun.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
+        let set = self.set.clone();
+        let ended = |c: &geom::Control| {
+            let view = c.topology.view(0);
+            let of = view.iter().filter(|g| g.class == "raid" && g.name == set);
+            let mut lines = of.flat_map(|g| &g.show).filter(|(key, _)| *key == "Verify");
+            lines.all(|(_, line)| !line.contains('%'))
+        };
+        assert!(life.until(20, ended), "it never ends\n{}", life.story());
+        self.agrees(life);
+        let said = life.show("raid", &self.set, "Verify");
+        assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
+        self.tally.verified += 1;
     }
 
     /// Whatever failed is inserted anew; then all is waited for.

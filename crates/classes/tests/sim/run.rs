@@ -40,6 +40,8 @@ pub struct Tally {
     /// Arrays that were started by force, and sectors that had to be given up.
     pub forced: u64,
     pub holes: u64,
+    /// Arrays that were compared from end to end.
+    pub verified: u64,
 }
 
 pub(super) struct Story<'a> {

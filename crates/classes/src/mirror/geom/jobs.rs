@@ -7,12 +7,12 @@ use bio::Attr;
 use geom::{ConsumerId, GeomId, Grade, Topology};
 
 use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
-use crate::members::{frame, zeroes};
+use crate::members::{Report, frame, zeroes};
 use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::shared::{Path, Table, Told};
 use crate::mirror::state::{Fault, Role};
 use crate::mirror::tasks::{self, Note, Rebuild};
-use crate::mirror::verify::{self, Ask, Report};
+use crate::mirror::verify::{self, Ask};
 
 impl MirrorGeom {
     /// Every core goes by the members as they are.

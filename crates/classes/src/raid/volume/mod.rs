@@ -3,7 +3,8 @@
 //!
 //! * `map` is the geometry; `rows` reads, solves and writes rows with parity; `zero` empties them.
 //! * `layer` is the data path; what more than one member must do is done by `tasks`.
-//! * `shared` is what the cores go by; `pass` fills members and makes copies and parity right.
+//! * `shared` is what the cores go by; `pass` fills members and makes copies and parity right;
+//!   `verify` compares them.
 
 mod hands;
 mod layer;
@@ -13,6 +14,7 @@ pub(crate) mod pass;
 mod rows;
 mod shared;
 mod tasks;
+pub(crate) mod verify;
 mod zero;
 
 #[cfg(test)]

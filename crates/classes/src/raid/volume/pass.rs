@@ -17,6 +17,7 @@ use super::map::Piece;
 use super::rows::{Rows, Window};
 use super::shared::{Role, Shared, Table};
 use super::tasks::one_block;
+use crate::members::pay;
 use crate::raid::geom::Told;
 
 /// Why a pass came to no end.
@@ -95,7 +96,7 @@ impl Pass {
                 self.shared.tell(Told::Progress { volume, round, done: at });
                 saved = now;
             }
-            paid = self.pay(paid, len).await;
+            paid = pay(&self.core, self.shared.rate.load(Relaxed), paid, len).await;
         }
         Some(self.settle().await)
     }
@@ -118,22 +119,6 @@ impl Pass {
             }
         }
         settled
-    }
-
-    /// Waits until `bytes` more may be done; returns the time up to which has been paid.
-    async fn pay(&self, paid: u64, bytes: u64) -> u64 {
-        let rate = self.shared.rate.load(Relaxed);
-        let now = self.core.reactor().fresh_now();
-        if rate == 0 {
-            return now;
-        }
-        let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-        // What was not used is not saved up.
-        let until = paid.max(now.saturating_sub(cost)).saturating_add(cost);
-        if until > now {
-            self.core.reactor().sleep(until - now).await;
-        }
-        until
     }
 
     /// Copies of a slab are made equal.

@@ -96,6 +96,12 @@ pub(super) struct Contents {
     free: Vec<Segs>,
 }
 
+impl Contents {
+    fn has(&self, slot: usize) -> bool {
+        self.by_slot.get(slot).is_some_and(Option::is_some)
+    }
+}
+
 /// What is written to a row: data, and the parity that allows for all of it.
 struct Turn<'a> {
     table: &'a Table,
@@ -497,7 +503,7 @@ impl Rows {
     }
 
     /// Reads a window of some slots, with `spare` further blocks of memory (R3). The error is the
-    /// slots that could not be read.
+    /// slots that could not be read; their members are accused.
     pub(super) async fn fetch(
         &self,
         table: &Table,
@@ -505,15 +511,32 @@ impl Rows {
         slots: &[usize],
         spare: usize,
     ) -> Result<Contents, u64> {
+        let (contents, unread) = self.peek(table, window, slots, spare).await;
+        for (slot, e) in &unread {
+            self.shared.read_failed(*slot, *e, false);
+        }
+        let failed = slots.iter().filter(|slot| !contents.has(**slot));
+        match failed.fold(0, |all, slot| all | bit(*slot)) {
+            0 => Ok(contents),
+            failed => Err(failed),
+        }
+    }
+
+    /// The same; what cannot be read is not there, and who failed it is said.
+    pub(super) async fn peek(
+        &self,
+        table: &Table,
+        window: &Window,
+        slots: &[usize],
+        spare: usize,
+    ) -> (Contents, Vec<(usize, Errno)>) {
         let len = Self::len(window);
         let mut free = blocks(&self.core, slots.len() + spare, len as usize).await;
         let mut by_slot: Vec<Option<Segs>> = Vec::new();
         by_slot.resize_with(self.shared.shape.members(), || None);
-        let (mut all, mut failed) = (Vec::new(), 0);
+        let mut all = Vec::new();
         for slot in slots {
-            let (Some(path), Some(block)) = (table.good(*slot), free.pop()) else {
-                return Err(bit(*slot));
-            };
+            let (Some(path), Some(block)) = (table.good(*slot), free.pop()) else { continue };
             let at = path.offset.saturating_add(self.member_at(window));
             let data = part(&block, 0, len);
             all.push(Ask { slot: *slot, edge: path.edge, op: Op::Read, at, len, data });
@@ -522,23 +545,22 @@ impl Rows {
             }
         }
         let how = Manner { origin: self.how.origin, ..Manner::default() };
+        let mut unread = Vec::new();
         for (slot, status) in ask(&self.core, all, how).await {
-            if let Err(e) = status {
-                self.shared.read_failed(slot, e, false);
-                failed |= bit(slot);
+            if let (Err(e), Some(place)) = (status, by_slot.get_mut(slot)) {
+                free.extend(place.take());
+                unread.push((slot, e));
             }
         }
-        if failed != 0 { Err(failed) } else { Ok(Contents { by_slot, free }) }
+        (Contents { by_slot, free }, unread)
     }
 
     /// Finds what the data strips held that were not read; false when too much is lost.
     pub(super) fn solve(&self, row: &Row, contents: &mut Contents) -> bool {
         let data = self.data(row);
-        let there = |c: &Contents, slot: usize| c.by_slot.get(slot).is_some_and(Option::is_some);
         let unknown: Vec<usize> =
-            data.iter().copied().filter(|slot| !there(contents, *slot)).collect();
-        let known: Vec<usize> =
-            data.iter().copied().filter(|slot| there(contents, *slot)).collect();
+            data.iter().copied().filter(|slot| !contents.has(*slot)).collect();
+        let known: Vec<usize> = data.iter().copied().filter(|slot| contents.has(*slot)).collect();
         let (p, q) = (Some(row.p), row.q);
         // A parity and the data that is known, added up: what is left is the unknown.
         let rest = |contents: &mut Contents, parity: Option<usize>| {
@@ -551,7 +573,7 @@ impl Rows {
             }
             Some(sum)
         };
-        let has = |parity: Option<usize>, c: &Contents| parity.is_some_and(|slot| there(c, slot));
+        let has = |parity: Option<usize>, c: &Contents| parity.is_some_and(|slot| c.has(slot));
         let mut found = Vec::new();
         match unknown[..] {
             [] => return true,

@@ -19,7 +19,7 @@ use geom::{Edge, GeomId, Switchboard};
 use super::hands::bit;
 use super::map::Shape;
 use super::owed::Owed;
-use crate::members::{Court, Loads, Number, RangeLocks, WriteGate};
+use crate::members::{Court, Loads, Number, RangeLocks, Report, WriteGate};
 use crate::raid::class::Tunables;
 use crate::raid::geom::Told;
 
@@ -116,6 +116,8 @@ pub(crate) struct Shared {
     pub(crate) rate: Arc<AtomicU64>,
     /// Parity that members did not take and have to have.
     pub(super) owed: Owed,
+    /// What the comparison that runs, or ran last, has found.
+    verified: Mutex<Report>,
     lanes: Box<[Aligned]>,
     court: Court<Arc<Mutex<Answer>>>,
 }
@@ -152,6 +154,7 @@ impl Shared {
             deletes: AtomicBool::new(false),
             no_zeroes: AtomicU64::new(0),
             owed: Owed::default(),
+            verified: Mutex::default(),
             lanes: (0..cores).map(|_| Aligned::default()).collect(),
             court: Court::default(),
             shape,
@@ -212,6 +215,11 @@ impl Shared {
     /// How busy the members have been with reads of this core, by slot: for volumes with copies.
     pub(crate) fn loads(&self, core: u32) -> MutexGuard<'_, Loads> {
         lock(&self.lane(core).loads)
+    }
+
+    /// What a comparison has found.
+    pub(crate) fn verified(&self) -> MutexGuard<'_, Report> {
+        lock(&self.verified)
     }
 
     /// Whether copies agree and parity is right in a range that ends at byte `end`.
@@ -283,6 +291,7 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.sick.store(true, SeqCst);
         self.round.store(0, SeqCst);
+        self.verified().running = false;
         Self::answer(self.court.closed(), false);
         for (core, ticket) in self.gate.evict() {
             self.board.restart(core, ticket);

@@ -8,6 +8,8 @@
 //!      for a write that another copy took.
 //!  W3  A read that another member answered is written back to the one that could not read it,
 //!      while nobody else writes there.
+//!  W4  Copies that a member failed are let go of when it has been judged: until then a pass could
+//!      take what it still holds for what all should hold.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -43,7 +45,7 @@ impl Work {
     /// A write or delete that has passed the gate.
     pub(super) async fn write(&self) -> Status {
         let outcome = match self.shared.shape.parities() {
-            0 => self.write_copies().await,
+            0 => return self.write_copies().await,
             _ if self.op == Op::Write => self.write_rows().await,
             _ => self.zero().await,
         };
@@ -80,13 +82,15 @@ impl Work {
         outcome
     }
 
-    async fn write_copies(&self) -> Outcome {
+    /// W4
+    async fn write_copies(&self) -> Status {
         let range = self.offset..self.offset.saturating_add(self.length);
         let held = self.shared.ranges.lock_task(range, false).await;
         let table = self.shared.table(self.core.id());
         let outcome = self.to_copies(&table).await;
+        let status = self.conclude(outcome).await;
         self.shared.ranges.unlock(held);
-        outcome
+        status
     }
 
     async fn to_copies(&self, table: &Table) -> Outcome {

@@ -1,0 +1,141 @@
+//! verified: what a comparison of members found, as lists show it and verbs answer it.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+/// Places kept for lists; further ones are only counted.
+pub(crate) const PLACES_MAX: usize = 16;
+
+/// Something on a member that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) slot: usize,
+    /// Bytes, from where whoever compares counts.
+    pub(crate) range: Range<u64>,
+    /// It could not be read.
+    pub(crate) unreadable: bool,
+}
+
+/// How far a run is, and what it found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Report {
+    /// Number of the run; zero: there was none.
+    pub(crate) round: u64,
+    pub(crate) running: bool,
+    /// It came to no end, and why.
+    pub(crate) fault: Option<&'static str>,
+    pub(crate) repair: bool,
+    /// Bytes compared, of so many.
+    pub(crate) at: u64,
+    pub(crate) media_bytes: u64,
+    /// Sectors that differ, that could not be read, and that were written anew.
+    pub(crate) differ: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) repaired: u64,
+    pub(crate) places: Vec<Place>,
+}
+
+impl Report {
+    /// In one line.
+    pub(crate) fn line(&self) -> String {
+        let whole = self.media_bytes.max(1);
+        let percent = u128::from(self.at) * 100 / u128::from(whole);
+        let end = match (self.running, self.fault) {
+            (true, _) => format!("{percent}%"),
+            (false, None) => "done".to_owned(),
+            (false, Some(why)) => format!("ended at {percent}%: {why}"),
+        };
+        let (differ, unreadable) = (self.differ, self.unreadable);
+        let mut line = format!("{end}; {differ} sectors differ, {unreadable} cannot be read");
+        if self.repair {
+            line += &format!(", {} written anew", self.repaired);
+        }
+        line
+    }
+
+    /// For programs; `name` is what the member in a slot is called.
+    pub(crate) fn value(&self, name: impl Fn(usize) -> String) -> Value {
+        let place = |p: &Place| {
+            json!({
+                "provider": name(p.slot), "from": p.range.start, "to": p.range.end,
+                "unreadable": p.unreadable,
+            })
+        };
+        json!({
+            "running": self.running, "fault": self.fault, "repair": self.repair,
+            "compared_bytes": self.at, "media_bytes": self.media_bytes,
+            "differing_sectors": self.differ, "unreadable_sectors": self.unreadable,
+            "repaired_sectors": self.repaired,
+            "places": self.places.iter().map(place).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Something was found; runs that touch are one place.
+    pub(crate) fn note(&mut self, place: Place, sector: u64) {
+        let sectors = (place.range.end - place.range.start) / sector.max(1);
+        match place.unreadable {
+            true => self.unreadable += sectors,
+            false => self.differ += sectors,
+        }
+        if let Some(last) = self.places.last_mut()
+            && last.slot == place.slot
+            && last.unreadable == place.unreadable
+            && last.range.end == place.range.start
+        {
+            last.range.end = place.range.end;
+        } else if self.places.len() < PLACES_MAX {
+            self.places.push(place);
+        }
+    }
+}
+
+/// Sectors in which two pieces of the same length differ, joined to runs, in bytes of the piece.
+pub(crate) fn differences(right: &[u8], other: &[u8], sector: usize) -> Vec<Range<usize>> {
+    let sector = sector.max(1);
+    let mut out: Vec<Range<usize>> = Vec::new();
+    if right == other {
+        return out;
+    }
+    let pairs = right.chunks(sector).zip(other.chunks(sector));
+    for (at, _) in pairs.enumerate().filter(|(_, (a, b))| a != b) {
+        let (start, end) = (at * sector, ((at + 1) * sector).min(right.len()));
+        match out.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => out.push(start..end),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_runs_of_whole_sectors() {
+        let right = [0u8; 40];
+        let mut other = right;
+        assert!(differences(&right, &other, 8).is_empty());
+        other[9] = 1;
+        other[16] = 1;
+        other[39] = 1;
+        assert_eq!(differences(&right, &other, 8), [8..24, 32..40]);
+    }
+
+    #[test]
+    fn runs_are_joined_over_slabs_and_only_some_are_kept() {
+        let mut report = Report::default();
+        for at in 0..4u64 {
+            let range = at * 512..(at + 1) * 512;
+            report.note(Place { slot: 1, range, unreadable: false }, 512);
+        }
+        assert_eq!(report.places.len(), 1);
+        for at in 0..2 * PLACES_MAX as u64 {
+            let range = at * 4096..at * 4096 + 512;
+            report.note(Place { slot: 0, range, unreadable: true }, 512);
+        }
+        assert_eq!((report.differ, report.unreadable), (4, 2 * PLACES_MAX as u64));
+        assert_eq!(report.places.len(), PLACES_MAX);
+    }
+}

@@ -1,0 +1,310 @@
+//! A volume's copies compared with each other, or its parity with what it is made of, in the
+//! background and beside its users.
+//!
+//! Invariants
+//!  V1  Nothing is written between the reads that are compared: all copies are held alone, and the
+//!      rows with parity at least shared.
+//!  V2  Only a volume in order is compared: all members have everything, and copies and parity
+//!      should agree everywhere. When that ends, the comparison does.
+//!  V3  Only with `repair` is anything written: parity is made anew from its row, copies from the
+//!      first that can be read, and what cannot be read from what is left of its row, all read
+//!      under the same lock.
+//!  V4  What is counted as repaired was flushed before it is said.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bio::{Errno, Op, Segs};
+use geom::Core;
+
+use super::hands::{Ask, Manner, WINDOW, ask, blocks, join, part, same};
+use super::map::{Piece, Spot};
+use super::rows::{Rows, Window};
+use super::shared::{Shared, Table};
+use crate::members::{Place, Report, differences, pay};
+
+/// Windows of rows that are compared at once.
+const AT_ONCE: usize = 4;
+
+/// What a run is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Wish {
+    /// What differs is written anew.
+    pub(crate) repair: bool,
+    /// Bytes a second; `None`: as passes have it.
+    pub(crate) rate: Option<u64>,
+}
+
+/// Compares everything.
+pub(crate) fn begin(shared: &Arc<Shared>, wish: Wish) {
+    let round = {
+        let mut report = shared.verified();
+        *report = Report {
+            round: report.round + 1,
+            running: true,
+            repair: wish.repair,
+            media_bytes: shared.shape.bytes,
+            ..Report::default()
+        };
+        report.round
+    };
+    let (shared, board) = (shared.clone(), shared.board.clone());
+    board.call(
+        0,
+        Box::new(move |core| {
+            let core = core.clone();
+            core.reactor().clone().spawn("raid verify", async move {
+                let run = Run { core, shared, wish, round };
+                let ended = run.all().await;
+                run.say(|report| {
+                    report.running = false;
+                    report.fault = ended.err();
+                });
+            });
+        }),
+    );
+}
+
+/// Something that a comparison found in one window.
+struct Wrong {
+    slot: usize,
+    /// Bytes of the disk.
+    range: Range<u64>,
+    unreadable: bool,
+    /// What should be there, if that is known.
+    right: Option<Segs>,
+}
+
+struct Run {
+    core: Rc<Core>,
+    shared: Arc<Shared>,
+    wish: Wish,
+    round: u64,
+}
+
+impl Run {
+    /// Changes the report; false when this run is not wanted any more.
+    fn say(&self, f: impl FnOnce(&mut Report)) -> bool {
+        let mut report = self.shared.verified();
+        let wanted = report.round == self.round && report.running;
+        if wanted {
+            f(&mut report);
+        }
+        wanted
+    }
+
+    async fn all(&self) -> Result<(), &'static str> {
+        let shape = &self.shared.shape;
+        let (mut at, mut paid) = (0, self.core.reactor().fresh_now());
+        while at < shape.bytes {
+            let unit = match shape.parities() {
+                0 => WINDOW,
+                _ => shape.row_bytes().max(1),
+            };
+            let slab = (self.shared.tunables.slab_bytes / unit).max(1).saturating_mul(unit);
+            let len = slab.min(shape.bytes - at);
+            match shape.parities() {
+                0 => self.copies(at, len).await?,
+                _ => self.rows(at, len).await?,
+            }
+            at += len;
+            if !self.say(|report| report.at = at) {
+                return Ok(());
+            }
+            let rate = self.wish.rate.unwrap_or_else(|| self.shared.rate.load(Relaxed));
+            paid = pay(&self.core, rate, paid, len).await;
+        }
+        Ok(())
+    }
+
+    /// V2
+    fn table(&self) -> Result<Arc<Table>, &'static str> {
+        let table = self.shared.table(self.core.id());
+        if (0..self.shared.shape.members()).any(|slot| table.good(slot).is_none()) {
+            return Err("a member is missing or being filled");
+        }
+        match self.shared.is_even(u64::MAX) {
+            true => Ok(table),
+            false => Err("copies or parity are being brought in line"),
+        }
+    }
+
+    async fn rows(&self, at: u64, len: u64) -> Result<(), &'static str> {
+        let (core, shared) = (self.core.clone(), self.shared.clone());
+        let rows = Rows { core, shared, how: Manner::default() };
+        for some in rows.windows(at, len).chunks(AT_ONCE) {
+            let work = some.iter().map(|window| self.window(&rows, window));
+            join(work.collect()).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(())
+    }
+
+    async fn window(&self, rows: &Rows, window: &Window) -> Result<(), &'static str> {
+        let range = self.shared.rows(window.number, window.range.clone());
+        let held = self.shared.ranges.lock_task(range.clone(), self.wish.repair).await;
+        let done = match rows.settle(&range).await {
+            true => self.window_held(rows, window).await,
+            false => Err("a member does not take the parity that it has to have"),
+        };
+        self.shared.ranges.unlock(held);
+        done
+    }
+
+    async fn window_held(&self, rows: &Rows, window: &Window) -> Result<(), &'static str> {
+        if !self.say(|_| ()) {
+            return Ok(());
+        }
+        let (table, shape) = (self.table()?, &self.shared.shape);
+        let row = shape.row(window.number);
+        let all: Vec<usize> = (0..shape.members()).collect();
+        let (mut contents, unread) = rows.peek(&table, window, &all, 2 * shape.parities()).await;
+        let first = window.number.saturating_mul(shape.strip).saturating_add(window.range.start);
+        let at = |slot| table.good(slot).map_or(0, |path| path.offset.saturating_add(first));
+        let len = window.range.end - window.range.start;
+        let mut wrong = Vec::new();
+        // With more unread than there are parities nobody knows what was there.
+        let known = rows.solve(&row, &mut contents);
+        for (slot, error) in &unread {
+            self.pulled(*slot, *error)?;
+            let range = at(*slot)..at(*slot).saturating_add(len);
+            let right = contents.by_slot.get(*slot).and_then(Option::as_ref);
+            let right = right.map(|block| part(block, 0, len));
+            wrong.push(Wrong { slot: *slot, range, unreadable: true, right });
+        }
+        for slot in [Some(row.p), row.q].into_iter().flatten().filter(|_| known) {
+            let Some(sum) = rows.sum(&row, &mut contents, slot) else { continue };
+            if let Some(one) = wrong.iter_mut().find(|one| one.slot == slot) {
+                one.right = Some(sum);
+                continue;
+            }
+            // Data that was solved for says nothing of the parity that it was solved by.
+            if unread.is_empty() {
+                let found = contents.by_slot.get(slot).and_then(Option::as_ref);
+                self.compare(slot, at(slot), &sum, found, &mut wrong);
+            }
+        }
+        self.conclude(&table, wrong).await
+    }
+
+    /// Sectors of a member, at a byte of its disk, that are not as they should be.
+    fn compare(
+        &self,
+        slot: usize,
+        at: u64,
+        right: &Segs,
+        found: Option<&Segs>,
+        wrong: &mut Vec<Wrong>,
+    ) {
+        let Some(found) = found.filter(|found| !same(found, right)) else { return };
+        for run in differences(&right.to_vec(), &found.to_vec(), self.shared.sector as usize) {
+            let range = at.saturating_add(run.start as u64)..at.saturating_add(run.end as u64);
+            let right = Some(part(right, run.start as u64, (run.end - run.start) as u64));
+            wrong.push(Wrong { slot, range, unreadable: false, right });
+        }
+    }
+
+    /// Who is gone is not compared with.
+    fn pulled(&self, slot: usize, error: Errno) -> Result<(), &'static str> {
+        if error == Errno::NxIo {
+            self.shared.accuse(slot, error);
+            return Err("a member is gone");
+        }
+        Ok(())
+    }
+
+    async fn copies(&self, at: u64, len: u64) -> Result<(), &'static str> {
+        for piece in self.shared.shape.pieces(at, len) {
+            let mut from = 0;
+            while from < piece.len {
+                let len = WINDOW.min(piece.len - from);
+                let at = piece.at.saturating_add(from);
+                let held = self.shared.ranges.lock_task(at..at.saturating_add(len), true).await;
+                let done = self.piece(Piece { at, len, skip: 0 }).await;
+                self.shared.ranges.unlock(held);
+                done?;
+                from += len;
+            }
+        }
+        Ok(())
+    }
+
+    async fn piece(&self, piece: Piece) -> Result<(), &'static str> {
+        if !self.say(|_| ()) {
+            return Ok(());
+        }
+        let (table, shape) = (self.table()?, &self.shared.shape);
+        let spots: Vec<Spot> = (0..shape.copies()).map(|nth| shape.spot(piece.at, nth)).collect();
+        let read = blocks(&self.core, spots.len(), piece.len as usize).await;
+        let (mut all, mut places) = (Vec::new(), Vec::new());
+        for (spot, block) in spots.iter().zip(&read) {
+            let Some(path) = table.good(spot.slot) else { continue };
+            let at = path.offset.saturating_add(spot.at);
+            let (slot, edge, op, len) = (spot.slot, path.edge, Op::Read, piece.len);
+            all.push(Ask { slot, edge, op, at, len, data: part(block, 0, len) });
+            places.push((at, block));
+        }
+        let ended = ask(&self.core, all, Manner::default()).await;
+        let good = ended.iter().zip(&places).find(|((_, status), _)| status.is_ok());
+        let right = good.map(|((slot, _), (_, block))| (*slot, *block));
+        let mut wrong = Vec::new();
+        for ((slot, status), (at, block)) in ended.into_iter().zip(places) {
+            match (status, right) {
+                (Err(error), _) => {
+                    self.pulled(slot, error)?;
+                    let right = right.map(|(_, right)| part(right, 0, piece.len));
+                    let range = at..at.saturating_add(piece.len);
+                    wrong.push(Wrong { slot, range, unreadable: true, right });
+                }
+                (Ok(()), Some((first, right))) if first != slot => {
+                    self.compare(slot, at, right, Some(block), &mut wrong);
+                }
+                (Ok(()), _) => {}
+            }
+        }
+        self.conclude(&table, wrong).await
+    }
+
+    /// What was found is said, and mended if that is wished for.
+    async fn conclude(&self, table: &Table, wrong: Vec<Wrong>) -> Result<(), &'static str> {
+        for Wrong { slot, range, unreadable, .. } in &wrong {
+            let place = Place { slot: *slot, range: range.clone(), unreadable: *unreadable };
+            self.say(|report| report.note(place, self.shared.sector));
+        }
+        let wrong = wrong.into_iter().filter(|_| self.wish.repair);
+        let (mut all, mut sectors, mut edges) = (Vec::new(), 0, Vec::new());
+        for Wrong { slot, range, right, .. } in wrong {
+            let (Some(path), Some(data)) = (table.good(slot), right) else { continue };
+            let (edge, op, at, len) = (path.edge, Op::Write, range.start, range.end - range.start);
+            sectors += len / self.shared.sector.max(1);
+            all.push(Ask { slot, edge, op, at, len, data });
+            edges.push((slot, edge));
+        }
+        self.done(all).await?;
+        edges.dedup_by_key(|(slot, _)| *slot);
+        let flush = |(slot, edge)| {
+            let (at, len, data) = (0, 0, Segs::new());
+            Ask { slot, edge, op: Op::Flush, at, len, data }
+        };
+        self.done(edges.into_iter().map(flush).collect()).await?;
+        // V4
+        self.say(|report| report.repaired += sectors);
+        Ok(())
+    }
+
+    async fn done(&self, all: Vec<Ask>) -> Result<(), &'static str> {
+        let mut done = Ok(());
+        for (slot, status) in ask(&self.core, all, Manner::default()).await {
+            match status {
+                // A member without a cache has nothing to flush.
+                Ok(()) | Err(Errno::NotSup) => {}
+                Err(e) => {
+                    self.shared.accuse(slot, e);
+                    done = Err("a member failed a write");
+                }
+            }
+        }
+        done
+    }
+}

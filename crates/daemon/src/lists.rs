@@ -198,8 +198,17 @@ fn listed(topology: &Topology, geom: &GeomView) -> String {
     out
 }
 
+/// Lines as an object; what several lines say is an array.
 fn object(lines: Lines<'_>) -> Value {
-    lines.iter().map(|(key, value)| ((*key).to_owned(), Value::from(value.as_str()))).collect()
+    let mut out = Map::new();
+    for (key, value) in lines {
+        match out.get_mut(*key) {
+            None => drop(out.insert((*key).to_owned(), json!(value))),
+            Some(Value::Array(all)) => all.push(json!(value)),
+            Some(one) => *one = json!([one.take(), value]),
+        }
+    }
+    Value::Object(out)
 }
 
 fn values(topology: &Topology, geom: &GeomView) -> Value {
@@ -232,7 +241,15 @@ fn values(topology: &Topology, geom: &GeomView) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::{human, object};
+    use serde_json::json;
+
+    #[test]
+    fn no_line_is_lost_among_several_of_one_key() {
+        let lines = [("Volume", "a"), ("State", "b"), ("Volume", "c"), ("Volume", "d")];
+        let lines = lines.map(|(key, value)| (key, value.to_owned()));
+        assert_eq!(object(&lines), json!({ "Volume": ["a", "c", "d"], "State": "b" }));
+    }
 
     #[test]
     fn sizes_take_four_characters() {

@@ -268,14 +268,47 @@ fn deactivated_members_wait_and_activated_ones_are_rebuilt() {
 #[test]
 fn resize_grows_to_what_the_members_have_now() {
     let mut world = World::new();
-    for (i, mib) in [1, 2].into_iter().enumerate() {
-        world.disk(&format!("d{i}"), vec![0; mib * MIB], 512);
-    }
+    let disks = [1, 2].map(|mib| world.disk(&format!("d{}", mib - 1), vec![0; mib * MIB], 512));
     let members = json!({ "members": ["d1", "d0"] });
     world.verb("mirror", "label", "m", members).expect("labelled");
     complete(&mut world);
-    let error = world.verb("mirror", "resize", "m", json!({ "size": 2 * MIB }));
-    assert!(error.expect_err("too large").what.contains("can have 1048064 to 1048064 bytes"));
+    let bytes = write_all(&mut world, 4);
+    let resize = |world: &mut World, size: usize| {
+        world.verb("mirror", "resize", "m", json!({ "size": size }))
+    };
+    let error = resize(&mut world, 2 * MIB).expect_err("too large");
+    assert!(error.what.contains("can have 1048064 to 1048064 bytes"), "{error}");
+    // The smaller one becomes as large as the other; the mirror does when it is told.
+    world.grow("d0", &disks[0], 2 * MIB);
+    world.control.settle().expect("at rest");
+    assert_eq!(world.size("mirror/m"), (MIB - 512) as u64, "not by itself");
+    for wrong in [MIB - 1024, MIB + 1, 2 * MIB] {
+        let error = resize(&mut world, wrong).expect_err("not so");
+        assert!(error.what.contains("can have 1048064 to 2096640 bytes"), "{error}");
+    }
+    for (asked, size) in [(Some(MIB + 4096), MIB + 4096), (None, 2 * MIB - 512)] {
+        let said = match asked {
+            Some(size) => resize(&mut world, size),
+            None => world.verb("mirror", "resize", "m", json!({})),
+        };
+        assert_eq!(said.expect("resized")["message"], json!(format!("m has {size} bytes now")));
+        assert_eq!(world.size("mirror/m"), size as u64);
+        // What is added is there, and on both members.
+        let open = world.open("mirror/m", Access::WRITE);
+        world.write(&open, size as u64 - 4096, &noise(size as u64, 4096)).expect("written");
+        world.close(open);
+        let end = size - 4096..size;
+        assert!(disks.iter().all(|d| d.bytes()[end.clone()] == noise(size as u64, 4096)));
+        assert!(disks.iter().all(|d| d.bytes()[..bytes.len()] == bytes));
+    }
+    // Whoever finds the members later knows.
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    let mut later = World::new();
+    later.attach("d0", &disks[0], 512, (0, 0));
+    later.attach("d1", &disks[1], 512, (0, 0));
+    complete(&mut later);
+    assert_eq!(later.size("mirror/m"), (2 * MIB - 512) as u64);
+    assert!(read_all(&mut later) == bytes);
 }
 
 /// The space added holds something else on each member.

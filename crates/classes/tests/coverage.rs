@@ -78,9 +78,19 @@ const FREEBSD: &[Row] = &[
         ],
     ),
     (
-        "gpt gctl, geom_gpt gctl_test.t",
+        "gpt gctl",
         VERBS,
         &["a_gpt_from_nothing_to_nothing", "two_phases", "create_loses_nothing_unasked"],
+    ),
+    (
+        "geom_gpt gctl_test.t, request by request",
+        "classes/tests/part_gctl.rs",
+        &[
+            "gctl_000_to_025_verbs_and_create",
+            "gctl_030_to_054_add_and_remove",
+            "gctl_060_to_065_a_partition_in_use_stays",
+            "gctl_100_to_120_a_table_without_its_copy_is_not_edited",
+        ],
     ),
     (
         "gpt gctl, refusals",

@@ -209,6 +209,13 @@ fn left_behind(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, Stop
         "multipath" => crate::multipath::placed,
         "stripe" => crate::stripe::placed,
         "concat" => crate::concat::placed,
+        "raid" if finding.kind == "imsm" => {
+            let unit = sectors.sector_size();
+            let bytes = sectors.get(finding.offset, unit as usize)?;
+            return Ok(
+                bytes.and_then(|bytes| crate::raid::imsm::left_behind(bytes, finding.offset))
+            );
+        }
         _ => return Ok(None),
     };
     let unit = sectors.sector_size();

@@ -13,7 +13,7 @@
 //! A power cut before the new label is durable leaves the old one, and the verb is typed again.
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Control, Edge, Error, ProviderId, VerbSpec};
+use geom::{ArgKind, ArgSpec, Control, Edge, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::frame::{self, FrameError};
@@ -21,7 +21,7 @@ use super::hand;
 
 /// How far before the end a label is looked for when nobody says where it was, bytes: what
 /// `inspect` looks through too.
-const SWEEP: u64 = 1 << 20;
+pub(crate) const SWEEP: u64 = 1 << 20;
 /// Bytes of one read of it.
 const CHUNK: u64 = 64 << 10;
 
@@ -50,9 +50,9 @@ pub(crate) struct Ask<'a> {
     pub(crate) read: Read,
 }
 
-const MEMBER: ArgSpec =
+pub(crate) const MEMBER: ArgSpec =
     ArgSpec { name: "member", short: None, kind: ArgKind::Name, doc: "The provider that grew" };
-const WAS: ArgSpec = ArgSpec {
+pub(crate) const WAS: ArgSpec = ArgSpec {
     name: "was",
     short: None,
     kind: ArgKind::Bytes,
@@ -87,14 +87,7 @@ pub(crate) fn follow(control: &mut Control, ask: &Ask<'_>) -> Result<Value, Erro
         carry(control, edge, ask, (sector, media), from)
     })?;
     // The same disk may be seen by other paths.
-    let all: Vec<ProviderId> = {
-        let view = control.topology.view(0);
-        view.iter().flat_map(|g| g.providers.iter().map(|p| p.id)).collect()
-    };
-    control.call(|t| {
-        all.iter().for_each(|p| t.retaste(*p));
-        Ok(())
-    })?;
+    hand::look_again(control)?;
     control.settle()?;
     let message = format!("{}: its label was at byte {from} and is at byte {to} now", ask.member);
     Ok(json!({ "message": message, "from": from, "to": to }))

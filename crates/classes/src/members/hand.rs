@@ -15,6 +15,18 @@ pub(crate) fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
     control.topology.find(name).ok_or_else(missing)
 }
 
+/// Every provider is tasted again.
+pub(crate) fn look_again(control: &mut Control) -> Result<(), Error> {
+    let all: Vec<ProviderId> = {
+        let view = control.topology.view(0);
+        view.iter().flat_map(|g| g.providers.iter().map(|p| p.id)).collect()
+    };
+    control.call(|t| {
+        all.iter().for_each(|p| t.retaste(*p));
+        Ok(())
+    })
+}
+
 /// Sector size and size of a provider, bytes; zeroes when it is gone.
 pub(crate) fn sizes(control: &Control, on: ProviderId) -> (u32, u64) {
     control.topology.limits(on).map_or((0, 0), |l| (l.sector_bytes, l.media_bytes))

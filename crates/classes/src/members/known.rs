@@ -1,7 +1,7 @@
 //! known: what the verbs of classes with members have in common: names, numbers, refusals.
 
 use bio::Errno;
-use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology};
+use geom::{ConsumerId, Control, Error, GeomId, Taster, Topology};
 use serde_json::{Value, json};
 
 use super::frame::FrameError;
@@ -119,14 +119,7 @@ pub(crate) fn start(
         let what = format!("{class} {name} was not stopped; `ashlar {class} status` shows all");
         return Err(Error::new(Errno::NoEnt, what));
     }
-    let all: Vec<ProviderId> = {
-        let view = control.topology.view(0);
-        view.iter().flat_map(|g| g.providers.iter().map(|p| p.id)).collect()
-    };
-    control.call(|t| {
-        all.iter().for_each(|p| t.retaste(*p));
-        Ok(())
-    })?;
+    hand::look_again(control)?;
     match control.topology.find(&format!("{class}/{name}")) {
         Some(_) => Ok(json!({ "message": format!("{class}/{name} is there") })),
         None => {

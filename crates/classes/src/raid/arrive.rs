@@ -102,7 +102,8 @@ impl RaidGeom {
                 "it failed once: `ashlar raid clear` it, then `insert` takes it in anew".into(),
             );
         }
-        if let Some(why) = too_small(set, index, media).or_else(|| other_size(set, index, media)) {
+        let other = || other_size(set, index, media).filter(|_| !self.says_so(found, media));
+        if let Some(why) = too_small(set, index, media).or_else(other) {
             return Some(why);
         }
         if found.is_torn() && !self.was_with(&key, found.generation()) {
@@ -125,6 +126,12 @@ impl RaidGeom {
             );
         }
         None
+    }
+
+    /// Whether a disk's own record says that it has so many bytes: it has grown, and the others'
+    /// records do not say so yet.
+    fn says_so(&self, found: &Found, media: u64) -> bool {
+        found.disk_bytes(self.sector) == Some(media)
     }
 
     /// Whether all that a disk whose records were whole up to a generation had seen is part of
@@ -236,7 +243,9 @@ impl RaidGeom {
                 _ => None,
             };
             let media = disk.media_bytes;
-            let other = || other_size(&probe, index?, media).filter(|_| !disk.grown);
+            let is_other = || other_size(&probe, index?, media);
+            let grown = disk.grown || self.says_so(&disk.found, media) && is_other().is_some();
+            let other = || is_other().filter(|_| !grown);
             let small = || too_small(&probe, index?, media).or_else(other);
             let two = || contradicting.iter().find(|(t, _)| *t == tag).map(|(_, why)| why.clone());
             match (why.map(str::to_owned).or_else(two).or_else(small), index) {
@@ -247,6 +256,9 @@ impl RaidGeom {
                         has_nothing(&mut array, index);
                     }
                     here[index] = Some(tag);
+                    if let Some(disk) = self.disks.get_mut(&tag) {
+                        disk.grown = grown;
+                    }
                 }
                 (None, None) => {}
             }
@@ -301,7 +313,7 @@ fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
 
 /// Why a disk is not the one that Intel's record speaks of, if it has another size. DDF says only
 /// what is used of a disk.
-fn other_size(set: &Set, index: usize, media: u64) -> Option<String> {
+pub(super) fn other_size(set: &Set, index: usize, media: u64) -> Option<String> {
     let known = set.array.disks.get(index).map_or(0, |disk| disk.bytes);
     let intel = matches!(set.array.identity, Identity::Intel { .. });
     (intel && known != 0 && known != media).then(|| {

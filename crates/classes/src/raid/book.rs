@@ -64,7 +64,8 @@ struct Place {
     whole: bool,
 }
 
-fn is_serial(known: &str, own: &str) -> bool {
+/// Whether a record's serial number is that of a disk.
+pub(crate) fn is_serial(known: &str, own: &str) -> bool {
     known == own || known.len() == CUT_SERIAL && own.ends_with(known)
 }
 
@@ -127,6 +128,13 @@ impl Found {
             Found::Torn { left, .. } => left.generation,
             Found::Ddf(meta) => meta.header.sequence,
         }
+    }
+
+    /// What the record says that this disk has, bytes; DDF does not say.
+    pub(crate) fn disk_bytes(&self, sector: u32) -> Option<u64> {
+        let Found::Intel { record, .. } = self else { return None };
+        let (array, key) = (record.array(sector).ok()?, self.key());
+        array.disks.iter().find(|disk| is_serial(&disk.serial, &key)).map(|disk| disk.bytes)
     }
 
     /// Who the disk is.

@@ -201,7 +201,9 @@ impl Class for RaidClass {
             (home.ok_or_else(|| self.remember(on, "a spare, and no array is there"))?, false)
         } else if found.is_torn() {
             let home = topology.find_geom(NAME, &found.set().name());
-            let why = "its record is torn, and no other disk of the array is there";
+            let why = "its record is torn, and no other disk of the array is there. If it has no \
+                       other, `clear` it and `label` and `add` its volumes as they were, with \
+                       --assume-same: what is on them has not moved";
             (home.ok_or_else(|| self.remember(on, why))?, false)
         } else {
             self.geom_for(topology, &found, sector, why)?

@@ -31,6 +31,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use bio::Errno;
 use geom::{ConsumerId, GeomId, Grade, Topology};
 
+use super::arrive::other_size;
 use super::book::{Book, Found, Here, SetId};
 use super::class::Tunables;
 use super::model::DiskState;
@@ -561,8 +562,10 @@ impl RaidGeom {
         let outdated = disk.holds != Some(set.array.generation);
         book.enter(&found);
         self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
+        let mut grew = false;
         let trusted = match book.find(&set.array, &key) {
             Some(index) => {
+                grew = other_size(set, index, media).is_some();
                 book.name(&mut set.array, index, &key);
                 set.arrive(index, tag, found.is_spare())
             }
@@ -575,10 +578,14 @@ impl RaidGeom {
             }
         };
         let took = set.take_spares();
+        if let Some(disk) = self.disks.get_mut(&tag).filter(|_| grew) {
+            disk.grown = true;
+            self.note_size(tag);
+        }
         self.halt_passes();
         self.start_volumes(t, me);
         self.start_passes();
-        took || !trusted || outdated
+        took || !trusted || outdated || grew
     }
 
     /// Records are written, but those of `failed`.

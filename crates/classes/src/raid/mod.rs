@@ -10,15 +10,17 @@
 //!
 //! The class: `class` tastes; `book` says whose record is in force and what each disk shall say;
 //! `set` who has what; `geom` decides, one thread an array, by what it is `told`, and offers what
-//! is `ups`; `volume` is the data path; `records` writes; `verbs` and `label` are what users ask
-//! for; `show` what they see; `name` what volumes are called.
+//! is `ups`; `volume` is the data path; `records` writes; `verbs`, `label`, `compare` and `follow`
+//! are what users ask for; `show` what they see; `name` what volumes are called.
 
 mod arrive;
 mod book;
 pub mod check;
 mod class;
+mod compare;
 pub mod ddf;
 mod fault;
+mod follow;
 mod geom;
 pub mod imsm;
 mod label;

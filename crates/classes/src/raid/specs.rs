@@ -2,6 +2,7 @@
 
 use geom::{ArgKind, ArgSpec, VerbSpec};
 
+use crate::members::follow::{MEMBER, WAS};
 use crate::span::words::{self, verb};
 
 const FORMAT: ArgSpec = ArgSpec {
@@ -151,6 +152,20 @@ pub(super) const VERBS: &[VerbSpec] = &[
             "Compare copies with each other, or parity with its row, in the background",
             &[ARRAY, VOLUME, REPAIR, VERIFY_RATE, END],
             "raid verify Intel-1234abcd",
+            true,
+        )
+    },
+    VerbSpec {
+        detail: "Intel's record stands at the end of a disk, and DDF's anchor does; they are looked \
+                 for nowhere else. While an array has a disk open they follow when it grows; of one \
+                 that grew meanwhile they stay behind, and it is not seen. This brings them along. \
+                 Intel's record must say itself that the disk had as much as --was. Something else \
+                 at the end is overwritten only with --force.",
+        ..verb(
+            "follow",
+            "Bring the record of a disk that has grown to its new end",
+            &[MEMBER, WAS, words::FORCE],
+            "raid follow d0 --was 10GiB",
             true,
         )
     },

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Class, Control, Error, GeomId, ProviderId, Topology};
+use geom::{Class, Control, Edge, Error, GeomId, Topology};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,13 +12,11 @@ use super::book::{Book, Found};
 use super::class::RaidClass;
 use super::ddf::{self, Place};
 use super::geom::{Job, Loss, NAME, RaidGeom};
-use super::model::{Array, DiskState, Volume, VolumeState};
+use super::model::{Array, DiskState, Volume};
 use super::set::Vol;
-use super::show::{level_word, state_word};
+use super::show::level_word;
 use super::specs::VERBS;
-use super::ups::Up;
-use super::volume::verify::{Wish, begin};
-use super::{imsm, label, records};
+use super::{compare, follow, imsm, label, records};
 use crate::members::{hand, known};
 use crate::part::WritePlan;
 use crate::probe::{Sectors, Step};
@@ -39,11 +37,13 @@ pub(super) struct Request {
     pub(super) order: Option<String>,
     pub(super) assume_same: bool,
     pub(super) force: bool,
-    volume: Option<String>,
+    pub(super) volume: Option<String>,
     sync_rate: Option<u64>,
-    repair: bool,
-    rate: Option<u64>,
-    end: bool,
+    pub(super) repair: bool,
+    pub(super) rate: Option<u64>,
+    pub(super) end: bool,
+    pub(super) member: String,
+    pub(super) was: Option<u64>,
 }
 
 pub(super) fn inval(what: impl Into<String>) -> Error {
@@ -72,7 +72,8 @@ pub(super) fn run(
         "remove" => remove(control, on, &request),
         "fail" => fail(control, on, &request),
         "configure" => configure(control, on, &request),
-        "verify" => verify(control, on, &request),
+        "verify" => compare::verify(control, on, &request),
+        "follow" => follow::follow(control, &request),
         "stop" | "destroy" => stop(class, control, on, &request),
         "start" => start(class, control, on, &request),
         "clear" => clear(control, &request),
@@ -120,7 +121,7 @@ fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
 
 /// The volumes of an array that a verb means: the one that is said, or after which the array was
 /// called; otherwise all.
-fn meant(g: &RaidGeom, on: &str, request: &Request) -> Result<Vec<usize>, Error> {
+pub(super) fn meant(g: &RaidGeom, on: &str, request: &Request) -> Result<Vec<usize>, Error> {
     let volumes = g.set.iter().flat_map(|set| set.vols.iter().zip(&set.array.volumes));
     let named = |word: &str| {
         let is_it = |(vol, volume): (&Vol, &Volume)| {
@@ -191,20 +192,31 @@ pub(super) fn probe(control: &mut Control, name: &str) -> Result<Found, Error> {
     let (sector, media) = hand::sizes(control, on);
     let serial = label::serial(control, name)?;
     hand::reading(control, NAME, name, |control, edge| {
-        let mut read = |at: u64, len: usize| hand::read(control, name, edge, at, len).ok();
-        let mut sectors = Sectors::new(sector, media);
-        let intel = sectors.drive(&mut read, imsm::step);
-        if let Ok(record) = intel {
-            return Ok(Found::Intel { serial: serial.clone(), record: Box::new(record) });
-        }
-        let mut sectors = Sectors::new(sector, media);
-        let found = sectors.drive(&mut read, |s| -> Step<_> { ddf::step(s) });
-        match (found, intel) {
-            (Ok(meta), _) => Ok(Found::Ddf(Box::new(meta))),
-            (Err(why), Err(intel)) => Err(inval(format!("{name}: {intel}; {why}"))),
-            (Err(why), Ok(_)) => Err(inval(format!("{name}: {why}"))),
-        }
+        probe_as(control, name, edge, (sector, media), &serial)
     })
+}
+
+/// What is on an open provider, as if it had that many bytes.
+pub(super) fn probe_as(
+    control: &mut Control,
+    name: &str,
+    edge: Edge,
+    (sector, media): (u32, u64),
+    serial: &str,
+) -> Result<Found, Error> {
+    let mut read = |at: u64, len: usize| hand::read(control, name, edge, at, len).ok();
+    let mut sectors = Sectors::new(sector, media);
+    let intel = sectors.drive(&mut read, imsm::step);
+    if let Ok(record) = intel {
+        return Ok(Found::Intel { serial: serial.to_owned(), record: Box::new(record) });
+    }
+    let mut sectors = Sectors::new(sector, media);
+    let found = sectors.drive(&mut read, |s| -> Step<_> { ddf::step(s) });
+    match (found, intel) {
+        (Ok(meta), _) => Ok(Found::Ddf(Box::new(meta))),
+        (Err(why), Err(intel)) => Err(inval(format!("{name}: {intel}; {why}"))),
+        (Err(why), Ok(_)) => Err(inval(format!("{name}: {why}"))),
+    }
 }
 
 /// The answer once a volume is there; otherwise what tasting said of the disks.
@@ -392,58 +404,6 @@ fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value
     Ok(json!({ "message": format!("{on} configured") }))
 }
 
-/// Copies and parity are compared in the background.
-fn verify(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
-    let (words, reports) = with(control, on, |g, _, _| {
-        let mut chosen = Vec::new();
-        for at in meant(g, on, request)? {
-            chosen.extend(g.comparable(at, request.volume.is_some())?);
-        }
-        if chosen.is_empty() {
-            return Err(inval(format!("{on} has no volume with copies or parity that is up")));
-        }
-        let names: Vec<&str> = chosen.iter().map(|(_, up, _)| up.name.as_str()).collect();
-        let mut ended = false;
-        for (_, up, state) in &chosen {
-            if request.end {
-                ended |= std::mem::take(&mut up.shared.verified().running);
-            } else if up.shared.verified().running {
-                let what = format!("{} is being compared: --end ends it", up.name);
-                return Err(Error::new(Errno::Busy, what));
-            } else if *state != VolumeState::Optimal {
-                let what = format!(
-                    "{} is {}: what is to be compared must be in order; `ashlar raid list {}` \
-                     says what goes on",
-                    up.name,
-                    state_word(*state),
-                    g.id.name()
-                );
-                return Err(Error::new(Errno::Busy, what));
-            }
-        }
-        let (names, set) = (names.join(", "), g.id.name());
-        if request.end {
-            let value = |(at, up, _): &(usize, &Up, _)| {
-                let mut value = up.shared.verified().value(|slot| g.member_name(*at, slot));
-                value["volume"] = json!(up.name);
-                value
-            };
-            let reports: Vec<Value> = chosen.iter().map(value).collect();
-            let words = if ended { "no longer compared" } else { "not being compared" };
-            return Ok((format!("{names}: {words}"), reports));
-        }
-        for (_, up, _) in &chosen {
-            begin(&up.shared, Wish { repair: request.repair, rate: request.rate });
-        }
-        let how = format!("{names}: compared; `ashlar raid list {set}` shows how far that is");
-        Ok((how, Vec::new()))
-    })?;
-    Ok(match request.end {
-        true => json!({ "message": words, "reports": reports }),
-        false => json!({ "message": words }),
-    })
-}
-
 /// Marks are taken away first, so that nothing is synced at the next start.
 fn clean(control: &mut Control, on: &str) -> Result<(), Error> {
     with(control, on, |g, t, me| {
@@ -476,14 +436,7 @@ fn start(
     let name = known::bare(NAME, on).to_owned();
     let was_stopped = class.stopped.start(&name);
     if was_stopped {
-        let all: Vec<ProviderId> = {
-            let view = control.topology.view(0);
-            view.iter().flat_map(|g| g.providers.iter().map(|p| p.id)).collect()
-        };
-        control.call(|t| {
-            all.iter().for_each(|p| t.retaste(*p));
-            Ok(())
-        })?;
+        hand::look_again(control)?;
     }
     if request.force {
         with(control, on, |g, t, me| {
@@ -579,9 +532,7 @@ fn damaged(
         let (at, last) = hand::last(control, name, edge)?;
         let before = at.saturating_sub(last.len() as u64);
         let before = hand::read(control, name, edge, before, last.len())?;
-        let words = [ddf::SIGNATURE.to_be_bytes(), ddf::SIGNATURE.to_le_bytes()];
-        let is_ddf = words.iter().any(|word| last.starts_with(word));
-        Ok((before.starts_with(imsm::SIGNATURE), is_ddf))
+        Ok((before.starts_with(imsm::SIGNATURE), ddf::is_signature(&last)))
     })?;
     if !intel && !ddf {
         let what = format!(

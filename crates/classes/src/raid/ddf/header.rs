@@ -13,6 +13,11 @@ use crate::raid::Fault;
 
 /// First word of every header.
 pub const SIGNATURE: u32 = 0xde11_de11;
+
+/// Whether a header begins here, in either byte order.
+pub(crate) fn is_signature(bytes: &[u8]) -> bool {
+    [SIGNATURE.to_be_bytes(), SIGNATURE.to_le_bytes()].iter().any(|word| bytes.starts_with(word))
+}
 /// Bytes of a header; the rest of its sector is not used.
 pub(super) const HEADER: usize = 512;
 /// "There is none", as a place or a number.

@@ -30,6 +30,7 @@ mod write;
 pub use array::{Change, usable_bytes};
 pub use assemble::{Assembled, assemble};
 pub use codec::Order;
+pub(crate) use header::is_signature;
 pub use header::{Copy, Header, Limits, SECTION_SECTORS_MAX, SIGNATURE, Section};
 pub use meta::{Meta, step};
 pub use records::{BadBlocks, Config, DiskData, DiskEntry, Spare, VolumeEntry, disk_state, kind};

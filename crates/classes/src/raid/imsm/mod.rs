@@ -11,7 +11,11 @@
 //!      (see [`Over`]: the checksum is a mere sum).
 //!      The other disks tell what the disk is good for: see [`torn`]. Write one disk after the
 //!      other, so that no more than one is ever torn, the most outdated first, so that what is
-//!      torn is never the newest.
+//!      torn is never the newest. What no other disk speaks for is lost with it: the description of
+//!      the volumes of an array of one disk (two volumes, or a migration; written only when one is
+//!      added or deleted, or the disk grows), for the second sector of the old record stood where
+//!      that of the new one does, and the format has no other place. What is on the volumes stays
+//!      where it is; the verdict on the disk says what brings them back.
 //!  M2  A record that fits into a sector (one volume, not migrating, on up to two disks) cannot be
 //!      torn.
 //!  M3  The highest generation is in force; equal ones must say the same.
@@ -37,7 +41,7 @@ pub use torn::{Torn, torn};
 
 use super::fault::Fault;
 use crate::part::WritePlan;
-use crate::probe::{Reason, Sectors, Step, Stop};
+use crate::probe::{Reason, Sectors, Step, Stop, le32};
 
 /// Look for a record. Reads the anchor, and what lies before it when the record is longer.
 pub fn step(sectors: &Sectors) -> Step<Record> {
@@ -121,6 +125,18 @@ pub fn plan_over(
     plan.write(at, bytes);
     plan.flush();
     Ok(plan)
+}
+
+/// The size of the disk, bytes, at whose end the first sector `anchor` of a record once stood at
+/// byte `at`, if one of the disks that it lists had that size.
+pub(crate) fn left_behind(anchor: &[u8], at: u64) -> Option<u64> {
+    let unit = anchor.len() as u64;
+    let was = at.checked_add(2 * unit)?;
+    record::size(anchor).ok()?;
+    let count = usize::from(*anchor.get(56)?);
+    let entries = anchor.get(record::HEADER..)?.chunks_exact(torn::DISK).take(count);
+    let sectors = |disk: &[u8]| u64::from(le32(disk, 16)) | u64::from(le32(disk, 32)) << 32;
+    entries.into_iter().any(|disk| sectors(disk).checked_mul(unit) == Some(was)).then_some(was)
 }
 
 /// The write that takes the record off a disk: zeros over the anchor.

@@ -12,7 +12,7 @@ use super::record::{self, HEADER, NEWEST, attribute};
 use crate::probe::{Reason, Sectors, Step, Stop, le32};
 
 /// Bytes of a disk's entry.
-const DISK: usize = 48;
+pub(super) const DISK: usize = 48;
 
 /// A record whose first sector does not go with the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]

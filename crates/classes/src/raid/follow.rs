@@ -1,0 +1,183 @@
+//! follow: the record of a disk that grew while nobody looked is brought to its new end.
+//!
+//! Intel's record lies at the end of the disk; of DDF the anchor does, which says where the rest is.
+//! A disk that grows while its array runs has them moved; of one that grew meanwhile they stay
+//! behind, and it is a stranger.
+//!
+//! ```text
+//!   old place: a record for a disk of the old size --> the same, and the new size, durable at the
+//!        new end --> the old anchor cleared --> everybody looks again --> the array takes the disk
+//!        for what it is, and its other records say the new size too
+//! ```
+//!
+//! A power cut before the new anchor is durable leaves the old one, and the verb is typed again:
+//! so a record is not moved by less than its own length, where the new one lies over the old.
+
+use bio::Errno;
+use geom::{Control, Edge, Error};
+use serde_json::{Value, json};
+
+use super::book::{Found, is_serial};
+use super::geom::NAME;
+use super::records::carry_out;
+use super::verbs::{Request, inval, probe_as};
+use super::{ddf, imsm, label};
+use crate::members::follow::SWEEP;
+use crate::members::hand;
+use crate::part::WritePlan;
+
+/// Bytes of one read of a sweep.
+const CHUNK: u64 = 64 << 10;
+
+/// A disk as it is now.
+struct Disk<'a> {
+    name: &'a str,
+    serial: String,
+    sector: u32,
+    media: u64,
+}
+
+impl Disk<'_> {
+    fn unit(&self) -> u64 {
+        u64::from(self.sector.max(1))
+    }
+
+    /// A record for a disk of so many bytes, which says so itself if its format does.
+    fn found(&self, control: &mut Control, edge: Edge, was: u64) -> Result<Found, Error> {
+        let found = probe_as(control, self.name, edge, (self.sector, was), &self.serial)?;
+        match found.disk_bytes(self.sector) {
+            Some(bytes) if bytes != was => {
+                let what = format!("the record there was written for a disk of {bytes} bytes");
+                Err(inval(what))
+            }
+            None if matches!(found, Found::Intel { .. }) => {
+                Err(inval("the record there is not this disk's own"))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// What stands at the end now must be nothing, or may be lost.
+    fn check_end(&self, control: &mut Control, edge: Edge, force: bool) -> Result<(), Error> {
+        let name = self.name;
+        if probe_as(control, name, edge, (self.sector, self.media), &self.serial).is_ok() {
+            let what = format!("{name} has its record at its end ({} bytes)", self.media);
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let two = 2 * self.unit();
+        let at = self.media.saturating_sub(two);
+        let last = hand::read(control, name, edge, at, two as usize)?;
+        if force || last.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let what = format!(
+            "the last sectors of {name} hold something (`ashlar inspect {name}` says what); give \
+             --force if it may be lost"
+        );
+        Err(Error::new(Errno::Exist, what))
+    }
+
+    /// The record that was left behind, and the size that the disk had.
+    fn search(&self, control: &mut Control, edge: Edge) -> Result<(Found, u64), Error> {
+        let unit = self.unit();
+        let start = self.media.saturating_sub(SWEEP + 2 * unit);
+        let mut to = self.media - self.media % unit;
+        while to > start {
+            let from = to.saturating_sub(CHUNK.max(unit)).max(start - start % unit);
+            let bytes = hand::read(control, self.name, edge, from, (to - from) as usize)?;
+            for (number, bytes) in bytes.chunks(self.sector as usize).enumerate().rev() {
+                let behind = match () {
+                    () if bytes.starts_with(imsm::SIGNATURE) => 2,
+                    () if ddf::is_signature(bytes) => 1,
+                    () => continue,
+                };
+                let was = from + (number as u64 + behind) * unit;
+                if let Ok(found) = self.found(control, edge, was)
+                    && was < self.media
+                {
+                    return Ok((found, was));
+                }
+            }
+            to = from;
+        }
+        let what = format!(
+            "no record of an array was left behind in the last MiB of {}; say with --was how large \
+             it was",
+            self.name
+        );
+        Err(Error::new(Errno::NoEnt, what))
+    }
+
+    /// What is written at the new end, and then what clears the old one.
+    fn plans(&self, found: &Found, was: u64) -> Result<(WritePlan, WritePlan), Error> {
+        let (now, before) = (self.media / self.unit(), was / self.unit());
+        let refused = |fault: super::Fault| inval(fault.to_string());
+        let mut clear = WritePlan::default();
+        let plan = match found {
+            Found::Intel { record, .. } => {
+                let mut record = (**record).clone();
+                let array = record.array(self.sector).map_err(refused)?;
+                let own = |disk: &super::Disk| is_serial(&disk.serial, &found.key());
+                let own = array.disks.iter().position(own);
+                if let Some(disk) = own.and_then(|own| record.disks.get_mut(own)) {
+                    disk.sectors = now;
+                }
+                let long = record.encode().map_err(refused)?.len() as u64;
+                if self.media - was < long {
+                    let what = format!(
+                        "{} grew by {} bytes, and its record has {long}: the new one would lie over \
+                         the old, and a power cut could lose both. `clear` it and `insert` it, or \
+                         let it grow further first",
+                        self.name,
+                        self.media - was
+                    );
+                    return Err(inval(what));
+                }
+                clear = imsm::erase(before, self.sector);
+                imsm::plan(&record, now, self.sector).map_err(refused)?
+            }
+            Found::Ddf(meta) => {
+                clear.write((before - 1) * self.unit(), vec![0; self.sector as usize]);
+                clear.flush();
+                ddf::plan(meta, now, self.sector, true).map_err(refused)?
+            }
+            Found::Torn { .. } => return Err(inval("its record is torn")),
+        };
+        Ok((plan, clear))
+    }
+}
+
+/// Carries the verb out.
+pub(super) fn follow(control: &mut Control, request: &Request) -> Result<Value, Error> {
+    let name = request.member.as_str();
+    let on = hand::find(control, name)?;
+    let (sector, media) = hand::sizes(control, on);
+    let serial = label::serial(control, name)?;
+    let disk = Disk { name, serial, sector, media };
+    let (found, was) = hand::reading(control, NAME, name, |control, edge| {
+        disk.check_end(control, edge, request.force)?;
+        match request.was {
+            None => disk.search(control, edge),
+            Some(was) if was >= media => {
+                Err(inval(format!("{name} has {media} bytes; --was is a smaller size")))
+            }
+            Some(was) => Ok((disk.found(control, edge, was)?, was)),
+        }
+    })?;
+    let (plan, clear) = disk.plans(&found, was)?;
+    let agreed = |_: &mut Control, _: Edge| Ok(());
+    hand::writing(control, NAME, name, agreed, |control, edge| {
+        let done = control.run_on_core("moving a record", move |core| {
+            Box::pin(async move {
+                carry_out(core, edge, &plan).await?;
+                carry_out(core, edge, &clear).await
+            })
+        })?;
+        done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
+    })?;
+    hand::look_again(control)?;
+    control.settle()?;
+    let set = found.set().name();
+    let message = format!("{name}: its record of {set} is at its end now; it had {was} bytes");
+    Ok(json!({ "message": message, "array": set, "was": was }))
+}

@@ -76,6 +76,7 @@ fn control_thread(
         let _ = ready.send(Err(e));
         return;
     }
+    registry.set_teller(teller(&journal, Level::Error));
     let drivers = drivers::all(&registry);
     let on_core = {
         let (registry, drivers) = (registry.clone(), drivers.clone());

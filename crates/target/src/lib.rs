@@ -62,7 +62,7 @@ pub use load::FlowView;
 pub use memory::{Eater, PATIENCE_NS, Part};
 pub use order::Span;
 pub use protection::ProtectionSpec;
-pub use registry::{GroupSpec, LunChange, LunSpec, Registry, TargetPort};
+pub use registry::{GroupSpec, LunChange, LunSpec, Registry, TargetPort, Teller};
 pub use session::{Path, Session};
 pub use status::{Ending, ending_of};
 pub use strict::Guard;

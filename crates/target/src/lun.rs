@@ -184,7 +184,7 @@ fn start(
     control: &mut Control,
     registry: &Arc<Registry>,
     device: &Arc<Device>,
-    recalled: Option<u64>,
+    recalled: protection::Recalled,
 ) {
     let sanitizes = device.condition().state() == MediumState::Sanitizing;
     if device.protection().is_none() && !sanitizes {
@@ -441,6 +441,15 @@ fn describe(
             return Err(Error::new(Errno::Inval, what));
         }
     }
+    let room = room_of(t, below);
+    if room.is_none() && spec.full_percents.as_ref().is_some_and(|all| !all.is_empty()) {
+        let what = format!(
+            "{provider} does not say how full it is: image files and memory disks do, what stands \
+             on several providers does not, and a block device has no way to; leave `thresholds` \
+             out"
+        );
+        return Err(Error::new(Errno::NotSup, what));
+    }
     let product = if is_cd { PRODUCT_CD } else { PRODUCT };
     Ok(DeviceSpec {
         physical_bytes: u32::try_from(physical).unwrap_or(sector_bytes).max(sector_bytes),
@@ -459,7 +468,7 @@ fn describe(
         sanitize: spec.sanitize,
         write_same_to_end: spec.write_same_to_end,
         protection: spec.protection,
-        room: room_of(t, below),
+        room,
         full_percents: spec.full_percents.clone().unwrap_or_else(|| FULL_PERCENTS.to_vec()),
         can_anchor: int("GEOM::cananchor") == Some(1) && !spec.read_only && !is_cd,
         stripe_bytes,

@@ -4,7 +4,7 @@
 mod tuples;
 mod world;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use geom::Event;
 use reactor::Patience;
@@ -137,6 +137,70 @@ fn a_provider_that_grows_keeps_its_guards_and_format_takes_the_rest() {
     let h = w.calm(0, "i1", &[0]);
     assert_eq!(capacity(&w, &h), LONG_LEFT);
     assert_eq!(read_woven(&w, &h, LONG_LEFT - 1), sent);
+}
+
+#[test]
+fn a_provider_that_grew_while_its_record_was_lost_is_not_made_anew() {
+    let vault = MemoryVault::new();
+    let (w, disk) = kept(&vault, SMALL, None);
+    let h = w.calm(0, "i1", &[0]);
+    let ends = write_ends(&w, &h);
+    let image = disk.state().bytes.clone();
+    drop(w);
+    // Another state folder, and a longer provider.
+    let vault = MemoryVault::new();
+    let (mut w, disk) = plugged(1, LONG, Some(&image[..]));
+    w.registry.set_vault(vault.clone());
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let ear = told.clone();
+    let hear = move |unit: &str, text: String| ear.lock().unwrap().push(format!("{unit}: {text}"));
+    w.registry.set_teller(Arc::new(hear));
+    serve(&mut w, &spec(1));
+    let said = told.lock().unwrap().join(" ");
+    assert!(said.contains("d0: ") && said.contains("1000 blocks of 512"), "{said}");
+    let h = w.calm(0, "i1", &[0]);
+    for cdb in [TUR.to_vec(), read16(0, 1).to_vec(), write16(0, 1).to_vec()] {
+        assert_eq!(w.run(&h, 0, &cdb, 512, &[7; 512]).asc(), (3, 0x31, 0), "{cdb:02x?}");
+    }
+    assert!(disk.state().bytes[..image.len()] == image[..], "nothing was written");
+    assert!(disk.state().bytes[image.len()..].iter().all(|byte| *byte == 0));
+    drop(w);
+    // As long as it was it is what it was, and may grow while it is served.
+    let (mut w, disk) = kept(&vault, SMALL, Some(&image[..]));
+    let h = w.calm(0, "i1", &[0]);
+    grow(&mut w, LONG);
+    for (lba, sent) in &ends {
+        assert_eq!(read_woven(&w, &h, *lba), *sent);
+    }
+    disk.state().bytes[7] ^= 1;
+    assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).asc(), GUARD);
+    drop(w);
+    // Or the guards are given up.
+    let vault = MemoryVault::new();
+    let (w, _) = kept(&vault, LONG, Some(&image[..]));
+    drop(w);
+    let (mut w, _) = plugged(1, LONG, Some(&image[..]));
+    w.registry.set_vault(vault.clone());
+    serve(&mut w, &OpenSpec::default());
+    drop(w);
+    let (w, _) = kept(&vault, LONG, Some(&image[..]));
+    let h = w.calm(0, "i1", &[0]);
+    assert_eq!(capacity(&w, &h), LONG_LEFT);
+    assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).good().data, [1; 512]);
+}
+
+#[test]
+fn a_header_that_is_not_in_its_place_is_data() {
+    let (w, disk) = world_of(1, SMALL, None);
+    let header = disk.state().bytes[(SMALL as usize - 1) * 512..][..512].to_vec();
+    drop(w);
+    let mut image = vec![0; SMALL as usize * 512];
+    image[5 * 512..6 * 512].copy_from_slice(&header);
+    image[(SMALL as usize - 2) * 512..(SMALL as usize - 1) * 512].copy_from_slice(&header);
+    let (w, _) = world_of(1, LONG, Some(&image[..]));
+    let h = w.calm(0, "i1", &[0]);
+    assert_eq!(capacity(&w, &h), LONG_LEFT);
+    assert_eq!(w.run(&h, 0, &read16(5, 1), 512, &[]).good().data, header);
 }
 
 #[test]

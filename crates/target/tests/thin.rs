@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bio::Errno;
 use reactor::SeededRandom;
 use target::handlers::find;
+use target::lun::{OpenSpec, open_device};
 use target::space::Room;
 use target::vault::MemoryVault;
 use target::{Device, DeviceSpec, TmFunction};
@@ -278,5 +279,38 @@ fn a_disk_that_can_anchors_blocks() {
     // ANCHOR without UNMAP says nothing.
     same[1] = 0x10;
     assert_eq!(w.run(&h, 0, &same, 0, &[0; 512]).asc(), (5, 0x24, 0));
+    w.check_empty();
+}
+
+/// A block device, say: no page offers what nobody can know, and who asks for it is told.
+#[test]
+fn thresholds_of_a_disk_that_does_not_say_are_refused() {
+    let mut w = World::new(7);
+    w.disk("d0", 1000);
+    let percents =
+        |all: &[u8]| OpenSpec { full_percents: Some(all.to_vec()), ..OpenSpec::default() };
+    let refused = open_device(&mut w.control, &w.registry, "d0", &percents(&[50]));
+    let error = refused.err().expect("refused");
+    assert!(error.kind == Errno::NotSup && error.what.contains("`thresholds`"), "{error}");
+    let device = open_device(&mut w.control, &w.registry, "d0", &percents(&[])).unwrap();
+    assert!(device.spec().can_delete, "it frees what it deletes all the same");
+    w.map(&[(0, "d0", false)]);
+    w.settle();
+    let h = w.calm(0, "i1", &[0]);
+    let vpd = w.run(&h, 0, &[0x12, 1, 0xB2, 0, 8, 0], 8, &[]).good().data;
+    // No sets, LBPU LBPWS LBPWS10, thin, no steps.
+    assert_eq!((vpd[4], vpd[5] & 0xE0, vpd[6] & 7, vpd[7]), (0, 0xE0, 2, 0));
+    for cdb in [[0x5A, 8, 0x1C, 2, 0, 0, 0, 0, 255, 0], [0x4D, 0, 0x4C, 0, 0, 0, 0, 0, 64, 0]] {
+        assert_eq!(w.run(&h, 0, &cdb, 255, &[]).asc(), (5, 0x24, 0), "{cdb:02x?}");
+    }
+    // All pages: the one about thresholds is not among them.
+    let all = w.run(&h, 0, &[0x5A, 8, 0x3F, 0xFF, 0, 0, 0, 0, 255, 0], 255, &[]).good().data;
+    let mut at = 8;
+    while at < all.len() {
+        let (code, long) = (all[at] & 0x3F, all[at] & 0x40 != 0);
+        assert!(code != 0x1C || !long || all[at + 1] != 2, "{all:02x?}");
+        let len = if long { 4 + usize::from(all[at + 3]) } else { 2 + usize::from(all[at + 1]) };
+        at += len;
+    }
     w.check_empty();
 }

@@ -8,7 +8,7 @@ use geom::Core;
 use wire::scsi::{ProtectionType, TUPLE_LEN, Tuple, asc};
 
 use super::check::{flip, guards};
-use super::growth::keep_where;
+use super::growth::{Recalled, doubt, keep_where};
 use super::layout::{Header, Layout};
 use super::{Protection, get, memory, put};
 use crate::condition::MediumState;
@@ -18,7 +18,7 @@ use crate::registry::Registry;
 use crate::status::Ending;
 
 /// Bytes read or written at a time.
-const PIECE_BYTES: u64 = 1 << 20;
+pub(super) const PIECE_BYTES: u64 = 1 << 20;
 
 /// Makes a unit ready on the core that this runs on, then calls `after`. `recalled` is what the
 /// vault says of it ([`super::recall`]). A tail that cannot be read or that is damaged leaves the
@@ -26,14 +26,18 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub(crate) fn mount(
     core: &Rc<Core>,
     device: Arc<Device>,
-    (registry, recalled): (Arc<Registry>, Option<u64>),
+    (registry, recalled): (Arc<Registry>, Recalled),
     after: impl FnOnce() + 'static,
 ) {
     let medium = Medium::alone(core, device.clone());
     drop(core.reactor().spawn("protection", async move {
         if let Some(protection) = device.protection() {
             let to = match protection.mount(&medium, recalled).await {
-                Ok(()) => MediumState::Ready,
+                Ok(None) => MediumState::Ready,
+                Ok(Some(total)) => {
+                    doubt(&registry, &device, total).await;
+                    MediumState::FormatCorrupted
+                }
                 Err(_) => MediumState::FormatCorrupted,
             };
             device.refit();
@@ -47,20 +51,26 @@ pub(crate) fn mount(
 }
 
 impl Protection {
-    async fn mount(&self, medium: &Medium, recalled: Option<u64>) -> Result<(), Ending> {
+    /// Answers the blocks of the provider that an old header speaks of: then nothing was written.
+    async fn mount(&self, medium: &Medium, recalled: Recalled) -> Result<Option<u64>, Ending> {
         self.regions.forget();
         let found = self.find(medium, recalled).await?;
         let Some((layout, kind)) = found else {
+            if recalled == Recalled::Nothing
+                && let Some(total) = self.old_header(medium).await?
+            {
+                return Ok(Some(total));
+            }
             // Data that was there before has no tuples and is not checked.
             self.clear_tuples(medium).await?;
-            return self.finish(medium, self.first).await;
+            return self.finish(medium, self.first).await.map(|()| None);
         };
         self.set_layout(layout);
         self.set_kind(kind);
         let (at, len) = layout.map();
         let map = get(medium, at, len, memory(medium, len, true).await?).await?;
         if kind.is_none() || map.iter().all(|byte| *byte == 0) {
-            return Ok(());
+            return Ok(None);
         }
         let size = layout.region_blocks();
         for region in 0..layout.blocks.div_ceil(size) {
@@ -71,14 +81,15 @@ impl Protection {
             }
         }
         medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await?;
-        self.save_map(medium, &[], memory(medium, layout.map().1, true).await?).await
+        let map = memory(medium, layout.map().1, true).await?;
+        self.save_map(medium, &[], map).await.map(|()| None)
     }
 
     /// The header, wherever it may be; `None` on a provider that has none.
     async fn find(
         &self,
         medium: &Medium,
-        recalled: Option<u64>,
+        recalled: Recalled,
     ) -> Result<Option<(Layout, Option<ProtectionType>)>, Ending> {
         let unit = self.layout().unit;
         for total in self.lengths(recalled) {

@@ -126,11 +126,15 @@ struct State {
     sessions_made: u64,
 }
 
+/// Hears something that the operator should know of a unit: its name, and a sentence.
+pub type Teller = dyn Fn(&str, String) + Send + Sync;
+
 /// All of the target side that is not bound to a core.
 #[derive(Default)]
 pub struct Registry {
     state: Mutex<State>,
     vault: Mutex<Option<Arc<dyn Vault>>>,
+    teller: Mutex<Option<Arc<Teller>>>,
     denied_total: AtomicU64,
     /// Grows with every reset of a unit, so that sessions know which came after their login.
     resets: AtomicU64,
@@ -150,6 +154,19 @@ impl Registry {
     pub fn set_vault(&self, vault: Arc<dyn Vault>) {
         self.state().numbers = None;
         *self.vault.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault);
+    }
+
+    /// Who hears what the operator should know of a unit: its name, and a sentence.
+    pub fn set_teller(&self, teller: Arc<Teller>) {
+        *self.teller.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller);
+    }
+
+    /// Something that the operator should know of a unit.
+    pub(crate) fn tell(&self, unit: &str, text: String) {
+        let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(teller) = teller {
+            teller(unit, text);
+        }
     }
 
     /// Where units keep what outlives a restart; one that keeps nothing when none was given.

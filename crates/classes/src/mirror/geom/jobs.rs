@@ -271,12 +271,13 @@ impl MirrorGeom {
             let at = frame::last_sector(member.sector_bytes, member.provider_bytes)?;
             let mut sector = self.mirror.record(slot)?.encode();
             sector.resize(member.sector_bytes as usize, 0);
-            if matches!(job, Job::Mark | Job::Sweep) {
+            // Where a provider has grown both are to be found, or neither (bitmap B1).
+            let before = self.moved.get(&slot).copied();
+            if matches!(job, Job::Mark | Job::Sweep) && before.is_none() {
                 sector.clear();
             }
-            let bitmap = self.mirror.bitmap.as_ref().filter(|_| shows_bits);
+            let bitmap = self.mirror.bitmap.as_ref().filter(|_| shows_bits || before.is_some());
             let bitmap = bitmap.map(|i| (at.saturating_sub(i.bytes.len() as u64), i.bytes.clone()));
-            let before = self.moved.get(&slot).copied();
             let active = member.role == Role::Active;
             Some(Note { slot, edge: t.edge(*consumer), at, sector, before, bitmap, active })
         };
@@ -284,9 +285,7 @@ impl MirrorGeom {
             self.consumers.iter().filter_map(|(slot, c)| note(*slot, c)).collect();
         // Otherwise after a power cut one that is rebuilt could be the only one that is new.
         notes.sort_by_key(|n| !n.active);
-        if !matches!(job, Job::Mark | Job::Sweep) {
-            self.moved.clear();
-        }
+        self.moved.clear();
         notes
     }
 

@@ -193,15 +193,10 @@ impl RaidGeom {
         let tags: Vec<Tag> = self.disks.keys().copied().collect();
         let found: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
         let Some(judged) = judge(&found, self.sector) else {
-            self.set_fault(
-                t,
-                Some("only spares are there, and disks whose records are torn".into()),
-            );
-            return;
+            return self.set_fault(t, Some(SPARES.into()));
         };
         if let Some(why) = self.apart(&judged, &tags).filter(|_| !force) {
-            self.set_fault(t, Some(why));
-            return;
+            return self.set_fault(t, Some(why));
         }
         let winner = found.get(judged.winner);
         let keys = waited_for(&found, winner, self.sector);
@@ -212,8 +207,7 @@ impl RaidGeom {
         let contradicting: Vec<(Tag, String)> =
             tags.iter().zip(&found).filter_map(|(tag, f)| Some((*tag, other(f)?))).collect();
         if let Some((_, why)) = contradicting.first().filter(|_| !force) {
-            self.set_fault(t, Some(why.clone()));
-            return;
+            return self.set_fault(t, Some(why.clone()));
         }
         let believed = winner.map_or(0, |winner| winner.generation());
         let above = found.iter().filter(|f| !f.is_spare()).map(|f| f.generation()).max();
@@ -221,10 +215,7 @@ impl RaidGeom {
         let checked = opened.and_then(|(array, book)| array.check().map(|()| (array, book)));
         let (mut array, book) = match checked {
             Ok(opened) => opened,
-            Err(fault) => {
-                self.set_fault(t, Some(fault.to_string()));
-                return;
-            }
+            Err(fault) => return self.set_fault(t, Some(fault.to_string())),
         };
         self.above = above.unwrap_or(0);
         self.believed = believed;
@@ -298,6 +289,8 @@ fn has_nothing(array: &mut Array, index: usize) {
     }
 }
 
+/// Why nothing starts.
+const SPARES: &str = "only spares are there, and disks whose records are torn";
 /// Why disks are refused at the start.
 const FAILED: &str = "it failed once: `clear` it, then `insert` takes it in anew";
 const AHEAD: &str = "its record is torn, and newer than what was believed: `clear` it, then \

@@ -1,6 +1,6 @@
 //! follow: the record of a disk that grew while nobody looked is brought to its new end.
 //!
-//! Intel's record lies at the end of the disk; of DDF the anchor does, which says where the rest is.
+//! Intel's record lies at the end of the disk; of DDF the anchor does, and says where the rest is.
 //! A disk that grows while its array runs has them moved; of one that grew meanwhile they stay
 //! behind, and it is a stranger.
 //!
@@ -125,9 +125,9 @@ impl Disk<'_> {
                 let long = record.encode().map_err(refused)?.len() as u64;
                 if self.media - was < long {
                     let what = format!(
-                        "{} grew by {} bytes, and its record has {long}: the new one would lie over \
-                         the old, and a power cut could lose both. `clear` it and `insert` it, or \
-                         let it grow further first",
+                        "{} grew by {} bytes, and its record has {long}: the new one would lie \
+                         over the old, and a power cut could lose both. `clear` it and `insert` \
+                         it, or let it grow further first",
                         self.name,
                         self.media - was
                     );

@@ -254,9 +254,13 @@ impl RaidGeom {
                 (None, None) => {}
             }
         }
-        let torn = here.iter().flatten().filter_map(|tag| self.disks.get(tag));
+        self.begin(t, me, Set::start(array, here), book);
+    }
+
+    /// It runs from now on.
+    fn begin(&mut self, t: &mut Topology, me: GeomId, mut set: Set, book: Book) {
+        let torn = set.here.iter().flatten().filter_map(|tag| self.disks.get(tag));
         let torn = torn.into_iter().any(|disk| disk.found.is_torn() || disk.grown);
-        let mut set = Set::start(array, here);
         let spares = set.take_spares();
         let filling = (0..set.vols.len()).any(|at| set.is_filling(at));
         self.set = Some(set);

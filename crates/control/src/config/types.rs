@@ -309,7 +309,8 @@ pub struct UnitConfig {
     pub write_same_to_end: bool,
     /// Percentages of its room, at most two, at which initiators and `status` are told that the
     /// disk fills up: for one that takes room as it is written, and has not enough for all of it.
-    /// None in the list: nobody is told. Absent: 80 and 90.
+    /// None in the list: nobody is told. Absent: 80 and 90. Image files and memory disks say how
+    /// full they are; of others, block devices among them, a list is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2), inner(range(min = 1, max = 99)))]
     pub thresholds: Option<Vec<u8>>,

@@ -16,8 +16,9 @@ const MIRRORS: [u64; 19] = [
 /// With what happens more rarely: 1052412: one that was forgotten and one that failed looked like a
 /// whole mirror; 1000620: of the story itself: the last two members went at once, one of them with
 /// its cache, and nobody remembered that what was not flushed could be lost; 6001698: bits were
-/// written where the bitmap was to be after a disk had grown, and the record was not there yet.
-const RICH: [u64; 3] = [1000620, 1052412, 6001698];
+/// written where the bitmap was to be after a disk had grown, and the record was not there yet;
+/// 7005741: members were to be forgotten by a mirror that had not started.
+const RICH: [u64; 4] = [1000620, 1052412, 6001698, 7005741];
 
 #[test]
 fn mirrors_that_failed_once() {

@@ -151,6 +151,14 @@ fn keep_one(mirror: &Mirror, slot: usize, member: &str) -> Result<(), Error> {
 
 pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
     let count = with(control, on, |g, t, me| {
+        if !g.mirror.running {
+            // No record could say so.
+            let what = format!(
+                "{on} has not started: it does when its members are there, or after a while \
+                 without those that are missing"
+            );
+            return Err(Error::new(Errno::Busy, what));
+        }
         let count = g.mirror.members().count();
         g.mirror.count_only(count as u8);
         g.push(t, me, Job::Rewrite);

@@ -67,8 +67,10 @@ impl Verb for Attach {
         device is a network block device where the kernel has the module `nbd`: a socket for each \
         core of the daemon, no network. In use, it outlives the daemon, killed or restarted: \
         its users wait until a new daemon has taken it over, `reconnect` seconds of the target at \
-        most. Elsewhere it is a loop device, without a cache of its own, on a file that the daemon \
-        serves by FUSE, and ends with the daemon. Needs root. LUNs in `attach` of the target are \
+        most; what a killed one took along the kernel sends again after `resend` seconds (with \
+        a client of one's own: `nbd-client -persist -timeout 30 HOST DEVICE`). Elsewhere it is a \
+        loop device, without a cache of its own, on a file that the daemon serves by FUSE, and \
+        ends with the daemon. Needs root. LUNs in `attach` of the target are \
         there again after a restart. While something is attached the daemon's memory is locked, \
         and it is not ended when memory is short. Prints the device.";
     const EXAMPLES: &'static [&'static str] = &[

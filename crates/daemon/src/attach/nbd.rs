@@ -8,7 +8,10 @@
 //!                          v                                           v
 //!                        gone            in use at the end of the daemon: LEFT, its users wait
 //! ```
-//! A request that a socket ended with is sent once more by the kernel, after [`TIMEOUT_S`].
+//! A request that a socket ended with is sent once more by the kernel, when `resend` seconds have
+//! passed since it was sent first. It has no way to be hurried: the deadline stands with the
+//! request, and a new socket does not look at what the old one owed. A daemon that ends in order
+//! leaves none behind: it answers what it has read.
 //!
 //! Invariants
 //!  N1  A device is served by the daemon that holds the lock of its LUN; a lock ends with its
@@ -31,9 +34,14 @@ use super::host::{CORE_LIMIT, Device, FOLDER, TOOL_LIMIT, Why, wait, what};
 use super::netlink::{Netlink, Wish};
 use super::openers::Openers;
 
-/// Seconds after which the kernel gives a socket up whose request is not answered, and sends the
-/// request by another: as long as it waits for other disks.
-pub const TIMEOUT_S: u64 = 30;
+/// How long the kernel waits, seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// For a daemon, while there is none.
+    pub reconnect: u32,
+    /// For an answer; then it gives the socket up and sends the request by another.
+    pub resend: u32,
+}
 
 /// Most sockets of one device; more cores share them.
 const SOCKETS_MAX: usize = 16;
@@ -59,7 +67,7 @@ pub struct Nbd {
     pub device: Device,
     index: u32,
     backend: String,
-    reconnect: u32,
+    waits: Waits,
     sockets: Vec<Socket>,
     _lock: File,
 }
@@ -194,14 +202,14 @@ impl Nbd {
         local: &Local,
         key: &Key,
         grant: &Grant,
-        reconnect: u32,
+        waits: Waits,
         mut netlink: Netlink,
     ) -> Result<Nbd, Why> {
         let lock = lock(key)?;
         for known in known().into_iter().filter(|k| k.key() == *key) {
             let now = Backend::of(key, grant, known.backend.sockets);
             if now == known.backend {
-                return Nbd::take_over(local, grant, reconnect, netlink, known, lock);
+                return Nbd::take_over(local, grant, waits, netlink, known, lock);
             }
             let users = known.device.users(&Openers::now());
             if !users.is_empty() {
@@ -216,7 +224,7 @@ impl Nbd {
             device: Device { name: String::new() },
             index: 0,
             backend,
-            reconnect,
+            waits,
             sockets: Vec::new(),
             _lock: lock,
         };
@@ -236,7 +244,7 @@ impl Nbd {
     fn take_over(
         local: &Local,
         grant: &Grant,
-        reconnect: u32,
+        waits: Waits,
         mut netlink: Netlink,
         known: Known,
         lock: File,
@@ -245,7 +253,7 @@ impl Nbd {
             device: known.device,
             index: known.index,
             backend: known.backend.text(),
-            reconnect,
+            waits,
             sockets: Vec::new(),
             _lock: lock,
         };
@@ -273,8 +281,8 @@ impl Nbd {
         Wish {
             size: grant.bytes(),
             block: u64::from(grant.entry.device.block_bytes()),
-            timeout: TIMEOUT_S,
-            dead: u64::from(self.reconnect),
+            timeout: u64::from(self.waits.resend),
+            dead: u64::from(self.waits.reconnect),
             flags: u64::from(grant.flags()),
             sockets,
             backend: &self.backend,

@@ -10,7 +10,7 @@ use drivers::local::{By, Grant, LocalParams};
 use super::fuse::{self, Loop};
 use super::guard::Guard;
 use super::host::{Device, wait};
-use super::nbd::{self, Nbd};
+use super::nbd::{self, Nbd, Waits};
 use super::openers::Openers;
 use super::{Job, Key, Place, Shared, Table, Waiting};
 
@@ -410,7 +410,8 @@ impl Worker {
         let by = if by == By::Auto { params.by } else { by };
         let means = match (by, Nbd::fits(&grant)) {
             (By::Auto | By::Nbd, Ok(netlink)) => {
-                Means::Nbd(Nbd::make(local, key, &grant, params.reconnect, netlink)?)
+                let waits = Waits { reconnect: params.reconnect, resend: params.resend };
+                Means::Nbd(Nbd::make(local, key, &grant, waits, netlink)?)
             }
             (By::Nbd, Err(e)) => return Err(e),
             (By::Auto | By::Fuse, _) => Means::Loop(Loop::make(local, key, &grant)?),

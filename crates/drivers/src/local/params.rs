@@ -40,11 +40,19 @@ pub struct LocalParams {
     /// requests fail. Meanwhile a new daemon takes the device over.
     #[schemars(range(min = 1, max = 86400))]
     pub reconnect: u32,
+    /// Seconds after which the kernel sends a request of a network block device once more that was
+    /// not answered: one that a killed daemon took along waits so long, whenever the next one
+    /// comes. Less than a slow disk takes, and the kernel gives up sockets that are well.
+    #[schemars(range(min = 2, max = 600))]
+    pub resend: u32,
 }
+
+/// As long as the kernel waits for other disks, seconds.
+const RESEND_S: u32 = 30;
 
 impl Default for LocalParams {
     fn default() -> LocalParams {
-        LocalParams { attach: Vec::new(), by: By::Auto, reconnect: 120 }
+        LocalParams { attach: Vec::new(), by: By::Auto, reconnect: 120, resend: RESEND_S }
     }
 }
 
@@ -74,6 +82,9 @@ pub(crate) fn check(spec: &TargetSpec) -> Result<(String, LocalParams), Error> {
     if !(1..=86400).contains(&params.reconnect) {
         return Err(bad(format!("reconnect = {}: it must be 1 to 86400", params.reconnect)));
     }
+    if !(2..=600).contains(&params.resend) {
+        return Err(bad(format!("resend = {}: it must be 2 to 600", params.resend)));
+    }
     Ok((spec.name.clone(), params))
 }
 
@@ -100,6 +111,8 @@ mod tests {
             ("a", json!({"attach": vec![0; 300]}), "LUNs"),
             ("a", json!({"by": "magic"}), "magic"),
             ("a", json!({"reconnect": 0}), "reconnect"),
+            ("a", json!({"resend": 1}), "resend"),
+            ("a", json!({"resend": 601}), "resend"),
         ] {
             let error = check(&spec(name, params)).unwrap_err();
             assert!(error.what.contains(word), "{error}");

@@ -545,3 +545,46 @@ fn who_may_not_come_in_is_told_why() {
     house.assert_alive();
     house.stop();
 }
+
+/// Sessions come and go by the thousand, each with lines in the log, which nobody reads.
+#[test]
+fn a_log_that_nobody_reads_stops_nobody() {
+    const LOGINS: usize = 1500;
+    let mut house = House::new("unread");
+    house.image("good.img", DISK_BYTES);
+    write(&house, "", "");
+    let mut serve = house.command(&["serve"]);
+    serve.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+    let mut daemon = serve.spawn().unwrap();
+    house.until("it serves", Duration::from_secs(30), || house.ashlar(&["status"]).code == 0);
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let start = Instant::now();
+    let mut longest = Duration::ZERO;
+    for n in 0..LOGINS {
+        let at = Instant::now();
+        let name = format!("iqn.2024-01.test:{n}-{}", "x".repeat(120));
+        Raw::login(house.portal(), &name, IQN).unwrap();
+        longest = longest.max(at.elapsed());
+    }
+    println!("{LOGINS} sessions in {:?}, the longest login took {longest:?}", start.elapsed());
+    load.goes_on();
+    let asked = Instant::now();
+    house.ok(&["status"]);
+    assert!(asked.elapsed() < ANSWER_LIMIT, "{:?}", asked.elapsed());
+    load.finish();
+    let resident = proc::resident_bytes(daemon.id()).unwrap();
+    assert!(resident < POOL_BYTES + RESIDENT_MORE, "{} MiB resident", resident >> 20);
+    // Now somebody reads: what is there, and how much is not.
+    let mut log = daemon.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        log.read_to_string(&mut text).map(|_| text)
+    });
+    assert!(Command::new("kill").arg(daemon.id().to_string()).status().unwrap().success());
+    assert!(daemon.wait().unwrap().success());
+    let text = reader.join().unwrap().unwrap();
+    let lines = text.lines().count();
+    println!("{lines} lines, {} KiB", text.len() >> 10);
+    assert!(!text.contains("panicked"), "{text}");
+    assert!(text.contains("stopping: SIGTERM") && lines > LOGINS, "{lines} lines");
+}

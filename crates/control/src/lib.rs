@@ -20,6 +20,7 @@ mod doctor;
 #[cfg(test)]
 mod fake;
 pub mod http;
+mod logs;
 pub mod plan;
 mod plant;
 mod service;

@@ -8,7 +8,11 @@ use control::api::{Event, Level};
 /// Events kept; older ones are forgotten.
 const EVENTS_MAX: usize = 4096;
 
-/// The journal of one daemon; any thread writes and reads.
+/// Longest text of an event, bytes; a longer one is cut.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// The journal of one daemon; any thread writes and reads. Nobody waits for more than a look at the
+/// list: the log is written by a thread of its own.
 #[derive(Default)]
 pub struct Journal {
     lines: Mutex<Lines>,
@@ -23,7 +27,11 @@ struct Lines {
 impl Journal {
     /// Notes an event `at_ns` after the start and logs it.
     pub fn note(&self, at_ns: u64, level: Level, about: &str, text: impl Into<String>) {
-        let text = text.into();
+        let mut text = text.into();
+        if text.len() > TEXT_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+            text.push_str("...");
+        }
         let line = line(about, &text);
         match level {
             Level::Info => tracing::info!(target: "ashlar", "{line}"),
@@ -73,5 +81,45 @@ mod tests {
         let all = journal.after(0, usize::MAX);
         assert_eq!((all.len(), all[0].id), (EVENTS_MAX, 11));
         assert_eq!(journal.after(EVENTS_MAX as u64 + 9, 5).len(), 1);
+    }
+
+    #[test]
+    fn thousands_of_events_a_second_keep_their_order_and_little_memory() {
+        const EACH: u64 = 50_000;
+        let journal = Journal::default();
+        let start = std::time::Instant::now();
+        let mut seen = 0;
+        std::thread::scope(|threads| {
+            for thread in 0..4u64 {
+                let journal = &journal;
+                threads.spawn(move || {
+                    let text = "x".repeat(if thread == 0 { 100_000 } else { 60 });
+                    for n in 0..EACH {
+                        journal.note(n, Level::Warn, "d0", text.as_str());
+                    }
+                });
+            }
+            // Somebody reads meanwhile: ids only grow, and what is missing was told before.
+            let mut last = 0;
+            while last < 4 * EACH {
+                for event in journal.after(last, 1000) {
+                    assert!(event.id > last, "{} after {last}", event.id);
+                    last = event.id;
+                    seen += 1;
+                }
+                std::thread::yield_now();
+            }
+        });
+        let took = start.elapsed();
+        let all = journal.after(0, usize::MAX);
+        let bytes: usize = all.iter().map(|e| e.text.capacity() + e.about.capacity()).sum();
+        println!(
+            "{} events in {took:?}, {seen} read meanwhile, {} kept in {} KiB",
+            4 * EACH,
+            all.len(),
+            bytes >> 10
+        );
+        assert_eq!((all.len(), all[0].id), (EVENTS_MAX, 4 * EACH - EVENTS_MAX as u64 + 1));
+        assert!(all.iter().all(|e| e.text.len() <= TEXT_BYTES_MAX + 3));
     }
 }

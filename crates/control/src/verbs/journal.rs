@@ -36,6 +36,9 @@ impl Default for Params {
 pub struct Answer {
     /// Oldest first.
     pub events: Vec<Event>,
+    /// Events before these that were asked for and are forgotten: the daemon keeps the newest.
+    #[serde(default)]
+    pub forgotten: u64,
 }
 
 impl Verb for Journal {
@@ -62,13 +65,19 @@ impl Verb for Journal {
             ]
         };
         let rows: Vec<_> = answer.events.iter().map(row).collect();
-        text::table(&[">id", ">at", "level", "about", "event"], &rows)
+        let table = text::table(&[">id", ">at", "level", "about", "event"], &rows);
+        match answer.forgotten {
+            0 => table,
+            n => format!("{table}{n} events before these are forgotten\n"),
+        }
     }
 }
 
 impl DaemonVerb for Journal {
     fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
         let events = control.plant().journal(params.after, params.limit.min(EVENTS_MAX));
-        Ok(Answer { events })
+        let first = events.first().map_or(0, |e| e.id);
+        let forgotten = first.saturating_sub(params.after).saturating_sub(1);
+        Ok(Answer { events, forgotten })
     }
 }

@@ -10,6 +10,7 @@ use super::plan::default_file;
 use crate::api::{Error, Kind, Result};
 use crate::config::{Config, read};
 use crate::http::{self, Listening};
+use crate::logs::Lines;
 use crate::service::{Archive, Consent, Control, LeftOut};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,14 +39,30 @@ pub struct Answer {
     pub why: String,
 }
 
-fn log(level: &str) {
+/// Starts the log. What is to be flushed at the end, if this is the process's first.
+fn log(level: &str) -> Option<Lines> {
     use tracing_subscriber::filter::Targets;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
     let filter = level.parse::<Targets>().unwrap_or_default();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = Lines::start(std::io::stderr()).ok()?;
+    let writer = lines.clone();
+    let layer = tracing_subscriber::fmt::layer();
+    let layer = layer.with_writer(move || writer.clone()).with_ansi(false);
     // A second call (tests) keeps the first subscriber.
-    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
+    let first = tracing_subscriber::registry().with(layer).with(filter).try_init();
+    first.is_ok().then_some(lines)
+}
+
+/// Has the log written when it goes, before the command says why it ended.
+struct Flushed(Option<Lines>);
+
+impl Drop for Flushed {
+    fn drop(&mut self) {
+        if let Some(lines) = &self.0 {
+            lines.flush();
+        }
+    }
 }
 
 fn load(local: &Local<'_>, file: &str) -> Result<Config> {
@@ -157,7 +174,7 @@ impl LocalVerb for Serve {
     fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
         let file = params.file.unwrap_or_else(default_file);
         let config = load(local, &file)?;
-        log(&config.daemon.log);
+        let _log = Flushed(log(&config.daemon.log));
         let path = socket(local, &config);
         let listening = Listening::at(&path)?;
         let mut given = config.clone();

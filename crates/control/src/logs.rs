@@ -1,0 +1,162 @@
+//! The log on standard error, written by a thread of its own: whoever reads it may be slow, and
+//! nobody who serves waits for him.
+//!
+//! Invariants
+//!  L1  Whoever logs never waits. A line that finds no room is dropped and counted, and the count
+//!      stands in the log before the next line.
+//!  L2  At most [`LINES_MAX`] lines wait, of at most [`LINE_BYTES_MAX`] bytes each.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Lines that wait for the reader; further ones are dropped.
+const LINES_MAX: usize = 4096;
+
+/// Longest line, bytes; of a longer one the end is lost.
+const LINE_BYTES_MAX: usize = 8192;
+
+/// Pause between two looks for room, and how long the end of the daemon waits for the reader.
+const PAUSE: Duration = Duration::from_millis(5);
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+enum Item {
+    Line(Vec<u8>),
+    Flush(SyncSender<()>),
+}
+
+/// A way into the log; clones are the same.
+#[derive(Clone)]
+pub struct Lines {
+    to: SyncSender<Item>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Lines {
+    /// Starts the thread that writes to `sink`.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(sink: impl Write + Send + 'static) -> io::Result<Lines> {
+        let (to, from) = sync_channel(LINES_MAX);
+        let dropped = Arc::<AtomicU64>::default();
+        let counted = dropped.clone();
+        let thread = std::thread::Builder::new().name("ashlar-log".into());
+        thread.spawn(move || write_all(&from, &counted, sink))?;
+        Ok(Lines { to, dropped })
+    }
+
+    /// Waits until what was logged is written, not for long.
+    pub fn flush(&self) {
+        let (done, written) = sync_channel(1);
+        let start = Instant::now();
+        let mut item = Item::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
+            if start.elapsed() > FLUSH_PATIENCE {
+                return;
+            }
+            item = back;
+            std::thread::park_timeout(PAUSE);
+        }
+        // It is not written in time when nobody reads.
+        let _ = written.recv_timeout(FLUSH_PATIENCE);
+    }
+}
+
+/// One call is one line.
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut line = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes).to_vec();
+        if line.len() < bytes.len() {
+            line.push(b'\n');
+        }
+        if self.to.try_send(Item::Line(line)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_all(from: &Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
+    for item in from {
+        // A reader that has gone is nobody's loss.
+        match item {
+            Item::Line(line) => {
+                let n = dropped.swap(0, Ordering::Relaxed);
+                if n > 0 {
+                    let _ =
+                        writeln!(sink, "{n} lines of the log are dropped: it is read too slowly");
+                }
+                let _ = sink.write_all(&line);
+            }
+            Item::Flush(done) => {
+                let _ = sink.flush();
+                let _ = done.try_send(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::Sender;
+    use std::sync::{Condvar, Mutex, PoisonError};
+
+    /// A reader that reads when it is told to.
+    struct Slow {
+        gate: Arc<(Mutex<bool>, Condvar)>,
+        got: Sender<Vec<u8>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (open, opened) = &*self.gate;
+            let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(opened.wait_while(open, |open| !*open));
+            let _ = self.got.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn l1_l2_a_log_that_nobody_reads_keeps_nobody_waiting() {
+        const ALL: u64 = 100_000;
+        let gate = Arc::<(Mutex<bool>, Condvar)>::default();
+        let (got, from) = std::sync::mpsc::channel();
+        let lines = Lines::start(Slow { gate: gate.clone(), got }).expect("a thread");
+        let start = Instant::now();
+        let mut longest = Duration::ZERO;
+        let mut log = lines.clone();
+        for n in 0..ALL {
+            let at = Instant::now();
+            assert!(log.write(format!("line {n}\n").as_bytes()).is_ok());
+            longest = longest.max(at.elapsed());
+        }
+        println!("{ALL} lines in {:?}, the longest took {longest:?}", start.elapsed());
+        *gate.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        gate.1.notify_all();
+        lines.flush();
+        assert!(log.write(&[b'x'; 3 * LINE_BYTES_MAX]).is_ok());
+        lines.flush();
+        let all: Vec<String> =
+            from.try_iter().map(|l| String::from_utf8_lossy(&l).into_owned()).collect();
+        let whole: Vec<&String> = all.iter().filter(|l| l.starts_with("line ")).collect();
+        let numbers = all.iter().filter(|l| l.contains("dropped"));
+        let numbers = numbers.filter_map(|l| l.split(' ').next()?.parse::<u64>().ok());
+        assert_eq!(whole.len() as u64 + numbers.sum::<u64>(), ALL, "each is written or counted");
+        assert!((LINES_MAX..LINES_MAX + 10).contains(&whole.len()), "{}", whole.len());
+        assert_eq!(whole[0], "line 0\n");
+        assert!(all.iter().all(|l| l.len() <= LINE_BYTES_MAX + 1));
+    }
+}

@@ -90,8 +90,8 @@ fn write_all(from: &Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
             Item::Line(line) => {
                 let n = dropped.swap(0, Ordering::Relaxed);
                 if n > 0 {
-                    let _ =
-                        writeln!(sink, "{n} lines of the log are dropped: it is read too slowly");
+                    let text = format!("{n} lines of the log are dropped: it is read too slowly\n");
+                    let _ = sink.write_all(text.as_bytes());
                 }
                 let _ = sink.write_all(&line);
             }

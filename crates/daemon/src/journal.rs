@@ -31,6 +31,7 @@ impl Journal {
         if text.len() > TEXT_BYTES_MAX {
             text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
             text.push_str("...");
+            text.shrink_to_fit();
         }
         let line = line(about, &text);
         match level {

@@ -550,7 +550,7 @@ fn who_may_not_come_in_is_told_why() {
 #[test]
 fn a_log_that_nobody_reads_stops_nobody() {
     const LOGINS: usize = 1500;
-    let mut house = House::new("unread");
+    let house = House::new("unread");
     house.image("good.img", DISK_BYTES);
     write(&house, "", "");
     let mut serve = house.command(&["serve"]);

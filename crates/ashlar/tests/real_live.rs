@@ -60,7 +60,7 @@ fn fio_finds_nothing_wrong_while_members_go_and_come() {
     house.start();
     house.ok(&["mirror", "label", "m", "m0", "m1"]);
     let label = ["raid", "label", "Intel", "five", "RAID5", "v0", "v1", "v2", "-s", "64k"];
-    let five = house.json(&label)["provider"].as_str().unwrap().to_owned();
+    let five = house.json(&label)["answer"]["provider"].as_str().unwrap().to_owned();
     let nbd = "[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"unix:{here}/nbd.sock\"]\n\
                [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"unix:*\"]\n\
                luns = { 0 = \"mirror/m\", 1 = \"FIVE\" }\n";

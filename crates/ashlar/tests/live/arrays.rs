@@ -111,7 +111,7 @@ pub fn build(house: &mut House) -> Arrays {
     house.ok(&["stripe", "label", "-s", "64k", "st", "mirror/sa", "mirror/sb"]);
     let label = |words: &[&str]| {
         let answer = house.json(&[&["raid", "label"], words, &["-s", "64k"]].concat());
-        answer["provider"].as_str().unwrap().to_owned()
+        answer["answer"]["provider"].as_str().unwrap().to_owned()
     };
     let five = label(&["Intel", "five", "RAID5", "r0", "r1", "r2"]);
     let six = label(&["DDF", "six", "RAID6", "q0", "q1", "q2", "q3"]);

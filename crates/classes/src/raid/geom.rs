@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
 use geom::{ConsumerId, GeomId, Grade, Topology};
@@ -44,7 +44,7 @@ use crate::members::{GateWord, Number, Said};
 /// Name of the class, and of its providers before the stroke.
 pub(super) const NAME: &str = "raid";
 /// How long an array whose records cannot be written waits before it tries again, ns.
-const SICK_NS: u64 = 1_000_000_000;
+pub(super) const SICK_NS: u64 = 1_000_000_000;
 /// Lines about disks that were refused, kept for lists; older ones go.
 const REFUSALS_MAX: usize = 16;
 /// Disks that left of which it is known what they held; of older ones a torn record is refused.
@@ -427,130 +427,6 @@ impl RaidGeom {
         }
     }
 
-    /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
-    fn lose(&mut self, t: &mut Topology, me: GeomId, tag: Tag, loss: Loss) -> bool {
-        let Some(set) = &self.set else { return false };
-        let Some(index) = set.disk(tag) else {
-            self.judged(t);
-            return false;
-        };
-        if loss != Loss::Gone && self.is_needed(index) {
-            self.stays(t, tag);
-            return false;
-        }
-        let slots = self.slots(tag);
-        let state = if loss == Loss::Broken { DiskState::Failed } else { DiskState::Missing };
-        let Some(set) = &mut self.set else { return false };
-        set.leave(index, state);
-        for (key, slot) in slots {
-            let dirty = set.volume(key).and_then(|at| set.array.volumes.get(at));
-            if let Some(up) = self.ups.get_mut(&key)
-                && dirty.is_some_and(|volume| volume.dirty)
-            {
-                up.unrecorded |= bit(slot);
-            }
-        }
-        let why = "it failed a request: `clear` it, then `insert` takes it in anew";
-        self.let_go(t, tag, (loss == Loss::Broken).then_some(why));
-        self.halt_passes();
-        let took = self.set.as_mut().is_some_and(Set::take_spares);
-        self.start_volumes(t, me);
-        self.start_passes();
-        if self.disks.is_empty() {
-            t.remark(me, Grade::Failed, "its last disk has gone");
-            Self::take_apart(t, me, self);
-            return false;
-        }
-        // J4; and while nothing is written the record can wait for the first write.
-        let dirty = self.set.iter().flat_map(|s| s.vols.iter().zip(&s.array.volumes));
-        let written = dirty.filter(|(vol, _)| vol.up).any(|(_, volume)| volume.dirty);
-        let any = !self.ups.is_empty();
-        let certain = matches!(loss, Loss::Gone | Loss::Absent);
-        let needed = any && (written || took || !certain);
-        if !needed {
-            self.judged(t);
-        }
-        needed
-    }
-
-    /// Whether a volume cannot do without a disk, nor without those that are known to be gone.
-    fn is_needed(&self, index: usize) -> bool {
-        let Some(mut set) = self.set.clone() else { return false };
-        for job in &self.queue {
-            if let Job::Out(tag, Loss::Gone) = job
-                && let Some(gone) = set.disk(*tag).filter(|gone| *gone != index)
-            {
-                set.leave(gone, DiskState::Missing);
-            }
-        }
-        !set.breaks(index).is_empty()
-    }
-
-    /// J3: what a disk failed is on nobody else, or on some and not on others.
-    fn stays(&mut self, t: &mut Topology, tag: Tag) {
-        let name = self.disks.get(&tag).map_or("a disk", |disk| &disk.name);
-        let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
-        t.remark(self.me, Grade::Failed, &why);
-        for (key, slot) in self.slots(tag) {
-            // First: who is let go of finds that copies and parity may differ.
-            self.disturb(key);
-            let Some(up) = self.ups.get(&key) else { continue };
-            up.shared.refuse(bit(slot));
-        }
-        for (key, open) in self.open_slots() {
-            if let Some(up) = self.ups.get(&key) {
-                up.shared.release(open);
-            }
-        }
-        // Not at once: it would fail at once.
-        self.after(t, SICK_NS, Told::Well);
-    }
-
-    fn disturb(&mut self, key: u32) {
-        self.halt_pass(key);
-        let Some(set) = &mut self.set else { return };
-        let Some(at) = set.volume(key) else { return };
-        set.disturb(at);
-        if let (Some(up), Some(vol)) = (self.ups.get(&key), set.vols.get(at)) {
-            up.shared.even.store(vol.even, SeqCst);
-        }
-    }
-
-    /// Volumes and slots in which a disk is.
-    fn slots(&self, tag: Tag) -> Vec<(u32, usize)> {
-        let Some(set) = &self.set else { return Vec::new() };
-        let Some(index) = set.disk(tag) else { return Vec::new() };
-        let of = set.vols.iter().zip(&set.array.volumes);
-        of.flat_map(|(vol, volume)| {
-            let slots = volume.members.iter().enumerate().filter(|(_, m)| m.disk == index);
-            slots.map(|(slot, _)| (vol.key, slot)).collect::<Vec<_>>()
-        })
-        .collect()
-    }
-
-    /// Slots about which nothing has been decided, by volume.
-    fn open_slots(&self) -> BTreeMap<u32, u64> {
-        let mut open: BTreeMap<u32, u64> =
-            self.ups.iter().map(|(key, up)| (*key, up.unrecorded)).collect();
-        for job in &self.queue {
-            if let Job::Out(tag, _) = job {
-                for (key, slot) in self.slots(*tag) {
-                    *open.entry(key).or_default() |= bit(slot);
-                }
-            }
-        }
-        open
-    }
-
-    /// Writes go on that wait for nobody who is still to be judged.
-    pub(super) fn judged(&mut self, _: &Topology) {
-        for (key, open) in self.open_slots() {
-            if let Some(up) = self.ups.get(&key) {
-                up.shared.release(open);
-            }
-        }
-    }
-
     /// A disk that came is used. False when nothing is to be written for it.
     fn use_disk(&mut self, t: &mut Topology, me: GeomId, tag: Tag) -> bool {
         let (Some(disk), Some(set), Some(book)) =
@@ -715,6 +591,6 @@ impl RaidGeom {
 }
 
 /// A slot's bit.
-fn bit(slot: usize) -> u64 {
+pub(super) fn bit(slot: usize) -> u64 {
     1_u64.checked_shl(slot as u32).unwrap_or(0)
 }

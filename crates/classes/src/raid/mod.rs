@@ -24,6 +24,7 @@ mod follow;
 mod geom;
 pub mod imsm;
 mod label;
+mod losses;
 pub mod model;
 mod name;
 mod records;

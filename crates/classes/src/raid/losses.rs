@@ -1,0 +1,137 @@
+//! Disks that are lost: which of them an array can do without, and which writes wait for that
+//! verdict. The invariants are those of [`super::geom`]: J2 to J4.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::SeqCst;
+
+use geom::{GeomId, Grade, Topology};
+
+use super::geom::{Job, Loss, RaidGeom, SICK_NS, Told, bit};
+use super::model::DiskState;
+use super::set::{Set, Tag};
+
+impl RaidGeom {
+    /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
+    pub(super) fn lose(&mut self, t: &mut Topology, me: GeomId, tag: Tag, loss: Loss) -> bool {
+        let Some(set) = &self.set else { return false };
+        let Some(index) = set.disk(tag) else {
+            self.judged(t);
+            return false;
+        };
+        if loss != Loss::Gone && self.is_needed(index) {
+            self.stays(t, tag);
+            return false;
+        }
+        let slots = self.slots(tag);
+        let state = if loss == Loss::Broken { DiskState::Failed } else { DiskState::Missing };
+        let Some(set) = &mut self.set else { return false };
+        set.leave(index, state);
+        for (key, slot) in slots {
+            let dirty = set.volume(key).and_then(|at| set.array.volumes.get(at));
+            if let Some(up) = self.ups.get_mut(&key)
+                && dirty.is_some_and(|volume| volume.dirty)
+            {
+                up.unrecorded |= bit(slot);
+            }
+        }
+        let why = "it failed a request: `clear` it, then `insert` takes it in anew";
+        self.let_go(t, tag, (loss == Loss::Broken).then_some(why));
+        self.halt_passes();
+        let took = self.set.as_mut().is_some_and(Set::take_spares);
+        self.start_volumes(t, me);
+        self.start_passes();
+        if self.disks.is_empty() {
+            t.remark(me, Grade::Failed, "its last disk has gone");
+            Self::take_apart(t, me, self);
+            return false;
+        }
+        // J4; and while nothing is written the record can wait for the first write.
+        let dirty = self.set.iter().flat_map(|s| s.vols.iter().zip(&s.array.volumes));
+        let written = dirty.filter(|(vol, _)| vol.up).any(|(_, volume)| volume.dirty);
+        let any = !self.ups.is_empty();
+        let certain = matches!(loss, Loss::Gone | Loss::Absent);
+        let needed = any && (written || took || !certain);
+        if !needed {
+            self.judged(t);
+        }
+        needed
+    }
+
+    /// Whether a volume cannot do without a disk, nor without those that are known to be gone.
+    pub(super) fn is_needed(&self, index: usize) -> bool {
+        let Some(mut set) = self.set.clone() else { return false };
+        for job in &self.queue {
+            if let Job::Out(tag, Loss::Gone) = job
+                && let Some(gone) = set.disk(*tag).filter(|gone| *gone != index)
+            {
+                set.leave(gone, DiskState::Missing);
+            }
+        }
+        !set.breaks(index).is_empty()
+    }
+
+    /// J3: what a disk failed is on nobody else, or on some and not on others.
+    fn stays(&mut self, t: &mut Topology, tag: Tag) {
+        let name = self.disks.get(&tag).map_or("a disk", |disk| &disk.name);
+        let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
+        t.remark(self.me, Grade::Failed, &why);
+        for (key, slot) in self.slots(tag) {
+            // First: who is let go of finds that copies and parity may differ.
+            self.disturb(key);
+            let Some(up) = self.ups.get(&key) else { continue };
+            up.shared.refuse(bit(slot));
+        }
+        for (key, open) in self.open_slots() {
+            if let Some(up) = self.ups.get(&key) {
+                up.shared.release(open);
+            }
+        }
+        // Not at once: it would fail at once.
+        self.after(t, SICK_NS, Told::Well);
+    }
+
+    fn disturb(&mut self, key: u32) {
+        self.halt_pass(key);
+        let Some(set) = &mut self.set else { return };
+        let Some(at) = set.volume(key) else { return };
+        set.disturb(at);
+        if let (Some(up), Some(vol)) = (self.ups.get(&key), set.vols.get(at)) {
+            up.shared.even.store(vol.even, SeqCst);
+        }
+    }
+
+    /// Volumes and slots in which a disk is.
+    fn slots(&self, tag: Tag) -> Vec<(u32, usize)> {
+        let Some(set) = &self.set else { return Vec::new() };
+        let Some(index) = set.disk(tag) else { return Vec::new() };
+        let of = set.vols.iter().zip(&set.array.volumes);
+        of.flat_map(|(vol, volume)| {
+            let slots = volume.members.iter().enumerate().filter(|(_, m)| m.disk == index);
+            slots.map(|(slot, _)| (vol.key, slot)).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// Slots about which nothing has been decided, by volume.
+    fn open_slots(&self) -> BTreeMap<u32, u64> {
+        let mut open: BTreeMap<u32, u64> =
+            self.ups.iter().map(|(key, up)| (*key, up.unrecorded)).collect();
+        for job in &self.queue {
+            if let Job::Out(tag, _) = job {
+                for (key, slot) in self.slots(*tag) {
+                    *open.entry(key).or_default() |= bit(slot);
+                }
+            }
+        }
+        open
+    }
+
+    /// Writes go on that wait for nobody who is still to be judged.
+    pub(super) fn judged(&mut self, _: &Topology) {
+        for (key, open) in self.open_slots() {
+            if let Some(up) = self.ups.get(&key) {
+                up.shared.release(open);
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@ use bio::Errno;
 use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
 
 use super::book::{Book, Found, Judged, judge};
-use super::geom::{Attached, Job, RaidGeom, Told};
+use super::geom::{Attached, Job, REFUSALS_MAX, RaidGeom, Told};
 use super::model::{Array, DiskState, Identity};
 use super::records::{self};
 use super::set::{Set, Tag};
@@ -32,6 +32,10 @@ impl RaidGeom {
             return Err(Error::new(Errno::Exist, what));
         }
         if let Some((kind, why)) = self.why_not(&found, limits.sector_bytes, limits.media_bytes) {
+            if kind == Errno::Exist && self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on)
+            {
+                self.twins.push(on);
+            }
             self.refuse(t, &name, &why);
             return Err(Error::new(kind, why));
         }

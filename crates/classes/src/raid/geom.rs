@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{ConsumerId, GeomId, Grade, Topology};
+use geom::{ConsumerId, GeomId, Grade, ProviderId, Topology};
 
 use super::arrive::other_size;
 use super::book::{Book, Found, Here, SetId};
@@ -46,7 +46,7 @@ pub(super) const NAME: &str = "raid";
 /// How long an array whose records cannot be written waits before it tries again, ns.
 pub(super) const SICK_NS: u64 = 1_000_000_000;
 /// Lines about disks that were refused, kept for lists; older ones go.
-const REFUSALS_MAX: usize = 16;
+pub(super) const REFUSALS_MAX: usize = 16;
 /// Disks that left of which it is known what they held; of older ones a torn record is refused.
 const LEFT_MAX: usize = 64;
 
@@ -174,6 +174,9 @@ pub(super) struct RaidGeom {
     pub(super) fault: Option<String>,
     pub(super) story: Said,
     pub(super) refused: VecDeque<(String, String)>,
+    /// Providers that were refused because a disk of their name in the records was there: it may
+    /// have been on its way out. They are looked at again when a disk has gone.
+    pub(super) twins: Vec<ProviderId>,
     pub(super) rate: Arc<AtomicU64>,
     /// Something is still to be done: verbs wait for it.
     pub(super) busy: Arc<AtomicU64>,
@@ -204,6 +207,7 @@ impl RaidGeom {
             fault: None,
             story: Said::default(),
             refused: VecDeque::new(),
+            twins: Vec::new(),
             rate: Arc::new(AtomicU64::new(0)),
             busy: Arc::new(AtomicU64::new(0)),
             over: false,
@@ -242,6 +246,7 @@ impl RaidGeom {
             }
             t.abandon(disk.consumer);
         }
+        std::mem::take(&mut self.twins).into_iter().for_each(|twin| t.retaste(twin));
     }
 
     /// Queues a job and goes on.

@@ -21,6 +21,8 @@
 //!  S5  Labels are written before what they speak of is used: one that grows is as large as before
 //!      until the last label that says otherwise is durable. Of labels that disagree, after a power
 //!      cut amid `append`, the smaller number of members is believed.
+//!  S6  Where a label was written and the write has not ended, no other is written: two writes of
+//!      one sector that are under way together may end differently on the copies below.
 
 mod class;
 mod geom;

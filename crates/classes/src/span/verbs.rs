@@ -279,13 +279,23 @@ fn relabel<S: Span>(
                 bytes.resize(sector as usize, 0);
                 hand::write(control, &way.name, way.edge, at, bytes)
             });
-        if let Err(e) = written {
-            for (way, at, old) in before {
-                // What cannot be put back stays: one old label is enough for the old whole.
-                let _ = hand::write(control, &way.name, way.edge, at, old);
-            }
-            return Err(e);
+        let Err(e) = written else { continue };
+        if e.kind == Errno::TimedOut {
+            // S6: nothing is put back. What is found later is what a power cut would have left.
+            let what = format!(
+                "{}; labels may say {count} members from now on, which is believed when all do: \
+                 `ashlar {} append` it again when {} answers",
+                e.what,
+                S::NAME,
+                way.name
+            );
+            return Err(Error::new(Errno::TimedOut, what));
         }
+        for (way, at, old) in before {
+            // What cannot be put back stays: one old label is enough for the old whole.
+            let _ = hand::write(control, &way.name, way.edge, at, old);
+        }
+        return Err(e);
     }
     Ok(())
 }

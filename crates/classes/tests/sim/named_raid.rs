@@ -342,3 +342,25 @@ fn j7_what_could_not_be_made_stable_is_not_called_clean() {
         }
     }
 }
+
+/// A disk was out for a moment, and is back before a record could say so: the array still knows the
+/// one that went, and takes the one that came when it has let go of that.
+#[test]
+fn a_disk_that_is_back_before_its_loss_is_on_record_is_taken_in() {
+    for format in ["Intel", "DDF"] {
+        let mut rig = Rig::of(format, "RAID5", 3);
+        // The mark of the writes is to be taken away, and that hangs.
+        rig.disks["d0"].lock().holds = Some(Op::Write);
+        rig.life.pass(SECONDS);
+        rig.pull("d1");
+        rig.life.plug("d1", &rig.disks["d1"].clone());
+        rig.life.pass(50 * MS);
+        let refused = rig.life.show("raid", &rig.set, "Refused");
+        assert!(refused.contains("is there already"), "{refused}\n{}", rig.life.story());
+        rig.life.wake(rig.disks["d0"].release());
+        rig.life.pass(SECONDS);
+        rig.in_order();
+        assert_eq!(rig.life.show("raid", &rig.set, "Refused"), "");
+        assert_eq!(rig.holds(0..0, 0, false), 0);
+    }
+}

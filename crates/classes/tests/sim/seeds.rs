@@ -40,6 +40,10 @@ const STACKS: [u64; 1] = [250];
 /// waited for it.
 const OVER_CONCATS: [u64; 1] = [35891];
 
+/// Of rich stacks: a concat wrote an old label back while the write of the new one, which it had
+/// given up, was still under way, and the copies of the mirror below kept one each.
+const RICH_STACKS: [u64; 4] = [3000647, 3000763, 3000975, 3008345];
+
 #[test]
 fn stacks_that_failed_once() {
     let mut tally = Tally::default();
@@ -48,6 +52,9 @@ fn stacks_that_failed_once() {
     }
     for seed in OVER_CONCATS {
         super::one(seed, &super::mirror_over_concats, &mut tally);
+    }
+    for seed in RICH_STACKS {
+        super::one(seed, &super::rich(super::plan::Plan::three), &mut tally);
     }
     assert!(tally.acked > 0, "nothing was done: {tally:?}");
 }
@@ -79,8 +86,9 @@ const HARSH: [u64; 14] = [
 ];
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
-/// gone already.
-const DDF: [u64; 1] = [1226];
+/// gone already; 3003499: a disk was back before its loss was on record, and nobody looked at it
+/// again.
+const DDF: [u64; 2] = [1226, 3003499];
 
 #[test]
 fn arrays_that_failed_once() {

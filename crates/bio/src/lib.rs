@@ -5,12 +5,14 @@
 //! * [`Arena`]: memory of disks that live in memory, in large pages.
 //! * [`Slab`]: where the Bios of one core live; a Bio is owned by exactly one place at a time,
 //!   and one that waits is woken by the one [`Ticket`] that is good.
+//! * [`Owned`]: what one thread keeps for itself in an object that all share.
 //! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //!
-//! This room knows nothing of classes, sockets or threads. It is one of the two rooms where
+//! This room knows nothing of classes or sockets. It is one of the two rooms where
 //! `unsafe` may stand: in `buf.rs`, `pool.rs` and `arena.rs` (raw memory), `pinned.rs` (a resolved
-//! pointer), `count.rs` (an allocator for tests) and `parity.rs` (vector instructions).
+//! pointer), `owned.rs` (a value of one thread), `count.rs` (an allocator for tests) and
+//! `parity.rs` (vector instructions).
 
 mod arena;
 mod buf;
@@ -18,6 +20,7 @@ mod count;
 mod errno;
 mod extent;
 mod frame;
+mod owned;
 pub mod parity;
 mod pinned;
 mod pool;
@@ -31,6 +34,7 @@ pub use count::{CountingAlloc, allocations};
 pub use errno::{Errno, Status};
 pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};
+pub use owned::Owned;
 pub use pinned::Pinned;
 pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
 pub use request::{Attr, Bio, BioId, End, Flags, HOLE, MAPPED, Op, Origin, Ticket};

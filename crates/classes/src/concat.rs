@@ -2,6 +2,7 @@
 
 use geom::{Error, VerbSpec};
 
+use crate::members::Divisor;
 use crate::members::follow::{FOLLOW, Placed};
 use crate::members::frame::FrameError;
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
@@ -85,6 +86,19 @@ impl Span for Concat {
             }
             start = stop;
         }
+    }
+
+    #[inline]
+    fn one(_: Divisor, (members, _): (&[u64], Divisor), offset: u64, length: u64) -> Option<Piece> {
+        let mut at = offset;
+        for (member, bytes) in members.iter().enumerate() {
+            if at < *bytes {
+                let whole = length <= *bytes - at;
+                return whole.then_some(Piece { member, offset: at, length });
+            }
+            at -= *bytes;
+        }
+        None
     }
 
     fn gather(

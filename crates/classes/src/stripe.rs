@@ -6,6 +6,7 @@
 use bio::Errno;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 
+use crate::members::Divisor;
 use crate::members::follow::{FOLLOW, Placed};
 use crate::members::frame::FrameError;
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
@@ -113,6 +114,16 @@ impl Span for Stripe {
             let stop = end / n * strip + to;
             f(Piece { member: (k % n) as usize, offset: start, length: stop - start });
         }
+    }
+
+    #[inline]
+    fn one(strip: Divisor, (_, n): (&[u64], Divisor), offset: u64, length: u64) -> Option<Piece> {
+        let (k, within) = strip.split(offset);
+        if length > strip.by() - within {
+            return None;
+        }
+        let (row, member) = n.split(k);
+        Some(Piece { member: member as usize, offset: row * strip.by() + within, length })
     }
 
     fn gather(

@@ -27,6 +27,7 @@ const UNSAFE: &[&str] = &[
     "crates/bio/src/count.rs",
     "crates/bio/src/parity.rs",
     "crates/bio/src/arena.rs",
+    "crates/bio/src/owned.rs",
     "crates/bio/src/pinned.rs",
     "crates/bio/src/pool.rs",
     "crates/reactor/src/port/",

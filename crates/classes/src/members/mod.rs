@@ -3,6 +3,8 @@
 //! * [`WriteGate`]: nothing is written before the marks on the disks say so.
 //! * [`Court`]: a write that one member failed waits until it is decided who is out.
 //! * [`blank`]: zeroes to write.
+//! * [`Lanes`]: what a core keeps of its own, without a lock, and the table it goes by.
+//! * [`Divisor`]: division by the number of members, or the size of their strips.
 //! * [`Loads`]: of members that hold the same, the least busy one is read.
 //! * [`Said`]: what the journal was told of members and their state.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
@@ -28,11 +30,13 @@
 
 mod blank;
 mod court;
+mod divisor;
 pub(crate) mod follow;
 pub(crate) mod frame;
 pub(crate) mod hand;
 mod joined;
 pub(crate) mod known;
+mod lanes;
 mod load;
 mod pace;
 mod ranges;
@@ -52,7 +56,9 @@ mod write_gate_tests;
 
 pub(crate) use blank::{BLANK, blank};
 pub(crate) use court::{Court, Number};
+pub use divisor::Divisor;
 pub(crate) use joined::{joined, zeroes};
+pub(crate) use lanes::{Lanes, Own};
 pub(crate) use load::Loads;
 pub(crate) use pace::pay;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};

@@ -96,7 +96,7 @@ impl WriteGate {
 
     fn lane(&self, core: usize) -> &AtomicU32 {
         // A core beyond those there were shares a lane: the sum is what counts.
-        &self.lanes[core % self.lanes.len()].0
+        &self.lanes.get(core).unwrap_or(&self.lanes[0]).0
     }
 
     /// A write on `core` wants to pass; `ticket` is made only if it has to wait.

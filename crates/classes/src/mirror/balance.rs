@@ -22,7 +22,7 @@ pub(super) fn choose(
     length: u64,
     tried: u32,
 ) -> Option<(usize, Edge)> {
-    let table = lane.table.clone();
+    let LaneState { table, loads, turn, .. } = lane;
     let mut free = table.active().filter(|(slot, _)| tried >> slot & 1 == 0);
     let slot = match table.balance {
         Balance::None => free.next()?.0,
@@ -33,13 +33,13 @@ pub(super) fn choose(
         Balance::RoundRobin | Balance::Split => {
             let first = free.next()?.0;
             let after = std::iter::once(first).chain(free.map(|(slot, _)| slot));
-            let slot = after.into_iter().find(|slot| *slot > lane.turn).unwrap_or(first);
-            lane.turn = slot;
+            let slot = after.into_iter().find(|slot| *slot > *turn).unwrap_or(first);
+            *turn = slot;
             slot
         }
-        Balance::Load => lane.loads.least_busy(free.map(|(slot, _)| slot), offset)?,
+        Balance::Load => loads.least_busy(free.map(|(slot, _)| slot), offset)?,
     };
-    lane.loads.begun(slot, offset.saturating_add(length));
+    loads.begun(slot, offset.saturating_add(length));
     let edge = table.paths.get(slot)?.as_ref()?.edge;
     Some((slot, edge))
 }

@@ -23,7 +23,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bio::{Bio, Errno, Op, Segs};
+use bio::{Bio, Errno, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::balance::{self, choose};
@@ -115,15 +115,12 @@ impl MirrorLayer {
         let mut sent = 0;
         for (slot, path) in table.all().filter(|(_, p)| takes(p)) {
             let wipes = wipes(path);
-            let mut data = Segs::new();
-            if bio.op.has_data() && !bio.data.slice_into(0, bio.data.len(), &mut data) {
-                continue;
-            }
-            let (offset, length) = (bio.offset, bio.length);
-            core.fork(bio, path.edge, |child| {
-                child.offset = offset;
-                child.length = length;
-                child.data = data;
+            core.fork_with(bio, path.edge, |bio, child| {
+                child.offset = bio.offset;
+                child.length = bio.length;
+                if bio.op.has_data() {
+                    let _all = bio.data.slice_into(0, bio.data.len(), &mut child.data);
+                }
                 child.mark = slot as u32;
                 if wipes {
                     child.op = Op::WriteZeroes;
@@ -240,16 +237,16 @@ fn split(bio: &mut Bio, core: &Core, ways: &[(usize, Edge)], parts: u64, sector:
             break;
         }
         let len = each.min(length - at);
-        let mut data = Segs::new();
-        if !bio.data.slice_into(at as usize, len as usize, &mut data) {
-            return Flow::Done(Err(Errno::Inval));
-        }
-        core.fork(bio, *edge, |child| {
+        let mut fits = false;
+        core.fork_with(bio, *edge, |bio, child| {
             child.offset = offset + at;
             child.length = len;
-            child.data = data;
+            fits = bio.data.slice_into(at as usize, len as usize, &mut child.data);
             child.mark = *slot as u32;
         });
+        if !fits {
+            return Flow::Done(Err(Errno::Inval));
+        }
         at += len;
     }
     Flow::Fork(SOME_DID)
@@ -276,7 +273,7 @@ impl Layer for MirrorLayer {
         let word = bio.frames.top_mut().map_or(0, |top| top.word);
         let marked = self.0.lane(at).marking.remove(&id);
         if marked {
-            let refused = self.0.lane(at).refused.remove(&id);
+            let refused = self.0.was_refused(at, id);
             if refused {
                 self.release(bio, core);
                 return Flow::Done(Err(Errno::Io));
@@ -284,7 +281,7 @@ impl Layer for MirrorLayer {
             return self.send(bio, core);
         }
         if word & SOME_DID != 0 {
-            let refused = self.0.lane(at).refused.remove(&id);
+            let refused = self.0.was_refused(at, id);
             self.release(bio, core);
             return Flow::Done(if refused { Err(Errno::Io) } else { Ok(()) });
         }

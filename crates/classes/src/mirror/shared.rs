@@ -6,8 +6,9 @@
 //!  V1  Whoever waits for a verdict is known to the court before members are accused, and is let go
 //!      well only when the geom has heard the accusations (C1, C2 of the court).
 
+use std::cell::RefMut;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Ticket;
@@ -17,7 +18,9 @@ use super::bitmap::{Bits, Queue};
 use super::class::Tunables;
 use super::level::Growth;
 use super::metadata::Balance;
-use crate::members::{Court, GateWord, Held, Loads, Number, RangeLocks, Report, WriteGate};
+use crate::members::{
+    Court, GateWord, Held, Lanes, Loads, Number, Own, RangeLocks, Report, WriteGate,
+};
 
 /// One member, as the data path sees it.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +66,7 @@ impl Table {
     }
 }
 
-/// What one core keeps.
+/// What one core keeps, of its own.
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
@@ -75,12 +78,21 @@ pub(super) struct LaneState {
     pub(super) held: BTreeMap<u64, Held>,
     /// Numbers of writes that wait for bits.
     pub(super) marking: BTreeSet<u64>,
-    /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
-    pub(super) refused: BTreeSet<u64>,
     /// What members have failed of a write under way, by the Bio's number.
     pub(super) faults: BTreeMap<u64, Faults>,
     /// Members that did not take a WRITE ZEROES under way (a bit a slot), by the Bio's number.
     pub(super) unable: BTreeMap<u64, u32>,
+}
+
+impl Own for LaneState {
+    type Table = Table;
+    /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
+    type Left = BTreeSet<u64>;
+
+    fn take_over(&mut self, table: Arc<Table>) {
+        self.loads.resize(table.paths.len());
+        self.table = table;
+    }
 }
 
 /// A rebuild of a member.
@@ -97,14 +109,6 @@ pub(super) struct Faults {
     pub(super) broken: u32,
     /// They answered as if they were gone.
     pub(super) gone: u32,
-}
-
-/// On cache lines of its own.
-#[repr(align(128))]
-#[derive(Default)]
-struct Lane {
-    state: Mutex<LaneState>,
-    writes: AtomicU64,
 }
 
 /// A member failed a request.
@@ -181,7 +185,7 @@ pub(super) struct Shared {
     /// Records can be written to no member that has everything: writes end with EIO instead of
     /// waiting for ever.
     pub(super) sick: AtomicBool,
-    lanes: Box<[Lane]>,
+    lanes: Lanes<LaneState>,
     /// Writes that were done by some members and failed by others.
     court: Court<(usize, Ticket)>,
     pub(super) board: Switchboard,
@@ -211,7 +215,7 @@ impl Shared {
             growth: Mutex::default(),
             marks: Mutex::default(),
             sick: AtomicBool::new(false),
-            lanes: (0..cores).map(|_| Lane::default()).collect(),
+            lanes: Lanes::new(cores),
             court: Court::default(),
             board,
             geom,
@@ -224,24 +228,20 @@ impl Shared {
         self.board.tell(self.geom, Box::new(told));
     }
 
-    fn of(&self, core: usize) -> &Lane {
-        &self.lanes[core % self.lanes.len()]
+    /// The core's own, for that core's thread: held for a few instructions.
+    #[inline]
+    pub(super) fn lane(&self, core: usize) -> RefMut<'_, LaneState> {
+        self.lanes.own(core)
     }
 
-    /// The core's own; held for a few instructions, and by others only when tables change.
-    pub(super) fn lane(&self, core: usize) -> MutexGuard<'_, LaneState> {
-        lock(&self.of(core).state)
+    /// Whether a write that waited, by its number, must not be acknowledged; said once.
+    pub(super) fn was_refused(&self, core: usize, number: u64) -> bool {
+        self.lanes.left(core).other.remove(&number)
     }
 
     /// Gives every core a new table (T1).
-    pub(super) fn set(&self, table: Table) {
-        let slots = table.paths.len();
-        for lane in &self.lanes {
-            let mut lane = lock(&lane.state);
-            // A copy a core: counting who holds it is nobody else's business.
-            lane.table = Arc::new(table.clone());
-            lane.loads.resize(slots);
-        }
+    pub(super) fn set(&self, table: &Table) {
+        self.lanes.set(|| table.clone(), |_, _| ());
     }
 
     /// Whether this round of a slot's rebuild is still wanted.
@@ -286,13 +286,12 @@ impl Shared {
 
     /// A write passed on this core: the mirror is not idle.
     pub(super) fn count_write(&self, core: usize) {
-        let writes = &self.of(core).writes;
-        writes.store(writes.load(Relaxed).wrapping_add(1), Relaxed);
+        self.lanes.count_write(core);
     }
 
     /// Writes that passed so far, of all cores.
     pub(super) fn writes(&self) -> u64 {
-        self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.writes.load(Relaxed)))
+        self.lanes.writes()
     }
 
     /// A write waits until its bits are durable. False when the geom has gone.
@@ -321,7 +320,7 @@ impl Shared {
     pub(super) fn restart(&self, waiting: Vec<(usize, Ticket)>, well: bool) {
         for (core, ticket) in waiting {
             if !well {
-                self.lane(core).refused.insert(ticket.id().to_word());
+                self.lanes.left(core).other.insert(ticket.id().to_word());
             }
             self.board.restart(core, ticket);
         }

@@ -94,23 +94,38 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
 
 impl MultipathLayer {
     /// Sends it on, has it wait, or gives up with `error`.
+    #[inline]
     fn send(&self, bio: &Bio, core: &Core, tried: u32, waited: u64, error: Errno) -> Flow {
-        let mut lane = self.0.lane(core.id() as usize);
-        if let Some((edge, word)) = choose(&mut lane, bio.op, tried, waited) {
-            return Flow::Down(edge, word.0);
+        let chosen = choose(&mut self.0.lane(core.id() as usize), bio.op, tried, waited);
+        match chosen {
+            Some((edge, word)) => Flow::Down(edge, word.0),
+            None => self.without(bio, core, tried, waited, error),
         }
-        if !lane.table.queues || (waited != 0 && error != Errno::NxIo) {
-            return Flow::Done(Err(error));
+    }
+
+    /// There is no path for it.
+    #[cold]
+    fn without(&self, bio: &Bio, core: &Core, tried: u32, waited: u64, error: Errno) -> Flow {
+        let at = core.id() as usize;
+        let table = {
+            let mut lane = self.0.lane(at);
+            if !lane.table.queues || (waited != 0 && error != Errno::NxIo) {
+                return Flow::Done(Err(error));
+            }
+            if lane.table.paths.iter().any(|p| p.good && lane.bad & p.bit() == 0) {
+                // One that it had tried is back already. L1
+                return match (waited, choose(&mut lane, bio.op, 0, WAITED)) {
+                    (0, Some((edge, word))) => Flow::Down(edge, word.0),
+                    _ => Flow::Done(Err(error)),
+                };
+            }
+            lane.table.clone()
+        };
+        match self.0.wait(at, &table, bio.ticket()) {
+            true => Flow::Wait,
+            // T2: the paths have changed meanwhile.
+            false => self.send(bio, core, tried, waited, error),
         }
-        if lane.table.paths.iter().any(|p| p.good && lane.bad & p.bit() == 0) {
-            // One that it had tried is back already. L1
-            return match (waited, choose(&mut lane, bio.op, 0, WAITED)) {
-                (0, Some((edge, word))) => Flow::Down(edge, word.0),
-                _ => Flow::Done(Err(error)),
-            };
-        }
-        lane.waiting.push(bio.ticket());
-        Flow::Wait
     }
 
     /// A path failed it: the geom hears of it, this core stays clear of the path, and the request

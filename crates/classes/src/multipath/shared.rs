@@ -3,14 +3,17 @@
 //! Invariants
 //!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
 //!  T2  A request waits in its core's lane only while no path of the table is good and the table
-//!      says that requests wait; both are looked at under the lane's lock, so nobody is forgotten.
+//!      says that requests wait; it is put there under the lock under which tables change, if the
+//!      table is still the one that was looked at: so nobody is forgotten.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::cell::RefMut;
+use std::sync::Arc;
 
 use bio::Ticket;
 use geom::{Edge, GeomId, Switchboard};
 
 use super::metadata::Mode;
+use crate::members::{Lanes, Own};
 
 /// One path, as the data path sees it.
 #[derive(Clone, Copy, Debug)]
@@ -50,24 +53,32 @@ pub(super) struct Load {
     pub(super) chosen: u64,
 }
 
-/// What one core keeps.
+/// What one core keeps, of its own.
 #[derive(Default)]
 pub(super) struct LaneState {
-    pub(super) table: Table,
+    pub(super) table: Arc<Table>,
     /// Paths that failed a request of this core, a bit a slot, until the geom has decided.
     pub(super) bad: u32,
     /// By slot.
     pub(super) loads: Vec<Load>,
     /// Choices made.
     pub(super) choices: u64,
-    /// Requests that wait for a path: as many as those above have in flight.
-    pub(super) waiting: Vec<Ticket>,
 }
 
-/// On cache lines of its own.
-#[repr(align(128))]
-#[derive(Default)]
-struct Lane(Mutex<LaneState>);
+impl Own for LaneState {
+    type Table = Table;
+    /// Requests that wait for a path: as many as those above have in flight.
+    type Left = Vec<Ticket>;
+
+    fn take_over(&mut self, table: Arc<Table>) {
+        let slots = table.paths.iter().map(|p| p.slot + 1).max().unwrap_or(0);
+        if self.loads.len() < slots {
+            self.loads.resize(slots, Load::default());
+        }
+        self.bad = 0;
+        self.table = table;
+    }
+}
 
 /// What the geom is told.
 #[derive(Debug)]
@@ -92,19 +103,14 @@ pub(super) enum Told {
 
 /// Between the geom and its layer and tasks.
 pub(super) struct Shared {
-    lanes: Box<[Lane]>,
+    lanes: Lanes<LaneState>,
     pub(super) board: Switchboard,
     pub(super) geom: GeomId,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     pub(super) fn new(board: Switchboard, geom: GeomId) -> Arc<Shared> {
-        let lanes = (0..board.cores().max(1)).map(|_| Lane::default()).collect();
-        Arc::new(Shared { lanes, board, geom })
+        Arc::new(Shared { lanes: Lanes::new(board.cores()), board, geom })
     }
 
     /// Says something to the geom.
@@ -112,31 +118,39 @@ impl Shared {
         self.board.tell(self.geom, Box::new(told));
     }
 
-    /// The core's own; held for a few instructions, and by others only when tables change.
-    pub(super) fn lane(&self, core: usize) -> MutexGuard<'_, LaneState> {
-        lock(&self.lanes[core % self.lanes.len()].0)
+    /// The core's own, for that core's thread: held for a few instructions.
+    #[inline]
+    pub(super) fn lane(&self, core: usize) -> RefMut<'_, LaneState> {
+        self.lanes.own(core)
+    }
+
+    /// Has a request wait for a path (T2). False, and it does not, when `table` is not the core's
+    /// table any more.
+    pub(super) fn wait(&self, core: usize, table: &Arc<Table>, ticket: Ticket) -> bool {
+        let mut left = self.lanes.left(core);
+        let same = Arc::ptr_eq(&left.table, table);
+        if same {
+            left.other.push(ticket);
+        }
+        same
     }
 
     /// Gives every core a new table (T1); those that waited for a path, or may no longer wait, go
     /// on (T2).
     pub(super) fn set(&self, table: &Table) {
-        let slots = table.paths.iter().map(|p| p.slot + 1).max().unwrap_or(0);
         let hold = table.queues && !table.paths.iter().any(|p| p.good);
-        for (core, lane) in self.lanes.iter().enumerate() {
-            let mut lane = lock(&lane.0);
-            lane.table = table.clone();
-            lane.bad = 0;
-            if lane.loads.len() < slots {
-                lane.loads.resize(slots, Load::default());
+        let mut freed = Vec::new();
+        let free = |core: usize, waiting: &mut Vec<Ticket>| {
+            if !hold {
+                freed.extend(waiting.drain(..).map(|ticket| (core, ticket)));
             }
-            let freed = if hold { Vec::new() } else { std::mem::take(&mut lane.waiting) };
-            drop(lane);
-            freed.into_iter().for_each(|ticket| self.board.restart(core, ticket));
-        }
+        };
+        self.lanes.set(|| table.clone(), free);
+        freed.into_iter().for_each(|(core, ticket)| self.board.restart(core, ticket));
     }
 
     /// Requests that wait for a path, of all cores.
     pub(super) fn waiting(&self) -> usize {
-        self.lanes.iter().map(|lane| lock(&lane.0).waiting.len()).sum()
+        self.lanes.all_left().map(|left| left.other.len()).sum()
     }
 }

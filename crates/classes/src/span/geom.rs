@@ -13,7 +13,7 @@ use geom::{
 use super::map::SpanLayer;
 use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
-use crate::members::{Fact, Said, joined, known, zeroes};
+use crate::members::{Divisor, Fact, Said, joined, known, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -345,6 +345,7 @@ impl<S: Span> SpanGeom<S> {
         }
         let layer = SpanLayer {
             strip: self.strip,
+            divisors: (Divisor::new(self.strip), Divisor::new(sizes.len() as u64)),
             sizes: sizes.into(),
             edges: self.slots.iter().flatten().map(|m| t.edge(m.consumer)).collect(),
             deletes: deletes.into(),

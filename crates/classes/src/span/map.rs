@@ -9,10 +9,11 @@
 
 use std::marker::PhantomData;
 
-use bio::{Bio, Errno, Op, Segs};
+use bio::{Bio, Errno, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::Span;
+use crate::members::Divisor;
 
 /// What of a request lies on one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +33,8 @@ const CUT: u64 = u64::MAX;
 pub(crate) struct SpanLayer<S> {
     /// Strip size, bytes.
     pub(crate) strip: u64,
+    /// The same, and the number of members, to divide by.
+    pub(crate) divisors: (Divisor, Divisor),
     /// Bytes each member gives.
     pub(crate) sizes: Box<[u64]>,
     /// Ways to the members.
@@ -50,7 +53,14 @@ impl<S: Span> SpanLayer<S> {
     }
 
     /// The one piece of a request, if there is but one.
+    #[inline]
     fn only(&self, bio: &Bio) -> Option<Piece> {
+        let (strip, count) = self.divisors;
+        S::one(strip, (&self.sizes, count), bio.offset, bio.length).or_else(|| self.sole(bio))
+    }
+
+    #[cold]
+    fn sole(&self, bio: &Bio) -> Option<Piece> {
         let (mut first, mut more) = (None, false);
         S::pieces(self.strip, &self.sizes, bio.offset, bio.length, &mut |piece| {
             more |= first.is_some();
@@ -103,17 +113,15 @@ impl<S: Span> SpanLayer<S> {
                 broken = true;
                 return;
             };
-            let mut data = Segs::new();
-            if op.has_data() {
-                let taken = &bio.data;
-                S::gather(self.strip, &self.sizes, request, piece, &mut |at, len| {
-                    broken |= !taken.slice_into(at as usize, len as usize, &mut data);
-                });
-            }
-            core.fork(bio, edge, |child| {
+            core.fork_with(bio, edge, |bio, child| {
                 child.offset = piece.offset;
                 child.length = piece.length;
-                child.data = data;
+                if op.has_data() {
+                    S::gather(self.strip, &self.sizes, request, piece, &mut |at, len| {
+                        let (at, len) = (at as usize, len as usize);
+                        broken |= !bio.data.slice_into(at, len, &mut child.data);
+                    });
+                }
                 if wipes {
                     child.op = Op::WriteZeroes;
                 }

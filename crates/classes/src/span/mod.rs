@@ -44,7 +44,7 @@ pub(crate) use verbs::placed;
 
 use ::geom::{Error, VerbSpec};
 
-use crate::members::frame::FrameError;
+use crate::members::{Divisor, frame::FrameError};
 
 /// What tells one such class from another.
 pub trait Span: Send + Sync + 'static {
@@ -76,6 +76,10 @@ pub trait Span: Send + Sync + 'static {
     /// Calls `f` for each piece of a range, at most one a member, in the order of their first
     /// bytes.
     fn pieces(strip: u64, members: &[u64], offset: u64, length: u64, f: &mut dyn FnMut(Piece));
+
+    /// The piece of a range that lies in one strip, or on one member where there are no strips.
+    /// The members come with their number.
+    fn one(strip: Divisor, members: (&[u64], Divisor), offset: u64, length: u64) -> Option<Piece>;
 
     /// Where the bytes of a member's piece lie in the request: calls `f` with offset in the
     /// request and length, in the order in which they lie on the member.

@@ -1,6 +1,6 @@
 use super::{Piece, Span, SpanLabel};
 use crate::concat::Concat;
-use crate::members::frame::FrameError;
+use crate::members::{Divisor, frame::FrameError};
 use crate::stripe::Stripe;
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -94,7 +94,12 @@ fn place<S: Span>(strip: u64, members: &[u64], byte: u64) -> (usize, u64) {
 fn covers<S: Span>(strip: u64, members: &[u64], offset: u64, length: u64) {
     let mut seen = vec![0u8; length as usize];
     let mut met = Vec::new();
+    let divisors = [strip, members.len() as u64].map(Divisor::new);
+    let one = S::one(divisors[0], (members, divisors[1]), offset, length);
     S::pieces(strip, members, offset, length, &mut |piece: Piece| {
+        assert!(one.is_none_or(|one| one == piece), "what is one piece is the only one");
+        let crosses = strip != 0 && piece.offset % strip + piece.length > strip;
+        assert_eq!(one.is_some(), piece.length == length && !crosses);
         assert!(!met.contains(&piece.member), "one piece a member");
         met.push(piece.member);
         let mut at = piece.offset;

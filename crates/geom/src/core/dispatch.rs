@@ -288,16 +288,13 @@ impl Core {
         let mut pieces = 0;
         while sent < bio.length && pieces < SPLIT_WAVE && bio.status.is_ok() {
             let n = max.min(bio.length - sent);
-            let offset = bio.offset + sent;
-            let mut data = bio::Segs::new();
-            if bio.op.has_data() && !bio.data.slice_into(sent as usize, n as usize, &mut data) {
-                bio.fail(Errno::Inval);
-                break;
-            }
-            self.fork(bio, edge, |child| {
-                child.offset = offset;
+            // One beyond the end of the data would end with `Inval` at its edge.
+            self.fork_with(bio, edge, |bio, child| {
+                child.offset = bio.offset + sent;
                 child.length = n;
-                child.data = data;
+                if bio.op.has_data() {
+                    let _ = bio.data.slice_into(sent as usize, n as usize, &mut child.data);
+                }
             });
             sent += n;
             pieces += 1;

@@ -178,12 +178,18 @@ impl Core {
     /// A child of `parent` for the layer that holds it; runs after the layer has answered
     /// [`Flow::Fork`]. Inherits operation, flags and origin.
     pub fn fork(&self, parent: &mut Bio, edge: Edge, fill: impl FnOnce(&mut Bio)) {
+        self.fork_with(parent, edge, |_, child| fill(child));
+    }
+
+    /// The same; `fill(parent, child)` appends what it takes of the parent's data to the child's
+    /// list, which allocates nothing: Bios keep their lists when they end.
+    pub fn fork_with(&self, parent: &mut Bio, edge: Edge, fill: impl FnOnce(&Bio, &mut Bio)) {
         let mut bio = self.slab.borrow_mut().alloc();
         bio.op = parent.op;
         bio.flags = parent.flags;
         bio.origin = parent.origin;
         bio.attr = parent.attr;
-        fill(&mut bio);
+        fill(parent, &mut bio);
         bio.end = End::Parent(parent.id());
         parent.waits += 1;
         self.ready.borrow_mut().push_back(Work { bio, go: Go::Enter(edge) });

@@ -44,7 +44,7 @@ impl MirrorGeom {
                 *path = Some(Path { edge: t.edge(*consumer), active, priority, deletes, zeroes });
             }
         }
-        self.shared.set(table);
+        self.shared.set(&table);
     }
 
     pub(super) fn start_rebuild(&mut self, t: &Topology, slot: usize) {

@@ -19,7 +19,7 @@ use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::hands::{Manner, is_members_fault};
 use super::map::Piece;
-use super::shared::{Shared, Table};
+use super::shared::{LaneState, Shared, Table};
 use super::tasks::Work;
 use crate::members::Entry;
 
@@ -51,52 +51,64 @@ impl VolumeLayer {
         })
     }
 
-    /// The way that a read takes: to the least busy of several copies.
-    fn way(&self, table: &Table, piece: Piece, core: &Core) -> Option<(usize, Edge, u64)> {
+    /// The way that a read takes, and where copies are chosen from it is counted: to the least busy
+    /// one.
+    fn way(&self, lane: &mut LaneState, piece: Piece) -> Option<(usize, Edge, u64)> {
+        let LaneState { table, loads } = lane;
         let first = self.ways(table, piece).next()?;
-        if self.0.shape.copies() < 2 || !self.0.is_even(piece.at.saturating_add(piece.len)) {
+        if !self.has_copies() {
             return Some(first);
         }
-        let mut loads = self.0.loads(core.id());
-        let slots = self.ways(table, piece).map(|(slot, ..)| slot);
-        let slot = loads.least_busy(slots, first.2)?;
-        self.ways(table, piece).find(|(s, ..)| *s == slot)
+        let mut way = first;
+        if self.0.is_even(piece.at.saturating_add(piece.len)) {
+            let slots = self.ways(table, piece).map(|(slot, ..)| slot);
+            let slot = loads.least_busy(slots, first.2)?;
+            if slot != first.0 {
+                way = self.ways(table, piece).find(|(s, ..)| *s == slot)?;
+            }
+        }
+        loads.begun(way.0, way.2.saturating_add(piece.len));
+        Some(way)
     }
 
-    /// A read of some bytes at a place on a member begins, or has ended.
-    fn count(&self, core: &Core, slot: usize, end: Option<u64>) {
-        if self.0.shape.copies() > 1 {
-            let mut loads = self.0.loads(core.id());
-            match end {
-                Some(end) => loads.begun(slot, end),
-                None => loads.ended(slot),
-            }
+    fn has_copies(&self) -> bool {
+        self.0.shape.copies() > 1
+    }
+
+    /// A read that [`Self::way`] found a way for has ended.
+    #[inline]
+    fn has_ended(&self, core: &Core, slot: usize) {
+        if self.has_copies() {
+            self.0.lane(core.id()).loads.ended(slot);
         }
     }
 
     fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let table = self.0.table(core.id());
-        let mut pieces = self.0.shape.pieces(bio.offset, bio.length);
-        let Some(first) = pieces.next() else { return Flow::Done(Err(Errno::Inval)) };
-        if first.len == bio.length {
-            let Some((slot, edge, at)) = self.way(&table, first, core) else {
-                return self.task(bio, core);
-            };
-            let was = bio.offset & !SLOT | slot as u64;
-            bio.offset = at;
-            self.count(core, slot, Some(at.saturating_add(first.len)));
-            return Flow::Down(edge, was);
+        let Some(first) = self.0.shape.pieces(bio.offset, bio.length).next() else {
+            return Flow::Done(Err(Errno::Inval));
+        };
+        if first.len != bio.length {
+            return self.read_pieces(bio, core);
         }
-        let all = || self.0.shape.pieces(bio.offset, bio.length);
-        if all().any(|piece| self.ways(&table, piece).next().is_none()) {
+        let way = self.way(&mut self.0.lane(core.id()), first);
+        let Some((slot, edge, at)) = way else { return self.task(bio, core) };
+        let was = bio.offset & !SLOT | slot as u64;
+        bio.offset = at;
+        Flow::Down(edge, was)
+    }
+
+    fn read_pieces(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let mut lane = self.0.lane(core.id());
+        let mut pieces = self.0.shape.pieces(bio.offset, bio.length);
+        if pieces.any(|piece| self.ways(&lane.table, piece).next().is_none()) {
+            drop(lane);
             return self.task(bio, core);
         }
         for piece in self.0.shape.pieces(bio.offset, bio.length) {
-            let Some((slot, edge, at)) = self.way(&table, piece, core) else { continue };
+            let Some((slot, edge, at)) = self.way(&mut lane, piece) else { continue };
             if !fork(bio, core, edge, at, piece, slot) {
                 return Flow::Done(Err(Errno::Inval));
             }
-            self.count(core, slot, Some(at.saturating_add(piece.len)));
         }
         Flow::Fork(CUT)
     }
@@ -197,18 +209,17 @@ impl VolumeLayer {
 }
 
 fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece, slot: usize) -> bool {
-    let mut data = Segs::new();
-    if bio.op.has_data() && !bio.data.slice_into(piece.skip as usize, piece.len as usize, &mut data)
-    {
-        return false;
-    }
-    core.fork(bio, edge, |child| {
+    let mut fits = true;
+    core.fork_with(bio, edge, |bio, child| {
         child.offset = at;
         child.length = piece.len;
-        child.data = data;
+        if bio.op.has_data() {
+            let (skip, len) = (piece.skip as usize, piece.len as usize);
+            fits = bio.data.slice_into(skip, len, &mut child.data);
+        }
         child.mark = slot as u32;
     });
-    true
+    fits
 }
 
 impl Layer for VolumeLayer {
@@ -228,7 +239,7 @@ impl Layer for VolumeLayer {
 
     fn child_done(&self, parent: &mut Bio, child: &mut Bio, core: &Core) {
         if parent.op == Op::Read {
-            self.count(core, child.mark as usize, None);
+            self.has_ended(core, child.mark as usize);
         }
         match child.status {
             Ok(()) => parent.completed += child.completed,
@@ -242,7 +253,7 @@ impl Layer for VolumeLayer {
         if was != CUT && bio.op.has_range() {
             bio.offset = was & !SLOT;
             if bio.op == Op::Read {
-                self.count(core, (was & SLOT) as usize, None);
+                self.has_ended(core, (was & SLOT) as usize);
             }
         }
         if Self::is_gated(bio.op) {

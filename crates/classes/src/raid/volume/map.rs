@@ -11,6 +11,7 @@
 //! Numbers are strips; a column is a member, a line a row. A *unit* is a run of bytes that lies
 //! whole on each member that has it: a strip, or all of it where there are no strips.
 
+use crate::members::Divisor;
 use crate::raid::model::{Layout, Level, Volume};
 
 /// Members of a volume at most: what one word of bits can name.
@@ -26,6 +27,10 @@ pub(crate) struct Shape {
     pub(crate) bytes: u64,
     /// Bytes of each member.
     lens: Vec<u64>,
+    /// A strip, the data strips of a row and the members, to divide by.
+    by_strip: Divisor,
+    by_width: Divisor,
+    by_members: Divisor,
 }
 
 /// A part of a request that lies in one unit.
@@ -63,10 +68,11 @@ pub(crate) struct Row {
 impl Row {
     /// Slot of the row's data strip number `nth`.
     pub(crate) fn data(&self, nth: usize) -> usize {
-        let n = self.members.max(1);
-        let after = self.q.filter(|q| *q == (self.p + 1) % n).unwrap_or(self.p);
         if self.continues {
-            return (after + 1 + nth) % n;
+            let n = self.members.max(1);
+            let round = |slot: usize| if slot < n { slot } else { slot - n };
+            let after = self.q.filter(|q| *q == round(self.p + 1)).unwrap_or(self.p);
+            return round(after + 1 + nth);
         }
         match self.q {
             None => nth + usize::from(nth >= self.p),
@@ -81,8 +87,13 @@ impl Row {
 impl Shape {
     /// The geometry that metadata describes.
     pub(crate) fn of(volume: &Volume) -> Shape {
-        let lens = volume.members.iter().map(|m| m.bytes).collect();
-        Shape { level: volume.level, strip: volume.strip.max(1), bytes: volume.bytes, lens }
+        let lens: Vec<u64> = volume.members.iter().map(|m| m.bytes).collect();
+        let (level, strip, bytes) = (volume.level, volume.strip.max(1), volume.bytes);
+        let [by_strip, by_members] = [strip, lens.len() as u64].map(Divisor::new);
+        let by_width = Divisor::new(1);
+        let mut shape = Shape { level, strip, bytes, lens, by_strip, by_width, by_members };
+        shape.by_width = Divisor::new(shape.width() as u64);
+        shape
     }
 
     /// Members.
@@ -135,7 +146,7 @@ impl Shape {
                 }
                 0
             }
-            _ => self.strip - at % self.strip,
+            _ => self.strip - self.by_strip.split(at).1,
         }
     }
 
@@ -156,12 +167,6 @@ impl Shape {
 
     /// Where byte `at` is; `copy` is below [`Shape::copies`].
     pub(crate) fn spot(&self, at: u64, copy: usize) -> Spot {
-        let n = (self.members() as u64).max(1);
-        let (strip, within) = (at / self.strip, at % self.strip);
-        let in_row = |slot: u64, row: u64| Spot {
-            slot: slot as usize,
-            at: row.saturating_mul(self.strip).saturating_add(within),
-        };
         match self.level {
             Level::Raid1 => Spot { slot: copy, at },
             Level::Single => Spot { slot: 0, at },
@@ -175,47 +180,53 @@ impl Shape {
                 }
                 Spot { slot: self.members(), at: 0 }
             }
-            Level::Raid0 => in_row(strip % n, strip / n),
+            _ => self.in_strips(at, copy),
+        }
+    }
+
+    /// [`Shape::spot`] where there are strips.
+    #[inline]
+    fn in_strips(&self, at: u64, copy: usize) -> Spot {
+        let (strip, within) = self.by_strip.split(at);
+        let (row, slot) = match self.level {
             Level::Raid1e | Level::Raid10 => {
                 let place = strip.saturating_mul(2).saturating_add(copy as u64);
-                in_row(place % n, place / n)
+                self.by_members.split(place)
             }
             Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => {
-                let width = self.width() as u64;
-                let row = strip / width;
-                in_row(self.row(row).data((strip % width) as usize) as u64, row)
+                let (row, nth) = self.by_width.split(strip);
+                (row, self.row(row).data(nth as usize) as u64)
             }
-        }
+            _ => self.by_members.split(strip),
+        };
+        let at = row.saturating_mul(self.strip).saturating_add(within);
+        Spot { slot: slot as usize, at }
     }
 
     /// What is where in a row; for levels with parity.
     pub(crate) fn row(&self, number: u64) -> Row {
         let members = self.members();
-        let n = (members as u64).max(1);
-        let last = n - 1;
+        let n = self.by_members.by();
+        let (last, turn) = (n - 1, self.by_members.split(number).1);
+        // The slot `by` further on; both are below `n`.
+        let on = |slot: u64, by: u64| if slot + by < n { slot + by } else { slot + by - n };
         let (p, q, continues) = match self.level {
-            Level::Raid5(Layout::LeftAsymmetric) => (last - number % n, None, false),
-            Level::Raid5(Layout::LeftSymmetric) => (last - number % n, None, true),
-            Level::Raid5(Layout::RightAsymmetric) => (number % n, None, false),
-            Level::Raid5(Layout::RightSymmetric) => (number % n, None, true),
+            Level::Raid5(Layout::LeftAsymmetric) => (last - turn, None, false),
+            Level::Raid5(Layout::LeftSymmetric) => (last - turn, None, true),
+            Level::Raid5(Layout::RightAsymmetric) => (turn, None, false),
+            Level::Raid5(Layout::RightSymmetric) => (turn, None, true),
             // DDF: "rotating parity 0 with data restart" and "N with data restart"; Q follows P.
-            Level::Raid6(Layout::RightAsymmetric) => {
-                let p = number % n;
-                (p, Some((p + 1) % n), false)
-            }
+            Level::Raid6(Layout::RightAsymmetric) => (turn, Some(on(turn, 1)), false),
             Level::Raid6(Layout::LeftAsymmetric) => {
-                let p = last - (number % n + 1) % n;
-                (p, Some((p + 1) % n), false)
+                let p = last - on(turn, 1);
+                (p, Some(on(p, 1)), false)
             }
             // "N with data continuation": Q stands before P.
             Level::Raid6(Layout::LeftSymmetric) => {
-                let p = last - number % n;
-                (p, Some((p + last) % n), true)
+                let p = last - turn;
+                (p, Some(on(p, last)), true)
             }
-            Level::Raid6(Layout::RightSymmetric) => {
-                let p = number % n;
-                (p, Some((p + 1) % n), true)
-            }
+            Level::Raid6(Layout::RightSymmetric) => (turn, Some(on(turn, 1)), true),
             _ => (last, None, false),
         };
         Row { p: p as usize, q: q.map(|q| q as usize), members, continues }

@@ -7,6 +7,7 @@
 //!      has ended before the range that it wrote is filled.
 //!  T3  [`Shared::even`] grows only while the range below is held alone, or was.
 
+use std::cell::RefMut;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -19,7 +20,7 @@ use geom::{Edge, GeomId, Switchboard};
 use super::hands::bit;
 use super::map::Shape;
 use super::owed::Owed;
-use crate::members::{Court, Loads, Number, RangeLocks, Report, WriteGate};
+use crate::members::{Court, Lanes, Loads, Number, Own, RangeLocks, Report, WriteGate};
 use crate::raid::class::Tunables;
 use crate::raid::geom::Told;
 
@@ -68,20 +69,23 @@ impl Table {
     }
 }
 
-/// What one core keeps.
+/// What one core keeps, of its own.
 #[derive(Default)]
-struct Lane {
-    table: Mutex<Arc<Table>>,
-    /// Writes that passed: the volume is not idle.
-    writes: AtomicU64,
-    /// How busy the members have been with reads.
-    loads: Mutex<Loads>,
+pub(crate) struct LaneState {
+    pub(crate) table: Arc<Table>,
+    /// How busy the members have been with reads, by slot: of volumes with copies.
+    pub(crate) loads: Loads,
 }
 
-/// On cache lines of its own.
-#[repr(align(128))]
-#[derive(Default)]
-struct Aligned(Lane);
+impl Own for LaneState {
+    type Table = Table;
+    type Left = ();
+
+    fn take_over(&mut self, table: Arc<Table>) {
+        self.loads.resize(table.paths.len());
+        self.table = table;
+    }
+}
 
 /// What a task that waits for a verdict is answered.
 #[derive(Default)]
@@ -118,7 +122,7 @@ pub(crate) struct Shared {
     pub(super) owed: Owed,
     /// What the comparison that runs, or ran last, has found.
     verified: Mutex<Report>,
-    lanes: Box<[Aligned]>,
+    lanes: Lanes<LaneState>,
     court: Court<Arc<Mutex<Answer>>>,
 }
 
@@ -155,7 +159,7 @@ impl Shared {
             no_zeroes: AtomicU64::new(0),
             owed: Owed::default(),
             verified: Mutex::default(),
-            lanes: (0..cores).map(|_| Aligned::default()).collect(),
+            lanes: Lanes::new(cores),
             court: Court::default(),
             shape,
             sector,
@@ -182,39 +186,32 @@ impl Shared {
         self.tell(Told::Unread { volume: self.key, slot, gone, mended });
     }
 
-    fn lane(&self, core: u32) -> &Lane {
-        &self.lanes[core as usize % self.lanes.len()].0
+    /// The core's own, for that core's thread: held for a few instructions.
+    #[inline]
+    pub(crate) fn lane(&self, core: u32) -> RefMut<'_, LaneState> {
+        self.lanes.own(core as usize)
     }
 
     /// The table that this core goes by.
     pub(crate) fn table(&self, core: u32) -> Arc<Table> {
-        lock(&self.lane(core).table).clone()
+        self.lane(core).table.clone()
     }
 
     /// Gives every core a new table (T1).
     pub(crate) fn set(&self, table: &Table) {
         self.no_zeroes.store(0, Relaxed);
-        for lane in &self.lanes {
-            lock(&lane.0.loads).resize(table.paths.len());
-            *lock(&lane.0.table) = Arc::new(table.clone());
-        }
+        self.lanes.set(|| table.clone(), |_, ()| ());
         self.owed.keep(table);
     }
 
     /// A write passed on this core.
     pub(crate) fn count_write(&self, core: u32) {
-        let writes = &self.lane(core).writes;
-        writes.store(writes.load(Relaxed).wrapping_add(1), Relaxed);
+        self.lanes.count_write(core as usize);
     }
 
     /// Writes that passed so far, of all cores.
     pub(crate) fn writes(&self) -> u64 {
-        self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.0.writes.load(Relaxed)))
-    }
-
-    /// How busy the members have been with reads of this core, by slot: for volumes with copies.
-    pub(crate) fn loads(&self, core: u32) -> MutexGuard<'_, Loads> {
-        lock(&self.lane(core).loads)
+        self.lanes.writes()
     }
 
     /// What a comparison has found.

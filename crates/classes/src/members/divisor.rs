@@ -1,0 +1,74 @@
+//! Division by a number that stays the same: of a member's strips, of the members.
+
+/// What requests are divided by. A division of the processor takes longer than the rest of what a
+/// layer does for a request; a shift, or a product of which the upper half counts, does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Divisor {
+    by: u64,
+    how: How,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Shift(u32),
+    /// The upper half of the product with `2^64 / by`, rounded up: exact up to `2^64 / by`. It is
+    /// too large by less than one `by`th in 2^64, times what is divided.
+    Times(u64),
+}
+
+impl Divisor {
+    /// Zero counts as one.
+    pub(crate) const fn new(by: u64) -> Divisor {
+        if by == 0 {
+            return Divisor::new(1);
+        }
+        let how = match by.is_power_of_two() {
+            true => How::Shift(by.trailing_zeros()),
+            false => How::Times(u64::MAX / by + 1),
+        };
+        Divisor { by, how }
+    }
+
+    /// What is divided by.
+    pub(crate) const fn by(self) -> u64 {
+        self.by
+    }
+
+    /// Quotient and rest.
+    #[inline]
+    pub(crate) fn split(self, of: u64) -> (u64, u64) {
+        match self.how {
+            How::Shift(bits) => (of >> bits, of & (self.by - 1)),
+            How::Times(times) => {
+                // Beyond it the rounding may show.
+                if of >= times {
+                    return (of / self.by, of % self.by);
+                }
+                let whole = (u128::from(of) * u128::from(times) >> 64) as u64;
+                (whole, of - whole * self.by)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_division() {
+        let edge = |by: u64| u64::MAX / by;
+        for by in (1..70).chain([511, 512, 3 << 14, 65_536, u64::MAX / 3, 1 << 63, u64::MAX]) {
+            let d = Divisor::new(by);
+            let near =
+                |x: u64| (0..4).flat_map(move |i| [x.saturating_sub(i), x.saturating_add(i)]);
+            let some = [0, by, edge(by), edge(by) / 2, edge(by) / by * by, u64::MAX, 1 << 58];
+            let rows = (0..200u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            for x in some.into_iter().flat_map(near).chain(rows) {
+                assert_eq!(d.split(x), (x / by, x % by), "{x} / {by}");
+                assert_eq!(d.split(x >> 9), ((x >> 9) / by, (x >> 9) % by), "{x} / {by}");
+            }
+        }
+        assert_eq!(Divisor::new(0).split(7), (7, 0));
+    }
+}

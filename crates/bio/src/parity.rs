@@ -8,8 +8,10 @@
 const POLY: u8 = 0x1d;
 
 /// `2 * x`.
+#[inline(always)]
 const fn double(x: u8) -> u8 {
-    (x << 1) ^ if x & 0x80 != 0 { POLY } else { 0 }
+    // All ones when the highest bit is set: no branch, so that many bytes are done at once.
+    (x << 1) ^ (((x as i8) >> 7) as u8 & POLY)
 }
 
 /// `a * b`.
@@ -84,6 +86,86 @@ pub fn add_multiple(to: &mut [u8], from: &[u8], factor: u8) {
     add_multiple_plain(to, from, &tables);
 }
 
+/// Bytes of each block that [`row`] works on at once: sums stay in the innermost cache.
+const BLOCK: usize = 4096;
+
+/// The parities of a row: `p = d + e + ...`, `q = 2^n d + 2^m e + ...`, from data with its
+/// exponents, the largest first. One pass: data is fetched once and sums are written once.
+///
+/// All are as long as the first of the data; what is longer is left alone.
+pub fn row(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, as just asked.
+        return unsafe { x86::row(p, q, from) };
+    }
+    row_plain(p, q, from);
+}
+
+#[inline(always)]
+fn row_plain(mut p: Option<&mut [u8]>, mut q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
+    let len = from.first().map_or(0, |(bytes, _)| bytes.len());
+    let mut at = 0;
+    while at < len {
+        let end = (at + BLOCK).min(len);
+        if let Some(p) = p.as_deref_mut().and_then(|p| p.get_mut(at..end)) {
+            plain_sum(p, at, from);
+        }
+        if let Some(q) = q.as_deref_mut().and_then(|q| q.get_mut(at..end)) {
+            weighted_sum(q, at, from);
+        }
+        at = end;
+    }
+}
+
+/// What of some data goes into a block.
+#[inline(always)]
+fn block<'a>(of: &(&'a [u8], usize), at: usize, len: usize) -> &'a [u8] {
+    of.0.get(at..at + len).unwrap_or_default()
+}
+
+#[inline(always)]
+fn plain_sum(to: &mut [u8], at: usize, from: &[(&[u8], usize)]) {
+    let len = to.len();
+    let rest = match from {
+        [] => return to.fill(0),
+        [one] => return to.copy_from_slice(block(one, at, len)),
+        [one, two, rest @ ..] => {
+            let both = block(one, at, len).iter().zip(block(two, at, len));
+            to.iter_mut().zip(both).for_each(|(to, (one, two))| *to = one ^ two);
+            rest
+        }
+    };
+    for one in rest {
+        add_plain(to, block(one, at, len));
+    }
+}
+
+/// `2^a d + 2^b e = 2^b (2^(a - b) d + e)`: doubling is a few instructions for many bytes.
+#[inline(always)]
+fn weighted_sum(to: &mut [u8], at: usize, from: &[(&[u8], usize)]) {
+    let len = to.len();
+    let Some((first, rest)) = from.split_first() else { return to.fill(0) };
+    to.copy_from_slice(block(first, at, len));
+    let mut exponent = first.1;
+    for one in rest {
+        while exponent > one.1 + 1 {
+            to.iter_mut().for_each(|x| *x = double(*x));
+            exponent -= 1;
+        }
+        let more = block(one, at, len);
+        if exponent == one.1 {
+            add_plain(to, more);
+        } else {
+            to.iter_mut().zip(more).for_each(|(x, more)| *x = double(*x) ^ more);
+        }
+        exponent = one.1;
+    }
+    for _ in 0..exponent {
+        to.iter_mut().for_each(|x| *x = double(*x));
+    }
+}
+
 fn add_multiple_plain(to: &mut [u8], from: &[u8], tables: &Tables) {
     for (to, from) in to.iter_mut().zip(from) {
         *to ^= tables.multiple(*from);
@@ -130,7 +212,7 @@ impl Tables {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Tables, add_multiple_plain, add_plain, scale_plain};
+    use super::{Tables, add_multiple_plain, add_plain, row_plain, scale_plain};
     use std::arch::x86_64::{
         __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
         _mm256_loadu_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi64,
@@ -143,6 +225,11 @@ mod x86 {
     pub(super) fn add(to: &mut [u8], from: &[u8]) {
         // The compiler makes 32-byte steps of it.
         add_plain(to, from);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn row(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
+        row_plain(p, q, from);
     }
 
     #[target_feature(enable = "avx2")]
@@ -236,6 +323,34 @@ mod tests {
                 let mut to = a.clone();
                 add(&mut to, &b);
                 assert!((0..len).all(|i| to[i] == a[i] ^ b[i]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_what_its_parts_add_up_to() {
+        let slots = [[9, 7, 6, 2], [3, 2, 1, 0], [254, 100, 1, 1]];
+        for len in [0, 1, 31, 100, BLOCK, BLOCK + 1, 2 * BLOCK + 33] {
+            for (exponents, count) in slots.iter().flat_map(|s| (0..=4).map(move |n| (s, n))) {
+                let data: Vec<Vec<u8>> = (0..count).map(|n| block(n as u8, len)).collect();
+                let from: Vec<(&[u8], usize)> =
+                    data.iter().map(Vec::as_slice).zip(exponents.iter().copied()).collect();
+                let (mut p, mut q) = (vec![0xee; len], vec![0xee; len]);
+                row(Some(&mut p), Some(&mut q), &from);
+                let (mut p_parts, mut q_parts) = (vec![0; len], vec![0; len]);
+                for (bytes, exponent) in &from {
+                    add(&mut p_parts, bytes);
+                    add_multiple(&mut q_parts, bytes, power(*exponent));
+                }
+                if count > 0 {
+                    assert_eq!((&p, &q), (&p_parts, &q_parts), "{len} {exponents:?} {count}");
+                }
+                let (mut p_alone, mut q_alone) = (vec![1; len], vec![1; len]);
+                row_plain(Some(&mut p_alone), None, &from);
+                row(None, Some(&mut q_alone), &from);
+                if count > 0 {
+                    assert_eq!((p_alone, q_alone), (p, q), "{len} {exponents:?} {count}");
+                }
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Sums of strips beside the same bytes copied, and whole stripes written through a volume beside
-//! the copies that such a write is made of.
+//! the copies that such a write is made of, and beside the same strips written to such disks.
 
 use std::hint::black_box;
 
@@ -37,16 +37,14 @@ pub(super) fn sums(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let mib = (PASSES * data.len()) as f64 / f64::from(1 << 20);
     for round in 0..=rounds {
         let start = thread_ns();
+        let mut from: [(&[u8], usize); DATA] = [(&[], 0); DATA];
         for _ in 0..PASSES {
             for row in data.chunks_exact(DATA * STRIP) {
-                p.fill(0);
-                q.fill(0);
-                for (nth, strip) in row.chunks_exact(STRIP).enumerate() {
-                    parity::add(&mut p, black_box(strip));
-                    if both {
-                        parity::add_multiple(&mut q, strip, parity::power(nth));
-                    }
+                let strips = row.chunks_exact(STRIP).enumerate().rev();
+                for (from, (nth, strip)) in from.iter_mut().zip(strips) {
+                    *from = (black_box(strip), nth);
                 }
+                parity::row(Some(&mut p), both.then_some(&mut q[..]), &from);
                 black_box((&p, &q));
             }
         }
@@ -79,7 +77,8 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
         _ => ("stripe-write-raid6", "DDF", "RAID6", 5),
     };
     let width = 3;
-    let mut bed = with_memory(disks, DISK_BYTES)?;
+    // The same disks twice: those below the volume are its own.
+    let mut bed = with_memory(2 * disks, DISK_BYTES)?;
     let names: Vec<String> = (0..disks).map(|n| format!("d{n}")).collect();
     let params = json!({
         "format": format, "label": "v", "level": level, "members": names, "strip": STRIP,
@@ -92,8 +91,17 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
     let mut drive = Drive::new(&bed, 4, request)?;
     let from = vec![7_u8; disks * STRIP];
     let mut to = vec![0_u8; ROWS * disks * STRIP];
-    let mut series = Series::default();
+    let bare = (disks..2 * disks).map(|n| bed.open(&format!("d{n}")));
+    let bare = bare.collect::<Result<Vec<_>, Error>>()?;
+    let mut strips = Drive::new(&bed, 4, STRIP)?;
+    let (mut series, mut beside) = (Series::default(), Series::default());
     for round in 0..=rounds {
+        let alone = strips.run(
+            &mut bed,
+            (Op::Write, false),
+            |n| (bare[n as usize % disks], n / disks as u64 % places * STRIP as u64),
+            |_, n| n < 4 * places * disks as u64,
+        )?;
         let ours = drive.run(
             &mut bed,
             (Op::Write, false),
@@ -112,8 +120,13 @@ pub(super) fn volume(case: &str, rounds: u32) -> Result<Vec<Figure>, Error> {
         if round > 0 {
             series.ours.push(ours.cpu() / 1e3);
             series.theirs.push(theirs / 1e3);
+            beside.ours.push(ours.cpu() / 1e3);
+            beside.theirs.push(alone.cpu() * disks as f64 / 1e3);
         }
     }
-    let what = format!("{} KiB written as a row, beside {disks} strips copied", request >> 10);
-    Ok(vec![Figure { case, what: (what, "us"), series, peer: Some("memcpy"), goal: None }])
+    let figure = |done: &str, peer, series| {
+        let what = format!("{} KiB written as a row, beside {disks} strips {done}", request >> 10);
+        Figure { case, what: (what, "us"), series, peer: Some(peer), goal: None }
+    };
+    Ok(vec![figure("copied", "memcpy", series), figure("written", "disks", beside)])
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use bio::{Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Status, parity};
+use bio::{Errno, Flags, Op, Origin, Pool, PoolConfig, Seg, Segs, Status, parity};
 use geom::{Core, Edge};
 
 use crate::members::BLANK;
@@ -167,14 +167,90 @@ pub(crate) fn add(to: &Segs, from: &Segs, factor: u8) {
     pairs(to, from, |to, from| parity::add_multiple(to, from, factor));
 }
 
+/// Data that is looked at together, the last first.
+struct Chain<'a> {
+    bytes: &'a [u8],
+    slot: usize,
+    before: Option<&'a Chain<'a>>,
+}
+
+/// Calls `f` while all of some data is looked at.
+fn together(from: &[(Seg, usize)], before: Option<&Chain<'_>>, f: &mut dyn FnMut(&Chain<'_>)) {
+    match from {
+        [] => before.into_iter().for_each(f),
+        [(seg, slot), rest @ ..] => {
+            let slot = *slot;
+            seg.with(|bytes| together(rest, Some(&Chain { bytes, slot, before }), f));
+        }
+    }
+}
+
+/// The parities of a row's data, which comes with its slots: `p` the sum, `q` the sum with each
+/// times `2 ^ slot`. All are of one length.
+pub(crate) fn sums(p: Option<&Segs>, q: Option<&Segs>, from: &[(&Segs, usize)]) {
+    let mut from = from.to_vec();
+    // The largest exponent is wanted first, and a chain is gone through from its end.
+    from.sort_by_key(|(_, slot)| *slot);
+    let [mut p, mut q] = [p, q].map(|sum| sum.map(Runs::of));
+    let mut data: Vec<(Runs<'_>, usize)> =
+        from.into_iter().map(|(segs, slot)| (Runs::of(segs), slot)).collect();
+    loop {
+        let all = data.iter().map(|(runs, _)| runs).chain(&p).chain(&q);
+        let n = all.map(Runs::left).min().unwrap_or(0);
+        if n == 0 {
+            return;
+        }
+        let some: Vec<(Seg, usize)> =
+            data.iter_mut().filter_map(|(runs, slot)| Some((runs.take(n)?, *slot))).collect();
+        let [p, q] = [&mut p, &mut q].map(|sum| sum.as_mut().and_then(|runs| runs.take(n)));
+        together(&some, None, &mut |last| {
+            let chain = std::iter::successors(Some(last), |one| one.before);
+            let bytes: Vec<(&[u8], usize)> = chain.map(|one| (one.bytes, one.slot)).collect();
+            match (&p, &q) {
+                (Some(p), Some(q)) => p.with_mut(|p| {
+                    q.with_mut(|q| parity::row(Some(p), Some(q), &bytes));
+                }),
+                (Some(p), None) => p.with_mut(|p| parity::row(Some(p), None, &bytes)),
+                (None, Some(q)) => q.with_mut(|q| parity::row(None, Some(q), &bytes)),
+                (None, None) => {}
+            }
+        });
+    }
+}
+
+/// A list from some byte on.
+struct Runs<'a> {
+    segs: std::slice::Iter<'a, Seg>,
+    now: Option<&'a Seg>,
+    at: usize,
+}
+
+impl<'a> Runs<'a> {
+    fn of(segs: &'a Segs) -> Runs<'a> {
+        let mut segs = segs.iter();
+        let now = segs.next();
+        Runs { segs, now, at: 0 }
+    }
+
+    /// Bytes to the end of the segment.
+    fn left(&self) -> usize {
+        self.now.map_or(0, |seg| seg.len() - self.at)
+    }
+
+    /// The next bytes, no more than are left.
+    fn take(&mut self, n: usize) -> Option<Seg> {
+        let taken = self.now?.slice(self.at, n)?;
+        self.at += n;
+        if self.left() == 0 {
+            (self.now, self.at) = (self.segs.next(), 0);
+        }
+        Some(taken)
+    }
+}
+
 /// `of *= factor`.
 pub(crate) fn scale(of: &Segs, factor: u8) {
     of.iter().for_each(|seg| seg.with_mut(|bytes| parity::scale(bytes, factor)));
-}
-
-/// All zeroes.
-pub(crate) fn clear(of: &Segs) {
-    of.fill(0, of.len(), 0);
 }
 
 /// True when both hold the same.
@@ -192,4 +268,38 @@ pub(crate) fn is_members_fault(e: Errno) -> bool {
 /// A slot's bit.
 pub(crate) fn bit(slot: usize) -> u64 {
     1_u64.checked_shl(slot as u32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_their_parts_wherever_buffers_begin_and_end() {
+        let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
+        let cut = |lens: &[usize], seed: u8| {
+            let mut segs = Segs::new();
+            for len in lens {
+                assert!(segs.grow(&pool, *len));
+            }
+            let bytes: Vec<u8> = (0..segs.len()).map(|n| (n as u8).wrapping_mul(seed)).collect();
+            segs.copy_from(0, &bytes);
+            segs
+        };
+        let data = [cut(&[512, 1024], 3), cut(&[1000, 536], 5), cut(&[1536], 7)];
+        let slots = [4, 0, 2];
+        let from: Vec<(&Segs, usize)> = data.iter().zip(slots).collect();
+        let (p, q) = (cut(&[7, 1529], 11), cut(&[1535, 1], 13));
+        let (p_parts, q_parts) = (cut(&[1536], 0), cut(&[1536], 0));
+        for (segs, slot) in &from {
+            add(&p_parts, segs, 1);
+            add(&q_parts, segs, parity::power(*slot));
+        }
+        sums(Some(&p), Some(&q), &from);
+        assert!(same(&p, &p_parts) && same(&q, &q_parts));
+        let (p, q) = (cut(&[1536], 1), cut(&[1536], 1));
+        sums(Some(&p), None, &from);
+        sums(None, Some(&q), &from);
+        assert!(same(&p, &p_parts) && same(&q, &q_parts));
+    }
 }

@@ -36,7 +36,7 @@ use bio::{Errno, Op, Segs, parity};
 use geom::Core;
 
 use super::hands::{
-    Ask, Manner, WINDOW, add, ask, bit, blocks, clear, copy, is_members_fault, more, part, scale,
+    Ask, Manner, WINDOW, add, ask, bit, blocks, copy, is_members_fault, more, part, scale, sums,
 };
 use super::map::Row;
 use super::shared::{Shared, Table};
@@ -298,18 +298,22 @@ impl Rows {
         }
         let whole =
             |slot: usize| touched.iter().find(|touch| touch.slot == slot).map(|touch| &touch.new);
-        let mut new = Vec::new();
-        for slot in &live {
-            let Some(sum) = contents.free.pop() else { return Err(0) };
-            clear(&sum);
-            for from in &data {
-                let factor = if Some(*slot) == row.q { Self::weight(*from) } else { 1 };
-                let block = contents.by_slot.get(*from).and_then(Option::as_ref);
-                let Some(block) = block.or_else(|| whole(*from)) else { return Err(0) };
-                add(&sum, block, factor);
-            }
-            new.push((*slot, sum));
+        let mut from = Vec::new();
+        for slot in &data {
+            let block = contents.by_slot.get(*slot).and_then(Option::as_ref);
+            let Some(block) = block.or_else(|| whole(*slot)) else { return Err(0) };
+            from.push((block, *slot));
         }
+        let (mut new, spare) = (Vec::new(), contents.free.len().saturating_sub(live.len()));
+        new.extend(live.iter().copied().zip(contents.free.drain(spare..)));
+        if new.len() < live.len() {
+            return Err(0);
+        }
+        let sum = |slot: Option<usize>| {
+            let found = new.iter().find(|(of, _)| Some(*of) == slot);
+            found.map(|(_, sum): &(usize, Segs)| sum)
+        };
+        sums(sum(Some(row.p)), sum(row.q), &from);
         Ok(self.put(turn(new), lost).await)
     }
 
@@ -610,10 +614,13 @@ impl Rows {
     /// What a parity of the row should be; `None` when data is missing, or memory.
     pub(super) fn sum(&self, row: &Row, contents: &mut Contents, slot: usize) -> Option<Segs> {
         let sum = contents.free.pop()?;
-        clear(&sum);
-        for from in self.data(row) {
-            let factor = if Some(slot) == row.q { Self::weight(from) } else { 1 };
-            add(&sum, contents.by_slot.get(from)?.as_ref()?, factor);
+        let mut from = Vec::new();
+        for slot in self.data(row) {
+            from.push((contents.by_slot.get(slot)?.as_ref()?, slot));
+        }
+        match Some(slot) == row.q {
+            true => sums(None, Some(&sum), &from),
+            false => sums(Some(&sum), None, &from),
         }
         Some(sum)
     }

@@ -93,6 +93,21 @@ fn mirrors() {
     many(2500, mirror);
 }
 
+/// Users do not wait for each other: the copies agree all the same.
+fn crowded(make: impl Fn(&mut SeededRandom) -> Plan) -> impl Fn(&mut SeededRandom) -> Plan {
+    move |random| Plan { crowded: true, ..make(random) }
+}
+
+#[test]
+fn mirrors_whose_users_overlap() {
+    many(500, crowded(rich(mirror)));
+}
+
+#[test]
+fn stacks_whose_users_overlap() {
+    many(200, crowded(rich(Plan::three)));
+}
+
 /// Many seeds of arrays.
 fn of_arrays(kind: Kind, default: u64) -> Tally {
     let mut tally = Tally::default();
@@ -120,6 +135,11 @@ fn arrays_of_ddf() {
 fn arrays_in_harsh_times() {
     let tally = of_arrays(Kind::Harsh, 600);
     assert!(tally.forced > 0, "{tally:?}");
+}
+
+#[test]
+fn arrays_whose_users_overlap() {
+    of_arrays(Kind::Crowded, 300);
 }
 
 #[test]

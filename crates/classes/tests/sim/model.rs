@@ -1,10 +1,12 @@
 //! What each sector may hold.
 //!
-//! A sector has a history since its last durable value: values written, in order, each
-//! acknowledged or not (under way, or failed). Writes to one sector do not overlap in time.
+//! A sector has a history since its last durable value: values written, in the order in which they
+//! began, each acknowledged or not (under way, or failed). A value is over when another was
+//! acknowledged that began after it had ended: of two writes that overlap in time neither is over by
+//! the other, and only some stories have them ([`Model::overlaps`]).
 //!
-//!  * A read finds the last value that was acknowledged when it began, or a later one.
-//!  * A flush that ended well makes the last value acknowledged before it began the durable one.
+//!  * A read finds a value that was not over when it began, or a later one.
+//!  * A flush that ended well makes an end of all that was over before it began.
 //!  * After a power cut any value of the history is found; and then it stays.
 //!  * So it is when a disk lost its cache and what stands on top was lost with it, and came back.
 
@@ -20,9 +22,14 @@ const FOUND: u64 = u64::MAX - 1;
 #[derive(Clone, Debug)]
 struct Entry {
     seq: u64,
+    /// When it ended; [`UNDER_WAY`] before.
+    end: u64,
     version: u64,
     acked: bool,
 }
+
+/// No end is as late.
+const UNDER_WAY: u64 = u64::MAX;
 
 impl Entry {
     fn is(&self, found: &Result<u64, String>) -> bool {
@@ -33,6 +40,9 @@ impl Entry {
 #[derive(Default)]
 pub struct Model {
     sectors: Vec<Vec<Entry>>,
+    /// Whether writes of one sector may overlap in time.
+    pub overlaps: bool,
+    /// Sectors that are being written.
     locked: Vec<bool>,
     /// Reads under way, and what left histories while they are.
     readers: u64,
@@ -52,6 +62,7 @@ pub struct Model {
 /// A write under way, or the moment at which a read or a flush began.
 pub struct Mark {
     first: u64,
+    at: u64,
     seqs: Vec<u64>,
     pub version: u64,
 }
@@ -85,26 +96,40 @@ impl Model {
     }
 
     pub fn grow(&mut self, sectors: u64) {
-        let zero = vec![Entry { seq: 0, version: 0, acked: true }];
+        let zero = vec![Entry { seq: 0, end: 0, version: 0, acked: true }];
         self.sectors.resize(sectors as usize, zero);
         self.locked.resize(sectors as usize, false);
     }
 
     /// The volume has grown: what is added holds something, and the same at each look.
     pub fn grow_by_unknown(&mut self, sectors: u64) {
-        let found = vec![Entry { seq: 0, version: FOUND, acked: true }];
+        let found = vec![Entry { seq: 0, end: 0, version: FOUND, acked: true }];
         self.sectors.resize(sectors as usize, found);
         self.locked.resize(sectors as usize, false);
     }
 
     /// Whether a sector may still hold what it held when the volume grew, and holds it.
     fn is_as_found(&mut self, at: u64, since: u64, found: &Result<u64, String>) -> bool {
-        let entries = &self.sectors[at as usize];
-        let ghosts = self.ghosts.iter().filter(|(n, _)| *n as u64 == at).map(|(_, e)| e);
-        let mut may = entries.iter().chain(ghosts).filter(|e| e.seq >= since);
         let junk = matches!(found, Err(_) | Ok(0));
-        junk && may.any(|e| e.version == FOUND)
+        junk && self.may(at, since).any(|e| e.version == FOUND)
             && self.added.entry(at).or_insert_with(|| found.clone()) == found
+    }
+
+    /// What a sector may hold for who began to look then.
+    fn may(&self, at: u64, since: u64) -> impl Iterator<Item = &Entry> {
+        let ghosts = move || self.ghosts.iter().filter(move |(n, _)| *n as u64 == at);
+        let all = move || self.sectors[at as usize].iter().chain(ghosts().map(|(_, e)| e));
+        all().filter(move |e| !self.is_over(e, all(), since))
+    }
+
+    fn is_over<'a>(
+        &self,
+        entry: &Entry,
+        mut all: impl Iterator<Item = &'a Entry>,
+        since: u64,
+    ) -> bool {
+        let holds = |e: &Entry| e.acked && e.end <= since && e.seq > self.lost_up_to;
+        all.any(|e| holds(e) && e.seq > entry.end)
     }
 
     pub fn sectors(&self) -> u64 {
@@ -115,10 +140,11 @@ impl Model {
         first as usize..(first + count) as usize
     }
 
-    /// A write begins, if none is under way there. With `zero` it writes zeroes.
+    /// A write begins, if none is under way there that it may not overlap. With `zero` it writes
+    /// zeroes.
     pub fn write(&mut self, first: u64, count: u64, zero: bool) -> Option<Mark> {
         let range = Self::range(first, count);
-        if self.locked[range.clone()].iter().any(|l| *l) {
+        if !self.overlaps && self.locked[range.clone()].iter().any(|l| *l) {
             return None;
         }
         self.versions += 1;
@@ -128,33 +154,35 @@ impl Model {
             self.locked[at] = true;
             self.seq += 1;
             seqs.push(self.seq);
-            self.sectors[at].push(Entry { seq: self.seq, version, acked: false });
+            self.sectors[at].push(Entry { seq: self.seq, end: UNDER_WAY, version, acked: false });
         }
-        Some(Mark { first, seqs, version })
+        Some(Mark { first, at: self.seq, seqs, version })
     }
 
     /// A write has ended; `durable` when it was to be on stable storage.
     pub fn wrote(&mut self, mark: &Mark, ok: bool, durable: bool) {
+        self.seq += 1;
         for (at, seq) in (mark.first as usize..).zip(&mark.seqs) {
             self.locked[at] = false;
-            if !ok {
-                continue;
+            let mut entries = self.sectors[at].iter_mut();
+            let entry = entries.find(|e| e.seq == *seq).expect("it is there");
+            (entry.end, entry.acked) = (self.seq, ok);
+            if ok {
+                self.acked += 1;
             }
-            self.acked += 1;
-            let entries = &mut self.sectors[at];
-            let place = entries.iter().position(|e| e.seq == *seq).expect("it is there");
-            entries[place].acked = true;
-            if durable {
-                self.forget(at, place);
+            if ok && durable {
+                self.forget(at, |e| e.end < *seq);
             }
         }
     }
 
-    /// What came before has become impossible.
-    fn forget(&mut self, at: usize, place: usize) {
-        let gone = self.sectors[at].drain(..place);
+    /// What is over has become impossible.
+    fn forget(&mut self, at: usize, over: impl Fn(&Entry) -> bool) {
+        let all = std::mem::take(&mut self.sectors[at]);
+        let (gone, stays): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(over);
+        self.sectors[at] = stays;
         if self.readers > 0 {
-            self.ghosts.extend(gone.map(|e| (at, e)));
+            self.ghosts.extend(gone.into_iter().map(|e| (at, e)));
         }
     }
 
@@ -172,12 +200,6 @@ impl Model {
         }
     }
 
-    fn floor(&self, entries: &[Entry]) -> u64 {
-        let stays = |e: &&Entry| e.acked && e.seq > self.lost_up_to;
-        let last = entries.iter().rev().find(stays);
-        last.or(entries.first()).map_or(0, |e| e.seq)
-    }
-
     /// What stood on top was lost, with a cache below it, and is back.
     pub fn came_back(&mut self) {
         self.lost_up_to = self.seq;
@@ -185,33 +207,33 @@ impl Model {
 
     /// A read or a flush begins.
     pub fn mark(&self, first: u64, count: u64) -> Mark {
-        let range = Self::range(first, count);
-        let seqs = self.sectors[range].iter().map(|e| self.floor(e)).collect();
-        Mark { first, seqs, version: 0 }
+        let _within = &self.sectors[Self::range(first, count)];
+        Mark { first, at: self.seq, seqs: Vec::new(), version: 0 }
     }
 
+    /// All that had ended when a flush began is on stable storage.
     pub fn flushed(&mut self, mark: &Mark) {
         self.flushed += 1;
-        for (at, seq) in mark.seqs.iter().enumerate() {
-            let place = self.sectors[at].iter().position(|e| e.seq == *seq).unwrap_or(0);
-            self.forget(at, place);
+        for at in 0..self.sectors.len() {
+            let all = &self.sectors[at];
+            let over = all.iter().filter(|e| self.is_over(e, all.iter(), mark.at));
+            let over: Vec<u64> = over.map(|e| e.seq).collect();
+            if !over.is_empty() {
+                self.forget(at, |e| over.contains(&e.seq));
+            }
         }
     }
 
     /// Checks what a read found.
     pub fn read(&mut self, mark: &Mark, bytes: &[u8]) -> Result<(), String> {
-        for ((at, seq), bytes) in (mark.first..).zip(&mark.seqs).zip(bytes.chunks(SECTOR as usize))
-        {
-            let found = version_of(at, bytes);
-            let entries = &self.sectors[at as usize];
-            let ghosts = self.ghosts.iter().filter(|(n, _)| *n as u64 == at).map(|(_, e)| e);
-            let mut may = entries.iter().chain(ghosts).filter(|e| e.seq >= *seq);
-            let known = may.any(|e| e.is(&found));
-            if !known && !self.is_as_found(at, *seq, &found) {
+        for (at, bytes) in (mark.first..).zip(bytes.chunks(SECTOR as usize)) {
+            let (found, since) = (version_of(at, bytes), mark.at);
+            let known = self.may(at, since).any(|e| e.is(&found));
+            if !known && !self.is_as_found(at, since, &found) {
                 let entries = &self.sectors[at as usize];
                 let was = self.added.get(&at);
                 return Err(format!(
-                    "sector {at} read as {found:?}, and may be {entries:?} since {seq} ({was:?})"
+                    "sector {at} read as {found:?}, and may be {entries:?} since {since} ({was:?})"
                 ));
             }
             self.reads += 1;
@@ -253,7 +275,7 @@ impl Model {
                     Some(count) => {
                         *count += 1;
                         let seq = entries.last().map_or(0, |e| e.seq);
-                        Entry { seq, version: ANY, acked: true }
+                        Entry { seq, end: seq, version: ANY, acked: true }
                     }
                     None => {
                         return Err(format!(
@@ -262,7 +284,7 @@ impl Model {
                     }
                 },
             };
-            entry.acked = true;
+            (entry.acked, entry.end) = (true, entry.end.min(self.seq));
             *entries = vec![entry];
             self.reads += 1;
         }

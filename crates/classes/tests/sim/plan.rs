@@ -27,6 +27,8 @@ pub struct Plan {
     /// More happens: disks grow, some take no DELETE, members are compared, the power goes just
     /// when a mirror says that it is clean.
     pub rich: bool,
+    /// Users do not wait for each other's writes of the same sectors.
+    pub crowded: bool,
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -66,6 +68,7 @@ impl Plan {
             part: false,
             paths: false,
             rich: false,
+            crowded: false,
         }
     }
 
@@ -84,6 +87,7 @@ impl Plan {
             part: random.chance(250),
             paths: false,
             rich: false,
+            crowded: false,
         };
         let disks = names(plan.disks);
         for (i, pair) in disks.chunks(2).enumerate() {
@@ -113,6 +117,7 @@ impl Plan {
             part: random.chance(250),
             paths: false,
             rich: false,
+            crowded: false,
         };
         let mut below = names(8);
         for (level, class) in [bottom, middle, top].into_iter().enumerate() {

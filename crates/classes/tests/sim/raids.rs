@@ -47,6 +47,8 @@ pub enum Kind {
     Ddf,
     /// Of either format.
     Harsh,
+    /// Of either format: users do not wait for each other's writes of the same sectors.
+    Crowded,
 }
 
 /// Levels, disks, and how many of these may be away.
@@ -109,7 +111,8 @@ fn talk(what: impl FnOnce() -> String) {
 /// One seed.
 pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     let mut random = SeededRandom::new(seed ^ 0x7a1d);
-    let ddf = kind == Kind::Ddf || kind == Kind::Harsh && random.chance(400);
+    let ddf =
+        kind == Kind::Ddf || matches!(kind, Kind::Harsh | Kind::Crowded) && random.chance(400);
     let levels = if ddf { DDF_LEVELS } else { INTEL_LEVELS };
     let (level, count, away) = levels[random.below(levels.len() as u64) as usize];
     let bytes = if ddf { DISK + DDF } else { DISK };
@@ -241,6 +244,7 @@ impl Story {
         let on = life.control.topology.find(&self.volume).expect("the volume");
         let size = life.control.topology.limits(on).expect("limits").media_bytes;
         *self.model.borrow_mut() = Model::new(size / SECTOR);
+        self.model.borrow_mut().overlaps = self.kind == Kind::Crowded;
         if self.away > 0 && self.random.chance(300) {
             let spare = format!("d{}", self.count);
             let with = json!({ "members": [spare], "force": true });

@@ -262,6 +262,7 @@ impl Story<'_> {
         let on = life.control.topology.find(&volume).unwrap_or_else(|| panic!("no {volume}"));
         let size = life.control.topology.limits(on).expect("limits").media_bytes;
         *self.model.borrow_mut() = Model::new(size / SECTOR);
+        self.model.borrow_mut().overlaps = self.plan.crowded;
         self.at_rest(life);
     }
 

@@ -1,8 +1,8 @@
 //! Range locks: who works on which bytes, over all cores.
 //!
-//! A rebuild holds the range it copies alone; user writes share ranges with each other and wait
-//! for a rebuild. A stripe's parity is brought up to date by one at a time. Only classes in such a
-//! situation take these locks: a mirror that is whole takes none.
+//! A write of copies holds its range alone, so that copies that are written at the same time agree
+//! about which write was the last; and so does a rebuild. A stripe's parity is brought up to date
+//! by one at a time. Readers that solve for what is lost share a range.
 //!
 //! Invariants
 //!  R1  Two ranges that are held and overlap are both held as shared.

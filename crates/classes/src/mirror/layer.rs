@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   read:   choose a member --> down --> error? --> another member, until each was asked
-//!   write:  gate --> range (while somebody is rebuilt) --> bits (with bitmaps) --> all members
+//!   write:  gate --> range --> bits (with bitmaps) --> all members
 //!             all did it --------------------------------------------> done
 //!             some failed, some did it --> wait for the verdict ------> done
 //!             all failed --------------------------------------------> error
@@ -19,6 +19,8 @@
 //!      verdict, if it needs one: a verdict that came before would not be on it.
 //!  L6  A member that does not take WRITE ZEROES is written: others may have zeroed it, or that
 //!      member a part of it.
+//!  L7  Writes of the same bytes take turns, on whatever cores: two that are under way together
+//!      could end in one order on one member, and in the other on another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -74,15 +76,13 @@ impl MirrorLayer {
             return Flow::Wait;
         }
         self.0.count_write(at);
-        let syncing = self.0.lane(at).table.syncing;
-        if syncing {
-            let range = bio.offset..bio.offset.saturating_add(bio.length);
-            let locked = self.0.ranges.lock(range, false, || Waiter::Bio(at, bio.ticket()));
-            let (Locked::Now(held) | Locked::Later(held)) = locked;
-            self.0.lane(at).held.insert(bio.id().to_word(), held);
-            if matches!(locked, Locked::Later(_)) {
-                return Flow::Wait;
-            }
+        // L7
+        let range = bio.offset..bio.offset.saturating_add(bio.length);
+        let locked = self.0.ranges.lock(range, true, || Waiter::Bio(at, bio.ticket()));
+        let (Locked::Now(held) | Locked::Later(held)) = locked;
+        self.0.lane(at).held.push((bio.id().to_word(), held));
+        if matches!(locked, Locked::Later(_)) {
+            return Flow::Wait;
         }
         self.send(bio, core)
     }
@@ -143,7 +143,7 @@ impl MirrorLayer {
             return;
         }
         let at = core.id() as usize;
-        let held = self.0.lane(at).held.remove(&bio.id().to_word());
+        let held = self.0.lane(at).gives_back(bio.id().to_word());
         if let Some(held) = held {
             self.0.ranges.unlock(held);
         }
@@ -285,7 +285,7 @@ impl Layer for MirrorLayer {
             self.release(bio, core);
             return Flow::Done(if refused { Err(Errno::Io) } else { Ok(()) });
         }
-        let has_range = self.0.lane(at).held.contains_key(&id);
+        let has_range = self.0.lane(at).held.iter().any(|(of, _)| *of == id);
         match has_range {
             true => self.send(bio, core),
             false => self.admit(bio, core),

@@ -47,8 +47,6 @@ pub(super) struct Table {
     pub(super) zeroes: bool,
     /// With bitmaps: a write waits until its bits are set.
     pub(super) bits: Option<Arc<Bits>>,
-    /// Somebody is rebuilt, or members are compared: writes mind the ranges.
-    pub(super) syncing: bool,
     /// Slots of members that are lost and of whom the others' records do not say so yet (a bit a
     /// slot): nothing is acknowledged without them before.
     pub(super) unrecorded: u32,
@@ -73,15 +71,22 @@ pub(super) struct LaneState {
     pub(super) loads: Loads,
     /// The slot read last, for round-robin.
     pub(super) turn: usize,
-    /// Ranges that writes of this core have, or wait for, by the Bio's number: only while somebody
-    /// is rebuilt.
-    pub(super) held: BTreeMap<u64, Held>,
+    /// Ranges that writes of this core have, or wait for, by the Bio's number.
+    pub(super) held: Vec<(u64, Held)>,
     /// Numbers of writes that wait for bits.
     pub(super) marking: BTreeSet<u64>,
     /// What members have failed of a write under way, by the Bio's number.
     pub(super) faults: BTreeMap<u64, Faults>,
     /// Members that did not take a WRITE ZEROES under way (a bit a slot), by the Bio's number.
     pub(super) unable: BTreeMap<u64, u32>,
+}
+
+impl LaneState {
+    /// The range that a write has, no longer kept here.
+    pub(super) fn gives_back(&mut self, write: u64) -> Option<Held> {
+        let at = self.held.iter().position(|(of, _)| *of == write)?;
+        Some(self.held.swap_remove(at).1)
+    }
 }
 
 impl Own for LaneState {

@@ -2,8 +2,8 @@
 //!
 //! A sector has a history since its last durable value: values written, in the order in which they
 //! began, each acknowledged or not (under way, or failed). A value is over when another was
-//! acknowledged that began after it had ended: of two writes that overlap in time neither is over by
-//! the other, and only some stories have them ([`Model::overlaps`]).
+//! acknowledged that began after it had ended: of two writes that overlap in time neither is over
+//! by the other, and only some stories have them ([`Model::overlaps`]).
 //!
 //!  * A read finds a value that was not over when it began, or a later one.
 //!  * A flush that ended well makes an end of all that was over before it began.

@@ -21,7 +21,6 @@ impl MirrorGeom {
             unrecorded: self.unrecorded,
             zeroes: self.zeroes,
             bits: self.bits.clone(),
-            syncing: self.shared.verified().running,
             balance: self.mirror.balance,
             slice: u64::from(self.mirror.slice),
             sector: u64::from(self.mirror.sector_bytes),
@@ -38,7 +37,6 @@ impl MirrorGeom {
             let below = t.below(*consumer);
             let deletes = below.and_then(|p| t.attr(p, "GEOM::candelete")) == Some(Attr::Int(1));
             let zeroes = below.is_some_and(|p| zeroes(t, p));
-            table.syncing |= !active;
             if let Some(path) = table.paths.get_mut(slot) {
                 let priority = member.record.priority;
                 *path = Some(Path { edge: t.edge(*consumer), active, priority, deletes, zeroes });

@@ -10,6 +10,8 @@
 //!      while nobody else writes there.
 //!  W4  Copies that a member failed are let go of when it has been judged: until then a pass could
 //!      take what it still holds for what all should hold.
+//!  W5  Writes of the same bytes take turns: two that are under way together could end in one order
+//!      on one copy, and in the other on another.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -82,10 +84,10 @@ impl Work {
         outcome
     }
 
-    /// W4
+    /// W4, W5
     async fn write_copies(&self) -> Status {
         let range = self.offset..self.offset.saturating_add(self.length);
-        let held = self.shared.ranges.lock_task(range, false).await;
+        let held = self.shared.ranges.lock_task(range, true).await;
         let table = self.shared.table(self.core.id());
         let outcome = self.to_copies(&table).await;
         let status = self.conclude(outcome).await;

@@ -8,7 +8,6 @@
 const POLY: u8 = 0x1d;
 
 /// `2 * x`.
-#[inline(always)]
 const fn double(x: u8) -> u8 {
     // All ones when the highest bit is set: no branch, so that many bytes are done at once.
     (x << 1) ^ (((x as i8) >> 7) as u8 & POLY)
@@ -86,11 +85,11 @@ pub fn add_multiple(to: &mut [u8], from: &[u8], factor: u8) {
     add_multiple_plain(to, from, &tables);
 }
 
-/// Bytes of each block that [`row`] works on at once: sums stay in the innermost cache.
+/// Bytes of the first parity that are made at once: they stay in the innermost cache.
 const BLOCK: usize = 4096;
 
 /// The parities of a row: `p = d + e + ...`, `q = 2^n d + 2^m e + ...`, from data with its
-/// exponents, the largest first. One pass: data is fetched once and sums are written once.
+/// exponents, the largest first. Data is fetched once and sums are written once.
 ///
 /// All are as long as the first of the data; what is longer is left alone.
 pub fn row(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
@@ -99,67 +98,52 @@ pub fn row(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)]) 
         // SAFETY: the processor has AVX2, as just asked.
         return unsafe { x86::row(p, q, from) };
     }
-    row_plain(p, q, from);
+    row_plain(p, q, from, 0);
 }
 
+/// [`row`] from byte `at` on.
 #[inline(always)]
-fn row_plain(mut p: Option<&mut [u8]>, mut q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
-    let len = from.first().map_or(0, |(bytes, _)| bytes.len());
-    let mut at = 0;
-    while at < len {
-        let end = (at + BLOCK).min(len);
-        if let Some(p) = p.as_deref_mut().and_then(|p| p.get_mut(at..end)) {
-            plain_sum(p, at, from);
+fn row_plain(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)], at: usize) {
+    let Some((first, _)) = from.first() else { return };
+    let rest = at..first.len();
+    if let Some(p) = p.and_then(|p| p.get_mut(rest.clone())) {
+        for (nth, to) in p.chunks_mut(BLOCK).enumerate() {
+            sum_plain(to, from, at + nth * BLOCK);
         }
-        if let Some(q) = q.as_deref_mut().and_then(|q| q.get_mut(at..end)) {
-            weighted_sum(q, at, from);
-        }
-        at = end;
+    }
+    if let Some(q) = q.and_then(|q| q.get_mut(rest)) {
+        weighted_plain(q, from, at);
     }
 }
 
-/// What of some data goes into a block.
 #[inline(always)]
-fn block<'a>(of: &(&'a [u8], usize), at: usize, len: usize) -> &'a [u8] {
-    of.0.get(at..at + len).unwrap_or_default()
-}
-
-#[inline(always)]
-fn plain_sum(to: &mut [u8], at: usize, from: &[(&[u8], usize)]) {
-    let len = to.len();
-    let rest = match from {
-        [] => return to.fill(0),
-        [one] => return to.copy_from_slice(block(one, at, len)),
-        [one, two, rest @ ..] => {
-            let both = block(one, at, len).iter().zip(block(two, at, len));
+fn sum_plain(to: &mut [u8], from: &[(&[u8], usize)], at: usize) {
+    let mut data = from.iter().map(|(bytes, _)| bytes.get(at..).unwrap_or_default());
+    match (data.next(), data.next()) {
+        (Some(one), Some(two)) => {
+            let both = one.iter().zip(two);
             to.iter_mut().zip(both).for_each(|(to, (one, two))| *to = one ^ two);
-            rest
         }
-    };
-    for one in rest {
-        add_plain(to, block(one, at, len));
+        (one, _) => {
+            let one = one.unwrap_or_default();
+            to.iter_mut().zip(one).for_each(|(to, one)| *to = *one);
+        }
+    }
+    for more in data {
+        add_plain(to, more);
     }
 }
 
-/// `2^a d + 2^b e = 2^b (2^(a - b) d + e)`: doubling is a few instructions for many bytes.
-#[inline(always)]
-fn weighted_sum(to: &mut [u8], at: usize, from: &[(&[u8], usize)]) {
-    let len = to.len();
-    let Some((first, rest)) = from.split_first() else { return to.fill(0) };
-    to.copy_from_slice(block(first, at, len));
-    let mut exponent = first.1;
-    for one in rest {
-        while exponent > one.1 + 1 {
+fn weighted_plain(to: &mut [u8], from: &[(&[u8], usize)], at: usize) {
+    let mut exponent = from.first().map_or(0, |(_, largest)| *largest);
+    to.fill(0);
+    // `2^a d + 2^b e = 2^b (2^(a - b) d + e)`
+    for (bytes, own) in from {
+        while exponent > *own {
             to.iter_mut().for_each(|x| *x = double(*x));
             exponent -= 1;
         }
-        let more = block(one, at, len);
-        if exponent == one.1 {
-            add_plain(to, more);
-        } else {
-            to.iter_mut().zip(more).for_each(|(x, more)| *x = double(*x) ^ more);
-        }
-        exponent = one.1;
+        add_plain(to, bytes.get(at..).unwrap_or_default());
     }
     for _ in 0..exponent {
         to.iter_mut().for_each(|x| *x = double(*x));
@@ -212,11 +196,12 @@ impl Tables {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Tables, add_multiple_plain, add_plain, row_plain, scale_plain};
+    use super::{POLY, Tables, add_multiple_plain, add_plain, row_plain, scale_plain};
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
-        _mm256_loadu_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi64,
-        _mm256_storeu_si256, _mm256_xor_si256,
+        __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256,
+        _mm256_broadcastsi128_si256, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_set1_epi8,
+        _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_storeu_si256,
+        _mm256_xor_si256,
     };
 
     const LANE: usize = 32;
@@ -227,9 +212,76 @@ mod x86 {
         add_plain(to, from);
     }
 
+    /// Lanes of each sum that are in registers at once.
+    const LANES: usize = 4;
+
     #[target_feature(enable = "avx2")]
-    pub(super) fn row(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
-        row_plain(p, q, from);
+    pub(super) fn row(mut p: Option<&mut [u8]>, mut q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
+        // Alone, P is made by the compiler's 32-byte steps, one strip after the other: beside the
+        // writes of a row that is no slower than all strips at once.
+        let done = match (&mut p, &mut q) {
+            (Some(p), Some(q)) => sums::<true>(p, q, from),
+            (None, Some(q)) => sums::<false>(&mut [], q, from),
+            (_, None) => 0,
+        };
+        row_plain(p, q, from, done);
+    }
+
+    /// Both sums, or the second alone, of as many bytes as there are whole steps of; returns how
+    /// many.
+    #[target_feature(enable = "avx2")]
+    fn sums<const P: bool>(p: &mut [u8], q: &mut [u8], from: &[(&[u8], usize)]) -> usize {
+        let Some((first, largest)) = from.first() else { return 0 };
+        let steps = first.len() / (LANES * LANE);
+        for step in 0..steps {
+            let at = step * LANES * LANE;
+            let mut p_sums = [_mm256_setzero_si256(); LANES];
+            let (mut q_sums, mut exponent) = (p_sums, *largest);
+            for (bytes, own) in from {
+                let Some(lanes) = lanes(bytes, at) else { return at };
+                while exponent > *own {
+                    double(&mut q_sums);
+                    exponent -= 1;
+                }
+                for ((p, q), lane) in p_sums.iter_mut().zip(&mut q_sums).zip(lanes) {
+                    let data = load(lane);
+                    *p = _mm256_xor_si256(*p, data);
+                    *q = _mm256_xor_si256(*q, data);
+                }
+            }
+            while exponent > 0 {
+                double(&mut q_sums);
+                exponent -= 1;
+            }
+            if P {
+                put(p, at, &p_sums);
+            }
+            put(q, at, &q_sums);
+        }
+        steps * LANES * LANE
+    }
+
+    fn lanes(of: &[u8], at: usize) -> Option<&[[u8; LANE]; LANES]> {
+        of.get(at..)?.as_chunks::<LANE>().0.first_chunk::<LANES>()
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn put(to: &mut [u8], at: usize, sums: &[__m256i; LANES]) {
+        let to = to.get_mut(at..).unwrap_or_default();
+        for (to, sum) in to.as_chunks_mut::<LANE>().0.iter_mut().zip(sums) {
+            store(to, *sum);
+        }
+    }
+
+    /// Twice each byte.
+    #[target_feature(enable = "avx2")]
+    fn double(values: &mut [__m256i; LANES]) {
+        for value in values {
+            // All ones where the highest bit is set.
+            let over = _mm256_cmpgt_epi8(_mm256_setzero_si256(), *value);
+            let poly = _mm256_and_si256(over, _mm256_set1_epi8(POLY as i8));
+            *value = _mm256_xor_si256(_mm256_add_epi8(*value, *value), poly);
+        }
     }
 
     #[target_feature(enable = "avx2")]
@@ -330,7 +382,7 @@ mod tests {
     #[test]
     fn a_row_is_what_its_parts_add_up_to() {
         let slots = [[9, 7, 6, 2], [3, 2, 1, 0], [254, 100, 1, 1]];
-        for len in [0, 1, 31, 100, BLOCK, BLOCK + 1, 2 * BLOCK + 33] {
+        for len in [0, 1, 31, 100, 127, 128, 129, 300, 4096, 8192 + 33] {
             for (exponents, count) in slots.iter().flat_map(|s| (0..=4).map(move |n| (s, n))) {
                 let data: Vec<Vec<u8>> = (0..count).map(|n| block(n as u8, len)).collect();
                 let from: Vec<(&[u8], usize)> =
@@ -346,7 +398,7 @@ mod tests {
                     assert_eq!((&p, &q), (&p_parts, &q_parts), "{len} {exponents:?} {count}");
                 }
                 let (mut p_alone, mut q_alone) = (vec![1; len], vec![1; len]);
-                row_plain(Some(&mut p_alone), None, &from);
+                row_plain(Some(&mut p_alone), None, &from, 0);
                 row(None, Some(&mut q_alone), &from);
                 if count > 0 {
                     assert_eq!((p_alone, q_alone), (p, q), "{len} {exponents:?} {count}");

@@ -10,24 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Numbers given to threads so far; zero is nobody's.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
+/// A thread that has no number yet: no value's owner.
+const UNNUMBERED: u64 = u64::MAX;
+
 thread_local! {
-    static ME: Cell<u64> = const { Cell::new(0) };
-}
-
-/// This thread's number: no other ever has it.
-#[inline]
-fn me() -> u64 {
-    match ME.get() {
-        0 => number(),
-        me => me,
-    }
-}
-
-#[cold]
-fn number() -> u64 {
-    let me = THREADS.fetch_add(1, Relaxed) + 1;
-    ME.set(me);
-    me
+    /// This thread's number: no other ever has it.
+    static ME: Cell<u64> = const { Cell::new(UNNUMBERED) };
 }
 
 /// What a core keeps of its own in a layer that all cores share. A lock that nobody else takes
@@ -52,15 +40,22 @@ impl<T> Owned<T> {
     /// or when it is in use already: a bug of ours.
     #[inline]
     pub fn get(&self) -> RefMut<'_, T> {
-        let me = me();
-        if self.owner.load(Relaxed) != me {
-            self.claim(me);
+        if self.owner.load(Relaxed) != ME.get() {
+            self.claim();
         }
         self.value.borrow_mut()
     }
 
     #[cold]
-    fn claim(&self, me: u64) {
+    fn claim(&self) {
+        if ME.get() == UNNUMBERED {
+            // 2^64 threads would have to be started before a number came again.
+            ME.set(THREADS.fetch_add(1, Relaxed) + 1);
+        }
+        let me = ME.get();
+        if self.owner.load(Relaxed) == me {
+            return;
+        }
         let claimed = self.owner.compare_exchange(0, me, Relaxed, Relaxed);
         assert!(claimed.is_ok(), "O1: another thread owns this");
     }

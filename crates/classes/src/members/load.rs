@@ -29,6 +29,7 @@ impl Loads {
     }
 
     /// A read that ends at byte `end` of the member was given to a slot.
+    #[inline]
     pub(crate) fn begun(&mut self, slot: usize, end: u64) {
         if let Some(load) = self.0.get_mut(slot) {
             load.queue += 1;
@@ -37,34 +38,35 @@ impl Loads {
     }
 
     /// One has ended.
+    #[inline]
     pub(crate) fn ended(&mut self, slot: usize) {
         if let Some(load) = self.0.get_mut(slot) {
             load.queue = load.queue.saturating_sub(1);
         }
     }
 
-    /// The slot for a read at byte `offset`, of these.
-    pub(crate) fn least_busy(
+    /// The way that a read takes, of these: each with its slot and the byte of the member.
+    #[inline]
+    pub(crate) fn least_busy<W>(
         &mut self,
-        slots: impl Iterator<Item = usize>,
-        offset: u64,
-    ) -> Option<usize> {
-        let mut best: Option<(usize, i64)> = None;
-        for slot in slots {
-            let Some(load) = self.0.get_mut(slot) else { continue };
+        ways: impl Iterator<Item = (usize, W, u64)>,
+    ) -> Option<(usize, W, u64)> {
+        let mut best: Option<((usize, W, u64), i64)> = None;
+        for way in ways {
+            let Some(load) = self.0.get_mut(way.0) else { continue };
             load.average = (load.queue * 256 + 7 * load.average) / 8;
-            let bonus = match load.last_end.abs_diff(offset) {
+            let bonus = match load.last_end.abs_diff(way.2) {
                 0 => THERE,
                 far if far <= NEAR_BYTES => NEAR,
                 _ => 0,
             };
             let key = i64::from(load.average) - i64::from(bonus);
             // Ties go to the later one.
-            if best.is_none_or(|(_, least)| key <= least) {
-                best = Some((slot, key));
+            if best.as_ref().is_none_or(|(_, least)| key <= *least) {
+                best = Some((way, key));
             }
         }
-        best.map(|(slot, _)| slot)
+        best.map(|(way, _)| way)
     }
 }
 
@@ -77,18 +79,22 @@ mod tests {
         let mut loads = Loads::default();
         loads.resize(2);
         let far = 1 << 30;
+        let least = |loads: &mut Loads, slots: std::ops::Range<usize>| {
+            let way = loads.least_busy(slots.map(|slot| (slot, (), far)));
+            way.map(|(slot, ..)| slot)
+        };
         loads.begun(0, far);
         loads.ended(0);
-        assert_eq!(loads.least_busy(0..2, far), Some(0), "it is there");
+        assert_eq!(least(&mut loads, 0..2), Some(0), "it is there");
         for _ in 0..4 {
             loads.begun(0, far);
         }
-        let asked: Vec<_> = (0..40).filter_map(|_| loads.least_busy(0..2, far)).collect();
+        let asked: Vec<_> = (0..40).filter_map(|_| least(&mut loads, 0..2)).collect();
         assert_eq!(asked.last(), Some(&1), "the other has nothing to do");
         (0..4).for_each(|_| loads.ended(0));
-        let asked: Vec<_> = (0..40).filter_map(|_| loads.least_busy(0..2, far)).collect();
+        let asked: Vec<_> = (0..40).filter_map(|_| least(&mut loads, 0..2)).collect();
         assert_eq!(asked.last(), Some(&0));
-        assert_eq!(loads.least_busy(1..2, far), Some(1), "of those that may be asked");
-        assert_eq!(loads.least_busy(2..3, far), None);
+        assert_eq!(least(&mut loads, 1..2), Some(1), "of those that may be asked");
+        assert_eq!(least(&mut loads, 2..3), None);
     }
 }

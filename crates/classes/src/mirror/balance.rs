@@ -25,6 +25,12 @@ pub(super) fn choose(
     let LaneState { table, loads, turn, .. } = lane;
     let mut free = table.active().filter(|(slot, _)| tried >> slot & 1 == 0);
     let slot = match table.balance {
+        Balance::Load => {
+            let ways = free.map(|(slot, path)| (slot, path.edge, offset));
+            let (slot, edge, _) = loads.least_busy(ways)?;
+            loads.begun(slot, offset.saturating_add(length));
+            return Some((slot, edge));
+        }
         Balance::None => free.next()?.0,
         Balance::Prefer => {
             // Of equals the one found first.
@@ -37,7 +43,6 @@ pub(super) fn choose(
             *turn = slot;
             slot
         }
-        Balance::Load => loads.least_busy(free.map(|(slot, _)| slot), offset)?,
     };
     loads.begun(slot, offset.saturating_add(length));
     let edge = table.paths.get(slot)?.as_ref()?.edge;

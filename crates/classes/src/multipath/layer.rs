@@ -70,7 +70,14 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
     };
     let mut good = table.paths.iter().filter(|p| p.good && not & p.bit() == 0);
     let chosen = if spreads {
-        good.min_by_key(|p| loads.get(p.slot).map(|l| (l.in_flight, l.chosen)))
+        let mut least: Option<(&Path, _)> = None;
+        for path in good {
+            let load = loads.get(path.slot).map_or((0, 0), |l| (l.in_flight, l.chosen));
+            if least.is_none_or(|(_, least)| load < least) {
+                least = Some((path, load));
+            }
+        }
+        least.map(|(path, _)| path)
     } else {
         let is_active = |p: &&Path| Some(p.slot) == table.active;
         good.clone().find(is_active).or_else(|| good.next())

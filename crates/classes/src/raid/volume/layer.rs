@@ -18,7 +18,7 @@ use bio::{Bio, Errno, Op, Segs};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::hands::{Manner, is_members_fault};
-use super::map::Piece;
+use super::map::{Piece, Spot};
 use super::shared::{LaneState, Shared, Table};
 use super::tasks::Work;
 use crate::members::Entry;
@@ -44,29 +44,28 @@ impl VolumeLayer {
     /// one.
     fn ways(&self, table: &Table, piece: Piece) -> impl Iterator<Item = (usize, Edge, u64)> {
         let shape = &self.0.shape;
-        (0..shape.copies()).filter_map(move |nth| {
-            let spot = shape.spot(piece.at, nth);
-            let path = table.good(spot.slot)?;
-            Some((spot.slot, path.edge, path.offset.saturating_add(spot.at)))
-        })
+        (0..shape.copies()).filter_map(move |nth| Self::to(table, shape.spot(piece.at, nth)))
+    }
+
+    /// The way to a spot for a read, if its member has everything.
+    #[inline]
+    fn to(table: &Table, spot: Spot) -> Option<(usize, Edge, u64)> {
+        let path = table.good(spot.slot)?;
+        Some((spot.slot, path.edge, path.offset.saturating_add(spot.at)))
     }
 
     /// The way that a read takes, and where copies are chosen from it is counted: to the least busy
     /// one.
     fn way(&self, lane: &mut LaneState, piece: Piece) -> Option<(usize, Edge, u64)> {
         let LaneState { table, loads } = lane;
-        let first = self.ways(table, piece).next()?;
+        let mut ways = self.ways(table, piece);
         if !self.has_copies() {
-            return Some(first);
+            return ways.next();
         }
-        let mut way = first;
-        if self.0.is_even(piece.at.saturating_add(piece.len)) {
-            let slots = self.ways(table, piece).map(|(slot, ..)| slot);
-            let slot = loads.least_busy(slots, first.2)?;
-            if slot != first.0 {
-                way = self.ways(table, piece).find(|(s, ..)| *s == slot)?;
-            }
-        }
+        let way = match self.0.is_even(piece.at.saturating_add(piece.len)) {
+            true => loads.least_busy(ways)?,
+            false => ways.next()?,
+        };
         loads.begun(way.0, way.2.saturating_add(piece.len));
         Some(way)
     }
@@ -84,13 +83,16 @@ impl VolumeLayer {
     }
 
     fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let Some(first) = self.0.shape.pieces(bio.offset, bio.length).next() else {
-            return Flow::Done(Err(Errno::Inval));
-        };
-        if first.len != bio.length {
+        let Some(spot) = self.0.shape.sole(bio.offset, bio.length) else {
             return self.read_pieces(bio, core);
-        }
-        let way = self.way(&mut self.0.lane(core.id()), first);
+        };
+        let way = match self.has_copies() {
+            true => {
+                let piece = Piece { at: bio.offset, len: bio.length, skip: 0 };
+                self.way(&mut self.0.lane(core.id()), piece)
+            }
+            false => Self::to(&self.0.lane(core.id()).table, spot),
+        };
         let Some((slot, edge, at)) = way else { return self.task(bio, core) };
         let was = bio.offset & !SLOT | slot as u64;
         bio.offset = at;
@@ -99,7 +101,10 @@ impl VolumeLayer {
 
     fn read_pieces(&self, bio: &mut Bio, core: &Core) -> Flow {
         let mut lane = self.0.lane(core.id());
-        let mut pieces = self.0.shape.pieces(bio.offset, bio.length);
+        let mut pieces = self.0.shape.pieces(bio.offset, bio.length).peekable();
+        if pieces.peek().is_none() {
+            return Flow::Done(Err(Errno::Inval));
+        }
         if pieces.any(|piece| self.ways(&lane.table, piece).next().is_none()) {
             drop(lane);
             return self.task(bio, core);

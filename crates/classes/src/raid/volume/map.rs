@@ -165,6 +165,20 @@ impl Shape {
         })
     }
 
+    /// Where the first copy of some bytes is, if they lie in one unit.
+    #[inline]
+    pub(crate) fn sole(&self, at: u64, len: u64) -> Option<Spot> {
+        match self.level {
+            Level::Raid1 | Level::Single | Level::Concat => {
+                (len <= self.run(at)).then(|| self.spot(at, 0))
+            }
+            _ => {
+                let (strip, within) = self.by_strip.split(at);
+                (len <= self.strip - within).then(|| self.in_strip(strip, within, 0))
+            }
+        }
+    }
+
     /// Where byte `at` is; `copy` is below [`Shape::copies`].
     pub(crate) fn spot(&self, at: u64, copy: usize) -> Spot {
         match self.level {
@@ -180,14 +194,16 @@ impl Shape {
                 }
                 Spot { slot: self.members(), at: 0 }
             }
-            _ => self.in_strips(at, copy),
+            _ => {
+                let (strip, within) = self.by_strip.split(at);
+                self.in_strip(strip, within, copy)
+            }
         }
     }
 
-    /// [`Shape::spot`] where there are strips.
+    /// Where byte `within` of strip number `strip` is.
     #[inline]
-    fn in_strips(&self, at: u64, copy: usize) -> Spot {
-        let (strip, within) = self.by_strip.split(at);
+    fn in_strip(&self, strip: u64, within: u64, copy: usize) -> Spot {
         let (row, slot) = match self.level {
             Level::Raid1e | Level::Raid10 => {
                 let place = strip.saturating_mul(2).saturating_add(copy as u64);

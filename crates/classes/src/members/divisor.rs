@@ -44,7 +44,7 @@ impl Divisor {
                 if of >= times {
                     return (of / self.by, of % self.by);
                 }
-                let whole = (u128::from(of) * u128::from(times) >> 64) as u64;
+                let whole = ((u128::from(of) * u128::from(times)) >> 64) as u64;
                 (whole, of - whole * self.by)
             }
         }

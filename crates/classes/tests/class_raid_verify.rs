@@ -86,16 +86,17 @@ fn parity_that_is_not_that_of_its_row_is_found_and_made_anew_only_when_asked() {
             let was = raid.spoil(disk);
             let spoilt = raid.disks[disk].bytes();
             let is_data = raid.read_all() != raid.model;
-            let found = if is_data { parities } else { 1 };
-            let wanted = format!("done; {found} sectors differ, 0 cannot be read");
+            let wanted = "done; 1 sectors differ, 0 cannot be read".to_owned();
             assert_eq!(raid.verify(false), wanted, "{what}, disk {disk}");
             assert!(raid.disks[disk].bytes() == spoilt, "{what}: nothing is written unasked");
-            if is_data {
+            if is_data && parities == 1 {
                 raid.disks[disk].put(AT, &was);
                 continue;
             }
-            sums += 1;
-            let place = format!("d{disk}, bytes {AT} to {}: parity is not", AT + 512);
+            // Two parities tell who is wrong.
+            sums += usize::from(!is_data);
+            let ill = if is_data { "data is not what both parities" } else { "parity is not" };
+            let place = format!("d{disk}, bytes {AT} to {}: {ill}", AT + 512);
             assert!(raid.show("Difference").starts_with(&place), "{}", raid.show("Difference"));
             assert_eq!(raid.verify(true), wanted + ", 1 written anew", "{what}");
             assert_eq!(raid.disks[disk].bytes()[AT..AT + 512], was, "{what}, disk {disk}");
@@ -105,6 +106,55 @@ fn parity_that_is_not_that_of_its_row_is_found_and_made_anew_only_when_asked() {
         assert_eq!(raid.verify(false), NOTHING, "{what}");
         assert_eq!(raid.state(), "OPTIMAL", "{what}");
     }
+}
+
+#[test]
+fn of_several_strips_that_are_wrong_none_is_written_unless_parity_is_forced() {
+    for (level, disks) in [("RAID6-LA", 4), ("RAID6-LS", 5)] {
+        let mut raid = filled(DDF, level, disks);
+        for (one, two) in (0..disks).flat_map(|one| (one + 1..disks).map(move |two| (one, two))) {
+            let what = format!("{level} of {disks}, {one} and {two}");
+            let noisy = |disk: usize| {
+                raid.disks[disk].put(AT, &noise((100 * one + 10 * two + disk) as u64, 512))
+            };
+            [one, two].into_iter().for_each(noisy);
+            let row = |disk: &world::Disk| disk.0.lock().expect("media").bytes[..65536].to_vec();
+            let all = |raid: &Raid| raid.disks.iter().map(row).collect::<Vec<_>>();
+            let spoilt = all(&raid);
+            let said = raid.verify(true);
+            assert!(said.contains("more than one is wrong, and which cannot be told"), "{said}");
+            assert!(said.ends_with(", 0 written anew"), "{what}: {said}");
+            assert!(all(&raid) == spoilt, "{what}: nothing is written by a guess");
+            let answer = raid.begin(json!({ "end": true })).expect("the report");
+            let untold = answer["reports"][0]["untold_sectors"].as_u64().expect("a number");
+            assert!(untold > 0 && raid.show("Difference").contains("cannot be told"), "{what}");
+            // Data stays what it is, whatever is done.
+            let data = raid.read_all();
+            raid.begin(json!({ "repair": true, "force": true })).expect("begun");
+            while raid.is_compared() {
+                raid.settle();
+            }
+            assert!(raid.read_all() == data, "{what}");
+            assert_eq!(raid.verify(false), NOTHING, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_strip_that_cannot_be_read_is_not_made_of_a_row_in_which_another_is_wrong() {
+    let mut raid = filled(DDF, "RAID6-LA", 5);
+    raid.disks[0].put(AT, &noise(90, 512));
+    let unread = raid.disks[1].bytes();
+    raid.disks[1].0.lock().expect("media").unreadable = true;
+    let said = raid.verify(true);
+    assert!(said.contains("cannot be told"), "{said}");
+    let row = 8192;
+    assert!(raid.disks[1].bytes()[..row] == unread[..row], "it would be made of what is wrong");
+    raid.disks[1].0.lock().expect("media").unreadable = false;
+    // It can be read again: now the one that is wrong is found.
+    let said = raid.verify(true);
+    assert_eq!(said, "done; 1 sectors differ, 0 cannot be read, 1 written anew");
+    assert!(raid.read_all() == raid.model);
 }
 
 #[test]

@@ -65,5 +65,5 @@ pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
 pub(crate) use said::{Fact, Said};
 pub(crate) use stopped::Stopped;
 pub(crate) use unborn::Unborn;
-pub(crate) use verified::{Place, Report, differences};
+pub(crate) use verified::{Ill, Place, Report, differences};
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};

@@ -7,14 +7,26 @@ use serde_json::{Value, json};
 /// Places kept for lists; further ones are only counted.
 pub(crate) const PLACES_MAX: usize = 16;
 
+/// What is wrong with a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ill {
+    /// It is not what it is compared with.
+    Differs,
+    /// Data that is not what two parities agree it should be.
+    Located,
+    /// Two parities that agree on nobody who is wrong alone.
+    Untold,
+    /// It could not be read.
+    Unreadable,
+}
+
 /// Something on a member that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) slot: usize,
     /// Bytes, from where whoever compares counts.
     pub(crate) range: Range<u64>,
-    /// It could not be read.
-    pub(crate) unreadable: bool,
+    pub(crate) ill: Ill,
 }
 
 /// How far a run is, and what it found.
@@ -29,8 +41,10 @@ pub(crate) struct Report {
     /// Bytes compared, of so many.
     pub(crate) at: u64,
     pub(crate) media_bytes: u64,
-    /// Sectors that differ, that could not be read, and that were written anew.
+    /// Sectors that differ, those of them of which nobody can tell who is wrong, that could not be
+    /// read, and that were written anew.
     pub(crate) differ: u64,
+    pub(crate) untold: u64,
     pub(crate) unreadable: u64,
     pub(crate) repaired: u64,
     pub(crate) places: Vec<Place>,
@@ -48,6 +62,13 @@ impl Report {
         };
         let (differ, unreadable) = (self.differ, self.unreadable);
         let mut line = format!("{end}; {differ} sectors differ, {unreadable} cannot be read");
+        if self.untold > 0 {
+            line += &format!(
+                ", {} of parity that agrees on no strip: more than one is wrong, and which cannot \
+                 be told",
+                self.untold
+            );
+        }
         if self.repair {
             line += &format!(", {} written anew", self.repaired);
         }
@@ -59,13 +80,14 @@ impl Report {
         let place = |p: &Place| {
             json!({
                 "provider": name(p.slot), "from": p.range.start, "to": p.range.end,
-                "unreadable": p.unreadable,
+                "unreadable": p.ill == Ill::Unreadable, "untold": p.ill == Ill::Untold,
             })
         };
         json!({
             "running": self.running, "fault": self.fault, "repair": self.repair,
             "compared_bytes": self.at, "media_bytes": self.media_bytes,
-            "differing_sectors": self.differ, "unreadable_sectors": self.unreadable,
+            "differing_sectors": self.differ, "untold_sectors": self.untold,
+            "unreadable_sectors": self.unreadable,
             "repaired_sectors": self.repaired,
             "places": self.places.iter().map(place).collect::<Vec<_>>(),
         })
@@ -74,13 +96,14 @@ impl Report {
     /// Something was found; runs that touch are one place.
     pub(crate) fn note(&mut self, place: Place, sector: u64) {
         let sectors = (place.range.end - place.range.start) / sector.max(1);
-        match place.unreadable {
-            true => self.unreadable += sectors,
-            false => self.differ += sectors,
+        match place.ill {
+            Ill::Unreadable => self.unreadable += sectors,
+            _ => self.differ += sectors,
         }
+        self.untold += if place.ill == Ill::Untold { sectors } else { 0 };
         if let Some(last) = self.places.last_mut()
             && last.slot == place.slot
-            && last.unreadable == place.unreadable
+            && last.ill == place.ill
             && last.range.end == place.range.start
         {
             last.range.end = place.range.end;
@@ -128,12 +151,12 @@ mod tests {
         let mut report = Report::default();
         for at in 0..4u64 {
             let range = at * 512..(at + 1) * 512;
-            report.note(Place { slot: 1, range, unreadable: false }, 512);
+            report.note(Place { slot: 1, range, ill: Ill::Differs }, 512);
         }
         assert_eq!(report.places.len(), 1);
         for at in 0..2 * PLACES_MAX as u64 {
             let range = at * 4096..at * 4096 + 512;
-            report.note(Place { slot: 0, range, unreadable: true }, 512);
+            report.note(Place { slot: 0, range, ill: Ill::Unreadable }, 512);
         }
         assert_eq!((report.differ, report.unreadable), (4, 2 * PLACES_MAX as u64));
         assert_eq!(report.places.len(), PLACES_MAX);

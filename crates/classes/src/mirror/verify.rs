@@ -20,7 +20,7 @@ use bio::Errno;
 use geom::{Core, Edge};
 
 use super::shared::{Failed, Shared, Told};
-use crate::members::{Place, Report, differences, pay};
+use crate::members::{Ill, Place, Report, differences, pay};
 
 /// What a run was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -129,7 +129,8 @@ impl Run<'_> {
     }
 
     fn note(&self, slot: usize, range: Range<u64>, unreadable: bool) {
-        self.say(|report| report.note(Place { slot, range, unreadable }, self.sector));
+        let ill = if unreadable { Ill::Unreadable } else { Ill::Differs };
+        self.say(|report| report.note(Place { slot, range, ill }, self.sector));
     }
 
     async fn read(&self, slot: usize, edge: Edge, at: u64, len: u64) -> Result<Vec<u8>, Errno> {

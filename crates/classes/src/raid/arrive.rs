@@ -31,7 +31,9 @@ impl RaidGeom {
             let what = format!("another array is called {} too", self.id.name());
             return Err(Error::new(Errno::Exist, what));
         }
-        if let Some((kind, why)) = self.why_not(&found, limits.sector_bytes, limits.media_bytes) {
+        if let Some((kind, why)) =
+            self.why_not(&name, &found, limits.sector_bytes, limits.media_bytes)
+        {
             if kind == Errno::Exist && self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on)
             {
                 self.twins.push(on);
@@ -61,7 +63,13 @@ impl RaidGeom {
     }
 
     /// Why a disk cannot be taken in, if so.
-    fn why_not(&self, found: &Found, sector: u32, media: u64) -> Option<(Errno, String)> {
+    fn why_not(
+        &self,
+        name: &str,
+        found: &Found,
+        sector: u32,
+        media: u64,
+    ) -> Option<(Errno, String)> {
         if sector != self.sector {
             let why = format!(
                 "its sectors have {sector} bytes, those of the others {}: records count in sectors \
@@ -84,11 +92,11 @@ impl RaidGeom {
         {
             return Some((Errno::Inval, why));
         }
-        self.stranger(found, media).map(|why| (Errno::Inval, why))
+        self.stranger(name, found, media).map(|why| (Errno::Inval, why))
     }
 
     /// Why a disk cannot be of the running array, if so.
-    fn stranger(&self, found: &Found, media: u64) -> Option<String> {
+    fn stranger(&self, name: &str, found: &Found, media: u64) -> Option<String> {
         let (Some(set), Some(book)) = (&self.set, &self.book) else { return None };
         let key = found.key();
         let Some(index) = book.find(&set.array, &key) else {
@@ -102,9 +110,7 @@ impl RaidGeom {
         };
         let known = set.array.disks.get(index)?;
         if matches!(known.state, DiskState::Failed | DiskState::Disabled) {
-            return Some(
-                "it failed once: `ashlar raid clear` it, then `insert` takes it in anew".into(),
-            );
+            return Some(self.why_failed(&key, name));
         }
         let other = || other_size(set, index, media).filter(|_| !self.says_so(found, media));
         if let Some(why) = too_small(set, index, media).or_else(other) {
@@ -232,9 +238,11 @@ impl RaidGeom {
             let index = book.find(&array, &disk.key);
             let state = index.and_then(|index| array.disks.get(index)).map(|d| d.state);
             let why = match (index, state) {
-                (None, _) => Some("the newest record does not know it"),
-                _ if ahead.contains(&tag) => Some(AHEAD),
-                (_, Some(DiskState::Failed | DiskState::Disabled)) => Some(FAILED),
+                (None, _) => Some("the newest record does not know it".to_owned()),
+                _ if ahead.contains(&tag) => Some(AHEAD.to_owned()),
+                (_, Some(DiskState::Failed | DiskState::Disabled)) => {
+                    Some(self.why_failed(&disk.key, &disk.name))
+                }
                 _ => None,
             };
             let media = disk.media_bytes;
@@ -243,7 +251,7 @@ impl RaidGeom {
             let other = || is_other().filter(|_| !grown);
             let small = || too_small(&probe, index?, media).or_else(other);
             let two = || contradicting.iter().find(|(t, _)| *t == tag).map(|(_, why)| why.clone());
-            match (why.map(str::to_owned).or_else(two).or_else(small), index) {
+            match (why.or_else(two).or_else(small), index) {
                 (Some(why), _) => self.let_go(t, tag, Some(&why)),
                 (None, Some(index)) => {
                     book.name(&mut array, index, &disk.key);
@@ -299,8 +307,7 @@ fn has_nothing(array: &mut Array, index: usize) {
 
 /// Why nothing starts.
 const SPARES: &str = "only spares are there, and disks whose records are torn";
-/// Why disks are refused at the start.
-const FAILED: &str = "it failed once: `clear` it, then `insert` takes it in anew";
+/// Why a disk is refused at the start.
 const AHEAD: &str = "its record is torn, and newer than what was believed: `clear` it, then \
                      `insert` takes it in anew";
 

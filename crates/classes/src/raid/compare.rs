@@ -51,7 +51,8 @@ pub(super) fn verify(control: &mut Control, on: &str, request: &Request) -> Resu
             return Ok((format!("{names}: {words}"), reports));
         }
         for (_, up, _) in &chosen {
-            begin(&up.shared, Wish { repair: request.repair, rate: request.rate });
+            let Request { repair, force, rate, .. } = *request;
+            begin(&up.shared, Wish { repair, force, rate });
         }
         let how = format!("{names}: compared; `ashlar raid list {set}` shows how far that is");
         Ok((how, Vec::new()))

@@ -47,8 +47,9 @@ pub(super) const NAME: &str = "raid";
 pub(super) const SICK_NS: u64 = 1_000_000_000;
 /// Lines about disks that were refused, kept for lists; older ones go.
 pub(super) const REFUSALS_MAX: usize = 16;
-/// Disks that left of which it is known what they held; of older ones a torn record is refused.
-const LEFT_MAX: usize = 64;
+/// Disks that left of which it is known what they held, and that failed of which it is known how;
+/// of older ones a torn record is refused, and the list does not say who failed them.
+pub(super) const LEFT_MAX: usize = 64;
 
 /// What an array's geom is told.
 #[derive(Debug)]
@@ -112,6 +113,8 @@ pub(super) enum Loss {
     Unrecorded,
     /// It answered with an error.
     Broken,
+    /// By wish of the administrator: it counts as failed.
+    ByHand,
     /// By wish of the administrator, for good.
     Removed,
 }
@@ -169,6 +172,8 @@ pub(super) struct RaidGeom {
     pub(super) believed: u32,
     /// Disks that left while it ran, by key, with the generations that they held.
     pub(super) left: VecDeque<(String, u32)>,
+    /// Disks that failed while it ran, by key: of themselves, or by hand.
+    pub(super) failed: VecDeque<(String, Loss)>,
     /// Disks whose records are being written.
     noted: Vec<Tag>,
     pub(super) fault: Option<String>,
@@ -203,6 +208,7 @@ impl RaidGeom {
             above: 0,
             believed: 0,
             left: VecDeque::new(),
+            failed: VecDeque::new(),
             noted: Vec::new(),
             fault: None,
             story: Said::default(),

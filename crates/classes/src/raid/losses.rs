@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use geom::{GeomId, Grade, Topology};
 
-use super::geom::{Job, Loss, RaidGeom, SICK_NS, Told, bit};
+use super::geom::{Job, LEFT_MAX, Loss, RaidGeom, SICK_NS, Told, bit};
 use super::model::DiskState;
 use super::set::{Set, Tag};
+use super::verbs::again;
 
 impl RaidGeom {
     /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
@@ -19,11 +20,23 @@ impl RaidGeom {
             return false;
         };
         if loss != Loss::Gone && self.is_needed(index) {
-            self.stays(t, tag);
+            match loss {
+                // It has failed nothing.
+                Loss::ByHand | Loss::Removed => self.judged(t),
+                _ => self.stays(t, tag),
+            }
             return false;
         }
         let slots = self.slots(tag);
-        let state = if loss == Loss::Broken { DiskState::Failed } else { DiskState::Missing };
+        let state = match loss {
+            Loss::Broken | Loss::ByHand => DiskState::Failed,
+            _ => DiskState::Missing,
+        };
+        let disk = self.disks.get(&tag).filter(|_| state == DiskState::Failed);
+        let why = disk.map(|disk| (disk.key.clone(), disk.name.clone())).map(|(key, name)| {
+            self.note_failed(&key, loss);
+            self.why_failed(&key, &name)
+        });
         let Some(set) = &mut self.set else { return false };
         set.leave(index, state);
         for (key, slot) in slots {
@@ -34,8 +47,7 @@ impl RaidGeom {
                 up.unrecorded |= bit(slot);
             }
         }
-        let why = "it failed a request: `clear` it, then `insert` takes it in anew";
-        self.let_go(t, tag, (loss == Loss::Broken).then_some(why));
+        self.let_go(t, tag, why.as_deref());
         self.halt_passes();
         let took = self.set.as_mut().is_some_and(Set::take_spares);
         self.start_volumes(t, me);
@@ -55,6 +67,25 @@ impl RaidGeom {
             self.judged(t);
         }
         needed
+    }
+
+    fn note_failed(&mut self, key: &str, loss: Loss) {
+        self.failed.retain(|(known, _)| known != key);
+        if self.failed.len() == LEFT_MAX {
+            self.failed.pop_front();
+        }
+        self.failed.push_back((key.to_owned(), loss));
+    }
+
+    /// Why a disk that failed is refused, and how it comes back.
+    pub(super) fn why_failed(&self, key: &str, name: &str) -> String {
+        let known = self.failed.iter().find(|(failed, _)| failed == key);
+        let what = match known.map(|(_, loss)| loss) {
+            Some(Loss::ByHand) => "it was failed by hand, and failed no request",
+            Some(_) => "it failed a request",
+            None => "the records call it failed, by a request or by hand",
+        };
+        format!("{what}: {}", again(name, &self.id.name()))
     }
 
     /// Whether a volume cannot do without a disk, nor without those that are known to be gone.

@@ -10,8 +10,8 @@
 //!
 //! The class: `class` tastes; `book` says whose record is in force and what each disk shall say;
 //! `set` who has what; `geom` decides, one thread an array, by what it is `told`, and offers what
-//! is `ups`; `volume` is the data path; `records` writes; `verbs`, `label`, `compare` and `follow`
-//! are what users ask for; `show` what they see; `name` what volumes are called.
+//! is `ups`; `volume` is the data path; `records` writes; `verbs`, `label`, `delete`, `compare`
+//! and `follow` are what users ask for; `show` what they see; `name` what volumes are called.
 
 mod arrive;
 mod book;
@@ -19,6 +19,7 @@ pub mod check;
 mod class;
 mod compare;
 pub mod ddf;
+mod delete;
 mod fault;
 mod follow;
 mod geom;

@@ -14,7 +14,7 @@ use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::name;
 use super::volume::Role;
 use super::volume::map::Shape;
-use crate::members::{Unborn, known};
+use crate::members::{Ill, Unborn, known};
 
 /// Levels as they are typed and shown.
 pub(super) fn level_word(level: Level) -> String {
@@ -142,10 +142,14 @@ impl RaidGeom {
         out.push(("Verify", report.line()));
         for place in &report.places {
             let (from, to) = (place.range.start, place.range.end);
-            let what = match (place.unreadable, shape.parities()) {
-                (true, _) => "cannot be read",
-                (false, 0) => "differs from the first copy",
-                (false, _) => "parity is not that of its row",
+            let what = match (place.ill, shape.parities()) {
+                (Ill::Unreadable, _) => "cannot be read",
+                (Ill::Located, _) => "data is not what both parities of its row say",
+                (Ill::Untold, _) => {
+                    "parity is not that of its row; which strips are wrong cannot be told"
+                }
+                (Ill::Differs, 0) => "differs from the first copy",
+                (Ill::Differs, _) => "parity is not that of its row",
             };
             let name = self.member_name(at, place.slot);
             out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));

@@ -68,7 +68,15 @@ const REPAIR: ArgSpec = ArgSpec {
     name: "repair",
     short: None,
     kind: ArgKind::Flag,
-    doc: "Make parity anew, and other copies like the first, where they differ",
+    doc: "Make parity anew, and other copies like the first, where they differ; of RAID6 the one \
+          strip that is wrong",
+};
+const ANYHOW: ArgSpec = ArgSpec {
+    name: "force",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "With --repair: RAID6 makes parity anew for the data as it is also where it cannot be \
+          told which strips are wrong",
 };
 const VERIFY_RATE: ArgSpec = ArgSpec {
     name: "rate",
@@ -146,11 +154,16 @@ pub(super) const VERBS: &[VerbSpec] = &[
                  use. `list` shows how far it is, how many sectors differ, and the first places; \
                  --end ends it, and answers the same. Only a volume that is OPTIMAL is compared. \
                  --repair makes parity anew from its row, takes the first copy for right, and \
-                 writes anew what could not be read.",
+                 writes anew what could not be read. The two parities of RAID6 tell which strip of \
+                 a row is wrong if it is one alone: that disk is named, and --repair writes that \
+                 strip anew, be it data or parity. Where they agree on none, more than one is \
+                 wrong: that is said, and nothing is written there. `raid fail` and `clear` and \
+                 `insert` of a disk that is known to be bad make it anew from the others; with \
+                 --force parity is made for the data as it is.",
         ..verb(
             "verify",
             "Compare copies with each other, or parity with its row, in the background",
-            &[ARRAY, VOLUME, REPAIR, VERIFY_RATE, END],
+            &[ARRAY, VOLUME, REPAIR, ANYHOW, VERIFY_RATE, END],
             "raid verify Intel-1234abcd",
             true,
         )

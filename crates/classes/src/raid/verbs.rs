@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::book::{Book, Found};
 use super::class::RaidClass;
-use super::ddf::{self, Place};
+use super::ddf::Place;
 use super::geom::{Job, Loss, NAME, RaidGeom};
 use super::model::{Array, DiskState, Volume};
 use super::set::Vol;
 use super::show::level_word;
 use super::specs::VERBS;
-use super::{compare, follow, imsm, label, records};
+use super::{compare, ddf, delete, follow, imsm, label, records};
 use crate::members::{hand, known};
 use crate::part::WritePlan;
 use crate::probe::{Sectors, Step};
@@ -67,7 +67,7 @@ pub(super) fn run(
     match verb {
         "label" => label::label(class, control, on, &request),
         "add" => label::add(control, on, &request),
-        "delete" => delete(class, control, on, &request),
+        "delete" => delete::delete(class, control, on, &request),
         "insert" => insert(control, on, &request),
         "remove" => remove(control, on, &request),
         "fail" => fail(control, on, &request),
@@ -87,7 +87,7 @@ pub(super) fn run(
 }
 
 /// The array called so, or that has a provider or a volume called so.
-fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
+pub(super) fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
     let name = known::bare(NAME, on).to_owned();
     let t = &mut control.topology;
     if let Some(geom) = t.find_geom(NAME, &name) {
@@ -264,6 +264,13 @@ fn disk(g: &RaidGeom, name: &str) -> Result<u32, Error> {
     })
 }
 
+/// How a disk that is not used any more comes back to its array.
+pub(super) fn again(disk: &str, set: &str) -> String {
+    format!(
+        "`ashlar {NAME} clear {disk}`, then `ashlar {NAME} insert {set} {disk}` takes it in anew"
+    )
+}
+
 /// Refuses what would leave a volume without its data.
 fn spare_of(g: &RaidGeom, tag: u32, name: &str) -> Result<(), Error> {
     let Some(set) = &g.set else { return Ok(()) };
@@ -375,8 +382,7 @@ fn remove(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
                 g.push(t, me, Job::Rewrite);
                 Ok(())
             })?;
-            let what = format!("{name} stays: it became one that a volume cannot do without");
-            return Err(Error::new(Errno::Busy, what));
+            return Err(stays(name));
         }
     }
     Ok(json!({ "message": format!("{} removed from {on}", request.members.join(", ")) }))
@@ -384,14 +390,26 @@ fn remove(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
 
 fn fail(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
     for name in &request.members {
-        with(control, on, |g, t, me| {
+        let tag = with(control, on, |g, t, me| {
             let tag = disk(g, name)?;
             spare_of(g, tag, name)?;
-            g.push(t, me, Job::Out(tag, Loss::Broken));
-            Ok(())
+            g.push(t, me, Job::Out(tag, Loss::ByHand));
+            Ok(tag)
         })?;
+        if with(control, on, |g, _, _| Ok(g.disks.contains_key(&tag)))? {
+            return Err(stays(name));
+        }
     }
-    Ok(json!({ "message": format!("{} of {on} failed", request.members.join(", ")) }))
+    let set = with(control, on, |g, _, _| Ok(g.id.name()))?;
+    let names = request.members.join(", ");
+    let how = again(&request.members.join(" "), &set);
+    Ok(json!({ "message": format!("{names} of {on} failed; {how}") }))
+}
+
+/// A disk that was to go is needed after all.
+fn stays(name: &str) -> Error {
+    let what = format!("{name} stays: it became one that a volume cannot do without");
+    Error::new(Errno::Busy, what)
 }
 
 fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
@@ -457,53 +475,6 @@ fn start(
         Some(fault) if count == 0 => Err(Error::new(Errno::NxIo, fault)),
         _ => Ok(json!({ "message": format!("{name} is there, with {count} volumes") })),
     }
-}
-
-fn delete(
-    class: &RaidClass,
-    control: &mut Control,
-    on: &str,
-    request: &Request,
-) -> Result<Value, Error> {
-    let geom = find(control, on)?;
-    let set = control.topology.geom_name(geom).to_owned();
-    let force = request.force;
-    let left = with(control, on, |g, t, me| {
-        let not_up = || Error::new(Errno::NxIo, "the array has not started");
-        let known = g.set.as_ref().ok_or_else(not_up)?;
-        let all = meant(g, on, request)?;
-        let keys: Vec<u32> =
-            all.iter().filter_map(|at| known.vols.get(*at)).map(|vol| vol.key).collect();
-        let open = keys.iter().filter_map(|key| g.ups.get(key)).any(|up| {
-            let counts = t.counts(up.provider);
-            counts.r + counts.w + counts.e > 0
-        });
-        if open && !force {
-            let what = "it is open; close what uses it, or use --force";
-            return Err(Error::new(Errno::Busy, what));
-        }
-        for key in keys {
-            g.stop_volume(t, key);
-            g.forget(key);
-        }
-        let left = g.set.as_ref().map_or(0, |set| set.vols.len());
-        if left > 0 {
-            g.push(t, me, Job::Rewrite);
-        }
-        Ok(left)
-    })?;
-    if left > 0 {
-        return Ok(json!({ "message": format!("deleted; {set} has {left} volumes now") }));
-    }
-    let names = with(control, &set, |g, _, _| {
-        Ok(g.disks.values().map(|disk| disk.name.clone()).collect::<Vec<_>>())
-    })?;
-    control.call(|t| class.destroy(t, geom, true))?;
-    for name in &names {
-        label::erase(control, name)?;
-    }
-    class.stopped.start(&set);
-    Ok(json!({ "message": format!("{set} deleted: {} cleared", names.join(", ")) }))
 }
 
 fn clear(control: &mut Control, request: &Request) -> Result<Value, Error> {

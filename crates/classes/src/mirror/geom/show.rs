@@ -3,6 +3,7 @@
 use geom::{ConsumerId, Topology};
 
 use super::MirrorGeom;
+use crate::members::Ill;
 use crate::mirror::flag_words;
 use crate::mirror::metadata::disk_flags;
 use crate::mirror::state::{Member, Role};
@@ -41,7 +42,7 @@ impl MirrorGeom {
         }
         for place in &report.places {
             let (from, to) = (place.range.start, place.range.end);
-            let what = if place.unreadable { "cannot be read" } else { "differs" };
+            let what = if place.ill == Ill::Unreadable { "cannot be read" } else { "differs" };
             let below = self.consumers.get(&place.slot).and_then(|c| t.below(*c));
             let name = below.map_or("a member that is gone", |p| t.provider_name(p));
             out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));

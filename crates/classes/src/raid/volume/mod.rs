@@ -4,10 +4,11 @@
 //! * `map` is the geometry; `rows` reads, solves and writes rows with parity; `zero` empties them.
 //! * `layer` is the data path; what more than one member must do is done by `tasks`.
 //! * `shared` is what the cores go by; `pass` fills members and makes copies and parity right;
-//!   `verify` compares them.
+//!   `verify` compares them, and `locate` finds who is wrong where there are two parities.
 
 mod hands;
 mod layer;
+mod locate;
 pub(crate) mod map;
 mod owed;
 pub(crate) mod pass;

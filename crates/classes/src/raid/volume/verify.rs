@@ -8,7 +8,8 @@
 //!      should agree everywhere. When that ends, the comparison does.
 //!  V3  Only with `repair` is anything written: parity is made anew from its row, copies from the
 //!      first that can be read, and what cannot be read from what is left of its row, all read
-//!      under the same lock.
+//!      under the same lock. Where two parities are, the strip that they agree is wrong is written
+//!      instead (`locate`), and nothing where they agree on none, unless parity is forced.
 //!  V4  What is counted as repaired was flushed before it is said.
 
 use std::ops::Range;
@@ -16,14 +17,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bio::{Errno, Op, Segs};
+use bio::{Errno, Op, Segs, parity};
 use geom::Core;
 
-use super::hands::{Ask, Manner, WINDOW, ask, blocks, join, part, same};
-use super::map::{Piece, Spot};
-use super::rows::{Rows, Window};
+use super::hands::{Ask, Manner, WINDOW, add, ask, blocks, copy, join, part, same};
+use super::locate::{Blame, locate};
+use super::map::{Piece, Row, Spot};
+use super::rows::{Contents, Rows, Window};
 use super::shared::{Shared, Table};
-use crate::members::{Place, Report, differences, pay};
+use crate::members::{Ill, Place, Report, differences, pay};
 
 /// Windows of rows that are compared at once.
 const AT_ONCE: usize = 4;
@@ -33,6 +35,8 @@ const AT_ONCE: usize = 4;
 pub(crate) struct Wish {
     /// What differs is written anew.
     pub(crate) repair: bool,
+    /// Parity too of rows with several strips that are wrong.
+    pub(crate) force: bool,
     /// Bytes a second; `None`: as passes have it.
     pub(crate) rate: Option<u64>,
 }
@@ -72,7 +76,7 @@ struct Wrong {
     slot: usize,
     /// Bytes of the disk.
     range: Range<u64>,
-    unreadable: bool,
+    ill: Ill,
     /// What should be there, if that is known.
     right: Option<Segs>,
 }
@@ -171,27 +175,111 @@ impl Run {
             let range = at(*slot)..at(*slot).saturating_add(len);
             let right = contents.by_slot.get(*slot).and_then(Option::as_ref);
             let right = right.map(|block| part(block, 0, len));
-            wrong.push(Wrong { slot: *slot, range, unreadable: true, right });
+            wrong.push(Wrong { slot: *slot, range, ill: Ill::Unreadable, right });
         }
+        let mut sums = Vec::new();
         for slot in [Some(row.p), row.q].into_iter().flatten().filter(|_| known) {
             let Some(sum) = rows.sum(&row, &mut contents, slot) else { continue };
             if let Some(one) = wrong.iter_mut().find(|one| one.slot == slot) {
-                one.right = Some(sum);
-                continue;
+                one.right = Some(part(&sum, 0, len));
             }
+            sums.push((slot, sum));
+        }
+        match (row.q, &unread[..]) {
             // Data that was solved for says nothing of the parity that it was solved by.
-            if unread.is_empty() {
-                let found = contents.by_slot.get(slot).and_then(Option::as_ref);
-                self.compare(slot, at(slot), &sum, found, &mut wrong);
+            (None, [_, ..]) | (_, [_, _, ..]) => {}
+            (None, []) => {
+                for (slot, sum) in &sums {
+                    self.compare((*slot, Ill::Differs), at(*slot), sum, &contents, &mut wrong);
+                }
+            }
+            (Some(_), []) => self.judge(&row, &sums, at, &contents, &mut wrong),
+            (Some(q), [(one, _)]) => {
+                // The parity that is left can find something wrong, and not where.
+                let other = if *one == q { row.p } else { q };
+                let before = wrong.len();
+                let sum = sums.iter().find(|(slot, _)| *slot == other);
+                if let Some((_, sum)) = sum {
+                    self.compare((other, Ill::Untold), at(other), sum, &contents, &mut wrong);
+                }
+                let is_doubtful = wrong.len() > before;
+                wrong.iter_mut().filter(|_| is_doubtful).for_each(|one| one.right = None);
             }
         }
         self.conclude(&table, wrong).await
     }
 
-    /// Sectors of a member, at a byte of its disk, that are not as they should be.
+    /// A row with two parities, all of it read: who of it is wrong.
+    fn judge(
+        &self,
+        row: &Row,
+        sums: &[(usize, Segs)],
+        at: impl Fn(usize) -> u64,
+        contents: &Contents,
+        wrong: &mut Vec<Wrong>,
+    ) {
+        let [(p, p_sum), (q, q_sum)] = sums else { return };
+        let off = |slot: usize, sum: &Segs| {
+            let mut bytes = sum.to_vec();
+            let held = contents.by_slot.get(slot).and_then(Option::as_ref);
+            parity::add(&mut bytes, &held.map(Segs::to_vec).unwrap_or_default());
+            bytes
+        };
+        let is_right = |(slot, sum): &(usize, Segs)| {
+            let held = contents.by_slot.get(*slot).and_then(Option::as_ref);
+            held.is_some_and(|held| same(held, sum))
+        };
+        if sums.iter().all(is_right) {
+            return;
+        }
+        let (p_off, q_off) = (off(*p, p_sum), off(*q, q_sum));
+        let data: Vec<usize> = (0..self.shared.shape.width()).map(|nth| row.data(nth)).collect();
+        match locate(&p_off, &q_off, &data) {
+            Blame::Data(slot) => {
+                let held = contents.by_slot.get(slot).and_then(Option::as_ref);
+                let Some(held) = held else { return };
+                // Into memory that is free: the sum is not needed any more.
+                copy(q_sum, held);
+                add(q_sum, p_sum, 1);
+                if let Some(p_held) = contents.by_slot.get(*p).and_then(Option::as_ref) {
+                    add(q_sum, p_held, 1);
+                }
+                self.compare((slot, Ill::Located), at(slot), q_sum, contents, wrong);
+            }
+            // Only one of them differs.
+            Blame::Parity => {
+                for (slot, sum) in sums {
+                    self.compare((*slot, Ill::Differs), at(*slot), sum, contents, wrong);
+                }
+            }
+            Blame::Untold => {
+                let before = wrong.len();
+                for (slot, sum) in sums {
+                    self.compare((*slot, Ill::Untold), at(*slot), sum, contents, wrong);
+                }
+                let untold = wrong.iter_mut().skip(before);
+                untold.filter(|_| !self.wish.force).for_each(|one| one.right = None);
+            }
+        }
+    }
+
+    /// Sectors of a member in a row, at a byte of its disk, that are not as they should be.
     fn compare(
         &self,
-        slot: usize,
+        (slot, ill): (usize, Ill),
+        at: u64,
+        right: &Segs,
+        contents: &Contents,
+        wrong: &mut Vec<Wrong>,
+    ) {
+        let found = contents.by_slot.get(slot).and_then(Option::as_ref);
+        self.compare_with((slot, ill), at, right, found, wrong);
+    }
+
+    /// The same, with what was found there.
+    fn compare_with(
+        &self,
+        (slot, ill): (usize, Ill),
         at: u64,
         right: &Segs,
         found: Option<&Segs>,
@@ -201,7 +289,7 @@ impl Run {
         for run in differences(&right.to_vec(), &found.to_vec(), self.shared.sector as usize) {
             let range = at.saturating_add(run.start as u64)..at.saturating_add(run.end as u64);
             let right = Some(part(right, run.start as u64, (run.end - run.start) as u64));
-            wrong.push(Wrong { slot, range, unreadable: false, right });
+            wrong.push(Wrong { slot, range, ill, right });
         }
     }
 
@@ -255,10 +343,10 @@ impl Run {
                     self.pulled(slot, error)?;
                     let right = right.map(|(_, right)| part(right, 0, piece.len));
                     let range = at..at.saturating_add(piece.len);
-                    wrong.push(Wrong { slot, range, unreadable: true, right });
+                    wrong.push(Wrong { slot, range, ill: Ill::Unreadable, right });
                 }
                 (Ok(()), Some((first, right))) if first != slot => {
-                    self.compare(slot, at, right, Some(block), &mut wrong);
+                    self.compare_with((slot, Ill::Differs), at, right, Some(block), &mut wrong);
                 }
                 (Ok(()), _) => {}
             }
@@ -268,8 +356,8 @@ impl Run {
 
     /// What was found is said, and mended if that is wished for.
     async fn conclude(&self, table: &Table, wrong: Vec<Wrong>) -> Result<(), &'static str> {
-        for Wrong { slot, range, unreadable, .. } in &wrong {
-            let place = Place { slot: *slot, range: range.clone(), unreadable: *unreadable };
+        for Wrong { slot, range, ill, .. } in &wrong {
+            let place = Place { slot: *slot, range: range.clone(), ill: *ill };
             self.say(|report| report.note(place, self.shared.sector));
         }
         let wrong = wrong.into_iter().filter(|_| self.wish.repair);

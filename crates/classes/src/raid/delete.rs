@@ -1,0 +1,127 @@
+//! The verb that deletes a volume, or the array: no disk keeps a record that would come back as an
+//! array of its own.
+
+use bio::Errno;
+use geom::{Class, Control, Error, Topology};
+use serde_json::{Value, json};
+
+use super::book::SetId;
+use super::class::RaidClass;
+use super::geom::{Job, NAME, RaidGeom};
+use super::label;
+use super::verbs::{Request, find, meant, probe, with};
+
+/// What is left of an array when its last volume has gone.
+struct Rest {
+    id: SetId,
+    /// Providers that it holds.
+    held: Vec<String>,
+    /// Keys of disks that it does not hold, as its records call them.
+    away: Vec<String>,
+}
+
+/// Deletes volumes; with the last one the array.
+pub(super) fn delete(
+    class: &RaidClass,
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let geom = find(control, on)?;
+    let set = control.topology.geom_name(geom).to_owned();
+    // Before the volumes go, and with them what is known of the disks.
+    let rest = with(control, on, |g, _, _| rest(g))?;
+    let left = with(control, on, |g, t, me| {
+        let all = meant(g, on, request)?;
+        let vols = g.set.iter().flat_map(|known| all.iter().filter_map(|at| known.vols.get(*at)));
+        let keys: Vec<u32> = vols.map(|vol| vol.key).collect();
+        if is_open(g, t, &keys) && !request.force {
+            let what = "it is open; close what uses it, or use --force";
+            return Err(Error::new(Errno::Busy, what));
+        }
+        for key in keys {
+            g.stop_volume(t, key);
+            g.forget(key);
+        }
+        let left = g.set.as_ref().map_or(0, |set| set.vols.len());
+        if left > 0 {
+            g.push(t, me, Job::Rewrite);
+        }
+        Ok(left)
+    })?;
+    if left > 0 {
+        return Ok(json!({ "message": format!("deleted; {set} has {left} volumes now") }));
+    }
+    control.call(|t| class.destroy(t, geom, true))?;
+    let words = wipe(control, &set, rest)?;
+    class.stopped.start(&set);
+    Ok(json!({ "message": words }))
+}
+
+fn is_open(g: &RaidGeom, t: &Topology, keys: &[u32]) -> bool {
+    keys.iter().filter_map(|key| g.ups.get(key)).any(|up| {
+        let counts = t.counts(up.provider);
+        counts.r + counts.w + counts.e > 0
+    })
+}
+
+fn rest(g: &RaidGeom) -> Result<Rest, Error> {
+    let not_up = || Error::new(Errno::NxIo, "the array has not started");
+    let (Some(set), Some(book)) = (&g.set, &g.book) else { return Err(not_up()) };
+    let disks = set.array.disks.iter().zip(&set.here);
+    Ok(Rest {
+        id: g.id,
+        held: g.disks.values().map(|disk| disk.name.clone()).collect(),
+        away: disks.filter(|(_, tag)| tag.is_none()).map(|(disk, _)| book.key(disk)).collect(),
+    })
+}
+
+/// Providers with a record of an array that does not hold them: disks that failed, or were refused.
+fn strays(control: &mut Control, set: &str, held: &[String]) -> Vec<String> {
+    let view = control.topology.view(0);
+    let all = view.iter().flat_map(|g| &g.providers).filter(|p| !held.contains(&p.name));
+    let named = all.filter(|p| p.verdicts.iter().any(|(c, why)| *c == NAME && why.contains(set)));
+    named.map(|p| p.name.clone()).collect()
+}
+
+/// Clears the records of all disks that have one, and says of which it cannot.
+fn wipe(control: &mut Control, set: &str, mut rest: Rest) -> Result<String, Error> {
+    let (mut cleared, mut kept) = (Vec::new(), Vec::new());
+    let strays = strays(control, set, &rest.held);
+    for name in std::mem::take(&mut rest.held) {
+        match label::erase(control, &name) {
+            Ok(()) => cleared.push(name),
+            Err(e) => kept.push((name, e)),
+        }
+    }
+    for name in strays {
+        // Behind the others: what is seen through one of them is cleared with it.
+        let Ok(found) = probe(control, &name) else { continue };
+        if found.is_spare() || found.set() != rest.id {
+            continue;
+        }
+        rest.away.retain(|key| *key != found.key());
+        match label::erase(control, &name) {
+            Ok(()) => cleared.push(name),
+            Err(e) => kept.push((name, e)),
+        }
+    }
+    let mut words = format!("{set} deleted: {} cleared", cleared.join(", "));
+    if !rest.away.is_empty() {
+        words += &format!(
+            "; not there and not cleared: {}. Each comes back as an array that waits for the \
+             others: `ashlar {NAME} stop {set}`, then `ashlar {NAME} clear DISK`",
+            rest.away.join(", ")
+        );
+    }
+    let Some((_, first)) = kept.first() else { return Ok(words) };
+    let kind = first.kind;
+    for (name, e) in &kept {
+        words += &format!(
+            "; the record of {name} stays ({}): `ashlar {NAME} clear {name}` once it can be \
+             written, or it comes back as an array that waits for the others",
+            e.what
+        );
+    }
+    Err(Error::new(kind, words))
+}

@@ -1,0 +1,102 @@
+//! Disks that were failed: what is said of them, and that a deleted array leaves none behind.
+
+mod raids;
+mod world;
+
+use bio::Errno;
+use raids::{DDF, INTEL, Raid, noise};
+use serde_json::json;
+
+const KINDS: [(&str, &str, usize); 3] =
+    [(INTEL, "RAID1", 2), (INTEL, "RAID5", 3), (DDF, "RAID5-LS", 3)];
+
+fn fail(raid: &mut Raid, disk: &str) -> String {
+    let answer = raid.world.verb("raid", "fail", &raid.set, json!({ "members": [disk] }));
+    answer.expect("failed")["message"].as_str().expect("words").to_owned()
+}
+
+fn delete(raid: &mut Raid) -> Result<String, geom::Error> {
+    let answer = raid.world.verb("raid", "delete", &raid.set, json!({}))?;
+    Ok(answer["message"].as_str().expect("words").to_owned())
+}
+
+/// Arrays that a daemon finds on the disks when it starts.
+fn ghosts(raid: &Raid) -> Vec<String> {
+    let again = raid.reborn();
+    let view = again.world.control.topology.view(0);
+    view.iter().filter(|g| g.class == "raid").map(|g| g.name.clone()).collect()
+}
+
+#[test]
+fn who_was_failed_by_hand_is_not_said_to_have_failed_and_comes_back_as_is_said() {
+    for (format, level, count) in KINDS {
+        let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+        raid.write(0, &noise(1, raid.size()));
+        let said = fail(&mut raid, "d1");
+        let set = raid.set.clone();
+        let how = format!("`ashlar raid clear d1`, then `ashlar raid insert {set} d1`");
+        assert!(said.contains(&how), "{said}");
+        let listed = raid.show("Refused");
+        assert!(listed.contains("failed by hand") && listed.contains(&how), "{listed}");
+        assert!(!listed.contains("it failed a request"), "{listed}");
+        // Exactly what it says.
+        raid.write(4096, &noise(2, 8192));
+        let d1 = json!({ "members": ["d1"] });
+        raid.world.verb("raid", "clear", "", d1.clone()).expect("cleared");
+        raid.world.verb("raid", "insert", &set, d1).expect("inserted");
+        raid.complete();
+        raid.lose(0);
+        assert!(raid.read_all() == raid.model, "{format} {level}");
+    }
+}
+
+#[test]
+fn one_that_failed_a_request_is_said_to_have() {
+    let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
+    raid.disks[1].0.lock().expect("media").cut_at = Some(0);
+    raid.write(0, &noise(3, raid.size()));
+    let listed = raid.show("Refused");
+    assert!(listed.contains("it failed a request"), "{listed}");
+    assert!(listed.contains(&format!("`ashlar raid insert {} d1`", raid.set)), "{listed}");
+}
+
+#[test]
+fn a_deleted_array_leaves_no_record_on_disks_that_failed() {
+    for (format, level, count) in KINDS {
+        for restart in [false, true] {
+            let what = format!("{format} {level}, restarted {restart}");
+            let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+            fail(&mut raid, "d1");
+            if restart {
+                raid = raid.reborn();
+                raid.settle();
+            }
+            let said = delete(&mut raid).expect("deleted");
+            assert!(said.contains("d1") && !said.contains("not cleared"), "{what}: {said}");
+            assert_eq!(ghosts(&raid), [""; 0], "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_cleared_is_named_with_the_way_to_clear_it() {
+    for (format, level, count) in KINDS {
+        let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+        raid.disks[1].0.lock().expect("media").cut_at = Some(0);
+        raid.write(0, &noise(4, raid.size()));
+        let refused = delete(&mut raid).expect_err("d1 cannot be written");
+        assert_eq!(refused.kind, Errno::Io, "{refused}");
+        assert!(refused.what.contains("the record of d1 stays"), "{refused}");
+        assert!(refused.what.contains("`ashlar raid clear d1`"), "{refused}");
+        raid.disks[1].0.lock().expect("media").cut_at = None;
+        raid.world.verb("raid", "clear", "", json!({ "members": ["d1"] })).expect("cleared");
+        assert_eq!(ghosts(&raid), [""; 0], "{format} {level}");
+        // One that is not there is named too.
+        let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+        let key = raid.record(1)["disk"].as_str().expect("a key").to_owned();
+        raid.lose(1);
+        let said = delete(&mut raid).expect("deleted");
+        assert!(said.contains(&format!("not there and not cleared: {key}")), "{said}");
+        assert_eq!(ghosts(&raid), [raid.set.clone()], "as it says");
+    }
+}

@@ -6,6 +6,7 @@ use crate::source::{Source, Tree, indent_of};
 pub const FLOORS: &[(&str, u32)] = &[
     ("bio", 0),
     ("wire", 0),
+    ("space", 0),
     ("reactor", 1),
     ("geom", 2),
     ("classes", 3),
@@ -34,10 +35,11 @@ const UNSAFE: &[&str] = &[
 ];
 
 /// Rooms that bytes of a peer or a disk reach, where nothing may panic.
-const NO_PANIC: &[&str] = &["wire", "classes", "target", "drivers"];
+const NO_PANIC: &[&str] = &["wire", "space", "classes", "target", "drivers"];
 
 /// Rooms that ask the core for time and chance.
-const NO_CLOCK: &[&str] = &["bio", "wire", "geom", "classes", "disks", "target", "drivers"];
+const NO_CLOCK: &[&str] =
+    &["bio", "wire", "space", "geom", "classes", "disks", "target", "drivers"];
 
 const PANICS: &[(&str, &str)] = &[
     (".unwrap()", "return an error that names the field"),

@@ -1,0 +1,247 @@
+//! When a command may go: how much of the device's time is left for it, and whose requests it
+//! would hold up.
+//!
+//! A command keeps the device busy for as long as it takes, and every request that is under way or
+//! comes meanwhile is late. So two rules:
+//!
+//!  P1  Of the device's time commands take at most their share: after one that took `t` nothing is
+//!      sent for `t * (100 - share) / share`.
+//!  P2  At most [`LATE_PERMILLE`] of the requests of others are late because of commands: then the
+//!      99th percentile of their times is what it was. After a command that made `n` late, the
+//!      next waits for `n * 1000 / LATE_PERMILLE` requests to end. When there are no others, it
+//!      does not wait.
+
+/// Of a thousand requests so many may be late because of a command.
+pub const LATE_PERMILLE: u64 = 5;
+/// What a command costs until one was measured, ns: what it cost on the disk that gave the rule.
+const GUESS_NS: u64 = 50_000_000;
+/// How long there must have been no request before there are no others, ns; in debt, ten times.
+const IDLE_NS: u64 = 100_000_000;
+/// Commands are made smaller when they take so many times as long as the quickest.
+const SLOW_TIMES: u64 = 4;
+
+/// Requests of others so far, in numbers that only grow.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// Begun.
+    pub begun: u64,
+    /// Ended.
+    pub ended: u64,
+}
+
+/// How commands are paced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pacing {
+    /// Percent of the device's time, 1 to 100.
+    pub share: u8,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    pacing: Pacing,
+    /// P1: nothing before that.
+    free_at: u64,
+    /// What the last command took, ns.
+    last_ns: Option<u64>,
+    quickest_ns: u64,
+    begun_at: u64,
+    /// The load when the command under way began.
+    at_begin: Load,
+    /// Requests that must have ended before the next (P2).
+    owed: Option<u64>,
+    /// When the load was looked at first, and what it was.
+    first: Option<(u64, Load)>,
+    /// When a request was seen to begin last.
+    busy_at: u64,
+    seen: Load,
+    spent_ns: u64,
+}
+
+impl Pace {
+    /// Nothing was sent yet.
+    pub fn new(pacing: Pacing) -> Pace {
+        Pace {
+            pacing,
+            free_at: 0,
+            last_ns: None,
+            quickest_ns: u64::MAX,
+            begun_at: 0,
+            at_begin: Load::default(),
+            owed: None,
+            first: None,
+            busy_at: 0,
+            seen: Load::default(),
+            spent_ns: 0,
+        }
+    }
+
+    /// Another share, from the next command on.
+    pub fn set(&mut self, pacing: Pacing) {
+        self.pacing = pacing;
+    }
+
+    /// What the last command took, ns.
+    pub fn last_ns(&self) -> Option<u64> {
+        self.last_ns
+    }
+
+    /// The time of the device that commands have taken so far, ns.
+    pub fn spent_ns(&self) -> u64 {
+        self.spent_ns
+    }
+
+    fn look(&mut self, now: u64, load: Load) {
+        if self.first.is_none() {
+            self.first = Some((now, load));
+            self.busy_at = now;
+        }
+        if load.begun != self.seen.begun || load.ended != load.begun {
+            self.busy_at = now;
+        }
+        self.seen = load;
+    }
+
+    /// Requests that a command begun now would make late.
+    fn would_be_late(&self, now: u64, load: Load) -> u64 {
+        let (since, at) = self.first.unwrap_or((now, load));
+        let (ns, begun) = (now.saturating_sub(since).max(1), load.begun.saturating_sub(at.begun));
+        let takes = self.last_ns.unwrap_or(GUESS_NS);
+        let comes = u128::from(begun) * u128::from(takes) / u128::from(ns);
+        load.begun.saturating_sub(load.ended) + u64::try_from(comes).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a command may go now; otherwise when to ask again.
+    pub fn may(&mut self, now: u64, load: Load) -> Result<(), u64> {
+        self.look(now, load);
+        if now < self.free_at {
+            return Err(self.free_at);
+        }
+        let owed = self.owed.unwrap_or_else(|| {
+            let late = self.would_be_late(now, load);
+            let (_, at) = self.first.unwrap_or((now, load));
+            at.ended.saturating_add(late.saturating_mul(1000 / LATE_PERMILLE))
+        });
+        if load.ended >= owed {
+            return Ok(());
+        }
+        let idle_ns = if self.owed.is_some() { IDLE_NS.saturating_mul(10) } else { IDLE_NS };
+        let idle_at = self.busy_at.saturating_add(idle_ns);
+        if now >= idle_at { Ok(()) } else { Err(idle_at.min(now.saturating_add(IDLE_NS / 10))) }
+    }
+
+    /// A command goes.
+    pub fn begin(&mut self, now: u64, load: Load) {
+        (self.begun_at, self.at_begin) = (now, load);
+    }
+
+    /// It has ended.
+    pub fn end(&mut self, now: u64, load: Load) {
+        let took = now.saturating_sub(self.begun_at);
+        self.last_ns = Some(took);
+        self.quickest_ns = self.quickest_ns.min(took);
+        self.spent_ns = self.spent_ns.saturating_add(took);
+        let share = u64::from(self.pacing.share.clamp(1, 100));
+        self.free_at = now.saturating_add(took.saturating_mul(100 - share) / share);
+        let late = load.begun.saturating_sub(self.at_begin.ended);
+        let owed = late.saturating_mul(1000 / LATE_PERMILLE);
+        self.owed = (late > 0).then(|| load.ended.saturating_add(owed));
+        // The rate of requests is that since the last command.
+        self.first = Some((now, load));
+        self.look(now, load);
+    }
+
+    /// How large commands may become, from how large they are: halved while they take long for
+    /// their size, doubled otherwise.
+    pub fn size(&self, now_max: u64) -> u64 {
+        match self.last_ns {
+            Some(took) if took / SLOW_TIMES > self.quickest_ns => now_max / 2,
+            Some(_) => now_max.saturating_mul(2),
+            None => now_max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn p1_the_share_of_the_device_s_time_is_kept() {
+        for share in [1u8, 5, 20, 50, 100] {
+            let mut pace = Pace::new(Pacing { share });
+            let (mut now, mut busy) = (0u64, 0u64);
+            while now < 100_000 * MS {
+                match pace.may(now, Load::default()) {
+                    Ok(()) => {
+                        pace.begin(now, Load::default());
+                        let took = 30 * MS + now % 7 * MS;
+                        (now, busy) = (now + took, busy + took);
+                        pace.end(now, Load::default());
+                    }
+                    Err(at) => {
+                        assert!(at > now, "it would ask for ever");
+                        now = at;
+                    }
+                }
+            }
+            let used = busy * 100 / now;
+            assert!(used <= u64::from(share) && used + 1 >= u64::from(share), "{share}: {used}");
+            assert_eq!(pace.spent_ns(), busy);
+        }
+    }
+
+    /// Requests come every ms and take 100 us; while a command runs they wait for it.
+    #[test]
+    fn p2_few_requests_are_late_however_many_commands_there_are_to_send() {
+        let mut pace = Pace::new(Pacing { share: 50 });
+        let (mut late, mut all, mut commands) = (0u64, 0u64, 0u64);
+        let mut ends: Option<u64> = None;
+        for now in (0..60_000).map(|n| n * MS) {
+            let load = |ended| Load { begun: all, ended };
+            match ends {
+                Some(end) if now >= end => {
+                    pace.end(now, load(all));
+                    ends = None;
+                }
+                Some(_) => late += 1,
+                None => {}
+            }
+            let waiting = if ends.is_some() { 1 } else { 0 };
+            if ends.is_none() && pace.may(now, load(all)).is_ok() {
+                pace.begin(now, load(all));
+                ends = Some(now + 50 * MS);
+                commands += 1;
+            }
+            all += 1 - waiting + waiting;
+        }
+        assert!(commands >= 3, "{commands} commands in a minute: it starves");
+        assert!(late * 1000 <= all * (LATE_PERMILLE + 1), "{late} of {all} late");
+    }
+
+    #[test]
+    fn when_there_are_no_others_nothing_is_waited_for() {
+        let mut pace = Pace::new(Pacing { share: 100 });
+        let load = Load { begun: 1000, ended: 1000 };
+        assert_eq!(pace.may(5 * MS, load), Ok(()), "nothing came since it looks");
+        pace.begin(5 * MS, load);
+        let more = Load { begun: 1010, ended: 1010 };
+        pace.end(55 * MS, more);
+        assert!(pace.may(56 * MS, more).is_err(), "ten were late");
+        assert_eq!(pace.may(55 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
+    }
+
+    #[test]
+    fn commands_shrink_while_they_take_long_for_their_size() {
+        let mut pace = Pace::new(Pacing { share: 5 });
+        assert_eq!(pace.size(64), 64);
+        pace.begin(0, Load::default());
+        pace.end(MS, Load::default());
+        assert_eq!(pace.size(64), 128);
+        pace.begin(100 * MS, Load::default());
+        pace.end(109 * MS, Load::default());
+        assert_eq!(pace.size(64), 32);
+    }
+}

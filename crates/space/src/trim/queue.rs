@@ -1,0 +1,610 @@
+//! The queue itself. States and invariants stand in the module above.
+
+use std::ops::Range;
+
+use super::limits::{Limits, Policy};
+use crate::ranges::{Join, RangeMap, len};
+
+/// Of too many ranges one in so many goes at once, so that looking for the shortest is rare.
+const GOES: usize = 8;
+/// A batch that still grows is held back for so many times the time of quiet.
+const GROWS: u64 = 10;
+
+/// When a range came or grew last, and how often it was sent in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Note {
+    since_ns: u64,
+    tries: u8,
+}
+
+impl Join for Note {
+    fn join(self, other: Note) -> Note {
+        let since_ns = self.since_ns.max(other.since_ns);
+        Note { since_ns, tries: self.tries.max(other.tries) }
+    }
+}
+
+/// What to send to the device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// For [`Queue::ended`].
+    pub number: u64,
+    /// Ascending; each is whole granules.
+    pub ranges: Vec<Range<u64>>,
+}
+
+impl Command {
+    /// Units in it.
+    pub fn total(&self) -> u64 {
+        self.ranges.iter().map(len).sum()
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The device has taken it.
+    Done,
+    /// It has refused it, or failed; it will not carry it out later.
+    Failed,
+    /// It does not know such a command: no other is sent.
+    Unsupported,
+    /// No answer came, and it may yet be carried out.
+    Unknown,
+}
+
+/// What somebody who writes is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// Go on.
+    Clear,
+    /// A command in flight covers some of it: wait until it has ended, then ask again.
+    Wait,
+}
+
+struct Flight {
+    number: u64,
+    ranges: RangeMap,
+    /// What is to be sent again should it fail (Q5).
+    keep: RangeMap,
+    tries: u8,
+    doubt_until: Option<u64>,
+}
+
+/// What a queue has done so far, in its unit.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Calls of `free`.
+    pub freed_calls: u64,
+    /// Units freed.
+    pub freed: u64,
+    /// Units that were written again before they were sent.
+    pub taken_back: u64,
+    /// Commands sent.
+    pub commands: u64,
+    /// Ranges in them.
+    pub ranges: u64,
+    /// Units that the device has taken.
+    pub trimmed: u64,
+    /// Commands that failed, in doubt or not.
+    pub failed: u64,
+    /// Units that became stale.
+    pub expired: u64,
+    /// Stale units that were forgotten.
+    pub forgotten: u64,
+    /// Writers that were told to wait.
+    pub waits: u64,
+}
+
+/// See the module above.
+pub struct Queue {
+    limits: Limits,
+    policy: Policy,
+    queued: RangeMap<Note>,
+    stale: RangeMap,
+    flight: Option<Flight>,
+    /// Ranges among the queued that may be sent, and their whole granules.
+    ready: (usize, u64),
+    /// When something was freed last, and when the first of the batch was.
+    freed_at: u64,
+    batch_at: u64,
+    /// The batch is being sent: what is ready goes until nothing is.
+    sending: bool,
+    /// Everything with a whole granule goes, short or not.
+    urge: bool,
+    /// The device does not know the command.
+    off: bool,
+    pressure: bool,
+    hold_until: u64,
+    looked_at: u64,
+    /// Where the next command begins to look.
+    cursor: u64,
+    /// Units a command may have, at most what the device takes.
+    command_max: u64,
+    numbers: u64,
+    totals: Totals,
+}
+
+impl Queue {
+    /// An empty one.
+    pub fn new(limits: Limits, policy: Policy) -> Queue {
+        let limits = limits.sane();
+        Queue {
+            limits,
+            policy,
+            queued: RangeMap::default(),
+            stale: RangeMap::default(),
+            flight: None,
+            ready: (0, 0),
+            freed_at: 0,
+            batch_at: 0,
+            sending: false,
+            urge: false,
+            off: false,
+            pressure: false,
+            hold_until: 0,
+            looked_at: 0,
+            cursor: 0,
+            command_max: limits.command_max,
+            numbers: 0,
+            totals: Totals::default(),
+        }
+    }
+
+    /// The device's limits.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// How eager it is.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Makes it eager in another way, from now on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        self.recount();
+        self.shrink();
+    }
+
+    /// Commands shall have at most so many units; the device's own limit stays.
+    pub fn set_command_max(&mut self, units: u64) {
+        let whole = units / self.limits.granule * self.limits.granule;
+        self.command_max = whole.clamp(self.limits.granule, self.limits.command_max);
+    }
+
+    /// Units that commands have at most.
+    pub fn command_max(&self) -> u64 {
+        self.command_max
+    }
+
+    /// Space is short: what can be sent goes without waiting for more.
+    pub fn set_pressure(&mut self, pressure: bool) {
+        self.pressure = pressure;
+    }
+
+    /// What it has done so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Counts from zero again.
+    pub fn reset_totals(&mut self) {
+        self.totals = Totals::default();
+    }
+
+    /// Ranges and units that wait to be sent.
+    pub fn queued(&self) -> (usize, u64) {
+        (self.queued.len(), self.queued.total())
+    }
+
+    /// Ranges and units that nobody sends unless asked.
+    pub fn stale(&self) -> (usize, u64) {
+        (self.stale.len(), self.stale.total())
+    }
+
+    /// Ranges and units of the command in flight.
+    pub fn in_flight(&self) -> (usize, u64) {
+        self.flight.as_ref().map_or((0, 0), |f| (f.ranges.len(), f.ranges.total()))
+    }
+
+    /// Whether a unit of the range is in flight.
+    pub fn flies(&self, range: &Range<u64>) -> bool {
+        self.flight.as_ref().is_some_and(|f| f.ranges.overlaps(range))
+    }
+
+    /// Whether the outcome of the command in flight is not known.
+    pub fn in_doubt(&self) -> bool {
+        self.flight.as_ref().is_some_and(|f| f.doubt_until.is_some())
+    }
+
+    /// The device has said that it does not know such commands.
+    pub fn is_off(&self) -> bool {
+        self.off
+    }
+
+    /// Whether it knows anything of the range: a writer that does not ask must not write there.
+    pub fn tracks(&self, range: &Range<u64>) -> bool {
+        self.queued.overlaps(range) || self.stale.overlaps(range) || self.flies(range)
+    }
+
+    /// True when it knows of nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.stale.is_empty() && self.flight.is_none()
+    }
+
+    fn min(&self) -> u64 {
+        if self.urge { self.limits.granule } else { self.policy.short.max(self.limits.granule) }
+    }
+
+    /// The granules of a queued range that may be sent: none while it is short.
+    fn sendable(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        (len(range) >= self.min()).then(|| self.limits.inside(range)).flatten()
+    }
+
+    fn count(&mut self, range: &Range<u64>, more: bool) {
+        let Some(whole) = self.sendable(range) else { return };
+        let (ranges, units) = self.ready;
+        self.ready = match more {
+            true => (ranges + 1, units.saturating_add(len(&whole))),
+            false => (ranges.saturating_sub(1), units.saturating_sub(len(&whole))),
+        };
+    }
+
+    fn recount(&mut self) {
+        self.ready = (0, 0);
+        let all: Vec<_> = self.queued.iter().map(|(r, _)| r).collect();
+        all.iter().for_each(|r| self.count(r, true));
+    }
+
+    fn enqueue(&mut self, range: Range<u64>, note: Note) {
+        for (old, _) in self.queued.near(&range) {
+            self.count(&old, false);
+        }
+        self.queued.insert(range.clone(), note);
+        for (new, _) in self.queued.near(&range) {
+            self.count(&new, true);
+        }
+    }
+
+    fn dequeue(&mut self, range: &Range<u64>) -> Vec<(Range<u64>, Note)> {
+        let hit: Vec<_> = self.queued.over(range).map(|(r, _)| r).collect();
+        hit.iter().for_each(|r| self.count(r, false));
+        let gone = self.queued.cut(range);
+        for r in hit {
+            // What is left of it, on both sides.
+            let left = self.queued.over(&r).map(|(r, _)| r).collect::<Vec<_>>();
+            left.iter().for_each(|r| self.count(r, true));
+        }
+        gone
+    }
+
+    /// The range is not needed any more: the metadata that says so is durable, or nobody will ask.
+    pub fn free(&mut self, range: Range<u64>, now: u64) {
+        if range.is_empty() {
+            return;
+        }
+        self.totals.freed_calls += 1;
+        self.totals.freed = self.totals.freed.saturating_add(len(&range));
+        // Q1: what is in flight is being told already.
+        let mut rest = RangeMap::default();
+        rest.add(range.clone());
+        if let Some(flight) = &self.flight {
+            for (held, ()) in flight.ranges.over(&range) {
+                rest.cut(&held);
+            }
+        }
+        let had = self.ready.0;
+        for (piece, ()) in rest.iter() {
+            // A granule may be completed by a neighbour that had been given up.
+            let mut whole = piece.clone();
+            for (old, ()) in self.stale.near(&piece) {
+                self.stale.cut(&old);
+                whole = whole.start.min(old.start)..whole.end.max(old.end);
+            }
+            match self.off {
+                true => self.set_aside(whole),
+                false => self.enqueue(whole, Note { since_ns: now, tries: 0 }),
+            }
+        }
+        if had == 0 && self.ready.0 > 0 {
+            self.batch_at = now;
+        }
+        self.freed_at = now;
+        self.shrink();
+    }
+
+    /// Somebody is about to write, or to use, the range: the device learns of it by that.
+    pub fn written(&mut self, range: &Range<u64>) -> Written {
+        let gone = self.dequeue(range);
+        let gone: u64 = gone.iter().map(|(r, _)| len(r)).sum();
+        self.totals.taken_back = self.totals.taken_back.saturating_add(gone);
+        self.stale.cut(range);
+        // What was one range may be two.
+        self.shrink();
+        if self.ready.0 == 0 {
+            self.rest();
+        }
+        let Some(flight) = self.flight.as_mut().filter(|f| f.ranges.overlaps(range)) else {
+            return Written::Clear;
+        };
+        flight.keep.cut(range);
+        self.totals.waits += 1;
+        Written::Wait
+    }
+
+    /// Everything that is stale shall be sent too, and short ranges without waiting for more.
+    pub fn all(&mut self, now: u64) {
+        if self.off {
+            return;
+        }
+        self.urge = true;
+        let stale: Vec<_> = self.stale.iter().map(|(r, ())| r).collect();
+        self.stale.clear();
+        for range in stale {
+            self.enqueue(range, Note { since_ns: now, tries: 0 });
+        }
+        self.recount();
+        self.shrink();
+        if self.ready.0 == 0 {
+            self.rest();
+        }
+    }
+
+    /// Whether [`Queue::all`] is still being carried out.
+    pub fn is_urged(&self) -> bool {
+        self.urge
+    }
+
+    /// A command, when it is worth one now.
+    pub fn take(&mut self, now: u64) -> Option<Command> {
+        self.expire(now);
+        if self.flight.is_some() || self.off || now < self.hold_until || !self.is_due(now) {
+            return None;
+        }
+        self.sending = true;
+        let (ranges, tries) = self.pick();
+        if ranges.is_empty() {
+            return None;
+        }
+        for range in &ranges {
+            self.dequeue(range);
+        }
+        // Edges of one range are two.
+        self.shrink();
+        self.cursor = ranges.last().map_or(0, |r| r.end);
+        self.numbers += 1;
+        let mut held = RangeMap::default();
+        ranges.iter().for_each(|r| held.add(r.clone()));
+        let keep = held.clone();
+        let number = self.numbers;
+        self.flight = Some(Flight { number, ranges: held, keep, tries, doubt_until: None });
+        self.totals.commands += 1;
+        self.totals.ranges += ranges.len() as u64;
+        if self.ready.0 == 0 {
+            self.rest();
+        }
+        Some(Command { number, ranges })
+    }
+
+    /// Everything that was to be sent is.
+    fn rest(&mut self) {
+        self.sending = false;
+        if std::mem::take(&mut self.urge) {
+            // Nothing is left that has a whole granule, so nothing is ready by a stricter measure.
+            self.recount();
+        }
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        let (ranges, units) = self.ready;
+        ranges > 0
+            && (self.sending
+                || self.urge
+                || self.pressure
+                || ranges >= self.policy.batch_ranges
+                || units >= self.command_max
+                || now >= self.due_at())
+    }
+
+    fn due_at(&self) -> u64 {
+        let most = self.policy.quiet_ns.saturating_mul(GROWS);
+        let quiet = self.freed_at.saturating_add(self.policy.quiet_ns);
+        quiet.min(self.batch_at.saturating_add(most))
+    }
+
+    /// Q3: from the cursor on and around, as many as a command holds.
+    fn pick(&self) -> (Vec<Range<u64>>, u8) {
+        let (mut out, mut units, mut tries) = (Vec::new(), 0, 0);
+        let behind = self.queued.from(self.cursor);
+        let before = self.queued.iter().take_while(|(r, _)| r.start < self.cursor);
+        for (range, note) in behind.chain(before) {
+            let Some(whole) = self.sendable(&range) else { continue };
+            let mut at = whole.start;
+            while at < whole.end {
+                let room = self.command_max.saturating_sub(units) / self.limits.granule;
+                let room = room.saturating_mul(self.limits.granule);
+                let n = (whole.end - at).min(self.limits.range_max).min(room);
+                if n == 0 || out.len() >= self.limits.ranges {
+                    break;
+                }
+                out.push(at..at + n);
+                tries = tries.max(note.tries);
+                units += n;
+                at += n;
+            }
+            if at < whole.end {
+                break;
+            }
+        }
+        out.sort_unstable_by_key(|r| r.start);
+        (out, tries)
+    }
+
+    /// A command has ended; one that is in flight no longer is not heard.
+    pub fn ended(&mut self, number: u64, outcome: Outcome, now: u64) {
+        let Some(mut flight) = self.flight.take_if(|f| f.number == number) else { return };
+        match outcome {
+            Outcome::Done => {
+                self.totals.trimmed = self.totals.trimmed.saturating_add(flight.ranges.total());
+            }
+            Outcome::Failed => {
+                self.totals.failed += 1;
+                self.hold_until = now.saturating_add(self.policy.retry_ns);
+                let tries = flight.tries.saturating_add(1);
+                for (range, ()) in flight.keep.iter() {
+                    match tries < self.policy.tries {
+                        true => self.enqueue(range, Note { since_ns: now, tries }),
+                        false => self.set_aside(range),
+                    }
+                }
+            }
+            Outcome::Unsupported => {
+                self.totals.failed += 1;
+                self.off = true;
+                (self.sending, self.urge) = (false, false);
+                let all: Vec<_> = self.queued.iter().map(|(r, _)| r).collect();
+                all.into_iter().chain(flight.keep.iter().map(|(r, ())| r)).for_each(|range| {
+                    self.dequeue(&range);
+                    self.set_aside(range);
+                });
+            }
+            // Q4
+            Outcome::Unknown => {
+                self.totals.failed += 1;
+                flight.doubt_until = Some(now.saturating_add(self.policy.doubt_ns));
+                self.flight = Some(flight);
+            }
+        }
+        self.shrink();
+    }
+
+    fn set_aside(&mut self, range: Range<u64>) {
+        self.totals.expired = self.totals.expired.saturating_add(len(&range));
+        self.stale.add(range);
+    }
+
+    /// What time does: short ranges become stale, doubts end. [`Queue::take`] does it too.
+    pub fn expire(&mut self, now: u64) {
+        let over = |f: &mut Flight| f.doubt_until.is_some_and(|until| now >= until);
+        if let Some(flight) = self.flight.take_if(over) {
+            flight.keep.iter().for_each(|(range, ())| self.set_aside(range));
+        }
+        // Looked at four times until it is due: it is a walk along all of them.
+        if now < self.looked_at.saturating_add(self.policy.expire_ns / 4) {
+            return;
+        }
+        self.looked_at = now;
+        let old = |note: Note| now.saturating_sub(note.since_ns) >= self.policy.expire_ns;
+        let short: Vec<_> = self
+            .queued
+            .iter()
+            .filter(|(r, note)| old(*note) && self.sendable(r).is_none())
+            .map(|(r, _)| r)
+            .collect();
+        for range in short {
+            self.dequeue(&range);
+            self.set_aside(range);
+        }
+        self.shrink();
+    }
+
+    /// Q6
+    fn shrink(&mut self) {
+        if self.queued.len() > self.policy.queued_max {
+            for range in shortest(self.queued.iter().map(|(r, _)| r), self.policy.queued_max) {
+                self.dequeue(&range);
+                self.set_aside(range);
+            }
+        }
+        if self.stale.len() > self.policy.stale_max {
+            for range in shortest(self.stale.iter().map(|(r, ())| r), self.policy.stale_max) {
+                self.stale.cut(&range);
+                self.totals.forgotten = self.totals.forgotten.saturating_add(len(&range));
+            }
+        }
+    }
+
+    /// When [`Queue::take`] may have something to do, should nothing happen before; `None`: never.
+    pub fn next_at(&self, now: u64) -> Option<u64> {
+        let mut at = None;
+        let mut sooner = |t: u64| at = Some(at.map_or(t, |old: u64| old.min(t)));
+        if let Some(until) = self.flight.as_ref().and_then(|f| f.doubt_until) {
+            sooner(until);
+        }
+        if self.flight.is_none() && self.ready.0 > 0 && !self.off {
+            let due = if self.is_due(now) { now } else { self.due_at() };
+            sooner(due.max(self.hold_until));
+        }
+        if self.queued.len() > self.ready.0 {
+            sooner(self.looked_at.saturating_add(self.policy.expire_ns / 4).max(now));
+        }
+        at
+    }
+
+    /// Whether a command may be asked for now.
+    pub fn wants(&self, now: u64) -> bool {
+        self.flight.is_none() && !self.off && now >= self.hold_until && self.is_due(now)
+    }
+
+    /// Forgets all that is not in flight (Q7), and what was in flight is not sent again.
+    pub fn forget(&mut self) {
+        self.queued.clear();
+        self.stale.clear();
+        self.ready = (0, 0);
+        (self.sending, self.urge) = (false, false);
+        if let Some(flight) = &mut self.flight {
+            flight.keep.clear();
+        }
+    }
+
+    /// The medium ends at `size` from now on.
+    pub fn cut_off(&mut self, size: u64) {
+        let beyond = size..u64::MAX;
+        self.dequeue(&beyond);
+        self.stale.cut(&beyond);
+        if let Some(flight) = &mut self.flight {
+            flight.keep.cut(&beyond);
+        }
+    }
+
+    /// Everything free is stale: of what was freed before a crash nobody knows what was sent (T5).
+    pub fn set_stale(&mut self, range: Range<u64>) {
+        self.dequeue(&range);
+        self.stale.add(range);
+        self.shrink();
+    }
+
+    /// Checks Q1, Q3 and the counts; for tests.
+    pub fn check(&self) -> Result<(), String> {
+        for (range, _) in self.queued.iter() {
+            if self.stale.overlaps(&range) || self.flies(&range) {
+                return Err(format!("Q1: {range:?} is queued and something else"));
+            }
+        }
+        if let Some((range, ())) = self.stale.iter().find(|(r, ())| self.flies(r)) {
+            return Err(format!("Q1: {range:?} is stale and in flight"));
+        }
+        let ready: Vec<u64> =
+            self.queued.iter().filter_map(|(r, _)| Some(len(&self.sendable(&r)?))).collect();
+        let counted = (ready.len(), ready.iter().sum::<u64>());
+        if counted != self.ready {
+            return Err(format!("ready is {counted:?}, counted as {:?}", self.ready));
+        }
+        let many = (self.queued.len(), self.stale.len());
+        if many.0 > self.policy.queued_max || many.1 > self.policy.stale_max {
+            return Err(format!("Q6: {many:?}"));
+        }
+        Ok(())
+    }
+}
+
+/// So many of the shortest that `max` and some room are left.
+fn shortest(all: impl Iterator<Item = Range<u64>>, max: usize) -> Vec<Range<u64>> {
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable_by_key(len);
+    let goes = all.len().saturating_sub(max) + max / GOES;
+    all.truncate(goes);
+    all
+}

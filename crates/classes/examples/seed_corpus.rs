@@ -13,6 +13,7 @@ use classes::label::generic;
 use classes::part::params::{Add, Amount, Create};
 use classes::part::{self, Media, Scheme, Table, WritePlan, WriteStep};
 
+use classes::raid::imsm::ppl::{Entry, Header};
 use classes::raid::{Array, Disk, DiskState, Identity, Layout, Level, Member, Migration};
 use classes::raid::{MigrationKind, SubdiskState, Volume, ddf, imsm};
 
@@ -129,8 +130,22 @@ fn array(identity: Identity, level: Level, disks: usize, offset: u64) -> Array {
         members: (0..disks).map(member).collect(),
         dirty: false,
         migration: None,
+        log: None,
     };
     Array { identity, generation: 5, disks: (0..disks).map(disk).collect(), volumes: vec![volume] }
+}
+
+/// A log of partial parity with two units, of which the second speaks of two pieces.
+fn log() -> Vec<u8> {
+    let mut area = Vec::new();
+    for (generation, count) in [(6, 1), (7, 2)] {
+        let parity: Vec<u8> = (0..1024).map(|n: u32| n as u8).collect();
+        let entries = (0..count).map(|n| Entry::of(8 * n, 2048, 2, &parity)).collect();
+        area.extend(Header { signature: 2, generation, entries }.encode());
+        (0..count).for_each(|_| area.extend_from_slice(&parity));
+    }
+    area.resize(20_480, 0);
+    area
 }
 
 /// Disks with Intel's metadata, and with DDF whose headers stand close together.
@@ -154,6 +169,7 @@ fn raids() -> Result<Vec<(&'static str, Vec<u8>)>> {
         apply(&mut disk, &imsm::plan(&record, 32, size)?);
         all.push((name, disk));
     }
+    all.push(("intel_log", log()));
     let set = Identity::Ddf(*b"ASHLAR  SET 000000000001");
     for (name, level, disks, order) in [
         ("ddf_raid1", Level::Raid1, 2, ddf::Order::BIG),

@@ -8,7 +8,7 @@ use crate::mirror;
 use crate::multipath;
 use crate::part::params::{Add, Amount, Resize};
 use crate::part::{self, Kind, Place, Scheme, Table};
-use crate::probe::{Sectors, Step};
+use crate::probe::{Sectors, Step, le32};
 use crate::raid::{ddf, imsm};
 use crate::span::{Span, SpanLabel};
 use std::collections::BTreeSet;
@@ -156,6 +156,7 @@ pub fn fuzz_raid(data: &[u8]) {
                 assert!(kept || !sound || read_only(&array), "a sound array can be written");
             }
         }
+        fuzz_log(data);
         if let Some(left) = drive(data, sector_size, |s| imsm::torn(s, "")) {
             let whole = drive(data, sector_size, imsm::step);
             assert!(whole.is_none(), "what is whole is not torn: {left:?}");
@@ -171,6 +172,17 @@ pub fn fuzz_raid(data: &[u8]) {
             let sectors = u64::try_from(data.len()).unwrap_or(0) / u64::from(sector_size);
             let _ = next.and_then(|next| ddf::plan(&next, sectors, sector_size, false)).is_ok();
         }
+    }
+}
+
+/// A log of partial parity: what is in force can be written again, and lies in its area.
+fn fuzz_log(data: &[u8]) {
+    let signature = data.get(512..516).map_or(0, |four| le32(four, 0));
+    let Ok(log) = imsm::ppl::Log::read(data, signature) else { return };
+    let count = log.entries(data).filter(|(entry, parity)| entry.is_of(parity)).count();
+    if let imsm::ppl::Log::Unit { header, .. } = &log {
+        assert!(count <= header.entries.len() && log.entries(data).count() == header.entries.len());
+        assert_eq!(imsm::ppl::Header::decode(&header.encode()).as_ref(), Ok(header));
     }
 }
 

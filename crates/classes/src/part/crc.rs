@@ -1,39 +1,51 @@
 //! CRC-32 as GPT (UEFI 5.3.2) and DDF (SNIA DDF 2.0, 3.1) use it: IEEE polynomial, reflected,
-//! all ones in and out.
+//! all ones in and out; and the same with Castagnoli's polynomial (RFC 3720, B.4), which Linux
+//! puts over logs of partial parity.
 
 /// Reflected form of the IEEE polynomial 0x04c11db7.
 const POLY: u32 = 0xedb8_8320;
+
+/// Reflected form of Castagnoli's polynomial 0x1edc6f41.
+const CASTAGNOLI: u32 = 0x82f6_3b78;
 
 /// Bytes taken at a step.
 const STEP: usize = 8;
 
 /// `TABLES[k][b]` is what byte `b` leaves in the register when `k` zero bytes follow it: a step's
 /// bytes are looked up each for itself, and the sum of what they leave is the register.
-static TABLES: [[u32; 256]; STEP] = tables();
+type Tables = [[u32; 256]; STEP];
+
+static TABLES: Tables = tables(POLY);
+static TABLES_C: Tables = tables(CASTAGNOLI);
 
 /// CRC-32 of the concatenated `parts`.
 pub(crate) fn crc32(parts: &[&[u8]]) -> u32 {
-    !parts.iter().fold(u32::MAX, |crc, part| over(crc, part))
+    !parts.iter().fold(u32::MAX, |crc, part| over(&TABLES, crc, part))
+}
+
+/// CRC-32C of the concatenated `parts`.
+pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
+    !parts.iter().fold(u32::MAX, |crc, part| over(&TABLES_C, crc, part))
 }
 
 /// The register after `bytes`, from `crc`.
-fn over(mut crc: u32, bytes: &[u8]) -> u32 {
+fn over(tables: &Tables, mut crc: u32, bytes: &[u8]) -> u32 {
     let (steps, rest) = bytes.as_chunks::<STEP>();
     for step in steps {
         let mixed = u64::from_le_bytes(*step) ^ u64::from(crc);
         crc = 0;
-        for (byte, table) in mixed.to_be_bytes().iter().zip(&TABLES) {
+        for (byte, table) in mixed.to_be_bytes().iter().zip(tables) {
             crc ^= table[usize::from(*byte)];
         }
     }
     for byte in rest {
         let [low, ..] = crc.to_le_bytes();
-        crc = (crc >> 8) ^ TABLES[0][usize::from(low ^ byte)];
+        crc = (crc >> 8) ^ tables[0][usize::from(low ^ byte)];
     }
     crc
 }
 
-const fn tables() -> [[u32; 256]; STEP] {
+const fn tables(poly: u32) -> Tables {
     let mut tables = [[0; 256]; STEP];
     let mut byte = 0;
     while byte < 256 {
@@ -42,7 +54,7 @@ const fn tables() -> [[u32; 256]; STEP] {
         while k < STEP {
             let mut bit = 0;
             while bit < 8 {
-                crc = (crc >> 1) ^ (POLY & (crc & 1).wrapping_neg());
+                crc = (crc >> 1) ^ (poly & (crc & 1).wrapping_neg());
                 bit += 1;
             }
             tables[k][byte] = crc;
@@ -55,11 +67,12 @@ const fn tables() -> [[u32; 256]; STEP] {
 
 #[cfg(test)]
 mod tests {
-    use super::{POLY, crc32};
+    use super::{POLY, crc32, crc32c};
 
     #[test]
     fn check_value_of_the_catalogue() {
         assert_eq!(crc32(&[b"1234", b"56789"]), 0xcbf4_3926);
+        assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);
     }
 
     /// The definition, bit by bit.

@@ -35,10 +35,12 @@ use super::arrive::other_size;
 use super::book::{Book, Found, Here, SetId};
 use super::class::Tunables;
 use super::model::DiskState;
-use super::records::{self, Note};
-use super::set::{ALL, Set, Tag};
+use super::records::{self, Note, Work};
+use super::set::{ALL, Replay, Set, Tag};
 use super::ups::Up;
+use super::volume::log::Log;
 use super::volume::pass;
+use super::volume::replay::Replayed;
 use crate::members::{GateWord, Number, Said};
 
 /// Name of the class, and of its providers before the stroke.
@@ -98,6 +100,11 @@ pub(super) enum Told {
         volume: u32,
         round: u64,
         result: Result<(), pass::Halt>,
+    },
+    /// A volume's logs have been replayed, or why not.
+    Replayed {
+        volume: u32,
+        result: Result<Replayed, String>,
     },
 }
 
@@ -290,7 +297,9 @@ impl RaidGeom {
                 None => self.carry_out(t, me, job),
             }
         }
+        let replays = |set: &Set| set.vols.iter().any(|vol| vol.replay == Replay::Runs);
         let busy = self.doing.is_some() || !self.queue.is_empty();
+        let busy = busy || self.set.as_ref().is_some_and(replays);
         self.busy.store(u64::from(busy && !self.over), Relaxed);
         self.tell(t, me);
     }
@@ -353,13 +362,22 @@ impl RaidGeom {
             Job::Passed(key) => {
                 let Some(set) = &mut self.set else { return };
                 let Some(at) = set.volume(key) else { return };
+                let made = set.vols.get(at).is_some_and(|vol| vol.even != ALL);
+                let filled = set.filled(at).into_iter().fold(0, |all, slot| all | bit(slot));
                 set.passed(at);
+                self.ups.entry(key).and_modify(|up| up.fresh |= filled);
                 let shut = self.ups.get(&key).is_some_and(|up| up.drained);
                 if shut {
                     settle = self.set_dirty(key, false);
                 }
                 self.drop_unused();
                 self.set_tables(t);
+                if let Some(up) = self.ups.get(&key).filter(|_| made)
+                    && let Some(log) = &up.shared.log
+                {
+                    log.trust();
+                    Log::touch(&up.shared);
+                }
             }
             Job::Rewrite => {
                 self.drop_unused();
@@ -372,7 +390,10 @@ impl RaidGeom {
         match self.notes(t) {
             Ok(notes) => {
                 self.doing = Some(Doing::Writing(job));
-                records::write(t.switchboard(), me, notes, settle);
+                let logs = if let Job::Dirty(key) = job { self.logs(key) } else { Vec::new() };
+                let calm = self.to_calm(job);
+                settle |= !calm.is_empty();
+                records::write(t.switchboard(), me, Work { notes, settle, logs, calm });
             }
             Err(why) => {
                 self.set_fault(t, Some(why));
@@ -465,6 +486,7 @@ impl RaidGeom {
             }
         };
         let took = set.take_spares();
+        set.replay_again();
         if let Some(disk) = self.disks.get_mut(&tag).filter(|_| grew) {
             disk.grown = true;
             self.note_size(tag);
@@ -485,7 +507,7 @@ impl RaidGeom {
             self.sicken(t, job);
         } else {
             for up in self.ups.values_mut() {
-                up.unrecorded = 0;
+                (up.unrecorded, up.fresh) = (0, 0);
                 up.shared.sick.store(false, Relaxed);
             }
             self.set_tables(t);
@@ -511,6 +533,8 @@ impl RaidGeom {
         }
         match self.blame(&failed) {
             true => self.sicken(t, job),
+            // Who was lost has left: the records alone are still to be written.
+            false if matches!(job, Job::Out(..)) => self.queue.push_back(Job::Rewrite),
             false => self.queue.push_back(job),
         }
         self.go_on(t, me);

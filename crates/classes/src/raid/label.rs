@@ -10,7 +10,8 @@ use super::ddf::{self, Limits, Order, Place};
 use super::geom::NAME;
 use super::imsm;
 use super::model::{
-    Array, Disk, DiskState, Identity, Layout, Level, Member, SubdiskState, Volume, VolumeState,
+    Array, Disk, DiskState, Identity, Layout, Level, LogArea, Member, SubdiskState, Volume,
+    VolumeState,
 };
 use super::verbs::{Request, inval, perform, probe, up};
 use crate::members::{hand, known};
@@ -208,6 +209,20 @@ struct Wish<'a> {
     /// Its members hold the same already.
     same: bool,
     sector: u32,
+    /// Bytes for a log of partial parity behind the data of each member; zero: none is kept.
+    log: u64,
+}
+
+/// Bytes that a volume's log of partial parity takes of each disk.
+fn log_bytes(request: &Request, intel: bool, level: Level) -> Result<u64, Error> {
+    match request.consistency.as_deref() {
+        None | Some("resync") => Ok(0),
+        Some("ppl") if intel && matches!(level, Level::Raid5(_)) => Ok(imsm::ppl::AREA),
+        Some("ppl") => {
+            Err(inval("a log of partial parity (ppl) is kept for Intel's RAID5, and nothing else"))
+        }
+        Some(other) => Err(inval(format!("no consistency {other}; resync, ppl"))),
+    }
 }
 
 /// A volume on disks of which each has room at a place.
@@ -220,7 +235,7 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
     if wish.name.is_empty() || wish.name.len() > 15 || !wish.name.is_ascii() {
         return Err(inval(format!("{:?} cannot be a name: 1 to 15 characters", wish.name)));
     }
-    let least = room.iter().map(|(_, bytes)| *bytes).min().unwrap_or(0);
+    let least = room.iter().map(|(_, bytes)| *bytes).min().unwrap_or(0).saturating_sub(wish.log);
     let each = wish.size.unwrap_or(least);
     if each > least {
         let what = format!("{each} bytes of each disk: the smallest has {least} to give");
@@ -259,8 +274,11 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
             Some(true) => SubdiskState::Active,
             _ => SubdiskState::None,
         };
-        Member { disk, offset: *offset, bytes: *bytes, state }
+        Member { disk, offset: *offset, bytes: bytes + wish.log, state }
     };
+    let end = lens.first().copied().unwrap_or(0);
+    let end = end - end % wish.strip;
+    let log = (wish.log > 0).then_some(LogArea { at: end, bytes: wish.log });
     let volume = Volume {
         name: wish.name.to_owned(),
         id: wish.id,
@@ -270,6 +288,7 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
         members: room.iter().zip(&lens).enumerate().map(member).collect(),
         dirty: false,
         migration: None,
+        log,
     };
     if volume.state() == VolumeState::Broken {
         return Err(inval("too many NONE: nothing would hold all of the data"));
@@ -346,7 +365,8 @@ pub(super) fn label(
     }
     let strip = request.strip.unwrap_or(STRIP);
     let (size, same) = (request.size, request.assume_same);
-    let wish = Wish { name, id, level, strip, size, same, sector };
+    let log = log_bytes(request, intel, level)?;
+    let wish = Wish { name, id, level, strip, size, same, sector, log };
     let volume = volume(&wish, &room, &there)?;
     let array = Array { identity, generation: 1, disks, volumes: vec![volume] };
     array.check().map_err(|fault| inval(fault.to_string()))?;
@@ -422,7 +442,8 @@ pub(super) fn add(control: &mut Control, on: &str, request: &Request) -> Result<
         }
         let strip = request.strip.unwrap_or(STRIP);
         let (size, same, sector) = (request.size, request.assume_same, g.sector);
-        let wish = Wish { name, id, level, strip, size, same, sector };
+        let log = log_bytes(request, intel, level)?;
+        let wish = Wish { name, id, level, strip, size, same, sector, log };
         let mut volume = volume(&wish, &room, &there)?;
         for (member, disk) in volume.members.iter_mut().zip(&places) {
             member.disk = *disk;

@@ -10,6 +10,7 @@ use super::geom::{Job, LEFT_MAX, Loss, RaidGeom, SICK_NS, Told, bit};
 use super::model::DiskState;
 use super::set::{Set, Tag};
 use super::verbs::again;
+use super::volume::log::Log;
 
 impl RaidGeom {
     /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
@@ -49,6 +50,7 @@ impl RaidGeom {
         }
         self.let_go(t, tag, why.as_deref());
         self.halt_passes();
+        self.set.iter_mut().for_each(Set::replay_again);
         let took = self.set.as_mut().is_some_and(Set::take_spares);
         self.start_volumes(t, me);
         self.start_passes();
@@ -128,6 +130,10 @@ impl RaidGeom {
         set.disturb(at);
         if let (Some(up), Some(vol)) = (self.ups.get(&key), set.vols.get(at)) {
             up.shared.even.store(vol.even, SeqCst);
+            if let Some(log) = &up.shared.log {
+                log.doubt();
+                Log::touch(&up.shared);
+            }
         }
     }
 

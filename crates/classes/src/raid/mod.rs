@@ -43,4 +43,4 @@ mod volume;
 pub use class::{RaidClass, Tunables};
 pub use fault::Fault;
 pub use model::{Array, Disk, DiskState, Layout, Level, Member, Migration, MigrationKind};
-pub use model::{Identity, SubdiskState, Volume, VolumeState};
+pub use model::{Identity, LogArea, SubdiskState, Volume, VolumeState};

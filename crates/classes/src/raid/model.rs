@@ -120,6 +120,18 @@ pub struct Volume {
     pub dirty: bool,
     /// What goes on in the background.
     pub migration: Option<Migration>,
+    /// The log of partial parity that its members have behind their data, and that is kept: only
+    /// where the format has one (Intel, RAID5).
+    pub log: Option<LogArea>,
+}
+
+/// Where the log of partial parity is on each member of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogArea {
+    /// Where it begins, bytes from the start of the subdisk.
+    pub at: u64,
+    /// Its length, bytes.
+    pub bytes: u64,
 }
 
 /// One slot of a volume.

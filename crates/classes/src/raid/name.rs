@@ -68,6 +68,7 @@ mod tests {
                 members: Vec::new(),
                 dirty: false,
                 migration: None,
+                log: None,
             }
         };
         labels.iter().enumerate().map(volume).collect()

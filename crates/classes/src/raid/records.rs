@@ -2,12 +2,14 @@
 //! torn.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bio::Errno;
 use geom::{Core, Edge, GeomId, Switchboard};
 
 use super::geom::Told;
 use super::set::Tag;
+use super::volume::Shared;
 use crate::part::{WritePlan, WriteStep};
 
 /// What one disk shall say.
@@ -35,10 +37,27 @@ pub(super) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> 
     Ok(())
 }
 
-/// Writes records, each durable; tells who could not be written, and why. With `settle` everything
-/// written to the disks before is made durable first, and nothing is written if it cannot be: what
-/// is marked clean is all there.
-pub(super) fn write(board: Switchboard, geom: GeomId, notes: Vec<Note>, settle: bool) {
+/// Logs that are begun before a record says that their volume is dirty, and the disks they are on,
+/// by slot.
+pub(super) struct Logs {
+    pub(super) shared: Arc<Shared>,
+    pub(super) tags: Vec<Option<Tag>>,
+}
+
+/// What is to be written.
+pub(super) struct Work {
+    pub(super) notes: Vec<Note>,
+    /// Everything written to the disks before is made durable first, and nothing is written if it
+    /// cannot be: what is marked clean is all there.
+    pub(super) settle: bool,
+    pub(super) logs: Vec<Logs>,
+    /// Volumes with a log whose rows under way end first (L6 of `volume::log`).
+    pub(super) calm: Vec<Arc<Shared>>,
+}
+
+/// Writes records, each durable; tells who could not be written, and why.
+pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
+    let Work { notes, settle, logs, calm } = work;
     let back = board.clone();
     board.call(
         0,
@@ -46,6 +65,16 @@ pub(super) fn write(board: Switchboard, geom: GeomId, notes: Vec<Note>, settle: 
             let core = core.clone();
             core.reactor().clone().spawn("raid records", async move {
                 let mut failed = Vec::new();
+                for Logs { shared, tags } in &logs {
+                    let Some(log) = &shared.log else { continue };
+                    for (slot, error) in log.ready(&core, shared).await {
+                        let tag = tags.get(slot).copied().flatten();
+                        failed.extend(tag.map(|tag| (tag, error)));
+                    }
+                }
+                for log in calm.iter().filter_map(|shared| shared.log.as_ref()) {
+                    log.calm().await;
+                }
                 for note in notes.iter().filter(|_| settle) {
                     if let Err(e) = flush(&core, note.edge).await {
                         failed.push((note.tag, e));

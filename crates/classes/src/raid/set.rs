@@ -11,6 +11,9 @@
 //!      that may be old.
 //!  A4  While copies may differ or parity may be wrong, the records say dirty (or never
 //!      initialised).
+//!  A5  A volume with logs of partial parity that was left dirty is not offered before they have
+//!      been replayed; then its parity is right (A3 does not speak of it). One replay at a time:
+//!      the next begins when the last has ended.
 
 use super::model::{
     Array, Disk, DiskState, Level, Migration, MigrationKind, SubdiskState, Volume, VolumeState,
@@ -40,6 +43,25 @@ pub(crate) struct Vol {
     pub(crate) raw: bool,
     /// Why its last pass came to no end.
     pub(crate) halt: Option<pass::Halt>,
+    /// What becomes of its logs.
+    pub(crate) replay: Replay,
+    /// Why they were not believed.
+    pub(crate) unread: Option<String>,
+}
+
+/// What becomes of the logs of a volume that has some, at its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Replay {
+    /// There are none, or they are of no use.
+    None,
+    /// They are to be replayed before it is offered (A5).
+    Wanted,
+    /// They are being replayed.
+    Runs,
+    /// They are, and the members have changed since it began: they are to be replayed again.
+    Again,
+    /// They were.
+    Done,
 }
 
 /// See the module.
@@ -152,7 +174,10 @@ impl Set {
             };
         }
         let filled = done(MigrationKind::Rebuild).filter(|_| !anew).unwrap_or(0);
-        let vol = Vol { key, up: false, forced: false, even, filled, raw, halt: None };
+        let logged = volume.log.is_some() && dirty && !raw;
+        let replay = if logged { Replay::Wanted } else { Replay::None };
+        let (up, forced, halt, unread) = (false, false, None, None);
+        let vol = Vol { key, up, forced, even, filled, raw, halt, replay, unread };
         match self.vols.get_mut(index) {
             Some(old) => *old = vol,
             None => self.vols.push(vol),
@@ -163,6 +188,28 @@ impl Set {
     pub(crate) fn add_volume(&mut self, volume: Volume) {
         self.array.volumes.push(volume);
         self.open(self.array.volumes.len() - 1);
+    }
+
+    /// Members have come or gone: what is being replayed is replayed again.
+    pub(crate) fn replay_again(&mut self) {
+        for vol in self.vols.iter_mut().filter(|vol| vol.replay == Replay::Runs) {
+            vol.replay = Replay::Again;
+        }
+    }
+
+    /// The logs of a volume have been replayed, or not. False when it is to be done again.
+    pub(crate) fn replayed(&mut self, index: usize, why_not: Option<String>) -> bool {
+        let Some(vol) = self.vols.get_mut(index) else { return false };
+        if vol.replay != Replay::Runs {
+            vol.replay = Replay::Wanted;
+            return false;
+        }
+        vol.replay = if why_not.is_none() { Replay::Done } else { Replay::None };
+        if why_not.is_none() {
+            vol.even = ALL;
+        }
+        vol.unread = why_not;
+        true
     }
 
     /// The index of a volume by its number.

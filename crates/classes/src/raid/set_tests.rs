@@ -34,6 +34,7 @@ fn array(level: Level, count: usize) -> Array {
             members: (0..count).map(member).collect(),
             dirty: false,
             migration: None,
+            log: None,
         }],
     }
 }

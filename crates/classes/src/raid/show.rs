@@ -13,6 +13,7 @@ use super::geom::{NAME, RaidGeom, Told};
 use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::name;
 use super::volume::Role;
+use super::volume::log::Log;
 use super::volume::map::Shape;
 use crate::members::{Ill, Unborn, known};
 
@@ -111,12 +112,20 @@ impl RaidGeom {
         } else if vol.even < shape.bytes {
             line += &format!(", synchronised {}%", done(vol.even));
         }
-        if let Some(guard) = self.book.as_ref().and_then(|book| book.guard(volume.id)) {
+        if volume.log.is_some() {
+            line += ", partial parity log (PPL)";
+            if let Some(why) = &vol.unread {
+                line += &format!(" (not believed at the start: {why})");
+            }
+        } else if let Some(guard) = self.book.as_ref().and_then(|book| book.guard(volume.id)) {
             let now = if volume.dirty { "off while it is dirty" } else { "not used here" };
             line += &format!(", {guard} of Linux ({now})");
         }
+        let log = self.ups.get(&vol.key).and_then(|up| up.shared.log.as_ref());
         if set.is_doubtful(at) {
             line += ", parity may be wrong for what is missing";
+        } else if log.is_some_and(Log::is_in_doubt) {
+            line += ", a crash costs a resync";
         }
         if let Some(halt) = vol.halt {
             line += &format!(", stopped ({halt:?})");

@@ -58,6 +58,13 @@ const SAME: ArgSpec = ArgSpec {
     kind: ArgKind::Flag,
     doc: "The disks hold the same, and right parity, already (all zeroes, say): nothing is synced",
 };
+const CONSISTENCY: ArgSpec = ArgSpec {
+    name: "consistency",
+    short: None,
+    kind: ArgKind::Choice(&["resync", "ppl"]),
+    doc: "What a crash costs: with \"resync\" all parity is made anew; with \"ppl\" (Intel, RAID5) \
+          a log of partial parity is kept, and nothing is resynced [default: resync]",
+};
 const RATE: ArgSpec = ArgSpec {
     name: "sync_rate",
     short: None,
@@ -97,11 +104,32 @@ pub(super) const VERBS: &[VerbSpec] = &[
                  says, \"little\" what some controllers write. The volume's provider is called \
                  after its array and its label, raid/Intel-1234abcd/data, whatever else is there. \
                  Odd bytes of a label are written as %XX; a label that is none, or that two \
-                 volumes of an array have, gets the volume's number behind a ~.",
+                 volumes of an array have, gets the volume's number behind a ~. With --consistency \
+                 ppl a RAID5 of Intel's keeps the same log of partial parity as Linux with \
+                 `mdadm --consistency-policy=ppl`, 1 MiB of each disk. After a crash it is \
+                 replayed before the volume is offered: no resync, and a volume that lacks a disk \
+                 starts without --force. It costs writes: each row waits until its entry is on \
+                 stable storage, and for a flush of all disks before the next entry. So it suits \
+                 volumes whose resync takes long, or that must come back without a disk; not those \
+                 with many small writes. Without it such a volume has to be forced, and what the \
+                 missing disk held may be wrong wherever it was being written. With it that is so \
+                 only of data that was being written to the missing disk itself in that moment. \
+                 It is chosen when the volume is made.",
         ..verb(
             "label",
             "Make an array of disks with one volume on it",
-            &[FORMAT, words::NAME, LEVEL, words::PROVIDERS, SIZE, STRIP, ORDER, SAME, words::FORCE],
+            &[
+                FORMAT,
+                words::NAME,
+                LEVEL,
+                words::PROVIDERS,
+                SIZE,
+                STRIP,
+                ORDER,
+                CONSISTENCY,
+                SAME,
+                words::FORCE,
+            ],
             "raid label Intel data RAID1 d0 d1",
             true,
         )
@@ -109,7 +137,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
     verb(
         "add",
         "Make a further volume on an array's disks, behind the others",
-        &[ARRAY, LABEL, LEVEL, SIZE, STRIP, SAME, words::FORCE],
+        &[ARRAY, LABEL, LEVEL, SIZE, STRIP, CONSISTENCY, SAME, words::FORCE],
         "raid add Intel-1234abcd more RAID0",
         true,
     ),

@@ -9,6 +9,7 @@ use super::geom::{Doing, Job, Loss, RaidGeom, Told};
 use super::model::SubdiskState;
 use super::records;
 use super::set::Tag;
+use super::volume::replay::Replayed;
 use super::volume::{pass, settle};
 use crate::members::GateWord;
 
@@ -104,6 +105,7 @@ impl RaidGeom {
             Told::Unsettled(failed) => self.unsettled(t, me, failed),
             Told::Progress { volume, round, done } => self.progress(t, me, volume, round, done),
             Told::Passed { volume, round, result } => self.passed(t, me, volume, round, result),
+            Told::Replayed { volume, result } => self.replayed(t, me, volume, result),
         }
     }
 
@@ -147,6 +149,25 @@ impl RaidGeom {
                 }
             }
         }
+    }
+
+    /// A volume's logs have been replayed: it can be offered, and is clean if they were believed.
+    fn replayed(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        volume: u32,
+        result: Result<Replayed, String>,
+    ) {
+        let Some(set) = &mut self.set else { return };
+        let Some(at) = set.volume(volume) else { return };
+        let is_even = set.replayed(at, result.err());
+        self.start_volumes(t, me);
+        if is_even && self.ups.contains_key(&volume) {
+            self.push(t, me, Job::Clean(volume));
+        }
+        self.start_passes();
+        self.go_on(t, me);
     }
 
     /// A disk is gone.

@@ -7,11 +7,13 @@ use bio::{Attr, Errno};
 use geom::{Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
 use super::geom::{Doing, Job, RaidGeom};
-use super::model::{Level, SubdiskState, VolumeState};
+use super::model::{Identity, Level, SubdiskState, VolumeState};
 use super::name;
-use super::set::Set;
+use super::records::Logs;
+use super::set::{ALL, Replay, Set};
+use super::volume::log::Place;
 use super::volume::map::Shape;
-use super::volume::{Path, Shared, Table, VolumeLayer, pass};
+use super::volume::{Kind, Path, Role, Shared, Table, VolumeLayer, pass, replay};
 use crate::members::{joined, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
@@ -36,6 +38,8 @@ pub(super) struct Up {
     pub(super) watching: bool,
     /// Slots of members that were lost and are not out on record (a bit a slot).
     pub(super) unrecorded: u64,
+    /// Slots of members that were filled and are not in order on record (a bit a slot).
+    pub(super) fresh: u64,
     pub(super) passing: bool,
 }
 
@@ -49,7 +53,17 @@ impl RaidGeom {
             let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
                 continue;
             };
-            let (key, up) = (vol.key, vol.up);
+            let (key, up, replay) = (vol.key, vol.up, vol.replay);
+            if !up && matches!(replay, Replay::Wanted | Replay::Runs | Replay::Again) {
+                // A5
+                if replay == Replay::Wanted && set.state(at) > VolumeState::Broken {
+                    self.start_replay(t, me, at);
+                    continue;
+                }
+                if replay != Replay::Wanted {
+                    continue;
+                }
+            }
             let can = match up {
                 // One that runs goes on while it can.
                 true if set.state(at) > VolumeState::Broken => Ok(()),
@@ -63,7 +77,8 @@ impl RaidGeom {
                     }
                 }
                 Err(why) if !up => {
-                    let book = self.book.as_ref().filter(|_| set.is_doubtful(at));
+                    let kept = volume.log.is_some();
+                    let book = self.book.as_ref().filter(|_| set.is_doubtful(at) && !kept);
                     let guard = book
                         .and_then(|book| book.guard(volume.id))
                         .map_or_else(String::new, |guard| {
@@ -80,16 +95,68 @@ impl RaidGeom {
         self.set_fault(t, (!faults.is_empty()).then(|| faults.join("; ")));
     }
 
+    /// Where a volume's logs are, if they are kept.
+    fn log_place(&self, at: usize) -> Option<Place> {
+        let set = self.set.as_ref()?;
+        let area = set.array.volumes.get(at)?.log?;
+        let Identity::Intel { original, .. } = set.array.identity else { return None };
+        Some(Place { at: area.at, bytes: area.bytes, signature: original })
+    }
+
+    /// The logs of a volume, with its disks by slot.
+    pub(super) fn logs(&self, key: u32) -> Vec<Logs> {
+        let up = self.ups.get(&key).filter(|up| up.shared.log.is_some());
+        let (Some(up), Some(set)) = (up, &self.set) else { return Vec::new() };
+        let Some(at) = set.volume(key) else { return Vec::new() };
+        let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
+        let tags = (0..slots).map(|slot| set.role(at, slot).map(|(tag, _)| tag)).collect();
+        vec![Logs { shared: up.shared.clone(), tags }]
+    }
+
+    /// Volumes with a log of which the next record says that others are members (L6 of
+    /// `volume::log`).
+    pub(super) fn to_calm(&self, job: Job) -> Vec<Arc<Shared>> {
+        let changes = |key: u32, up: &Up| up.unrecorded != 0 || job == Job::Passed(key);
+        let ups = self.ups.iter().filter(|(key, up)| changes(**key, up));
+        ups.map(|(_, up)| up.shared.clone()).filter(|shared| shared.log.is_some()).collect()
+    }
+
+    fn start_replay(&mut self, t: &Topology, me: GeomId, at: usize) {
+        let place = self.log_place(at);
+        let Some(set) = &mut self.set else { return };
+        let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
+        let member = |slot: usize| {
+            let (tag, role) = set.role(at, slot)?;
+            let disk = self.disks.get(&tag).filter(|_| role == Role::Good)?;
+            let offset = set.array.volumes.get(at)?.members.get(slot)?.offset;
+            Some((t.edge(disk.consumer), offset))
+        };
+        let members = (0..slots).map(member).collect();
+        let (Some(vol), Some(volume)) = (set.vols.get_mut(at), set.array.volumes.get(at)) else {
+            return;
+        };
+        let Some(place) = place else {
+            vol.replay = Replay::None;
+            return;
+        };
+        vol.replay = Replay::Runs;
+        let (key, shape, sector) = (vol.key, Shape::of(volume), u64::from(self.sector));
+        let job = replay::Replay { key, shape, sector, place, members };
+        replay::start(&t.switchboard(), me, job);
+    }
+
     fn start_volume(&mut self, t: &mut Topology, me: GeomId, at: usize) -> Result<(), Error> {
+        let place = self.log_place(at);
         let Some(set) = &mut self.set else { return Ok(()) };
         let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.vols.get_mut(at)) else {
             return Ok(());
         };
+        let log = place.map(|place| (place, vol.replay == Replay::Done));
         let shape = Shape::of(volume);
         let (board, sector) = (t.switchboard(), u64::from(self.sector));
         let key = vol.key;
-        let shared =
-            Shared::new(board, me, key, shape.clone(), sector, self.tunables, self.rate.clone());
+        let of = Kind { key, shape: shape.clone(), sector, log };
+        let shared = Shared::new(board, me, of, self.tunables, self.rate.clone());
         let name = name::provider(self.id, &set.array.volumes, at);
         let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
         let stripe_bytes = if strips { volume.strip } else { 0 };
@@ -149,6 +216,7 @@ impl RaidGeom {
             written: 0,
             watching: false,
             unrecorded: 0,
+            fresh: 0,
             passing: false,
         };
         self.ups.insert(key, up);
@@ -221,7 +289,8 @@ impl RaidGeom {
             return;
         };
         let Some(up) = self.ups.get(&vol.key) else { return };
-        let mut table = Table { unrecorded: up.unrecorded, ..Table::default() };
+        let (unrecorded, fresh) = (up.unrecorded, up.fresh);
+        let mut table = Table { unrecorded, fresh, ..Table::default() };
         for (slot, member) in volume.members.iter().enumerate() {
             let path = set.role(at, slot).and_then(|(tag, role)| {
                 let disk = self.disks.get(&tag)?;
@@ -232,6 +301,9 @@ impl RaidGeom {
             table.paths.push(path);
         }
         up.shared.even.store(vol.even, SeqCst);
+        if let Some(log) = up.shared.log.as_ref().filter(|_| vol.even != ALL) {
+            log.doubt();
+        }
         up.shared.set(&table);
     }
 

@@ -35,6 +35,7 @@ pub(super) struct Request {
     pub(super) size: Option<u64>,
     pub(super) strip: Option<u64>,
     pub(super) order: Option<String>,
+    pub(super) consistency: Option<String>,
     pub(super) assume_same: bool,
     pub(super) force: bool,
     pub(super) volume: Option<String>,
@@ -552,12 +553,18 @@ fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
                 volume.name,
                 volume.bytes,
                 volume.strip,
-                if volume.dirty { ", dirty" } else { "" },
+                match (volume.dirty, volume.log.is_some()) {
+                    (false, false) => "",
+                    (true, false) => ", dirty",
+                    (false, true) => ", partial parity log (PPL)",
+                    (true, true) => ", dirty, partial parity log (PPL)",
+                },
                 members.join(", "),
             );
             volumes.push(json!({
                 "name": volume.name, "level": word, "bytes": volume.bytes, "strip": volume.strip,
                 "dirty": volume.dirty, "members": members,
+                "consistency": if volume.log.is_some() { "ppl" } else { "resync" },
             }));
         }
         text.push('\n');

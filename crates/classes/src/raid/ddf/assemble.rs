@@ -197,6 +197,7 @@ fn volume(
         members: lengths(level, members, current, entry, disks, size)?,
         dirty: entry.state & 0x10 != 0,
         migration: kind.map(|kind| Migration { kind, done: 0 }),
+        log: None,
     })
 }
 

@@ -179,7 +179,7 @@ fn volume(record: &VolumeRecord, disks: &[Disk], size: u32) -> Result<Volume, Fa
     }
     let mut id = [0; 24];
     put(&mut id, 0, &record.number.to_le_bytes());
-    Ok(Volume {
+    let mut volume = Volume {
         name: text(&record.name),
         id,
         level: level(map)?,
@@ -188,7 +188,10 @@ fn volume(record: &VolumeRecord, disks: &[Disk], size: u32) -> Result<Volume, Fa
         members,
         dirty: record.dirty & 1 != 0,
         migration,
-    })
+        log: None,
+    };
+    volume.log = guard::log(record, &volume);
+    Ok(volume)
 }
 
 /// The first record of a new array. Every member disk gets the same one.
@@ -370,7 +373,7 @@ fn put_volume(
         unit: done.checked_div(unit).unwrap_or(0),
         migration: kind,
         dirty: old.dirty & !1 | u8::from(volume.dirty),
-        rest: if volume.dirty { guard::off(old.rest) } else { old.rest },
+        rest: guard::next(old.rest, volume),
         from: kind.map(|_| from),
         map,
         ..old

@@ -1,13 +1,16 @@
 //! What Linux keeps beside a volume against the write hole: a log of partial parity (PPL), a drive
-//! with a journal, a write-intent bitmap. It is not written here, nor read.
+//! with a journal, a write-intent bitmap.
 //!
-//! Linux believes it of a volume that it finds dirty: parity that the log says nothing of is taken
-//! to be right, and parity is made from entries that are older than what was written since. So the
-//! record of a volume that is written here says that there is none, for as long as it says dirty:
-//! whoever finds it so makes all parity anew, or starts no array that lacks a disk. A clean volume
-//! has its guard back; what is in the log is of no use to anybody then.
+//! The log of a RAID5 volume is kept here too, where there is room for it behind the data (see
+//! [`super::ppl`] and the volume's `log`). The others are not written here, nor read. Linux
+//! believes them of a volume that it finds dirty: parity that the guard says nothing of is taken to
+//! be right. So the record of a volume with such a guard says that there is none, for as long as it
+//! says dirty: whoever finds it so makes all parity anew, or starts no array that lacks a disk. A
+//! clean volume has its guard back; what is in it is of no use to anybody then.
 
+use super::ppl;
 use super::record::{Record, VolumeRecord};
+use crate::raid::model::{Layout, Level, LogArea, Volume};
 
 /// Where the policy stands in [`VolumeRecord::rest`]: byte 50 of the volume.
 const POLICY: usize = 8;
@@ -18,12 +21,35 @@ fn policy(rest: &[u8; 32]) -> u8 {
     rest.get(POLICY).copied().unwrap_or(0)
 }
 
-/// The same without a guard.
-pub(super) fn off(mut rest: [u8; 32]) -> [u8; 32] {
-    if let Some(policy) = rest.get_mut(POLICY).filter(|policy| !OFF.contains(policy)) {
-        *policy = 0;
+/// A log on each member, with room for one unit, or for several.
+const LOGS: [(u8, u64); 2] = [(1, ppl::AREA_OF_ONE), (3, ppl::AREA)];
+
+/// What the next record of a volume says.
+pub(super) fn next(mut rest: [u8; 32], volume: &Volume) -> [u8; 32] {
+    let Some(policy) = rest.get_mut(POLICY) else { return rest };
+    match volume.log {
+        Some(area) => {
+            let log = LOGS.iter().find(|(_, bytes)| *bytes == area.bytes);
+            *policy = log.map_or(*policy, |(policy, _)| *policy);
+        }
+        None if volume.dirty && !OFF.contains(policy) => *policy = 0,
+        None => {}
     }
     rest
+}
+
+/// Where a volume's log is: behind the rows of its data, if there is room for it.
+pub(super) fn log(record: &VolumeRecord, volume: &Volume) -> Option<LogArea> {
+    let policy = policy(&record.rest);
+    let (_, bytes) = LOGS.into_iter().find(|(of, _)| *of == policy)?;
+    let width = volume.level.data_members(volume.members.len())?;
+    let rows = volume.bytes.checked_div(width.checked_mul(volume.strip)?)?;
+    let at = rows.checked_mul(volume.strip)?;
+    let end = at.checked_add(bytes)?;
+    let fits = volume.members.iter().all(|member| end <= member.bytes);
+    let known = volume.level == Level::Raid5(Layout::LeftAsymmetric) && rows == record.map.stripes;
+    (fits && known && record.from.as_ref().is_none_or(|from| from.stripes == rows))
+        .then_some(LogArea { at, bytes })
 }
 
 impl VolumeRecord {

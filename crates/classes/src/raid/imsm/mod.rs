@@ -27,6 +27,7 @@ mod encode;
 mod guard;
 mod migration;
 mod over;
+pub mod ppl;
 mod record;
 mod torn;
 

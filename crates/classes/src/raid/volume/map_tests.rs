@@ -20,6 +20,7 @@ fn shape(level: Level, members: usize, rows: u64) -> Shape {
         members: (0..members).map(member).collect(),
         dirty: false,
         migration: None,
+        log: None,
     })
 }
 

@@ -2,6 +2,8 @@
 //! and made whole again.
 //!
 //! * `map` is the geometry; `rows` reads, solves and writes rows with parity; `zero` empties them.
+//! * `log` is what is written before rows where a log of partial parity is kept, `logged` what rows
+//!   tell it; `replay` is what is done with it at the start.
 //! * `layer` is the data path; what more than one member must do is done by `tasks`.
 //! * `shared` is what the cores go by; `pass` fills members and makes copies and parity right;
 //!   `verify` compares them, and `locate` finds who is wrong where there are two parities.
@@ -9,9 +11,12 @@
 mod hands;
 mod layer;
 mod locate;
+pub(crate) mod log;
+mod logged;
 pub(crate) mod map;
 mod owed;
 pub(crate) mod pass;
+pub(crate) mod replay;
 mod rows;
 mod shared;
 mod tasks;
@@ -22,5 +27,5 @@ mod zero;
 mod map_tests;
 
 pub(crate) use layer::VolumeLayer;
-pub(crate) use shared::{Path, Role, Shared, Table};
+pub(crate) use shared::{Kind, Path, Role, Shared, Table};
 pub(crate) use tasks::settle;

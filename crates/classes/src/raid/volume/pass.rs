@@ -4,6 +4,7 @@
 //! Invariants
 //!  S1  A slab is held alone while it is worked on.
 //!  S2  Nothing is reported as done before it is on stable storage.
+//!  S3  A member's log is begun before it is filled: what is in it is of the time before.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,6 +71,9 @@ impl Pass {
 
     /// `None` when nobody wants it any more.
     async fn run(&self, from: u64) -> Option<Result<(), Halt>> {
+        if let Err(halt) = self.begin_logs().await {
+            return Some(Err(halt));
+        }
         let reactor = self.core.reactor();
         let (mut at, mut saved) = (from, reactor.fresh_now());
         let mut paid = saved;
@@ -99,6 +103,19 @@ impl Pass {
             paid = pay(&self.core, self.shared.rate.load(Relaxed), paid, len).await;
         }
         Some(self.settle().await)
+    }
+
+    /// S3
+    async fn begin_logs(&self) -> Result<(), Halt> {
+        let Some(log) = &self.shared.log else { return Ok(()) };
+        let table = self.shared.table(self.core.id());
+        for (slot, path) in table.all().filter(|(_, path)| path.role == Role::Filling) {
+            if let Err(e) = log.anew(&self.core, slot, path).await {
+                self.shared.accuse(slot, e);
+                return Err(Halt::Member);
+            }
+        }
+        Ok(())
     }
 
     /// S2

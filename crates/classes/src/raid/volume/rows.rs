@@ -28,6 +28,7 @@
 //!  R7  Parity that a member which stays did not take, and for which data was written, is owed to
 //!      it (`owed`).
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use geom::Core;
 use super::hands::{
     Ask, Manner, WINDOW, add, ask, bit, blocks, copy, is_members_fault, more, part, scale, sums,
 };
+use super::log::{Sending, Stop};
 use super::map::Row;
 use super::shared::{Shared, Table};
 
@@ -59,11 +61,11 @@ pub(super) enum What<'a> {
 }
 
 /// A data strip's part of a request.
-struct Touch {
-    slot: usize,
+pub(super) struct Touch {
+    pub(super) slot: usize,
     /// Bytes within the strip.
-    range: Range<u64>,
-    new: Segs,
+    pub(super) range: Range<u64>,
+    pub(super) new: Segs,
 }
 
 /// How a row's write ended.
@@ -77,6 +79,8 @@ pub(super) struct Outcome {
     pub(super) error: Option<Errno>,
     /// Slots that were lost and not on record when it was written.
     pub(super) unrecorded: u64,
+    /// Nothing was written, for others are members now: it is made anew.
+    pub(super) stale: bool,
 }
 
 impl Outcome {
@@ -86,6 +90,7 @@ impl Outcome {
             gone: self.gone | other.gone,
             error: self.error.or(other.error),
             unrecorded: self.unrecorded | other.unrecorded,
+            stale: self.stale | other.stale,
         }
     }
 }
@@ -103,14 +108,16 @@ impl Contents {
 }
 
 /// What is written to a row: data, and the parity that allows for all of it.
-struct Turn<'a> {
-    table: &'a Table,
-    window: &'a Window,
-    row: &'a Row,
-    touched: &'a [Touch],
-    new: Vec<(usize, Segs)>,
+pub(super) struct Turn<'a> {
+    pub(super) table: &'a Table,
+    pub(super) window: &'a Window,
+    pub(super) row: &'a Row,
+    pub(super) touched: &'a [Touch],
+    pub(super) new: Vec<(usize, Segs)>,
     /// What its members hold is no row: nothing of it can be kept (Z1 of `zero`).
     void: bool,
+    /// While it is sent, where a log is kept.
+    pub(super) sending: Option<Sending<'a>>,
 }
 
 /// Parities before a row is written, and memory for one more block.
@@ -226,6 +233,36 @@ impl Rows {
         touched: &[Touch],
         void: bool,
     ) -> Outcome {
+        if self.shared.log.is_none() {
+            return self.write_part(window, row, touched, void).await;
+        }
+        let mut outcome = Outcome::default();
+        let mut todo = VecDeque::from(self.apart(touched));
+        while let Some(part) = todo.pop_front() {
+            let from = part.iter().map(|t| t.range.start).min().unwrap_or(window.range.start);
+            let to = part.iter().map(|t| t.range.end).max().unwrap_or(window.range.end);
+            let window = Window { range: from..to, ..window };
+            // The log keeps what is not written, so it is never void.
+            let done = self.write_part(window, row, part, false).await;
+            if done.stale {
+                self.apart(part).into_iter().rev().for_each(|part| todo.push_front(part));
+                continue;
+            }
+            outcome = outcome.and(done);
+            if outcome.error.is_some() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn write_part(
+        &self,
+        window: Window,
+        row: &Row,
+        touched: &[Touch],
+        void: bool,
+    ) -> Outcome {
         let (mut lost, mut left) = (0, self.shared.shape.parities() + 1);
         let rows = self.shared.rows(window.number, window.range.clone());
         if self.shared.owed.is_full() || !self.settle(&rows).await {
@@ -250,7 +287,7 @@ impl Rows {
         lost: u64,
     ) -> Result<Outcome, u64> {
         let table = self.shared.table(self.core.id());
-        let turn = |new| Turn { table: &table, window, row, touched, new, void };
+        let turn = |new| Turn { table: &table, window, row, touched, new, void, sending: None };
         let readable = |slot: usize| table.good(slot).is_some() && lost & bit(slot) == 0;
         let parities: Vec<usize> = [Some(row.p), row.q].into_iter().flatten().collect();
         let live: Vec<usize> =
@@ -267,7 +304,7 @@ impl Rows {
             && live.iter().all(|slot| readable(*slot));
         let can_rebuild = kept.iter().all(|slot| readable(*slot));
         if live.is_empty() && touched.iter().all(|touch| table.path(touch.slot).is_some()) {
-            return Ok(self.put(turn(Vec::new()), lost).await);
+            return self.put(turn(Vec::new()), lost).await;
         }
         if can_modify && (!can_rebuild || touched.len() + live.len() < kept.len()) {
             let turn = turn(Vec::new());
@@ -314,7 +351,7 @@ impl Rows {
             found.map(|(_, sum): &(usize, Segs)| sum)
         };
         sums(sum(Some(row.p)), sum(row.q), &from);
-        Ok(self.put(turn(new), lost).await)
+        self.put(turn(new), lost).await
     }
 
     async fn modify(&self, turn: Turn<'_>, live: &[usize], lost: u64) -> Result<Outcome, u64> {
@@ -336,12 +373,32 @@ impl Rows {
             }
             new.push((*slot, part(sum, 0, Self::len(window))));
         }
-        Ok(self.put(Turn { table, window, row, touched, new, void }, lost).await)
+        self.put(Turn { table, window, row, touched, new, void, sending: None }, lost).await
     }
 
     /// Writes data and parity to whoever takes them. Where data of the row is known by its parity
-    /// alone, no data is written before the parity that allows for it is (R4).
-    async fn put(&self, turn: Turn<'_>, lost: u64) -> Outcome {
+    /// alone, no data is written before the parity that allows for it is (R4). Nothing is written
+    /// before the log has its entries; the error is a slot whose log could not be written.
+    async fn put(&self, mut turn: Turn<'_>, lost: u64) -> Result<Outcome, u64> {
+        let Some(log) = &self.shared.log else { return Ok(self.put_logged(&turn, lost).await.0) };
+        let logged = match self.enter_log(log, &mut turn).await {
+            Ok(logged) => logged,
+            Err(Stop::Out) => return Err(bit(turn.row.p)),
+            Err(Stop::Stale) => return Ok(Outcome { stale: true, ..Outcome::default() }),
+            Err(Stop::Error(e)) => return Ok(Outcome { error: Some(e), ..Outcome::default() }),
+        };
+        let (outcome, agree) = self.put_logged(&turn, lost).await;
+        if let Some(slot) = logged {
+            if !agree {
+                log.doubt();
+            }
+            log.leave(slot);
+        }
+        Ok(outcome)
+    }
+
+    /// Whether the members agree comes with the outcome.
+    async fn put_logged(&self, turn: &Turn<'_>, lost: u64) -> (Outcome, bool) {
         let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
         let data = turn.touched.iter().fold(0, |all, touch| all | bit(touch.slot));
         let gone = |slot: &usize| turn.table.good(*slot).is_none() || lost & bit(*slot) != 0;
@@ -352,24 +409,26 @@ impl Rows {
         };
         let mut outcome = Outcome { unrecorded: turn.table.unrecorded, ..Outcome::default() };
         let mut before = match apart && turn.new.len() > 1 {
-            true => self.before(&turn).await,
+            true => self.before(turn).await,
             false => Before::default(),
         };
+        let mut agree = true;
         for which in steps {
-            let (left, error) = self.send_judged(&turn, which).await;
+            let (left, error) = self.send_judged(turn, which).await;
+            agree &= error.is_none();
             if left & data != 0 {
-                self.follow(&turn, left & data, before.spare.take()).await;
+                agree = self.follow(turn, left & data, before.spare.take()).await;
             } else if left & parity != 0 && apart {
-                self.put_back(&turn, &before, parity & !left).await;
+                self.put_back(turn, &before, parity & !left).await;
             } else if left & parity != 0 {
-                self.owe(&turn, &turn.new, left & parity);
+                self.owe(turn, &turn.new, left & parity);
             }
             outcome.error = outcome.error.or(error);
             if left != 0 {
                 break;
             }
         }
-        outcome
+        (outcome, agree)
     }
 
     /// R5: the parities as they are. One that cannot be read is not known.
@@ -425,8 +484,14 @@ impl Rows {
     async fn send_judged(&self, turn: &Turn<'_>, which: u64) -> (u64, Option<Errno>) {
         let first = self.send(turn, which).await;
         let failed = first.failed;
+        if failed == 0 {
+            return (first.refused, first.error);
+        }
         // W1; and a row is not left before it is known whether its members agree (R4).
-        if failed == 0 || self.shared.verdict(failed, failed, first.gone).await {
+        turn.sending.iter().for_each(Sending::pause);
+        let is_out = self.shared.verdict(failed, failed, first.gone).await;
+        turn.sending.iter().for_each(Sending::resume);
+        if is_out {
             return (first.refused, first.error);
         }
         let now = self.shared.table(self.core.id());
@@ -471,13 +536,15 @@ impl Rows {
     }
 
     /// R4: members that stay have not taken their data: the parity is made for what they hold. One
-    /// that cannot be read either is left: what is on it is lost, and says so when it is read.
-    async fn follow(&self, turn: &Turn<'_>, slots: u64, spare: Option<Segs>) {
+    /// that cannot be read either is left: what is on it is lost, and says so when it is read. True
+    /// when the parity is right.
+    async fn follow(&self, turn: &Turn<'_>, slots: u64, spare: Option<Segs>) -> bool {
         let spare = match spare {
             Some(spare) => Some(spare),
             None => more(1, Self::len(turn.window) as usize).await.pop(),
         };
-        let Some(spare) = spare else { return };
+        let Some(spare) = spare else { return false };
+        let mut right = true;
         let first = turn.window.number.saturating_mul(self.shared.shape.strip);
         for touch in turn.touched.iter().filter(|touch| slots & bit(touch.slot) != 0) {
             let Some(path) = turn.table.path(touch.slot) else { continue };
@@ -487,6 +554,7 @@ impl Rows {
             let (slot, edge, op, data) = (touch.slot, path.edge, Op::Read, part(&held, 0, len));
             let asked = vec![Ask { slot, edge, op, at, len, data }];
             if ask(&self.core, asked, Manner::default()).await.iter().any(|(_, s)| s.is_err()) {
+                right = false;
                 continue;
             }
             let at = touch.range.start - turn.window.range.start;
@@ -504,6 +572,7 @@ impl Rows {
             let gone = failed.gone & bit(slot) != 0;
             self.shared.accuse(slot, if gone { Errno::NxIo } else { Errno::Io });
         }
+        right && failed.failed == 0 && failed.refused == 0
     }
 
     /// Reads a window of some slots, with `spare` further blocks of memory (R3). The error is the

@@ -18,6 +18,7 @@ use bio::Errno;
 use geom::{Edge, GeomId, Switchboard};
 
 use super::hands::bit;
+use super::log::{Log, Place};
 use super::map::Shape;
 use super::owed::Owed;
 use crate::members::{Court, Lanes, Loads, Number, Own, RangeLocks, Report, WriteGate};
@@ -50,9 +51,16 @@ pub(crate) struct Table {
     /// Slots of members that are lost and of whom no record says so yet (a bit a slot): nothing is
     /// acknowledged without them before.
     pub(crate) unrecorded: u64,
+    /// Slots of members that have everything, and of whom no record says so yet.
+    pub(crate) fresh: u64,
 }
 
 impl Table {
+    /// Whether a slot's member has everything by the records too.
+    pub(crate) fn is_good_on_record(&self, slot: usize) -> bool {
+        self.good(slot).is_some() && self.fresh & bit(slot) == 0
+    }
+
     /// The member in a slot, if it is one.
     pub(crate) fn path(&self, slot: usize) -> Option<&Path> {
         self.paths.get(slot)?.as_ref()
@@ -94,6 +102,15 @@ struct Answer {
     waker: Option<Waker>,
 }
 
+/// Which volume it is, and how it lies on its members.
+pub(crate) struct Kind {
+    pub(crate) key: u32,
+    pub(crate) shape: Shape,
+    pub(crate) sector: u64,
+    /// Where its log is, if it is kept; true when it was replayed.
+    pub(crate) log: Option<(Place, bool)>,
+}
+
 /// See the module.
 pub(crate) struct Shared {
     /// Number of the volume among those of its geom.
@@ -109,6 +126,8 @@ pub(crate) struct Shared {
     pub(crate) round: AtomicU64,
     /// Records can be written to nobody: writes end with EIO.
     pub(crate) sick: AtomicBool,
+    /// The log of partial parity, if it is kept.
+    pub(crate) log: Option<Log>,
     /// DELETE is served, as was said when the volume was offered (levels with parity).
     pub(crate) deletes: AtomicBool,
     /// Slots of members that do not take WRITE ZEROES, as far as that is known (a bit a slot).
@@ -134,12 +153,12 @@ impl Shared {
     pub(crate) fn new(
         board: Switchboard,
         geom: GeomId,
-        key: u32,
-        shape: Shape,
-        sector: u64,
+        of: Kind,
         tunables: Tunables,
         rate: Arc<AtomicU64>,
     ) -> Arc<Shared> {
+        let Kind { key, shape, sector, log } = of;
+        let members = shape.members();
         let cores = board.cores().max(1);
         let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
         // Rows are locked by their place on the members; copies by their place on the volume.
@@ -155,6 +174,7 @@ impl Shared {
             even: AtomicU64::new(u64::MAX),
             round: AtomicU64::new(0),
             sick: AtomicBool::new(false),
+            log: log.map(|(place, replayed)| Log::new(place, members, replayed)),
             deletes: AtomicBool::new(false),
             no_zeroes: AtomicU64::new(0),
             owed: Owed::default(),

@@ -93,7 +93,8 @@ impl Work {
         let table = self.shared.table(self.core.id());
         let first = some.start.saturating_mul(shape.strip);
         let len = (some.end - some.start).saturating_mul(shape.strip);
-        if self.shared.no_zeroes.load(Relaxed) != 0 {
+        // The log speaks of rows that are written.
+        if self.shared.no_zeroes.load(Relaxed) != 0 || self.shared.log.is_some() {
             return None;
         }
         let mut all = Vec::with_capacity(shape.members());

@@ -1,0 +1,582 @@
+//! The log of partial parity of a volume that has one: what is written to a member's log before
+//! the rows that have their parity on that member.
+//!
+//! ```text
+//!   rows that come --> gathered --> the unit before is over, and everything flushed --> written
+//!      |                                                                                (FUA) |
+//!      +-- wait ------------------------------------------------------------------------------+
+//!      v
+//!   data and parity are sent --> the row leaves --> the last one has left: the unit is over
+//! ```
+//!
+//! The first row that comes to a unit writes it, for all that have come meanwhile.
+//!
+//! Invariants
+//!  L1  Nothing of a row is sent before its entry is on stable storage, on the member that is to
+//!      have its parity. A row whose parity nobody has, or who is still being filled, has no entry:
+//!      no record calls that member one in order.
+//!  L2  The unit in force speaks of all rows that may be half written: a new one is written only
+//!      when all rows of the last have left and every member has been flushed.
+//!  L3  To replay a unit whose rows are in order changes nothing: whatever changed a row later is
+//!      in a later unit. So a log is begun before a record says dirty, and that of a member before
+//!      it is filled.
+//!  L4  A row that ends, and its members may not agree, raises the doubt before it leaves: units
+//!      say from then on that all parity is to be made anew.
+//!  L5  Nobody waits for a unit with another one in hand.
+//!  L6  A row is sent only by the members that there are: one that has waited for its unit while
+//!      others became members, or ceased to be, is told apart anew (E1 of `logged`). No record says
+//!      who is a member from now on before the rows that were sent by the old ones have ended, or
+//!      wait for that record, and every member has been flushed: of a member that is out on record
+//!      nothing is known but by what the others hold, and one that is in order on record has no
+//!      unit for the rows that were sent while it was being filled.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bio::{Errno, Flags, Op, Pool, PoolConfig, Segs};
+use geom::{Core, Edge};
+
+use super::hands::{Ask, Manner, ask, bit, is_members_fault, part};
+use super::shared::{Path, Shared};
+use crate::raid::imsm::ppl::{self, Entry, HEADER, Header};
+
+/// Memory of a thread's own for units; who finds none waits for one that is being written.
+const UNITS_BYTES: usize = 1 << 20;
+
+/// Bytes that are read of a log, or cleared, at once.
+const STEP: usize = 64 << 10;
+
+thread_local! {
+    static UNITS: Pool = Pool::new(PoolConfig { limit_bytes: UNITS_BYTES });
+}
+
+/// Where a volume's logs are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Bytes from the start of a member's part.
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
+    pub(crate) signature: u32,
+}
+
+/// Where a log goes on.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    /// On which way to the member this is known.
+    edge: Edge,
+    at: u64,
+    generation: u64,
+}
+
+/// Rows that wait for a unit.
+#[derive(Default)]
+struct Gathered {
+    entries: Vec<Entry>,
+    parity: Vec<u8>,
+    rows: usize,
+}
+
+impl Gathered {
+    fn has_room(&self, entries: usize, parity: usize) -> bool {
+        // One entry is kept for what the unit says of itself.
+        self.entries.len() + entries < ppl::ENTRIES_MAX
+            && self.parity.len() + parity <= ppl::PARITY_MAX
+    }
+}
+
+/// Why a row may not go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// The member is out on record: the row goes on without it.
+    Out,
+    /// Others are members than those that it was made for (L6): it is made anew.
+    Stale,
+    /// It ends with this.
+    Error(Errno),
+}
+
+type Written = Result<(), Stop>;
+
+/// Rows under way to the members (L6), by the phase in which they were sent; the phase changes when
+/// somebody waits for those that are.
+#[derive(Default)]
+struct Sends {
+    phase: usize,
+    rows: [usize; 2],
+    wakers: Vec<Waker>,
+}
+
+/// A row under way to the members, until this is dropped; not while it is paused.
+pub(super) struct Sending<'a> {
+    log: &'a Log,
+    phase: Cell<Option<usize>>,
+}
+
+impl Sending<'_> {
+    /// It waits for a record.
+    pub(super) fn pause(&self) {
+        let Some(phase) = self.phase.take() else { return };
+        let wakers = {
+            let mut sends = lock(&self.log.sends);
+            let Some(rows) = sends.rows.get_mut(phase) else { return };
+            *rows = rows.saturating_sub(1);
+            if *rows == 0 { std::mem::take(&mut sends.wakers) } else { Vec::new() }
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// It goes on.
+    pub(super) fn resume(&self) {
+        self.pause();
+        let mut sends = lock(&self.log.sends);
+        let phase = sends.phase;
+        if let Some(rows) = sends.rows.get_mut(phase) {
+            *rows += 1;
+            self.phase.set(Some(phase));
+        }
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.pause();
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    next: Option<Next>,
+    gathered: Gathered,
+    /// The number of the unit that is gathered.
+    number: u64,
+    /// Rows of the last unit that have not left, or heard that it was not written.
+    inside: usize,
+    /// The last unit is being written.
+    writing: bool,
+    /// How the last unit ended, by number.
+    ended: Option<(u64, Written)>,
+    /// Rows have left since the members were flushed.
+    unsettled: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Slot {
+    fn wake(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.wakers)
+    }
+
+    fn wait<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// How a member's log is made ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Begin {
+    /// What is in it is of no use to anybody.
+    Anew,
+    /// It goes on behind what was replayed.
+    Behind,
+    /// It goes on, and speaks of no row any more.
+    Over,
+}
+
+/// See the module.
+pub(crate) struct Log {
+    place: Place,
+    /// What is in the logs was replayed: it may stand for rows of members that were missing then.
+    replayed: bool,
+    doubt: AtomicBool,
+    slots: Box<[Mutex<Slot>]>,
+    sends: Mutex<Sends>,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Log {
+    pub(crate) fn new(place: Place, members: usize, replayed: bool) -> Log {
+        let slots = (0..members).map(|_| Mutex::default()).collect();
+        Log { place, replayed, doubt: AtomicBool::new(false), slots, sends: Mutex::default() }
+    }
+
+    /// L6: a row is sent from now on. Whoever it is sent to is looked up after this.
+    pub(super) fn sending(&self) -> Sending<'_> {
+        let sending = Sending { log: self, phase: Cell::new(None) };
+        sending.resume();
+        sending
+    }
+
+    /// L6: returns when no row is under way that was so when this was called. One waits at a time.
+    pub(crate) async fn calm(&self) {
+        let before = {
+            let mut sends = lock(&self.sends);
+            let before = sends.phase;
+            sends.phase = 1 - before;
+            before
+        };
+        poll_fn(|cx| {
+            let mut sends = lock(&self.sends);
+            if sends.rows.get(before).is_none_or(|rows| *rows == 0) {
+                return Poll::Ready(());
+            }
+            sends.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// L4: units say that all parity is to be made anew.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.load(SeqCst)
+    }
+
+    /// L4
+    pub(crate) fn doubt(&self) {
+        self.doubt.store(true, SeqCst);
+    }
+
+    /// All parity has been made right.
+    pub(crate) fn trust(&self) {
+        self.doubt.store(false, SeqCst);
+    }
+
+    fn is_ready(&self, slot: usize, edge: Edge) -> bool {
+        self.next(slot).is_some_and(|next| next.edge == edge)
+    }
+
+    /// A row comes: returns when a unit with its entries is on the member, which it then has to
+    /// [`Log::leave`].
+    pub(super) async fn enter(
+        &self,
+        core: &Rc<Core>,
+        shared: &Shared,
+        slot: usize,
+        entries: &[Entry],
+        parity: &[u8],
+    ) -> Written {
+        let Some(of) = self.slots.get(slot) else { return Err(Stop::Error(Errno::Inval)) };
+        let (number, first) = poll_fn(|cx| {
+            let mut all = lock(of);
+            if !all.gathered.has_room(entries.len(), parity.len()) && all.gathered.rows > 0 {
+                return all.wait(cx);
+            }
+            all.gathered.entries.extend_from_slice(entries);
+            all.gathered.parity.extend_from_slice(parity);
+            all.gathered.rows += 1;
+            Poll::Ready((all.number, all.gathered.rows == 1))
+        })
+        .await;
+        if first {
+            self.lead(core, shared, slot, of).await;
+        }
+        let ended = poll_fn(|cx| {
+            let mut all = lock(of);
+            match all.ended {
+                Some((of, ended)) if of == number && !all.writing => Poll::Ready(ended),
+                _ => all.wait(cx),
+            }
+        })
+        .await;
+        if ended.is_err() {
+            self.gone(of, false);
+        }
+        ended
+    }
+
+    /// L2: the unit before is over; then what has been gathered is written.
+    async fn lead(&self, core: &Rc<Core>, shared: &Shared, slot: usize, of: &Mutex<Slot>) {
+        let (unit, unsettled, wakers) = poll_fn(|cx| {
+            let mut all = lock(of);
+            if all.inside > 0 || all.writing {
+                return all.wait(cx);
+            }
+            let unit = std::mem::take(&mut all.gathered);
+            (all.inside, all.writing) = (unit.rows, true);
+            all.ended = Some((all.number, Ok(())));
+            all.number += 1;
+            Poll::Ready((unit, std::mem::take(&mut all.unsettled), all.wake()))
+        })
+        .await;
+        wakers.into_iter().for_each(Waker::wake);
+        let mut ended = match unsettled {
+            true => self.settle(core, shared).await,
+            false => Ok(()),
+        };
+        let settled = ended.is_ok();
+        if settled {
+            ended = self.write(core, shared, slot, unit).await;
+        }
+        let wakers = {
+            let mut all = lock(of);
+            all.writing = false;
+            all.unsettled |= !settled;
+            all.ended = all.ended.map(|(number, _)| (number, ended));
+            all.wake()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// A row of the unit in force has ended.
+    pub(super) fn leave(&self, slot: usize) {
+        if let Some(of) = self.slots.get(slot) {
+            self.gone(of, true);
+        }
+    }
+
+    fn gone(&self, of: &Mutex<Slot>, sent: bool) {
+        let wakers = {
+            let mut all = lock(of);
+            all.unsettled |= sent;
+            all.inside = all.inside.saturating_sub(1);
+            if all.inside == 0 { all.wake() } else { Vec::new() }
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Every member keeps what it has.
+    async fn settle(&self, core: &Rc<Core>, shared: &Shared) -> Written {
+        let table = shared.table(core.id());
+        let flush = |(slot, path): (usize, &Path)| {
+            let (at, len, data) = (0, 0, Segs::new());
+            Ask { slot, edge: path.edge, op: Op::Flush, at, len, data }
+        };
+        let asked = table.all().map(flush).collect();
+        let (mut failed, mut gone) = (0, 0);
+        for (slot, status) in ask(core, asked, Manner::default()).await {
+            match status {
+                Ok(()) | Err(Errno::NotSup) => {}
+                Err(e) if is_members_fault(e) => {
+                    failed |= bit(slot);
+                    gone |= if e == Errno::NxIo { bit(slot) } else { 0 };
+                }
+                Err(e) => return Err(Stop::Error(e)),
+            }
+        }
+        match failed == 0 || shared.verdict(failed, failed, gone).await {
+            true => Ok(()),
+            false => Err(Stop::Error(Errno::Io)),
+        }
+    }
+
+    async fn write(
+        &self,
+        core: &Rc<Core>,
+        shared: &Shared,
+        slot: usize,
+        unit: Gathered,
+    ) -> Written {
+        let table = shared.table(core.id());
+        let Some(path) = table.good(slot).copied() else { return Err(Stop::Out) };
+        let mut done = Ok(());
+        if !self.is_ready(slot, path.edge) {
+            done = self.begin(core, slot, &path, Begin::Over).await;
+        }
+        if let (Ok(()), Some(next)) = (done, self.next(slot)) {
+            let put = self.put(core, &path, next, unit.entries, &unit.parity).await;
+            done = put.map(|next| self.goes_on(slot, next));
+        }
+        let Err(error) = done else { return Ok(()) };
+        let gone = if error == Errno::NxIo { bit(slot) } else { 0 };
+        match is_members_fault(error) && shared.verdict(bit(slot), bit(slot), gone).await {
+            true => Err(Stop::Out),
+            false => Err(Stop::Error(Errno::Io)),
+        }
+    }
+
+    /// Writes a unit where the log goes on; returns where it goes on behind that.
+    async fn put(
+        &self,
+        core: &Rc<Core>,
+        path: &Path,
+        next: Next,
+        mut entries: Vec<Entry>,
+        parity: &[u8],
+    ) -> Result<Next, Errno> {
+        match self.is_in_doubt() {
+            true => entries.push(Entry::DOUBT),
+            false if entries.is_empty() => entries.push(Entry::default()),
+            false => {}
+        }
+        let Place { bytes, signature, .. } = self.place;
+        let header = Header { signature, generation: next.generation, entries };
+        let len = (HEADER + parity.len()) as u64;
+        let at = if next.at.saturating_add(len) > bytes { 0 } else { next.at };
+        let data = memory(HEADER + parity.len()).await;
+        data.copy_from(0, &header.encode());
+        data.copy_from(HEADER, parity);
+        self.io(core, path, Op::Write, at, data, Flags::FUA).await?;
+        let generation = next.generation.saturating_add(1);
+        Ok(Next { edge: path.edge, at: at.saturating_add(len), generation })
+    }
+
+    /// A request to a place in a member's log.
+    async fn io(
+        &self,
+        core: &Rc<Core>,
+        path: &Path,
+        op: Op,
+        at: u64,
+        data: Segs,
+        flags: Flags,
+    ) -> Result<(), Errno> {
+        let at = path.offset.saturating_add(self.place.at).saturating_add(at);
+        let (slot, edge, len) = (0, path.edge, data.len() as u64);
+        let how = Manner { flags, ..Manner::default() };
+        let ended = ask(core, vec![Ask { slot, edge, op, at, len, data }], how).await;
+        ended.into_iter().try_for_each(|(_, status)| status)
+    }
+
+    /// Makes a member's log ready to go on.
+    async fn begin(
+        &self,
+        core: &Rc<Core>,
+        slot: usize,
+        path: &Path,
+        how: Begin,
+    ) -> Result<(), Errno> {
+        let start = path.offset.saturating_add(self.place.at);
+        let log = match how {
+            Begin::Anew => None,
+            Begin::Behind | Begin::Over => {
+                let area = area(core, path.edge, start, self.place.bytes).await?;
+                ppl::Log::read(&area, self.place.signature).ok()
+            }
+        };
+        let edge = path.edge;
+        let mut next = Next { edge, at: 0, generation: 1 };
+        if let Some(ppl::Log::Unit { header, at }) = log {
+            next.at = at.saturating_add(header.unit_bytes());
+            next.generation = header.generation.saturating_add(1);
+            if how == Begin::Behind && !self.is_in_doubt() {
+                self.goes_on(slot, next);
+                return Ok(());
+            }
+        } else {
+            // What is at the start stays as it is until a header stands there: it may be one that
+            // was being written, which says that there is nothing to replay.
+            let mut at = HEADER as u64;
+            while at < self.place.bytes {
+                let len = (self.place.bytes - at).min(STEP as u64);
+                let zeroes = memory(len as usize).await;
+                zeroes.fill(0, zeroes.len(), 0);
+                self.io(core, path, Op::Write, at, zeroes, Flags::default()).await?;
+                at += len;
+            }
+            match core.flush(edge).await {
+                Ok(()) | Err(Errno::NotSup) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let next = self.put(core, path, next, Vec::new(), &[]).await?;
+        self.goes_on(slot, next);
+        Ok(())
+    }
+
+    fn next(&self, slot: usize) -> Option<Next> {
+        self.slots.get(slot).and_then(|slot| lock(slot).next)
+    }
+
+    fn goes_on(&self, slot: usize, next: Next) {
+        if let Some(slot) = self.slots.get(slot) {
+            lock(slot).next = Some(next);
+        }
+    }
+
+    /// L3: the logs of all members in order are begun. The error is the slots of those that
+    /// failed it, and why.
+    pub(crate) async fn ready(&self, core: &Rc<Core>, shared: &Shared) -> Vec<(usize, Errno)> {
+        let table = shared.table(core.id());
+        let mut failed = Vec::new();
+        for slot in 0..self.slots.len() {
+            let Some(path) = table.good(slot).filter(|path| !self.is_ready(slot, path.edge)) else {
+                continue;
+            };
+            let how = if self.replayed { Begin::Behind } else { Begin::Over };
+            if let Err(error) = self.begin(core, slot, path, how).await {
+                failed.push((slot, error));
+            }
+        }
+        failed
+    }
+
+    /// L3: the log of a member that is to be filled.
+    pub(super) async fn anew(
+        &self,
+        core: &Rc<Core>,
+        slot: usize,
+        path: &Path,
+    ) -> Result<(), Errno> {
+        self.begin(core, slot, path, Begin::Anew).await
+    }
+
+    /// What is thought of parity is written to all logs that are in use, as soon as it goes.
+    pub(crate) fn touch(shared: &Arc<Shared>) {
+        let shared = shared.clone();
+        let board = shared.board.clone();
+        board.call(
+            0,
+            Box::new(move |core| {
+                let core = core.clone();
+                core.reactor().clone().spawn("raid log", async move {
+                    let Some(log) = &shared.log else { return };
+                    let table = shared.table(core.id());
+                    for slot in 0..log.slots.len() {
+                        let ready = |path: &&Path| log.is_ready(slot, path.edge);
+                        if table.good(slot).filter(ready).is_none() {
+                            continue;
+                        }
+                        if log.enter(&core, &shared, slot, &[], &[]).await.is_ok() {
+                            log.leave(slot);
+                        }
+                    }
+                });
+            }),
+        );
+    }
+}
+
+/// Memory for a unit. Whoever has some writes it, and waits for nothing else.
+async fn memory(len: usize) -> Segs {
+    poll_fn(|cx| {
+        UNITS.with(|pool| match Segs::alloc(pool, len) {
+            Some(memory) => Poll::Ready(memory),
+            None => {
+                pool.wake_on_free(cx.waker());
+                Poll::Pending
+            }
+        })
+    })
+    .await
+}
+
+/// All bytes of a log.
+pub(super) async fn area(
+    core: &Rc<Core>,
+    edge: Edge,
+    start: u64,
+    bytes: u64,
+) -> Result<Vec<u8>, Errno> {
+    let mut all = Vec::new();
+    while (all.len() as u64) < bytes {
+        let len = (bytes - all.len() as u64).min(STEP as u64);
+        let at = start.saturating_add(all.len() as u64);
+        let into = memory(len as usize).await;
+        let (slot, op, data) = (0, Op::Read, part(&into, 0, len));
+        for (_, status) in
+            ask(core, vec![Ask { slot, edge, op, at, len, data }], Manner::default()).await
+        {
+            status?;
+        }
+        all.extend_from_slice(&into.to_vec());
+    }
+    Ok(all)
+}

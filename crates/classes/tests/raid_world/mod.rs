@@ -46,6 +46,7 @@ pub fn volume(
         members: (0..members).map(member).collect(),
         dirty: false,
         migration: None,
+        log: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod errors;
 mod growth;
 mod labels;
 mod life;
+mod log_cost;
 mod model;
 mod named;
 mod named_raid;
@@ -140,6 +141,12 @@ fn arrays_in_harsh_times() {
 #[test]
 fn arrays_whose_users_overlap() {
     of_arrays(Kind::Crowded, 300);
+}
+
+#[test]
+fn arrays_with_a_log() {
+    let tally = of_arrays(Kind::Logged, 500);
+    assert!(tally.cuts > 0, "{tally:?}");
 }
 
 #[test]

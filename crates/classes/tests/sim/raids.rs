@@ -7,12 +7,16 @@
 //! it is to be forced: nobody can say what the missing disk held where it was being written. What
 //! was flushed is right in all rows that were not being written, and in these on all disks that are
 //! there. A disk may also fail all writes beside one that is lost: then both are needed.
+//!
+//! Volumes with a log of partial parity are treated as harshly, and then nothing is forced, and all
+//! is right, unless a needed disk failed a request: then the disks say that parity is in doubt.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use bio::{Errno, Op};
 use classes::raid::{RaidClass, Tunables};
@@ -40,6 +44,9 @@ pub fn class() -> Arc<dyn Class> {
     }))
 }
 
+/// What a log of partial parity needs of each disk, and a bit more.
+const LOG: u64 = 1200 << 10;
+
 /// What a story is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -49,6 +56,8 @@ pub enum Kind {
     Harsh,
     /// Of either format: users do not wait for each other's writes of the same sectors.
     Crowded,
+    /// As harsh, with a log of partial parity.
+    Logged,
 }
 
 /// Levels, disks, and how many of these may be away.
@@ -64,6 +73,8 @@ const INTEL_LEVELS: Levels = &[
     ("SINGLE", 1, 0),
     ("RAID5", 5, 1),
 ];
+
+const LOGGED_LEVELS: Levels = &[("RAID5", 3, 1), ("RAID5", 4, 1), ("RAID5", 5, 1)];
 
 const DDF_LEVELS: Levels = &[
     ("RAID1", 2, 1),
@@ -81,6 +92,9 @@ const DDF_LEVELS: Levels = &[
 struct Story {
     kind: Kind,
     ddf: bool,
+    /// Parity has come in doubt since the volume was in order last, and the disks may say so still
+    /// though all was made right since: a volume that lacks a disk may have to be forced.
+    doubt: Arc<AtomicBool>,
     random: SeededRandom,
     level: &'static str,
     count: usize,
@@ -113,9 +127,17 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     let mut random = SeededRandom::new(seed ^ 0x7a1d);
     let ddf =
         kind == Kind::Ddf || matches!(kind, Kind::Harsh | Kind::Crowded) && random.chance(400);
-    let levels = if ddf { DDF_LEVELS } else { INTEL_LEVELS };
+    let levels = match kind {
+        Kind::Logged => LOGGED_LEVELS,
+        _ if ddf => DDF_LEVELS,
+        _ => INTEL_LEVELS,
+    };
     let (level, count, away) = levels[random.below(levels.len() as u64) as usize];
-    let bytes = if ddf { DISK + DDF } else { DISK };
+    let bytes = match kind {
+        Kind::Logged => DISK + LOG,
+        _ if ddf => DISK + DDF,
+        _ => DISK,
+    };
     let disks = (0..count + away.min(1))
         .map(|i| (format!("d{i}"), Disk::new(bytes, random.next_u64())))
         .collect::<BTreeMap<String, Disk>>();
@@ -126,6 +148,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     let mut story = Story {
         kind,
         ddf,
+        doubt: Arc::default(),
         random,
         level,
         count,
@@ -145,11 +168,19 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         let cores = 1 + story.random.below(3) as usize;
         let mut life = Life::new(story.random.next_u64(), cores);
         (story.user, story.out) = (None, Vec::new());
+        let doubt = story.doubt.clone();
+        life.control.topology.set_listener(Box::new(move |remark| {
+            // A disk that failed a request had to stay: who has what of it is not known.
+            doubt.fetch_or(remark.text.ends_with("it stays"), SeqCst);
+        }));
         match catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number))) {
             Ok(()) => {}
             Err(why) if why.is::<PowerCut>() => {
                 let line = |key| life.show("raid", &story.set, key);
                 let keys = ["State", "Generation", "Volume", "Subdisks"];
+                let doubts = ["parity may be wrong", "a crash costs a resync"];
+                let said = doubts.iter().any(|doubt| line("Volume").contains(doubt));
+                story.doubt.fetch_or(said, SeqCst);
                 talk(|| format!("power cut: {}", keys.map(line).join("; ")));
                 story.tally.cuts += 1;
             }
@@ -235,6 +266,9 @@ impl Story {
             "level": self.level, "members": members, "strip": self.strip,
             "assume_same": self.random.chance(500),
         });
+        if self.kind == Kind::Logged {
+            (with["consistency"], with["size"]) = (json!("ppl"), json!(DISK / 8 * 7));
+        }
         if self.ddf {
             with["order"] = json!(["linux", "big", "little"][self.random.below(3) as usize]);
         }
@@ -268,6 +302,16 @@ impl Story {
         state == "OPTIMAL" && !busy.iter().any(|word| lines.contains(word))
     }
 
+    /// Whether the array has seen all of its members: not one that was pulled, and is plugged in
+    /// again before its loss was dealt with. With the next disk two would be lost at once.
+    fn all_seen(&self, life: &Life) -> bool {
+        let geoms = life.geoms("raid");
+        let of = geoms.iter().filter(|geom| geom.name == self.set).flat_map(|geom| &geom.consumers);
+        let spare = |(key, line): &(&str, String)| *key == "State" && line == "SPARE";
+        let members = of.filter(|c| c.provider.is_some() && !c.show.iter().any(spare));
+        members.count() >= self.count
+    }
+
     /// No disk fails requests.
     fn is_sound(&self) -> bool {
         self.disks.values().all(|disk| disk.lock().faults.is_empty())
@@ -288,13 +332,17 @@ impl Story {
             && !busy.iter().any(|word| lines.contains(word))
     }
 
+    fn is_harsh(&self) -> bool {
+        matches!(self.kind, Kind::Harsh | Kind::Logged)
+    }
+
     fn parity(&self) -> bool {
         ["RAID4", "RAID5", "RAID6"].iter().any(|level| self.level.starts_with(level))
     }
 
     /// The power may go from now on.
     fn arm(&mut self, life: &mut Life) {
-        let may = self.kind == Kind::Harsh || !self.parity() || self.is_whole(life);
+        let may = self.is_harsh() || !self.parity() || self.is_whole(life);
         if may && self.random.chance(600) {
             life.fuse.set(20 + self.random.below(6_000));
         }
@@ -318,7 +366,9 @@ impl Story {
         }
         let says = self.state(life).contains("its parity may be wrong");
         assert!(
-            says && self.kind == Kind::Harsh && self.parity(),
+            says && self.is_harsh()
+                && self.parity()
+                && (self.kind != Kind::Logged || self.doubt.load(SeqCst)),
             "{} does not come up\n{}",
             self.volume,
             life.story()
@@ -403,14 +453,14 @@ impl Story {
         if self.away == 0 {
             return;
         }
-        if self.parity() && self.kind != Kind::Harsh {
+        if self.parity() && !self.is_harsh() {
             // See the module.
             life.fuse.set(u64::MAX);
         }
         let all: Vec<String> = self.disks.keys().cloned().collect();
         let name = all[self.random.below(all.len() as u64) as usize].clone();
         let disk = self.disks[&name].clone();
-        match self.random.below(if self.kind == Kind::Harsh { 12 } else { 10 }) {
+        match self.random.below(if self.is_harsh() { 12 } else { 10 }) {
             0..3 => self.lose(life, &name, &disk),
             3..5 => {
                 if let Some(name) = self.out.pop() {
@@ -456,7 +506,7 @@ impl Story {
             return;
         }
         self.calm(life);
-        if !(self.is_whole(life) || self.is_even(life)) {
+        if !(self.is_whole(life) && self.all_seen(life) || self.is_even(life)) {
             return;
         }
         let dark = self.random.chance(500);
@@ -534,6 +584,7 @@ impl Story {
             life.settle();
             if self.state(life) == "OPTIMAL" {
                 life.pass(200 * MS);
+                self.doubt.store(false, SeqCst);
                 return life.settle();
             }
             if self.state(life) == "DEGRADED" && turn % 50 == 20 {

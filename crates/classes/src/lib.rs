@@ -19,6 +19,7 @@ pub mod part;
 pub mod probe;
 pub mod raid;
 mod registry;
+pub mod sched;
 mod slice;
 mod span;
 pub mod stripe;

@@ -13,6 +13,7 @@ use crate::probe::{Sectors, Step};
 pub fn all() -> Vec<Arc<dyn Class>> {
     vec![
         Arc::new(crate::nop::Nop),
+        Arc::new(crate::sched::SchedClass),
         Arc::new(crate::inspect::InspectClass),
         Arc::new(crate::part::PartClass),
         Arc::new(crate::label::LabelClass),

@@ -1,0 +1,232 @@
+//! algorithms: which of the requests that wait goes next.
+//!
+//! An algorithm is a value: it is told what came and what ended, and asked what to start. It knows
+//! no clock (the time is an argument), no core and no request beyond [`Request`], so that each is
+//! tested by itself.
+
+mod anticipatory;
+#[cfg(test)]
+mod bench;
+mod deadline;
+mod elevator;
+mod fair;
+mod fifo;
+mod rr;
+
+use geom::Error;
+
+/// A request, as an algorithm sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Its place in the hub.
+    pub(crate) id: u32,
+    /// Later ones have larger numbers.
+    pub(crate) serial: u64,
+    /// The client's place.
+    pub(crate) client: u16,
+    /// It changes what it touches.
+    pub(crate) write: bool,
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Bytes that it keeps the disk busy with.
+    pub(crate) bytes: u64,
+    /// When it came, ns.
+    pub(crate) came_ns: u64,
+}
+
+impl Request {
+    /// Where the head is after it.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// What an algorithm answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This one goes now; ask again.
+    Start(u32),
+    /// Nobody before this time (ns), unless something happens.
+    Until(u64),
+    /// Nobody, until something happens.
+    Nothing,
+}
+
+/// What a client may have. Zero: no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Its part beside the others' weights.
+    pub(crate) weight: u64,
+    /// Requests a second.
+    pub(crate) iops: u64,
+    /// KiB a second.
+    pub(crate) kbps: u64,
+}
+
+impl Default for Share {
+    fn default() -> Share {
+        Share { weight: WEIGHT, iops: 0, kbps: 0 }
+    }
+}
+
+/// The weight of those who were given none.
+pub(crate) const WEIGHT: u64 = 100;
+
+/// A scheduler.
+pub(crate) trait Algorithm: Send {
+    /// What may be set.
+    fn knobs(&self) -> &Knobs;
+
+    /// To set it; it counts from the next question on.
+    fn knobs_mut(&mut self) -> &mut Knobs;
+
+    /// A client's place has a new owner, or what its owner may have was changed.
+    fn client(&mut self, client: u16, share: Share, is_new: bool) {
+        let _ = (client, share, is_new);
+    }
+
+    /// So many are in the disk already.
+    fn adopt(&mut self, in_flight: u32);
+
+    /// One came.
+    fn arrived(&mut self, request: Request, now: u64);
+
+    /// Who goes now. `hurry`: without waiting for who is not here, and without limits.
+    fn next(&mut self, now: u64, hurry: bool) -> Step;
+
+    /// One ended, which this algorithm or one before it had started.
+    fn ended(&mut self, request: &Request, now: u64);
+
+    /// It never holds anybody back: see Q9.
+    fn is_transparent(&self) -> bool {
+        false
+    }
+
+    /// What it has counted.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// One thing that can be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Knob {
+    pub(crate) name: &'static str,
+    pub(crate) min: u64,
+    pub(crate) default: u64,
+    pub(crate) max: u64,
+    pub(crate) doc: &'static str,
+}
+
+/// Knobs and how they are set.
+pub(crate) struct Knobs {
+    specs: &'static [Knob],
+    values: Vec<u64>,
+}
+
+impl Knobs {
+    pub(crate) fn new(specs: &'static [Knob]) -> Knobs {
+        Knobs { specs, values: specs.iter().map(|k| k.default).collect() }
+    }
+
+    /// The value of a knob by its place in the list it was made of.
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        self.values.get(at).copied().unwrap_or_default()
+    }
+
+    /// Milliseconds as nanoseconds.
+    #[inline]
+    pub(crate) fn ns(&self, at: usize) -> u64 {
+        self.get(at).saturating_mul(1_000_000)
+    }
+
+    /// KiB as bytes.
+    #[inline]
+    pub(crate) fn kib(&self, at: usize) -> u64 {
+        self.get(at).saturating_mul(1024)
+    }
+
+    /// Names and values.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.specs.iter().zip(&self.values).map(|(k, v)| (k.name, *v))
+    }
+
+    /// Sets one. Why not, in words.
+    pub(crate) fn set(&mut self, name: &str, value: u64) -> Result<(), String> {
+        let Some(at) = self.specs.iter().position(|k| k.name == name) else {
+            let known: Vec<&str> = self.specs.iter().map(|k| k.name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(format!("no option {name}; this algorithm has {known}"));
+        };
+        let (Some(knob), Some(place)) = (self.specs.get(at), self.values.get_mut(at)) else {
+            return Err(format!("no option {name}"));
+        };
+        if value < knob.min || value > knob.max {
+            let Knob { min, max, doc, .. } = knob;
+            return Err(format!("{name} ({doc}) lies between {min} and {max}"));
+        }
+        *place = value;
+        Ok(())
+    }
+}
+
+/// One algorithm of the list.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) knobs: &'static [Knob],
+    make: fn(Knobs) -> Box<dyn Algorithm>,
+}
+
+/// The algorithms, a line each.
+pub(crate) const ALL: &[Kind] =
+    &[rr::KIND, anticipatory::KIND, fifo::KIND, deadline::KIND, fair::KIND];
+
+/// Their names, for whoever has to choose.
+pub(crate) const NAMES: &[&str] = &["rr", "as", "fifo", "deadline", "fair"];
+
+/// Which one is taken when nobody says.
+pub(crate) const DEFAULT: &str = "rr";
+
+/// What one is, in a few words.
+pub(crate) fn about(name: &str) -> &'static str {
+    ALL.iter().find(|kind| kind.name == name).map_or("", |kind| kind.doc)
+}
+
+/// A new one, by name.
+///
+/// # Errors
+/// `Inval` for a name that is none.
+pub(crate) fn make(name: &str) -> Result<(&'static str, Box<dyn Algorithm>), Error> {
+    match ALL.iter().find(|kind| kind.name == name) {
+        Some(kind) => Ok((kind.name, (kind.make)(Knobs::new(kind.knobs)))),
+        None => {
+            let what = format!("no algorithm {name}; there are {}", NAMES.join(", "));
+            Err(Error::new(bio::Errno::Inval, what))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_every_name_once_and_every_default_is_allowed() {
+        assert_eq!(ALL.iter().map(|k| k.name).collect::<Vec<_>>(), NAMES);
+        for kind in ALL {
+            let (name, mut made) = make(kind.name).expect("it is in the list");
+            assert_eq!(name, kind.name);
+            for knob in kind.knobs {
+                assert_eq!(made.knobs_mut().set(knob.name, knob.default), Ok(()), "{}", knob.name);
+                assert!(made.knobs_mut().set(knob.name, knob.max).is_ok());
+                assert!(
+                    knob.max == u64::MAX || made.knobs_mut().set(knob.name, knob.max + 1).is_err()
+                );
+            }
+            assert!(made.knobs_mut().set("mood", 1).is_err());
+        }
+        assert!(make("elevator").is_err() && make(DEFAULT).is_ok());
+    }
+}

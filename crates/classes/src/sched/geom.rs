@@ -1,0 +1,142 @@
+//! What stands above and below a scheduler, and what lists show of it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Topology};
+use serde_json::{Map, Value, json};
+
+use super::algorithms::about;
+use super::layer::Shared;
+
+/// One scheduler.
+pub(super) struct SchedGeom {
+    pub(super) shared: Arc<Shared>,
+    /// It was slipped in; taking it out is the way it goes.
+    pub(super) inserted: bool,
+}
+
+/// `key=value` of each, with spaces between them.
+fn words(all: &[(&'static str, u64)]) -> String {
+    let words: Vec<String> = all.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    words.join(" ")
+}
+
+fn client_name(key: Option<u64>) -> String {
+    match key {
+        None => "others".to_owned(),
+        Some(0) => "daemon".to_owned(),
+        Some(key) => format!("session {key}"),
+    }
+}
+
+impl SchedGeom {
+    /// All that is known of it, as a value.
+    pub(super) fn stats(&self, name: &str) -> Value {
+        let (requests, read, written) = self.shared.passed();
+        self.shared.look(|hub| {
+            let numbers = |all: Vec<(&'static str, u64)>| {
+                all.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect::<Map<_, _>>()
+            };
+            let standing = hub.standing();
+            let clients = hub.clients.all().map(|(client, share)| {
+                let got = &client.got;
+                json!({
+                    "client": client_name(client.key),
+                    "key": client.key,
+                    "inside": client.inside,
+                    "requests": got.requests,
+                    "read_bytes": got.read_bytes,
+                    "written_bytes": got.written_bytes,
+                    "wait_ns": got.wait_ns,
+                    "wait_max_ns": got.wait_max_ns,
+                    "weight": share.weight,
+                    "iops": share.iops,
+                    "kbps": share.kbps,
+                })
+            });
+            let clients: Vec<Value> = clients.collect();
+            let sum = hub.clients.sum();
+            json!({
+                "name": name,
+                "algorithm": hub.algorithm_name,
+                "about": about(hub.algorithm_name),
+                "classify": hub.classify.word(),
+                "inserted": self.inserted,
+                "options": numbers(hub.algorithm().knobs().all().collect()),
+                "counters": numbers(hub.algorithm().counters()),
+                "waiting": standing.waiting,
+                "in_flight": standing.in_flight,
+                "behind_a_fence": standing.fenced,
+                "requests": sum.requests + requests,
+                "read_bytes": sum.read_bytes + read,
+                "written_bytes": sum.written_bytes + written,
+                "clients": clients,
+            })
+        })
+    }
+}
+
+impl Geom for SchedGeom {
+    fn access(
+        &mut self,
+        topology: &mut Topology,
+        me: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        topology.access_all_below(me, delta)
+    }
+
+    fn resizes(&self) -> bool {
+        true
+    }
+
+    fn resized(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        let size = topology.below(consumer).and_then(|p| topology.limits(p)).map(|l| l.media_bytes);
+        match (size, topology.providers_of(me).first().copied()) {
+            (Some(size), Some(provider)) => topology.post(Event::Resize(provider, size)),
+            _ => topology.wither_geom(me, Errno::NxIo),
+        }
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        let (requests, read, written) = self.shared.passed();
+        self.shared.look(|hub| {
+            let knobs: Vec<_> = hub.algorithm().knobs().all().collect();
+            let (standing, sum) = (hub.standing(), hub.clients.sum());
+            let mut out = vec![
+                ("algorithm", hub.algorithm_name.to_owned()),
+                ("about", about(hub.algorithm_name).to_owned()),
+                ("options", words(&knobs)),
+                ("counters", words(&hub.algorithm().counters())),
+                ("clients by", hub.classify.word().to_owned()),
+                ("inserted", if self.inserted { "yes" } else { "no" }.to_owned()),
+                ("waiting", standing.waiting.to_string()),
+                ("in flight", standing.in_flight.to_string()),
+                ("requests", (sum.requests + requests).to_string()),
+                ("read bytes", (sum.read_bytes + read).to_string()),
+                ("written bytes", (sum.written_bytes + written).to_string()),
+            ];
+            out.extend(hub.clients.all().map(|(client, _)| {
+                let got = &client.got;
+                let mean = got.wait_ns.checked_div(got.requests).unwrap_or_default() / 1000;
+                let line = format!(
+                    "{}: {} requests, {} bytes read, {} written, waited {mean} us, at most {} us",
+                    client_name(client.key),
+                    got.requests,
+                    got.read_bytes,
+                    got.written_bytes,
+                    got.wait_max_ns / 1000
+                );
+                ("client", line)
+            }));
+            out
+        })
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

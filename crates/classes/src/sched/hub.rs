@@ -1,0 +1,588 @@
+//! The one queue of a disk: what waits, in which state, and who may go. Q1 to Q9 of the module.
+//!
+//! No core, no clock: whoever has the lock says which core it is and what time. What is to happen
+//! on a core afterwards is left in its lane: requests to be called ([`Hub::call`]) and a bell to
+//! be rung ([`Hub::bell`]).
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use bio::{BioId, Origin, Ticket};
+
+use super::algorithms::{self, Algorithm, Request, Step};
+use super::clients::{Classify, Clients};
+
+/// Nobody in a chain.
+const NONE: u32 = u32::MAX;
+/// A place on the disk by which overlaps are looked for first: so many bytes, as a shift.
+const BUCKET_SHIFT: u32 = 17;
+const BUCKETS: usize = 256;
+/// A request over more places than this overlaps everything, at first sight.
+const SPAN_MAX: u64 = 16;
+
+/// What becomes of a kind of request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Manner {
+    /// The algorithm says when it goes.
+    Queue,
+    /// Q2.
+    Fence,
+    /// It goes at once, but never past a fence.
+    Aside,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    /// With the algorithm.
+    Queued,
+    /// Q4: behind another one.
+    Held,
+    /// Q2: a fence, or behind one.
+    Fenced,
+    /// In its core's lane, to be called.
+    Decided,
+    /// Called; it has not come yet.
+    Called,
+    /// Below.
+    Started,
+}
+
+/// One that arrives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) core: usize,
+    pub(super) ticket: Ticket,
+    pub(super) manner: Manner,
+    pub(super) origin: Origin,
+    pub(super) write: bool,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    /// For how many bytes it keeps the disk busy.
+    pub(super) cost: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    state: State,
+    manner: Manner,
+    core: usize,
+    ticket: Ticket,
+    request: Request,
+    length: u64,
+    /// Those that wait for it (Q4), the first of a chain, and the next in the chain it is in.
+    followers: u32,
+    next: u32,
+}
+
+/// One core's share.
+#[derive(Default)]
+struct Lane {
+    decided: VecDeque<u32>,
+    called: VecDeque<u32>,
+    waker: Option<Waker>,
+    /// Its task has something to do.
+    rung: bool,
+    /// And was not woken for it yet.
+    to_wake: bool,
+}
+
+/// Where requests that wait are, roughly: how many in each part of the disk.
+struct Parts {
+    all: [u32; BUCKETS],
+    writes: [u32; BUCKETS],
+    wide: u32,
+}
+
+impl Parts {
+    fn span(offset: u64, length: u64) -> Option<std::ops::RangeInclusive<u64>> {
+        let (first, last) = (offset, offset.saturating_add(length.saturating_sub(1)));
+        let (first, last) = (first >> BUCKET_SHIFT, last >> BUCKET_SHIFT);
+        (last - first < SPAN_MAX).then_some(first..=last)
+    }
+
+    fn change(&mut self, slot: &Slot, more: bool) {
+        let by = |n: &mut u32| *n = if more { *n + 1 } else { n.saturating_sub(1) };
+        let Some(span) = Parts::span(slot.request.offset, slot.length) else {
+            return by(&mut self.wide);
+        };
+        for part in span {
+            let part = part as usize % BUCKETS;
+            self.all.get_mut(part).map(by);
+            if slot.request.write {
+                self.writes.get_mut(part).map(by);
+            }
+        }
+    }
+
+    fn may_overlap(&self, slot: &Slot) -> bool {
+        let table = if slot.request.write { &self.all } else { &self.writes };
+        match Parts::span(slot.request.offset, slot.length) {
+            _ if self.wide > 0 => true,
+            None => true,
+            Some(mut span) => span.any(|p| table.get(p as usize % BUCKETS).is_some_and(|n| *n > 0)),
+        }
+    }
+}
+
+/// How it stands, for lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) waiting: u32,
+    pub(super) in_flight: u32,
+    pub(super) fenced: usize,
+}
+
+/// See the module.
+pub(super) struct Hub {
+    algorithm: Box<dyn Algorithm>,
+    pub(super) algorithm_name: &'static str,
+    pub(super) clients: Clients,
+    pub(super) classify: Classify,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// A fence and what came behind it, in order.
+    fences: VecDeque<u32>,
+    /// The first of them has been decided, and has not gone down.
+    fence_out: bool,
+    lanes: Box<[Lane]>,
+    parts: Parts,
+    /// Queued or Held.
+    queued: u32,
+    /// Of the algorithm's: decided, called or below.
+    in_flight: u32,
+    /// Decided or called.
+    pending: u32,
+    serial: u64,
+    hurry: bool,
+    /// Q5: when somebody asks again, and on which core.
+    due: Option<(u64, usize)>,
+    /// Bells that have not been rung.
+    bells: bool,
+    pub(super) closed: bool,
+}
+
+impl Hub {
+    pub(super) fn new(
+        (name, algorithm): (&'static str, Box<dyn Algorithm>),
+        classify: Classify,
+        cores: usize,
+    ) -> Hub {
+        Hub {
+            algorithm,
+            algorithm_name: name,
+            clients: Clients::new(),
+            classify,
+            slots: Vec::new(),
+            free: Vec::new(),
+            fences: VecDeque::new(),
+            fence_out: false,
+            lanes: (0..cores.max(1)).map(|_| Lane::default()).collect(),
+            parts: Parts { all: [0; BUCKETS], writes: [0; BUCKETS], wide: 0 },
+            queued: 0,
+            in_flight: 0,
+            pending: 0,
+            serial: 0,
+            hurry: false,
+            due: None,
+            bells: false,
+            closed: false,
+        }
+    }
+
+    pub(super) fn algorithm(&self) -> &dyn Algorithm {
+        &*self.algorithm
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        let fenced = self.fences.len();
+        Standing { waiting: self.queued, in_flight: self.in_flight, fenced }
+    }
+
+    /// True when requests that are not queued may go at once.
+    pub(super) fn is_unfenced(&self) -> bool {
+        self.fences.is_empty()
+    }
+
+    /// Q9: nothing is inside that a request which passes by could pass.
+    pub(super) fn may_be_passed(&self) -> bool {
+        let empty = self.queued == 0 && self.pending == 0 && self.fences.is_empty();
+        empty && self.algorithm.is_transparent()
+    }
+
+    /// Takes one in; `None` when the core is none of ours, and it has to go down unqueued.
+    pub(super) fn arrive(&mut self, a: Arrival, now: u64) -> Option<u32> {
+        self.lanes.get(a.core)?;
+        let key = self.classify.key(a.origin);
+        let client = self.clients.enter(key, now, &mut *self.algorithm);
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => u32::try_from(self.slots.len()).ok()?,
+        };
+        self.serial += 1;
+        let (serial, bytes, came_ns) = (self.serial, a.cost, now);
+        let request =
+            Request { id, serial, client, write: a.write, offset: a.offset, bytes, came_ns };
+        let slot = Slot {
+            state: State::Fenced,
+            manner: a.manner,
+            core: a.core,
+            ticket: a.ticket,
+            request,
+            length: a.length,
+            followers: NONE,
+            next: NONE,
+        };
+        match self.slots.get_mut(id as usize) {
+            Some(place) => *place = slot,
+            None => self.slots.push(slot),
+        }
+        if a.manner == Manner::Fence || !self.fences.is_empty() {
+            self.fences.push_back(id);
+        } else {
+            self.admit(id, now);
+        }
+        Some(id)
+    }
+
+    fn slot(&self, id: u32) -> Option<&Slot> {
+        self.slots.get(id as usize)
+    }
+
+    fn set_state(&mut self, id: u32, state: State) {
+        if let Some(slot) = self.slots.get_mut(id as usize) {
+            slot.state = state;
+        }
+    }
+
+    /// One that no fence keeps: to the algorithm, behind one it overlaps, or straight on.
+    fn admit(&mut self, id: u32, now: u64) {
+        let Some(slot) = self.slot(id).copied() else { return };
+        if slot.manner != Manner::Queue {
+            return self.decide(id);
+        }
+        self.queued += 1;
+        let before = if self.parts.may_overlap(&slot) { self.overlapped(&slot) } else { None };
+        self.parts.change(&slot, true);
+        match before {
+            Some(before) => self.follow(before, id),
+            None => {
+                self.set_state(id, State::Queued);
+                self.algorithm.arrived(slot.request, now);
+            }
+        }
+    }
+
+    /// Of those before it that it overlaps, and one of which writes, the newest.
+    fn overlapped(&self, new: &Slot) -> Option<u32> {
+        let (start, end) = (new.request.offset, new.request.offset.saturating_add(new.length));
+        let waits = |s: &&Slot| {
+            let waits =
+                matches!(s.state, State::Queued | State::Held | State::Decided | State::Called);
+            waits
+                && s.manner == Manner::Queue
+                && s.request.serial < new.request.serial
+                && (s.request.write || new.request.write)
+                && s.request.offset < end
+                && start < s.request.offset.saturating_add(s.length)
+        };
+        self.slots.iter().filter(waits).max_by_key(|s| s.request.serial).map(|s| s.request.id)
+    }
+
+    fn follow(&mut self, before: u32, id: u32) {
+        let Some(first) = self.slots.get_mut(before as usize) else { return };
+        let next = std::mem::replace(&mut first.followers, id);
+        if let Some(slot) = self.slots.get_mut(id as usize) {
+            (slot.state, slot.next) = (State::Held, next);
+        }
+    }
+
+    /// It goes down as soon as its core gets to it.
+    fn decide(&mut self, id: u32) {
+        let Some(slot) = self.slots.get_mut(id as usize) else { return };
+        slot.state = State::Decided;
+        let core = slot.core;
+        self.pending += 1;
+        if let Some(lane) = self.lanes.get_mut(core) {
+            lane.decided.push_back(id);
+        }
+    }
+
+    /// Asks who may go, on behalf of core `me`, until nobody may.
+    pub(super) fn step(&mut self, me: usize, now: u64) {
+        let decided = self.pending;
+        while !self.fence_out && (self.ask(me, now) || self.pass_fence(now)) {}
+        if self.pending != decided {
+            self.ring_others(me);
+        }
+    }
+
+    /// Lets the algorithm name one.
+    fn ask(&mut self, me: usize, now: u64) -> bool {
+        if self.queued == 0 {
+            return false;
+        }
+        let hurry = self.hurry || !self.fences.is_empty();
+        match self.algorithm.next(now, hurry) {
+            Step::Start(id) => {
+                self.queued = self.queued.saturating_sub(1);
+                self.in_flight += 1;
+                self.decide(id);
+                true
+            }
+            Step::Until(at) => {
+                if self.due.is_none_or(|(due, _)| at < due) {
+                    self.due = Some((at, me));
+                    self.ring(me);
+                }
+                false
+            }
+            Step::Nothing => false,
+        }
+    }
+
+    /// Q2: the first behind the fence, or the fence itself if it is its turn.
+    fn pass_fence(&mut self, now: u64) -> bool {
+        let Some(slot) = self.fences.front().and_then(|id| self.slot(*id)).copied() else {
+            return false;
+        };
+        let id = slot.request.id;
+        if slot.manner != Manner::Fence {
+            self.fences.pop_front();
+            self.admit(id, now);
+            return true;
+        }
+        let lane = self.lanes.get(slot.core);
+        let gone = lane.is_none_or(|l| l.decided.is_empty() && l.called.is_empty());
+        if self.queued == 0 && gone {
+            self.fence_out = true;
+            self.decide(id);
+        }
+        false
+    }
+
+    /// It goes down now.
+    fn pass(&mut self, id: u32, now: u64) {
+        let Some(slot) = self.slots.get_mut(id as usize) else { return };
+        slot.state = State::Started;
+        let mut follower = std::mem::replace(&mut slot.followers, NONE);
+        let slot = *slot;
+        self.pending = self.pending.saturating_sub(1);
+        self.clients.started(slot.request.client, now.saturating_sub(slot.request.came_ns));
+        match slot.manner {
+            Manner::Fence => {
+                self.fences.pop_front();
+                self.fence_out = false;
+            }
+            Manner::Queue => self.parts.change(&slot, false),
+            Manner::Aside => {}
+        }
+        while let Some(next) = self.slot(follower).copied() {
+            // It is counted and found again.
+            self.queued = self.queued.saturating_sub(1);
+            self.parts.change(&next, false);
+            if let Some(slot) = self.slots.get_mut(follower as usize) {
+                slot.next = NONE;
+                slot.state = State::Fenced;
+            }
+            self.admit(follower, now);
+            follower = next.next;
+        }
+    }
+
+    /// Whether one of core `me`, which arrived a moment ago, goes down at once.
+    pub(super) fn goes(&mut self, id: u32, me: usize, now: u64) -> bool {
+        if self.slot(id).is_none_or(|s| s.state != State::Decided) {
+            return false;
+        }
+        if let Some(lane) = self.lanes.get_mut(me)
+            && let Some(at) = lane.decided.iter().rposition(|d| *d == id)
+        {
+            lane.decided.remove(at);
+        }
+        self.pass(id, now);
+        self.step(me, now);
+        true
+    }
+
+    /// The next one that core `me` has to call, if it is there to be called.
+    pub(super) fn call(&mut self, me: usize) -> Option<(u32, Ticket)> {
+        let lane = self.lanes.get_mut(me)?;
+        let id = lane.decided.pop_front()?;
+        lane.called.push_back(id);
+        self.set_state(id, State::Called);
+        self.slot(id).map(|slot| (id, slot.ticket))
+    }
+
+    /// Whether core `me` has somebody to call.
+    pub(super) fn has_calls(&self, me: usize) -> bool {
+        self.lanes.get(me).is_some_and(|l| !l.decided.is_empty())
+    }
+
+    /// One that was called has come to core `me`; it goes down.
+    pub(super) fn comes(&mut self, bio: BioId, me: usize, now: u64) -> Option<u32> {
+        let lane = self.lanes.get_mut(me)?;
+        let slots = &self.slots;
+        let is = |id: &u32| slots.get(*id as usize).is_some_and(|s| s.ticket.id() == bio);
+        let at = lane.called.iter().position(is)?;
+        let id = lane.called.remove(at)?;
+        self.pass(id, now);
+        self.step(me, now);
+        Some(id)
+    }
+
+    /// One that was called is not there: somebody ended it.
+    pub(super) fn lost(&mut self, id: u32, me: usize, now: u64) {
+        let Some(lane) = self.lanes.get_mut(me) else { return };
+        let Some(at) = lane.called.iter().position(|c| *c == id) else { return };
+        lane.called.remove(at);
+        self.pass(id, now);
+        self.ended(id, (0, 0), me, now);
+    }
+
+    /// One has come back from below.
+    pub(super) fn ended(&mut self, id: u32, (read, written): (u64, u64), me: usize, now: u64) {
+        let Some(slot) = self.slot(id).copied().filter(|s| s.state == State::Started) else {
+            return;
+        };
+        self.clients.leave(slot.request.client, read, written);
+        if slot.manner == Manner::Queue {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.algorithm.ended(&slot.request, now);
+        }
+        self.set_state(id, State::Free);
+        self.free.push(id);
+        self.step(me, now);
+    }
+
+    /// Q7. What waits goes to the new one in its order.
+    pub(super) fn change(&mut self, (name, mut new): (&'static str, Box<dyn Algorithm>), now: u64) {
+        self.clients.tell(&mut *new, true);
+        new.adopt(self.in_flight);
+        let queued = self.slots.iter().filter(|s| s.state == State::Queued);
+        let mut queued: Vec<Request> = queued.map(|s| s.request).collect();
+        queued.sort_unstable_by_key(|r| r.serial);
+        queued.into_iter().for_each(|r| new.arrived(r, now));
+        self.algorithm = new;
+        self.algorithm_name = name;
+        self.ring(0);
+    }
+
+    /// To set knobs and shares; who may go is asked anew.
+    pub(super) fn configure<R>(
+        &mut self,
+        change: impl FnOnce(&mut dyn Algorithm, &mut Clients) -> R,
+    ) -> R {
+        let done = change(&mut *self.algorithm, &mut self.clients);
+        self.ring(0);
+        done
+    }
+
+    /// Clients are told apart otherwise from now on.
+    pub(super) fn set_classify(&mut self, classify: Classify) {
+        if self.classify != classify {
+            self.classify = classify;
+            self.clients.forget();
+        }
+    }
+
+    /// Q6.
+    pub(super) fn set_hurry(&mut self, hurry: bool) {
+        self.hurry = hurry;
+        self.ring(0);
+    }
+
+    fn ring(&mut self, core: usize) {
+        if let Some(lane) = self.lanes.get_mut(core) {
+            (lane.rung, lane.to_wake, self.bells) = (true, true, true);
+        }
+    }
+
+    fn ring_others(&mut self, me: usize) {
+        for (core, lane) in self.lanes.iter_mut().enumerate() {
+            if core != me && !lane.decided.is_empty() && !lane.rung {
+                (lane.rung, lane.to_wake, self.bells) = (true, true, true);
+            }
+        }
+    }
+
+    /// The end: every lane's task looks.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        (0..self.lanes.len()).for_each(|core| self.ring(core));
+    }
+
+    /// Whether there are bells to be rung.
+    pub(super) fn has_bells(&self) -> bool {
+        self.bells
+    }
+
+    /// A bell to be rung, when the lock is free again.
+    pub(super) fn bell(&mut self) -> Option<Waker> {
+        if !self.bells {
+            return None;
+        }
+        for lane in &mut self.lanes {
+            if lane.to_wake {
+                lane.to_wake = false;
+                if lane.waker.is_some() {
+                    return lane.waker.clone();
+                }
+            }
+        }
+        self.bells = false;
+        None
+    }
+
+    /// The task of core `me` looks: asks who may go if it was its turn to. When to look again, ns.
+    pub(super) fn attend(&mut self, me: usize, now: u64) -> Option<u64> {
+        if let Some(lane) = self.lanes.get_mut(me) {
+            (lane.rung, lane.to_wake) = (false, false);
+        }
+        if self.due.is_some_and(|(due, core)| core == me && due <= now) {
+            self.due = None;
+        }
+        self.step(me, now);
+        if let Some(lane) = self.lanes.get_mut(me) {
+            // What was rung meanwhile for this core is known here.
+            (lane.rung, lane.to_wake) = (false, false);
+        }
+        self.due.filter(|(_, core)| *core == me).map(|(due, _)| due)
+    }
+
+    /// Whether the task of core `me` has to look; if not, who wakes it.
+    pub(super) fn heard(&mut self, me: usize, waker: &Waker) -> bool {
+        let Some(lane) = self.lanes.get_mut(me) else { return true };
+        if !lane.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            lane.waker = Some(waker.clone());
+        }
+        lane.rung || self.closed || !lane.decided.is_empty()
+    }
+
+    /// Q1: every place is in one state, and counted right. For tests.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let count = |state: State| self.slots.iter().filter(|s| s.state == state).count();
+        let lanes = |f: fn(&Lane) -> usize| self.lanes.iter().map(f).sum::<usize>();
+        assert_eq!(count(State::Free), self.free.len());
+        assert_eq!(count(State::Queued) + count(State::Held), self.queued as usize);
+        assert_eq!(count(State::Decided), lanes(|l| l.decided.len()));
+        assert_eq!(count(State::Called), lanes(|l| l.called.len()));
+        assert_eq!(lanes(|l| l.called.len() + l.decided.len()), self.pending as usize);
+        let out = usize::from(self.fence_out);
+        assert_eq!(count(State::Fenced) + out, self.fences.len());
+    }
+}
+
+/// An algorithm by name, with options set.
+pub(super) fn algorithm(
+    name: &str,
+    options: &[(String, u64)],
+) -> Result<(&'static str, Box<dyn Algorithm>), geom::Error> {
+    let (name, mut made) = algorithms::make(name)?;
+    for (key, value) in options {
+        let set = made.knobs_mut().set(key, *value);
+        set.map_err(|why| geom::Error::new(bio::Errno::Inval, format!("{name}: {why}")))?;
+    }
+    Ok((name, made))
+}

@@ -1,0 +1,258 @@
+//! The data path: requests into the hub, and down when it is their turn.
+//!
+//! A request that waits is parked with a ticket; its core restarts it, and it goes down out of
+//! [`Layer::ready`], so that the hub knows in which order that happens. On every core a task of the
+//! layer's sleeps; another core rings it when it has named one of this core's requests, and it
+//! keeps the time of a wait (Q5). It ends with the layer, which is dropped when no core has
+//! anything in it any more.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use bio::{Bio, Errno, Flags, Op};
+use geom::{Back, Core, Edge, Flow, Layer, Switchboard};
+
+use super::hub::{Arrival, Hub, Manner};
+
+/// The word of a request that the hub does not know.
+const PASS: u64 = u64::MAX;
+
+/// A request without data, other than zeroes that have to be written, costs the disk as much as
+/// so many bytes.
+const SMALL: u64 = 4096;
+
+/// What passed by the hub on one core (Q9); its core alone writes it.
+#[derive(Default)]
+#[repr(align(128))]
+struct Passed {
+    requests: AtomicU64,
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+/// What all cores and the control thread share.
+pub(super) struct Shared {
+    hub: Mutex<Hub>,
+    /// Q9. Changed under the hub's lock.
+    by: AtomicBool,
+    passed: Box<[Passed]>,
+}
+
+impl Shared {
+    pub(super) fn new(hub: Hub, cores: usize) -> Shared {
+        let by = AtomicBool::new(hub.may_be_passed());
+        let passed = (0..cores.max(1)).map(|_| Passed::default()).collect();
+        Shared { hub: Mutex::new(hub), by, passed }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hub> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks, without changing what may go.
+    pub(super) fn look<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
+        f(&mut self.lock())
+    }
+
+    /// Changes something from the control thread.
+    pub(super) fn change<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
+        let mut hub = self.lock();
+        self.by.store(false, Release);
+        let done = f(&mut hub);
+        self.settle(&hub);
+        drop(hub);
+        self.ring();
+        done
+    }
+
+    /// Requests, bytes read and bytes written that passed by the hub.
+    pub(super) fn passed(&self) -> (u64, u64, u64) {
+        let sum =
+            |f: fn(&Passed) -> &AtomicU64| self.passed.iter().map(|p| f(p).load(Relaxed)).sum();
+        (sum(|p| &p.requests), sum(|p| &p.read), sum(|p| &p.written))
+    }
+
+    pub(super) fn reset(&self) {
+        self.look(|hub| hub.clients.reset());
+        for p in &self.passed {
+            [&p.requests, &p.read, &p.written].iter().for_each(|n| n.store(0, Relaxed));
+        }
+    }
+
+    fn settle(&self, hub: &Hub) {
+        if hub.may_be_passed() {
+            self.by.store(true, Release);
+        }
+    }
+
+    fn ring(&self) {
+        loop {
+            let Some(waker) = self.lock().bell() else { return };
+            waker.wake();
+        }
+    }
+
+    /// Calls those of this core that may go, and rings for the others.
+    fn kick(&self, core: &Core) {
+        let me = core.id() as usize;
+        loop {
+            let Some((id, ticket)) = self.lock().call(me) else { break };
+            if !core.restart(ticket) {
+                self.lock().lost(id, me, core.now());
+            }
+        }
+        self.ring();
+    }
+
+    /// Ends a look at the hub: whether there is anything to do outside the lock.
+    fn leave(&self, hub: MutexGuard<'_, Hub>, core: &Core) {
+        let more = hub.has_calls(core.id() as usize) || hub.has_bells();
+        self.settle(&hub);
+        drop(hub);
+        if more {
+            self.kick(core);
+        }
+    }
+}
+
+/// Starts the tasks of a layer on all cores.
+pub(super) fn attend(shared: &Arc<Shared>, board: &Switchboard) {
+    for core in 0..board.cores() {
+        let shared = shared.clone();
+        let start = move |core: &Rc<Core>| {
+            core.reactor().spawn("sched", watch(shared, core.clone()));
+        };
+        board.call(core, Box::new(start));
+    }
+}
+
+async fn watch(shared: Arc<Shared>, core: Rc<Core>) {
+    let me = core.id() as usize;
+    loop {
+        let due = {
+            let mut hub = shared.lock();
+            if hub.closed {
+                return;
+            }
+            let due = hub.attend(me, core.now());
+            shared.leave(hub, &core);
+            due
+        };
+        let time = async {
+            match due {
+                Some(due) => core.reactor().sleep(due.saturating_sub(core.now())).await,
+                None => pending().await,
+            }
+        };
+        let mut time = pin!(time);
+        poll_fn(|cx| {
+            let heard = shared.lock().heard(me, cx.waker());
+            if heard { Poll::Ready(()) } else { time.as_mut().poll(cx) }
+        })
+        .await;
+    }
+}
+
+/// See the module.
+pub(super) struct SchedLayer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) below: Edge,
+}
+
+impl Drop for SchedLayer {
+    fn drop(&mut self) {
+        self.shared.look(Hub::close);
+        self.shared.ring();
+    }
+}
+
+/// What becomes of a request; `None`: it is none that keeps a disk busy.
+fn manner(bio: &Bio) -> Option<Manner> {
+    match bio.op {
+        Op::GetAttr => None,
+        _ if bio.flags.has(Flags::ORDERED) => Some(Manner::Fence),
+        Op::Read | Op::Write | Op::WriteZeroes | Op::Delete => Some(Manner::Queue),
+        Op::Flush | Op::Map => Some(Manner::Aside),
+    }
+}
+
+impl SchedLayer {
+    #[inline(never)]
+    fn queue(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let pass = Flow::Down(self.below, PASS);
+        let Some(manner) = manner(bio) else { return pass };
+        let (me, now) = (core.id() as usize, core.now());
+        let mut hub = self.shared.lock();
+        if manner == Manner::Aside && hub.is_unfenced() {
+            return pass;
+        }
+        let arrival = Arrival {
+            core: me,
+            ticket: bio.ticket(),
+            manner,
+            origin: bio.origin,
+            write: bio.op.needs_write(),
+            offset: bio.offset,
+            length: bio.length,
+            cost: if bio.op == Op::Delete { SMALL } else { bio.length },
+        };
+        let Some(id) = hub.arrive(arrival, now) else { return pass };
+        hub.step(me, now);
+        let goes = hub.goes(id, me, now);
+        self.shared.leave(hub, core);
+        match goes {
+            true => Flow::Down(self.below, u64::from(id)),
+            false => Flow::Wait,
+        }
+    }
+
+    #[inline(never)]
+    fn came_back(&self, bio: &Bio, word: u64, core: &Core) {
+        let Ok(id) = u32::try_from(word) else { return };
+        let moved = match bio.op {
+            Op::Read => (bio.completed, 0),
+            Op::Write | Op::WriteZeroes => (0, bio.completed),
+            _ => (0, 0),
+        };
+        let mut hub = self.shared.lock();
+        hub.ended(id, moved, core.id() as usize, core.now());
+        self.shared.leave(hub, core);
+    }
+}
+
+impl Layer for SchedLayer {
+    #[inline]
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if !self.shared.by.load(Acquire) {
+            return self.queue(bio, core);
+        }
+        if let Some(passed) = self.shared.passed.get(core.id() as usize) {
+            let add = |n: &AtomicU64, by| n.store(n.load(Relaxed) + by, Relaxed);
+            add(&passed.requests, 1);
+            match bio.op {
+                Op::Read => add(&passed.read, bio.length),
+                Op::Write | Op::WriteZeroes => add(&passed.written, bio.length),
+                _ => {}
+            }
+        }
+        Flow::Down(self.below, PASS)
+    }
+
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        let mut hub = self.shared.lock();
+        let id = hub.comes(bio.id(), core.id() as usize, core.now());
+        self.shared.leave(hub, core);
+        Flow::Down(self.below, id.map_or(PASS, u64::from))
+    }
+
+    fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        if word != PASS {
+            self.came_back(bio, word, core);
+        }
+        Back::Up
+    }
+}

@@ -1,0 +1,109 @@
+//! options: `quantum_kb=4096,weight=50,7.weight=200` as somebody types them.
+//!
+//! A bare `weight`, `iops` or `kbps` is for every client that has none of its own; with a session's
+//! number before it, for that client. Everything else belongs to the algorithm.
+
+use bio::Errno;
+use geom::Error;
+
+use super::algorithms::Share;
+use super::class::inval;
+use super::clients::SHARES_MAX;
+use super::hub::Hub;
+
+/// What a client may have that can be set.
+const SHARES: &[&str] = &["weight", "iops", "kbps"];
+/// Largest weight: a hundred thousand times the smallest.
+const WEIGHT_MAX: u64 = 100_000;
+/// Largest limits: what no disk does. More is refused.
+const IOPS_MAX: u64 = 1_000_000_000;
+const KBPS_MAX: u64 = 1 << 40;
+/// Options given at once; more are refused.
+const OPTIONS_MAX: usize = 256;
+
+/// One number of what a client may have: of which client, which, how much.
+pub(super) type ShareOption = (Option<u64>, &'static str, u64);
+
+/// See the module.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) knobs: Vec<(String, u64)>,
+    pub(super) shares: Vec<ShareOption>,
+}
+
+pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
+    let mut out = Options::default();
+    let words = text.unwrap_or_default().split([',', ' ']).filter(|w| !w.is_empty());
+    for (n, word) in words.enumerate() {
+        if n >= OPTIONS_MAX {
+            return Err(inval(format!("more than {OPTIONS_MAX} options at once")));
+        }
+        let Some((key, value)) = word.split_once('=') else {
+            return Err(inval(format!("option {word} is not KEY=VALUE")));
+        };
+        let number = value.parse::<u64>();
+        let value = number.map_err(|_| inval(format!("option {key}: {value} is not a number")))?;
+        let (client, name) = match key.split_once('.') {
+            Some((client, name)) => {
+                let not = |_| inval(format!("option {key}: {client} is not a session's number"));
+                (Some(client.parse::<u64>().map_err(not)?), name)
+            }
+            None => (None, key),
+        };
+        match SHARES.iter().find(|share| **share == name) {
+            Some(share) => out.shares.push((client, checked(share, value)?, value)),
+            None if client.is_some() => {
+                let what = format!("option {key}: a client has {}", SHARES.join(", "));
+                return Err(inval(what));
+            }
+            None => out.knobs.push((key.to_owned(), value)),
+        }
+    }
+    Ok(out)
+}
+
+fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
+    let (least, most) = match name {
+        "weight" => (1, WEIGHT_MAX),
+        "iops" => (0, IOPS_MAX),
+        _ => (0, KBPS_MAX),
+    };
+    match (least..=most).contains(&value) {
+        true => Ok(name),
+        false => Err(inval(format!("{name} lies between {least} and {most}"))),
+    }
+}
+
+/// Sets what clients may have.
+pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Error> {
+    for (client, name, value) in shares {
+        let change = |share: &mut Share| match *name {
+            "weight" => share.weight = *value,
+            "iops" => share.iops = *value,
+            _ => share.kbps = *value,
+        };
+        let set = hub.configure(|algorithm, clients| clients.set_share(*client, change, algorithm));
+        if !set {
+            let what = format!("{SHARES_MAX} clients have shares of their own already");
+            return Err(Error::new(Errno::NoSpc, what));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_split_up_and_checked() {
+        let read = |text| super::read(Some(text));
+        let all = read("quantum_kb=64, weight=5,7.iops=100").expect("good");
+        assert_eq!(all.knobs, [("quantum_kb".to_owned(), 64)]);
+        assert_eq!(all.shares, [(None, "weight", 5), (Some(7), "iops", 100)]);
+        assert_eq!(super::read(None).expect("nothing"), Options::default());
+        for bad in ["x", "x=y", "7.depth=1", "a.weight=1", "weight=0", "kbps=99999999999999"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

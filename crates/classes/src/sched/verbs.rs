@@ -1,0 +1,312 @@
+//! The verbs, as geom_sched has them, and `stats`.
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Class, Control, Create, Error, GeomId, VerbSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::class::{SchedClass, classify, inval};
+use super::geom::SchedGeom;
+use super::options::{self, Options};
+use super::{NAME, algorithms, hub};
+use crate::members::{hand, known};
+use crate::span::words::{FORCE, verb};
+
+const ALGORITHM: ArgSpec = ArgSpec {
+    name: "algorithm",
+    short: Some('a'),
+    kind: ArgKind::Choice(algorithms::NAMES),
+    doc: "Which algorithm [default: rr]",
+};
+const OPTIONS: ArgSpec = ArgSpec {
+    name: "options",
+    // The letter is that of --output.
+    short: None,
+    kind: ArgKind::Text,
+    doc: "KEY=VALUE, with commas between several: of the algorithm, or weight, iops, kbps of \
+          every client, or 7.weight and so on of session 7",
+};
+const CLASSIFY: ArgSpec = ArgSpec {
+    name: "classify",
+    short: Some('c'),
+    kind: ArgKind::Choice(super::clients::Classify::WORDS),
+    doc: "What a client is [default: session]",
+};
+const DISKS: ArgSpec =
+    ArgSpec { name: "disks", short: None, kind: ArgKind::Names(1), doc: "Providers" };
+const NODE: ArgSpec = ArgSpec {
+    name: "name",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "The scheduler: DISK.sched. or DISK",
+};
+const NODES: ArgSpec = ArgSpec {
+    name: "names",
+    short: None,
+    kind: ArgKind::Names(1),
+    doc: "Schedulers: DISK.sched. or DISK",
+};
+const ANY_NODES: ArgSpec =
+    ArgSpec { name: "names", short: None, kind: ArgKind::Names(0), doc: "Schedulers; absent: all" };
+
+const KNOBS: &str = "Options of the algorithms. rr: queue_depth, wait_ms, quantum_ms, quantum_kb, \
+    w_anticipate. as: wait_ms, batch_kb. fifo: queue_depth (0: any number). deadline: \
+    queue_depth, read_expire_ms, write_expire_ms, batch, writes_starved. fair: queue_depth, \
+    op_cost, burst_ms; it alone heeds weight, iops and kbps.";
+
+/// What the class can be asked.
+pub(super) const VERBS: &[VerbSpec] = &[
+    VerbSpec {
+        detail: "Those who use the disk now go on as they are, and their requests go through the \
+                 scheduler; they stay open and mounted. If requests under way do not end in time, \
+                 nothing is changed. It is no part of the configuration and gone at the next \
+                 start.",
+        ..verb(
+            "insert",
+            "Slip a scheduler in under those who use a disk, while they work",
+            &[DISKS, ALGORITHM, OPTIONS, CLASSIFY],
+            "sched insert -a rr d0",
+            false,
+        )
+    },
+    VerbSpec {
+        detail: "The disk stays as it is; who opens DISK.sched. goes through the scheduler.",
+        ..verb(
+            "create",
+            "Put a scheduler on a disk, with a provider of its own",
+            &[DISKS, ALGORITHM, OPTIONS, CLASSIFY],
+            "sched create -a deadline d0",
+            false,
+        )
+    },
+    VerbSpec {
+        detail: KNOBS,
+        ..verb(
+            "configure",
+            "Change the algorithm, its options or what a client is, while requests flow",
+            &[NODE, ALGORITHM, OPTIONS, CLASSIFY],
+            "sched configure -a as --options wait_ms=3 d0.sched.",
+            false,
+        )
+    },
+    VerbSpec {
+        detail: "One that was inserted is taken out from under those who use it, while they work; \
+                 what waits in it goes to the disk first. If that does not end in time it stays. \
+                 One that was created and is open goes only with --force.",
+        ..verb(
+            "destroy",
+            "Take a scheduler away",
+            &[NODES, FORCE],
+            "sched destroy d0.sched.",
+            false,
+        )
+    },
+    verb(
+        "stats",
+        "Show what every client of a scheduler got, and how long it waited",
+        &[ANY_NODES],
+        "sched stats d0.sched.",
+        false,
+    ),
+    verb(
+        "reset",
+        "Start the counters of schedulers again",
+        &[NODES],
+        "sched reset d0.sched.",
+        false,
+    ),
+];
+
+/// What the verbs take; each uses its own part.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Request {
+    disks: Vec<String>,
+    names: Vec<String>,
+    algorithm: Option<String>,
+    options: Option<String>,
+    classify: Option<String>,
+    force: bool,
+}
+
+/// Carries out a verb.
+pub(super) fn run(
+    class: &SchedClass,
+    control: &mut Control,
+    verb: &str,
+    on: &str,
+    params: &Value,
+) -> Result<Value, Error> {
+    let mut request: Request = match params {
+        Value::Null => Request::default(),
+        given => serde_json::from_value(given.clone())
+            .map_err(|e| inval(format!("sched {verb}: {e}")))?,
+    };
+    if !on.is_empty() {
+        request.disks.push(on.to_owned());
+        request.names.push(on.to_owned());
+    }
+    match verb {
+        "insert" | "create" => place(class, control, verb, &request),
+        "configure" => configure(control, on, &request),
+        "destroy" | "remove" => destroy(class, control, &request),
+        "stats" => stats(control, &request),
+        "reset" => reset(control, &request),
+        _ => {
+            let names: Vec<&str> = VERBS.iter().map(|v| v.name).collect();
+            let what = format!("sched has no verb {verb}; {}", names.join(", "));
+            Err(Error::new(Errno::NotSup, what))
+        }
+    }
+}
+
+/// A scheduler by its own name or that of its disk.
+fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
+    let own = control.topology.find_geom(NAME, known::bare(NAME, name));
+    match own.or_else(|| control.topology.find_geom(NAME, &format!("{name}.{NAME}."))) {
+        Some(geom) => Ok(geom),
+        None => known::geom(control, NAME, name),
+    }
+}
+
+fn with<R>(
+    control: &mut Control,
+    geom: GeomId,
+    f: impl FnOnce(&mut SchedGeom) -> R,
+) -> Result<R, Error> {
+    let going = || Error::new(Errno::NxIo, "the scheduler is going");
+    control.topology.with(geom, |g: &mut SchedGeom, _| f(g)).ok_or_else(going)
+}
+
+fn place(
+    class: &SchedClass,
+    control: &mut Control,
+    verb: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let Request { algorithm, options, classify, .. } = request;
+    let params = json!({ "algorithm": algorithm, "options": options, "classify": classify });
+    let mut made = Vec::new();
+    for disk in &request.disks {
+        let below = hand::find(control, disk)?;
+        let name = format!("{disk}.{NAME}.");
+        if verb == "create" {
+            let create = Create { name: &name, members: &[below], params: &params };
+            control.call(|t| class.create(t, &create))?;
+        } else {
+            let create = Create { name: &name, members: &[], params: &params };
+            let geom = control.insert(NAME, below, &create)?;
+            with(control, geom, |g| g.inserted = true)?;
+        }
+        made.push(name);
+    }
+    let what = if verb == "create" { "created" } else { "inserted" };
+    Ok(json!({ "message": format!("{} {what}", made.join(", ")), "names": made }))
+}
+
+fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
+    let geom = find(control, on)?;
+    let Options { knobs, shares } = options::read(request.options.as_deref())?;
+    let classify = classify(request.classify.as_deref())?;
+    let new = request.algorithm.as_deref().map(|name| hub::algorithm(name, &knobs)).transpose()?;
+    let now = control.now_ns();
+    with(control, geom, |g| {
+        g.shared.change(|hub| {
+            match new {
+                Some(new) => hub.change(new, now),
+                None => set(hub, &knobs)?,
+            }
+            if let Some(classify) = classify {
+                hub.set_classify(classify);
+            }
+            options::set_shares(hub, &shares)
+        })
+    })??;
+    Ok(json!({ "message": format!("{} configured", control.topology.geom_name(geom)) }))
+}
+
+/// Sets knobs, all of them or none.
+fn set(hub: &mut hub::Hub, knobs: &[(String, u64)]) -> Result<(), Error> {
+    hub::algorithm(hub.algorithm_name, knobs)?;
+    hub.configure(|algorithm, _| {
+        for (key, value) in knobs {
+            algorithm.knobs_mut().set(key, *value).map_err(inval)?;
+        }
+        Ok(())
+    })
+}
+
+fn destroy(class: &SchedClass, control: &mut Control, request: &Request) -> Result<Value, Error> {
+    let mut gone = Vec::new();
+    for name in &request.names {
+        let geom = find(control, name)?;
+        let name = control.topology.geom_name(geom).to_owned();
+        if with(control, geom, |g| g.inserted)? {
+            take_out(control, geom)?;
+        } else {
+            control.call(|t| class.destroy(t, geom, request.force))?;
+        }
+        gone.push(name);
+    }
+    Ok(json!({ "message": format!("{} destroyed", gone.join(", ")) }))
+}
+
+/// Q6.
+fn take_out(control: &mut Control, geom: GeomId) -> Result<(), Error> {
+    let shared = with(control, geom, |g| g.shared.clone())?;
+    shared.change(|hub| hub.set_hurry(true));
+    control.remove(geom).inspect_err(|_| shared.change(|hub| hub.set_hurry(false)))
+}
+
+fn chosen(control: &Control, names: &[String]) -> Result<Vec<GeomId>, Error> {
+    if names.is_empty() {
+        let view = control.topology.view(0);
+        let ours = view.iter().filter(|g| g.class == NAME && !g.withering);
+        return Ok(ours.filter_map(|g| control.topology.find_geom(NAME, &g.name)).collect());
+    }
+    names.iter().map(|name| find(control, name)).collect()
+}
+
+fn stats(control: &mut Control, request: &Request) -> Result<Value, Error> {
+    let (mut text, mut all) = (String::new(), Vec::new());
+    for geom in chosen(control, &request.names)? {
+        let name = control.topology.geom_name(geom).to_owned();
+        let stats = with(control, geom, |g| g.stats(&name))?;
+        text += &table(&stats);
+        all.push(stats);
+    }
+    Ok(json!({ "text": text, "geoms": all }))
+}
+
+/// A table of one scheduler's clients.
+fn table(stats: &Value) -> String {
+    let word = |key: &str| stats.get(key).and_then(Value::as_str).unwrap_or("");
+    let mut out = format!("{}: {}\n", word("name"), word("algorithm"));
+    out += &format!(
+        "{:<16} {:>10} {:>12} {:>12} {:>10} {:>10} {:>7}\n",
+        "CLIENT", "REQUESTS", "READ KB", "WRITTEN KB", "WAIT US", "MAX US", "WEIGHT"
+    );
+    let clients = stats.get("clients").and_then(Value::as_array);
+    for client in clients.into_iter().flatten() {
+        let number = |key: &str| client.get(key).and_then(Value::as_u64).unwrap_or_default();
+        let mean = number("wait_ns").checked_div(number("requests")).unwrap_or_default() / 1000;
+        out += &format!(
+            "{:<16} {:>10} {:>12} {:>12} {mean:>10} {:>10} {:>7}\n",
+            client.get("client").and_then(Value::as_str).unwrap_or(""),
+            number("requests"),
+            number("read_bytes") / 1024,
+            number("written_bytes") / 1024,
+            number("wait_max_ns") / 1000,
+            number("weight"),
+        );
+    }
+    out
+}
+
+fn reset(control: &mut Control, request: &Request) -> Result<Value, Error> {
+    for name in &request.names {
+        let geom = find(control, name)?;
+        with(control, geom, |g| g.shared.reset())?;
+    }
+    Ok(json!({ "message": "counters reset" }))
+}

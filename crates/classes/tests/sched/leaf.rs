@@ -1,0 +1,215 @@
+//! A disk that says in which order requests reached it.
+//!
+//! What a request does it does when it arrives, so that order is seen in the bytes; when it ends is
+//! the model's.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::{Bio, End, Errno, Flags, Op, Ticket};
+use geom::{
+    Access, Core, Error, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
+};
+use reactor::SeededRandom;
+use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
+
+pub const BLOCK: u64 = 4096;
+pub const MS: u64 = 1_000_000;
+
+/// A SATA disk of 2010: 72 MB/s, seeks of 8.5 ms on average, 7200 turns a minute.
+pub const SATA_2010: Timing = Timing::Spinning {
+    seek_ns_min: 800_000,
+    seek_ns_max: 15_200_000,
+    turn_ns: 8_333_333,
+    track_bytes: 600_000,
+};
+
+/// Flash that answers in about 100 us, any number at once.
+pub const FLASH: Timing = Timing::Between { min_ns: 80_000, max_ns: 120_000 };
+
+/// The newest request that touched a block, and the newest that wrote it: tags of one core.
+type Touched = BTreeMap<(usize, u64), (u64, u64)>;
+
+pub struct Inside {
+    model: DiskModel,
+    random: SeededRandom,
+    pub errors_percent: u64,
+    pub gone: bool,
+    pub holds: bool,
+    /// Nobody looks at the bytes.
+    pub blind: bool,
+    held: Vec<(usize, Ticket)>,
+    ends: BTreeMap<(usize, u64), Result<(), Errno>>,
+    /// Per core: the newest tag seen, and that of the newest fence.
+    newest: BTreeMap<usize, (u64, u64)>,
+    touched: Touched,
+    /// What was out of order, the first time.
+    pub fault: Option<String>,
+    pub seen: u64,
+    pub fences: u64,
+}
+
+/// A handle on it.
+#[derive(Clone)]
+pub struct Leaf(pub Arc<Mutex<Inside>>);
+
+impl Leaf {
+    pub fn new(bytes: u64, timing: Timing, seed: u64) -> Leaf {
+        let shape = DiskShape { size: bytes, timing, sector: 4096, ..DiskShape::default() };
+        Leaf(Arc::new(Mutex::new(Inside {
+            model: DiskModel::new(shape, seed).expect("a shape"),
+            random: SeededRandom::new(seed ^ 0x5ced),
+            errors_percent: 0,
+            gone: false,
+            holds: false,
+            blind: false,
+            held: Vec::new(),
+            ends: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            touched: Touched::new(),
+            fault: None,
+            seen: 0,
+            fences: 0,
+        })))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn create(&self, t: &mut Topology, name: &str, io_max: u32) -> Result<ProviderId, Error> {
+        let geom = t.new_geom("test", name, "a test", Box::new(Bottom))?;
+        let media_bytes = self.lock().model.size();
+        let limits = Limits {
+            media_bytes,
+            sector_bytes: BLOCK as u32,
+            io_max_bytes: io_max,
+            delete_max_bytes: 0,
+        };
+        t.new_provider(
+            geom,
+            NewProvider {
+                name: name.into(),
+                layer: Arc::new(self.clone()),
+                limits,
+                stripe_bytes: 0,
+                stripe_offset: 0,
+                attrs: Vec::new(),
+            },
+        )
+    }
+
+    /// Lets what is held go on.
+    pub fn release(&self) -> Vec<(usize, Ticket)> {
+        let mut inside = self.lock();
+        inside.holds = false;
+        std::mem::take(&mut inside.held)
+    }
+}
+
+fn kind(op: Op) -> DiskOp {
+    match op {
+        Op::Read => DiskOp::Read,
+        Op::Flush => DiskOp::Flush,
+        Op::Delete => DiskOp::Discard,
+        Op::WriteZeroes => DiskOp::Zero,
+        _ => DiskOp::Write,
+    }
+}
+
+impl Inside {
+    /// Whether it came where its tag says: after what it overlaps, on its side of every fence.
+    fn order(&mut self, core: usize, bio: &Bio) {
+        // Pieces of one that was cut have no tag.
+        let End::Sink { tag, .. } = bio.end else { return };
+        self.seen += 1;
+        let (newest, fence) = *self.newest.get(&core).unwrap_or(&(0, 0));
+        let ordered = bio.flags.has(Flags::ORDERED);
+        let mut wrong = (tag < fence).then_some("behind a later fence");
+        if ordered && tag < newest {
+            wrong = Some("a fence behind later ones");
+        }
+        let fence = if ordered { tag } else { fence };
+        self.fences += u64::from(ordered);
+        self.newest.insert(core, (newest.max(tag), fence));
+        for block in bio.offset / BLOCK..(bio.offset + bio.length).div_ceil(BLOCK) {
+            let touched = self.touched.entry((core, block)).or_default();
+            let before = if bio.op == Op::Read { touched.1 } else { touched.0 };
+            if tag < before {
+                wrong = Some("behind a later one that it overlaps");
+            }
+            touched.0 = touched.0.max(tag);
+            if bio.op != Op::Read {
+                touched.1 = touched.1.max(tag);
+            }
+        }
+        if let Some(wrong) = wrong {
+            let what = format!("{} {tag} of core {core} came {wrong}", bio.op.name());
+            self.fault.get_or_insert(what);
+        }
+    }
+
+    fn carry_out(&mut self, bio: &mut Bio) -> Result<(), Errno> {
+        if self.gone {
+            return Err(Errno::NxIo);
+        }
+        if self.errors_percent > 0 && self.random.below(100) < self.errors_percent {
+            return Err(Errno::Io);
+        }
+        match bio.op {
+            _ if self.blind => Ok(()),
+            Op::Read => {
+                let mut bytes = vec![0; bio.data.len()];
+                self.model.read(bio.offset, &mut bytes)?;
+                bio.data.copy_from(0, &bytes);
+                Ok(())
+            }
+            Op::Write => self.model.write(bio.offset, &bio.data.to_vec(), false),
+            Op::Flush => self.model.flush(),
+            Op::Delete => self.model.discard(bio.offset, bio.length),
+            Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
+            _ => Err(Errno::NotSup),
+        }
+    }
+}
+
+impl Layer for Leaf {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let mut inside = self.lock();
+        let (me, now) = (core.id() as usize, core.now());
+        inside.order(me, bio);
+        let end = inside.carry_out(bio);
+        inside.ends.insert((me, bio.id().to_word()), end);
+        if inside.holds {
+            inside.held.push((me, bio.ticket()));
+            return Flow::Wait;
+        }
+        let due = inside.model.begin(now, kind(bio.op), bio.offset, bio.length);
+        core.wake(bio.ticket(), due.saturating_sub(now));
+        Flow::Wait
+    }
+
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        let end = self.lock().ends.remove(&(core.id() as usize, bio.id().to_word()));
+        Flow::Done(end.unwrap_or(Err(Errno::Io)))
+    }
+}
+
+struct Bottom;
+
+impl Geom for Bottom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

@@ -1,0 +1,180 @@
+//! What an operator does, one thing at a time.
+
+use bio::{Errno, Flags, Op};
+use geom::Access;
+use serde_json::{Value, json};
+
+use super::lab::Lab;
+use super::leaf::{FLASH, MS};
+
+const NONE: Flags = Flags::NONE;
+
+fn lab(cores: usize) -> Lab {
+    Lab::new(7, cores, 64 << 20, FLASH)
+}
+
+/// Twenty requests of two clients on every core.
+fn some(lab: &Lab) -> usize {
+    for n in 0..20 {
+        for core in 0..lab.cores.len() {
+            let op = if n % 3 == 0 { Op::Write } else { Op::Read };
+            lab.send(core, op, core as u64 * 1000 + n * 5, 2, NONE, 1 + n as u32 % 2);
+        }
+    }
+    20 * lab.cores.len()
+}
+
+fn all_good(lab: &Lab, count: usize) {
+    let all = lab.ends.all.borrow();
+    assert_eq!(all.len(), count);
+    assert!(all.values().all(|(status, _)| status.is_ok()));
+    assert_eq!(lab.leaf.lock().fault, None);
+    assert_eq!(lab.leaf.lock().seen, count as u64, "each reached the disk once");
+}
+
+#[test]
+fn it_is_slipped_in_changed_and_taken_out_while_requests_wait() {
+    let mut lab = lab(3);
+    let mut count = some(&lab);
+    lab.insert("rr");
+    assert_eq!(lab.control.topology.counts(lab.disk), Access::WRITE, "by the scheduler");
+    let above = lab.control.topology.find("d0.sched.").expect("its provider");
+    assert_eq!(lab.control.topology.below(lab.user), Some(above));
+    for algorithm in ["as", "deadline", "fair", "fifo", "rr"] {
+        count += some(&lab);
+        let said = lab.verb("configure", "d0.sched.", json!({ "algorithm": algorithm }));
+        assert!(said.is_ok(), "{said:?}");
+        assert_eq!(lab.stats()["algorithm"], algorithm);
+        lab.pass(MS / 2);
+    }
+    count += some(&lab);
+    lab.verb("destroy", "", json!({ "names": ["d0.sched."] })).expect("destroy");
+    assert_eq!(lab.control.topology.below(lab.user), Some(lab.disk));
+    assert!(lab.control.topology.find("d0.sched.").is_none());
+    count += some(&lab);
+    lab.drain();
+    all_good(&lab, count);
+    lab.pass(MS);
+    for core in &lab.cores {
+        assert!(!core.reactor().tasks().contains(&"sched"), "its tasks have ended");
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_rolls_insert_and_destroy_back() {
+    let mut lab = lab(2);
+    lab.leaf.lock().holds = true;
+    let mut count = some(&lab);
+    let refused = lab.verb("insert", "", json!({ "disks": ["d0"] })).expect_err("no answer");
+    assert_eq!(refused.kind, Errno::TimedOut);
+    assert!(lab.control.topology.find("d0.sched.").is_none());
+    lab.release();
+    lab.drain();
+    lab.insert("rr");
+    lab.leaf.lock().holds = true;
+    count += some(&lab);
+    let refused = lab.verb("destroy", "d0", Value::Null).expect_err("no answer");
+    assert_eq!(refused.kind, Errno::TimedOut);
+    assert_eq!(lab.stats()["in_flight"], 1, "as before: one at a time");
+    lab.release();
+    lab.drain();
+    all_good(&lab, count);
+    lab.verb("destroy", "d0", Value::Null).expect("now it answers");
+}
+
+#[test]
+fn limits_do_not_hold_up_its_going_nor_a_fence() {
+    let mut lab = lab(2);
+    let params = json!({ "disks": ["d0"], "algorithm": "fair", "options": "iops=1,burst_ms=1" });
+    lab.verb("insert", "", params).expect("insert");
+    let mut count = some(&lab);
+    lab.pass(500 * MS);
+    assert!(lab.live() > 30, "they are limited");
+    let fence = lab.send(0, Op::Flush, 0, 0, Flags::ORDERED, 1);
+    lab.pass(50 * MS);
+    assert!(lab.ended(0, fence).is_some(), "nobody behind a limit holds it up");
+    count += 1 + some(&lab);
+    lab.pass(5 * MS);
+    assert!(lab.live() > 30);
+    let from = lab.world.now();
+    lab.verb("destroy", "d0", Value::Null).expect("destroy");
+    assert!(lab.world.now() - from < 100 * MS);
+    lab.drain();
+    all_good(&lab, count);
+}
+
+#[test]
+fn a_flush_does_not_wait_for_a_scan() {
+    let mut lab = lab(1);
+    lab.insert("rr");
+    for n in 0..200 {
+        lab.send(0, Op::Read, n * 7, 2, NONE, 1);
+    }
+    let flush = lab.send(0, Op::Flush, 0, 0, NONE, 2);
+    lab.pass(MS);
+    assert!(lab.ended(0, flush).is_some() && lab.live() > 150);
+    lab.drain();
+    all_good(&lab, 201);
+}
+
+#[test]
+fn fifo_without_a_depth_lets_pass_and_counts() {
+    let mut lab = lab(2);
+    lab.insert("fifo");
+    some(&lab);
+    lab.drain();
+    let stats = lab.stats();
+    assert_eq!(stats["requests"], 40);
+    assert_eq!(stats["clients"], json!([]), "nobody looked at whose they are");
+    lab.verb("configure", "d0", json!({ "options": "queue_depth=1" })).expect("configure");
+    some(&lab);
+    assert!(lab.live() > 30);
+    lab.verb("configure", "d0", json!({ "options": "queue_depth=0" })).expect("configure");
+    some(&lab);
+    lab.drain();
+    all_good(&lab, 120);
+    assert_eq!(lab.stats()["requests"], 120);
+}
+
+#[test]
+fn create_stands_beside_and_what_is_open_is_not_destroyed() {
+    let mut lab = lab(1);
+    lab.verb("create", "", json!({ "disks": ["d0"], "algorithm": "deadline" })).expect("create");
+    assert_eq!(lab.control.topology.below(lab.user), Some(lab.disk), "who was there stays");
+    let twice = lab.verb("insert", "", json!({ "disks": ["d0"] })).expect_err("the name is taken");
+    assert_eq!(twice.kind, Errno::Exist);
+    let other = lab.user_of("other", "d0.sched.");
+    let busy = lab.verb("destroy", "d0.sched.", Value::Null).expect_err("it is open");
+    assert_eq!(busy.kind, Errno::Busy);
+    let count = some(&lab);
+    lab.drain();
+    all_good(&lab, count);
+    assert_eq!(lab.stats()["requests"], 0, "by the disk's own name nothing goes through it");
+    lab.close(other);
+    lab.verb("destroy", "d0.sched.", Value::Null).expect("nobody has it open");
+    assert!(lab.control.topology.find("d0.sched.").is_none());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let mut lab = lab(1);
+    for (verb, params) in [
+        ("insert", json!({ "disks": ["d9"] })),
+        ("insert", json!({ "disks": ["d0"], "algorithm": "elevator" })),
+        ("insert", json!({ "disks": ["d0"], "options": "mood=3" })),
+        ("insert", json!({ "disks": ["d0"], "classify": "colour" })),
+        ("configure", json!({})),
+        ("destroy", json!({ "names": ["d0"] })),
+        ("dance", json!({})),
+    ] {
+        let on = if verb == "configure" { "d0" } else { "" };
+        assert!(lab.verb(verb, on, params.clone()).is_err(), "{verb} {params}");
+        assert!(lab.control.topology.find("d0.sched.").is_none(), "{verb} {params}");
+    }
+    lab.insert("rr");
+    let bad = lab.verb("configure", "d0", json!({ "options": "wait_ms=3,quantum_ms=9999" }));
+    assert!(bad.is_err_and(|e| e.what.contains("quantum_ms")));
+    assert_eq!(lab.stats()["options"]["wait_ms"], 10, "all of it or nothing");
+    lab.verb("configure", "d0", json!({ "options": "wait_ms=3" })).expect("configure");
+    assert_eq!(lab.stats()["options"]["wait_ms"], 3);
+}

@@ -23,5 +23,6 @@ pub mod sched;
 mod slice;
 mod span;
 pub mod stripe;
+pub mod trim;
 
 pub use registry::all;

@@ -14,6 +14,7 @@ pub fn all() -> Vec<Arc<dyn Class>> {
     vec![
         Arc::new(crate::nop::Nop),
         Arc::new(crate::sched::SchedClass),
+        Arc::new(crate::trim::TrimClass),
         Arc::new(crate::inspect::InspectClass),
         Arc::new(crate::part::PartClass),
         Arc::new(crate::label::LabelClass),

@@ -10,8 +10,9 @@ mod court_orders;
 mod gate_orders;
 mod ranges_orders;
 mod scheduler;
+mod trim_orders;
 
-/// Instead of the types of `members::sync`.
+/// Instead of the types of `members::sync` and `trim::sync`.
 mod sync {
     pub use shuttle::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
     pub use shuttle::sync::{Mutex, MutexGuard};
@@ -22,6 +23,9 @@ mod sync {
 #[allow(dead_code)]
 #[path = "../../src/members/court.rs"]
 mod court;
+#[allow(dead_code)]
+#[path = "../../src/trim/desk.rs"]
+mod desk;
 #[allow(dead_code)]
 #[path = "../../src/members/ranges.rs"]
 mod ranges;

@@ -1,0 +1,402 @@
+//! The desk: where all cores meet the one queue of a device.
+//!
+//! The queue stands behind a lock, and who deletes takes it. Who writes looks at one word first:
+//! the medium is cut into regions, and a bit says whether the queue knows anything of a region.
+//! Where it does not, a write goes by without the lock.
+//!
+//! ```text
+//!   write: bit clear ----------------------------------------------> down
+//!          bit set ---> lock: not in flight, taken out of the queue -> down
+//!                       lock: in flight ---> waits --command ended---> again
+//!   delete: lock: queued, bits set ---> acknowledged
+//!   issuer (one task, core 0): lock: take ---> DELETE below ---> lock: ended, waiters go on
+//! ```
+//!
+//! Invariants
+//!  E1  Whoever begins to write after a delete of the same bytes was acknowledged sees the bit: it
+//!      is set before the acknowledgement, and cleared only when the queue knows nothing there.
+//!  E2  A write goes down only when, at some moment after it began, nothing that covers a byte of
+//!      it was in flight, and nothing queued or stale covers one from then on, but what was
+//!      deleted after it began. A write and a delete of the same bytes that are under way together
+//!      have no order.
+//!  E3  Whoever waits is restarted when the command in flight has ended, and looks again.
+//!  E4  While the desk is shut nothing is queued and nothing is sent: deletes go down by
+//!      themselves. What is in flight when it is shut is waited for.
+//!  E5  The issuer never sleeps beyond the moment at which the queue has something for it.
+
+use std::ops::Range;
+
+use bio::Ticket;
+use space::trim::{Command, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, Written};
+
+use super::sync::{AtomicU32, Mutex, MutexGuard, PoisonError, SeqCst};
+
+/// Regions of a medium; a power of two.
+const REGIONS: u64 = 2048;
+const BITS: u64 = 32;
+const WORDS: usize = (REGIONS / BITS) as usize;
+
+/// What a write that comes to the desk is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// Go on.
+    Pass,
+    /// Answer `Flow::Wait`: the ticket is used when the command in flight has ended. Then ask
+    /// again.
+    Wait,
+}
+
+/// What becomes of a delete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// It is done, as far as whoever asked is concerned.
+    Queued,
+    /// The queue takes none: it goes down by itself, as a write does.
+    Pass,
+}
+
+/// What the issuer does next.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Send this, then say how it ended.
+    Send(Command),
+    /// Ask again at that time, or when the bell rings.
+    Until(u64),
+    /// Ask again when the bell rings.
+    Rest,
+    /// End.
+    Stop,
+}
+
+/// How full the queue is: ranges and bytes each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    pub(crate) queued: (usize, u64),
+    pub(crate) stale: (usize, u64),
+    pub(crate) in_flight: (usize, u64),
+    /// What the last command took, ns.
+    pub(crate) last_ns: Option<u64>,
+    /// The device's time spent on commands, ns.
+    pub(crate) spent_ns: u64,
+    pub(crate) off: bool,
+    /// Everything is being sent because somebody asked.
+    pub(crate) urged: bool,
+    pub(crate) in_doubt: bool,
+}
+
+struct Inside {
+    queue: Queue,
+    pace: Pace,
+    /// The words as they were set last.
+    words: [u32; WORDS],
+    waiting: Vec<(usize, Ticket)>,
+    open: bool,
+    stop: bool,
+    /// Somebody waits until nothing is in flight.
+    closing: bool,
+    /// Until when the issuer sleeps; zero while it is awake, or sleeps for the sake of others: then
+    /// nothing that comes makes it wake sooner.
+    sleeps_until: u64,
+}
+
+/// Rings the issuer's bell.
+type Ring = Box<dyn Fn() + Send + Sync>;
+/// Wakes a Bio on its core.
+type Restart = Box<dyn Fn(usize, Ticket) + Send + Sync>;
+
+/// See the module.
+pub(crate) struct Desk {
+    words: Box<[AtomicU32]>,
+    shift: u32,
+    inside: Mutex<Inside>,
+    ring: Ring,
+    restart: Restart,
+}
+
+impl Desk {
+    /// For a medium of so many bytes. Neither `ring` nor `restart` may call back.
+    pub(crate) fn new(
+        media: u64,
+        queue: Queue,
+        pacing: Pacing,
+        ring: Ring,
+        restart: Restart,
+    ) -> Desk {
+        let shift = media.div_ceil(REGIONS).checked_next_power_of_two().unwrap_or(1 << 63);
+        Desk {
+            words: (0..WORDS).map(|_| AtomicU32::new(0)).collect(),
+            shift: shift.trailing_zeros(),
+            inside: Mutex::new(Inside {
+                queue,
+                pace: Pace::new(pacing),
+                words: [0; WORDS],
+                waiting: Vec::new(),
+                open: false,
+                stop: false,
+                closing: false,
+                sleeps_until: 0,
+            }),
+            ring,
+            restart,
+        }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The regions of a range; what lies behind the last one belongs to it.
+    fn regions(&self, range: &Range<u64>) -> std::ops::RangeInclusive<u64> {
+        let last = range.end.saturating_sub(1).max(range.start);
+        (range.start >> self.shift).min(REGIONS - 1)..=(last >> self.shift).min(REGIONS - 1)
+    }
+
+    fn region(&self, number: u64) -> Range<u64> {
+        let end = if number == REGIONS - 1 { u64::MAX } else { (number + 1) << self.shift };
+        number << self.shift..end
+    }
+
+    /// Whether the queue may know something of the range (E1): what a write asks first.
+    #[inline]
+    pub(crate) fn near(&self, range: &Range<u64>) -> bool {
+        let mut regions = self.regions(range);
+        regions.any(|r| {
+            let word = self.words.get((r / BITS) as usize);
+            word.is_none_or(|w| w.load(SeqCst) >> (r % BITS) & 1 == 1)
+        })
+    }
+
+    fn put_bit(&self, inside: &mut Inside, region: u64, set: bool) {
+        let (at, bit) = ((region / BITS) as usize, 1u32 << (region % BITS));
+        let (Some(own), Some(word)) = (inside.words.get_mut(at), self.words.get(at)) else {
+            return;
+        };
+        let new = if set { *own | bit } else { *own & !bit };
+        if new != *own {
+            *own = new;
+            word.store(new, SeqCst);
+        }
+    }
+
+    /// Clears the bits of regions that the queue knows nothing of.
+    fn clear(&self, inside: &mut Inside, regions: impl Iterator<Item = u64>) {
+        for region in regions {
+            let own = inside.words.get((region / BITS) as usize).copied().unwrap_or(0);
+            if own >> (region % BITS) & 1 == 1 && !inside.queue.tracks(&self.region(region)) {
+                self.put_bit(inside, region, false);
+            }
+        }
+    }
+
+    fn clear_all(&self, inside: &mut Inside) {
+        let set = |inside: &Inside, w: &u64| inside.words.get(*w as usize).is_some_and(|w| *w != 0);
+        let words: Vec<u64> = (0..WORDS as u64).filter(|w| set(inside, w)).collect();
+        let bits = words.into_iter().flat_map(|w| w * BITS..(w + 1) * BITS);
+        self.clear(inside, bits);
+    }
+
+    /// Somebody writes where [`Desk::near`] said yes; `ticket` is made only if it has to wait.
+    pub(crate) fn write(
+        &self,
+        range: &Range<u64>,
+        core: usize,
+        ticket: impl FnOnce() -> Ticket,
+    ) -> Entry {
+        let mut inside = self.inside();
+        let said = inside.queue.written(range);
+        self.clear(&mut inside, self.regions(range));
+        if said == Written::Clear {
+            return Entry::Pass;
+        }
+        inside.waiting.push((core, ticket()));
+        Entry::Wait
+    }
+
+    /// Somebody deletes.
+    pub(crate) fn delete(&self, range: Range<u64>, now: u64) -> Kept {
+        let rings = {
+            let mut inside = self.inside();
+            if !inside.open || inside.queue.is_off() {
+                return Kept::Pass;
+            }
+            inside.queue.free(range.clone(), now);
+            for region in self.regions(&range) {
+                self.put_bit(&mut inside, region, true);
+            }
+            inside.press();
+            inside.is_late(now)
+        };
+        if rings {
+            (self.ring)();
+        }
+        Kept::Queued
+    }
+
+    /// What the issuer does now.
+    pub(crate) fn step(&self, now: u64, load: Load) -> Step {
+        let (step, freed) = {
+            let mut inside = self.inside();
+            inside.sleeps_until = 0;
+            inside.queue.expire(now);
+            let freed = inside.released();
+            if !freed.is_empty() {
+                self.clear_all(&mut inside);
+            }
+            (inside.step(now, load), freed)
+        };
+        self.go_on(freed);
+        step
+    }
+
+    /// A command of [`Desk::step`] has ended.
+    pub(crate) fn ended(&self, number: u64, outcome: Outcome, now: u64, load: Load) {
+        let freed = {
+            let mut inside = self.inside();
+            inside.pace.end(now, load);
+            inside.queue.ended(number, outcome, now);
+            if inside.queue.is_off() {
+                // Nobody will ever want to know it.
+                inside.queue.forget();
+            }
+            let max = inside.queue.limits().command_max;
+            let size = inside.pace.size(inside.queue.command_max()).min(max);
+            inside.queue.set_command_max(size);
+            inside.press();
+            self.clear_all(&mut inside);
+            inside.released()
+        };
+        self.go_on(freed);
+    }
+
+    fn go_on(&self, freed: Vec<(usize, Ticket)>) {
+        for (core, ticket) in freed {
+            (self.restart)(core, ticket);
+        }
+    }
+
+    /// Opens it (E4), or shuts it and forgets all that waits. True when a command is in flight:
+    /// [`Desk::drained`] says when it has ended.
+    pub(crate) fn set_open(&self, open: bool) -> bool {
+        let mut inside = self.inside();
+        inside.open = open;
+        if open {
+            inside.closing = false;
+            return false;
+        }
+        inside.queue.forget();
+        self.clear_all(&mut inside);
+        inside.closing = inside.queue.in_flight().0 > 0;
+        inside.closing
+    }
+
+    /// True once after it was shut, when nothing is in flight any more.
+    pub(crate) fn drained(&self) -> bool {
+        let mut inside = self.inside();
+        let now = inside.closing && inside.queue.in_flight().0 == 0;
+        inside.closing &= !now;
+        now
+    }
+
+    /// The issuer ends.
+    pub(crate) fn stop(&self) {
+        self.inside().stop = true;
+        (self.ring)();
+    }
+
+    /// Everything goes, stale and short too.
+    pub(crate) fn all(&self, now: u64) {
+        self.inside().queue.all(now);
+        (self.ring)();
+    }
+
+    /// Another policy and share.
+    pub(crate) fn configure(&self, policy: Policy, pacing: Pacing) {
+        {
+            let mut inside = self.inside();
+            inside.queue.set_policy(policy);
+            inside.pace.set(pacing);
+            self.clear_all(&mut inside);
+        }
+        (self.ring)();
+    }
+
+    /// The medium ends there from now on.
+    pub(crate) fn cut_off(&self, size: u64) {
+        let mut inside = self.inside();
+        inside.queue.cut_off(size);
+        self.clear_all(&mut inside);
+    }
+
+    /// How it is.
+    pub(crate) fn fill(&self) -> Fill {
+        let inside = self.inside();
+        let (q, pace) = (&inside.queue, &inside.pace);
+        Fill {
+            queued: q.queued(),
+            stale: q.stale(),
+            in_flight: q.in_flight(),
+            last_ns: pace.last_ns(),
+            spent_ns: pace.spent_ns(),
+            off: q.is_off(),
+            urged: q.is_urged(),
+            in_doubt: q.in_doubt(),
+        }
+    }
+
+    /// What it has done, and with `reset` from zero again afterwards.
+    pub(crate) fn totals(&self, reset: bool) -> Totals {
+        let mut inside = self.inside();
+        let totals = inside.queue.totals();
+        if reset {
+            inside.queue.reset_totals();
+        }
+        totals
+    }
+}
+
+impl Inside {
+    /// The queue is nearly full: what can go goes.
+    fn press(&mut self) {
+        let max = self.queue.policy().queued_max;
+        self.queue.set_pressure(self.queue.queued().0 > max / 4 * 3);
+    }
+
+    /// The issuer sleeps longer than it should (E5).
+    fn is_late(&self, now: u64) -> bool {
+        self.queue.next_at(now).is_some_and(|at| at < self.sleeps_until)
+    }
+
+    /// Those who wait, when nothing is in flight (E3).
+    fn released(&mut self) -> Vec<(usize, Ticket)> {
+        match self.queue.in_flight().0 {
+            0 => std::mem::take(&mut self.waiting),
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, now: u64, load: Load) -> Step {
+        if self.stop && self.queue.in_flight().0 == 0 {
+            return Step::Stop;
+        }
+        let mut at = self.queue.next_at(now);
+        if self.open && self.queue.wants(now) {
+            match self.pace.may(now, load) {
+                Ok(()) => {
+                    if let Some(command) = self.queue.take(now) {
+                        self.pace.begin(now, load);
+                        return Step::Send(command);
+                    }
+                    at = self.queue.next_at(now);
+                }
+                Err(later) => return Step::Until(later.max(now.saturating_add(1))),
+            }
+        } else if !self.open && !self.queue.in_doubt() {
+            at = None;
+        }
+        self.sleeps_until = at.map_or(u64::MAX, |at| at.max(now.saturating_add(1)));
+        match self.sleeps_until {
+            u64::MAX => Step::Rest,
+            at => Step::Until(at),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The geom of a queue of trims.
+//!
+//! Invariants
+//!  J1  While somebody above may write, the provider below is open alone: nobody else writes
+//!      there what the queue would later take for deleted.
+//!  J2  When nobody above may write any more, the queue is emptied before that ends. The provider
+//!      below stays open for writing, alone, until the command in flight has ended.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Topology, Trouble, Word};
+
+use super::params::TrimParams;
+use super::shared::{Shared, Told};
+
+/// See the module.
+pub(super) struct TrimGeom {
+    pub(super) shared: Arc<Shared>,
+    pub(super) consumer: ConsumerId,
+    pub(super) params: TrimParams,
+    /// Counts of those above.
+    pub(super) open: Access,
+    /// It keeps the provider below open for itself (J2).
+    pub(super) holds: bool,
+}
+
+impl TrimGeom {
+    /// What it has open below while those above have `open`.
+    fn wanted(&self, open: Access) -> Access {
+        let holds = i32::from(self.holds);
+        let alone = if open.w > 0 { 1 } else { holds };
+        Access { r: open.r, w: open.w + holds, e: open.e + alone }
+    }
+
+    fn settle(&self, t: &mut Topology, open: Access) -> Result<(), Errno> {
+        let delta = self.wanted(open).plus(t.consumer_counts(self.consumer).inverse());
+        match t.below(self.consumer) {
+            Some(_) if delta == Access::NONE => Ok(()),
+            Some(_) => t.access(self.consumer, delta),
+            None => Err(Errno::NxIo),
+        }
+    }
+}
+
+impl Geom for TrimGeom {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        let closing = delta.r <= 0 && delta.w <= 0 && delta.e <= 0;
+        let (before, after) = (self.open, self.open.plus(delta));
+        if before.w > 0 && after.w <= 0 {
+            self.holds = self.shared.desk.set_open(false);
+        }
+        match self.settle(t, after) {
+            Ok(()) => {}
+            // A pure close never fails.
+            Err(_) if closing => {}
+            Err(e) => return Err(e),
+        }
+        self.open = after;
+        if before.w <= 0 && after.w > 0 {
+            self.shared.desk.set_open(true);
+            self.holds = false;
+            // What was held for the command in flight is those above's now.
+            return self.settle(t, after);
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, t: &mut Topology, _: GeomId, word: Word) {
+        if word.downcast_ref::<Told>() == Some(&Told::Drained) && self.holds {
+            self.holds = false;
+            // It closes: nobody can refuse that.
+            let _ = self.settle(t, self.open);
+        }
+    }
+
+    fn resizes(&self) -> bool {
+        true
+    }
+
+    fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
+        let size = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
+        match (size, t.providers_of(me).first().copied()) {
+            (Some(size), Some(provider)) if size > 0 => {
+                self.shared.desk.cut_off(size);
+                t.post(Event::Resize(provider, size));
+            }
+            _ => t.wither_geom(me, Errno::NxIo),
+        }
+    }
+
+    fn keeps(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
+        Some(format!("ashlar trim destroy {}", t.geom_name(me)))
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        super::show::lines(&self.shared, &self.params)
+    }
+
+    fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
+        let fill = self.shared.desk.fill();
+        let name = t.geom_name(me);
+        if fill.off {
+            let why = "the device below does not take deletes";
+            let action = format!("`ashlar trim destroy {name}` takes the queue away");
+            return vec![Trouble::degraded(why, action)];
+        }
+        if fill.in_doubt {
+            let why = "the device below did not answer a delete; writes to its bytes wait, for it \
+                       may yet be carried out";
+            return vec![Trouble::degraded(why, "wait a minute; then see to the device")];
+        }
+        Vec::new()
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Drop for TrimGeom {
+    fn drop(&mut self) {
+        self.shared.desk.stop();
+    }
+}

@@ -1,0 +1,132 @@
+//! What can be said of a queue: when it is made, and while it is there.
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use space::trim::{Limits, Pacing, Policy};
+
+/// Percent of the device's time that deletes may take when nobody says otherwise.
+const SHARE: u8 = 5;
+/// Longest time that can be given, ms: a day.
+const MS_MAX: u64 = 86_400_000;
+/// Longest range of one delete where the provider below names none, bytes.
+const RANGE_BYTES: u64 = 1 << 30;
+
+/// What becomes of the promise that deleted bytes read as zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Zeroes {
+    /// It is not passed on: deletes wait in the queue.
+    Drop,
+    /// It is kept: deletes go down as they come, and the queue stays empty.
+    Keep,
+}
+
+/// A queue of deletes. In `configure` what is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrimParams {
+    /// Percent of the device's time that deletes may take; absent: 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub share: Option<u8>,
+    /// Bytes: shorter ranges wait for their neighbours; absent: 98304.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<u64>,
+    /// Ranges that make a batch worth sending; absent: 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub batch: Option<u32>,
+    /// ms without a delete after which a batch is sent whatever its size; absent: 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 86_400_000))]
+    pub quiet_ms: Option<u64>,
+    /// ms after which a short range is left to `trim now`; absent: 60000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 86_400_000))]
+    pub expire_ms: Option<u64>,
+    /// Bytes that the device gives up as a whole, a multiple of the sector size; absent: its
+    /// stripe size, else a sector. Only when it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granule: Option<u64>,
+    /// The promise below that deleted bytes read as zeroes: `drop` or `keep`. Only when it is
+    /// made; absent: `drop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zeroes: Option<Zeroes>,
+}
+
+fn inval(what: impl Into<String>) -> Error {
+    Error::new(Errno::Inval, what)
+}
+
+impl TrimParams {
+    /// What is given, and of `before` what is not.
+    pub(super) fn over(&self, before: &TrimParams) -> TrimParams {
+        TrimParams {
+            share: self.share.or(before.share),
+            short: self.short.or(before.short),
+            batch: self.batch.or(before.batch),
+            quiet_ms: self.quiet_ms.or(before.quiet_ms),
+            expire_ms: self.expire_ms.or(before.expire_ms),
+            granule: before.granule,
+            zeroes: before.zeroes,
+        }
+    }
+
+    /// Refuses numbers that cannot be meant.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.share.is_some_and(|s| !(1..=100).contains(&s)) {
+            return Err(inval("share is a percentage, 1 to 100"));
+        }
+        if self.batch.is_some_and(|b| !(1..=65_536).contains(&b)) {
+            return Err(inval("batch is 1 to 65536 ranges"));
+        }
+        for (name, ms) in [("quiet_ms", self.quiet_ms), ("expire_ms", self.expire_ms)] {
+            if ms.is_some_and(|ms| ms > MS_MAX) {
+                return Err(inval(format!("{name} is more than a day, {MS_MAX}")));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn pacing(&self) -> Pacing {
+        Pacing { share: self.share.unwrap_or(SHARE) }
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        let usual = Policy::BYTES;
+        let ns = |ms: Option<u64>, usual| ms.map_or(usual, |ms| ms.saturating_mul(1_000_000));
+        let batch = self.batch.and_then(|b| usize::try_from(b).ok());
+        Policy {
+            short: self.short.unwrap_or(usual.short),
+            batch_ranges: batch.unwrap_or(usual.batch_ranges),
+            quiet_ns: ns(self.quiet_ms, usual.quiet_ns),
+            expire_ns: ns(self.expire_ms, usual.expire_ns),
+            ..usual
+        }
+    }
+
+    /// What one command may hold over a provider with these numbers.
+    pub(super) fn limits(
+        &self,
+        below: &geom::Limits,
+        (stripe, offset): (u64, u64),
+    ) -> Result<Limits, Error> {
+        let sector = u64::from(below.sector_bytes).max(1);
+        let usual = if stripe > 0 && stripe.is_multiple_of(sector) { stripe } else { sector };
+        let granule = self.granule.unwrap_or(usual);
+        if granule == 0 || !granule.is_multiple_of(sector) {
+            let what = format!("granule {granule} is no multiple of the sector size, {sector}");
+            return Err(inval(what));
+        }
+        let range = match below.delete_max_bytes {
+            0 => RANGE_BYTES,
+            most => most,
+        };
+        let before = offset % granule;
+        let first = if before == 0 { 0 } else { granule - before };
+        Ok(Limits { granule, offset: first, ranges: 1, range_max: range, command_max: range }
+            .sane())
+    }
+}

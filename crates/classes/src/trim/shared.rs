@@ -1,0 +1,119 @@
+//! What the cores, the issuer and the geom of one queue have in common.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use bio::Ticket;
+use geom::{Edge, GeomId, Switchboard};
+use space::trim::{Load, Pacing, Queue};
+
+use super::desk::Desk;
+
+/// Requests of one core that went down here; nobody else writes it.
+#[repr(align(128))]
+#[derive(Default)]
+struct Lane {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A bell that is heard once, also when it rang before somebody listened.
+#[derive(Default)]
+struct Bell {
+    rung: bool,
+    waker: Option<Waker>,
+}
+
+/// What the geom is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The queue was shut and nothing is in flight any more.
+    Drained,
+}
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) desk: Desk,
+    /// Deletes wait here; otherwise they go down as they come.
+    pub(super) defers: bool,
+    pub(super) below: Edge,
+    pub(super) geom: GeomId,
+    pub(super) board: Switchboard,
+    lanes: Box<[Lane]>,
+    bell: Arc<Mutex<Bell>>,
+}
+
+fn ring(bell: &Mutex<Bell>) {
+    let waker = {
+        let mut bell = bell.lock().unwrap_or_else(PoisonError::into_inner);
+        bell.rung = true;
+        bell.waker.take()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        (board, geom, below): (Switchboard, GeomId, Edge),
+        media: u64,
+        queue: Queue,
+        pacing: Pacing,
+        defers: bool,
+    ) -> Arc<Shared> {
+        let bell = Arc::<Mutex<Bell>>::default();
+        let (rings, wakes) = (bell.clone(), board.clone());
+        let restart = move |core: usize, ticket: Ticket| wakes.restart(core, ticket);
+        let ring = Box::new(move || ring(&rings));
+        let lanes = (0..board.cores().max(1)).map(|_| Lane::default()).collect();
+        let desk = Desk::new(media, queue, pacing, ring, Box::new(restart));
+        Arc::new(Shared { desk, defers, below, geom, board, lanes, bell })
+    }
+
+    fn lane(&self, core: usize) -> &Lane {
+        &self.lanes[core % self.lanes.len()]
+    }
+
+    /// A request goes down on this core.
+    #[inline]
+    pub(super) fn begins(&self, core: usize) {
+        let begun = &self.lane(core).begun;
+        begun.store(begun.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// It came back.
+    #[inline]
+    pub(super) fn ends(&self, core: usize) {
+        let ended = &self.lane(core).ended;
+        ended.store(ended.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Requests of others so far.
+    pub(super) fn load(&self) -> Load {
+        let sum = |f: fn(&Lane) -> &AtomicU64| self.lanes.iter().map(|l| f(l).load(Relaxed)).sum();
+        // Ended first, so that none seems to have ended before it began.
+        let ended = sum(|l| &l.ended);
+        Load { begun: sum(|l| &l.begun), ended }
+    }
+
+    /// Until the bell rings.
+    pub(super) async fn heard(&self) {
+        std::future::poll_fn(|cx| {
+            let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+            if std::mem::take(&mut bell.rung) {
+                return Poll::Ready(());
+            }
+            bell.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// The bytes of a request.
+pub(super) fn range_of(bio: &bio::Bio) -> Range<u64> {
+    bio.offset..bio.offset.saturating_add(bio.length)
+}

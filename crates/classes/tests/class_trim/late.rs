@@ -1,0 +1,222 @@
+//! A disk that takes its time with deletes: carries them out at any moment until they end, or long
+//! after it gave no answer, and fills what was deleted with garbage. It outlives worlds.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::{Attr, Bio, Errno, Flags, Op, Status};
+use geom::{Access, Core, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology};
+use reactor::SeededRandom;
+use reactor::model::{DiskModel, DiskShape};
+
+use super::MS;
+
+pub const SECTOR: u64 = 512;
+
+/// How deletes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deletes {
+    /// In so many ns, each carried out at its end.
+    Take(u64),
+    /// By chance: quick, slow up to a minute, failing, or without an answer and carried out later.
+    AnyHow,
+    /// It knows no such command.
+    Unknown,
+    /// It fails.
+    Fail,
+    /// It gives no answer, and carries it out 50 s later.
+    NoAnswer,
+}
+
+/// A delete under way, or one that gave no answer.
+struct Late {
+    range: Range<u64>,
+    at: u64,
+    done: bool,
+}
+
+pub struct Inside {
+    pub model: DiskModel,
+    pub deletes: Deletes,
+    pub zeroes: bool,
+    /// Every delete that came, in order.
+    pub seen: Vec<Range<u64>>,
+    /// How those under way end.
+    ends: BTreeMap<(usize, u64), Status>,
+    late: Vec<Late>,
+    random: SeededRandom,
+}
+
+/// A handle on it.
+#[derive(Clone)]
+pub struct LateDisk(Arc<Mutex<Inside>>);
+
+impl LateDisk {
+    pub fn new(bytes: u64, seed: u64, deletes: Deletes) -> LateDisk {
+        let shape = DiskShape { size: bytes, ..DiskShape::default() };
+        let model = DiskModel::new(shape, seed).expect("a shape");
+        LateDisk(Arc::new(Mutex::new(Inside {
+            model,
+            deletes,
+            zeroes: false,
+            seen: Vec::new(),
+            ends: BTreeMap::new(),
+            late: Vec::new(),
+            random: SeededRandom::new(seed ^ 0x7a1e),
+        })))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn attach(&self, t: &mut Topology, name: &str, granule: u64) -> ProviderId {
+        let geom = t.new_geom("test", name, "a test", Box::new(DiskGeom)).expect("a name");
+        let size = self.lock().model.size();
+        let zeroes = self.lock().zeroes;
+        let new = NewProvider {
+            name: name.into(),
+            layer: Arc::new(self.clone()),
+            limits: Limits {
+                media_bytes: size,
+                sector_bytes: SECTOR as u32,
+                io_max_bytes: 65536,
+                delete_max_bytes: 0,
+            },
+            stripe_bytes: granule,
+            stripe_offset: 0,
+            attrs: vec![
+                ("GEOM::candelete", Attr::Int(1)),
+                ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
+            ],
+        };
+        t.new_provider(geom, new).expect("a disk")
+    }
+
+    /// The power goes: what is under way is carried out or not, what was not flushed may be lost.
+    pub fn power_cut(&self) {
+        let mut inside = self.lock();
+        let late = std::mem::take(&mut inside.late);
+        for one in late.into_iter().filter(|l| !l.done) {
+            if inside.random.below(2) == 0 {
+                inside.spoil(&one.range);
+            }
+        }
+        inside.ends.clear();
+        inside.model.power_cut();
+    }
+}
+
+impl Inside {
+    fn spoil(&mut self, range: &Range<u64>) {
+        let len = (range.end - range.start) as usize;
+        let garbage: Vec<u8> = (0..len).map(|_| self.random.below(256) as u8).collect();
+        let lasts = self.random.below(2) == 0;
+        self.model.write(range.start, &garbage, lasts).expect("within the disk");
+    }
+
+    /// Carries out what is due.
+    fn pass(&mut self, now: u64) {
+        let mut late = std::mem::take(&mut self.late);
+        for one in late.iter_mut().filter(|l| !l.done && l.at <= now) {
+            one.done = true;
+            self.spoil(&one.range);
+        }
+        late.retain(|l| !l.done);
+        self.late = late;
+    }
+
+    /// When a delete ends and how; it is noted when it is carried out.
+    fn delete(&mut self, range: Range<u64>, now: u64) -> (u64, Status) {
+        self.seen.push(range.clone());
+        let (ns, status) = match self.deletes {
+            Deletes::Unknown => return (1_000, Err(Errno::NotSup)),
+            Deletes::Fail => return (1_000, Err(Errno::Io)),
+            Deletes::NoAnswer => {
+                self.late.push(Late { range, at: now + 50_000 * MS, done: false });
+                return (MS, Err(Errno::TimedOut));
+            }
+            Deletes::Take(ns) => {
+                self.late.push(Late { range, at: now + ns, done: false });
+                return (ns, Ok(()));
+            }
+            Deletes::AnyHow => match self.random.below(10) {
+                0..6 => ((1 + self.random.below(50)) * MS, Ok(())),
+                6 | 7 => (self.random.below(60_000) * MS, Ok(())),
+                8 => return (self.random.below(20) * MS, Err(Errno::Io)),
+                _ => ((1 + self.random.below(5_000)) * MS, Err(Errno::TimedOut)),
+            },
+        };
+        // Without an answer it may be carried out long after.
+        let most = if status.is_ok() { ns } else { ns + 59_000 * MS };
+        let at = now + self.random.below(most + 1);
+        self.late.push(Late { range, at, done: false });
+        (ns, status)
+    }
+
+    fn carry_out(&mut self, bio: &mut Bio) -> Status {
+        match bio.op {
+            Op::Read => {
+                let mut bytes = vec![0; bio.data.len()];
+                self.model.read(bio.offset, &mut bytes)?;
+                bio.data.copy_from(0, &bytes);
+                Ok(())
+            }
+            Op::Write => {
+                self.model.write(bio.offset, &bio.data.to_vec(), bio.flags.has(Flags::FUA))
+            }
+            Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
+            Op::Flush => self.model.flush(),
+            _ => Err(Errno::NotSup),
+        }
+    }
+}
+
+struct DiskGeom;
+
+impl Geom for DiskGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Layer for LateDisk {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let (mut inside, now) = (self.lock(), core.now());
+        let ns = match bio.op {
+            Op::GetAttr | Op::Map => return Flow::Done(Err(Errno::NoAttr)),
+            Op::Delete => {
+                let (ns, status) = inside.delete(bio.offset..bio.offset + bio.length, now);
+                inside.ends.insert((core.id() as usize, bio.id().to_word()), status);
+                ns
+            }
+            _ => 5_000 + inside.random.below(145_000),
+        };
+        core.wake(bio.ticket(), ns);
+        Flow::Wait
+    }
+
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        let mut inside = self.lock();
+        inside.pass(core.now());
+        match bio.op {
+            Op::Delete => {
+                let key = (core.id() as usize, bio.id().to_word());
+                Flow::Done(inside.ends.remove(&key).unwrap_or(Err(Errno::Io)))
+            }
+            _ => Flow::Done(inside.carry_out(bio)),
+        }
+    }
+}

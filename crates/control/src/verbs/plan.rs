@@ -35,11 +35,12 @@ pub struct Answer {
     pub generation: u64,
     /// The worst risk of a step; absent when there is none.
     pub risk: Option<Risk>,
-    /// What would be done, in order.
+    /// What would be done, in order: all of it, or nothing while something is `refused`.
     pub steps: Vec<Step>,
     /// What the user should know.
     pub notes: Vec<String>,
-    /// Steps that cannot be carried out, each with why; `apply` refuses the whole then.
+    /// Steps that cannot be carried out, each with why; `apply` refuses the whole then, and nothing
+    /// of `steps` is done.
     #[serde(default)]
     pub refused: Vec<String>,
 }
@@ -146,10 +147,11 @@ impl Verb for Plan {
         let count = text::count(answer.steps.len(), "step");
         let worst = answer.risk.unwrap_or_default().word();
         if !answer.refused.is_empty() {
+            // No table of steps: none of them is done.
             let why: String = answer.refused.iter().map(|r| format!("  {r}\n")).collect();
-            let steps = lines(&answer.steps);
             return format!(
-                "{notes}{steps}{count}; `apply` refuses, for these cannot be done:\n{why}"
+                "{notes}`apply` refuses, and nothing of {count} is done, for these cannot be:\n\
+                 {why}"
             );
         }
         format!(

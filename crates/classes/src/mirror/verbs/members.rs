@@ -175,8 +175,9 @@ fn on_record(g: &MirrorGeom) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!(
-        "the records of {0} cannot be written: no other member can be taken in before `ashlar \
-         mirror forget {0}` succeeds",
+        "the records of {0} cannot be written, so no other member can be taken in: `ashlar mirror \
+         forget {0}` again when its disks take writes. If they never will, copy what can be read \
+         to another disk and `ashlar mirror stop {0}`",
         g.mirror.name
     );
     Err(Error::new(Errno::Io, what))

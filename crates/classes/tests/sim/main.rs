@@ -8,6 +8,7 @@
 mod counted;
 mod disk;
 mod errors;
+mod followed;
 mod growth;
 mod labels;
 mod life;
@@ -56,7 +57,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Many seeds of plans that `make` makes.
-fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) {
+fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) -> Tally {
     let mut tally = Tally::default();
     let first = number("ASHLAR_SEED", 0);
     for seed in first..first + number("ASHLAR_SEEDS", default) {
@@ -64,6 +65,7 @@ fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) {
     }
     eprintln!("{tally:?}");
     assert!(tally.ops > 0 && tally.acked > 0 && tally.flushed > 0, "nothing was done: {tally:?}");
+    tally
 }
 
 fn one(seed: u64, make: &impl Fn(&mut SeededRandom) -> Plan, tally: &mut Tally) {
@@ -120,6 +122,19 @@ fn of_arrays(kind: Kind, default: u64) -> Tally {
     assert!(tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, "{tally:?}");
     assert!(tally.verified > 0, "{tally:?}");
     tally
+}
+
+/// Disks grow while the power is off, and when it comes back their labels are brought along.
+#[test]
+fn rich_mirrors_are_brought_along() {
+    let tally = many(150, |random| Plan { follows: true, ..rich(mirror)(random) });
+    assert!(tally.followed > 0, "{tally:?}");
+}
+
+#[test]
+fn rich_stacks_are_brought_along() {
+    let tally = many(100, |random| Plan { follows: true, ..rich(Plan::three)(random) });
+    assert!(tally.followed > 0, "{tally:?}");
 }
 
 #[test]

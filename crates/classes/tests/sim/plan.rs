@@ -29,6 +29,8 @@ pub struct Plan {
     pub rich: bool,
     /// Users do not wait for each other's writes of the same sectors.
     pub crowded: bool,
+    /// Disks grow also while the power is off, and `follow` brings along what was left behind.
+    pub follows: bool,
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -69,6 +71,7 @@ impl Plan {
             paths: false,
             rich: false,
             crowded: false,
+            follows: false,
         }
     }
 
@@ -88,6 +91,7 @@ impl Plan {
             paths: false,
             rich: false,
             crowded: false,
+            follows: false,
         };
         let disks = names(plan.disks);
         for (i, pair) in disks.chunks(2).enumerate() {
@@ -118,6 +122,7 @@ impl Plan {
             paths: false,
             rich: false,
             crowded: false,
+            follows: false,
         };
         let mut below = names(8);
         for (level, class) in [bottom, middle, top].into_iter().enumerate() {

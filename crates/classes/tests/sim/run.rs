@@ -40,6 +40,8 @@ pub struct Tally {
     /// Arrays that were started by force, and sectors that had to be given up.
     pub forced: u64,
     pub holes: u64,
+    /// Disks whose labels were brought along after they had grown.
+    pub followed: u64,
     /// Arrays that were compared from end to end.
     pub verified: u64,
 }
@@ -115,6 +117,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         story.tally.lives += 1;
         CLEANED.set(Watch::Off);
         story.disks.values().for_each(Disk::power_cut);
+        story.bring_along();
         story.disks.values().for_each(|d| d.settle_size(GROWTH));
     }
     let model = story.model.borrow();
@@ -128,6 +131,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.verbs += story.tally.verbs;
     tally.compared += story.tally.compared;
     tally.grown += story.tally.grown;
+    tally.followed += story.tally.followed;
 }
 
 /// With `SIM_TALK` what is done is said.

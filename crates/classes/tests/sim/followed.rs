@@ -1,0 +1,75 @@
+//! Disks grow while nobody looks, or just before the power goes, and `follow` brings along what was
+//! left behind: before the daemon starts with all disks, one after the other, and the power may go
+//! on the way. What was true of the story before is true of it afterwards.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use reactor::SeededRandom;
+use serde_json::{Value, json};
+
+use super::disk::{Disk, SECTOR};
+use super::life::{Life, PowerCut};
+use super::run::{self, DISK, GROWTH, talk};
+
+/// Turns within which the power goes while a label is brought along.
+const TURNS: u64 = 80;
+
+/// Types `follow` where only this disk is there, until the power stays on; what it said.
+fn follow(
+    random: &mut SeededRandom,
+    (class, name, disk): (&str, &str, &Disk),
+    with: &Value,
+) -> Result<Value, geom::Error> {
+    loop {
+        let mut life = Life::new(random.next_u64(), 1);
+        life.plug(name, disk);
+        life.settle();
+        if random.chance(500) {
+            life.fuse.set(random.below(TURNS));
+        }
+        let done = catch_unwind(AssertUnwindSafe(|| life.verb(class, "follow", "", with.clone())));
+        drop(life);
+        talk(|| format!("follow {name} {with}: {}", if done.is_ok() { "done" } else { "cut" }));
+        match done {
+            Ok(done) => {
+                disk.power_cut();
+                return done;
+            }
+            Err(why) if why.is::<PowerCut>() => disk.power_cut(),
+            Err(why) => resume_unwind(why),
+        }
+    }
+}
+
+/// The class whose label ends at a byte of a disk.
+fn labelled(disk: &Disk, end: u64) -> Option<String> {
+    let bytes = disk.bytes(end - SECTOR, 16);
+    let name = bytes.strip_prefix(b"GEOM::")?.split(|b| *b == 0).next()?;
+    Some(String::from_utf8_lossy(name).to_lowercase())
+}
+
+impl run::Story<'_> {
+    /// Labels that were left behind are brought along.
+    pub(super) fn bring_along(&mut self) {
+        if !self.plan.follows || self.plan.paths {
+            return;
+        }
+        for (name, disk) in self.disks.clone() {
+            let may = disk.size() < 2 * DISK && self.plan.grows(&name);
+            if may && labelled(&disk, disk.size()).is_some() && self.random.chance(200) {
+                disk.grow(GROWTH);
+            }
+            let mut was = disk.size();
+            while was > DISK && labelled(&disk, was).is_none() {
+                was -= GROWTH;
+            }
+            let Some(class) = labelled(&disk, was).filter(|_| was < disk.size()) else { continue };
+            let with = json!({ "member": name, "was": was, "force": true });
+            let done = follow(&mut self.random, (&class, &name, &disk), &with);
+            let at_its_end = |e: &geom::Error| e.what.contains("at its end");
+            assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");
+            assert_eq!(labelled(&disk, disk.size()), Some(class), "{name}");
+            self.tally.followed += 1;
+        }
+    }
+}

@@ -1,5 +1,3 @@
-//! The comparisons that the project's seeds make, made again on this machine.
-//!
 //! `scst` (a posting of 2008): commands processed where they arrive against commands that are
 //! handed to a thread, 4 KiB random writes to one, two and three disks; and one system call a
 //! command, which it takes for little. Both without a network, so that nothing else is measured.
@@ -8,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::inproc::{Outcome, Rig, Shape, Way};
-use crate::options::{Options, Seed};
+use crate::options::Options;
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
 
@@ -20,17 +18,7 @@ type Figure = fn(&Outcome) -> f64;
 
 const WRITES: Shape = Shape { cores: 1, disks: 1, way: Way::Direct, write: true, depth: 32 };
 
-pub(crate) fn measure(
-    options: &Options,
-    report: &mut Report,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(), Error> {
-    match options.seed.unwrap_or_default() {
-        Seed::Scst => scst(options, report, progress),
-    }
-}
-
-fn scst(
+pub(super) fn measure(
     options: &Options,
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),

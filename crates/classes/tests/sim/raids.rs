@@ -170,6 +170,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         (story.user, story.out) = (None, Vec::new());
         let doubt = story.doubt.clone();
         life.control.topology.set_listener(Box::new(move |remark| {
+            talk(|| format!("  {}", remark.text));
             // A disk that failed a request had to stay: who has what of it is not known.
             doubt.fetch_or(remark.text.ends_with("it stays"), SeqCst);
         }));
@@ -305,11 +306,13 @@ impl Story {
     /// Whether the array has seen all of its members: not one that was pulled, and is plugged in
     /// again before its loss was dealt with. With the next disk two would be lost at once.
     fn all_seen(&self, life: &Life) -> bool {
+        // The place of one that was pulled stays until the array has let go of it.
+        let going = life.control.topology.view(0).iter().any(|g| g.class == "test" && g.withering);
         let geoms = life.geoms("raid");
         let of = geoms.iter().filter(|geom| geom.name == self.set).flat_map(|geom| &geom.consumers);
         let spare = |(key, line): &(&str, String)| *key == "State" && line == "SPARE";
         let members = of.filter(|c| c.provider.is_some() && !c.show.iter().any(spare));
-        members.count() >= self.count
+        !going && members.count() >= self.count
     }
 
     /// No disk fails requests.

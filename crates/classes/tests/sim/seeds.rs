@@ -99,6 +99,10 @@ const DDF: [u64; 2] = [1226, 3003499];
 /// everything, before a record said so.
 const LOGGED: [u64; 6] = [2003768, 2006680, 2008574, 2008684, 4000560, 4003760];
 
+/// With users who write over each other: 8000458: of the story itself: a disk was back and its loss
+/// not dealt with, for records could not be written, and the next one was pulled.
+const CROWDED: [u64; 1] = [8000458];
+
 #[test]
 fn arrays_that_failed_once() {
     let mut tally = Tally::default();
@@ -107,6 +111,7 @@ fn arrays_that_failed_once() {
         (Kind::Harsh, &HARSH[..]),
         (Kind::Ddf, &DDF[..]),
         (Kind::Logged, &LOGGED[..]),
+        (Kind::Crowded, &CROWDED[..]),
     ];
     for (kind, seeds) in all {
         for seed in seeds {

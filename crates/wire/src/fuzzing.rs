@@ -5,12 +5,14 @@
 //! them over the corpus in `fuzz/corpus` and seeded mutations of it, and `fuzz/` runs them under a
 //! fuzzer.
 
+mod aoe;
 mod fuse;
 mod iscsi;
 mod nbd;
 mod netlink;
 mod scsi;
 
+pub use aoe::{fuzz_aoe, fuzz_ata};
 pub use fuse::fuzz_fuse;
 pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
@@ -38,6 +40,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_nbd_handshake", fuzz_nbd_handshake),
     ("wire_nbd_transmission", fuzz_nbd_transmission),
     ("wire_x509", fuzz_x509),
+    ("wire_aoe", fuzz_aoe),
+    ("wire_ata", fuzz_ata),
     ("wire_fuse", fuzz_fuse),
     ("wire_netlink", fuzz_netlink),
     ("wire_cdb", fuzz_cdb),

@@ -7,6 +7,7 @@
 //! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
+//! * [`aoe`]: frames of ATA over Ethernet. [`ata`]: registers, IDENTIFY DEVICE, TRIM (ACS-3).
 //! * [`fuse`]: how the kernel asks for a file system of one file.
 //! * [`netlink`]: how the kernel is asked for a network block device.
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
@@ -21,6 +22,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod aoe;
+pub mod ata;
 mod bytes;
 mod error;
 pub mod fuse;

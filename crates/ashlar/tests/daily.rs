@@ -234,8 +234,9 @@ fn a_layer_slips_in_and_out_while_an_initiator_writes() {
             ["geom", "nop", "configure", "name=slow", "delay_ms=2", "write_delay_percent=100"];
         house.ashlar(&slower).ends(0);
         load.goes_on();
-        let (class, slow) = house.provider("slow").expect("the layer");
+        let (class, slow) = house.provider("d0").expect("the layer has the disk's name");
         assert_eq!(class, "nop");
+        assert_eq!(house.provider("slow").expect("and the disk the layer's").0, "disk");
         assert!(slow["w"].as_u64() >= Some(1), "nobody writes through it: {slow:#}");
         let state = house.state();
         let nop = array(&state["geoms"]).iter().find(|g| g["name"] == "slow").unwrap().clone();
@@ -252,6 +253,54 @@ fn a_layer_slips_in_and_out_while_an_initiator_writes() {
     let shorter = ["geom", "nop", "insert", "name=x", "provider=d0", "size=1MiB"];
     house.ashlar(&shorter).ends(2).complains(&["size"]);
     println!("{} rounds", load.finish());
+    house.stop();
+}
+
+#[test]
+fn a_scheduler_has_the_disks_name_and_a_restart_finds_all_as_it_is_written_down() {
+    let mut house = plain("sched");
+    let disk = file_disk("d0", "d0.img");
+    let class = |house: &House, name: &str| house.provider(name).map(|(class, _)| class);
+    let identity = |house: &House| peer::iscsi_inq(&house.url(0), Some(0x83)).unwrap();
+    let before = identity(&house);
+    let load = Load::start(&house.url(0), 32 << 20);
+    house.ashlar(&["sched", "insert", "-a", "rr", "d0"]).ends(0).says(&["d0.sched."]);
+    load.goes_on();
+    assert_eq!(class(&house, "d0").as_deref(), Some("sched"));
+    assert_eq!(class(&house, "d0.sched.").as_deref(), Some("disk"));
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    println!("{} rounds", load.finish());
+
+    // Whoever opens the disk by its name from now on stands above the scheduler.
+    house.configure(&disk, "");
+    house.ashlar(&["apply", "--yes"]).ends(0);
+    house.configure(&disk, "0 = \"d0\"");
+    house.ashlar(&["apply"]).ends(0);
+    assert!(house.provider("d0").expect("there").1["w"].as_u64() >= Some(1));
+    assert_eq!(identity(&house), before, "it is the same unit to an initiator");
+    peer::qemu_io(&house.url(0), &["write -P 0x42 40M 1M"]).unwrap();
+    let written = house.json(&["sched", "stats"])["geoms"][0]["written_bytes"].as_u64();
+    assert!(written >= Some(1 << 20), "{written:?}");
+
+    // What is gone at the next start cannot be written down.
+    house.configure(&disk, "0 = \"d0\", 1 = \"d0.sched.\"");
+    let refused = house.ashlar(&["apply"]).ends(1);
+    refused.complains(&["d0.sched.", "slipped in over d0", "Write `d0`"]);
+    house.configure(&disk, "0 = \"d0\"");
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+
+    house.stop();
+    house.start();
+    assert_eq!(class(&house, "d0").as_deref(), Some("disk"));
+    assert_eq!(class(&house, "d0.sched."), None);
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    assert_eq!(identity(&house), before);
+    peer::qemu_io(&house.url(0), &["read -P 0x42 40M 1M"]).unwrap();
+    for name in ["d0.sched.", "d0"] {
+        house.ashlar(&["sched", "insert", "d0"]).ends(0);
+        house.ashlar(&["sched", "destroy", name]).ends(0);
+        assert_eq!(class(&house, "d0").as_deref(), Some("disk"), "{name}");
+    }
     house.stop();
 }
 

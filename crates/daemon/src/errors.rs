@@ -2,7 +2,7 @@
 
 use bio::Errno;
 use control::api::{Error, Kind};
-use geom::Topology;
+use geom::{ProviderId, Topology};
 
 /// The kind of API error that an errno means.
 pub fn kind_of(errno: Errno) -> Kind {
@@ -21,6 +21,20 @@ pub fn kind_of(errno: Errno) -> Kind {
 /// A refusal of the graph as an error of the API.
 pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
     Error::new(kind_of(error.kind), op, error.what).at(at)
+}
+
+/// The provider that a configuration, or whatever else outlives a restart, may name so. What lies
+/// under a layer that was slipped in is called otherwise at the next start.
+pub fn named(topology: &Topology, op: &str, name: &str) -> Result<ProviderId, Error> {
+    let Some(provider) = topology.find(name) else { return Err(no_provider(topology, op, name)) };
+    let Some(layer) = topology.covering(provider) else { return Ok(provider) };
+    let (layer, known) = (topology.geom_name(layer), topology.known_as(provider));
+    let why = format!(
+        "it is what lies under {layer}, which was slipped in over {known} and is gone at the next \
+         start; then there is no such provider"
+    );
+    let next = format!("Write `{known}`; to stand below {layer}, take that out first.");
+    Err(Error::new(Kind::Busy, op, why).at(name).next(next))
 }
 
 /// Providers that an error names beside the one that is missing; further ones are left out.

@@ -30,7 +30,7 @@ use target::{Engine, GroupSpec, Registry};
 use crate::arrival;
 use crate::attach::Attachments;
 use crate::by_hand::{ByHand, Tray};
-use crate::errors::{from_geom, no_provider};
+use crate::errors::{from_geom, named};
 use crate::identity;
 pub use specs::units_of;
 use specs::{access_state, group_spec, lun_spec, port_group, target_spec};
@@ -459,6 +459,9 @@ impl Exports {
             Some(other) => Some(other.to_owned()).filter(|p| p != unit),
             None => self.by_hand.tray(unit).provider,
         };
+        if let Some(name) = provider {
+            named(&control.topology, "tray load", name)?;
+        }
         let registry = &self.registry;
         let act = || {
             let done = load_medium(control, registry, unit, provider);
@@ -502,9 +505,8 @@ impl Exports {
                 continue;
             }
             let op = "export";
-            let Some(provider) = arrival::provider(control, name) else {
-                return Err(no_provider(&control.topology, op, name));
-            };
+            arrival::provider(control, name);
+            let provider = named(&control.topology, op, name)?;
             let derived = || identity::serial_of(&control.topology, provider);
             let serial = unit.serial.clone().unwrap_or_else(derived);
             let spec = OpenSpec { serial: Some(serial), ..unit.clone() };

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::arrival;
 use crate::desk::{Change, Desk};
-use crate::errors::{from_geom, kind_of, no_provider};
+use crate::errors::{from_geom, kind_of, named};
 use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
 use crate::lists;
@@ -277,8 +277,8 @@ impl Room {
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
         let mut members = Vec::new();
         for name in geom.below() {
-            let late = arrival::provider(&mut self.control, name);
-            members.push(late.map_or_else(|| self.provider(name, "create geom"), Ok)?);
+            arrival::provider(&mut self.control, name);
+            members.push(self.provider(name, "create geom")?);
         }
         self.create(&geom.class, &geom.name, &members, &Value::Object(geom.params.clone()))
     }
@@ -300,8 +300,7 @@ impl Room {
     }
 
     fn provider(&self, name: &str, op: &str) -> Result<ProviderId> {
-        let topology = &self.control.topology;
-        topology.find(name).ok_or_else(|| no_provider(topology, op, name))
+        named(&self.control.topology, op, name)
     }
 
     fn destroy(&mut self, class: &str, name: &str) -> Result<()> {
@@ -592,11 +591,9 @@ pub fn check(
     comes: bool,
     going: &[(String, String)],
 ) -> Result<()> {
-    let need = |name: &str, op: &str| {
-        if comes || topology.find(name).is_some() {
-            return Ok(());
-        }
-        Err(no_provider(topology, op, name))
+    let need = |name: &str, op: &str| match topology.find(name) {
+        None if comes => Ok(()),
+        _ => named(topology, op, name).map(drop),
     };
     match &step.action {
         Action::CreateDisk { disk } => {

@@ -82,6 +82,42 @@ fn what_the_configuration_made_says_so_and_refusals_say_what_to_do() {
 }
 
 #[test]
+fn what_lies_under_a_layer_that_was_slipped_in_is_not_written_down() {
+    let daemon = start();
+    carry(&daemon, &disk("m0", "memory", json!({ "size": 16 << 20 }))).expect("a disk");
+    let verb = |verb: &str, params: Value| daemon.verb("sched", verb, &params, &mut |_| {});
+    verb("insert", json!({ "disks": ["m0"] })).expect("slipped in");
+    let nop = |name: &str, on: &str| Action::CreateGeom {
+        geom: GeomConfig {
+            name: name.into(),
+            class: "nop".into(),
+            provider: Some(on.into()),
+            members: Vec::new(),
+            params: Map::new(),
+        },
+    };
+    let under = nop("n0", "m0.sched.");
+    let error = carry(&daemon, &under).expect_err("it is gone at the next start");
+    assert_eq!((error.kind, error.at.as_str()), (Kind::Busy, "m0.sched."));
+    assert!(error.next.clone().unwrap_or_default().contains("Write `m0`"), "{error:?}");
+    let step = |action: Action| Step::new(action, "test", Risk::Safe);
+    let comes = [step(disk("m9", "memory", json!({ "size": 1 << 20 })))];
+    for before in [&[][..], &comes] {
+        assert_eq!(daemon.check(&step(under.clone()), before).expect_err("too").kind, Kind::Busy);
+    }
+    carry(&daemon, &nop("n0", "m0")).expect("above the scheduler");
+    let on = |daemon: &Daemon| {
+        let geom = daemon.state().geoms.into_iter().find(|g| g.name == "n0").expect("there");
+        let provider = geom.consumers[0].provider.clone().expect("attached");
+        let below = daemon.state().provider(&provider).map(|(g, _)| g.class.clone());
+        (provider, below.expect("there"))
+    };
+    assert_eq!(on(&daemon), ("m0".to_owned(), "sched".to_owned()));
+    verb("destroy", json!({ "names": ["m0.sched."] })).expect("taken out");
+    assert_eq!(on(&daemon), ("m0".to_owned(), "disk".to_owned()));
+}
+
+#[test]
 fn an_image_file_grows_in_place_and_never_shrinks() {
     let daemon = start();
     let path = std::env::temp_dir().join(format!("ashlar-grow-{}.img", std::process::id()));

@@ -58,9 +58,11 @@ const KNOBS: &str = "Options of the algorithms. rr: queue_depth, wait_ms, quantu
 pub(super) const VERBS: &[VerbSpec] = &[
     VerbSpec {
         detail: "Those who use the disk now go on as they are, and their requests go through the \
-                 scheduler; they stay open and mounted. If requests under way do not end in time, \
-                 nothing is changed. It is no part of the configuration and gone at the next \
-                 start.",
+                 scheduler; they stay open and mounted. The scheduler's provider has the disk's \
+                 name from then on, for whoever comes later too, and the disk's is called \
+                 DISK.sched. until the scheduler is destroyed. If requests under way do not end \
+                 in time, nothing is changed. It is no part of the configuration, in which \
+                 DISK.sched. cannot be named, and gone at the next start.",
         ..verb(
             "insert",
             "Slip a scheduler in under those who use a disk, while they work",

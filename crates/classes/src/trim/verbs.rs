@@ -101,6 +101,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
         detail: "Deletes are acknowledged at once and sent to the device later, so deleted bytes \
                  do not read as zeroes any more. Where the provider promises that they do, those \
                  above may have passed the promise on to initiators: then --zeroes must be given. \
+                 The queue has the provider's name meanwhile, and the provider the queue's. \
                  Nothing of the queue is kept on the disk: at the next start it is gone, with what \
                  waited in it, which harms nobody. One that is to stay is in the configuration.",
         args: &[DISK, AS, SHARE, SHORT, BATCH, QUIET, EXPIRE, GRANULE, ZEROES],
@@ -208,7 +209,7 @@ fn insert(control: &mut Control, on: &str, name: &str, p: TrimParams) -> Result<
     let params = serde_json::to_value(&p).unwrap_or_default();
     let request = Create { name, members: &[], params: &params };
     control.insert(NAME, below, &request)?;
-    Ok(json!({ "message": format!("{name} inserted over {on}"), "provider": name }))
+    Ok(json!({ "message": format!("{name} inserted over {on}"), "provider": on }))
 }
 
 fn create(control: &mut Control, on: &str, name: &str, p: TrimParams) -> Result<Value, Error> {

@@ -138,8 +138,8 @@ fn what_would_not_read_as_zeroes_is_not_promised() {
     assert_eq!(promise(&life, "q"), Some(bio::Attr::Int(0)));
     life.verb("trim", "destroy", "q", json!({})).expect("destroy");
     life.verb("trim", "insert", "d0", json!({ "zeroes": "keep" })).expect("insert");
-    assert_eq!(promise(&life, "d0.trim"), Some(bio::Attr::Int(1)));
-    let (_, edge) = life.open("d0.trim", Access::WRITE).expect("open");
+    assert_eq!(promise(&life, "d0"), Some(bio::Attr::Int(1)));
+    let (_, edge) = life.open("d0", Access::WRITE).expect("open");
     let at = life.control.now_ns();
     let ask = |b: &mut Bio| (b.op, b.offset, b.length) = (Op::Delete, 0, 4096);
     let done = life

@@ -38,8 +38,11 @@ fn it_is_slipped_in_changed_and_taken_out_while_requests_wait() {
     let mut count = some(&lab);
     lab.insert("rr");
     assert_eq!(lab.control.topology.counts(lab.disk), Access::WRITE, "by the scheduler");
-    let above = lab.control.topology.find("d0.sched.").expect("its provider");
+    let above = lab.control.topology.find("d0").expect("its provider has the disk's name");
     assert_eq!(lab.control.topology.below(lab.user), Some(above));
+    assert_eq!(lab.control.topology.find("d0.sched."), Some(lab.disk));
+    let later = lab.user_of("later", "d0");
+    assert_eq!(lab.control.topology.below(later), Some(above), "who comes later too");
     for algorithm in ["as", "deadline", "fair", "fifo", "rr"] {
         count += some(&lab);
         let said = lab.verb("configure", "d0.sched.", json!({ "algorithm": algorithm }));
@@ -49,8 +52,11 @@ fn it_is_slipped_in_changed_and_taken_out_while_requests_wait() {
     }
     count += some(&lab);
     lab.verb("destroy", "", json!({ "names": ["d0.sched."] })).expect("destroy");
-    assert_eq!(lab.control.topology.below(lab.user), Some(lab.disk));
+    for user in [lab.user, later] {
+        assert_eq!(lab.control.topology.below(user), Some(lab.disk));
+    }
     assert!(lab.control.topology.find("d0.sched.").is_none());
+    assert_eq!(lab.control.topology.find("d0"), Some(lab.disk));
     count += some(&lab);
     lab.drain();
     all_good(&lab, count);

@@ -53,8 +53,9 @@ impl Verb for Geom {
     const NAME: &'static str = "geom";
     const DOC: &'static str = "Call a verb of a class";
     const DETAIL: &'static str = "`insert` and `remove` slip any class that is one layer in \
-        under those who use a provider, and take it out again, while requests flow; it is no part \
-        of ashlar.toml and gone at the next start. `disk resize` reads the size of a file or \
+        under those who use a provider, and take it out again, while requests flow. Meanwhile it \
+        has the provider's name, and the provider its. It is no part of ashlar.toml and gone at \
+        the next start. `disk resize` reads the size of a file or \
         device again, and with `size` makes a file larger first; initiators are told. A verb that \
         a class does not have is answered with those it has.";
     const EXAMPLES: &'static [&'static str] = &[

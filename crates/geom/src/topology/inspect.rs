@@ -277,7 +277,7 @@ impl Topology {
         })
     }
 
-    /// Checks T1 and that every attachment is known at both ends; for tests.
+    /// Checks T1, T6 and that every attachment is known at both ends; for tests.
     pub fn check(&self) {
         for (id, p) in &self.providers {
             let mut sum = Access::NONE;
@@ -288,6 +288,9 @@ impl Topology {
             }
             assert_eq!(sum, p.counts, "T1 {}", p.name);
             assert_eq!(self.nodes[p.node as usize], Some(id));
+        }
+        for (id, p) in self.providers.iter().filter(|(_, p)| !p.wither) {
+            assert_eq!(self.find(&p.name), Some(id), "T6 {}", p.name);
         }
         for (id, c) in &self.consumers {
             assert_eq!(self.edges[c.edge.slot()], Some(id));

@@ -26,6 +26,7 @@ impl Topology {
             why: "temporary".into(),
             rank: 1,
             wither: false,
+            covers: None,
             spoils: false,
             ops: Some(ops),
             consumers: Vec::new(),
@@ -53,6 +54,7 @@ impl Topology {
 
     /// Orphans a provider and destroys it as soon as it has no consumers.
     pub fn wither_provider(&mut self, p: ProviderId, error: Errno) {
+        self.uncover_all(p);
         if let Some(pp) = self.providers.get_mut(p) {
             pp.wither = true;
             if self.names.get(&pp.name) == Some(&p) {

@@ -10,12 +10,15 @@
 //!  T4  A node or edge slot is reused only after every core said that nothing is in flight in it.
 //!      The next tenant of an edge slot has another number.
 //!  T5  A consumer marked ORPHAN starts no I/O; a provider with an error takes none.
+//!  T6  Every provider that does not wither is found by its name. What is slipped in over a
+//!      provider has that one's name as long as it is there (`names.rs`).
 
 mod access;
 mod attach;
 mod events;
 mod inspect;
 mod lifetime;
+mod names;
 mod splice;
 mod taste;
 
@@ -102,6 +105,8 @@ pub(crate) struct GeomObj {
     why: String,
     rank: u32,
     wither: bool,
+    /// It was slipped in over this provider, whose name its own has meanwhile.
+    covers: Option<ProviderId>,
     ops: Option<Box<dyn Geom>>,
     /// What `ops` said of itself before it went on the stack.
     spoils: bool,
@@ -316,6 +321,7 @@ impl Topology {
             why: why.into(),
             rank: 1,
             wither: false,
+            covers: None,
             spoils: ops.spoils(),
             ops: Some(ops),
             consumers: Vec::new(),

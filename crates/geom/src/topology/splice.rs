@@ -7,6 +7,8 @@
 //! it before they go. Its own `access` is asked, so a class that takes more than was asked of it
 //! (an extra e, say) does so here too; the geom below is told the difference only (`Credit`): it
 //! never sees its provider closed in between.
+//!
+//! The name moves too, so that who comes later stands above the layer as well: see `names.rs`.
 
 use bio::Errno;
 
@@ -42,6 +44,7 @@ impl Topology {
         self.shift_access(above, below, total, |_| true)
             .map_err(|e| Error::of(e, "opening the disk through the new layer"))?;
         self.move_consumers(&movers, below, above);
+        self.cover(geom, above, below);
         self.rerank();
         Ok(())
     }
@@ -62,6 +65,7 @@ impl Topology {
         })?;
         let movers = self.providers[above].consumers.clone();
         self.move_consumers(&movers, above, below);
+        self.uncover(geom);
         self.rerank();
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Topology {
         let Some(pp) = self.providers.get(p) else {
             return;
         };
-        if pp.wither || pp.orphan || pp.state.error().is_some() {
+        if pp.wither || pp.orphan || pp.state.error().is_some() || self.covering(p).is_some() {
             return;
         }
         let written = pp.counts.w > 0;
@@ -244,6 +244,9 @@ impl Topology {
         }
         if self.shut {
             return Some("the daemon stops");
+        }
+        if self.covering(p).is_some() {
+            return Some("a layer was slipped in over it meanwhile");
         }
         if pp.counts.w > 0 {
             let also = self.classes[class].tastes_written();

@@ -252,7 +252,8 @@ fn nobody_claims_what_is_on_a_layer_that_is_slipped_in() {
     assert!(lab.control.topology.find("s.ta").is_none());
     let t = &lab.control.topology;
     let g = t.geom_of(sits).unwrap();
-    assert_eq!(t.below(t.consumers_of(g)[0]), t.find("s"), "it sits on the new layer now");
+    assert_eq!(t.below(t.consumers_of(g)[0]), t.find("d0"), "it sits on the new layer now");
+    assert_eq!(t.find("s"), Some(disk));
     lab.control.remove(shim).unwrap();
     let t = &lab.control.topology;
     assert_eq!(t.below(t.consumers_of(g)[0]), Some(disk));

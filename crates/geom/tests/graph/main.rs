@@ -7,6 +7,7 @@ mod events;
 mod flow;
 mod gate;
 mod media_end;
+mod names;
 mod orders;
 mod orphan;
 mod split;

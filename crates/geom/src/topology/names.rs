@@ -1,0 +1,91 @@
+//! Whose name is whose while layers are slipped in.
+//!
+//! As with GEOM's `sched insert`, a layer that is slipped in takes the name of the provider below
+//! it, which is called as the layer would have been (geom.md 2.15). So whoever looks the name up
+//! later, a unit that is opened again, a class that tastes, an operator, comes to stand above the
+//! layer as those do who were there; and nothing that was written down has to change.
+//!
+//! ```text
+//!            d0                    d0          the layer's
+//!            |      cover          |
+//!          (disk)  ------>  d0.sched.          the disk's
+//!                  <------         |
+//!                  uncover       (disk)
+//! ```
+//!
+//! What is on a provider that is covered is seen through the layer: nobody tastes it below.
+
+use super::{Event, GeomId, ProviderId, Topology};
+
+impl Topology {
+    /// The layer that was slipped in over a provider and has its name.
+    pub fn covering(&self, p: ProviderId) -> Option<GeomId> {
+        let consumers = &self.providers.get(p)?.consumers;
+        let mut geoms = consumers.iter().filter_map(|c| Some(self.consumers.get(*c)?.geom));
+        geoms.find(|g| self.geoms.get(*g).is_some_and(|g| g.covers == Some(p)))
+    }
+
+    /// The name by which somebody finds what is on a provider: that of the topmost layer that was
+    /// slipped in over it, or its own.
+    pub fn known_as(&self, p: ProviderId) -> &str {
+        let mut at = p;
+        while let Some(over) = self.covering(at).and_then(|g| self.providers_of(g).first()) {
+            at = *over;
+        }
+        self.provider_name(at)
+    }
+
+    /// `geom`, which offers `above`, was slipped in over `below`; who was there is above it.
+    pub(super) fn cover(&mut self, geom: GeomId, above: ProviderId, below: ProviderId) {
+        self.covered_instead(below, above);
+        if let Some(g) = self.geoms.get_mut(geom) {
+            g.covers = Some(below);
+            self.exchange_names(above, below);
+        }
+    }
+
+    /// A geom that was slipped in goes: the provider below it has its name again, and everybody
+    /// looks at it again.
+    pub(super) fn uncover(&mut self, geom: GeomId) {
+        let Some(g) = self.geoms.get_mut(geom) else { return };
+        let (above, below) = (g.providers.first().copied(), g.covers.take());
+        if let (Some(above), Some(below)) = (above, below) {
+            self.covered_instead(above, below);
+            self.exchange_names(above, below);
+            self.post(Event::NewProvider(below));
+        }
+    }
+
+    /// A provider goes. What was slipped in over it gives its name back first, the topmost before
+    /// those below, and so does the layer whose provider it is: the name is free, or where it was.
+    pub(super) fn uncover_all(&mut self, p: ProviderId) {
+        let (mut layers, mut at) = (Vec::from_iter(self.geom_of(p)), Some(p));
+        while let Some(layer) = at.and_then(|p| self.covering(p)) {
+            layers.push(layer);
+            at = self.providers_of(layer).first().copied();
+        }
+        layers.into_iter().rev().for_each(|layer| self.uncover(layer));
+    }
+
+    /// Layers over `from` that have moved are over `to`.
+    fn covered_instead(&mut self, from: ProviderId, to: ProviderId) {
+        let Some(pp) = self.providers.get(to) else { return };
+        for c in &pp.consumers {
+            let geom = self.consumers.get(*c).and_then(|c| self.geoms.get_mut(c.geom));
+            if let Some(g) = geom.filter(|g| g.covers == Some(from)) {
+                g.covers = Some(to);
+            }
+        }
+    }
+
+    fn exchange_names(&mut self, a: ProviderId, b: ProviderId) {
+        let Some([pa, pb]) = self.providers.get_disjoint_mut([a, b]) else { return };
+        // One that withers gave its name back before.
+        if [(&pa.name, a), (&pb.name, b)].iter().any(|(n, id)| self.names.get(*n) != Some(id)) {
+            return;
+        }
+        std::mem::swap(&mut pa.name, &mut pb.name);
+        self.names.insert(pa.name.clone(), a);
+        self.names.insert(pb.name.clone(), b);
+    }
+}

@@ -1,0 +1,163 @@
+//! Whose name is whose while layers are slipped in (T6).
+
+use bio::{Errno, Op};
+use geom::{Access, Create, Event, GeomId, ProviderId};
+
+use crate::common::{BLOCK, Lab, Leaf, Manner, Taste};
+
+fn find(lab: &Lab, name: &str) -> Option<ProviderId> {
+    lab.control.topology.check();
+    lab.control.topology.find(name)
+}
+
+fn offered(lab: &Lab, geom: GeomId) -> ProviderId {
+    lab.control.topology.providers_of(geom)[0]
+}
+
+#[test]
+fn who_comes_later_by_the_name_stands_above_it_too_and_below_again_when_it_is_gone() {
+    let mut lab = Lab::new(1);
+    let disk = lab.disk("d0", &Leaf::new(1 << 20));
+    let before = lab.writer("before", disk);
+    let shim = lab.insert("d0.s.", disk, "").unwrap();
+    let above = offered(&lab, shim);
+    assert_eq!((find(&lab, "d0"), find(&lab, "d0.s.")), (Some(above), Some(disk)));
+    assert_eq!(lab.control.topology.covering(disk), Some(shim));
+    let later = find(&lab, "d0").expect("a provider");
+    let later = lab.user("later", later, Manner::default());
+    lab.open(later, Access::READ).unwrap();
+    for c in [before, later] {
+        assert_eq!(lab.control.topology.below(c), Some(above));
+        let tag = lab.send(lab.edge(c), Op::Read, 0, BLOCK);
+        lab.finish(tag);
+    }
+    assert_eq!(lab.stats(above).ops[Op::Read as usize], 2, "both went through it");
+    let twice = lab.insert("d0.s.", above, "").unwrap_err();
+    assert_eq!(twice.kind, Errno::Exist);
+    lab.control.remove(shim).unwrap();
+    assert_eq!((find(&lab, "d0"), find(&lab, "d0.s.")), (Some(disk), None));
+    assert_eq!(lab.control.topology.covering(disk), None);
+    for c in [before, later] {
+        assert_eq!(lab.control.topology.below(c), Some(disk));
+    }
+}
+
+#[test]
+fn of_several_the_topmost_has_the_name_in_whatever_order_they_come_and_go() {
+    // Which is put over which: by name, as an operator does; then which goes first.
+    for (second_on, first_out) in [("d0", 0), ("d0", 1), ("d0.a.", 0), ("d0.a.", 1)] {
+        let mut lab = Lab::new(1);
+        let disk = lab.disk("d0", &Leaf::new(1 << 20));
+        let user = lab.writer("u", disk);
+        let a = lab.insert("d0.a.", disk, "").unwrap();
+        let on = find(&lab, second_on).expect("a provider");
+        let b = lab.insert("d0.b.", on, "").unwrap();
+        let top = if second_on == "d0" { b } else { a };
+        assert_eq!(find(&lab, "d0"), Some(offered(&lab, top)));
+        assert_eq!(lab.control.topology.below(user), find(&lab, "d0"));
+        let both = [a, b];
+        lab.control.remove(both[first_out]).unwrap();
+        let left = both[1 - first_out];
+        assert_eq!(find(&lab, "d0"), Some(offered(&lab, left)));
+        assert_eq!(lab.control.topology.covering(disk), Some(left));
+        let name = if first_out == 0 { "d0.b." } else { "d0.a." };
+        assert_eq!(find(&lab, name), Some(disk));
+        lab.control.remove(left).unwrap();
+        assert_eq!(find(&lab, "d0"), Some(disk));
+        lab.assert_empty();
+    }
+}
+
+#[test]
+fn one_that_is_destroyed_or_refused_gives_the_name_back() {
+    let mut lab = Lab::new(1);
+    let disk = lab.disk("d0", &Leaf::new(1 << 20));
+    let user = lab.writer("u", disk);
+    lab.insert("s", disk, "refuses").map(drop).unwrap_err();
+    assert_eq!((find(&lab, "d0"), find(&lab, "s")), (Some(disk), None));
+    let shims = ["s", "t"].map(|name| {
+        let on = find(&lab, "d0").expect("a provider");
+        lab.insert(name, on, "").unwrap()
+    });
+    // The lower one goes by force, and who stands on it goes with it: the other one too.
+    let class = lab.control.topology.class("shim").expect("loaded");
+    assert_eq!(
+        class.destroy(&mut lab.control.topology, shims[0], false).unwrap_err().kind,
+        Errno::Busy
+    );
+    lab.control.call(|t| class.destroy(t, shims[0], true)).unwrap();
+    assert!(!lab.control.topology.geom_is_live(shims[1]));
+    assert_eq!((find(&lab, "d0"), find(&lab, "s"), find(&lab, "t")), (Some(disk), None, None));
+    lab.control.topology.leave(user);
+    lab.control.settle().unwrap();
+}
+
+#[test]
+fn a_disk_that_is_lost_leaves_its_name_free() {
+    let mut lab = Lab::new(1);
+    let disk = lab.disk("d0", &Leaf::new(1 << 20));
+    for name in ["s", "t"] {
+        let on = find(&lab, "d0").expect("a provider");
+        lab.insert(name, on, "").unwrap();
+    }
+    let geom = lab.control.topology.geom_of(disk).expect("its geom");
+    lab.control
+        .call(|t| {
+            t.post(Event::Lost(disk, Errno::NxIo));
+            t.wither_geom(geom, Errno::NxIo);
+            Ok(())
+        })
+        .unwrap();
+    for name in ["d0", "s", "t"] {
+        assert_eq!(find(&lab, name), None, "{name}");
+    }
+    let again = lab.disk("d0", &Leaf::new(1 << 20));
+    assert_eq!(find(&lab, "d0"), Some(again));
+}
+
+#[test]
+fn a_provider_goes_and_its_name_is_free_at_once() {
+    // A table that is edited: the partition goes and another one of that name comes, in one step.
+    let mut lab = Lab::new(1);
+    let disk = lab.disk("d0", &Leaf::new(1 << 20));
+    lab.insert("s", disk, "").unwrap();
+    let other = Leaf::new(1 << 20);
+    let geom = lab.control.topology.geom_of(disk).expect("its geom");
+    let made = lab.control.call(|t| {
+        t.wither_geom(geom, Errno::NxIo);
+        other.create(t, "d0")
+    });
+    assert_eq!(find(&lab, "d0"), Some(made.expect("the name is free")));
+}
+
+#[test]
+fn what_is_on_a_disk_is_seen_through_the_layer_alone() {
+    let mut lab = Lab::new(1);
+    let log = lab.log.clone();
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let shim = lab.insert("s", disk, "").unwrap();
+    lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
+    lab.control.settle().unwrap();
+    // Somebody labels it, through the layer; when that one is gone both were written.
+    leaf.data.lock().unwrap()[0] = 0xa0;
+    let on = find(&lab, "d0").expect("a provider");
+    let user = lab.writer("u", on);
+    lab.control.topology.leave(user);
+    lab.control.topology.retaste(disk);
+    lab.control.settle().unwrap();
+    let sits = find(&lab, "d0.ta").expect("it is found by the disk's name");
+    assert_eq!(find(&lab, "s.ta"), None, "and once");
+    let geom = lab.control.topology.geom_of(sits).expect("its geom");
+    lab.control.remove(shim).unwrap();
+    assert_eq!(find(&lab, "d0.ta"), Some(sits));
+    let t = &lab.control.topology;
+    assert_eq!(t.below(t.consumers_of(geom)[0]), Some(disk));
+    assert_eq!(find(&lab, "s.ta"), None);
+    // One made by hand beside the disk has its own name.
+    let params = serde_json::Value::Null;
+    let class = lab.control.topology.class("shim").expect("loaded");
+    let create = Create { name: "by hand", members: &[disk], params: &params };
+    lab.control.call(|t| class.create(t, &create)).unwrap();
+    assert_eq!(find(&lab, "d0"), Some(disk));
+}

@@ -273,14 +273,16 @@ fn a_scheduler_has_the_disks_name_and_a_restart_finds_all_as_it_is_written_down(
 
     // Whoever opens the disk by its name from now on stands above the scheduler.
     house.configure(&disk, "");
-    house.ashlar(&["apply", "--yes"]).ends(0);
+    house.ashlar(&["apply"]).ends(0);
     house.configure(&disk, "0 = \"d0\"");
     house.ashlar(&["apply"]).ends(0);
     assert!(house.provider("d0").expect("there").1["w"].as_u64() >= Some(1));
     assert_eq!(identity(&house), before, "it is the same unit to an initiator");
     peer::qemu_io(&house.url(0), &["write -P 0x42 40M 1M"]).unwrap();
-    let written = house.json(&["sched", "stats"])["geoms"][0]["written_bytes"].as_u64();
-    assert!(written >= Some(1 << 20), "{written:?}");
+    let state = house.state();
+    let sched = array(&state["geoms"]).iter().find(|g| g["class"] == "sched").unwrap();
+    let written: u64 = text(&sched["config"]["written bytes"]).parse().unwrap();
+    assert!(written >= 1 << 20, "{written} bytes went through it: {sched:#}");
 
     // What is gone at the next start cannot be written down.
     house.configure(&disk, "0 = \"d0\", 1 = \"d0.sched.\"");

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 /// Name of the class of disks and of those who use them.
-const CLASS: &str = "bed";
+pub(crate) const CLASS: &str = "bed";
 
 /// See the module.
 pub(crate) struct Bed {
@@ -43,7 +43,8 @@ impl Geom for Plain {
     }
 }
 
-struct BedClass;
+/// The class of that name.
+pub(crate) struct BedClass;
 
 impl Class for BedClass {
     fn name(&self) -> &'static str {

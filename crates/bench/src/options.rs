@@ -46,6 +46,8 @@ pub enum Seed {
     /// The posting that introduced SCST: threads, and one system call a command.
     #[default]
     Scst,
+    /// The page on geom_sched: who gets what of a disk beside whom.
+    Sched,
 }
 
 /// A target to compare with.
@@ -75,7 +77,7 @@ pub struct Options {
     /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `cores`, `luns`, `idle`; or
     /// `seeds`; or `bare`, the bare responder alone.
     pub what: What,
-    /// Which seed, for `seeds`: `scst`.
+    /// Which seed, for `seeds`: `scst`, `sched`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
     /// Only the cases whose name contains this; absent: all.
@@ -179,6 +181,7 @@ impl Options {
             "iscsi" | "nbd" | "cores" | "luns" | "seeds scst" => {
                 format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
             }
+            "seeds sched" => format!(" {what} --case {case}"),
             "idle" => format!(" idle --case {case} --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });

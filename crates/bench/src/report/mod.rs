@@ -13,6 +13,8 @@ pub enum Of {
     Ours,
     /// Our figure divided by the peer's.
     Ratio,
+    /// The peer's figure divided by ours, where ours is to be large.
+    Inverse,
 }
 
 /// A goal: the number must not be above `at_most`.
@@ -62,6 +64,7 @@ impl Row {
         let number = match goal.of {
             Of::Ours => self.ours,
             Of::Ratio => self.ratio?,
+            Of::Inverse => 1.0 / self.ratio?,
         };
         Some(number <= goal.at_most)
     }

@@ -62,6 +62,7 @@ fn tail(report: &Report, out: &mut String) {
 fn cells(row: &Row, same_case: bool) -> [String; COLUMNS] {
     let goal = row.goal.map_or(String::new(), |goal| match goal.of {
         Of::Ours => format!("<= {}", number(goal.at_most)),
+        Of::Inverse => format!(">= {} of peer", number(1.0 / goal.at_most)),
         Of::Ratio => format!("<= {} of peer", number(goal.at_most)),
     });
     let met = row.met().map_or("", |met| if met { "met" } else { "MISSED" });

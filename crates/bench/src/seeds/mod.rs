@@ -1,7 +1,9 @@
 //! The comparisons that the project's seeds make, made again on this machine: one file a seed.
 //!
+//! * `sched`: whose request a disk gets next, in a modelled disk.
 //! * `scst`: commands in threads, and one system call a command.
 
+mod sched;
 mod scst;
 
 use crate::error::Error;
@@ -15,6 +17,7 @@ pub(crate) fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     match options.seed.unwrap_or_default() {
+        Seed::Sched => sched::measure(options, report, progress),
         Seed::Scst => scst::measure(options, report, progress),
     }
 }

@@ -17,14 +17,6 @@ use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 pub const BLOCK: u64 = 4096;
 pub const MS: u64 = 1_000_000;
 
-/// A SATA disk of 2010: 72 MB/s, seeks of 8.5 ms on average, 7200 turns a minute.
-pub const SATA_2010: Timing = Timing::Spinning {
-    seek_ns_min: 800_000,
-    seek_ns_max: 15_200_000,
-    turn_ns: 8_333_333,
-    track_bytes: 600_000,
-};
-
 /// Flash that answers in about 100 us, any number at once.
 pub const FLASH: Timing = Timing::Between { min_ns: 80_000, max_ns: 120_000 };
 
@@ -37,8 +29,6 @@ pub struct Inside {
     pub errors_percent: u64,
     pub gone: bool,
     pub holds: bool,
-    /// Nobody looks at the bytes.
-    pub blind: bool,
     held: Vec<(usize, Ticket)>,
     ends: BTreeMap<(usize, u64), Result<(), Errno>>,
     /// Per core: the newest tag seen, and that of the newest fence.
@@ -63,7 +53,6 @@ impl Leaf {
             errors_percent: 0,
             gone: false,
             holds: false,
-            blind: false,
             held: Vec::new(),
             ends: BTreeMap::new(),
             newest: BTreeMap::new(),
@@ -158,7 +147,6 @@ impl Inside {
             return Err(Errno::Io);
         }
         match bio.op {
-            _ if self.blind => Ok(()),
             Op::Read => {
                 let mut bytes = vec![0; bio.data.len()];
                 self.model.read(bio.offset, &mut bytes)?;

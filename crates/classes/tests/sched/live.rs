@@ -186,3 +186,24 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     lab.verb("configure", "d0", json!({ "options": "wait_ms=3" })).expect("configure");
     assert_eq!(lab.stats()["options"]["wait_ms"], 3);
 }
+
+#[test]
+fn the_counters_say_who_got_what() {
+    let mut lab = lab(1);
+    lab.insert("rr");
+    for n in 0..10 {
+        lab.send(0, Op::Read, n, 1, NONE, 5);
+        lab.send(0, Op::Write, 100 + n, 1, NONE, 6);
+    }
+    lab.drain();
+    let stats = lab.stats();
+    let of = |key: u64| {
+        let clients = stats["clients"].as_array().expect("clients");
+        clients.iter().find(|c| c["key"] == key).expect("a client").clone()
+    };
+    assert_eq!((&of(5)["requests"], &of(5)["read_bytes"]), (&json!(10), &json!(40960)));
+    assert_eq!((&of(6)["requests"], &of(6)["written_bytes"]), (&json!(10), &json!(40960)));
+    assert!(of(6)["wait_max_ns"].as_u64() > Some(0), "one at a time: they waited");
+    lab.verb("reset", "d0.sched.", Value::Null).expect("reset");
+    assert_eq!(lab.stats()["requests"], 0);
+}

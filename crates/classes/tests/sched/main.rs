@@ -1,8 +1,7 @@
-//! SCHED on disks of a simulated world: slipped in, changed and taken out under load; who gets what
-//! of a disk with one arm; and what happens when the disk does not answer.
+//! SCHED on disks of a simulated world: slipped in, changed and taken out under load; and what
+//! happens when the disk does not answer. Who gets what stands in `bench/src/seeds/sched`.
 
 mod lab;
 mod leaf;
 mod live;
-mod rates;
 mod storm;

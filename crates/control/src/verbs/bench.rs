@@ -19,6 +19,7 @@ impl Verb for Bench {
         "ashlar bench",
         "ashlar bench layers --rounds 9",
         "ashlar bench iscsi --no-peers --json",
+        "ashlar bench seeds sched",
         "ashlar bench seeds scst",
     ];
     const POSITIONAL: &'static [&'static str] = &["what", "seed"];

@@ -4,14 +4,19 @@
 //! its turn is over: so many bytes, or so much time since its first request ended. When its queue
 //! is empty before, the disk waits a little for its next request, though others wait: a client that
 //! reads what lies behind one another asks again at once, and going to another place and back
-//! costs more than the wait. It is not waited for when it usually thinks longer than that, or jumps
-//! about the disk.
+//! costs more than the wait. It is not waited for when it usually thinks longer than that.
+//!
+//! One that jumps about the disk gives nothing for a wait, but if its turn ended with each of its
+//! requests it would have one for each eight megabytes of a reader. So those that jump have their
+//! turns together: while one thinks, the next has the disk, and each brings its time along. Is none
+//! of them there, the disk waits for a moment that is short beside what it takes for one request.
 //!
 //! ```text
 //!   none --first of the ring--> serving --nothing waits, one in the disk--> busy
-//!     ^                          |    ^                                       | it ended
-//!     |    turn over             |    +--------- its next request ----------- idling
-//!     +--------------------------+---- not worth a wait, or waited long enough --+
+//!     ^                          |  ^ ^                                       | it ended
+//!     |    turn over             |  | +--------- its next request ----------- idling
+//!     |                          |  +--- it jumps, and one waits that does too ---|
+//!     +--------------------------+---- not worth a wait, or waited long enough ---+
 //! ```
 
 use std::collections::VecDeque;
@@ -32,12 +37,18 @@ const QUANTUM_TIME: usize = 2;
 const QUANTUM_BYTES: usize = 3;
 const AFTER_WRITES: usize = 4;
 
-/// A client whose requests lie farther apart than this, on average, is not waited for, bytes.
+/// A client whose requests lie farther apart than this, on average, jumps, bytes.
 const NEAR: u64 = 8192;
 /// A jump counts as no more than this, so that one jump in eight still is near, bytes.
 const JUMP_MAX: u64 = 65536;
 /// A pause counts as no more than so many waits.
 const PAUSES_MAX: u64 = 8;
+/// A client that jumps is waited for so small a part of what its requests take in the disk: if it
+/// does not come, no more of the disk's time is lost.
+const MOMENT: u64 = 8;
+/// Clients that jump have no more than so many turns' time in one, or a reader beside very many
+/// of them would stand still for long.
+const SHARED_MAX: u64 = 4;
 /// Samples before an average is believed.
 const SAMPLES: u32 = 8;
 
@@ -65,8 +76,12 @@ impl Average {
         };
     }
 
+    fn mean(&self) -> Option<u64> {
+        (self.samples >= SAMPLES).then_some(self.sum / 8)
+    }
+
     fn is_more_than(&self, limit: u64) -> bool {
-        self.samples >= SAMPLES && self.sum / 8 > limit
+        self.mean().is_some_and(|mean| mean > limit)
     }
 }
 
@@ -82,10 +97,23 @@ struct Queue {
     last_done_ns: Option<u64>,
     thinks: Average,
     jumps: Average,
+    /// When its newest request went to the disk, and how long they take there.
+    went_ns: u64,
+    takes: Average,
+    /// The number of the newest turn that it had or shared.
+    turn: u64,
+}
+
+impl Queue {
+    fn jumps(&self) -> bool {
+        self.jumps.is_more_than(NEAR)
+    }
 }
 
 struct Turn {
     client: u16,
+    /// Whose time it is made of.
+    shares: u64,
     bytes: u64,
     /// When its first request ended.
     since_ns: Option<u64>,
@@ -129,19 +157,39 @@ impl RoundRobin {
     }
 
     fn is_over(&self, turn: &Turn, now: u64) -> bool {
-        let late = |since: u64| now.saturating_sub(since) >= self.knobs.ns(QUANTUM_TIME);
-        turn.bytes >= self.knobs.kib(QUANTUM_BYTES) || turn.since_ns.is_some_and(late)
+        let time = self.knobs.ns(QUANTUM_TIME).saturating_mul(turn.shares);
+        let bytes = self.knobs.kib(QUANTUM_BYTES).saturating_mul(turn.shares);
+        let late = |since: u64| now.saturating_sub(since) >= time;
+        turn.bytes >= bytes || turn.since_ns.is_some_and(late)
     }
 
     /// Until when the active client, of which nothing waits, is worth waiting for.
     fn worth(&self, client: u16, now: u64) -> Option<u64> {
         let queue = self.queues.get(usize::from(client))?;
-        let wait = self.knobs.ns(WAIT);
+        let wait = match queue.jumps() {
+            true => self.knobs.ns(WAIT).min(queue.takes.mean()? / MOMENT),
+            false => self.knobs.ns(WAIT),
+        };
         let thinks = queue.thinks.is_more_than(wait);
-        let jumps = queue.jumps.is_more_than(NEAR);
         let writes = queue.last_write && self.knobs.get(AFTER_WRITES) == 0;
         let until = queue.last_done_ns?.saturating_add(wait);
-        (!thinks && !jumps && !writes && now < until).then_some(until)
+        (!thinks && !writes && now < until).then_some(until)
+    }
+
+    /// Of a turn of one that jumps: another that does goes on with it. False when none waits.
+    fn share(&mut self) -> bool {
+        let jumps = |c: &u16| self.queues.get(usize::from(*c)).is_some_and(Queue::jumps);
+        let Some(at) = self.ring.iter().position(jumps) else { return false };
+        let (Some(client), turns) = (self.ring.remove(at), self.turns) else { return false };
+        let queue = self.queue(client);
+        queue.listed = false;
+        let joins = std::mem::replace(&mut queue.turn, turns) != turns;
+        self.idling = false;
+        if let Some(turn) = &mut self.turn {
+            turn.client = client;
+            turn.shares = (turn.shares + u64::from(joins)).min(SHARED_MAX);
+        }
+        true
     }
 
     fn over(&mut self) {
@@ -156,9 +204,11 @@ impl RoundRobin {
 
     fn begin(&mut self) -> bool {
         let Some(client) = self.ring.pop_front() else { return false };
-        self.queue(client).listed = false;
         self.turns += 1;
-        self.turn = Some(Turn { client, bytes: 0, since_ns: None });
+        let turns = self.turns;
+        let queue = self.queue(client);
+        (queue.listed, queue.turn) = (false, turns);
+        self.turn = Some(Turn { client, shares: 1, bytes: 0, since_ns: None });
         true
     }
 }
@@ -177,6 +227,7 @@ impl Algorithm for RoundRobin {
             let queue = self.queue(client);
             (queue.last_end, queue.last_done_ns) = (None, None);
             (queue.thinks, queue.jumps) = (Average::default(), Average::default());
+            queue.takes = Average::default();
         }
     }
 
@@ -223,9 +274,10 @@ impl Algorithm for RoundRobin {
                 continue;
             }
             let queue = self.queue(client);
-            let in_disk = queue.in_disk;
+            let (in_disk, jumps) = (queue.in_disk, queue.jumps());
             if let Some(request) = queue.waiting.pop() {
                 queue.in_disk += 1;
+                queue.went_ns = now;
                 queue.last_write = request.write;
                 self.in_flight += 1;
                 if let Some(turn) = &mut self.turn {
@@ -239,6 +291,9 @@ impl Algorithm for RoundRobin {
             }
             if in_disk > 0 && !hurry {
                 return Step::Nothing;
+            }
+            if jumps && self.share() {
+                continue;
             }
             match self.worth(client, now) {
                 Some(until) if !hurry => {
@@ -258,11 +313,14 @@ impl Algorithm for RoundRobin {
         let queue = self.queue(request.client);
         queue.in_disk = queue.in_disk.saturating_sub(1);
         queue.last_done_ns = Some(now);
+        queue.takes.add(now.saturating_sub(queue.went_ns));
+        // The way to where a reader goes on is not its time; for one that jumps it is all there is.
+        let since = if queue.jumps() { queue.went_ns } else { now };
         if let Some(turn) = &mut self.turn
             && turn.client == request.client
             && turn.since_ns.is_none()
         {
-            turn.since_ns = Some(now);
+            turn.since_ns = Some(since);
         }
     }
 
@@ -305,8 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn who_jumps_about_or_thinks_long_is_not_waited_for() {
-        for (jump, think) in [(1 << 30, 0), (0, 20 * MS)] {
+    fn who_thinks_long_is_not_waited_for_and_who_jumps_about_a_moment() {
+        let until = |from: u64| Step::Until(from + MS / 8);
+        for (jump, think, want) in [
+            (1 << 30, MS / 10, until(20 * MS + 19 * MS / 10)),
+            (1 << 30, MS, Step::Start(900)),
+            (0, 20 * MS, Step::Start(900)),
+        ] {
             let mut a = rr();
             let (mut now, mut at) = (0, 0);
             for id in 0..20 {
@@ -315,11 +378,14 @@ mod tests {
                 assert_eq!(a.next(now, false), Step::Start(id));
                 now += MS;
                 a.ended(&r, now);
-                now += think;
+                now += if id < 19 { think } else { 0 };
                 at = r.end() + jump;
             }
             a.arrived(request(900, 1, 0, 4096), now);
-            assert_eq!(a.next(now, false), Step::Start(900), "{jump} {think}");
+            assert_eq!(a.next(now, false), want, "{jump} {think}");
+            if want != Step::Start(900) {
+                assert_eq!(a.next(now + 10 * MS, false), Step::Start(900), "{jump} {think}");
+            }
         }
     }
 

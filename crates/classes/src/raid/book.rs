@@ -275,10 +275,13 @@ pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
     let is_left = |x: usize| members.iter().any(|y| without(*y, x) && !without(x, *y));
     let knows = |a: usize, b: usize| found[a].knows(&keys[b], sector);
     let is_strange = |x: usize| !knows(winner, x) && !good.iter().any(|y| knows(x, *y));
+    // One that was being filled by its own record has nothing that its source has not, which speaks
+    // for itself when it comes.
+    let has_own = |x: usize| !without(x, x);
     let is_split = |x: &usize| {
         let apart = |y: &usize| found[*x].is_apart(&keys[*y], sector);
         let apart = *x != winner && without(winner, *x) && good.iter().all(apart);
-        apart && !is_left(*x) && !is_strange(*x)
+        apart && has_own(*x) && !is_left(*x) && !is_strange(*x)
     };
     let split = members.iter().copied().filter(is_split).collect();
     // Whoever goes on without a disk counts up, and says so of it: what is torn and no newer was

@@ -49,7 +49,12 @@ fn says(level: Level, count: usize, own: usize, without: &[usize], generation: u
         array.disks[*out].state = DiskState::Missing;
         array.volumes[0].members[*out].state = SubdiskState::None;
     }
-    let record = imsm::create(&array, &imsm::Names::default(), 512).expect("a record");
+    record(&array, own)
+}
+
+/// What a disk says whose record is that of an array.
+fn record(array: &Array, own: usize) -> Found {
+    let record = imsm::create(array, &imsm::Names::default(), 512).expect("a record");
     Found::Intel { serial: format!("SERIAL-{own:06}"), record: Box::new(record) }
 }
 
@@ -230,10 +235,6 @@ fn who_was_left_before_a_spare_came_is_no_split() {
     }
     later[1].disks[0].state = DiskState::Failed;
     later[1].volumes[0].members[0].state = SubdiskState::Failed;
-    let record = |array, own: usize| {
-        let record = imsm::create(array, &imsm::Names::default(), 512).expect("a record");
-        Found::Intel { serial: format!("SERIAL-{own:06}"), record: Box::new(record) }
-    };
     let (zero, two) = (record(&later[0], 0), record(&later[1], 2));
     assert_eq!(judged(&[zero, alone.clone(), two.clone()]), (2, vec![]));
     // Who could tell is not there: neither knows the other, and neither is touched.
@@ -251,10 +252,35 @@ fn who_was_left_while_the_other_was_being_filled_is_no_split() {
     filling.generation = 23;
     filling.volumes[0].members[1].state = SubdiskState::Rebuild;
     filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
-    let record = imsm::create(&filling, &imsm::Names::default(), 512).expect("a record");
-    let source = Found::Intel { serial: "SERIAL-000000".into(), record: Box::new(record) };
     let filled = says(Level::Raid1, 2, 1, &[0], 27);
-    assert_eq!(judged(&[source, filled]), (1, vec![]));
+    assert_eq!(judged(&[record(&filling, 0), filled]), (1, vec![]));
+}
+
+#[test]
+fn who_was_being_filled_is_no_half() {
+    // 2 was to take the place of 0, with 1 as its source, when the power went; then 0 and 1 went on,
+    // and 3 took the place of 1.
+    let mut filling = array(Level::Raid1, 2);
+    filling.generation = 9;
+    filling.disks[0].serial = "SERIAL-000002".into();
+    filling.volumes[0].members[0].state = SubdiskState::Rebuild;
+    filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
+    let mut newest = array(Level::Raid1, 2);
+    newest.generation = 27;
+    newest.disks[1].serial = "SERIAL-000003".into();
+    let new = [record(&newest, 0), record(&newest, 3)];
+    // As if it had a place that the newest knows: what is known of both is that it lacks something.
+    let mut known = filling.clone();
+    known.disks[1].serial = "SERIAL-000000".into();
+    known.disks[1].state = DiskState::Missing;
+    for other in [record(&filling, 2), record(&known, 2)] {
+        assert_eq!(judged(&[new[0].clone(), new[1].clone(), other]), (0, vec![]));
+    }
+    // It had been filled: a half of its own.
+    known.volumes[0].members[0].state = SubdiskState::Active;
+    known.volumes[0].members[1].state = SubdiskState::None;
+    known.volumes[0].migration = None;
+    assert_eq!(judged(&[new[0].clone(), new[1].clone(), record(&known, 2)]), (0, vec![2]));
 }
 
 #[test]
@@ -262,8 +288,7 @@ fn who_was_being_filled_is_waited_for() {
     let mut filling = array(Level::Raid1, 2);
     filling.volumes[0].members[1].state = SubdiskState::Rebuild;
     filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
-    let record = imsm::create(&filling, &imsm::Names::default(), 512).expect("a record");
-    let found = Found::Intel { serial: "SERIAL-000000".into(), record: Box::new(record) };
+    let found = record(&filling, 0);
     let keys = ["SERIAL-000000".to_owned(), "SERIAL-000001".to_owned()];
     assert!(found.excludes(&keys[1], 512), "it lacks something");
     assert!(!found.is_complete(&keys[..1], 512) && found.is_complete(&keys, 512));

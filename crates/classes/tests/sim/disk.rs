@@ -27,6 +27,8 @@ pub struct Inside {
     pub faults: Vec<(Op, u64, Errno)>,
     /// The next of this kind fails.
     pub once: Option<(Op, Errno)>,
+    /// It has failed a request, or was lost.
+    pub failed: bool,
     pub hangs: bool,
     /// Requests of this kind hang.
     pub holds: Option<Op>,
@@ -82,6 +84,7 @@ impl Disk {
             random: SeededRandom::new(seed ^ 0x51),
             faults: Vec::new(),
             once: None,
+            failed: false,
             hangs: false,
             holds: None,
             hung: Vec::new(),
@@ -207,11 +210,12 @@ impl Inside {
         if let Some((which, error)) = self.once
             && which == op
         {
-            self.once = None;
+            (self.once, self.failed) = (None, true);
             return Some(error);
         }
         for (which, percent, error) in &self.faults {
             if *which == op && self.random.below(100) < *percent {
+                self.failed = true;
                 return Some(*error);
             }
         }

@@ -87,8 +87,9 @@ const HARSH: [u64; 14] = [
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
 /// gone already; 3003499: a disk was back before its loss was on record, and nobody looked at it
-/// again.
-const DDF: [u64; 2] = [1226, 3003499];
+/// again; 8002472: a disk that was being taken in when the power went, and that nobody knew
+/// afterwards, was held for a half of the array.
+const DDF: [u64; 3] = [1226, 3003499, 8002472];
 
 /// With a log of partial parity: 2006680, 2008684: a write waited for its log while one of its
 /// disks was put out on record, and was sent then as if that disk had it: what it held was known by
@@ -96,8 +97,10 @@ const DDF: [u64; 2] = [1226, 3003499];
 /// been in doubt was right again, and no disk said so before the power went; 2003768: of the story
 /// itself: a disk was back before its loss was dealt with, and the next one was pulled: two were
 /// lost at once; 4000560, 4003760: rows were sent as if a disk that had just been filled had
-/// everything, before a record said so.
-const LOGGED: [u64; 6] = [2003768, 2006680, 2008574, 2008684, 4000560, 4003760];
+/// everything, before a record said so; 8006812: a member was lost between two tries of a row, and
+/// what it was to get was written together with the others'; 8008728: of the story itself: the power
+/// went between the doubt on the disks and the word about it.
+const LOGGED: [u64; 8] = [2003768, 2006680, 2008574, 2008684, 4000560, 4003760, 8006812, 8008728];
 
 /// With users who write over each other: 8000458: of the story itself: a disk was back and its loss
 /// not dealt with, for records could not be written, and the next one was pulled.

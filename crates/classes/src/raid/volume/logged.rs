@@ -76,6 +76,13 @@ impl Rows {
         [before, after, lost].into_iter().filter(|part| !part.is_empty()).collect()
     }
 
+    /// E1: whether a part would be cut, for a member was lost since it was made: between two tries
+    /// of a row, or while what was owed of it was paid.
+    pub(super) fn is_cut_otherwise(&self, table: &Table, part: &[Touch]) -> bool {
+        let lost = || part.iter().any(|touch| !table.is_good_on_record(touch.slot));
+        self.shared.log.is_some() && part.len() > 1 && lost()
+    }
+
     /// L1, L6: the entries of a row, on the member that has its parity, before it is sent. Returns
     /// that member's slot: the row is to leave its log when it has ended.
     pub(super) async fn enter_log<'a>(

@@ -287,6 +287,9 @@ impl Rows {
         lost: u64,
     ) -> Result<Outcome, u64> {
         let table = self.shared.table(self.core.id());
+        if self.is_cut_otherwise(&table, touched) {
+            return Ok(Outcome { stale: true, ..Outcome::default() });
+        }
         let turn = |new| Turn { table: &table, window, row, touched, new, void, sending: None };
         let readable = |slot: usize| table.good(slot).is_some() && lost & bit(slot) == 0;
         let parities: Vec<usize> = [Some(row.p), row.q].into_iter().flatten().collect();

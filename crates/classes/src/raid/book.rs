@@ -252,7 +252,8 @@ pub(crate) struct Judged {
 
 /// Whose record is in force: of a disk that no other lived on without; of these the newest. A
 /// record that leaves a disk out is believed over one that does not know of that, even if the
-/// latter is newer by number: a crash amid updates makes numbers differ, not data.
+/// latter is newer by number: a crash amid updates makes numbers differ, not data. A newer one of a
+/// disk that is being filled knows.
 pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
     let members: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_heard()).collect();
     let keys: Vec<String> = found.iter().map(|f| f.key()).collect();
@@ -260,7 +261,7 @@ pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
     let disowned = |x: usize| {
         members.iter().any(|y| {
             let newer = found[*y].generation() > found[x].generation();
-            *y != x && without(*y, x) && (!without(x, *y) || newer)
+            *y != x && without(*y, x) && (newer || !without(x, *y) && !without(x, x))
         })
     };
     let winner = members

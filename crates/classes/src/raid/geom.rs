@@ -88,7 +88,10 @@ pub(super) enum Told {
     /// What was written before could not be made durable by these: no record was written.
     Unsettled(Vec<(Tag, Errno)>),
     /// Records were written: who could not be, and why.
-    Written(Vec<(Tag, Errno)>),
+    Written {
+        failed: Vec<(Tag, Errno)>,
+        left: Option<Tag>,
+    },
     /// A pass has come so far, bytes of the volume; flushed.
     Progress {
         volume: u32,
@@ -498,10 +501,20 @@ impl RaidGeom {
     }
 
     /// Records are written, but those of `failed`.
-    pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, failed: Vec<(Tag, Errno)>) {
+    pub(super) fn written(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        failed: Vec<(Tag, Errno)>,
+        left: Option<Tag>,
+    ) {
         let Some(Doing::Writing(job)) = self.doing.take() else { return };
         let torn: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
+        self.noted.retain(|tag| Some(*tag) != left);
         self.note_held(&torn);
+        if left.is_some() {
+            return self.put_off(t, me, job, &failed);
+        }
         let some = self.disks.keys().any(|tag| !torn.contains(tag));
         if !some || self.blame(&failed) {
             self.sicken(t, job);
@@ -531,7 +544,12 @@ impl RaidGeom {
                 said.dirty = true;
             }
         }
-        match self.blame(&failed) {
+        self.put_off(t, me, job, &failed);
+    }
+
+    /// No record says what a job was to say: it is still to be done.
+    fn put_off(&mut self, t: &mut Topology, me: GeomId, job: Job, failed: &[(Tag, Errno)]) {
+        match self.blame(failed) {
             true => self.sicken(t, job),
             // Who was lost has left: the records alone are still to be written.
             false if matches!(job, Job::Out(..)) => self.queue.push_back(Job::Rewrite),

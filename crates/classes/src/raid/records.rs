@@ -55,7 +55,8 @@ pub(super) struct Work {
     pub(super) calm: Vec<Arc<Shared>>,
 }
 
-/// Writes records, each durable; tells who could not be written, and why.
+/// Writes records, each durable; tells who could not be written, and why, and who was left as it
+/// is.
 pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
     let Work { notes, settle, logs, calm } = work;
     let back = board.clone();
@@ -83,12 +84,17 @@ pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
                 if !failed.is_empty() {
                     return back.tell(geom, Box::new(Told::Unsettled(failed)));
                 }
-                for note in &notes {
-                    if let Err(e) = carry_out(&core, note.edge, &note.plan).await {
+                let mut left = None;
+                for (nth, note) in notes.iter().enumerate() {
+                    // The newest comes last. If nobody took what it is to say, it stays as it is:
+                    // torn, it would be spoken for by nobody.
+                    if nth > 0 && nth + 1 == notes.len() && failed.len() == nth {
+                        left = Some(note.tag);
+                    } else if let Err(e) = carry_out(&core, note.edge, &note.plan).await {
                         failed.push((note.tag, e));
                     }
                 }
-                back.tell(geom, Box::new(Told::Written(failed)));
+                back.tell(geom, Box::new(Told::Written { failed, left }));
             });
         }),
     );

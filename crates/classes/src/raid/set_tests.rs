@@ -257,9 +257,28 @@ fn who_was_left_while_the_other_was_being_filled_is_no_split() {
 }
 
 #[test]
+fn who_is_being_filled_knows_that_and_may_be_the_newest() {
+    // 0 could not be written since it left out 1, which is back, and 2 was torn after that.
+    let mut filling = array(FIVE, 3);
+    filling.generation = 15;
+    filling.volumes[0].members[1].state = SubdiskState::Rebuild;
+    filling.volumes[0].migration = Some(Migration { kind: MigrationKind::Rebuild, done: 0 });
+    let left = imsm::Torn { set: 7, generation: 14, first: Vec::new() };
+    let torn = Found::Torn { serial: "SERIAL-000002".into(), left };
+    let all = [says(FIVE, 3, 0, &[1], 13), record(&filling, 1), torn];
+    let all: Vec<&Found> = all.iter().collect();
+    let judged = judge(&all, 512).expect("somebody");
+    assert_eq!((judged.winner, judged.split, judged.ahead), (1, vec![], vec![]));
+    // An older one of its kind was left behind.
+    filling.generation = 12;
+    let all = [says(FIVE, 3, 0, &[1], 13), record(&filling, 1)];
+    assert_eq!(self::judged(&all), (0, vec![]));
+}
+
+#[test]
 fn who_was_being_filled_is_no_half() {
-    // 2 was to take the place of 0, with 1 as its source, when the power went; then 0 and 1 went on,
-    // and 3 took the place of 1.
+    // 2 was to take the place of 0, with 1 as its source, when the power went; then 0 and 1 went
+    // on, and 3 took the place of 1.
     let mut filling = array(Level::Raid1, 2);
     filling.generation = 9;
     filling.disks[0].serial = "SERIAL-000002".into();

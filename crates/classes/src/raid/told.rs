@@ -101,7 +101,7 @@ impl RaidGeom {
                 // Before a job that waits for a gate: the writes inside may wait for the records.
                 self.urgent(t, me, Job::Rewrite);
             }
-            Told::Written(failed) => self.written(t, me, failed),
+            Told::Written { failed, left } => self.written(t, me, failed, left),
             Told::Unsettled(failed) => self.unsettled(t, me, failed),
             Told::Progress { volume, round, done } => self.progress(t, me, volume, round, done),
             Told::Passed { volume, round, result } => self.passed(t, me, volume, round, result),

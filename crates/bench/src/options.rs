@@ -48,6 +48,8 @@ pub enum Seed {
     Scst,
     /// The page on geom_sched: who gets what of a disk beside whom.
     Sched,
+    /// Lessons learned about TRIM: what three ways of telling a disk cost, in virtual time.
+    Trim,
 }
 
 /// A target to compare with.
@@ -77,7 +79,7 @@ pub struct Options {
     /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `cores`, `luns`, `idle`; or
     /// `seeds`; or `bare`, the bare responder alone.
     pub what: What,
-    /// Which seed, for `seeds`: `scst`, `sched`.
+    /// Which seed, for `seeds`: `scst`, `sched`, `trim`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
     /// Only the cases whose name contains this; absent: all.

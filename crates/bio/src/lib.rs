@@ -7,6 +7,7 @@
 //!   and one that waits is woken by the one [`Ticket`] that is good.
 //! * [`Owned`]: what one thread keeps for itself in an object that all share.
 //! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
+//! * [`Bio::delete_ranges`]: a DELETE of several ranges.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //!
 //! This room knows nothing of classes or sockets. It is one of the two rooms where
@@ -25,6 +26,7 @@ pub mod parity;
 mod pinned;
 mod pool;
 mod request;
+mod scatter;
 mod segs;
 mod slab;
 

@@ -6,6 +6,7 @@ use std::ops::{BitOr, BitOrAssign};
 
 use crate::errno::{Errno, Status};
 use crate::frame::Frames;
+use crate::scatter::Scatter;
 use crate::segs::Segs;
 
 /// What a Bio asks for.
@@ -208,7 +209,8 @@ pub struct Bio {
     pub origin: Origin,
     /// First byte, as the layer that now holds the Bio counts.
     pub offset: u64,
-    /// Bytes. For READ and WRITE equal to `data.len()`.
+    /// Bytes. For READ and WRITE equal to `data.len()`; for a DELETE of several ranges from the
+    /// first to the end of the last, see [`Bio::is_scattered`].
     pub length: u64,
     /// The memory, for READ and WRITE.
     pub data: Segs,
@@ -218,7 +220,8 @@ pub struct Bio {
     pub value: Option<Attr>,
     /// How it ended, once it has. Children's first error gathers here.
     pub status: Status,
-    /// Bytes done, once it has ended: fewer than `length` at the end of the medium.
+    /// Bytes done, once it has ended: fewer than `length` at the end of the medium, and of a
+    /// DELETE of several ranges those that it names.
     pub completed: u64,
     /// Who is told.
     pub end: End,
@@ -231,6 +234,7 @@ pub struct Bio {
     /// A note of the layer that forked it, for that layer's `child_done`: which member, say.
     /// Nobody below looks at it.
     pub mark: u32,
+    pub(crate) scatter: Option<Scatter>,
     id: BioId,
     /// Serial number of the one ticket that is good.
     serial: Cell<u32>,
@@ -254,6 +258,7 @@ impl Bio {
             edge: 0,
             waits: 0,
             mark: 0,
+            scatter: None,
             id,
             serial: Cell::new(0),
         }
@@ -275,6 +280,7 @@ impl Bio {
         self.edge = 0;
         self.waits = 0;
         self.mark = 0;
+        self.scatter = None;
         self.id = id;
         self.serial.set(0);
     }

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use bio::{Attr, Bio, Errno, Op};
 use geom::{
-    Access, Back, Class, ConsumerId, Control, Core, Create, Edge, Error, Event, Flow, Geom, GeomId,
-    Layer, Limits, NewProvider, ProviderId, Topology,
+    Access, Back, Class, ConsumerId, Control, Core, Create, Deletes, Edge, Error, Event, Flow,
+    Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -283,6 +283,10 @@ struct NopLayer {
 }
 
 impl Layer for NopLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         self.state.note(bio);
         let fate = self.state.fate(bio.op, core);
@@ -361,6 +365,10 @@ impl Geom for NopGeom {
             (Some(path), "GEOM::physpath") => Some(Attr::Text(path.clone())),
             _ => topology.attr_below(me, name),
         }
+    }
+
+    fn deletes(&self, topology: &Topology, me: GeomId, _: ProviderId) -> Deletes {
+        topology.deletes_below(me).moved(self.offset)
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

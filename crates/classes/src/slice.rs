@@ -18,6 +18,10 @@ pub(crate) struct Slice {
 }
 
 impl Layer for Slice {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
         let was = bio.offset;
         if bio.op.has_range() {

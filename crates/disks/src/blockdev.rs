@@ -105,6 +105,7 @@ impl Kind for BlockDev {
                 delete_reads_zero: can_delete,
                 any_memory: !file.facts().is_direct,
                 atomic_bytes: atomic_bytes(sector, physical, facts.is_aligned),
+                delete_granule: delete_granule(&facts, sector),
                 can_anchor: false,
             },
             read_only,
@@ -118,6 +119,15 @@ impl Kind for BlockDev {
 /// the device.
 fn atomic_bytes(sector: u32, physical: u32, aligned: bool) -> u64 {
     u64::from(if aligned && physical.is_power_of_two() { physical.max(sector) } else { sector })
+}
+
+/// As the kernel says it, where sectors fit.
+fn delete_granule(facts: &Facts, sector: u32) -> (u64, u64) {
+    let (granule, sector) = (facts.discard_granularity, u64::from(sector.max(1)));
+    match granule > 0 && granule.is_multiple_of(sector) {
+        true => (granule, facts.discard_alignment % granule),
+        false => (0, 0),
+    }
 }
 
 fn delete_max(facts: &Facts) -> u64 {

@@ -165,6 +165,7 @@ fn opened(
             delete_reads_zero: can_delete, // a hole, or zeroes where none fits
             any_memory: !unit.file.facts().is_direct,
             atomic_bytes: ATOMIC_BYTES,
+            delete_granule: (0, 0),
             can_anchor: false, // MAP cannot tell allocated zeroes from holes
         },
         read_only,

@@ -78,6 +78,9 @@ pub struct Identity {
     /// `DISK::atomic`: a write of at most so many bytes that begins at a multiple of them, a power
     /// of two, is kept or lost as a whole at a power cut; `u64::MAX` where nothing is kept at all.
     pub atomic_bytes: u64,
+    /// `DISK::delete_granule`, `DISK::delete_offset`: bytes that DELETE gives up as a whole, and
+    /// where the first of them begins; zeroes where the disk says nothing.
+    pub delete_granule: (u64, u64),
     /// `GEOM::cananchor`: zeroes that must be allocated are, and MAP says so.
     pub can_anchor: bool,
 }
@@ -94,6 +97,10 @@ impl Identity {
             ("DISK::atomic", Attr::Int(self.atomic_bytes)),
             ("GEOM::cananchor", Attr::Int(u64::from(self.can_anchor))),
         ];
+        if self.delete_granule.0 > 0 {
+            attrs.push(("DISK::delete_granule", Attr::Int(self.delete_granule.0)));
+            attrs.push(("DISK::delete_offset", Attr::Int(self.delete_granule.1)));
+        }
         if !self.physpath.is_empty() {
             attrs.push(("GEOM::physpath", Attr::Text(printable(&self.physpath))));
         }

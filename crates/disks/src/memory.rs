@@ -90,6 +90,7 @@ impl Kind for Memory {
                 delete_reads_zero: true,
                 any_memory: true,
                 atomic_bytes: u64::MAX,
+                delete_granule: (0, 0),
                 can_anchor: !p.read_only,
             },
             read_only: p.read_only,
@@ -127,6 +128,10 @@ struct MemoryLayer {
 }
 
 impl Layer for MemoryLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
         Flow::Done(match bio.op {
             Op::Read => {
@@ -138,7 +143,8 @@ impl Layer for MemoryLayer {
                 self.pages.fill_zero(bio.offset, bio.length)
             }
             Op::Delete | Op::WriteZeroes => {
-                self.pages.clear(bio.offset, bio.length);
+                bio.ranges()
+                    .for_each(|range| self.pages.clear(range.start, range.end - range.start));
                 Ok(())
             }
             Op::Flush => Ok(()),

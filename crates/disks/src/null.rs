@@ -92,6 +92,7 @@ impl Kind for Null {
                 delete_reads_zero: p.fill == Fill::Zeroes,
                 any_memory: true,
                 atomic_bytes: u64::MAX,
+                delete_granule: (0, 0),
                 can_anchor: false,
             },
             read_only: p.read_only,
@@ -125,6 +126,10 @@ struct NullLayer {
 }
 
 impl Layer for NullLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
         match bio.op {
             Op::Read if self.fill == Fill::Zeroes => {

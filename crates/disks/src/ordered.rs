@@ -229,6 +229,10 @@ impl Line {
 }
 
 impl Layer for Ordered {
+    fn delete_ranges(&self) -> u32 {
+        self.disk.delete_ranges()
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let Some(lane) = self.lane(core) else { return self.disk.start(bio, core) };
         if !lane.is_free() || bio.flags.has(Flags::ORDERED) {

@@ -21,6 +21,8 @@ pub(crate) struct Facts {
     pub(crate) rotational: Option<bool>,
     /// Smallest unit of a discard, bytes; zero when it cannot.
     pub(crate) discard_granularity: u64,
+    /// Where the first such unit begins, bytes.
+    pub(crate) discard_alignment: u64,
     /// Largest discard, bytes; zero when it cannot.
     pub(crate) discard_max: u64,
     /// Largest zeroing by command, bytes; zero when it cannot.
@@ -94,6 +96,7 @@ pub(crate) fn facts(device: (u32, u32)) -> Facts {
         physpath: own.strip_prefix("/sys/devices").unwrap_or(&own).display().to_string(),
         rotational: number(&queue.join("rotational")).map(|r| r != 0),
         discard_granularity: number(&queue.join("discard_granularity")).unwrap_or(0),
+        discard_alignment: number(&own.join("discard_alignment")).unwrap_or(0),
         discard_max: number(&queue.join("discard_max_bytes")).unwrap_or(0),
         zeroes_max: number(&queue.join("write_zeroes_max_bytes")).unwrap_or(0),
         write_cache: text(&queue.join("write_cache")).unwrap_or_default(),

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::layer::Edge;
 use crate::switchboard::Word;
-use crate::topology::{Access, ConsumerId, GeomId, ProviderId, Topology};
+use crate::topology::{Access, ConsumerId, Deletes, GeomId, ProviderId, Topology};
 use crate::trouble::Trouble;
 use crate::verb::VerbSpec;
 
@@ -230,6 +230,13 @@ pub trait Geom: Send + Any {
     ) -> Option<Attr> {
         let _ = provider;
         topology.attr_below(me, name)
+    }
+
+    /// What DELETE is like over `provider`, as what is below is. The default: as over the first
+    /// provider below, which is right where requests are handed on as they are.
+    fn deletes(&self, topology: &Topology, me: GeomId, provider: ProviderId) -> Deletes {
+        let _ = provider;
+        topology.deletes_below(me)
     }
 
     /// Lines for lists: state, counters, parameters.

@@ -66,6 +66,12 @@ pub trait Layer: Send + Sync + 'static {
     /// A Bio arrives. Access, error, range and size were checked by the dispatcher.
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow;
 
+    /// Ranges of one DELETE that it takes; one with more is cut before it arrives. A layer that
+    /// hands a DELETE on as it is, or moved by a constant, says `u32::MAX`.
+    fn delete_ranges(&self) -> u32 {
+        1
+    }
+
     /// An operation of the core that carried the Bio's id ended (`result` is bytes moved).
     fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
         let _ = core;

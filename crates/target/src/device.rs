@@ -21,6 +21,7 @@ use crate::attention::{Nexus, flags};
 use crate::commands::notes::Notes;
 use crate::condition::Condition;
 use crate::copy::{Operations, Watch};
+use crate::freeing::Freeing;
 use crate::handlers::{Handler, TRANSFER_MAX};
 use crate::load::{FlowView, Load};
 use crate::order::TaskSet;
@@ -66,10 +67,14 @@ pub struct DeviceSpec {
     pub rotation: Option<u16>,
     /// DELETE works: UNMAP and WRITE SAME with UNMAP are offered.
     pub can_delete: bool,
-    /// Deleted blocks read as zeroes.
+    /// Deleted blocks read as zeroes, as it was when the unit was made; see [`Device::freeing`].
     pub delete_reads_zero: bool,
     /// Best unit of DELETE, bytes; zero when there is none.
     pub delete_unit_bytes: u64,
+    /// Where the first unit begins, bytes; `None` when there is no saying.
+    pub delete_offset: Option<u64>,
+    /// Bytes that one request to what is below frees at most; zero: any number.
+    pub delete_request_bytes: u64,
     /// A volatile cache lies below: the initial state of WCE.
     pub write_cache: bool,
     /// Nobody may write, whatever the access group says.
@@ -115,6 +120,8 @@ impl DeviceSpec {
             can_delete: false,
             delete_reads_zero: false,
             delete_unit_bytes: 0,
+            delete_offset: None,
+            delete_request_bytes: 0,
             write_cache: true,
             read_only: false,
             stripe_bytes: 0,
@@ -227,6 +234,7 @@ pub struct Device {
     load: Load,
     protection: Option<Protection>,
     space: Option<Space>,
+    freeing: Mutex<Freeing>,
 }
 
 /// The room for protection information; whoever makes a unit has seen that there is some.
@@ -255,6 +263,12 @@ impl Device {
         };
         let room = spec.room.filter(|_| spec.can_delete);
         let device = Device {
+            freeing: Mutex::new(Freeing {
+                reads_zero: spec.delete_reads_zero,
+                unit_bytes: spec.delete_unit_bytes,
+                offset: spec.delete_offset,
+                request_bytes: spec.delete_request_bytes,
+            }),
             space: room.map(|room| Space::new(room, &spec.full_percents)),
             number,
             edge: AtomicU32::new(spec.edge.0),
@@ -292,6 +306,21 @@ impl Device {
     /// What it was made from.
     pub fn spec(&self) -> &DeviceSpec {
         &self.spec
+    }
+
+    /// What freeing blocks is like, now.
+    pub fn freeing(&self) -> Freeing {
+        *self.freeing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A layer came or went below it (F1).
+    pub fn set_freeing(&self, now: Freeing) {
+        let mut freeing = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
+        let was = std::mem::replace(&mut *freeing, now);
+        drop(freeing);
+        if was != now && self.spec.can_delete {
+            self.raise(asc::INQUIRY_CHANGED, None);
+        }
     }
 
     /// Who has reserved it.

@@ -29,6 +29,7 @@ mod engine;
 mod execute;
 mod finish;
 mod flow;
+pub mod freeing;
 pub mod fuzzing;
 mod gate;
 pub mod handlers;

@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, ConsumerId, Control, Core, Error, Geom, GeomId, Message, ProviderId, Topology,
+    Access, Class, ConsumerId, Control, Core, DELETES, Error, Geom, GeomId, Message, ProviderId,
+    Topology,
 };
 
 use wire::scsi::CD_BLOCK;
 
 use crate::condition::{MediumState, TrayError};
 use crate::device::{Device, DeviceSpec, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
+use crate::freeing::Freeing;
 use crate::handlers::disk::upkeep;
 use crate::protection::{self, Layout, Protection, ProtectionSpec};
 use crate::registry::Registry;
@@ -87,6 +89,12 @@ impl Geom for LunGeom {
         let size = t.below(consumer).and_then(|p| t.limits(p));
         if let (Some(device), Some(limits)) = (&self.device, size) {
             device.resize(limits.media_bytes);
+        }
+    }
+
+    fn attr_changed(&mut self, t: &mut Topology, _: GeomId, consumer: ConsumerId, name: &str) {
+        if let (DELETES, Some(device), Some(below)) = (name, &self.device, t.below(consumer)) {
+            device.set_freeing(Freeing::of(t, below));
         }
     }
 
@@ -408,6 +416,7 @@ fn describe(
     let below = t.below(consumer).ok_or_else(gone)?;
     let limits = t.limits(below).ok_or_else(gone)?;
     let (stripe_bytes, _) = t.stripe(below);
+    let freeing = Freeing::of(t, below);
     let int = |name: &str| match t.attr(below, name) {
         Some(Attr::Int(i)) => Some(i),
         _ => None,
@@ -457,8 +466,10 @@ fn describe(
         any_memory: int("ASHLAR::any_memory") == Some(1),
         atomic_bytes: atomic_of(t, below),
         can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only && !is_cd,
-        delete_reads_zero: int("GEOM::deletereadszero") == Some(1),
-        delete_unit_bytes: sector,
+        delete_reads_zero: freeing.reads_zero,
+        delete_unit_bytes: freeing.unit_bytes,
+        delete_offset: freeing.offset,
+        delete_request_bytes: freeing.request_bytes,
         read_only: spec.read_only || is_cd,
         removable: spec.removable || is_cd,
         write_cache: spec.write_cache.unwrap_or(true),

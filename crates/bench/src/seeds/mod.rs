@@ -2,9 +2,12 @@
 //!
 //! * `sched`: whose request a disk gets next, in a modelled disk.
 //! * `scst`: commands in threads, and one system call a command.
+//! * `trim`: telling a disk what was deleted, in three ways. In virtual time: exact, and the same
+//!   on every machine.
 
 mod sched;
 mod scst;
+mod trim;
 
 use crate::error::Error;
 use crate::options::{Options, Seed};
@@ -19,5 +22,6 @@ pub(crate) fn measure(
     match options.seed.unwrap_or_default() {
         Seed::Sched => sched::measure(options, report, progress),
         Seed::Scst => scst::measure(options, report, progress),
+        Seed::Trim => trim::measure(options, report, progress),
     }
 }

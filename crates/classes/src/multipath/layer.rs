@@ -156,6 +156,10 @@ impl MultipathLayer {
 }
 
 impl Layer for MultipathLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         self.send(bio, core, 0, 0, Errno::NxIo)
     }

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Error, Event, Geom, GeomId, NewProvider, ProviderId, Topology, Trouble,
+    Access, ConsumerId, Deletes, Error, Event, Geom, GeomId, NewProvider, ProviderId, Topology,
+    Trouble,
 };
 
 use super::class::{NAME, damages};
@@ -371,6 +372,11 @@ impl Geom for PartGeom {
             true => None,
             false => topology.attr_below(me, name),
         }
+    }
+
+    fn deletes(&self, topology: &Topology, me: GeomId, provider: ProviderId) -> Deletes {
+        let from = self.parts.values().find(|part| part.provider == provider).map_or(0, |p| p.from);
+        topology.deletes_below(me).moved(from)
     }
 
     fn show(&self, topology: &Topology, me: GeomId) -> Vec<(&'static str, String)> {

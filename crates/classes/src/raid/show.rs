@@ -4,7 +4,8 @@ use std::any::Any;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered, Word,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered,
+    Word,
 };
 
 use super::book::SetId;
@@ -179,6 +180,10 @@ impl Geom for RaidGeom {
             self.unwritten(t, me, provider);
         }
         Ok(())
+    }
+
+    fn deletes(&self, t: &Topology, _: GeomId, provider: ProviderId) -> Deletes {
+        self.granules(t, provider)
     }
 
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {

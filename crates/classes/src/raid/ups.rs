@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use bio::{Attr, Errno};
-use geom::{Error, GeomId, Limits, NewProvider, ProviderId, Topology};
+use geom::{Deletes, Error, GeomId, Limits, NewProvider, ProviderId, Topology};
 
 use super::geom::{Doing, Job, RaidGeom};
 use super::model::{Identity, Level, SubdiskState, VolumeState};
@@ -250,6 +250,37 @@ impl RaidGeom {
         let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
         let disks = (0..slots).filter_map(|slot| self.disks.get(&set.role(at, slot)?.0));
         disks.filter_map(|disk| t.below(disk.consumer)).collect()
+    }
+
+    /// What DELETE is like over a volume: of levels with parity whole rows are given up.
+    pub(super) fn granules(&self, t: &Topology, provider: ProviderId) -> Deletes {
+        let known = |set: &super::set::Set| {
+            let key =
+                self.ups.iter().find(|(_, up)| up.provider == provider).map(|(key, _)| *key)?;
+            let at = set.vols.iter().position(|vol| vol.key == key)?;
+            let volume = set.array.volumes.get(at)?;
+            let (shape, mut base) = (Shape::of(volume), 0u64);
+            let members = volume.members.iter().enumerate().filter_map(|(slot, member)| {
+                let begins = base;
+                base = base.saturating_add(member.bytes);
+                let disk = self.disks.get(&set.role(at, slot)?.0)?;
+                let below = t.deletes(t.below(disk.consumer)?).moved(member.offset);
+                Some(match volume.level {
+                    Level::Raid1 | Level::Single => below,
+                    Level::Concat => below.placed(begins),
+                    _ => below.striped(volume.strip, shape.width() as u64),
+                })
+            });
+            let all = members.reduce(Deletes::with)?;
+            let copies = matches!(volume.level, Level::Raid10 | Level::Raid1e);
+            Some(match shape.parities() {
+                // Strips of copies are not in rows.
+                0 if copies && all.granule > volume.strip => Deletes { offset: None, ..all },
+                0 => all,
+                _ => all.with(Deletes::of(shape.row_bytes())),
+            })
+        };
+        self.set.as_ref().and_then(known).unwrap_or(Deletes::of(1))
     }
 
     /// A volume is not offered any more.

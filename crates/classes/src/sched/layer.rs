@@ -225,6 +225,10 @@ impl SchedLayer {
 }
 
 impl Layer for SchedLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     #[inline]
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         if !self.shared.by.load(Acquire) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Grade, Limits, NewProvider, ProviderId,
-    Topology, Trouble, Word,
+    Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Grade, Limits, NewProvider,
+    ProviderId, Topology, Trouble, Word,
 };
 
 use super::map::SpanLayer;
@@ -459,6 +459,21 @@ impl<S: Span> Geom for SpanGeom<S> {
     ) -> Result<(), Errno> {
         // S2: the members are open already.
         Ok(())
+    }
+
+    fn deletes(&self, t: &Topology, _: GeomId, _: ProviderId) -> Deletes {
+        let (mut base, count) = (0u64, self.slots.len() as u64);
+        let members = self.slots.iter().flatten().filter_map(|member| {
+            let below = t.deletes(t.below(member.consumer)?);
+            let begins = base;
+            base = base.saturating_add(member.bytes);
+            Some(if self.strip > 0 {
+                below.striped(self.strip, count)
+            } else {
+                below.placed(begins)
+            })
+        });
+        members.reduce(Deletes::with).unwrap_or(Deletes::of(1))
     }
 
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {

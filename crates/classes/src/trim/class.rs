@@ -66,7 +66,7 @@ fn build(
         return Err(Error::new(Errno::NxIo, "the provider below is gone"));
     };
     let stripe = t.stripe(below);
-    let queue = Queue::new(params.limits(&limits, stripe)?, params.policy());
+    let queue = Queue::new(params.limits(&limits, t.deletes(below))?, params.policy());
     let defers = says(t, below, "GEOM::candelete") && params.zeroes != Some(Zeroes::Keep);
     let consumer = t.attach_new(me, below).map_err(|e| Error::of(e, "attach trim"))?;
     let place = (t.switchboard(), me, t.edge(consumer));

@@ -212,16 +212,18 @@ impl Desk {
         Entry::Wait
     }
 
-    /// Somebody deletes.
-    pub(crate) fn delete(&self, range: Range<u64>, now: u64) -> Kept {
+    /// Somebody deletes these ranges: all of them wait, or none.
+    pub(crate) fn delete(&self, ranges: impl Iterator<Item = Range<u64>>, now: u64) -> Kept {
         let rings = {
             let mut inside = self.inside();
             if !inside.open || inside.queue.is_off() {
                 return Kept::Pass;
             }
-            inside.queue.free(range.clone(), now);
-            for region in self.regions(&range) {
-                self.put_bit(&mut inside, region, true);
+            for range in ranges {
+                inside.queue.free(range.clone(), now);
+                for region in self.regions(&range) {
+                    self.put_bit(&mut inside, region, true);
+                }
             }
             inside.press();
             inside.is_late(now)

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Topology, Trouble, Word};
+use geom::{Access, ConsumerId, Deletes, Event, Geom, GeomId, ProviderId, Topology, Trouble, Word};
 
 use super::params::TrimParams;
 use super::shared::{Shared, Told};
@@ -93,6 +93,15 @@ impl Geom for TrimGeom {
                 t.post(Event::Resize(provider, size));
             }
             _ => t.wither_geom(me, Errno::NxIo),
+        }
+    }
+
+    fn deletes(&self, t: &Topology, me: GeomId, _: ProviderId) -> Deletes {
+        let below = t.deletes_below(me);
+        match self.shared.defers {
+            // They wait here, as many as there are.
+            true => Deletes { granule: below.granule, offset: below.offset, ..Deletes::of(1) },
+            false => below,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The issuer: one task on core 0 that sends what the queue has, one command at a time.
 //!
-//! No disk takes several ranges in one request so far, so a command is one DELETE.
+//! A command is one DELETE of several ranges. Where what is below takes fewer, the dispatcher cuts
+//! it; the queue knows the limits and makes none that has to be cut.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,17 +49,18 @@ async fn issue(core: &Rc<Core>, shared: &Shared) {
 }
 
 async fn send(core: &Rc<Core>, shared: &Shared, command: &Command) -> Outcome {
-    for range in &command.ranges {
-        let ask = |bio: &mut Bio| {
-            (bio.op, bio.offset) = (Op::Delete, range.start);
-            bio.length = range.end.saturating_sub(range.start);
-        };
-        match core.io(shared.below, ask).await.status {
-            Ok(()) => {}
-            Err(Errno::NotSup) => return Outcome::Unsupported,
-            Err(Errno::TimedOut) => return Outcome::Unknown,
-            Err(_) => return Outcome::Failed,
-        }
+    let mut named = false;
+    let ask = |bio: &mut Bio| {
+        bio.op = Op::Delete;
+        named = bio.delete_ranges(&command.ranges);
+    };
+    let status = core.io(shared.below, ask).await.status;
+    match status {
+        // Q3 says that they are in order; without, nothing was sent.
+        _ if !named => Outcome::Failed,
+        Ok(()) => Outcome::Done,
+        Err(Errno::NotSup) => Outcome::Unsupported,
+        Err(Errno::TimedOut) => Outcome::Unknown,
+        Err(_) => Outcome::Failed,
     }
-    Outcome::Done
 }

@@ -21,7 +21,7 @@ use bio::{Bio, Errno, Flags, Op};
 use geom::{Back, Core, Flow, Layer};
 
 use super::desk::{Entry, Kept};
-use super::shared::{Shared, range_of};
+use super::shared::Shared;
 
 /// The layer.
 pub(super) struct TrimLayer(pub(super) Arc<Shared>);
@@ -35,11 +35,12 @@ impl TrimLayer {
 
     #[inline]
     fn write(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let range = range_of(bio);
-        if self.0.desk.near(&range) {
-            let entry = self.0.desk.write(&range, core.id() as usize, || bio.ticket());
-            if entry == Entry::Wait {
-                return Flow::Wait;
+        for range in bio.ranges() {
+            if self.0.desk.near(&range) {
+                let entry = self.0.desk.write(&range, core.id() as usize, || bio.ticket());
+                if entry == Entry::Wait {
+                    return Flow::Wait;
+                }
             }
         }
         self.down(core)
@@ -47,13 +48,17 @@ impl TrimLayer {
 }
 
 impl Layer for TrimLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     #[inline]
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         match bio.op {
             Op::Write | Op::WriteZeroes => self.write(bio, core),
             Op::Delete => {
                 let defers = self.0.defers && !bio.flags.has(Flags::ORDERED);
-                match defers && self.0.desk.delete(range_of(bio), core.now()) == Kept::Queued {
+                match defers && self.0.desk.delete(bio.ranges(), core.now()) == Kept::Queued {
                     true => Flow::Done(Ok(())),
                     false => self.write(bio, core),
                 }

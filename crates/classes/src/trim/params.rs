@@ -1,7 +1,7 @@
 //! What can be said of a queue: when it is made, and while it is there.
 
 use bio::Errno;
-use geom::Error;
+use geom::{Deletes, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use space::trim::{Limits, Pacing, Policy};
@@ -10,8 +10,10 @@ use space::trim::{Limits, Pacing, Policy};
 const SHARE: u8 = 5;
 /// Longest time that can be given, ms: a day.
 const MS_MAX: u64 = 86_400_000;
-/// Longest range of one delete where the provider below names none, bytes.
-const RANGE_BYTES: u64 = 1 << 30;
+/// Most bytes of one command where the provider below names none.
+const COMMAND_BYTES: u64 = 2 << 30;
+/// Most ranges of one command, whatever the provider below takes.
+const RANGES_MAX: usize = 256;
 
 /// What becomes of the promise that deleted bytes read as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,8 +48,8 @@ pub struct TrimParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 86_400_000))]
     pub expire_ms: Option<u64>,
-    /// Bytes that the device gives up as a whole, a multiple of the sector size; absent: its
-    /// stripe size, else a sector. Only when it is made.
+    /// Bytes that the device gives up as a whole, a multiple of the sector size; absent: as the
+    /// provider below says. Only when it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granule: Option<u64>,
     /// The promise below that deleted bytes read as zeroes: `drop` or `keep`. Only when it is
@@ -108,25 +110,24 @@ impl TrimParams {
     }
 
     /// What one command may hold over a provider with these numbers.
-    pub(super) fn limits(
-        &self,
-        below: &geom::Limits,
-        (stripe, offset): (u64, u64),
-    ) -> Result<Limits, Error> {
+    pub(super) fn limits(&self, below: &geom::Limits, deletes: Deletes) -> Result<Limits, Error> {
         let sector = u64::from(below.sector_bytes).max(1);
-        let usual = if stripe > 0 && stripe.is_multiple_of(sector) { stripe } else { sector };
-        let granule = self.granule.unwrap_or(usual);
+        let granule = self.granule.unwrap_or(deletes.granule);
         if granule == 0 || !granule.is_multiple_of(sector) {
             let what = format!("granule {granule} is no multiple of the sector size, {sector}");
             return Err(inval(what));
         }
-        let range = match below.delete_max_bytes {
-            0 => RANGE_BYTES,
-            most => most,
-        };
-        let before = offset % granule;
-        let first = if before == 0 { 0 } else { granule - before };
-        Ok(Limits { granule, offset: first, ranges: 1, range_max: range, command_max: range }
-            .sane())
+        let or = |bytes: u64, usual: u64| if bytes == 0 { usual } else { bytes };
+        let command_max = or(deletes.max_bytes, COMMAND_BYTES);
+        Ok(Limits {
+            granule,
+            // Where there is no saying, the edges of granules that are sent are the device's to
+            // pass over.
+            offset: deletes.offset.unwrap_or(0) % granule,
+            ranges: usize::try_from(deletes.ranges).unwrap_or(usize::MAX).min(RANGES_MAX),
+            range_max: or(deletes.range_bytes, command_max).min(command_max),
+            command_max,
+        }
+        .sane())
     }
 }

@@ -1,6 +1,5 @@
 //! What the cores, the issuer and the geom of one queue have in common.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -111,9 +110,4 @@ impl Shared {
         })
         .await;
     }
-}
-
-/// The bytes of a request.
-pub(super) fn range_of(bio: &bio::Bio) -> Range<u64> {
-    bio.offset..bio.offset.saturating_add(bio.length)
 }

@@ -71,7 +71,7 @@ const GRANULE: ArgSpec = ArgSpec {
     name: "granule",
     short: None,
     kind: ArgKind::Bytes,
-    doc: "Bytes that the device gives up as a whole [default: its stripe size, else a sector]",
+    doc: "Bytes that the device gives up as a whole [default: as the provider below says]",
 };
 const ZEROES: ArgSpec = ArgSpec {
     name: "zeroes",

@@ -40,6 +40,8 @@ struct Late {
 pub struct Inside {
     pub model: DiskModel,
     pub deletes: Deletes,
+    /// Requests that deleted something.
+    pub commands: u64,
     pub zeroes: bool,
     /// Every delete that came, in order.
     pub seen: Vec<Range<u64>>,
@@ -51,25 +53,36 @@ pub struct Inside {
 
 /// A handle on it.
 #[derive(Clone)]
-pub struct LateDisk(Arc<Mutex<Inside>>);
+pub struct LateDisk {
+    inside: Arc<Mutex<Inside>>,
+    /// Ranges that a delete may name.
+    ranges: u32,
+}
 
 impl LateDisk {
     pub fn new(bytes: u64, seed: u64, deletes: Deletes) -> LateDisk {
+        LateDisk::of_ranges(bytes, seed, deletes, 1)
+    }
+
+    /// One that takes so many ranges at once, and carries each out at a time of its own.
+    pub fn of_ranges(bytes: u64, seed: u64, deletes: Deletes, ranges: u32) -> LateDisk {
         let shape = DiskShape { size: bytes, ..DiskShape::default() };
         let model = DiskModel::new(shape, seed).expect("a shape");
-        LateDisk(Arc::new(Mutex::new(Inside {
+        let inside = Arc::new(Mutex::new(Inside {
             model,
             deletes,
+            commands: 0,
             zeroes: false,
             seen: Vec::new(),
             ends: BTreeMap::new(),
             late: Vec::new(),
             random: SeededRandom::new(seed ^ 0x7a1e),
-        })))
+        }));
+        LateDisk { inside, ranges }
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn attach(&self, t: &mut Topology, name: &str, granule: u64) -> ProviderId {
@@ -128,18 +141,23 @@ impl Inside {
         self.late = late;
     }
 
-    /// When a delete ends and how; it is noted when it is carried out.
-    fn delete(&mut self, range: Range<u64>, now: u64) -> (u64, Status) {
-        self.seen.push(range.clone());
+    /// When a delete ends and how; it is noted when its ranges are carried out.
+    fn delete(&mut self, ranges: &[Range<u64>], now: u64) -> (u64, Status) {
+        self.seen.extend(ranges.iter().cloned());
+        self.commands += 1;
+        let at_once = |at: u64| {
+            let late = |range: &Range<u64>| Late { range: range.clone(), at, done: false };
+            ranges.iter().map(late).collect::<Vec<_>>()
+        };
         let (ns, status) = match self.deletes {
             Deletes::Unknown => return (1_000, Err(Errno::NotSup)),
             Deletes::Fail => return (1_000, Err(Errno::Io)),
             Deletes::NoAnswer => {
-                self.late.push(Late { range, at: now + 50_000 * MS, done: false });
+                self.late.extend(at_once(now + 50_000 * MS));
                 return (MS, Err(Errno::TimedOut));
             }
             Deletes::Take(ns) => {
-                self.late.push(Late { range, at: now + ns, done: false });
+                self.late.extend(at_once(now + ns));
                 return (ns, Ok(()));
             }
             Deletes::AnyHow => match self.random.below(10) {
@@ -151,8 +169,10 @@ impl Inside {
         };
         // Without an answer it may be carried out long after.
         let most = if status.is_ok() { ns } else { ns + 59_000 * MS };
-        let at = now + self.random.below(most + 1);
-        self.late.push(Late { range, at, done: false });
+        for range in ranges {
+            let at = now + self.random.below(most + 1);
+            self.late.push(Late { range: range.clone(), at, done: false });
+        }
         (ns, status)
     }
 
@@ -193,12 +213,17 @@ impl Geom for DiskGeom {
 }
 
 impl Layer for LateDisk {
+    fn delete_ranges(&self) -> u32 {
+        self.ranges
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let (mut inside, now) = (self.lock(), core.now());
         let ns = match bio.op {
             Op::GetAttr | Op::Map => return Flow::Done(Err(Errno::NoAttr)),
             Op::Delete => {
-                let (ns, status) = inside.delete(bio.offset..bio.offset + bio.length, now);
+                let ranges: Vec<_> = bio.ranges().collect();
+                let (ns, status) = inside.delete(&ranges, now);
                 inside.ends.insert((core.id() as usize, bio.id().to_word()), status);
                 ns
             }

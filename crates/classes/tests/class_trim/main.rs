@@ -8,6 +8,7 @@ mod late;
 #[path = "../sim/life.rs"]
 mod life;
 mod model;
+mod ranges;
 mod sim;
 
 use std::sync::Arc;

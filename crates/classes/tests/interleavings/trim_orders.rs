@@ -66,7 +66,7 @@ impl Place {
         for act in acts {
             match act {
                 Delete(range) => {
-                    if self.desk.delete(range.clone(), 1) == Kept::Pass {
+                    if self.desk.delete(std::iter::once(range.clone()), 1) == Kept::Pass {
                         self.enter(core, range);
                         self.set(range, GARBAGE);
                     }

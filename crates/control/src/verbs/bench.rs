@@ -21,6 +21,7 @@ impl Verb for Bench {
         "ashlar bench iscsi --no-peers --json",
         "ashlar bench seeds sched",
         "ashlar bench seeds scst",
+        "ashlar bench seeds trim",
     ];
     const POSITIONAL: &'static [&'static str] = &["what", "seed"];
 

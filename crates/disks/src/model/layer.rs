@@ -16,6 +16,9 @@ pub(super) struct Rate {
     pub(super) error: Errno,
 }
 
+/// Ranges of one DELETE: as many as NVMe has.
+const RANGES_MAX: u32 = 256;
+
 /// A request: its core and its Bio's id as a word.
 type Key = (usize, u64);
 
@@ -94,7 +97,7 @@ impl State {
             self.hung.push((key.0, bio.ticket()));
             return None;
         }
-        Some(self.disk.begin(now, op, bio.offset, bio.length).saturating_add(self.extra_ns))
+        Some(self.disk.begin(now, op, bio.offset, bio.bytes()).saturating_add(self.extra_ns))
     }
 
     fn fails_by_chance(&mut self, op: DiskOp, bio: &Bio) -> Option<Errno> {
@@ -122,7 +125,9 @@ impl State {
             }
             DiskOp::Write => self.disk.write(bio.offset, &bio.data.to_vec(), durable),
             DiskOp::Flush => self.disk.flush(),
-            DiskOp::Discard => self.disk.discard(bio.offset, bio.length),
+            DiskOp::Discard => {
+                bio.ranges().try_for_each(|r| self.disk.discard(r.start, r.end - r.start))
+            }
             DiskOp::Zero if self.disk.shape().discards => {
                 self.disk.zero(bio.offset, bio.length)?;
                 if durable { self.disk.flush() } else { Ok(()) }
@@ -141,6 +146,10 @@ pub(super) struct ModelLayer {
 }
 
 impl Layer for ModelLayer {
+    fn delete_ranges(&self) -> u32 {
+        RANGES_MAX
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let Some(op) = kind_of(bio.op) else { return Flow::Done(Err(Errno::NoAttr)) };
         let mut state = lock(&self.state);

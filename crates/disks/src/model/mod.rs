@@ -156,6 +156,7 @@ impl Kind for Model {
                 delete_reads_zero: p.discards,
                 any_memory: true,
                 atomic_bytes: u64::from(p.sector_size),
+                delete_granule: (0, 0),
                 can_anchor: false,
             },
             read_only: p.read_only,

@@ -38,7 +38,7 @@ enum Sought {
 
 fn seek(session: &Session, request: &Request, data: &Segs, at: u64, now: u64) -> Sought {
     let device = session.device();
-    let zeroes = device.spec().delete_reads_zero;
+    let zeroes = device.freeing().reads_zero;
     let list = command::extents(&data.to_vec(), device.block_bytes(), at, now, zeroes);
     let hole = |flags: u32| flags & allocation::HOLE != 0 && zeroes;
     let want_hole = u32::from(request.flags) == whence::HOLE;

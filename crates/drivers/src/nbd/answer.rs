@@ -158,7 +158,7 @@ impl Session {
             return;
         };
         let device = self.device();
-        let zeroes = device.spec().delete_reads_zero;
+        let zeroes = device.freeing().reads_zero;
         let unit = device.block_bytes();
         let mut extents = command::extents(&data.to_vec(), unit, at, now, zeroes);
         if extents.is_empty() {

@@ -21,6 +21,8 @@ pub const PAYLOAD_MAX: u32 = 32 << 20;
 
 /// Best size of a request when the unit knows none, bytes.
 const PREFERRED: u32 = 4096;
+/// Largest unit of trims that is a preferred block size too: reads and writes keep to it as well.
+const UNIT_MAX: u32 = 64 << 10;
 
 /// A unit that an initiator may use.
 pub(crate) struct Found {
@@ -103,7 +105,7 @@ fn description(f: &Found) -> String {
 
 /// Zeroes cost no writing of them.
 pub(crate) fn zeroes_fast(device: &Device) -> bool {
-    device.spec().can_delete && device.spec().delete_reads_zero
+    device.spec().can_delete && device.freeing().reads_zero
 }
 
 /// What may be done with a unit, for its clients: the transmission flags.
@@ -135,7 +137,10 @@ pub(crate) fn describe(f: &Found) -> Export {
     let spec = device.spec();
     let min = device.block_bytes();
     let stripe = u32::try_from(spec.stripe_bytes).unwrap_or(0);
-    let best = [stripe, spec.physical_bytes.max(PREFERRED), min];
+    // The protocol has no other word for where trims should begin and end.
+    let unit = u32::try_from(device.freeing().natural_unit()).unwrap_or(0);
+    let unit = if spec.can_delete && unit <= UNIT_MAX { unit } else { 0 };
+    let best = [stripe, spec.physical_bytes.max(PREFERRED).max(unit), min];
     let fits = |b: &u32| b.is_power_of_two() && (min..=PAYLOAD_MAX).contains(b);
     Export {
         name: spec.name.clone(),

@@ -285,12 +285,13 @@ impl Core {
             .and_then(|e| piece_max(&e.node, bio.op))
             .unwrap_or(bio.length)
             .max(1);
+        let all = bio.bytes();
         let mut pieces = 0;
-        while sent < bio.length && pieces < SPLIT_WAVE && bio.status.is_ok() {
-            let n = max.min(bio.length - sent);
+        while sent < all && pieces < SPLIT_WAVE && bio.status.is_ok() {
+            let Some((at, n)) = bio.piece(sent, max) else { break };
             // One beyond the end of the data would end with `Inval` at its edge.
             self.fork_with(bio, edge, |bio, child| {
-                child.offset = bio.offset + sent;
+                child.offset = at;
                 child.length = n;
                 if bio.op.has_data() {
                     let _ = bio.data.slice_into(sent as usize, n as usize, &mut child.data);
@@ -302,7 +303,7 @@ impl Core {
         if let Some(frame) = bio.frames.top_mut() {
             frame.word = sent;
         }
-        let more = pieces != 0 && sent < bio.length;
+        let more = pieces != 0 && sent < all;
         let mut first = pieces as usize;
         if more || self.cutting.get() {
             first += self.note_cut(bio, edge, more);
@@ -407,7 +408,7 @@ impl Core {
 fn ended(bio: &mut Bio, status: Status) {
     bio.status = status;
     if status.is_ok() && bio.completed == 0 && bio.op.has_range() {
-        bio.completed = bio.length;
+        bio.completed = bio.bytes();
     }
 }
 
@@ -473,6 +474,9 @@ fn check_range(node: &NodeSlot, bio: &mut Bio) -> Admit {
     } else {
         (bio.offset | bio.length) & node.mask != 0
     };
+    if bio.is_scattered() {
+        return check_ranges(node, bio);
+    }
     if misaligned || (bio.op.has_data() && bio.length != bio.data.len() as u64) {
         return Admit::End(Err(Errno::Inval));
     }
@@ -493,6 +497,27 @@ fn check_range(node: &NodeSlot, bio: &mut Bio) -> Admit {
         Some(max) if bio.length > max => Admit::Split,
         _ => Admit::In,
     }
+}
+
+/// The same for a DELETE of several ranges: each of them.
+#[cold]
+#[inline(never)]
+fn check_ranges(node: &NodeSlot, bio: &mut Bio) -> Admit {
+    let (media, sector) = (node.limits.media_bytes, u64::from(node.limits.sector_bytes).max(1));
+    let whole = |at: u64| at.is_multiple_of(sector);
+    if bio.op != Op::Delete || !bio.ranges().all(|r| whole(r.start) && whole(r.end)) {
+        return Admit::End(Err(Errno::Inval));
+    }
+    if bio.offset > media {
+        return Admit::End(Err(Errno::Io));
+    }
+    bio.cut_off(media - bio.offset);
+    if bio.length == 0 {
+        return Admit::End(Ok(()));
+    }
+    let most = usize::try_from(node.layer.delete_ranges()).unwrap_or(usize::MAX);
+    let long = piece_max(node, bio.op).is_some_and(|max| bio.bytes() > max);
+    if bio.range_count() > most || long { Admit::Split } else { Admit::In }
 }
 
 /// Largest piece the layer takes, a multiple of its sector; `None` when it takes any.

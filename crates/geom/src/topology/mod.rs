@@ -15,6 +15,7 @@
 
 mod access;
 mod attach;
+mod deletes;
 mod events;
 mod inspect;
 mod lifetime;
@@ -37,6 +38,7 @@ use crate::switchboard::{Switchboard, Task, Word};
 use crate::trouble::{Grade, Listener, Remark};
 
 pub use access::Access;
+pub use deletes::{DELETES, Deletes};
 pub use events::Event;
 pub use inspect::{ConsumerView, GeomView, ProviderView};
 pub use taste::{TasteJob, Tasted};

@@ -46,6 +46,7 @@ impl Topology {
         self.move_consumers(&movers, below, above);
         self.cover(geom, above, below);
         self.rerank();
+        self.deletes_changed(above);
         Ok(())
     }
 
@@ -67,6 +68,7 @@ impl Topology {
         self.move_consumers(&movers, above, below);
         self.uncover(geom);
         self.rerank();
+        self.deletes_changed(below);
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //!  P2  At most [`LATE_PERMILLE`] of the requests of others are late because of commands: then the
 //!      99th percentile of their times is what it was. After a command that made `n` late, the
 //!      next waits for `n * 1000 / LATE_PERMILLE` requests to end. When there are no others, it
-//!      does not wait.
+//!      does not wait. The first of all looks how many there are before it goes.
 
 /// Of a thousand requests so many may be late because of a command.
 pub const LATE_PERMILLE: u64 = 5;
@@ -116,6 +116,12 @@ impl Pace {
         self.look(now, load);
         if now < self.free_at {
             return Err(self.free_at);
+        }
+        let (since, _) = self.first.unwrap_or((now, load));
+        let known_at = since.saturating_add(IDLE_NS);
+        if self.owed.is_none() && load.begun > 0 && now < known_at {
+            // There are others, or have been: nobody knows yet how many come.
+            return Err(known_at);
         }
         let owed = self.owed.unwrap_or_else(|| {
             let late = self.would_be_late(now, load);
@@ -225,12 +231,30 @@ mod tests {
     fn when_there_are_no_others_nothing_is_waited_for() {
         let mut pace = Pace::new(Pacing { share: 100 });
         let load = Load { begun: 1000, ended: 1000 };
-        assert_eq!(pace.may(5 * MS, load), Ok(()), "nothing came since it looks");
-        pace.begin(5 * MS, load);
+        assert_eq!(pace.may(5 * MS, load), Err(105 * MS), "some came before it looked");
+        assert_eq!(pace.may(105 * MS, load), Ok(()), "nothing came since it looks");
+        pace.begin(105 * MS, load);
         let more = Load { begun: 1010, ended: 1010 };
-        pace.end(55 * MS, more);
-        assert!(pace.may(56 * MS, more).is_err(), "ten were late");
-        assert_eq!(pace.may(55 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
+        pace.end(155 * MS, more);
+        assert!(pace.may(156 * MS, more).is_err(), "ten were late");
+        assert_eq!(pace.may(155 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
+        let mut new = Pace::new(Pacing { share: 5 });
+        assert_eq!(new.may(0, Load::default()), Ok(()), "there never was anybody");
+    }
+
+    /// The first command of all: 1000 requests a second, of which it would make 50 late.
+    #[test]
+    fn p2_the_first_command_waits_until_those_it_makes_late_are_few() {
+        let mut pace = Pace::new(Pacing { share: 100 });
+        let load = |at: u64| Load { begun: at / MS, ended: at / MS };
+        let mut now = 3_000 * MS;
+        let began = now;
+        while let Err(at) = pace.may(now, load(now)) {
+            assert!(at > now);
+            now = at;
+        }
+        let waited = (now - began) / MS;
+        assert!((9_900..10_400).contains(&waited), "10,000 on time for 50: {waited}");
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub enum Written {
     Wait,
 }
 
+#[derive(Clone)]
 struct Flight {
     number: u64,
     ranges: RangeMap,
@@ -97,6 +98,7 @@ pub struct Totals {
 }
 
 /// See the module above.
+#[derive(Clone)]
 pub struct Queue {
     limits: Limits,
     policy: Policy,

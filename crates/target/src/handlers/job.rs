@@ -2,11 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use bio::{Attr, Errno, Flags, HOLE, Op, Origin, Segs};
+use bio::{Attr, Bio, Errno, Flags, HOLE, Op, Origin, Segs};
 use geom::{Core, Finished};
 use wire::scsi::{Command as Cdb, Status, asc};
 
@@ -306,6 +307,30 @@ impl Medium {
         }
     }
 
+    /// DELETE of ranges of blocks, which ascend and do not touch, in one request.
+    pub(crate) async fn free(&self, runs: &[Range<u64>]) -> Result<(), Ending> {
+        let unit = u64::from(self.device.block_bytes());
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(()) };
+        if last.end.checked_mul(unit).is_none() {
+            return Err(Ending::check(asc::LBA_OUT_OF_RANGE));
+        }
+        let ranges: Vec<_> = runs.iter().map(|run| run.start * unit..run.end * unit).collect();
+        let total: u64 = ranges.iter().map(|r| r.end - r.start).sum();
+        let len = last.end.saturating_sub(first.start) * unit;
+        let mut named = false;
+        let fill = |bio: &mut Bio| {
+            bio.op = Op::Delete;
+            named = bio.delete_ranges(&ranges);
+        };
+        let done = self.ask_with((Op::Delete, &ranges, 0), fill).await?;
+        match done.status {
+            _ if !named => Err(Ending::check(asc::INTERNAL_FAILURE)),
+            Ok(()) if done.completed < total => Err(Ending::check(asc::LBA_OUT_OF_RANGE)),
+            Ok(()) => Ok(()),
+            Err(e) => Err(ending_at(e, Op::Delete, first.start, len, &self.device)),
+        }
+    }
+
     async fn ask(
         &self,
         op: Op,
@@ -314,13 +339,28 @@ impl Medium {
         data: Segs,
         flags: Flags,
     ) -> Result<Finished, Ending> {
+        let moves = if op.has_data() { len } else { 0 };
+        let range = offset..offset.saturating_add(len);
+        let fill = |bio: &mut Bio| {
+            (bio.op, bio.flags) = (op, flags);
+            (bio.offset, bio.length) = (offset, len);
+            bio.data = data;
+        };
+        self.ask_with((op, std::slice::from_ref(&range), moves), fill).await
+    }
+
+    /// A request that `fill` makes of `ranges` of bytes, when it is its turn.
+    async fn ask_with(
+        &self,
+        (op, ranges, moves): (Op, &[Range<u64>], u64),
+        fill: impl FnOnce(&mut Bio),
+    ) -> Result<Finished, Ending> {
         if self.tie.stop.get() {
             return Err(STOPPED);
         }
         if let Some(error) = self.device.lost() {
             return Err(ending_of(error, op));
         }
-        let moves = if op.has_data() { len } else { 0 };
         let pass = match (&self.engine, &self.seat) {
             (Some(engine), Some(seat)) => {
                 Some(Pass::wait(engine, seat, moves, &self.tie).await.ok_or(STOPPED)?)
@@ -329,17 +369,15 @@ impl Medium {
         };
         if op.needs_write() && op.has_range() {
             let unit = u64::from(self.device.block_bytes());
-            let end = offset.saturating_add(len).div_ceil(unit);
-            self.device.watch().before_write(offset / unit, end.saturating_sub(offset / unit));
+            for range in ranges {
+                let (from, end) = (range.start / unit, range.end.div_ceil(unit));
+                self.device.watch().before_write(from, end.saturating_sub(from));
+            }
         }
         let origin = self.origin;
         let filled = self.core.io(self.device.edge(), |bio| {
-            bio.op = op;
-            bio.flags = flags;
+            fill(bio);
             bio.origin = origin;
-            bio.offset = offset;
-            bio.length = len;
-            bio.data = data;
         });
         let done = filled.await;
         // What moves nothing takes times that tell nothing of what moves something.

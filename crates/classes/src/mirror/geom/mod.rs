@@ -36,7 +36,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::{Attr, Errno, Ticket};
 use geom::{
-    Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered, Word,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered,
+    Word,
 };
 
 use super::NAME;
@@ -245,6 +246,11 @@ impl Geom for MirrorGeom {
             self.push(t, me, Job::Clean);
         }
         Ok(())
+    }
+
+    fn deletes(&self, t: &Topology, _: GeomId, _: ProviderId) -> Deletes {
+        let members = self.consumers.values().filter_map(|c| Some(t.deletes(t.below(*c)?)));
+        members.reduce(Deletes::with).unwrap_or(Deletes::of(1))
     }
 
     fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {

@@ -16,7 +16,7 @@ fn capacity(device: &Device) -> Capacity {
         lowest_aligned: 0,
         thin: spec.can_delete,
         protection: device.protection_type(),
-        zeros: spec.can_delete && spec.delete_reads_zero,
+        zeros: spec.can_delete && device.freeing().reads_zero,
     }
 }
 

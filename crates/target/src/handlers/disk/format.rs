@@ -44,7 +44,7 @@ pub(super) async fn format(job: &Job) -> Result<(), Ending> {
         failed: false,
         free: list.pattern.is_none()
             && job.device.spec().can_delete
-            && job.device.spec().delete_reads_zero,
+            && job.device.freeing().reads_zero,
         invert: false,
         passes: u8::from(list.pattern.is_some()),
         pattern: list.pattern.unwrap_or_default(),

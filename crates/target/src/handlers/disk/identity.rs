@@ -7,9 +7,9 @@ use wire::scsi::{
     vpd_page,
 };
 
-use super::unmap::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
+use super::unmap::UNMAP_DESCRIPTORS_MAX;
 use super::write_same::WRITE_SAME_BYTES_MAX;
-use super::{atomic, compare_write, sanitize};
+use super::{atomic, compare_write, sanitize, unmap};
 use crate::commands::opcodes::ACA_SERVED;
 use crate::copy::LIMITS;
 use crate::device::Device;
@@ -97,7 +97,8 @@ fn limits(device: &Device) -> Limits {
     let blocks = |bytes: u64| u32::try_from(bytes / block).unwrap_or(u32::MAX);
     let thin = spec.can_delete;
     let atomic = atomic::limits(device);
-    let unit = blocks(spec.delete_unit_bytes.max(block));
+    let freeing = device.freeing();
+    let unit = u32::try_from(freeing.unit(block)).unwrap_or(u32::MAX);
     Limits {
         granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
         transfer_max: blocks(u64::from(device.transfer_max())),
@@ -105,17 +106,17 @@ fn limits(device: &Device) -> Limits {
         compare_max: compare_write::blocks_max(device),
         atomic_max: atomic.blocks,
         atomic_alignment: atomic.alignment,
-        unmap_blocks_max: if thin { UNMAP_BLOCKS_MAX } else { 0 },
+        unmap_blocks_max: if thin { unmap::blocks_max(device) } else { 0 },
         unmap_descriptors_max: if thin { UNMAP_DESCRIPTORS_MAX } else { 0 },
         unmap_granularity: if thin { unit } else { 0 },
-        unmap_alignment: None,
+        unmap_alignment: freeing.alignment(block).filter(|_| thin),
         write_same_max: u64::from(blocks(WRITE_SAME_BYTES_MAX)),
         write_same_nonzero: !spec.write_same_to_end,
         provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
         unmap: thin,
         unmap_same16: thin,
         unmap_same10: thin,
-        zeros: thin && spec.delete_reads_zero,
+        zeros: thin && freeing.reads_zero,
         anchor: thin && spec.can_anchor,
         threshold_exponent: device.space().map_or(0, |_| Space::exponent(device.block_bytes())),
         threshold_percent: u8::from(device.space().is_some()),

@@ -7,9 +7,9 @@ use crate::device::{Device, ModeBits};
 use crate::handlers::{Job, Plan};
 use crate::status::Ending;
 
-/// Most blocks of one UNMAP; told in page B0h, more are refused. Initiators cut their requests to
+/// Most blocks of one UNMAP, whatever the unit; told in page B0h, more are refused. Initiators cut their requests to
 /// it, and some take a larger number for nonsense.
-pub(super) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
+const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// Most descriptors of one UNMAP; told in page B0h, a longer list is refused.
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 
@@ -30,16 +30,21 @@ pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
     if list.len() > UNMAP_DESCRIPTORS_MAX as usize {
         return Err(Ending::Check(Sense::list_field(2, None)));
     }
-    let mut total = 0;
+    let (mut total, most) = (0, blocks_max(&job.device));
     for one in list.iter() {
         let extent = Extent { lba: one.lba, blocks: one.blocks, ..Extent::default() };
         if !extent.fits(job.device.blocks()) {
             return Err(Ending::check(asc::LBA_OUT_OF_RANGE));
         }
         total += u64::from(one.blocks);
-        if total > u64::from(UNMAP_BLOCKS_MAX) {
+        if total > u64::from(most) {
             return Err(Ending::Check(Sense::list_field(2, None)));
         }
+    }
+    if matches!(job.command, Cdb::Unmap { anchor: false, .. }) && job.device.protection().is_none()
+    {
+        free(job, &list).await?;
+        return settle(job).await;
     }
     let (op, flags) = match job.command {
         Cdb::Unmap { anchor: true, .. } => (Op::WriteZeroes, Flags::NO_HOLE),
@@ -54,8 +59,33 @@ pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
         }
         job.range(op, lba, blocks, flags).await?;
     }
+    settle(job).await
+}
+
+/// Durable when it ends, without a write cache.
+async fn settle(job: &Job) -> Result<(), Ending> {
     if !job.device.mode().has(ModeBits::WCE) {
         job.flush().await?;
     }
     Ok(())
+}
+
+/// All descriptors in one request: the blocks that any of them names, once, in order.
+async fn free(job: &Job, list: &UnmapList<'_>) -> Result<(), Ending> {
+    let named = list.iter().filter(|one| one.blocks > 0);
+    let mut runs: Vec<_> = named.map(|one| one.lba..one.lba + u64::from(one.blocks)).collect();
+    runs.sort_unstable_by_key(|run| run.start);
+    runs.dedup_by(|later, run| {
+        let joins = later.start <= run.end;
+        if joins {
+            run.end = run.end.max(later.end);
+        }
+        joins
+    });
+    job.medium().free(&runs).await
+}
+
+/// Most blocks of one UNMAP of a unit.
+pub(super) fn blocks_max(device: &Device) -> u32 {
+    device.freeing().blocks_max(u64::from(device.block_bytes()), UNMAP_BLOCKS_MAX)
 }

@@ -9,6 +9,7 @@
 //!      repeated over new data.
 //!  U3  While it runs nothing else reaches the medium: new commands are refused, those that were
 //!      there before have ended.
+//!  U4  Freeing that belongs to it has been done by the disk when it ends; none is put off.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -213,8 +214,12 @@ async fn fill(medium: &Medium, work: &Work) -> Result<(), Ending> {
         medium.flush().await?;
     }
     if work.free || work.passes == 0 {
-        let op = if work.free { Op::Delete } else { Op::WriteZeroes };
-        match medium.raw(op, 0, all, Segs::new(), Flags::NONE).await {
+        // ORDERED: one that is only noted somewhere below, to be done later, is not done (U4).
+        let (op, how) = match work.free {
+            true => (Op::Delete, Flags::ORDERED),
+            false => (Op::WriteZeroes, Flags::NONE),
+        };
+        match medium.raw(op, 0, all, Segs::new(), how).await {
             Err(e) if work.passes == 0 => return Err(e),
             _ => medium.flush().await?,
         }

@@ -1,0 +1,154 @@
+//! A DELETE of several ranges.
+//!
+//! Telling a device of one range costs as much as telling it of many, so one DELETE may name
+//! several. They are kept counted from `offset`: whoever moves a request by a constant moves all.
+//!
+//! Invariants
+//!  X1  A list has at least two ranges. They ascend, none is empty, none overlaps another; the
+//!      first begins at `offset`, the last ends at `offset + length`.
+//!  X2  A layer that takes one range sees no list: the dispatcher cuts it before. So whoever looks
+//!      at `offset` and `length` alone never deletes what lies between two ranges.
+
+use std::ops::Range;
+
+use crate::request::{Bio, Op};
+
+/// The ranges of a request, counted from its `offset`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Scatter {
+    ranges: Box<[(u64, u64)]>,
+    total: u64,
+}
+
+impl Bio {
+    /// Makes it a DELETE of these ranges, which ascend and do not overlap; empty ones are passed
+    /// over. False, and nothing is changed, when they are not in order or when there is none.
+    pub fn delete_ranges(&mut self, ranges: &[Range<u64>]) -> bool {
+        let mut ranges = ranges.iter().filter(|r| !r.is_empty()).peekable();
+        let Some(first) = ranges.peek().map(|r| r.start) else { return false };
+        let (mut list, mut total, mut end) = (Vec::with_capacity(ranges.size_hint().0), 0, first);
+        for range in ranges {
+            if range.start < end {
+                return false;
+            }
+            (end, total) = (range.end, total + (range.end - range.start));
+            list.push((range.start - first, range.end - first));
+        }
+        (self.op, self.offset, self.length) = (Op::Delete, first, end - first);
+        self.scatter = (list.len() > 1).then(|| Scatter { ranges: list.into(), total });
+        true
+    }
+
+    /// It names several ranges (X1): not all from `offset` to `offset + length` is meant.
+    #[inline]
+    pub fn is_scattered(&self) -> bool {
+        self.scatter.is_some()
+    }
+
+    /// How many ranges it names.
+    pub fn range_count(&self) -> usize {
+        self.scatter.as_ref().map_or(1, |s| s.ranges.len())
+    }
+
+    /// The ranges it names.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let several = self.scatter.iter().flat_map(|s| s.ranges.iter().copied());
+        let one = self.scatter.is_none().then_some((0, self.length));
+        let at = self.offset;
+        one.into_iter().chain(several).map(move |(a, b)| at.saturating_add(a)..at.saturating_add(b))
+    }
+
+    /// Bytes that are meant: `length`, or less when it names several ranges.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        match &self.scatter {
+            None => self.length,
+            Some(several) => several.total,
+        }
+    }
+
+    /// The piece that begins when so many bytes of those meant have gone, at most `max` long:
+    /// where it begins, and its length.
+    pub fn piece(&self, mut gone: u64, max: u64) -> Option<(u64, u64)> {
+        for range in self.ranges() {
+            let len = range.end - range.start;
+            if gone < len {
+                return Some((range.start + gone, max.min(len - gone)));
+            }
+            gone -= len;
+        }
+        None
+    }
+
+    /// Cuts off what lies further than `room` bytes behind `offset`.
+    pub fn cut_off(&mut self, room: u64) {
+        if self.length <= room {
+            return;
+        }
+        self.length = room;
+        let Some(several) = self.scatter.take() else { return };
+        let left = several.ranges.iter().filter(|(start, _)| *start < room);
+        let left: Vec<Range<u64>> =
+            left.map(|(start, end)| self.offset + start..self.offset + end.min(&room)).collect();
+        self.delete_ranges(&left);
+    }
+
+    /// Names the same ranges as `parent`, at the same place: for a child of it.
+    pub fn copy_ranges(&mut self, parent: &Bio) {
+        (self.offset, self.length) = (parent.offset, parent.length);
+        self.scatter.clone_from(&parent.scatter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Op, Slab};
+
+    #[test]
+    fn x1_lists_are_in_order_and_the_rest_is_refused() {
+        let mut bio = Slab::new().alloc();
+        assert!(!bio.delete_ranges(&[]) && !bio.delete_ranges(&[5..5, 9..9]));
+        assert!(!bio.delete_ranges(&[5..9, 8..12]), "they overlap");
+        assert!(!bio.delete_ranges(&[9..12, 5..8]), "they descend");
+        assert_eq!(bio.op, Op::Read, "nothing was changed");
+        assert!(bio.delete_ranges(&[10..20, 20..20]));
+        assert!(!bio.is_scattered());
+        assert_eq!((bio.offset, bio.length, bio.bytes(), bio.range_count()), (10, 10, 10, 1));
+        assert!(bio.delete_ranges(&[10..20, 20..24, 40..50]));
+        assert_eq!((bio.offset, bio.length, bio.bytes(), bio.range_count()), (10, 40, 24, 3));
+        bio.offset += 1000;
+        assert_eq!(bio.ranges().collect::<Vec<_>>(), [1010..1020, 1020..1024, 1040..1050]);
+    }
+
+    #[test]
+    fn pieces_cover_what_is_meant_once() {
+        let mut bio = Slab::new().alloc();
+        for ranges in [vec![7..8], vec![3..10, 12..13], vec![0..4, 4..6, 9..20, 30..31]] {
+            bio.delete_ranges(&ranges);
+            for max in 1..12 {
+                let (mut gone, mut seen) = (0, Vec::new());
+                while let Some((at, len)) = bio.piece(gone, max) {
+                    assert!((1..=max).contains(&len));
+                    seen.extend(at..at + len);
+                    gone += len;
+                }
+                let all: Vec<u64> = ranges.iter().cloned().flatten().collect();
+                assert_eq!((&seen, gone), (&all, bio.bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_in_no_range() {
+        for room in 0..32u64 {
+            let mut bio = Slab::new().alloc();
+            bio.delete_ranges(&[100..104, 106..110, 120..130]);
+            bio.cut_off(room);
+            let all = (100..104).chain(106..110).chain(120..130u64);
+            let left: Vec<u64> = all.filter(|at| at - 100 < room).collect();
+            assert_eq!(bio.ranges().flatten().collect::<Vec<_>>(), left, "{room}");
+            assert_eq!(bio.bytes(), left.len() as u64);
+            assert!(bio.length <= room.min(30));
+        }
+    }
+}

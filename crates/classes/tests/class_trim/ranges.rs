@@ -1,0 +1,154 @@
+//! A DELETE of several ranges on its way down: as one where everybody below takes it so, cut where
+//! somebody does not, and never more than its ranges.
+
+use std::ops::Range;
+
+use bio::{Bio, Errno};
+use geom::{Access, Create, Deletes as Limits, Edge};
+use serde_json::{Value, json};
+
+use super::late::{Deletes, LateDisk};
+use super::life::Life;
+use super::{K, MS, SIZE};
+
+fn world(ranges: u32) -> (Life, LateDisk) {
+    let mut life = Life::new(1, 2);
+    let disk = LateDisk::of_ranges(SIZE, 1, Deletes::Take(MS), ranges);
+    disk.attach(&mut life.control.topology, "d0", 4096);
+    life.settle();
+    (life, disk)
+}
+
+/// Status and bytes done.
+fn delete(life: &mut Life, edge: Edge, ranges: &[Range<u64>]) -> (Result<(), Errno>, u64) {
+    let ranges = ranges.to_vec();
+    life.control
+        .run_on_core("test", move |core| {
+            Box::pin(async move {
+                let ask = |b: &mut Bio| assert!(b.delete_ranges(&ranges), "in order");
+                let done = core.io(edge, ask).await;
+                (done.status, done.completed)
+            })
+        })
+        .expect("a core")
+}
+
+fn took(disk: &LateDisk) -> (u64, Vec<Range<u64>>) {
+    let mut inside = disk.lock();
+    (std::mem::take(&mut inside.commands), std::mem::take(&mut inside.seen))
+}
+
+const THREE: [Range<u64>; 3] = [4096..8192, 16384..32768, 65536..69632];
+
+/// X2, and D1 and D5 for each range.
+#[test]
+fn who_takes_one_range_gets_one_at_a_time() {
+    for (most, commands) in [(1, 3), (2, 3), (3, 1), (64, 1)] {
+        let (mut life, disk) = world(most);
+        let (_, edge) = life.open("d0", Access::WRITE).expect("open");
+        assert_eq!(delete(&mut life, edge, &THREE), (Ok(()), 24 * K));
+        assert_eq!(took(&disk), (commands, THREE.to_vec()), "of {most}");
+        let odd = [0..512, 1024..1500];
+        assert_eq!(delete(&mut life, edge, &odd).0, Err(Errno::Inval), "misaligned");
+        let behind = [SIZE - 4096..SIZE - 2048, SIZE - 1024..SIZE + 4096, SIZE + 8192..SIZE + 9216];
+        assert_eq!(delete(&mut life, edge, &behind), (Ok(()), 3072), "cut at the end");
+        assert_eq!(took(&disk).1, [SIZE - 4096..SIZE - 2048, SIZE - 1024..SIZE]);
+        let beyond = [SIZE + 512..SIZE + 1024, SIZE + 2048..SIZE + 4096];
+        assert_eq!(delete(&mut life, edge, &beyond).0, Err(Errno::Io));
+        assert_eq!(took(&disk), (0, vec![]));
+    }
+}
+
+#[test]
+fn classes_that_hand_it_on_hand_it_on_whole() {
+    let (mut life, disk) = world(64);
+    make(&mut life, "nop", "n", &["d0"], json!({ "offset": 8192 }));
+    make(&mut life, "sched", "s", &["n"], json!({}));
+    let (_, edge) = life.open("s", Access::WRITE).expect("open");
+    assert_eq!(delete(&mut life, edge, &THREE), (Ok(()), 24 * K));
+    let moved: Vec<_> = THREE.iter().map(|r| r.start + 8192..r.end + 8192).collect();
+    assert_eq!(took(&disk), (1, moved), "moved, and still one");
+    let below = limits(&life, "s");
+    assert_eq!((below.granule, below.offset, below.ranges), (4096, Some(0), 64));
+}
+
+#[test]
+fn a_queue_sends_what_waits_as_one_and_takes_several_at_once() {
+    for (most, commands) in [(1, 3), (64, 1)] {
+        let (mut life, disk) = world(most);
+        let params = json!({ "short": 0, "quiet_ms": 1_000, "share": 100 });
+        life.verb("trim", "create", "d0", params).expect("create");
+        let (_, edge) = life.open("d0.trim", Access::WRITE).expect("open");
+        assert_eq!(delete(&mut life, edge, &THREE), (Ok(()), 24 * K), "acknowledged at once");
+        assert_eq!(took(&disk), (0, vec![]));
+        life.pass(3_000 * MS);
+        assert_eq!(took(&disk), (commands, THREE.to_vec()));
+    }
+}
+
+#[test]
+fn several_at_once_pass_a_queue_that_keeps_a_promise_and_keep_its_own_ranges_apart() {
+    let (mut life, disk) = world(64);
+    disk.lock().zeroes = true;
+    life.verb("trim", "create", "d0", json!({ "zeroes": "keep" })).expect("create");
+    let (_, edge) = life.open("d0.trim", Access::WRITE).expect("open");
+    life.write(edge, 0, vec![7; 64 << 10]).expect("write");
+    life.write(edge, 8192, vec![9; 8192]).expect("write");
+    assert_eq!(delete(&mut life, edge, &THREE), (Ok(()), 24 * K));
+    assert_eq!(took(&disk), (1, THREE.to_vec()), "as one");
+    let kept = life.read(edge, 8192, 8192);
+    assert_eq!(kept, Ok(vec![9; 8192]), "what lies between two ranges is nobody's to delete");
+}
+
+fn limits(life: &Life, name: &str) -> Limits {
+    let t = &life.control.topology;
+    t.deletes(t.find(name).expect("there"))
+}
+
+/// What is below, as seen from above: a part amid a granule, a stripe, a mirror.
+#[test]
+fn granules_are_where_they_are_seen_from_above() {
+    let (mut life, disk) = world(64);
+    make(&mut life, "nop", "n", &["d0"], json!({ "offset": 512 }));
+    let seen = limits(&life, "n");
+    assert_eq!((seen.granule, seen.offset, seen.ranges), (4096, Some(3584), 64));
+    life.verb("trim", "create", "n", json!({ "as": "t" })).expect("trim");
+    let queue = limits(&life, "t");
+    assert_eq!((queue.granule, queue.offset, queue.ranges), (4096, Some(3584), u32::MAX));
+    let (_, edge) = life.open("t", Access::WRITE).expect("open");
+    assert_eq!(delete(&mut life, edge, &[0..64 * K]).0, Ok(()));
+    life.verb("trim", "now", "t", json!({ "wait": true })).expect("now");
+    let told = took(&disk).1;
+    assert_eq!(told, [4096..65536], "whole granules of the disk, where the disk has them");
+}
+
+#[test]
+fn several_members_agree_or_say_that_they_do_not() {
+    let mut life = Life::new(1, 2);
+    let disks = [("a", 4096u64), ("b", 8192), ("c", 65536), ("d", 65536), ("e", 4096), ("f", 4096)];
+    for (name, granule) in disks {
+        let disk = LateDisk::of_ranges(SIZE, 1, Deletes::Take(MS), 64);
+        disk.attach(&mut life.control.topology, name, granule);
+    }
+    life.settle();
+    let seen = |life: &Life, name: &str| {
+        let seen = limits(life, name);
+        (seen.granule, seen.offset, seen.ranges)
+    };
+    make(&mut life, "stripe", "fits", &["a", "b"], json!({ "strip": 32768 }));
+    assert_eq!(seen(&life, "stripe/fits"), (8192, Some(0), 1), "strips are whole granules");
+    make(&mut life, "stripe", "wide", &["c", "d"], json!({ "strip": 16384 }));
+    assert_eq!(seen(&life, "stripe/wide"), (131_072, Some(0), 1), "a granule is four rows");
+    make(&mut life, "nop", "odd", &["f"], json!({ "offset": 512 }));
+    make(&mut life, "concat", "apart", &["e", "odd"], json!({}));
+    assert_eq!(seen(&life, "concat/apart"), (4096, None, 1), "no common first granule");
+}
+
+fn make(life: &mut Life, class: &str, name: &str, on: &[&str], params: Value) {
+    let made = life.control.call(|t| {
+        let members: Vec<_> = on.iter().map(|p| t.find(p).expect("a member")).collect();
+        let class = t.class(class).expect("a class");
+        class.create(t, &Create { name, members: &members, params: &params })
+    });
+    made.unwrap_or_else(|e| panic!("{class} {name}: {e}"));
+}

@@ -73,8 +73,9 @@ impl Deletes {
     pub fn striped(self, strip: u64, count: u64) -> Deletes {
         let (granule, strip) = (self.granule.max(1), strip.max(1));
         let (granule, offset) = if strip.is_multiple_of(granule) {
-            // A strip is whole granules: they are where they were.
-            (granule, self.offset.map(|offset| offset % granule))
+            // A strip is whole granules, where they begin with the member: else those at the edges
+            // of strips are in two places.
+            (granule, self.offset.filter(|offset| offset.is_multiple_of(granule)).map(|_| 0))
         } else {
             // A granule goes over several strips of its member, so over as many rows.
             let rows = lcm(granule, strip);
@@ -236,7 +237,7 @@ mod tests {
                 }
             }
         }
-        assert!(known > 60, "{known} of them are known");
+        assert!(known > 40, "{known} of them are known");
     }
 
     #[test]

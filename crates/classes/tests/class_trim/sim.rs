@@ -150,7 +150,8 @@ fn live(
     disk.attach(&mut life.control.topology, "d0", GRANULE);
     life.settle();
     life.verb("trim", "insert", "d0", eager(random)).expect("insert");
-    let (_, edge) = life.open("d0.trim", Access::WRITE).expect("open");
+    // The queue has the name of the disk below it.
+    let (_, edge) = life.open("d0", Access::WRITE).expect("open");
     let read = life.read(edge, 0, (SECTORS * SECTOR) as usize).expect("read");
     let right = crowd.model.borrow_mut().survived(&read);
     right.expect("what was flushed is there");

@@ -38,19 +38,19 @@
 //!
 //! | race or rule | also in |
 //! |---|---|
-//! | R1 a block is handed out while a command is built of it | `explore.rs`, `classes/tests/interleavings` |
+//! | R1 a block is handed out while it is taken for a command | `explore.rs`, `interleavings` |
 //! | R2 a write overtakes the older trim of its blocks | `explore.rs`, `classes/tests/class_trim` |
 //! | R3 a file is cut and grows again | `crash.rs` (files that come, go and grow) |
 //! | R4 neighbours merge, and are cut to the limits | `model.rs` |
 //! | R5 a part of a granule is freed | `model.rs` |
 //! | R6 the device knows no trims | `classes/tests/class_trim` |
-//! | R7 no answer, and carried out later | `explore.rs`, `classes/tests/class_trim` (a minute late) |
+//! | R7 no answer, and carried out later | `explore.rs`, `classes/tests/class_trim` |
 //! | R8 the end: what flies is waited for, the rest dropped | `classes/tests/class_trim` (J2, E4) |
 //! | R9 reading free blocks | `crash.rs` |
 //! | R10 whole granules only, wherever the first begins | `limits.rs`, `model.rs` |
 //! | T1 the freeing metadata is durable first | `crash.rs` (a crash at any step) |
 //! | T2 the bitmap may lag behind | `crash.rs` |
-//! | T3 new data after the end of the trim, a flush or not | `explore.rs`, `classes/tests/class_trim` |
+//! | T3 new data comes after the trim, a flush or not | `explore.rs`, `classes/tests/class_trim` |
 //! | T4 a commit and a flush send nothing and wait for nothing | `classes/tests/class_trim` (L2) |
 //! | T5 after a crash all that is free is stale | `crash.rs` |
 //! | T6 trims belong to the commit that holds the free | `crash.rs` |

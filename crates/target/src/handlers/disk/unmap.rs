@@ -7,8 +7,8 @@ use crate::device::{Device, ModeBits};
 use crate::handlers::{Job, Plan};
 use crate::status::Ending;
 
-/// Most blocks of one UNMAP, whatever the unit; told in page B0h, more are refused. Initiators cut their requests to
-/// it, and some take a larger number for nonsense.
+/// Most blocks of one UNMAP, whatever the unit; told in page B0h, more are refused. Initiators cut
+/// their requests to it, and some take a larger number for nonsense.
 const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// Most descriptors of one UNMAP; told in page B0h, a longer list is refused.
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;

@@ -110,7 +110,9 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// On whose behalf: schedulers classify by it, statistics count by it. Zero is the daemon itself.
+/// On whose behalf, as a number: schedulers classify by it, statistics count by it. Who that is,
+/// initiator, session, LUN, process or task, stands in a book (`geom::Origins`). Zero is the daemon
+/// itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Origin(pub u32);
 

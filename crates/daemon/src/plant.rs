@@ -94,6 +94,7 @@ fn control_thread(
         journal.note(0, Level::Info, "daemon", format!("core {i} uses {port}"));
     }
     let Some(mut control) = runtime.take_control() else { return };
+    control.topology.set_origins(registry.origins().clone());
     let disk = DiskClass::new(control.inbox().clone(), reports.len());
     let ends: [Arc<dyn Class>; 2] = [Arc::new(disk), Arc::new(LunClass)];
     for class in ends.into_iter().chain(classes::all()) {

@@ -181,6 +181,12 @@ pub trait Geom: Send + Any {
         None
     }
 
+    /// It is about to be taken out from under those who use it (`true`): what it keeps back shall
+    /// go down now. Or it stays after all (`false`), and all is as before.
+    fn hurry(&mut self, hurry: bool) {
+        let _ = hurry;
+    }
+
     /// True when the geom must go when somebody else writes its provider.
     fn spoils(&self) -> bool {
         false

@@ -491,20 +491,24 @@ impl Control {
 
     fn give_up(&mut self, geom: GeomId, error: Error) -> Error {
         self.topology.wither_geom(geom, Errno::NxIo);
-        match self.settle() {
-            Ok(()) => error,
-            Err(e) => e,
-        }
+        self.settle().err().unwrap_or(error)
     }
 
-    /// Takes a transparent geom out from under everybody above it, while they work.
+    /// Takes a transparent geom out from under everybody above it, while they work. Meanwhile it
+    /// hurries; if requests do not end in time it stays, and all is as before.
     pub fn remove(&mut self, geom: GeomId) -> Result<(), Error> {
         let (_, above) = self.topology.shim_parts(geom)?;
-        let node = self.close_gate(above)?;
-        let spliced = self.topology.splice_out(geom);
-        self.open_gate(node);
+        let hurry = |c: &mut Control, on| c.topology.with_geom(geom, |g, _| g.hurry(on));
+        hurry(self, true);
+        let spliced = self.close_gate(above).and_then(|node| {
+            let spliced = self.topology.splice_out(geom);
+            self.open_gate(node);
+            spliced
+        });
         if spliced.is_ok() {
             self.topology.wither_geom(geom, Errno::NxIo);
+        } else {
+            hurry(self, false);
         }
         self.settle()?;
         spliced

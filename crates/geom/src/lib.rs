@@ -12,6 +12,7 @@ mod control;
 mod core;
 mod error;
 mod layer;
+mod origins;
 mod runtime;
 mod snapshot;
 mod stats;
@@ -28,6 +29,7 @@ pub use control::{
 pub use core::{Call, Core, Finished, Message, Notice, Report, report};
 pub use error::Error;
 pub use layer::{Back, Edge, Flow, Layer, Sink};
+pub use origins::{Entry, ORIGINS_MAX, Origins, Who};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};

@@ -309,6 +309,11 @@ impl Reactor {
         TaskHandle::new(self.inner.tasks.clone(), key)
     }
 
+    /// The name of the task that runs; empty outside of tasks.
+    pub fn task(&self) -> &'static str {
+        self.inner.tasks.running()
+    }
+
     /// Names of the tasks that have not ended.
     pub fn tasks(&self) -> Vec<&'static str> {
         self.inner.tasks.names()

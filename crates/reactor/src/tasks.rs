@@ -5,7 +5,7 @@
 //!  T2  A wake of an ended task is harmless: its key carries a generation.
 //!  T3  Futures are dropped while no cell of the executor is borrowed: they may call back.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,13 +33,16 @@ pub(crate) struct Tasks {
     places: RefCell<Vec<Place>>,
     free: RefCell<Vec<u32>>,
     ready: RunQueue,
+    /// The name of the one being polled; empty between two.
+    now: Cell<&'static str>,
 }
 
 impl Tasks {
     pub(crate) fn new(remote: Arc<Remote>) -> Tasks {
         let ready = RunQueue::default();
         remote.settle_here(ready.clone());
-        Tasks { remote, places: RefCell::default(), free: RefCell::default(), ready }
+        let (places, free) = (RefCell::default(), RefCell::default());
+        Tasks { remote, places, free, ready, now: Cell::new("") }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -85,6 +88,7 @@ impl Tasks {
         };
         arm.rearm();
         let ended = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        self.now.set("");
         let mut places = self.places.borrow_mut();
         match places.get_mut(key.0 as usize) {
             Some(place) if place.generation == key.1 && !ended => {
@@ -106,6 +110,7 @@ impl Tasks {
             return None;
         }
         let (arm, waker) = place.waker.clone()?;
+        self.now.set(place.name);
         Some((place.work.take()?, arm, waker))
     }
 
@@ -145,6 +150,11 @@ impl Tasks {
             .borrow()
             .get(key.0 as usize)
             .is_some_and(|p| p.generation == key.1 && p.waker.is_some())
+    }
+
+    /// The name of the task that runs; empty when none does.
+    pub(crate) fn running(&self) -> &'static str {
+        self.now.get()
     }
 
     /// Names of the tasks that have not ended, for status pages.

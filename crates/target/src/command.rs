@@ -29,7 +29,7 @@
 
 use std::rc::Rc;
 
-use bio::Segs;
+use bio::{Origin, Segs};
 use wire::scsi::Command as Cdb;
 
 use crate::handlers::{Plan, Tie};
@@ -143,6 +143,8 @@ pub(crate) struct Slot {
     pub state: Option<CommandState>,
     pub tag: u32,
     pub path: Option<Rc<Path>>,
+    /// Whose its requests are, below.
+    pub origin: Origin,
     pub command: Cdb,
     pub opcode: u8,
     pub plan: Plan,
@@ -189,6 +191,7 @@ impl Slot {
             state: None,
             tag: 0,
             path: None,
+            origin: Origin::default(),
             command: Cdb::TestUnitReady,
             opcode: 0,
             plan: Plan::NOTHING,

@@ -92,6 +92,7 @@ impl Engine {
     pub fn new(core: Rc<Core>, registry: Arc<Registry>) -> Rc<Engine> {
         let (mailer, mailbox) = core.reactor().mailbox();
         registry.add_engine(core.id(), mailer.clone());
+        core.set_origins(registry.origins().clone());
         registry.note_pool(transfer_max(core.pool().usage().limit_bytes));
         let engine = Rc::new(Engine {
             refreshing: Cell::default(),

@@ -102,6 +102,7 @@ impl Session {
         slot.plan = Plan::NOTHING;
         slot.bars = 0;
         slot.path = path.clone();
+        slot.origin = path.as_ref().map_or_else(Origin::default, |p| self.origin_of(p));
         slot.naca = contingent::naca(command.cdb);
         drop(slots);
         self.note(place, opcode, command.tag, CommandState::DataWait);
@@ -378,9 +379,9 @@ impl Session {
             }
             word_of(place, slot.generation)
         };
-        let Some((path, length)) = ({
+        let Some((path, length, origin)) = ({
             let slots = self.slots.borrow();
-            slots.get(place).and_then(|s| Some((s.path.clone()?, s.data.len() as u64)))
+            slots.get(place).and_then(|s| Some((s.path.clone()?, s.data.len() as u64, s.origin)))
         }) else {
             return;
         };
@@ -397,7 +398,6 @@ impl Session {
         let mode = device.mode();
         let durable = blocks.fua || (blocks.op == Op::Write && !mode.has(ModeBits::WCE));
         let offset = blocks.lba.saturating_mul(u64::from(device.block_bytes()));
-        let origin = Origin(self.number() as u32);
         let end = End::Sink { sink: self.sink.get(), tag: word };
         self.engine().core().submit(device.edge(), end, |bio| {
             bio.op = blocks.op;
@@ -450,7 +450,7 @@ impl Session {
         let medium = Medium {
             device: path.device().clone(),
             core: self.engine().core().clone(),
-            origin: Origin(self.number() as u32),
+            origin: slot.origin,
             tie: tie.clone(),
             seat: Some(path.seat().clone()),
             engine: Some(self.engine().clone()),

@@ -38,6 +38,7 @@ mod load;
 pub mod lun;
 mod memory;
 mod order;
+mod origin;
 mod paths;
 mod price;
 mod protection;

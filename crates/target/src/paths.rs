@@ -262,6 +262,7 @@ impl Session {
         entry.device.enlist(&nexus);
         nexus_made(&entry.device, &nexus);
         let seat = Seat::new(self.engine().flow(&entry.device));
-        Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, seat)
+        let number = self.number_for(entry.lun, None);
+        Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, (seat, number))
     }
 }

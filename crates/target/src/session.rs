@@ -14,6 +14,8 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bio::Origin;
+use geom::Entry;
 use wire::scsi::TransportId;
 
 use crate::access::Decision;
@@ -22,6 +24,7 @@ use crate::command::{AbortHow, CommandState, Slots};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::flow::Seat;
+use crate::origin::Speakers;
 use crate::paths::Paths;
 use crate::registry::{FlowNotes, LunMap, SessionFacts, Tally, TargetPort, View};
 use crate::reserve::Identity;
@@ -34,6 +37,7 @@ pub struct Path {
     nexus: Arc<Nexus>,
     pub(crate) read_only: Cell<bool>,
     seat: Rc<Seat>,
+    entry: Entry,
 }
 
 impl Path {
@@ -42,10 +46,16 @@ impl Path {
         device: Arc<Device>,
         nexus: Arc<Nexus>,
         read_only: bool,
-        seat: Rc<Seat>,
+        (seat, entry): (Rc<Seat>, Entry),
     ) -> Path {
         let read_only = Cell::new(read_only);
-        Path { lun, device, nexus, read_only, seat }
+        Path { lun, device, nexus, read_only, seat, entry }
+    }
+
+    /// What requests of its commands carry.
+    #[inline]
+    pub(crate) fn origin(&self) -> Origin {
+        self.entry.origin()
     }
 
     /// Its place among those who send requests to the unit.
@@ -104,6 +114,7 @@ pub struct Session {
     /// The path of the last command, and how long the session counts as one that uses several.
     pub(crate) last_path: RefCell<Weak<Path>>,
     pub(crate) mixed_until: Cell<u64>,
+    pub(crate) speakers: Speakers,
     closing: Cell<bool>,
     gone: Cell<bool>,
 }
@@ -165,6 +176,7 @@ impl Session {
             lent: Cell::new(0),
             last_path: RefCell::default(),
             mixed_until: Cell::new(0),
+            speakers: Speakers::default(),
             closing: Cell::new(false),
             gone: Cell::new(false),
             facts: facts.clone(),
@@ -294,6 +306,7 @@ impl Session {
         self.engine.forget(self.number());
         let transport = self.transport.take();
         self.drop_paths();
+        self.speakers.forget();
         if let Some(transport) = transport {
             transport.ended();
         }

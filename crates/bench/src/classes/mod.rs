@@ -1,5 +1,6 @@
 //! What the classes with members cost: beside the bare disks below them, beside memory copied,
-//! beside a layer that does nothing. In this process, on one core; one file a family of cases.
+//! beside a layer that does nothing; and what schedulers cost. In this process, on one core; one
+//! file a family of cases.
 
 mod disk;
 mod dispatch;
@@ -7,6 +8,7 @@ mod drive;
 mod mirror;
 mod parity;
 mod rebuild;
+mod sched;
 mod stripe;
 
 use serde_json::json;
@@ -28,6 +30,7 @@ pub(crate) const CASES: &[&str] = &[
     "stripe-write-raid5",
     "stripe-write-raid6",
     "dispatch",
+    "sched",
     "rebuild",
 ];
 
@@ -58,6 +61,7 @@ pub(crate) fn measure(
             "parity-raid5" | "parity-raid6" => parity::sums(case, rounds),
             "stripe-write-raid5" | "stripe-write-raid6" => parity::volume(case, rounds),
             "dispatch" => dispatch::measure(rounds),
+            "sched" => sched::measure(rounds),
             _ => rebuild::measure(rounds),
         };
         for figure in figures.map_err(|e| e.within(case))? {

@@ -26,7 +26,7 @@ pub struct SchedParams {
     pub algorithm: Option<String>,
     /// Options of the algorithm and of clients, KEY=VALUE with commas between them.
     pub options: Option<String>,
-    /// What a client is: session or none; absent: session.
+    /// What a client is: initiator, session, lun, process, task or none; absent: session.
     pub classify: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Class for SchedClass {
         let made = hub::algorithm(name, &knobs)?;
         let classify = classify(params.classify.as_deref())?.unwrap_or_default();
         let board = topology.switchboard();
-        let mut hub = Hub::new(made, classify, board.cores());
+        let mut hub = Hub::new(made, classify, (board.cores(), topology.origins()));
         options::set_shares(&mut hub, &shares)?;
         let shared = Arc::new(Shared::new(hub, board.cores()));
         let geom = SchedGeom { shared: shared.clone(), inserted: false };

@@ -7,8 +7,10 @@
 //!      a reset.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bio::Origin;
+use geom::{Origins, Who};
 
 use super::algorithms::{Algorithm, Share};
 
@@ -21,38 +23,93 @@ pub(super) const SHARES_MAX: usize = 1024;
 /// The place of those who found none.
 const OTHERS: u16 = 0;
 
-/// By what requests are told apart.
+/// Numbers of origins whose client is remembered; when there are more all are looked up again.
+const SEEN_MAX: usize = 4096;
+
+/// By what requests are told apart. What the daemon does in the background is a client of its own,
+/// each pass, unless nothing is told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Classify {
-    /// By session; the daemon's own are one client.
+    /// By the initiator's name.
+    Initiator,
+    /// By session; without an initiator the daemon's own are one client.
     #[default]
     Session,
+    /// By initiator and LUN.
+    Lun,
+    /// By process of this machine; initiators elsewhere by session.
+    Process,
+    /// Background passes alone; all initiators are one client.
+    Task,
     /// Not at all.
     None,
 }
 
+const ALL: &[(&str, Classify)] = &[
+    ("initiator", Classify::Initiator),
+    ("session", Classify::Session),
+    ("lun", Classify::Lun),
+    ("process", Classify::Process),
+    ("task", Classify::Task),
+    ("none", Classify::None),
+];
+
+/// What a client is called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Name {
+    /// In lists; who has the same is the same client.
+    pub(super) label: String,
+    /// Where somebody types it.
+    pub(super) short: String,
+}
+
+impl Name {
+    fn new(label: impl Into<String>, short: impl Into<String>) -> Name {
+        Name { label: label.into(), short: short.into() }
+    }
+
+    fn both(name: &str) -> Name {
+        Name::new(name, name)
+    }
+}
+
 impl Classify {
-    pub(super) const WORDS: &'static [&'static str] = &["session", "none"];
+    pub(super) const WORDS: &'static [&'static str] =
+        &["initiator", "session", "lun", "process", "task", "none"];
 
     pub(super) fn of(word: &str) -> Option<Classify> {
-        match word {
-            "session" => Some(Classify::Session),
-            "none" => Some(Classify::None),
-            _ => None,
-        }
+        ALL.iter().find(|(w, _)| *w == word).map(|(_, classify)| *classify)
     }
 
     pub(super) fn word(self) -> &'static str {
-        match self {
-            Classify::Session => "session",
-            Classify::None => "none",
-        }
+        ALL.iter().find(|(_, classify)| *classify == self).map_or("", |(word, _)| word)
     }
 
-    pub(super) fn key(self, origin: Origin) -> u64 {
+    fn name(self, origin: Origin, who: Option<&Who>) -> Name {
+        let Some(who) = who else {
+            return match (self, origin.0) {
+                (Classify::None, _) => Name::both("all"),
+                (_, 0) => Name::both("daemon"),
+                (_, number) => Name::new(format!("origin {number}"), number.to_string()),
+            };
+        };
+        let initiator = who.initiator.as_str();
+        let (session, lun) = (who.session.unwrap_or(0), who.lun.unwrap_or(0));
         match self {
-            Classify::Session => u64::from(origin.0),
-            Classify::None => 0,
+            Classify::None => Name::both("all"),
+            _ if !who.task.is_empty() => Name::both(&who.task),
+            Classify::Task => Name::both("initiators"),
+            Classify::Initiator => Name::both(initiator),
+            Classify::Lun => {
+                Name::new(format!("{initiator} LUN {lun}"), format!("{initiator}/{lun}"))
+            }
+            Classify::Process if who.process.is_some() => {
+                let process = who.process.unwrap_or(0);
+                Name::new(format!("process {process}"), process.to_string())
+            }
+            Classify::Session | Classify::Process => {
+                Name::new(format!("{initiator} session {session}"), session.to_string())
+            }
         }
     }
 }
@@ -79,10 +136,10 @@ impl Got {
 }
 
 /// One client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Client {
     /// None: those who share the place.
-    pub(super) key: Option<u64>,
+    pub(super) name: Option<Arc<Name>>,
     /// Waiting or in the disk.
     pub(super) inside: u32,
     last_ns: u64,
@@ -91,22 +148,28 @@ pub(super) struct Client {
 
 /// All of them.
 pub(super) struct Clients {
+    origins: Arc<Origins>,
     all: Vec<Client>,
-    places: BTreeMap<u64, u16>,
+    /// By label.
+    places: BTreeMap<String, u16>,
+    /// Places by the number of the origin.
+    seen: BTreeMap<u32, u16>,
     /// The newest answer: requests come in runs.
-    recent: Option<(u64, u16)>,
+    recent: Option<(u32, u16)>,
     /// Of those that lost their places.
     gone: Got,
     share: Share,
-    shares: BTreeMap<u64, Share>,
+    shares: BTreeMap<String, Share>,
 }
 
 impl Clients {
-    pub(super) fn new() -> Clients {
-        let others = Client { key: None, inside: 0, last_ns: 0, got: Got::default() };
+    pub(super) fn new(origins: Arc<Origins>) -> Clients {
+        let others = Client { name: None, inside: 0, last_ns: 0, got: Got::default() };
         Clients {
+            origins,
             all: vec![others],
             places: BTreeMap::new(),
+            seen: BTreeMap::new(),
             recent: None,
             gone: Got::default(),
             share: Share::default(),
@@ -115,16 +178,22 @@ impl Clients {
     }
 
     /// The place of a client, which has one more request inside from now on.
-    pub(super) fn enter(&mut self, key: u64, now: u64, algorithm: &mut dyn Algorithm) -> u16 {
+    #[inline]
+    pub(super) fn enter(
+        &mut self,
+        (origin, classify): (Origin, Classify),
+        now: u64,
+        algorithm: &mut dyn Algorithm,
+    ) -> u16 {
         let place = match self.recent {
-            Some((recent, place)) if recent == key => place,
-            _ => match self.places.get(&key) {
+            Some((recent, place)) if recent == origin.0 => place,
+            _ => match self.seen.get(&origin.0) {
                 Some(place) => *place,
-                None => self.admit(key, algorithm),
+                None => self.meet(origin, classify, algorithm),
             },
         };
         if place != OTHERS {
-            self.recent = Some((key, place));
+            self.recent = Some((origin.0, place));
         }
         if let Some(client) = self.all.get_mut(usize::from(place)) {
             client.inside += 1;
@@ -133,10 +202,28 @@ impl Clients {
         place
     }
 
-    fn admit(&mut self, key: u64, algorithm: &mut dyn Algorithm) -> u16 {
-        let new = Client { key: Some(key), inside: 0, last_ns: 0, got: Got::default() };
+    /// The place of an origin that was not seen before.
+    #[cold]
+    fn meet(&mut self, origin: Origin, classify: Classify, algorithm: &mut dyn Algorithm) -> u16 {
+        let name = classify.name(origin, self.origins.who(origin).as_deref());
+        let place = match self.places.get(&name.label) {
+            Some(place) => *place,
+            None => self.admit(name, algorithm),
+        };
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.clear();
+        }
+        if place != OTHERS {
+            self.seen.insert(origin.0, place);
+        }
+        place
+    }
+
+    fn admit(&mut self, name: Name, algorithm: &mut dyn Algorithm) -> u16 {
+        let name = Arc::new(name);
+        let new = Client { name: Some(name.clone()), inside: 0, last_ns: 0, got: Got::default() };
         let place = if self.all.len() < CLIENTS_MAX {
-            self.all.push(new);
+            self.all.push(new.clone());
             self.all.len() - 1
         } else {
             let idle = self.all.iter().enumerate().skip(1).filter(|(_, c)| c.inside == 0);
@@ -145,18 +232,19 @@ impl Clients {
             };
             place
         };
+        let number = u16::try_from(place).unwrap_or(OTHERS);
         if let Some(client) = self.all.get_mut(place) {
-            if let Some(old) = client.key.filter(|old| *old != key) {
-                self.places.remove(&old);
-                self.gone.add(&client.got);
+            let old = std::mem::replace(client, new);
+            if let Some(old_name) = old.name.filter(|old| *old != name) {
+                self.places.remove(&old_name.label);
+                self.seen.retain(|_, place| *place != number);
+                self.gone.add(&old.got);
             }
-            *client = new;
         }
         self.recent = None;
-        let place = u16::try_from(place).unwrap_or(OTHERS);
-        self.places.insert(key, place);
-        algorithm.client(place, self.share_of(Some(key)), true);
-        place
+        self.places.insert(name.label.clone(), number);
+        algorithm.client(number, self.share_of(Some(&name)), true);
+        number
     }
 
     /// One of its requests goes to the disk.
@@ -177,23 +265,26 @@ impl Clients {
         }
     }
 
-    fn share_of(&self, key: Option<u64>) -> Share {
-        key.and_then(|key| self.shares.get(&key)).copied().unwrap_or(self.share)
+    fn share_of(&self, name: Option<&Name>) -> Share {
+        let own =
+            name.and_then(|n| self.shares.get(&n.short).or_else(|| self.shares.get(&n.label)));
+        own.copied().unwrap_or(self.share)
     }
 
     /// What everybody may have (`None`), or one client. False when there are too many such.
     pub(super) fn set_share(
         &mut self,
-        key: Option<u64>,
+        client: Option<&str>,
         change: impl FnOnce(&mut Share),
         algorithm: &mut dyn Algorithm,
     ) -> bool {
-        let mut share = self.share_of(key);
+        let own = client.and_then(|client| self.shares.get(client));
+        let mut share = own.copied().unwrap_or(self.share);
         change(&mut share);
-        match key {
+        match client {
             None => self.share = share,
-            Some(key) if self.shares.len() < SHARES_MAX || self.shares.contains_key(&key) => {
-                self.shares.insert(key, share);
+            Some(c) if self.shares.len() < SHARES_MAX || self.shares.contains_key(c) => {
+                self.shares.insert(c.to_owned(), share);
             }
             Some(_) => return false,
         }
@@ -204,7 +295,7 @@ impl Clients {
     /// Tells an algorithm of everybody.
     pub(super) fn tell(&self, algorithm: &mut dyn Algorithm, is_new: bool) {
         for (place, client) in (0u16..).zip(&self.all) {
-            algorithm.client(place, self.share_of(client.key), is_new);
+            algorithm.client(place, self.share_of(client.name.as_deref()), is_new);
         }
     }
 
@@ -212,11 +303,12 @@ impl Clients {
     /// requests inside keep theirs until these have come back.
     pub(super) fn forget(&mut self) {
         self.places.clear();
+        self.seen.clear();
         self.recent = None;
         for client in self.all.iter_mut().skip(1) {
             self.gone.add(&client.got);
             client.got = Got::default();
-            client.key = None;
+            client.name = None;
         }
     }
 
@@ -228,8 +320,8 @@ impl Clients {
 
     /// Who is there, with what each may have.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Client, Share)> {
-        let known = self.all.iter().filter(|c| c.key.is_some() || c.got != Got::default());
-        known.map(|c| (c, self.share_of(c.key)))
+        let known = self.all.iter().filter(|c| c.name.is_some() || c.got != Got::default());
+        known.map(|c| (c, self.share_of(c.name.as_deref())))
     }
 
     /// Everybody together.
@@ -245,39 +337,116 @@ mod tests {
     use super::super::algorithms;
     use super::*;
 
+    fn clients() -> Clients {
+        Clients::new(Arc::default())
+    }
+
+    fn by(number: u32) -> (Origin, Classify) {
+        (Origin(number), Classify::Session)
+    }
+
     #[test]
     fn c1_places_are_few_and_the_one_idle_longest_is_given_away() {
         let mut a = algorithms::make("rr").expect("it is there").1;
-        let mut clients = Clients::new();
-        for key in 0..CLIENTS_MAX as u64 - 1 {
-            let place = clients.enter(key, key, &mut *a);
+        let mut clients = clients();
+        for key in 0..CLIENTS_MAX as u32 - 1 {
+            let place = clients.enter(by(key), u64::from(key), &mut *a);
             assert_ne!(place, OTHERS);
             if key != 7 && key != 9 {
                 clients.leave(place, 1, 0);
             }
         }
-        let new = clients.enter(5000, 900, &mut *a);
+        let new = clients.enter(by(5000), 900, &mut *a);
         assert_eq!(new, 1, "client 0 was idle longest");
-        assert_eq!(clients.enter(8, 901, &mut *a), 9, "it kept its place");
-        assert_eq!(clients.enter(0, 902, &mut *a), 2, "it is back, elsewhere");
+        assert_eq!(clients.enter(by(8), 901, &mut *a), 9, "it kept its place");
+        assert_eq!(clients.enter(by(0), 902, &mut *a), 2, "it is back, elsewhere");
         // All busy: the others' place.
-        for key in 6000..6000 + CLIENTS_MAX as u64 {
-            clients.enter(key, 1000 + key, &mut *a);
+        for key in 6000..6000 + CLIENTS_MAX as u32 {
+            clients.enter(by(key), 1000 + u64::from(key), &mut *a);
         }
-        assert_eq!(clients.enter(9999, 99_999, &mut *a), OTHERS);
+        assert_eq!(clients.enter(by(9999), 99_999, &mut *a), OTHERS);
         assert_eq!(clients.sum().read_bytes, CLIENTS_MAX as u64 - 3, "C2");
     }
 
     #[test]
     fn shares_are_for_everybody_or_for_one() {
         let mut a = algorithms::make("fair").expect("it is there").1;
-        let mut clients = Clients::new();
-        clients.enter(1, 0, &mut *a);
+        let mut clients = clients();
+        clients.enter(by(1), 0, &mut *a);
         assert!(clients.set_share(None, |s| s.weight = 50, &mut *a));
-        assert!(clients.set_share(Some(3), |s| s.iops = 9, &mut *a));
-        clients.enter(3, 0, &mut *a);
+        assert!(clients.set_share(Some("3"), |s| s.iops = 9, &mut *a));
+        clients.enter(by(3), 0, &mut *a);
         let shares: Vec<Share> = clients.all().map(|(_, share)| share).collect();
         let plain = Share { weight: 50, ..Share::default() };
         assert_eq!(shares, [plain, Share { iops: 9, ..plain }]);
+    }
+
+    /// Two initiators, one of them with two sessions; a process; a pass in the background.
+    #[test]
+    fn who_is_one_client_is_as_configured_and_called_by_name() {
+        let origins = Arc::new(Origins::default());
+        let of = |initiator: &str, session, lun| Who {
+            initiator: initiator.into(),
+            session: Some(session),
+            lun: Some(lun),
+            ..Who::default()
+        };
+        let local = Who { process: Some(77), ..of("local", 9, 0) };
+        let whos = [
+            of("iqn.a", 1, 0),
+            of("iqn.a", 1, 3),
+            of("iqn.a", 2, 3),
+            of("iqn.b", 4, 3),
+            local,
+            Who::task("mirror m rebuild"),
+        ];
+        let entries = whos.map(|who| origins.enter(who));
+        let all = entries.iter().map(|e| e.origin()).chain([Origin(0)]);
+        let all: Vec<Origin> = all.collect();
+        let task = "mirror m rebuild";
+        for (word, want) in [
+            ("initiator", vec!["iqn.a", "iqn.b", "local", task, "daemon"]),
+            (
+                "session",
+                vec![
+                    "iqn.a session 1",
+                    "iqn.a session 2",
+                    "iqn.b session 4",
+                    "local session 9",
+                    task,
+                    "daemon",
+                ],
+            ),
+            (
+                "lun",
+                vec!["iqn.a LUN 0", "iqn.a LUN 3", "iqn.b LUN 3", "local LUN 0", task, "daemon"],
+            ),
+            (
+                "process",
+                vec![
+                    "iqn.a session 1",
+                    "iqn.a session 2",
+                    "iqn.b session 4",
+                    "process 77",
+                    task,
+                    "daemon",
+                ],
+            ),
+            ("task", vec!["initiators", task, "daemon"]),
+            ("none", vec!["all"]),
+        ] {
+            let classify = Classify::of(word).expect("a word");
+            assert_eq!(classify.word(), word);
+            let mut a = algorithms::make("rr").expect("it is there").1;
+            let mut clients = Clients::new(origins.clone());
+            for _ in 0..2 {
+                for origin in &all {
+                    clients.enter((*origin, classify), 0, &mut *a);
+                }
+            }
+            let names = clients.all().filter_map(|(c, _)| Some(c.name.as_ref()?.label.clone()));
+            assert_eq!(names.collect::<Vec<_>>(), want, "{word}");
+        }
+        assert_eq!(Classify::WORDS.len(), ALL.len());
     }
 }

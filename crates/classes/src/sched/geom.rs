@@ -8,6 +8,7 @@ use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Topology};
 use serde_json::{Map, Value, json};
 
 use super::algorithms::about;
+use super::clients::Client;
 use super::layer::Shared;
 
 /// One scheduler.
@@ -23,12 +24,8 @@ fn words(all: &[(&'static str, u64)]) -> String {
     words.join(" ")
 }
 
-fn client_name(key: Option<u64>) -> String {
-    match key {
-        None => "others".to_owned(),
-        Some(0) => "daemon".to_owned(),
-        Some(key) => format!("session {key}"),
-    }
+fn called(client: &Client) -> &str {
+    client.name.as_ref().map_or("others", |name| &name.label)
 }
 
 impl SchedGeom {
@@ -43,8 +40,8 @@ impl SchedGeom {
             let clients = hub.clients.all().map(|(client, share)| {
                 let got = &client.got;
                 json!({
-                    "client": client_name(client.key),
-                    "key": client.key,
+                    "client": called(client),
+                    "key": client.name.as_ref().map(|name| name.short.as_str()),
                     "inside": client.inside,
                     "requests": got.requests,
                     "read_bytes": got.read_bytes,
@@ -89,6 +86,11 @@ impl Geom for SchedGeom {
         topology.access_all_below(me, delta)
     }
 
+    /// Q6.
+    fn hurry(&mut self, hurry: bool) {
+        self.shared.change(|hub| hub.set_hurry(hurry));
+    }
+
     fn resizes(&self) -> bool {
         true
     }
@@ -124,7 +126,7 @@ impl Geom for SchedGeom {
                 let mean = got.wait_ns.checked_div(got.requests).unwrap_or_default() / 1000;
                 let line = format!(
                     "{}: {} requests, {} bytes read, {} written, waited {mean} us, at most {} us",
-                    client_name(client.key),
+                    called(client),
                     got.requests,
                     got.read_bytes,
                     got.written_bytes,

@@ -5,21 +5,18 @@
 //! be rung ([`Hub::bell`]).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::Waker;
 
 use bio::{BioId, Origin, Ticket};
+use geom::Origins;
 
 use super::algorithms::{self, Algorithm, Request, Step};
 use super::clients::{Classify, Clients};
+use super::parts::Parts;
 
 /// Nobody in a chain.
 const NONE: u32 = u32::MAX;
-/// A place on the disk by which overlaps are looked for first: so many bytes, as a shift.
-const BUCKET_SHIFT: u32 = 17;
-const BUCKETS: usize = 256;
-/// A request over more places than this overlaps everything, at first sight.
-const SPAN_MAX: u64 = 16;
-
 /// What becomes of a kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Manner {
@@ -75,6 +72,12 @@ struct Slot {
     next: u32,
 }
 
+impl Slot {
+    fn place(&self) -> (u64, u64, bool) {
+        (self.request.offset, self.length, self.request.write)
+    }
+}
+
 /// One core's share.
 #[derive(Default)]
 struct Lane {
@@ -85,44 +88,6 @@ struct Lane {
     rung: bool,
     /// And was not woken for it yet.
     to_wake: bool,
-}
-
-/// Where requests that wait are, roughly: how many in each part of the disk.
-struct Parts {
-    all: [u32; BUCKETS],
-    writes: [u32; BUCKETS],
-    wide: u32,
-}
-
-impl Parts {
-    fn span(offset: u64, length: u64) -> Option<std::ops::RangeInclusive<u64>> {
-        let (first, last) = (offset, offset.saturating_add(length.saturating_sub(1)));
-        let (first, last) = (first >> BUCKET_SHIFT, last >> BUCKET_SHIFT);
-        (last - first < SPAN_MAX).then_some(first..=last)
-    }
-
-    fn change(&mut self, slot: &Slot, more: bool) {
-        let by = |n: &mut u32| *n = if more { *n + 1 } else { n.saturating_sub(1) };
-        let Some(span) = Parts::span(slot.request.offset, slot.length) else {
-            return by(&mut self.wide);
-        };
-        for part in span {
-            let part = part as usize % BUCKETS;
-            self.all.get_mut(part).map(by);
-            if slot.request.write {
-                self.writes.get_mut(part).map(by);
-            }
-        }
-    }
-
-    fn may_overlap(&self, slot: &Slot) -> bool {
-        let table = if slot.request.write { &self.all } else { &self.writes };
-        match Parts::span(slot.request.offset, slot.length) {
-            _ if self.wide > 0 => true,
-            None => true,
-            Some(mut span) => span.any(|p| table.get(p as usize % BUCKETS).is_some_and(|n| *n > 0)),
-        }
-    }
 }
 
 /// How it stands, for lists.
@@ -136,6 +101,8 @@ pub(super) struct Standing {
 /// See the module.
 pub(super) struct Hub {
     algorithm: Box<dyn Algorithm>,
+    /// What the algorithm says of itself since it was set up last.
+    is_transparent: bool,
     pub(super) algorithm_name: &'static str,
     pub(super) clients: Clients,
     pub(super) classify: Classify,
@@ -166,19 +133,20 @@ impl Hub {
     pub(super) fn new(
         (name, algorithm): (&'static str, Box<dyn Algorithm>),
         classify: Classify,
-        cores: usize,
+        (cores, origins): (usize, Arc<Origins>),
     ) -> Hub {
         Hub {
+            is_transparent: algorithm.is_transparent(),
             algorithm,
             algorithm_name: name,
-            clients: Clients::new(),
+            clients: Clients::new(origins),
             classify,
             slots: Vec::new(),
             free: Vec::new(),
             fences: VecDeque::new(),
             fence_out: false,
             lanes: (0..cores.max(1)).map(|_| Lane::default()).collect(),
-            parts: Parts { all: [0; BUCKETS], writes: [0; BUCKETS], wide: 0 },
+            parts: Parts::new(),
             queued: 0,
             in_flight: 0,
             pending: 0,
@@ -206,15 +174,55 @@ impl Hub {
 
     /// Q9: nothing is inside that a request which passes by could pass.
     pub(super) fn may_be_passed(&self) -> bool {
-        let empty = self.queued == 0 && self.pending == 0 && self.fences.is_empty();
-        empty && self.algorithm.is_transparent()
+        self.is_transparent && !self.is_busy()
     }
 
-    /// Takes one in; `None` when the core is none of ours, and it has to go down unqueued.
-    pub(super) fn arrive(&mut self, a: Arrival, now: u64) -> Option<u32> {
+    /// Takes one in; whether it goes at once. `None` when the core is none of ours, and it has to
+    /// go down unqueued.
+    pub(super) fn arrive(&mut self, a: Arrival, now: u64) -> Option<(u32, bool)> {
+        let is_alone = a.manner == Manner::Queue && !self.is_busy();
+        let id = self.place(&a, now)?;
+        if is_alone {
+            return Some((id, self.goes_alone(id, a.core, now)));
+        }
+        if a.manner == Manner::Fence || !self.fences.is_empty() {
+            self.fences.push_back(id);
+        } else {
+            self.admit(id, now);
+        }
+        self.step(a.core, now);
+        Some((id, self.goes(id, a.core, now)))
+    }
+
+    /// Somebody waits, or was named and has not gone down.
+    fn is_busy(&self) -> bool {
+        self.queued != 0 || self.pending != 0 || !self.fences.is_empty()
+    }
+
+    /// One that came when nobody waited: there is none that it could pass or overlap, and if the
+    /// algorithm names one it is this one.
+    fn goes_alone(&mut self, id: u32, me: usize, now: u64) -> bool {
+        let Some(slot) = self.slots.get_mut(id as usize) else { return false };
+        slot.state = State::Queued;
+        let slot = *slot;
+        self.algorithm.arrived(slot.request, now);
+        let step = self.algorithm.next(now, self.hurry);
+        if step == Step::Start(id) {
+            self.in_flight += 1;
+            self.set_state(id, State::Started);
+            self.clients.started(slot.request.client, 0);
+            return true;
+        }
+        self.queued += 1;
+        self.parts.change(slot.place(), true);
+        self.waits_until(step, me);
+        false
+    }
+
+    /// A place for one that arrives.
+    fn place(&mut self, a: &Arrival, now: u64) -> Option<u32> {
         self.lanes.get(a.core)?;
-        let key = self.classify.key(a.origin);
-        let client = self.clients.enter(key, now, &mut *self.algorithm);
+        let client = self.clients.enter((a.origin, self.classify), now, &mut *self.algorithm);
         let id = match self.free.pop() {
             Some(id) => id,
             None => u32::try_from(self.slots.len()).ok()?,
@@ -237,11 +245,6 @@ impl Hub {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
         }
-        if a.manner == Manner::Fence || !self.fences.is_empty() {
-            self.fences.push_back(id);
-        } else {
-            self.admit(id, now);
-        }
         Some(id)
     }
 
@@ -262,8 +265,9 @@ impl Hub {
             return self.decide(id);
         }
         self.queued += 1;
-        let before = if self.parts.may_overlap(&slot) { self.overlapped(&slot) } else { None };
-        self.parts.change(&slot, true);
+        let before =
+            if self.parts.may_overlap(slot.place()) { self.overlapped(&slot) } else { None };
+        self.parts.change(slot.place(), true);
         match before {
             Some(before) => self.follow(before, id),
             None => {
@@ -323,21 +327,24 @@ impl Hub {
             return false;
         }
         let hurry = self.hurry || !self.fences.is_empty();
-        match self.algorithm.next(now, hurry) {
-            Step::Start(id) => {
-                self.queued = self.queued.saturating_sub(1);
-                self.in_flight += 1;
-                self.decide(id);
-                true
-            }
-            Step::Until(at) => {
-                if self.due.is_none_or(|(due, _)| at < due) {
-                    self.due = Some((at, me));
-                    self.ring(me);
-                }
-                false
-            }
-            Step::Nothing => false,
+        let step = self.algorithm.next(now, hurry);
+        if let Step::Start(id) = step {
+            self.queued = self.queued.saturating_sub(1);
+            self.in_flight += 1;
+            self.decide(id);
+            return true;
+        }
+        self.waits_until(step, me);
+        false
+    }
+
+    /// Q5: core `me` asks again.
+    fn waits_until(&mut self, step: Step, me: usize) {
+        if let Step::Until(at) = step
+            && self.due.is_none_or(|(due, _)| at < due)
+        {
+            self.due = Some((at, me));
+            self.ring(me);
         }
     }
 
@@ -374,13 +381,13 @@ impl Hub {
                 self.fences.pop_front();
                 self.fence_out = false;
             }
-            Manner::Queue => self.parts.change(&slot, false),
+            Manner::Queue => self.parts.change(slot.place(), false),
             Manner::Aside => {}
         }
         while let Some(next) = self.slot(follower).copied() {
             // It is counted and found again.
             self.queued = self.queued.saturating_sub(1);
-            self.parts.change(&next, false);
+            self.parts.change(next.place(), false);
             if let Some(slot) = self.slots.get_mut(follower as usize) {
                 slot.next = NONE;
                 slot.state = State::Fenced;
@@ -391,7 +398,7 @@ impl Hub {
     }
 
     /// Whether one of core `me`, which arrived a moment ago, goes down at once.
-    pub(super) fn goes(&mut self, id: u32, me: usize, now: u64) -> bool {
+    fn goes(&mut self, id: u32, me: usize, now: u64) -> bool {
         if self.slot(id).is_none_or(|s| s.state != State::Decided) {
             return false;
         }
@@ -463,6 +470,7 @@ impl Hub {
         let mut queued: Vec<Request> = queued.map(|s| s.request).collect();
         queued.sort_unstable_by_key(|r| r.serial);
         queued.into_iter().for_each(|r| new.arrived(r, now));
+        self.is_transparent = new.is_transparent();
         self.algorithm = new;
         self.algorithm_name = name;
         self.ring(0);
@@ -474,6 +482,7 @@ impl Hub {
         change: impl FnOnce(&mut dyn Algorithm, &mut Clients) -> R,
     ) -> R {
         let done = change(&mut *self.algorithm, &mut self.clients);
+        self.is_transparent = self.algorithm.is_transparent();
         self.ring(0);
         done
     }

@@ -1,5 +1,7 @@
 //! The hub by itself: states, fences, overlaps, lanes; and by chance, with a small model.
 
+use std::sync::Arc;
+
 use bio::{BioId, Origin, Ticket};
 
 use super::clients::Classify;
@@ -7,7 +9,11 @@ use super::hub::{Arrival, Hub, Manner, algorithm};
 
 fn hub(name: &str, options: &[(&str, u64)], cores: usize) -> Hub {
     let options: Vec<(String, u64)> = options.iter().map(|(k, v)| (k.to_string(), *v)).collect();
-    Hub::new(algorithm(name, &options).expect("an algorithm"), Classify::Session, cores)
+    Hub::new(
+        algorithm(name, &options).expect("an algorithm"),
+        Classify::Session,
+        (cores, Arc::default()),
+    )
 }
 
 fn arrival(tag: u64, core: usize, offset: u64) -> Arrival {
@@ -25,11 +31,9 @@ fn arrival(tag: u64, core: usize, offset: u64) -> Arrival {
 
 /// Takes one in as a layer does; whether it goes at once.
 fn arrive(hub: &mut Hub, a: Arrival, now: u64) -> (u32, bool) {
-    let id = hub.arrive(a, now).expect("a core of ours");
-    hub.step(a.core, now);
-    let goes = hub.goes(id, a.core, now);
+    let came = hub.arrive(a, now).expect("a core of ours");
     hub.check();
-    (id, goes)
+    came
 }
 
 #[test]

@@ -200,9 +200,7 @@ impl SchedLayer {
             length: bio.length,
             cost: if bio.op == Op::Delete { SMALL } else { bio.length },
         };
-        let Some(id) = hub.arrive(arrival, now) else { return pass };
-        hub.step(me, now);
-        let goes = hub.goes(id, me, now);
+        let Some((id, goes)) = hub.arrive(arrival, now) else { return pass };
         self.shared.leave(hub, core);
         match goes {
             true => Flow::Down(self.below, u64::from(id)),

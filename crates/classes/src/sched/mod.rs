@@ -8,7 +8,7 @@
 //! Where things are
 //!
 //! * `algorithms`: one file each, values without clock, cores or locks.
-//! * `hub`: the one queue of a disk: what waits, in which state, who may go. Pure.
+//! * `hub`: the one queue of a disk: what waits, in which state, who may go; `parts`: where. Pure.
 //! * `clients`: on whose behalf requests come, a bounded number of them, and what they got.
 //! * `layer`: the data path; `geom`, `class`, `verbs`: what is said to it.
 //!
@@ -44,9 +44,9 @@
 //!  Q4  Of two requests that overlap, and one of which writes, the earlier goes down first.
 //!  Q5  A wait for somebody who may come (anticipation) or for a limit has an end: the algorithm
 //!      names it, and the core that asked wakes at that time and asks again.
-//!  Q6  Before the layer is taken out it hurries; the gate above it is closed meanwhile, and what
-//!      is inside leaves in the order the algorithm likes. If the disk does not answer in time the
-//!      gate opens again, and everything is as before.
+//!  Q6  While the layer is taken out it hurries (`Geom::hurry`); the gate above it is closed, and
+//!      what is inside leaves in the order the algorithm likes. If the disk does not answer in
+//!      time the gate opens again, and everything is as before.
 //!  Q7  Another algorithm takes over what waits in the order in which it came, and is told how many
 //!      are in the disk; their ends it hears of like others.
 //!  Q8  Clients are at most [`CLIENTS_MAX`]; a new one takes the place of the one that was idle
@@ -61,6 +61,7 @@ mod geom;
 mod hub;
 mod layer;
 mod options;
+mod parts;
 mod verbs;
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! options: `quantum_kb=4096,weight=50,7.weight=200` as somebody types them.
 //!
-//! A bare `weight`, `iops` or `kbps` is for every client that has none of its own; with a session's
-//! number before it, for that client. Everything else belongs to the algorithm.
+//! A bare `weight`, `iops` or `kbps` is for every client that has none of its own; with a client
+//! before it, for that one: what it is called depends on what clients are told apart by, the number
+//! of a session or process, an initiator, an initiator and its LUN (`iqn.x/3`), a background pass.
+//! Everything else belongs to the algorithm.
 
 use bio::Errno;
 use geom::Error;
@@ -22,7 +24,7 @@ const KBPS_MAX: u64 = 1 << 40;
 const OPTIONS_MAX: usize = 256;
 
 /// One number of what a client may have: of which client, which, how much.
-pub(super) type ShareOption = (Option<u64>, &'static str, u64);
+pub(super) type ShareOption = (Option<String>, &'static str, u64);
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,12 +45,10 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
         };
         let number = value.parse::<u64>();
         let value = number.map_err(|_| inval(format!("option {key}: {value} is not a number")))?;
-        let (client, name) = match key.split_once('.') {
-            Some((client, name)) => {
-                let not = |_| inval(format!("option {key}: {client} is not a session's number"));
-                (Some(client.parse::<u64>().map_err(not)?), name)
-            }
-            None => (None, key),
+        // An initiator's name has dots too.
+        let (client, name) = match key.rsplit_once('.') {
+            Some((client, name)) if !client.is_empty() => (Some(client.to_owned()), name),
+            _ => (None, key),
         };
         match SHARES.iter().find(|share| **share == name) {
             Some(share) => out.shares.push((client, checked(share, value)?, value)),
@@ -82,7 +82,9 @@ pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Er
             "iops" => share.iops = *value,
             _ => share.kbps = *value,
         };
-        let set = hub.configure(|algorithm, clients| clients.set_share(*client, change, algorithm));
+        let set = hub.configure(|algorithm, clients| {
+            clients.set_share(client.as_deref(), change, algorithm)
+        });
         if !set {
             let what = format!("{SHARES_MAX} clients have shares of their own already");
             return Err(Error::new(Errno::NoSpc, what));
@@ -100,9 +102,11 @@ mod tests {
         let read = |text| super::read(Some(text));
         let all = read("quantum_kb=64, weight=5,7.iops=100").expect("good");
         assert_eq!(all.knobs, [("quantum_kb".to_owned(), 64)]);
-        assert_eq!(all.shares, [(None, "weight", 5), (Some(7), "iops", 100)]);
+        assert_eq!(all.shares, [(None, "weight", 5), (Some("7".into()), "iops", 100)]);
+        let named = read("iqn.2026-11.x:a/3.weight=200").expect("an initiator's LUN");
+        assert_eq!(named.shares, [(Some("iqn.2026-11.x:a/3".into()), "weight", 200)]);
         assert_eq!(super::read(None).expect("nothing"), Options::default());
-        for bad in ["x", "x=y", "7.depth=1", "a.weight=1", "weight=0", "kbps=99999999999999"] {
+        for bad in ["x", "x=y", "7.depth=1", "weight=0", "kbps=99999999999999"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

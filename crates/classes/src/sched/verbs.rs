@@ -24,13 +24,14 @@ const OPTIONS: ArgSpec = ArgSpec {
     short: None,
     kind: ArgKind::Text,
     doc: "KEY=VALUE, with commas between several: of the algorithm, or weight, iops, kbps of \
-          every client, or 7.weight and so on of session 7",
+          every client, or CLIENT.weight and so on of one: 7 is session or process 7, iqn.x an \
+          initiator, iqn.x/3 its LUN 3",
 };
 const CLASSIFY: ArgSpec = ArgSpec {
     name: "classify",
     short: Some('c'),
     kind: ArgKind::Choice(super::clients::Classify::WORDS),
-    doc: "What a client is [default: session]",
+    doc: "By what clients are told apart [default: session]",
 };
 const DISKS: ArgSpec =
     ArgSpec { name: "disks", short: None, kind: ArgKind::Names(1), doc: "Providers" };
@@ -244,20 +245,13 @@ fn destroy(class: &SchedClass, control: &mut Control, request: &Request) -> Resu
         let geom = find(control, name)?;
         let name = control.topology.geom_name(geom).to_owned();
         if with(control, geom, |g| g.inserted)? {
-            take_out(control, geom)?;
+            control.remove(geom)?;
         } else {
             control.call(|t| class.destroy(t, geom, request.force))?;
         }
         gone.push(name);
     }
     Ok(json!({ "message": format!("{} destroyed", gone.join(", ")) }))
-}
-
-/// Q6.
-fn take_out(control: &mut Control, geom: GeomId) -> Result<(), Error> {
-    let shared = with(control, geom, |g| g.shared.clone())?;
-    shared.change(|hub| hub.set_hurry(true));
-    control.remove(geom).inspect_err(|_| shared.change(|hub| hub.set_hurry(false)))
 }
 
 fn chosen(control: &Control, names: &[String]) -> Result<Vec<GeomId>, Error> {
@@ -285,7 +279,7 @@ fn table(stats: &Value) -> String {
     let word = |key: &str| stats.get(key).and_then(Value::as_str).unwrap_or("");
     let mut out = format!("{}: {}\n", word("name"), word("algorithm"));
     out += &format!(
-        "{:<16} {:>10} {:>12} {:>12} {:>10} {:>10} {:>7}\n",
+        "{:<40} {:>10} {:>12} {:>12} {:>10} {:>10} {:>7}\n",
         "CLIENT", "REQUESTS", "READ KB", "WRITTEN KB", "WAIT US", "MAX US", "WEIGHT"
     );
     let clients = stats.get("clients").and_then(Value::as_array);
@@ -293,7 +287,7 @@ fn table(stats: &Value) -> String {
         let number = |key: &str| client.get(key).and_then(Value::as_u64).unwrap_or_default();
         let mean = number("wait_ns").checked_div(number("requests")).unwrap_or_default() / 1000;
         out += &format!(
-            "{:<16} {:>10} {:>12} {:>12} {mean:>10} {:>10} {:>7}\n",
+            "{:<40} {:>10} {:>12} {:>12} {mean:>10} {:>10} {:>7}\n",
             client.get("client").and_then(Value::as_str).unwrap_or(""),
             number("requests"),
             number("read_bytes") / 1024,

@@ -13,7 +13,7 @@ use geom::{
     Topology,
 };
 use reactor::model::Timing;
-use reactor::sim::{Actor, Limits as RunLimits, World};
+use reactor::sim::{Actor, HeldUp, Limits as RunLimits, World};
 use reactor::{Patience, Reactor, Token};
 use serde_json::{Value, json};
 
@@ -21,6 +21,9 @@ use super::leaf::{BLOCK, Leaf, MS};
 
 /// Timers with this kind only make the virtual clock go on.
 const TICK: u32 = 999;
+
+/// Turns of cores for which the control thread is held up when the orders say so.
+const HELD_UP: u32 = 8;
 
 /// How a request ended, and what was read.
 type Ended = (Status, Vec<u8>);
@@ -120,12 +123,13 @@ impl Lab {
             mailers.push(mailer);
         }
         let (w, c, clock) = (world.clone(), cores.clone(), world.clone());
+        let held_up = HeldUp::default();
         let wait = Box::new(move |inbox: &Inbox, most: Duration| {
             let ns = most.as_nanos() as u64;
             if let Some(core) = c.first() {
                 core.reactor().after(ns, Token { kind: TICK, word: 0 });
             }
-            spin(&w, &c, ns, &mut || !inbox.is_empty());
+            spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.goes_on(&w, HELD_UP));
         });
         let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
         control.topology.load(Arc::new(TestClass)).expect("load");

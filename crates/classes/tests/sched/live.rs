@@ -1,7 +1,7 @@
 //! What an operator does, one thing at a time.
 
 use bio::{Errno, Flags, Op};
-use geom::Access;
+use geom::{Access, GATE_DEADLINE};
 use serde_json::{Value, json};
 
 use super::lab::Lab;
@@ -110,6 +110,47 @@ fn limits_do_not_hold_up_its_going_nor_a_fence() {
 }
 
 #[test]
+fn one_that_could_not_be_taken_out_holds_back_as_before() {
+    // By the class's own verb, and by the graph's, which is every class's.
+    for own in [true, false] {
+        let mut lab = lab(2);
+        let options = "iops=10,burst_ms=1";
+        let params = json!({ "disks": ["d0"], "algorithm": "fair", "options": options });
+        lab.verb("insert", "", params).expect("insert");
+        lab.leaf.lock().holds = true;
+        let mut count = some(&lab);
+        lab.pass(10 * MS);
+        let below = lab.leaf.lock().seen;
+        assert!(below < 10, "limited: {below} went down");
+        let remove = |lab: &mut Lab| match own {
+            true => lab.verb("destroy", "d0.sched.", Value::Null).map(drop),
+            false => {
+                let geom = lab.control.topology.find_geom("sched", "d0.sched.").expect("there");
+                lab.control.remove(geom)
+            }
+        };
+        let from = lab.world.now();
+        assert_eq!(remove(&mut lab).expect_err("the disk is silent").kind, Errno::TimedOut);
+        assert_eq!(lab.world.now() - from, GATE_DEADLINE.as_nanos() as u64);
+        assert!(lab.leaf.lock().seen > below, "it hurried");
+        assert_eq!(lab.control.topology.below(lab.user), lab.control.topology.find("d0"));
+        lab.release();
+        lab.drain();
+        let before = lab.leaf.lock().seen;
+        count += some(&lab);
+        lab.pass(200 * MS);
+        let now = lab.leaf.lock().seen - before;
+        assert!(now < 10, "and is limited again: {now} went down");
+        let from = lab.world.now();
+        remove(&mut lab).expect("the disk answers");
+        assert!(lab.world.now() - from < 100 * MS, "nobody waited for a limit");
+        lab.drain();
+        all_good(&lab, count);
+        assert_eq!(lab.control.topology.find("d0"), Some(lab.disk));
+    }
+}
+
+#[test]
 fn a_flush_does_not_wait_for_a_scan() {
     let mut lab = lab(1);
     lab.insert("rr");
@@ -199,7 +240,7 @@ fn the_counters_say_who_got_what() {
     let stats = lab.stats();
     let of = |key: u64| {
         let clients = stats["clients"].as_array().expect("clients");
-        clients.iter().find(|c| c["key"] == key).expect("a client").clone()
+        clients.iter().find(|c| c["key"] == key.to_string()).expect("a client").clone()
     };
     assert_eq!((&of(5)["requests"], &of(5)["read_bytes"]), (&json!(10), &json!(40960)));
     assert_eq!((&of(6)["requests"], &of(6)["written_bytes"]), (&json!(10), &json!(40960)));

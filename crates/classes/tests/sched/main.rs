@@ -4,4 +4,5 @@
 mod lab;
 mod leaf;
 mod live;
+mod orders;
 mod storm;

@@ -17,7 +17,7 @@ use super::lab::{Lab, pattern};
 use super::leaf::{BLOCK, MS};
 
 /// Seeds of every run of the tests.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 10_000;
 /// Blocks that one core works on: few, so that requests overlap.
 const BLOCKS: u64 = 200;
 const ALGORITHMS: [&str; 5] = ["rr", "as", "fifo", "deadline", "fair"];
@@ -53,6 +53,21 @@ struct Tally {
     beside: u64,
     failed: u64,
     lost: u64,
+}
+
+impl Tally {
+    fn plus(self, o: Tally) -> Tally {
+        Tally {
+            requests: self.requests + o.requests,
+            fences: self.fences + o.fences,
+            inserted: self.inserted + o.inserted,
+            configured: self.configured + o.configured,
+            destroyed: self.destroyed + o.destroyed,
+            beside: self.beside + o.beside,
+            failed: self.failed + o.failed,
+            lost: self.lost + o.lost,
+        }
+    }
 }
 
 struct Storm {
@@ -111,7 +126,7 @@ impl Storm {
                 tally.destroyed += 1;
             }
             3..=5 if is_there => {
-                let classify = self.chance.of(&["session", "none"]);
+                let classify = self.chance.of(&["session", "lun", "process", "none"]);
                 let params =
                     json!({ "algorithm": algorithm, "options": options, "classify": classify });
                 self.lab.verb("configure", "d0", params).expect("configure");
@@ -222,10 +237,20 @@ fn number(name: &str, default: u64) -> u64 {
 fn no_request_is_lost_doubled_failed_or_out_of_order() {
     let first = number("ASHLAR_SEED", 0);
     let count = number("ASHLAR_SEEDS", SEEDS);
-    let mut tally = Tally::default();
-    for seed in first..first + count {
-        one(seed, &mut tally);
-    }
+    // Each core its share of the seeds; a world lives on one thread.
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let share = |thread: u64| {
+        let mut tally = Tally::default();
+        (first + thread..first + count).step_by(threads as usize).for_each(|s| one(s, &mut tally));
+        tally
+    };
+    let tally = std::thread::scope(|scope| {
+        let share = &share;
+        let all: Vec<_> = (0..threads).map(|t| scope.spawn(move || share(t))).collect();
+        let ended = all.into_iter().map(|t| t.join());
+        let tallies = ended.map(|t| t.unwrap_or_else(|e| std::panic::resume_unwind(e)));
+        tallies.fold(Tally::default(), Tally::plus)
+    });
     println!("{tally:?}");
     let all = [tally.requests, tally.fences, tally.inserted, tally.configured, tally.destroyed];
     assert!(count < 20 || all.iter().all(|n| *n > count / 4), "{tally:?}");

@@ -69,6 +69,8 @@ pub(crate) struct Place {
     /// Of a parent: what the first piece that failed said.
     pub error: Option<Error>,
     pub tries: u8,
+    /// The process of this machine that asked; zero: not known.
+    pub process: u32,
     /// Some of the reply is out.
     pub begun: bool,
     /// Whoever asked wants it no longer.
@@ -81,6 +83,8 @@ pub(crate) struct Requests {
     places: Vec<Place>,
     free: Vec<u32>,
     open: u32,
+    /// The process whose requests come now; zero: not known.
+    pub speaker: u32,
 }
 
 impl Requests {
@@ -96,9 +100,11 @@ impl Requests {
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         });
         self.open += 1;
+        let process = self.speaker;
         if let Some(place) = self.get(tag) {
             let data = std::mem::take(&mut place.data);
-            *place = Place { open: true, request, work, at, left: len, data, ..Place::default() };
+            let new = Place { open: true, request, work, at, left: len, ..Place::default() };
+            *place = Place { data, process, ..new };
         }
         tag
     }

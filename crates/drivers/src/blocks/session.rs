@@ -143,6 +143,11 @@ impl<F: Front> Blocks<F> {
         }
     }
 
+    /// Requests that come from now on are a process's of this machine; zero: not known whose.
+    pub fn speaks_for(&self, process: u32) {
+        self.requests.borrow_mut().speaker = process;
+    }
+
     /// Waits until the engine takes another command.
     pub async fn shallow(&self) {
         let depth = self.nexus().map_or(DEPTH, |n| n.depth_hint()).min(DEPTH);
@@ -276,8 +281,8 @@ impl<F: Front> Blocks<F> {
             return;
         }
         let unit = self.unit();
-        let Some((work, at, now, fua)) =
-            self.with(tag, |p| (p.work, p.at, p.now, p.request.has(flag::FUA)))
+        let Some((work, at, now, fua, process)) =
+            self.with(tag, |p| (p.work, p.at, p.now, p.request.has(flag::FUA), p.process))
         else {
             return;
         };
@@ -299,6 +304,7 @@ impl<F: Front> Blocks<F> {
             Work::Parent => return,
         };
         self.running.set(self.running.get() + 1);
+        nexus.speaks_for(process);
         let next = nexus.command(&Command {
             tag,
             lun: self.lun,

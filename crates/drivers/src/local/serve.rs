@@ -188,6 +188,7 @@ impl Files {
         }
         match Asked::decode(bytes, len) {
             Ok(asked) => {
+                self.session.speaks_for(asked.header.pid);
                 self.carry_out(&asked, rest);
                 Ok(())
             }

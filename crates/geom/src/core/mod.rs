@@ -20,6 +20,7 @@ use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab, Ticket};
 use reactor::{File, Mailbox, Mailer, Patience, Reactor, Token};
 
 use crate::layer::{Edge, Flow, Sink};
+use crate::origins::{Origins, TaskOrigins};
 use crate::snapshot::Changes;
 pub use message::{Call, Message, Notice, Report};
 use table::Table;
@@ -81,6 +82,7 @@ pub struct Core {
     cutting: Cell<bool>,
     cuts: RefCell<cuts::Cuts>,
     inbox: RefCell<Mailbox<Message>>,
+    tasks: RefCell<TaskOrigins>,
     report: Report,
 }
 
@@ -112,9 +114,15 @@ impl Core {
             cutting: Cell::new(false),
             cuts: RefCell::default(),
             inbox: RefCell::new(inbox),
+            tasks: RefCell::default(),
             report,
         });
         (core, mailer)
+    }
+
+    /// Requests that tasks of this core await are entered there, by the tasks' names.
+    pub fn set_origins(&self, origins: Arc<Origins>) {
+        *self.tasks.borrow_mut() = TaskOrigins::new(origins);
     }
 
     /// Number of the core, from zero.
@@ -301,8 +309,14 @@ impl Core {
         Flow::Wait
     }
 
-    /// A request awaited by a task of this core.
+    /// A request awaited by a task of this core. It is the task's own if `fill` does not say whose
+    /// it is: a rebuild, a look at a label and a queue of deletes are clients like initiators.
     pub async fn io(self: &Rc<Self>, edge: Edge, fill: impl FnOnce(&mut Bio)) -> Finished {
+        let own = self.tasks.borrow_mut().of(self.reactor.task());
+        let fill = |bio: &mut Bio| {
+            bio.origin = own;
+            fill(bio);
+        };
         waiting::Io::start(self.clone(), edge, fill).await
     }
 

@@ -32,6 +32,7 @@ use slotmap::{SlotMap, new_key_type};
 use crate::class::{Class, Geom};
 use crate::error::Error;
 use crate::layer::{Edge, Layer};
+use crate::origins::Origins;
 use crate::snapshot::{Changes, EdgeState, Limits, NodeState};
 use crate::stats::{Meter, Queue, Reading};
 use crate::switchboard::{Switchboard, Task, Word};
@@ -211,6 +212,7 @@ pub struct Topology {
     /// Conversations of geoms that have not ended, by number.
     conversing: BTreeMap<u64, (GeomId, &'static str)>,
     switchboard: Switchboard,
+    origins: Arc<Origins>,
     listener: Option<Listener>,
     shut: bool,
     credit: Option<Credit>,
@@ -249,6 +251,7 @@ impl Topology {
             tasting: 0,
             conversing: BTreeMap::new(),
             switchboard: Switchboard::default(),
+            origins: Arc::default(),
             listener: None,
             shut: false,
             credit: None,
@@ -407,6 +410,16 @@ impl Topology {
     /// How layers and tasks reach the topology and the cores.
     pub fn switchboard(&self) -> Switchboard {
         self.switchboard.clone()
+    }
+
+    /// Who sends requests: what the numbers that they carry stand for.
+    pub fn origins(&self) -> Arc<Origins> {
+        self.origins.clone()
+    }
+
+    /// Whoever makes most of the numbers keeps the book, and says so before anybody looks into it.
+    pub fn set_origins(&mut self, origins: Arc<Origins>) {
+        self.origins = origins;
     }
 
     pub(crate) fn connect(&mut self, switchboard: Switchboard) {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
-use geom::Error;
+use geom::{Error, Origins};
 use reactor::{Address, Mailer};
 
 use crate::access::{Decision, decide};
@@ -139,6 +139,8 @@ pub struct Registry {
     /// Grows with every reset of a unit, so that sessions know which came after their login.
     resets: AtomicU64,
     tokens: Tokens,
+    /// Who sends requests.
+    origins: Arc<Origins>,
     /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
     transfer_max: Arc<AtomicU32>,
 }
@@ -154,6 +156,11 @@ impl Registry {
     pub fn set_vault(&self, vault: Arc<dyn Vault>) {
         self.state().numbers = None;
         *self.vault.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault);
+    }
+
+    /// Who sends requests, for layers below: `Topology::set_origins`.
+    pub fn origins(&self) -> &Arc<Origins> {
+        &self.origins
     }
 
     /// Who hears what the operator should know of a unit: its name, and a sentence.

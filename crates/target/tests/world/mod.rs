@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::{Bio, Errno, Flags, Op, Pool, PoolConfig, Segs, Ticket};
+use bio::{Bio, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Ticket};
 use geom::{
     Access, Class, Control, Core, Flow, Geom, GeomId, Inbox, Layer, Limits, NewProvider,
     ProviderId, Topology,
@@ -47,6 +47,8 @@ pub struct DiskState {
     pub hold: bool,
     pub held: Vec<(u32, Ticket, Op)>,
     pub log: Vec<Done>,
+    /// Whose the requests were, in order.
+    pub whose: Vec<Origin>,
     /// Every request that touches this byte ends with this error.
     pub fail: Option<(u64, Errno)>,
     /// Requests are served by so many at once, each for so long: when each of them is free, ns.
@@ -121,6 +123,7 @@ impl TestDisk {
 impl Layer for TestDisk {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let mut s = self.state();
+        s.whose.push(bio.origin);
         if s.hold {
             s.held.push((core.id(), bio.ticket(), bio.op));
             return Flow::Wait;

@@ -61,9 +61,9 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
-    Case { name: "sched-reader", clients: &[("reader", READER)], goal: alone },
-    Case { name: "sched-writer", clients: &[("writer", WRITER)], goal: alone },
-    Case { name: "sched-random", clients: &[("random", RANDOM)], goal: alone },
+    Case { name: "sched-alone-reader", clients: &[("reader", READER)], goal: alone },
+    Case { name: "sched-alone-writer", clients: &[("writer", WRITER)], goal: alone },
+    Case { name: "sched-alone-random", clients: &[("random", RANDOM)], goal: alone },
     Case {
         name: "sched-reader+random",
         clients: &[("reader", READER), ("random", RANDOM)],
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn alone_nobody_loses() {
         for client in ["reader", "writer", "random"] {
-            let name = format!("sched-{client}");
+            let name = format!("sched-alone-{client}");
             let case = CASES.iter().find(|c| c.name == name).expect("a case");
             let alone: Vec<f64> = [NONE]
                 .into_iter()

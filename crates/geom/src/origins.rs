@@ -1,0 +1,158 @@
+//! Whose requests are whose: the names behind the numbers that requests carry.
+//!
+//! A request carries a number of four bytes ([`bio::Origin`]) and nothing else of who sent it, so
+//! telling clients apart costs the way of a request nothing. Who sends requests enters itself
+//! once, when the way is made: the target each path of a session to a unit, a local file system
+//! each process, a core each task that awaits requests of its own. A layer that wants to know looks
+//! a number up when it sees it for the first time.
+//!
+//! Invariants
+//!  N1  A number has one owner as long as its [`Entry`] is kept, and comes again only when all
+//!      others have been given out.
+//!  N2  There are at most [`ORIGINS_MAX`]; whoever comes then is the daemon, number 0, like all
+//!      that have no name.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::Origin;
+
+/// Origins entered at once; further ones count as the daemon's own.
+pub const ORIGINS_MAX: usize = 1 << 24;
+
+/// On whose behalf.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Who {
+    /// The initiator's name; empty for what the daemon does by itself.
+    pub initiator: String,
+    /// The number of its session in this daemon.
+    pub session: Option<u64>,
+    /// The number under which it sees the unit.
+    pub lun: Option<u64>,
+    /// The process of this machine that asked.
+    pub process: Option<u32>,
+    /// What the daemon does in the background, such as `mirror m rebuild`; else empty.
+    pub task: String,
+}
+
+impl Who {
+    /// A pass in the background.
+    pub fn task(name: impl Into<String>) -> Who {
+        Who { task: name.into(), ..Who::default() }
+    }
+}
+
+#[derive(Default)]
+struct Book {
+    all: BTreeMap<u32, Arc<Who>>,
+    newest: u32,
+}
+
+/// See the module. One a daemon, shared by all threads.
+#[derive(Default)]
+pub struct Origins(Mutex<Book>);
+
+impl Origins {
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters somebody.
+    pub fn enter(self: &Arc<Self>, who: Who) -> Entry {
+        let mut book = self.lock();
+        if book.all.len() >= ORIGINS_MAX {
+            return Entry::default();
+        }
+        loop {
+            book.newest = book.newest.wrapping_add(1);
+            let number = book.newest;
+            if number != 0 && !book.all.contains_key(&number) {
+                book.all.insert(number, Arc::new(who));
+                return Entry { origin: Origin(number), of: Some(self.clone()) };
+            }
+        }
+    }
+
+    /// Who that is; `None` for the daemon and for whoever has left.
+    pub fn who(&self, origin: Origin) -> Option<Arc<Who>> {
+        self.lock().all.get(&origin.0).cloned()
+    }
+}
+
+/// A number, kept as long as this is.
+#[derive(Default)]
+pub struct Entry {
+    origin: Origin,
+    of: Option<Arc<Origins>>,
+}
+
+impl Entry {
+    /// What requests carry.
+    #[inline]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(of) = &self.of {
+            of.lock().all.remove(&self.origin.0);
+        }
+    }
+}
+
+/// The numbers of one core's tasks, by name.
+#[derive(Default)]
+pub(crate) struct TaskOrigins {
+    origins: Option<Arc<Origins>>,
+    known: Vec<(&'static str, Entry)>,
+}
+
+impl TaskOrigins {
+    pub(crate) fn new(origins: Arc<Origins>) -> TaskOrigins {
+        TaskOrigins { origins: Some(origins), known: Vec::new() }
+    }
+
+    /// The number of a task; the daemon's without a name or a book. There are as many as names in
+    /// the program.
+    pub(crate) fn of(&mut self, task: &'static str) -> Origin {
+        let Some(origins) = self.origins.as_ref().filter(|_| !task.is_empty()) else {
+            return Origin::default();
+        };
+        if let Some((_, entry)) = self.known.iter().find(|(name, _)| *name == task) {
+            return entry.origin();
+        }
+        let entry = origins.enter(Who::task(task));
+        let origin = entry.origin();
+        self.known.push((task, entry));
+        origin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n1_a_number_is_its_owners_and_comes_again_last() {
+        let all = Arc::new(Origins::default());
+        let who = |n: u64| Who { initiator: "iqn.a".into(), session: Some(n), ..Who::default() };
+        let first = all.enter(who(1));
+        let second = all.enter(Who::task("mirror m rebuild"));
+        assert_eq!(all.who(first.origin()).as_deref(), Some(&who(1)));
+        assert_eq!(
+            all.who(second.origin()).map(|w| w.task.clone()).as_deref(),
+            Some("mirror m rebuild")
+        );
+        let gone = first.origin();
+        drop(first);
+        assert_eq!((all.who(gone), all.who(Origin(0))), (None, None));
+        assert!(all.enter(who(2)).origin() != gone);
+        // All the way round: what is in use is passed over, and so is zero.
+        let held = second.origin().0;
+        all.lock().newest = u32::MAX;
+        let taken: Vec<Entry> = (0..3).map(|n| all.enter(who(n))).collect();
+        assert!(taken.iter().all(|e| e.origin().0 != held && e.origin().0 != 0));
+    }
+}

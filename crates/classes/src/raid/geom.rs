@@ -22,6 +22,11 @@
 //!      without the disk that it was filled from, that one does not believe to be alone.
 //!  J7  No record says clean before all that was written is stable on every disk that it calls one
 //!      of the members: one that fails to make it so goes first.
+//!  J8  A volume with parity is clean when all parity is right, whoever is missing: none is owed,
+//!      and none of its rows was left as nobody knows (R4, R7, R8 of `volume::rows`). What a member
+//!      failed that had to stay is no reason to be dirty for longer: its rows were put right, or
+//!      their parity is paid. What it failed to flush is: it may have lost anything. So it is of
+//!      volumes with copies, which a pass brings in line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -38,9 +43,8 @@ use super::model::DiskState;
 use super::records::{self, Note, Work};
 use super::set::{ALL, Replay, Set, Tag};
 use super::ups::Up;
-use super::volume::log::Log;
-use super::volume::pass;
 use super::volume::replay::Replayed;
+use super::volume::{Leaves, pass};
 use crate::members::{GateWord, Number, Said};
 
 /// Name of the class, and of its providers before the stroke.
@@ -62,7 +66,10 @@ pub(super) enum Told {
         volume: u32,
         slot: usize,
         gone: bool,
+        leaves: Leaves,
     },
+    /// Of a row of this volume it is not known whether its parity is right.
+    Uneven(u32),
     /// A member could not be read.
     Unread {
         volume: u32,
@@ -322,6 +329,10 @@ impl RaidGeom {
         let Some(set) = &mut self.set else { return false };
         let Some(at) = set.volume(key) else { return false };
         let even = set.vols.get(at).is_none_or(|vol| vol.even == ALL || vol.raw);
+        // J8
+        let even = even && self.ups.get(&key).is_none_or(|up| up.shared.is_settled());
+        // Who was left out by force is as it was until something is written.
+        let even = even && (set.is_said_dirty(at) || set.vols.get(at).is_none_or(|v| !v.forced));
         let Some(volume) = set.array.volumes.get_mut(at) else { return false };
         if !dirty && !even {
             return false;
@@ -375,11 +386,8 @@ impl RaidGeom {
                 }
                 self.drop_unused();
                 self.set_tables(t);
-                if let Some(up) = self.ups.get(&key).filter(|_| made)
-                    && let Some(log) = &up.shared.log
-                {
-                    log.trust();
-                    Log::touch(&up.shared);
+                if let Some(up) = self.ups.get(&key).filter(|_| made) {
+                    up.shared.trust();
                 }
             }
             Job::Rewrite => {
@@ -536,6 +544,10 @@ impl RaidGeom {
         let Some(Doing::Writing(job)) = self.doing.take() else { return };
         self.noted.clear();
         if let Job::Clean(key) | Job::Passed(key) = job {
+            // J8: one that stays may have lost what it was to keep.
+            for (tag, _) in &failed {
+                self.doubt_if_needed(t, *tag);
+            }
             self.set_dirty(key, true);
             if let Some(set) = &mut self.set
                 && let Some(at) = set.volume(key)
@@ -602,17 +614,26 @@ impl RaidGeom {
             // First those go whose record could not be written.
             Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
             Job::Passed(key) => self.reopen(key),
-            Job::Clean(_) | Job::Out(..) | Job::In(_) | Job::Rewrite => {}
+            Job::Clean(key) => {
+                let set = self.set.as_ref();
+                let vol = set.and_then(|set| set.vols.get(set.volume(key)?));
+                let even = vol.is_some_and(|vol| vol.even == ALL);
+                if let Some(up) = self.ups.get(&key).filter(|_| even) {
+                    up.shared.trust();
+                }
+            }
+            Job::Out(..) | Job::In(_) | Job::Rewrite => {}
         }
     }
 
-    /// J1: the records say dirty already.
+    /// J1: the records say dirty already, and who is away (J2). Otherwise who comes next has them
+    /// written.
     fn reopen(&mut self, key: u32) {
-        let dirty = self.set.as_ref().and_then(|set| {
-            let at = set.volume(key)?;
-            Some(set.said.volumes.get(at)?.dirty && set.array.volumes.get(at)?.dirty)
+        let said = self.set.as_ref().is_some_and(|set| {
+            let at = set.volume(key);
+            at.is_some_and(|at| set.is_said_dirty(at))
         });
-        if dirty == Some(true) {
+        if said {
             self.open(key);
         }
     }

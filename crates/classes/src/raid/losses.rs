@@ -10,6 +10,7 @@ use super::geom::{Job, LEFT_MAX, Loss, RaidGeom, SICK_NS, Told, bit};
 use super::model::DiskState;
 use super::set::{Set, Tag};
 use super::verbs::again;
+use super::volume::Role;
 use super::volume::log::Log;
 
 impl RaidGeom {
@@ -110,7 +111,10 @@ impl RaidGeom {
         t.remark(self.me, Grade::Failed, &why);
         for (key, slot) in self.slots(tag) {
             // First: who is let go of finds that copies and parity may differ.
-            self.disturb(key);
+            match self.is_in_order(key, slot) {
+                true => self.halt_pass(key),
+                false => self.disturb(t, key),
+            }
             let Some(up) = self.ups.get(&key) else { continue };
             up.shared.refuse(bit(slot));
         }
@@ -123,8 +127,29 @@ impl RaidGeom {
         self.after(t, SICK_NS, Told::Well);
     }
 
-    fn disturb(&mut self, key: u32) {
+    /// J8: whether whatever a member failed that stays left the rows of a volume in order.
+    fn is_in_order(&self, key: u32, slot: usize) -> bool {
+        let (Some(up), Some(set)) = (self.ups.get(&key), &self.set) else { return false };
+        // One that is being filled lacks what it failed.
+        let good = set.volume(key).and_then(|at| set.role(at, slot));
+        let good = good.is_some_and(|(_, role)| role == Role::Good);
+        good && up.shared.shape.parities() > 0 && up.doubt & bit(slot) == 0
+    }
+
+    /// J8: a disk could not make stable what was written to it, and stays.
+    pub(super) fn doubt_if_needed(&mut self, t: &mut Topology, tag: Tag) {
+        let index = self.set.as_ref().and_then(|set| set.disk(tag));
+        if index.is_some_and(|index| self.is_needed(index)) {
+            self.slots(tag).into_iter().for_each(|(key, _)| self.disturb(t, key));
+        }
+    }
+
+    /// Copies or parity of a volume may differ anywhere.
+    pub(super) fn disturb(&mut self, t: &mut Topology, key: u32) {
         self.halt_pass(key);
+        if let Some(up) = self.ups.get_mut(&key) {
+            up.doubt = 0;
+        }
         let Some(set) = &mut self.set else { return };
         let Some(at) = set.volume(key) else { return };
         set.disturb(at);
@@ -133,6 +158,10 @@ impl RaidGeom {
             if let Some(log) = &up.shared.log {
                 log.doubt();
                 Log::touch(&up.shared);
+            }
+            if set.is_doubtful(at) {
+                let why = "its parity may be wrong for what is missing: dirty until it is whole";
+                t.remark(self.me, Grade::Failed, &format!("{}: {why}", up.name));
             }
         }
     }

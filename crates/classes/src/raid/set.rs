@@ -9,6 +9,8 @@
 //!  A3  A volume with parity that lacks a member and may have been written when it was left does
 //!      not start unless it is forced: what the missing member held cannot be told from parity
 //!      that may be old.
+//!      What it held is what parity says from then on, and where no parity is to spare nobody can
+//!      ever say that it is wrong.
 //!  A4  While copies may differ or parity may be wrong, the records say dirty (or never
 //!      initialised).
 //!  A5  A volume with logs of partial parity that was left dirty is not offered before they have
@@ -16,7 +18,8 @@
 //!      the next begins when the last has ended.
 
 use super::model::{
-    Array, Disk, DiskState, Level, Migration, MigrationKind, SubdiskState, Volume, VolumeState,
+    Array, Disk, DiskState, Level, Member, Migration, MigrationKind, SubdiskState, Volume,
+    VolumeState,
 };
 use super::volume::map::{MEMBERS_MAX, Shape};
 use super::volume::{Role, pass};
@@ -253,6 +256,22 @@ impl Set {
         self.roles(volume).all(|role| role == Some(Role::Good))
     }
 
+    /// Whether the records say that a volume is dirty, and who of its members is away.
+    pub(crate) fn is_said_dirty(&self, at: usize) -> bool {
+        let (Some(now), Some(said)) = (self.array.volumes.get(at), self.said.volumes.get(at))
+        else {
+            return false;
+        };
+        let is_said = |(slot, member): (usize, &Member)| {
+            let state = self.said.disks.get(member.disk).map(|disk| disk.state);
+            let said = said.members.get(slot).map(|member| member.state);
+            self.role(at, slot).is_some()
+                || state != Some(DiskState::Active)
+                || !said.is_some_and(is_good)
+        };
+        now.dirty && said.dirty && now.members.iter().enumerate().all(is_said)
+    }
+
     /// Whether what a missing member of a volume held can only be told from parity that may be
     /// wrong (A3).
     pub(crate) fn is_doubtful(&self, index: usize) -> bool {
@@ -260,6 +279,17 @@ impl Set {
         let parity = matches!(level, Some(Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)));
         let even = self.vols.get(index).is_none_or(|vol| vol.even == ALL);
         parity && !even && !self.is_whole(index)
+    }
+
+    /// A3: a volume that is offered though its parity may be wrong.
+    pub(crate) fn take_as_it_is(&mut self, index: usize) {
+        let volume = self.array.volumes.get(index);
+        let parities = volume.map_or(0, |volume| Shape::of(volume).parities());
+        let lost = self.roles(index).filter(|role| *role != Some(Role::Good)).count();
+        let is_spent = self.is_doubtful(index) && lost >= parities;
+        if let Some(vol) = self.vols.get_mut(index).filter(|_| is_spent) {
+            vol.even = ALL;
+        }
     }
 
     /// A volume's state by what its members are.

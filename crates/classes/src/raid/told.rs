@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use geom::{ConsumerId, Edge, GeomId, ProviderId, Topology};
 
 use super::book::Book;
-use super::geom::{Doing, Job, Loss, RaidGeom, Told};
+use super::geom::{Doing, Job, Loss, RaidGeom, Told, bit};
 use super::model::SubdiskState;
 use super::records;
 use super::set::Tag;
 use super::volume::replay::Replayed;
-use super::volume::{pass, settle};
+use super::volume::{Leaves, pass, settle};
 use crate::members::GateWord;
 
 /// Read errors of a disk that are mended before it is taken for broken.
@@ -47,6 +47,14 @@ impl RaidGeom {
         self.urgent(t, me, Job::Out(tag, loss));
     }
 
+    /// R8 of `volume::rows`
+    fn uneven(&mut self, t: &mut Topology, key: u32) {
+        let Some(up) = self.ups.get(&key) else { return };
+        up.shared.uneven.store(false, SeqCst);
+        self.disturb(t, key);
+        self.start_passes();
+    }
+
     fn unread(&mut self, t: &mut Topology, me: GeomId, told: (u32, usize, bool, bool)) {
         let (volume, slot, gone, mended) = told;
         let set = self.set.as_ref();
@@ -78,7 +86,13 @@ impl RaidGeom {
                 }
                 self.go_on(t, me);
             }
-            Told::Failed { volume, slot, gone } => self.failed(t, me, volume, slot, gone),
+            Told::Failed { volume, slot, gone, leaves } => {
+                if let Some(up) = self.ups.get_mut(&volume).filter(|_| leaves == Leaves::Doubt) {
+                    up.doubt |= bit(slot);
+                }
+                self.failed(t, me, volume, slot, gone);
+            }
+            Told::Uneven(volume) => self.uneven(t, volume),
             Told::Unread { volume, slot, gone, mended } => {
                 self.unread(t, me, (volume, slot, gone, mended));
             }

@@ -40,6 +40,9 @@ pub(super) struct Up {
     pub(super) unrecorded: u64,
     /// Slots of members that were filled and are not in order on record (a bit a slot).
     pub(super) fresh: u64,
+    /// Slots of members that failed something after which copies or parity may differ (a bit a
+    /// slot): it counts if they stay.
+    pub(super) doubt: u64,
     pub(super) passing: bool,
 }
 
@@ -148,6 +151,7 @@ impl RaidGeom {
     fn start_volume(&mut self, t: &mut Topology, me: GeomId, at: usize) -> Result<(), Error> {
         let place = self.log_place(at);
         let Some(set) = &mut self.set else { return Ok(()) };
+        set.take_as_it_is(at);
         let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.vols.get_mut(at)) else {
             return Ok(());
         };
@@ -217,6 +221,7 @@ impl RaidGeom {
             watching: false,
             unrecorded: 0,
             fresh: 0,
+            doubt: 0,
             passing: false,
         };
         self.ups.insert(key, up);

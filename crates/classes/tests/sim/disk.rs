@@ -32,6 +32,8 @@ pub struct Inside {
     pub hangs: bool,
     /// Requests of this kind hang.
     pub holds: Option<Op>,
+    /// So many of them do not yet.
+    pub lets: u64,
     hung: Vec<(usize, Ticket)>,
     under_way: BTreeMap<(usize, u64), Option<Write>>,
     pub writes: u64,
@@ -87,6 +89,7 @@ impl Disk {
             failed: false,
             hangs: false,
             holds: None,
+            lets: 0,
             hung: Vec::new(),
             under_way: BTreeMap::new(),
             writes: 0,
@@ -294,7 +297,7 @@ impl Layer for DiskLayer {
         let torn = (bio.op == Op::Write).then(|| (bio.offset, bio.data.to_vec()));
         let at = core.id() as usize;
         inside.under_way.insert((at, bio.id().to_word()), torn);
-        if inside.hangs || inside.holds == Some(bio.op) {
+        if inside.hangs || inside.holds == Some(bio.op) && inside.lets == 0 {
             inside.hung.push((at, bio.ticket()));
             return Flow::Wait;
         }
@@ -308,10 +311,12 @@ impl Layer for DiskLayer {
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let mut inside = self.0.lock();
         let at = core.id() as usize;
-        if inside.hangs || inside.holds == Some(bio.op) {
+        let held = inside.holds == Some(bio.op);
+        if inside.hangs || held && inside.lets == 0 {
             inside.hung.push((at, bio.ticket()));
             return Flow::Wait;
         }
+        inside.lets = inside.lets.saturating_sub(u64::from(held));
         match inside.under_way.remove(&(at, bio.id().to_word())) {
             Some(_) => Flow::Done(inside.carry_out(bio)),
             None => Flow::Done(Err(Errno::NxIo)),

@@ -16,6 +16,7 @@ mod log_cost;
 mod model;
 mod named;
 mod named_raid;
+mod named_raid_clean;
 mod orders;
 mod plan;
 mod raid_orders;
@@ -150,7 +151,7 @@ fn arrays_of_ddf() {
 #[test]
 fn arrays_in_harsh_times() {
     let tally = of_arrays(Kind::Harsh, 600);
-    assert!(tally.forced > 0, "{tally:?}");
+    assert!(tally.forced > 0 && tally.cleaned > 0, "{tally:?}");
 }
 
 #[test]

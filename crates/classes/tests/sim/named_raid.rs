@@ -16,49 +16,63 @@ use super::life::{Life, MS};
 const DISK: u64 = 64 << 10;
 /// What DDF takes of each disk.
 const DDF: u64 = 32 << 20;
+/// What a log of partial parity needs of each disk, and a bit more.
+const LOG: u64 = 1200 << 10;
 const STRIP: u64 = 2 * SECTOR;
 /// Bytes of each disk that are used.
 const MEMBER: u64 = 8 * STRIP;
-const SECONDS: u64 = 1_000 * MS;
+pub(super) const SECONDS: u64 = 1_000 * MS;
 
 /// A write that is under way, and how it ended.
 type Ended = Rc<Cell<Option<Result<(), Errno>>>>;
 
 /// An array of `d0`, `d1` ..., whole, clean and full of what [`old`] says, open.
-struct Rig {
-    life: Life,
-    disks: BTreeMap<String, Disk>,
-    set: String,
-    volume: String,
-    edge: Edge,
-    bytes: u64,
+pub(super) struct Rig {
+    pub(super) life: Life,
+    pub(super) disks: BTreeMap<String, Disk>,
+    pub(super) set: String,
+    pub(super) volume: String,
+    pub(super) edge: Edge,
+    pub(super) bytes: u64,
 }
 
 /// What is there at first.
-fn old(at: u64) -> Vec<u8> {
+pub(super) fn old(at: u64) -> Vec<u8> {
     vec![(at / SECTOR) as u8 + 1; SECTOR as usize]
 }
 
-const NEW: u8 = 0xee;
+pub(super) const NEW: u8 = 0xee;
 
 impl Rig {
-    fn of(format: &str, level: &str, count: usize) -> Rig {
+    pub(super) fn of(format: &str, level: &str, count: usize) -> Rig {
         Rig::seeded(format, level, count, 0)
     }
 
     /// The seed says what of its cache a disk loses.
-    fn seeded(format: &str, level: &str, count: usize, seed: u64) -> Rig {
-        let size = if format == "DDF" { DISK + DDF } else { DISK };
+    pub(super) fn seeded(format: &str, level: &str, count: usize, seed: u64) -> Rig {
+        Rig::made(format, level, count, seed, false)
+    }
+
+    /// With a log of partial parity.
+    pub(super) fn logged(count: usize) -> Rig {
+        Rig::made("Intel", "RAID5", count, 0, true)
+    }
+
+    fn made(format: &str, level: &str, count: usize, seed: u64, logged: bool) -> Rig {
+        let size = DISK + if format == "DDF" { DDF } else { 0 } + if logged { LOG } else { 0 };
         let disks: BTreeMap<String, Disk> =
             (0..count).map(|i| (format!("d{i}"), Disk::new(size, seed + i as u64))).collect();
         let mut life = Life::new(1, 2);
         disks.iter().for_each(|(name, disk)| life.plug(name, disk));
         life.settle();
         let members: Vec<&String> = disks.keys().collect();
-        let with = json!({
+        let mut with = json!({
             "format": format, "level": level, "members": members, "strip": STRIP,
             "size": MEMBER, "assume_same": true,
         });
+        if logged {
+            with["consistency"] = json!("ppl");
+        }
         let answer = life.verb("raid", "label", "data", with).expect("labelled");
         let set = answer["array"].as_str().expect("a name").to_owned();
         let volume = answer["provider"].as_str().expect("a name").to_owned();
@@ -73,7 +87,7 @@ impl Rig {
     }
 
     /// The power goes, and comes back.
-    fn reboot(&mut self) {
+    pub(super) fn reboot(&mut self) {
         self.life = Life::new(2, 2);
         self.disks.values().for_each(Disk::power_cut);
         self.disks.iter().for_each(|(name, disk)| self.life.plug(name, disk));
@@ -84,7 +98,7 @@ impl Rig {
     }
 
     /// A request begins, and hangs on a disk.
-    fn begin(&mut self, op: Op, at: u64, len: u64, held: &str) -> Ended {
+    pub(super) fn begin(&mut self, op: Op, at: u64, len: u64, held: &str) -> Ended {
         // The records say dirty already.
         let last = self.bytes - SECTOR;
         self.life.write(self.edge, last, old(last)).expect("written");
@@ -107,26 +121,26 @@ impl Rig {
         ended
     }
 
-    fn pull(&mut self, name: &str) {
+    pub(super) fn pull(&mut self, name: &str) {
         self.life.pull(name, &self.disks[name].clone(), false);
         self.life.pass(50 * MS);
     }
 
     /// A disk fails writes from now on.
-    fn spoil(&mut self, name: &str) {
+    pub(super) fn spoil(&mut self, name: &str) {
         let faults = [Op::Write, Op::WriteZeroes].map(|op| (op, 100, Errno::Io));
         self.disks[name].lock().faults.extend(faults);
     }
 
     /// What hangs goes on, and a write ends with an error.
-    fn fails(&mut self, held: &str, ended: &Ended) {
+    pub(super) fn fails(&mut self, held: &str, ended: &Ended) {
         self.life.wake(self.disks[held].release());
         let ended = ended.clone();
         assert!(self.life.until(60, move |_| ended.get().is_some()), "{}", self.life.story());
     }
 
     /// Of every sector what a reader finds, by the byte that it is full of.
-    fn sectors(&mut self) -> Vec<Result<Option<u8>, Errno>> {
+    pub(super) fn sectors(&mut self) -> Vec<Result<Option<u8>, Errno>> {
         let mut all = Vec::new();
         for at in (0..self.bytes).step_by(SECTOR as usize) {
             let read = self.life.read(self.edge, at, SECTOR as usize);
@@ -137,7 +151,7 @@ impl Rig {
 
     /// Every sector is as it was, or one of those that were written and as they were or new; with
     /// `errors`, some of `lost` cannot be read. Returns how many.
-    fn holds(&mut self, written: std::ops::Range<u64>, new: u8, errors: bool) -> usize {
+    pub(super) fn holds(&mut self, written: std::ops::Range<u64>, new: u8, errors: bool) -> usize {
         let mut unread = 0;
         let found = self.sectors();
         for (at, found) in (0..self.bytes).step_by(SECTOR as usize).zip(found) {
@@ -156,12 +170,12 @@ impl Rig {
     }
 
     /// All is in order again, with every disk.
-    fn comes_back(&mut self, name: &str) {
+    pub(super) fn comes_back(&mut self, name: &str) {
         self.life.plug_soon(name, &self.disks[name].clone());
         self.in_order();
     }
 
-    fn in_order(&mut self) {
+    pub(super) fn in_order(&mut self) {
         for _ in 0..3_000 {
             if self.life.show("raid", &self.set, "State") == "OPTIMAL" {
                 return;

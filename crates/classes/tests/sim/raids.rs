@@ -95,6 +95,8 @@ struct Story {
     /// Parity has come in doubt since the volume was in order last, and the disks may say so still
     /// though all was made right since: a volume that lacks a disk may have to be forced.
     doubt: Arc<AtomicBool>,
+    /// In this life a disk failed a request, and had to stay.
+    stayed: Arc<AtomicBool>,
     random: SeededRandom,
     level: &'static str,
     count: usize,
@@ -149,6 +151,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         kind,
         ddf,
         doubt: Arc::default(),
+        stayed: Arc::default(),
         random,
         level,
         count,
@@ -169,10 +172,14 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         let mut life = Life::new(story.random.next_u64(), cores);
         (story.user, story.out) = (None, Vec::new());
         let doubt = story.doubt.clone();
+        story.stayed = Arc::default();
+        let stayed = story.stayed.clone();
         life.control.topology.set_listener(Box::new(move |remark| {
             talk(|| format!("  {}", remark.text));
             // A disk that failed a request had to stay: who has what of it is not known.
-            doubt.fetch_or(remark.text.ends_with("it stays"), SeqCst);
+            let stays = remark.text.ends_with("it stays");
+            doubt.fetch_or(stays, SeqCst);
+            stayed.fetch_or(stays, SeqCst);
         }));
         match catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number))) {
             Ok(()) => {}
@@ -209,6 +216,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     tally.compared += story.tally.compared;
     tally.forced += story.tally.forced;
     tally.holes += story.tally.holes;
+    tally.cleaned += story.tally.cleaned;
     tally.verified += story.tally.verified;
 }
 
@@ -537,10 +545,27 @@ impl Story {
         if let Some(user) = self.user.take() {
             life.close(user);
         }
+        self.comes_clean(life);
         while let Some(name) = self.out.pop() {
             life.plug_soon(&name, &self.disks[&name]);
         }
         self.orderly(life);
+    }
+
+    /// J8 of `geom`: nothing is written any more, and no disk fails. What is owed is paid; a volume
+    /// that lacks a disk, and whose parity is right all the same, is clean.
+    fn comes_clean(&mut self, life: &mut Life) {
+        if self.out.is_empty() || !self.is_harsh() || !self.parity() {
+            return;
+        }
+        life.pass(3_000 * MS);
+        let line = life.show("raid", &self.set, "Volume");
+        if self.state(life) != "DEGRADED" || line.contains("rebuild") {
+            return;
+        }
+        let is_right = !line.contains("synchronised");
+        assert!(!(is_right && line.contains(", dirty")), "{line}\n{}", life.story());
+        self.tally.cleaned += u64::from(is_right && self.stayed.load(SeqCst));
     }
 
     /// Copies and parity are compared, beside whatever else goes on; or no longer.

@@ -40,6 +40,8 @@ pub struct Tally {
     /// Arrays that were started by force, and sectors that had to be given up.
     pub forced: u64,
     pub holes: u64,
+    /// Arrays that lacked a disk, and were clean though another had failed and stayed.
+    pub cleaned: u64,
     /// Disks whose labels were brought along after they had grown.
     pub followed: u64,
     /// Arrays that were compared from end to end.

@@ -26,7 +26,7 @@ use bio::{Errno, Segs, parity};
 
 use super::log::{Log, Stop};
 use super::rows::{Rows, Touch, Turn};
-use super::shared::Table;
+use super::shared::{Leaves, Table};
 use crate::raid::imsm::ppl::Entry;
 
 /// The same bytes of strips that follow each other.
@@ -91,7 +91,7 @@ impl Rows {
         turn: &mut Turn<'a>,
     ) -> Result<Option<usize>, Stop> {
         let unrecorded = turn.table.unrecorded;
-        if unrecorded != 0 && !self.shared.verdict(unrecorded, 0, 0).await {
+        if unrecorded != 0 && !self.shared.verdict(unrecorded, (0, 0), Leaves::Order).await {
             return Err(Stop::Error(Errno::Io));
         }
         let slot = turn.row.p;

@@ -1,7 +1,8 @@
 //! What goes on inside a volume of an array: where its bytes are, and how they are read, written,
 //! and made whole again.
 //!
-//! * `map` is the geometry; `rows` reads, solves and writes rows with parity; `zero` empties them.
+//! * `map` is the geometry; `rows` writes rows with parity, `solve` reads and solves them, `send`
+//!   tells their members; `zero` empties them.
 //! * `log` is what is written before rows where a log of partial parity is kept, `logged` what rows
 //!   tell it; `replay` is what is done with it at the start.
 //! * `layer` is the data path; what more than one member must do is done by `tasks`.
@@ -18,7 +19,9 @@ mod owed;
 pub(crate) mod pass;
 pub(crate) mod replay;
 mod rows;
+mod send;
 mod shared;
+mod solve;
 mod tasks;
 pub(crate) mod verify;
 mod zero;
@@ -27,5 +30,5 @@ mod zero;
 mod map_tests;
 
 pub(crate) use layer::VolumeLayer;
-pub(crate) use shared::{Kind, Path, Role, Shared, Table};
+pub(crate) use shared::{Kind, Leaves, Path, Role, Shared, Table};
 pub(crate) use tasks::settle;

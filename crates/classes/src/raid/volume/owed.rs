@@ -10,8 +10,8 @@
 //!  O1  What is owed of a row is written before anybody goes by the row or changes it. Until then
 //!      who would ends with EIO, as flushes do.
 //!  O2  It is noted and paid by who holds the row.
-//!  O3  It is kept in memory: when that is lost, the volume is dirty and lacks a member (A3 of
-//!      `set`), and is started by force alone.
+//!  O3  It is kept in memory: when that is lost, the volume is dirty (J8 of `geom`) and lacks a
+//!      member (A3 of `set`), and is started by force alone.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -23,7 +23,7 @@ use geom::Edge;
 
 use super::hands::{Ask, Manner, ask, more};
 use super::rows::Rows;
-use super::shared::Table;
+use super::shared::{Leaves, Table};
 
 /// Pieces of parity that may be owed before writes to rows end with EIO, each of a window at most;
 /// those that are under way may add theirs.
@@ -141,7 +141,7 @@ impl Rows {
                 let asked = vec![Ask { slot, edge, op: Op::Write, at, len, data }];
                 for (slot, status) in ask(&self.core, asked, Manner::default()).await {
                     if let Err(e) = status {
-                        self.shared.accuse(slot, e);
+                        self.shared.accuse(slot, e, Leaves::Order);
                         return false;
                     }
                 }

@@ -16,7 +16,7 @@ use geom::Core;
 use super::hands::{Ask, Manner, ask, join, part, same};
 use super::map::Piece;
 use super::rows::{Rows, Window};
-use super::shared::{Role, Shared, Table};
+use super::shared::{Leaves, Role, Shared, Table};
 use super::tasks::one_block;
 use crate::members::pay;
 use crate::raid::geom::Told;
@@ -111,7 +111,7 @@ impl Pass {
         let table = self.shared.table(self.core.id());
         for (slot, path) in table.all().filter(|(_, path)| path.role == Role::Filling) {
             if let Err(e) = log.anew(&self.core, slot, path).await {
-                self.shared.accuse(slot, e);
+                self.shared.accuse(slot, e, Leaves::Doubt);
                 return Err(Halt::Member);
             }
         }
@@ -130,7 +130,7 @@ impl Pass {
             match status {
                 Ok(()) | Err(Errno::NotSup) => {}
                 Err(e) => {
-                    self.shared.accuse(slot, e);
+                    self.shared.accuse(slot, e, Leaves::Doubt);
                     settled = Err(Halt::Member);
                 }
             }
@@ -208,7 +208,7 @@ impl Pass {
         let mut done = Ok(());
         for (slot, status) in ask(&self.core, all, Manner::default()).await {
             if let Err(e) = status {
-                self.shared.accuse(slot, e);
+                self.shared.accuse(slot, e, Leaves::Doubt);
                 done = Err(Halt::Member);
             }
         }

@@ -1,4 +1,5 @@
-//! Rows of levels with parity: read, solved for what is missing, and written.
+//! Rows of levels with parity, and how they are written. `solve` reads them, and solves for what is
+//! missing; `send` tells their members, and puts right what these fail.
 //!
 //! The first parity is the sum of a row's data; the second the sum of the data, each times
 //! `2 ^ slot` (DDF counts every slot, also those that hold parity).
@@ -27,19 +28,20 @@
 //!      the others hold, and the write ends with an error.
 //!  R7  Parity that a member which stays did not take, and for which data was written, is owed to
 //!      it (`owed`).
+//!  R8  A row that is left otherwise, for what a member holds of it cannot be read, or a parity
+//!      could not be written back, is said to be uneven: what another, missing, member had of it
+//!      may be solved for wrongly, though nobody can say so when it is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Errno, Op, Segs, parity};
+use bio::{Errno, Segs, parity};
 use geom::Core;
 
-use super::hands::{
-    Ask, Manner, WINDOW, add, ask, bit, blocks, copy, is_members_fault, more, part, scale, sums,
-};
-use super::log::{Sending, Stop};
+use super::hands::{Manner, WINDOW, add, bit, copy, part, sums};
+use super::log::Sending;
 use super::map::Row;
 use super::shared::{Shared, Table};
 
@@ -95,18 +97,6 @@ impl Outcome {
     }
 }
 
-/// Contents of a window, by slot; and memory that is still free.
-pub(super) struct Contents {
-    pub(super) by_slot: Vec<Option<Segs>>,
-    free: Vec<Segs>,
-}
-
-impl Contents {
-    fn has(&self, slot: usize) -> bool {
-        self.by_slot.get(slot).is_some_and(Option::is_some)
-    }
-}
-
 /// What is written to a row: data, and the parity that allows for all of it.
 pub(super) struct Turn<'a> {
     pub(super) table: &'a Table,
@@ -115,27 +105,9 @@ pub(super) struct Turn<'a> {
     pub(super) touched: &'a [Touch],
     pub(super) new: Vec<(usize, Segs)>,
     /// What its members hold is no row: nothing of it can be kept (Z1 of `zero`).
-    void: bool,
+    pub(super) void: bool,
     /// While it is sent, where a log is kept.
     pub(super) sending: Option<Sending<'a>>,
-}
-
-/// Parities before a row is written, and memory for one more block.
-#[derive(Default)]
-struct Before {
-    sums: Vec<(usize, Segs)>,
-    spare: Option<Segs>,
-}
-
-/// How writes to members ended (a bit a slot).
-#[derive(Default)]
-struct Sent {
-    failed: u64,
-    /// Those that failed as if they were gone.
-    gone: u64,
-    /// Errors that no member is to blame for, and the first.
-    refused: u64,
-    error: Option<Errno>,
 }
 
 /// Who works on rows.
@@ -147,11 +119,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    fn len(window: &Window) -> u64 {
+    pub(super) fn len(window: &Window) -> u64 {
         window.range.end - window.range.start
     }
 
-    fn member_at(&self, window: &Window) -> u64 {
+    pub(super) fn member_at(&self, window: &Window) -> u64 {
         window.number.saturating_mul(self.shared.shape.strip).saturating_add(window.range.start)
     }
 
@@ -161,7 +133,7 @@ impl Rows {
     }
 
     /// A slot's weight in the second parity.
-    fn weight(slot: usize) -> u8 {
+    pub(super) fn weight(slot: usize) -> u8 {
         parity::power(slot)
     }
 
@@ -265,7 +237,8 @@ impl Rows {
     ) -> Outcome {
         let (mut lost, mut left) = (0, self.shared.shape.parities() + 1);
         let rows = self.shared.rows(window.number, window.range.clone());
-        if self.shared.owed.is_full() || !self.settle(&rows).await {
+        // A void row is written whatever is owed elsewhere: it can only be left whole (Z1).
+        if !void && (self.shared.owed.is_full() || !self.settle(&rows).await) {
             return Outcome { error: Some(Errno::Io), ..Outcome::default() };
         }
         loop {
@@ -377,323 +350,5 @@ impl Rows {
             new.push((*slot, part(sum, 0, Self::len(window))));
         }
         self.put(Turn { table, window, row, touched, new, void, sending: None }, lost).await
-    }
-
-    /// Writes data and parity to whoever takes them. Where data of the row is known by its parity
-    /// alone, no data is written before the parity that allows for it is (R4). Nothing is written
-    /// before the log has its entries; the error is a slot whose log could not be written.
-    async fn put(&self, mut turn: Turn<'_>, lost: u64) -> Result<Outcome, u64> {
-        let Some(log) = &self.shared.log else { return Ok(self.put_logged(&turn, lost).await.0) };
-        let logged = match self.enter_log(log, &mut turn).await {
-            Ok(logged) => logged,
-            Err(Stop::Out) => return Err(bit(turn.row.p)),
-            Err(Stop::Stale) => return Ok(Outcome { stale: true, ..Outcome::default() }),
-            Err(Stop::Error(e)) => return Ok(Outcome { error: Some(e), ..Outcome::default() }),
-        };
-        let (outcome, agree) = self.put_logged(&turn, lost).await;
-        if let Some(slot) = logged {
-            if !agree {
-                log.doubt();
-            }
-            log.leave(slot);
-        }
-        Ok(outcome)
-    }
-
-    /// Whether the members agree comes with the outcome.
-    async fn put_logged(&self, turn: &Turn<'_>, lost: u64) -> (Outcome, bool) {
-        let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
-        let data = turn.touched.iter().fold(0, |all, touch| all | bit(touch.slot));
-        let gone = |slot: &usize| turn.table.good(*slot).is_none() || lost & bit(*slot) != 0;
-        let apart = !turn.void && parity != 0 && self.data(turn.row).iter().any(gone);
-        let steps = match apart {
-            true => [parity, data],
-            false => [parity | data, 0],
-        };
-        let mut outcome = Outcome { unrecorded: turn.table.unrecorded, ..Outcome::default() };
-        let mut before = match apart && turn.new.len() > 1 {
-            true => self.before(turn).await,
-            false => Before::default(),
-        };
-        let mut agree = true;
-        for which in steps {
-            let (left, error) = self.send_judged(turn, which).await;
-            agree &= error.is_none();
-            if left & data != 0 {
-                agree = self.follow(turn, left & data, before.spare.take()).await;
-            } else if left & parity != 0 && apart {
-                self.put_back(turn, &before, parity & !left).await;
-            } else if left & parity != 0 {
-                self.owe(turn, &turn.new, left & parity);
-            }
-            outcome.error = outcome.error.or(error);
-            if left != 0 {
-                break;
-            }
-        }
-        (outcome, agree)
-    }
-
-    /// R5: the parities as they are. One that cannot be read is not known.
-    async fn before(&self, turn: &Turn<'_>) -> Before {
-        let len = Self::len(turn.window);
-        let mut free = more(turn.new.len() + 1, len as usize).await;
-        let spare = free.pop();
-        let mut all = Vec::new();
-        for ((slot, _), block) in turn.new.iter().zip(&free) {
-            let Some(path) = turn.table.good(*slot) else { continue };
-            let at = path.offset.saturating_add(self.member_at(turn.window));
-            let data = part(block, 0, len);
-            all.push(Ask { slot: *slot, edge: path.edge, op: Op::Read, at, len, data });
-        }
-        let read = ask(&self.core, all, Manner::default()).await;
-        let is_read = |slot: usize| read.iter().any(|(s, status)| *s == slot && status.is_ok());
-        let sums = turn.new.iter().map(|(slot, _)| *slot).zip(free);
-        Before { sums: sums.filter(|(slot, _)| is_read(*slot)).collect(), spare }
-    }
-
-    /// R5
-    async fn put_back(&self, turn: &Turn<'_>, before: &Before, slots: u64) {
-        let mut all = Vec::new();
-        for (slot, sum) in before.sums.iter().filter(|(slot, _)| slots & bit(*slot) != 0) {
-            let Some(path) = turn.table.path(*slot) else { continue };
-            let at = path.offset.saturating_add(self.member_at(turn.window));
-            let (len, data) = (sum.len() as u64, part(sum, 0, sum.len() as u64));
-            all.push(Ask { slot: *slot, edge: path.edge, op: Op::Write, at, len, data });
-        }
-        let mut failed = 0;
-        for (slot, status) in ask(&self.core, all, Manner::default()).await {
-            if let Err(e) = status {
-                failed |= bit(slot);
-                self.shared.accuse(slot, e);
-            }
-        }
-        self.owe(turn, &before.sums, failed);
-    }
-
-    /// R7: these parities, of some slots, are owed.
-    fn owe(&self, turn: &Turn<'_>, sums: &[(usize, Segs)], slots: u64) {
-        let at = self.shared.rows(turn.window.number, turn.window.range.clone()).start;
-        for (slot, sum) in sums.iter().filter(|(slot, _)| slots & bit(*slot) != 0) {
-            if let Some(path) = turn.table.path(*slot) {
-                self.shared.owed.note(*slot, path.edge, at, sum.to_vec());
-            }
-        }
-    }
-
-    /// Writes to some slots. Members that fail it are judged; those that stay are tried once more.
-    /// Returns slots that have it not, but are members still; and an error if there are any, or
-    /// if one is out and no record says so (R6).
-    async fn send_judged(&self, turn: &Turn<'_>, which: u64) -> (u64, Option<Errno>) {
-        let first = self.send(turn, which).await;
-        let failed = first.failed;
-        if failed == 0 {
-            return (first.refused, first.error);
-        }
-        // W1; and a row is not left before it is known whether its members agree (R4).
-        turn.sending.iter().for_each(Sending::pause);
-        let is_out = self.shared.verdict(failed, failed, first.gone).await;
-        turn.sending.iter().for_each(Sending::resume);
-        if is_out {
-            return (first.refused, first.error);
-        }
-        let now = self.shared.table(self.core.id());
-        let edge = |table: &Table, slot| table.path(slot).map(|path| path.edge);
-        let stays = (0..self.shared.shape.members())
-            .filter(|slot| edge(&now, *slot) == edge(turn.table, *slot))
-            .fold(0, |all, slot| all | bit(slot));
-        let again = self.send(turn, failed & stays).await;
-        let left = first.refused | again.refused | again.failed;
-        let is_short = left != 0 || failed & !stays != 0;
-        (left, first.error.or(again.error).or(is_short.then_some(Errno::Io)))
-    }
-
-    async fn send(&self, turn: &Turn<'_>, which: u64) -> Sent {
-        let first = turn.window.number.saturating_mul(self.shared.shape.strip);
-        let data = turn.touched.iter().map(|touch| (touch.slot, touch.range.start, &touch.new));
-        let sums = turn.new.iter().map(|(slot, sum)| (*slot, turn.window.range.start, sum));
-        let ways = data.chain(sums).filter(|(slot, ..)| which & bit(*slot) != 0);
-        let all = ways.filter_map(|(slot, at, data)| {
-            let path = turn.table.path(slot)?;
-            let at = path.offset.saturating_add(first).saturating_add(at);
-            let (edge, op, len) = (path.edge, Op::Write, data.len() as u64);
-            Some(Ask { slot, edge, op, at, len, data: part(data, 0, len) })
-        });
-        let mut sent = Sent::default();
-        for (slot, status) in ask(&self.core, all.collect(), self.how).await {
-            match status {
-                Ok(()) => {}
-                Err(e) if is_members_fault(e) => {
-                    sent.failed |= bit(slot);
-                    if e == Errno::NxIo {
-                        sent.gone |= bit(slot);
-                    }
-                }
-                Err(e) => {
-                    sent.refused |= bit(slot);
-                    sent.error = sent.error.or(Some(e));
-                }
-            }
-        }
-        sent
-    }
-
-    /// R4: members that stay have not taken their data: the parity is made for what they hold. One
-    /// that cannot be read either is left: what is on it is lost, and says so when it is read. True
-    /// when the parity is right.
-    async fn follow(&self, turn: &Turn<'_>, slots: u64, spare: Option<Segs>) -> bool {
-        let spare = match spare {
-            Some(spare) => Some(spare),
-            None => more(1, Self::len(turn.window) as usize).await.pop(),
-        };
-        let Some(spare) = spare else { return false };
-        let mut right = true;
-        let first = turn.window.number.saturating_mul(self.shared.shape.strip);
-        for touch in turn.touched.iter().filter(|touch| slots & bit(touch.slot) != 0) {
-            let Some(path) = turn.table.path(touch.slot) else { continue };
-            let len = touch.range.end - touch.range.start;
-            let held = part(&spare, 0, len);
-            let at = path.offset.saturating_add(first).saturating_add(touch.range.start);
-            let (slot, edge, op, data) = (touch.slot, path.edge, Op::Read, part(&held, 0, len));
-            let asked = vec![Ask { slot, edge, op, at, len, data }];
-            if ask(&self.core, asked, Manner::default()).await.iter().any(|(_, s)| s.is_err()) {
-                right = false;
-                continue;
-            }
-            let at = touch.range.start - turn.window.range.start;
-            for (parity, sum) in &turn.new {
-                let factor = if Some(*parity) == turn.row.q { Self::weight(slot) } else { 1 };
-                let sum = part(sum, at, len);
-                add(&sum, &touch.new, factor);
-                add(&sum, &held, factor);
-            }
-        }
-        let parity = turn.new.iter().fold(0, |all, (slot, _)| all | bit(*slot));
-        let failed = self.send(turn, parity).await;
-        self.owe(turn, &turn.new, failed.failed | failed.refused);
-        for slot in (0..self.shared.shape.members()).filter(|s| failed.failed & bit(*s) != 0) {
-            let gone = failed.gone & bit(slot) != 0;
-            self.shared.accuse(slot, if gone { Errno::NxIo } else { Errno::Io });
-        }
-        right && failed.failed == 0 && failed.refused == 0
-    }
-
-    /// Reads a window of some slots, with `spare` further blocks of memory (R3). The error is the
-    /// slots that could not be read; their members are accused.
-    pub(super) async fn fetch(
-        &self,
-        table: &Table,
-        window: &Window,
-        slots: &[usize],
-        spare: usize,
-    ) -> Result<Contents, u64> {
-        let (contents, unread) = self.peek(table, window, slots, spare).await;
-        for (slot, e) in &unread {
-            self.shared.read_failed(*slot, *e, false);
-        }
-        let failed = slots.iter().filter(|slot| !contents.has(**slot));
-        match failed.fold(0, |all, slot| all | bit(*slot)) {
-            0 => Ok(contents),
-            failed => Err(failed),
-        }
-    }
-
-    /// The same; what cannot be read is not there, and who failed it is said.
-    pub(super) async fn peek(
-        &self,
-        table: &Table,
-        window: &Window,
-        slots: &[usize],
-        spare: usize,
-    ) -> (Contents, Vec<(usize, Errno)>) {
-        let len = Self::len(window);
-        let mut free = blocks(&self.core, slots.len() + spare, len as usize).await;
-        let mut by_slot: Vec<Option<Segs>> = Vec::new();
-        by_slot.resize_with(self.shared.shape.members(), || None);
-        let mut all = Vec::new();
-        for slot in slots {
-            let (Some(path), Some(block)) = (table.good(*slot), free.pop()) else { continue };
-            let at = path.offset.saturating_add(self.member_at(window));
-            let data = part(&block, 0, len);
-            all.push(Ask { slot: *slot, edge: path.edge, op: Op::Read, at, len, data });
-            if let Some(place) = by_slot.get_mut(*slot) {
-                *place = Some(block);
-            }
-        }
-        let how = Manner { origin: self.how.origin, ..Manner::default() };
-        let mut unread = Vec::new();
-        for (slot, status) in ask(&self.core, all, how).await {
-            if let (Err(e), Some(place)) = (status, by_slot.get_mut(slot)) {
-                free.extend(place.take());
-                unread.push((slot, e));
-            }
-        }
-        (Contents { by_slot, free }, unread)
-    }
-
-    /// Finds what the data strips held that were not read; false when too much is lost.
-    pub(super) fn solve(&self, row: &Row, contents: &mut Contents) -> bool {
-        let data = self.data(row);
-        let unknown: Vec<usize> =
-            data.iter().copied().filter(|slot| !contents.has(*slot)).collect();
-        let known: Vec<usize> = data.iter().copied().filter(|slot| contents.has(*slot)).collect();
-        let (p, q) = (Some(row.p), row.q);
-        // A parity and the data that is known, added up: what is left is the unknown.
-        let rest = |contents: &mut Contents, parity: Option<usize>| {
-            let sum = contents.free.pop()?;
-            let from = contents.by_slot.get(parity?)?.as_ref()?;
-            copy(&sum, from);
-            for slot in &known {
-                let factor = if parity == q { Self::weight(*slot) } else { 1 };
-                add(&sum, contents.by_slot.get(*slot)?.as_ref()?, factor);
-            }
-            Some(sum)
-        };
-        let has = |parity: Option<usize>, c: &Contents| parity.is_some_and(|slot| c.has(slot));
-        let mut found = Vec::new();
-        match unknown[..] {
-            [] => return true,
-            [one] if has(p, contents) => found.push((one, rest(contents, p))),
-            [one] => {
-                let sum = rest(contents, q);
-                if let Some(sum) = &sum {
-                    scale(sum, parity::inverse(Self::weight(one)));
-                }
-                found.push((one, sum));
-            }
-            [one, two] => {
-                let (Some(both), Some(heavy)) = (rest(contents, p), rest(contents, q)) else {
-                    return false;
-                };
-                let (w1, w2) = (Self::weight(one), Self::weight(two));
-                // both = a + b, heavy = w1 a + w2 b: so heavy + w2 both = (w1 + w2) a.
-                add(&heavy, &both, w2);
-                scale(&heavy, parity::inverse(w1 ^ w2));
-                add(&both, &heavy, 1);
-                found.extend([(one, Some(heavy)), (two, Some(both))]);
-            }
-            _ => return false,
-        }
-        for (slot, block) in found {
-            let (Some(place), Some(block)) = (contents.by_slot.get_mut(slot), block) else {
-                return false;
-            };
-            *place = Some(block);
-        }
-        true
-    }
-
-    /// What a parity of the row should be; `None` when data is missing, or memory.
-    pub(super) fn sum(&self, row: &Row, contents: &mut Contents, slot: usize) -> Option<Segs> {
-        let sum = contents.free.pop()?;
-        let mut from = Vec::new();
-        for slot in self.data(row) {
-            from.push((contents.by_slot.get(slot)?.as_ref()?, slot));
-        }
-        match Some(slot) == row.q {
-            true => sums(None, Some(&sum), &from),
-            false => sums(Some(&sum), None, &from),
-        }
-        Some(sum)
     }
 }

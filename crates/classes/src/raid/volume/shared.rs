@@ -102,6 +102,15 @@ struct Answer {
     waker: Option<Waker>,
 }
 
+/// What a request that a member failed leaves behind, should that member stay (J8 of `geom`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Leaves {
+    /// Rows whose parity goes with what their members hold, or is owed.
+    Order,
+    /// Anything.
+    Doubt,
+}
+
 /// Which volume it is, and how it lies on its members.
 pub(crate) struct Kind {
     pub(crate) key: u32,
@@ -139,6 +148,9 @@ pub(crate) struct Shared {
     pub(crate) rate: Arc<AtomicU64>,
     /// Parity that members did not take and have to have.
     pub(super) owed: Owed,
+    /// A row was left of which it is not known whether its parity goes with what its members hold;
+    /// the geom has been told.
+    pub(crate) uneven: AtomicBool,
     /// What the comparison that runs, or ran last, has found.
     verified: Mutex<Report>,
     lanes: Lanes<LaneState>,
@@ -178,6 +190,7 @@ impl Shared {
             deletes: AtomicBool::new(false),
             no_zeroes: AtomicU64::new(0),
             owed: Owed::default(),
+            uneven: AtomicBool::new(false),
             verified: Mutex::default(),
             lanes: Lanes::new(cores),
             court: Court::default(),
@@ -196,8 +209,33 @@ impl Shared {
     }
 
     /// A member failed a request that nobody waits for.
-    pub(crate) fn accuse(&self, slot: usize, error: Errno) {
-        self.tell(Told::Failed { volume: self.key, slot, gone: error == Errno::NxIo });
+    pub(crate) fn accuse(&self, slot: usize, error: Errno, leaves: Leaves) {
+        self.tell(Told::Failed { volume: self.key, slot, gone: error == Errno::NxIo, leaves });
+    }
+
+    /// A row is left of which it is not known whether its parity goes with what its members hold.
+    /// Whoever leaves it holds it, and is inside the gate: the geom hears of it before the gate is
+    /// drained.
+    pub(super) fn row_is_uneven(&self) {
+        self.uneven.store(true, SeqCst);
+        self.tell(Told::Uneven(self.key));
+    }
+
+    /// Whether all parity is on the members that is to be there, or known not to be.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    /// All parity is right, unless some is owed, or a row was left as nobody knows: the log says so
+    /// from now on.
+    pub(crate) fn trust(self: &Arc<Shared>) {
+        let Some(log) = self.log.as_ref().filter(|log| log.is_in_doubt()) else { return };
+        log.trust();
+        // Whoever raises the doubt has noted before why.
+        if !self.is_settled() || self.uneven.load(SeqCst) {
+            return log.doubt();
+        }
+        Log::touch(self);
     }
 
     /// A member could not read something; with `mended` it was written there anew.
@@ -251,17 +289,22 @@ impl Shared {
     }
 
     /// Accuses the members of `failed` (a bit a slot; `gone`: those that answered as if they were
-    /// gone), and waits until those of `waits` are judged; true when what the others did may be
+    /// gone) of requests that left this, and waits until those of `waits` are judged; true when what the others did may be
     /// acknowledged.
     ///
     /// The rules of the court: who waits is known before anybody is accused, and what the geom has
     /// not heard it has not decided.
-    pub(crate) async fn verdict(&self, waits: u64, failed: u64, gone: u64) -> bool {
+    pub(crate) async fn verdict(
+        &self,
+        waits: u64,
+        (failed, gone): (u64, u64),
+        leaves: Leaves,
+    ) -> bool {
         let answer = Arc::new(Mutex::new(Answer::default()));
         let Some(number) = self.court.open(waits, answer.clone()) else { return false };
         for slot in (0..self.shape.members()).filter(|slot| failed & bit(*slot) != 0) {
             let gone = gone & bit(slot) != 0;
-            self.tell(Told::Failed { volume: self.key, slot, gone });
+            self.tell(Told::Failed { volume: self.key, slot, gone, leaves });
         }
         self.tell(Told::Judge { volume: self.key, number });
         poll_fn(|cx| {

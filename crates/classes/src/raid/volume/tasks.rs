@@ -23,7 +23,7 @@ use geom::Core;
 use super::hands::{Ask, Manner, ask, bit, blocks, copy, is_members_fault, join, part};
 use super::map::Piece;
 use super::rows::{Outcome, Rows, What, Window};
-use super::shared::{Shared, Table};
+use super::shared::{Leaves, Shared, Table};
 
 /// Rows of one request that are worked on at once; more wait for these.
 const ROWS_AT_ONCE: usize = 16;
@@ -58,7 +58,7 @@ impl Work {
     async fn conclude(&self, outcome: Outcome) -> Status {
         let (failed, gone) = (outcome.failed, outcome.gone);
         let waits = failed | outcome.unrecorded;
-        if waits != 0 && !self.shared.verdict(waits, failed, gone).await {
+        if waits != 0 && !self.shared.verdict(waits, (failed, gone), Leaves::Doubt).await {
             return Err(Errno::Io);
         }
         match outcome.error {

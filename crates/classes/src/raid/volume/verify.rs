@@ -23,8 +23,9 @@ use geom::Core;
 use super::hands::{Ask, Manner, WINDOW, add, ask, blocks, copy, join, part, same};
 use super::locate::{Blame, locate};
 use super::map::{Piece, Row, Spot};
-use super::rows::{Contents, Rows, Window};
-use super::shared::{Shared, Table};
+use super::rows::{Rows, Window};
+use super::shared::{Leaves, Shared, Table};
+use super::solve::Contents;
 use crate::members::{Ill, Place, Report, differences, pay};
 
 /// Windows of rows that are compared at once.
@@ -296,7 +297,7 @@ impl Run {
     /// Who is gone is not compared with.
     fn pulled(&self, slot: usize, error: Errno) -> Result<(), &'static str> {
         if error == Errno::NxIo {
-            self.shared.accuse(slot, error);
+            self.shared.accuse(slot, error, Leaves::Order);
             return Err("a member is gone");
         }
         Ok(())
@@ -388,7 +389,7 @@ impl Run {
                 // A member without a cache has nothing to flush.
                 Ok(()) | Err(Errno::NotSup) => {}
                 Err(e) => {
-                    self.shared.accuse(slot, e);
+                    self.shared.accuse(slot, e, Leaves::Doubt);
                     done = Err("a member failed a write");
                 }
             }

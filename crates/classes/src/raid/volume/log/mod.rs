@@ -30,29 +30,26 @@
 //!      nothing is known but by what the others hold, and one that is in order on record has no
 //!      unit for the rows that were sent while it was being filled.
 
-use std::cell::Cell;
+mod begin;
+mod sends;
+
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bio::{Errno, Flags, Op, Pool, PoolConfig, Segs};
+use bio::{Errno, Flags, Op, Segs};
 use geom::{Core, Edge};
 
-use super::hands::{Ask, Manner, ask, bit, is_members_fault, part};
-use super::shared::{Path, Shared};
+use super::hands::{Ask, Manner, ask, bit, is_members_fault};
+use super::shared::{Leaves, Path, Shared};
 use crate::raid::imsm::ppl::{self, Entry, HEADER, Header};
+use begin::{Begin, memory};
+use sends::Sends;
 
-/// Memory of a thread's own for units; who finds none waits for one that is being written.
-const UNITS_BYTES: usize = 1 << 20;
-
-/// Bytes that are read of a log, or cleared, at once.
-const STEP: usize = 64 << 10;
-
-thread_local! {
-    static UNITS: Pool = Pool::new(PoolConfig { limit_bytes: UNITS_BYTES });
-}
+pub(super) use begin::area;
+pub(super) use sends::Sending;
 
 /// Where a volume's logs are.
 #[derive(Clone, Copy, Debug)]
@@ -101,52 +98,6 @@ pub(super) enum Stop {
 
 type Written = Result<(), Stop>;
 
-/// Rows under way to the members (L6), by the phase in which they were sent; the phase changes when
-/// somebody waits for those that are.
-#[derive(Default)]
-struct Sends {
-    phase: usize,
-    rows: [usize; 2],
-    wakers: Vec<Waker>,
-}
-
-/// A row under way to the members, until this is dropped; not while it is paused.
-pub(super) struct Sending<'a> {
-    log: &'a Log,
-    phase: Cell<Option<usize>>,
-}
-
-impl Sending<'_> {
-    /// It waits for a record.
-    pub(super) fn pause(&self) {
-        let Some(phase) = self.phase.take() else { return };
-        let wakers = {
-            let mut sends = lock(&self.log.sends);
-            let Some(rows) = sends.rows.get_mut(phase) else { return };
-            *rows = rows.saturating_sub(1);
-            if *rows == 0 { std::mem::take(&mut sends.wakers) } else { Vec::new() }
-        };
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// It goes on.
-    pub(super) fn resume(&self) {
-        self.pause();
-        let mut sends = lock(&self.log.sends);
-        let phase = sends.phase;
-        if let Some(rows) = sends.rows.get_mut(phase) {
-            *rows += 1;
-            self.phase.set(Some(phase));
-        }
-    }
-}
-
-impl Drop for Sending<'_> {
-    fn drop(&mut self) {
-        self.pause();
-    }
-}
-
 #[derive(Default)]
 struct Slot {
     next: Option<Next>,
@@ -177,17 +128,6 @@ impl Slot {
     }
 }
 
-/// How a member's log is made ready.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Begin {
-    /// What is in it is of no use to anybody.
-    Anew,
-    /// It goes on behind what was replayed.
-    Behind,
-    /// It goes on, and speaks of no row any more.
-    Over,
-}
-
 /// See the module.
 pub(crate) struct Log {
     place: Place,
@@ -195,7 +135,7 @@ pub(crate) struct Log {
     replayed: bool,
     doubt: AtomicBool,
     slots: Box<[Mutex<Slot>]>,
-    sends: Mutex<Sends>,
+    sends: Sends,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -205,33 +145,17 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Log {
     pub(crate) fn new(place: Place, members: usize, replayed: bool) -> Log {
         let slots = (0..members).map(|_| Mutex::default()).collect();
-        Log { place, replayed, doubt: AtomicBool::new(false), slots, sends: Mutex::default() }
+        Log { place, replayed, doubt: AtomicBool::new(false), slots, sends: Sends::default() }
     }
 
     /// L6: a row is sent from now on. Whoever it is sent to is looked up after this.
     pub(super) fn sending(&self) -> Sending<'_> {
-        let sending = Sending { log: self, phase: Cell::new(None) };
-        sending.resume();
-        sending
+        self.sends.begin()
     }
 
     /// L6: returns when no row is under way that was so when this was called. One waits at a time.
     pub(crate) async fn calm(&self) {
-        let before = {
-            let mut sends = lock(&self.sends);
-            let before = sends.phase;
-            sends.phase = 1 - before;
-            before
-        };
-        poll_fn(|cx| {
-            let mut sends = lock(&self.sends);
-            if sends.rows.get(before).is_none_or(|rows| *rows == 0) {
-                return Poll::Ready(());
-            }
-            sends.wakers.push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        self.sends.calm().await;
     }
 
     /// L4: units say that all parity is to be made anew.
@@ -361,7 +285,7 @@ impl Log {
                 Err(e) => return Err(Stop::Error(e)),
             }
         }
-        match failed == 0 || shared.verdict(failed, failed, gone).await {
+        match failed == 0 || shared.verdict(failed, (failed, gone), Leaves::Doubt).await {
             true => Ok(()),
             false => Err(Stop::Error(Errno::Io)),
         }
@@ -386,7 +310,9 @@ impl Log {
         }
         let Err(error) = done else { return Ok(()) };
         let gone = if error == Errno::NxIo { bit(slot) } else { 0 };
-        match is_members_fault(error) && shared.verdict(bit(slot), bit(slot), gone).await {
+        // Nothing of the rows was sent.
+        let (failed, order) = (bit(slot), Leaves::Order);
+        match is_members_fault(error) && shared.verdict(failed, (failed, gone), order).await {
             true => Err(Stop::Out),
             false => Err(Stop::Error(Errno::Io)),
         }
@@ -418,69 +344,6 @@ impl Log {
         Ok(Next { edge: path.edge, at: at.saturating_add(len), generation })
     }
 
-    /// A request to a place in a member's log.
-    async fn io(
-        &self,
-        core: &Rc<Core>,
-        path: &Path,
-        op: Op,
-        at: u64,
-        data: Segs,
-        flags: Flags,
-    ) -> Result<(), Errno> {
-        let at = path.offset.saturating_add(self.place.at).saturating_add(at);
-        let (slot, edge, len) = (0, path.edge, data.len() as u64);
-        let how = Manner { flags, ..Manner::default() };
-        let ended = ask(core, vec![Ask { slot, edge, op, at, len, data }], how).await;
-        ended.into_iter().try_for_each(|(_, status)| status)
-    }
-
-    /// Makes a member's log ready to go on.
-    async fn begin(
-        &self,
-        core: &Rc<Core>,
-        slot: usize,
-        path: &Path,
-        how: Begin,
-    ) -> Result<(), Errno> {
-        let start = path.offset.saturating_add(self.place.at);
-        let log = match how {
-            Begin::Anew => None,
-            Begin::Behind | Begin::Over => {
-                let area = area(core, path.edge, start, self.place.bytes).await?;
-                ppl::Log::read(&area, self.place.signature).ok()
-            }
-        };
-        let edge = path.edge;
-        let mut next = Next { edge, at: 0, generation: 1 };
-        if let Some(ppl::Log::Unit { header, at }) = log {
-            next.at = at.saturating_add(header.unit_bytes());
-            next.generation = header.generation.saturating_add(1);
-            if how == Begin::Behind && !self.is_in_doubt() {
-                self.goes_on(slot, next);
-                return Ok(());
-            }
-        } else {
-            // What is at the start stays as it is until a header stands there: it may be one that
-            // was being written, which says that there is nothing to replay.
-            let mut at = HEADER as u64;
-            while at < self.place.bytes {
-                let len = (self.place.bytes - at).min(STEP as u64);
-                let zeroes = memory(len as usize).await;
-                zeroes.fill(0, zeroes.len(), 0);
-                self.io(core, path, Op::Write, at, zeroes, Flags::default()).await?;
-                at += len;
-            }
-            match core.flush(edge).await {
-                Ok(()) | Err(Errno::NotSup) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let next = self.put(core, path, next, Vec::new(), &[]).await?;
-        self.goes_on(slot, next);
-        Ok(())
-    }
-
     fn next(&self, slot: usize) -> Option<Next> {
         self.slots.get(slot).and_then(|slot| lock(slot).next)
     }
@@ -490,93 +353,4 @@ impl Log {
             lock(slot).next = Some(next);
         }
     }
-
-    /// L3: the logs of all members in order are begun. The error is the slots of those that
-    /// failed it, and why.
-    pub(crate) async fn ready(&self, core: &Rc<Core>, shared: &Shared) -> Vec<(usize, Errno)> {
-        let table = shared.table(core.id());
-        let mut failed = Vec::new();
-        for slot in 0..self.slots.len() {
-            let Some(path) = table.good(slot).filter(|path| !self.is_ready(slot, path.edge)) else {
-                continue;
-            };
-            let how = if self.replayed { Begin::Behind } else { Begin::Over };
-            if let Err(error) = self.begin(core, slot, path, how).await {
-                failed.push((slot, error));
-            }
-        }
-        failed
-    }
-
-    /// L3: the log of a member that is to be filled.
-    pub(super) async fn anew(
-        &self,
-        core: &Rc<Core>,
-        slot: usize,
-        path: &Path,
-    ) -> Result<(), Errno> {
-        self.begin(core, slot, path, Begin::Anew).await
-    }
-
-    /// What is thought of parity is written to all logs that are in use, as soon as it goes.
-    pub(crate) fn touch(shared: &Arc<Shared>) {
-        let shared = shared.clone();
-        let board = shared.board.clone();
-        board.call(
-            0,
-            Box::new(move |core| {
-                let core = core.clone();
-                core.reactor().clone().spawn("raid log", async move {
-                    let Some(log) = &shared.log else { return };
-                    let table = shared.table(core.id());
-                    for slot in 0..log.slots.len() {
-                        let ready = |path: &&Path| log.is_ready(slot, path.edge);
-                        if table.good(slot).filter(ready).is_none() {
-                            continue;
-                        }
-                        if log.enter(&core, &shared, slot, &[], &[]).await.is_ok() {
-                            log.leave(slot);
-                        }
-                    }
-                });
-            }),
-        );
-    }
-}
-
-/// Memory for a unit. Whoever has some writes it, and waits for nothing else.
-async fn memory(len: usize) -> Segs {
-    poll_fn(|cx| {
-        UNITS.with(|pool| match Segs::alloc(pool, len) {
-            Some(memory) => Poll::Ready(memory),
-            None => {
-                pool.wake_on_free(cx.waker());
-                Poll::Pending
-            }
-        })
-    })
-    .await
-}
-
-/// All bytes of a log.
-pub(super) async fn area(
-    core: &Rc<Core>,
-    edge: Edge,
-    start: u64,
-    bytes: u64,
-) -> Result<Vec<u8>, Errno> {
-    let mut all = Vec::new();
-    while (all.len() as u64) < bytes {
-        let len = (bytes - all.len() as u64).min(STEP as u64);
-        let at = start.saturating_add(all.len() as u64);
-        let into = memory(len as usize).await;
-        let (slot, op, data) = (0, Op::Read, part(&into, 0, len));
-        for (_, status) in
-            ask(core, vec![Ask { slot, edge, op, at, len, data }], Manner::default()).await
-        {
-            status?;
-        }
-        all.extend_from_slice(&into.to_vec());
-    }
-    Ok(all)
 }

@@ -1,0 +1,85 @@
+//! Rows of a volume with a log that are under way to its members (L6 of [`super`]).
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::sync::Mutex;
+use std::task::{Poll, Waker};
+
+use super::lock;
+
+/// Rows under way to the members.
+#[derive(Default)]
+pub(super) struct Sends(Mutex<Phases>);
+
+/// By the phase in which they were sent; it changes when somebody waits for those that are.
+#[derive(Default)]
+struct Phases {
+    phase: usize,
+    rows: [usize; 2],
+    wakers: Vec<Waker>,
+}
+
+/// A row under way to the members, until this is dropped; not while it is paused.
+pub(in crate::raid::volume) struct Sending<'a> {
+    sends: &'a Sends,
+    phase: Cell<Option<usize>>,
+}
+
+impl Sends {
+    /// One more.
+    pub(super) fn begin(&self) -> Sending<'_> {
+        let sending = Sending { sends: self, phase: Cell::new(None) };
+        sending.resume();
+        sending
+    }
+
+    /// Returns when no row is under way that was so when this was called. One waits at a time.
+    pub(super) async fn calm(&self) {
+        let before = {
+            let mut sends = lock(&self.0);
+            let before = sends.phase;
+            sends.phase = 1 - before;
+            before
+        };
+        poll_fn(|cx| {
+            let mut sends = lock(&self.0);
+            if sends.rows.get(before).is_none_or(|rows| *rows == 0) {
+                return Poll::Ready(());
+            }
+            sends.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Sending<'_> {
+    /// It waits for a record.
+    pub(in crate::raid::volume) fn pause(&self) {
+        let Some(phase) = self.phase.take() else { return };
+        let wakers = {
+            let mut sends = lock(&self.sends.0);
+            let Some(rows) = sends.rows.get_mut(phase) else { return };
+            *rows = rows.saturating_sub(1);
+            if *rows == 0 { std::mem::take(&mut sends.wakers) } else { Vec::new() }
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// It goes on.
+    pub(in crate::raid::volume) fn resume(&self) {
+        self.pause();
+        let mut sends = lock(&self.sends.0);
+        let phase = sends.phase;
+        if let Some(rows) = sends.rows.get_mut(phase) {
+            *rows += 1;
+            self.phase.set(Some(phase));
+        }
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.pause();
+    }
+}

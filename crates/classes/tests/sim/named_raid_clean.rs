@@ -1,0 +1,226 @@
+//! Arrays that lack a disk, by name: when they are clean again (J8 of `geom`), and when not.
+
+use bio::{Errno, Op};
+use geom::Access;
+use serde_json::json;
+
+use super::disk::SECTOR;
+use super::life::{Life, MS};
+use super::named_raid::{NEW, Rig, SECONDS, old};
+
+impl Rig {
+    fn is_dirty(&self) -> bool {
+        self.life.show("raid", &self.set, "Volume").contains(", dirty")
+    }
+
+    /// The power goes, and a disk does not come back; true when the volume does, by itself.
+    fn is_up_without(&mut self, name: &str) -> bool {
+        self.life = Life::new(3, 2);
+        self.disks.values().for_each(super::disk::Disk::power_cut);
+        let there = self.disks.iter().filter(|(of, _)| *of != name);
+        there.for_each(|(of, disk)| self.life.plug(of, disk));
+        let volume = self.volume.clone();
+        let up = self.life.until(20, move |c| c.topology.find(&volume).is_some());
+        if up {
+            self.open();
+        }
+        up
+    }
+
+    fn is_logged(&self) -> bool {
+        self.life.show("raid", &self.set, "Volume").contains("PPL")
+    }
+
+    fn open(&mut self) {
+        self.edge = self.life.open(&self.volume, Access::WRITE).expect("open").1;
+    }
+
+    fn force(&mut self) {
+        let start = self.life.verb("raid", "start", &self.set, json!({ "force": true }));
+        start.unwrap_or_else(|e| panic!("{e}\n{}", self.life.story()));
+    }
+
+    /// A disk is pulled while a write hangs on another, which then fails that and all writes.
+    fn breaks_down(&mut self, gone: &str, bad: &str) {
+        if self.is_logged() && bad == "d2" {
+            // What the parity will be is in its log.
+            self.disks[bad].lock().lets = 1;
+        }
+        let ended = self.begin(Op::Write, 0, SECTOR, bad);
+        self.spoil(bad);
+        self.pull(gone);
+        self.fails(bad, &ended);
+        assert_eq!(ended.get(), Some(Err(Errno::Io)));
+    }
+}
+
+fn both() -> [Rig; 2] {
+    [Rig::of("Intel", "RAID5", 3), Rig::logged(3)]
+}
+
+/// Parity is owed, and the volume is dirty: the debt is known to nobody else. When it is paid, all
+/// parity is right: it is clean, and starts without force though it lacks a disk.
+#[test]
+fn j8_it_is_clean_when_its_debts_are_paid() {
+    for mut rig in both() {
+        rig.breaks_down("d1", "d2");
+        rig.life.pass(3 * SECONDS);
+        assert!(rig.is_dirty(), "parity is owed\n{}", rig.life.story());
+        rig.disks["d2"].lock().heal();
+        rig.life.pass(3 * SECONDS);
+        assert!(!rig.is_dirty(), "{}", rig.life.story());
+        rig.holds(0..SECTOR, NEW, false);
+        assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+        rig.holds(0..SECTOR, NEW, false);
+        // The next crash is as good as the first: with a log it is not even noticed.
+        rig.life.write(rig.edge, SECTOR, old(SECTOR)).expect("written");
+        let logged = rig.is_logged();
+        assert!(rig.is_dirty());
+        assert_eq!(rig.is_up_without("d1"), logged, "{}", rig.life.story());
+        if !logged {
+            rig.force();
+            rig.open();
+        }
+        rig.comes_back("d1");
+        rig.holds(0..SECTOR, NEW, false);
+    }
+}
+
+/// In the same life too the log is believed when all debts are paid.
+#[test]
+fn j8_the_log_is_believed_when_debts_are_paid() {
+    let mut rig = Rig::logged(3);
+    rig.breaks_down("d1", "d2");
+    let doubts = |rig: &Rig| {
+        let line = rig.life.show("raid", &rig.set, "Volume");
+        line.contains("a crash costs a resync") || line.contains("may be wrong")
+    };
+    assert!(doubts(&rig), "parity is owed\n{}", rig.life.story());
+    rig.disks["d2"].lock().heal();
+    rig.life.pass(3 * SECONDS);
+    assert!(!doubts(&rig), "{}", rig.life.story());
+    rig.life.write(rig.edge, SECTOR, old(SECTOR)).expect("written");
+    assert!(rig.is_dirty());
+    assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+    rig.holds(0..SECTOR, NEW, false);
+}
+
+/// R4 of `rows`: a disk that stays fails data: the parity goes with what it holds, and nothing is
+/// owed.
+#[test]
+fn j8_it_is_clean_when_parity_went_with_the_data() {
+    for mut rig in both() {
+        rig.breaks_down("d1", "d0");
+        // Its record cannot be written while it fails.
+        rig.disks["d0"].lock().heal();
+        rig.life.pass(3 * SECONDS);
+        assert!(!rig.is_dirty(), "{}", rig.life.story());
+        assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+        rig.holds(0..SECTOR, NEW, false);
+    }
+}
+
+/// R8 of `rows`: what the disk holds cannot be read either. What the other one had beside it may be
+/// solved for wrongly once it can: the volume is dirty until it is whole.
+#[test]
+fn r8_a_row_that_nobody_knows_is_not_called_clean() {
+    for mut rig in both() {
+        let ended = rig.begin(Op::Write, 0, SECTOR, "d0");
+        rig.spoil("d0");
+        rig.disks["d0"].lock().faults.push((Op::Read, 100, Errno::Io));
+        rig.pull("d1");
+        rig.fails("d0", &ended);
+        rig.disks["d0"].lock().heal();
+        rig.life.pass(5 * SECONDS);
+        assert!(rig.is_dirty(), "{}", rig.life.story());
+        rig.life.write(rig.edge, 2 * SECTOR, old(2 * SECTOR)).expect("written");
+        rig.life.pass(SECONDS);
+        assert!(!rig.is_up_without("d1"), "{}", rig.life.story());
+        rig.force();
+        rig.open();
+        rig.comes_back("d1");
+        rig.life.pass(SECONDS);
+        assert!(!rig.is_dirty(), "{}", rig.life.story());
+    }
+}
+
+/// J8: what a disk that stays could not make stable it may have lost.
+#[test]
+fn j8_a_flush_that_failed_is_not_forgotten() {
+    let mut rig = Rig::of("Intel", "RAID5", 3);
+    rig.pull("d1");
+    rig.life.write(rig.edge, 0, old(0)).expect("written");
+    rig.disks["d0"].lock().once = Some((Op::Flush, Errno::Io));
+    assert_eq!(rig.life.flush(rig.edge), Err(Errno::Io));
+    rig.life.pass(3 * SECONDS);
+    assert!(rig.is_dirty(), "{}", rig.life.story());
+    // That of the mark which is to go, too.
+    let mut rig = Rig::of("Intel", "RAID5", 3);
+    rig.pull("d1");
+    rig.life.write(rig.edge, 0, old(0)).expect("written");
+    rig.disks["d0"].lock().once = Some((Op::Flush, Errno::Io));
+    rig.life.pass(3 * SECONDS);
+    assert!(rig.disks["d0"].lock().once.is_none(), "it was asked to flush");
+    rig.life.write(rig.edge, 0, old(0)).expect("written");
+    rig.life.pass(SECONDS);
+    assert!(rig.is_dirty(), "{}", rig.life.story());
+}
+
+/// A3 of `set`: a volume that was forced says nothing to anybody before it is written: the disk that
+/// it lacks may come back as it was. From then on what that one held is what parity says.
+#[test]
+fn a3_what_was_forced_is_clean_after_the_next_write() {
+    for mut rig in both() {
+        rig.life.write(rig.edge, 0, vec![NEW; SECTOR as usize]).expect("written");
+        rig.life.flush(rig.edge).expect("flushed");
+        let last = rig.bytes - SECTOR;
+        rig.life.write(rig.edge, last, old(last)).expect("written as it was");
+        assert!(rig.is_dirty());
+        if rig.is_logged() {
+            // It is not believed.
+            for disk in ["d0", "d1", "d2"] {
+                rig.disks[disk].put(8 * 2 * SECTOR, &[0x55; 8192]);
+            }
+        }
+        assert!(!rig.is_up_without("d1"), "{}", rig.life.story());
+        let writes = |rig: &Rig| rig.disks["d0"].lock().writes;
+        let before = writes(&rig);
+        rig.force();
+        let user = rig.life.open(&rig.volume, Access::WRITE).expect("open").0;
+        rig.life.close(user);
+        rig.life.pass(3 * SECONDS);
+        assert_eq!(writes(&rig), before, "nothing is said");
+        rig.open();
+        rig.life.write(rig.edge, 0, vec![NEW; SECTOR as usize]).expect("written");
+        rig.life.pass(3 * SECONDS);
+        assert!(!rig.is_dirty(), "{}", rig.life.story());
+        assert!(rig.is_up_without("d1"), "{}", rig.life.story());
+        rig.holds(0..SECTOR, NEW, false);
+        rig.comes_back("d1");
+        rig.holds(0..SECTOR, NEW, false);
+    }
+}
+
+/// J1 and J2 of `geom`: the records said dirty before the volume was started without a disk, and do
+/// not say so of that disk. Somebody opens and closes it: they say it before anything is written.
+#[test]
+fn j2_who_was_missing_at_the_start_is_out_on_record_before_a_write() {
+    let mut rig = Rig::of("Intel", "RAID5", 3);
+    rig.life.write(rig.edge, 0, old(0)).expect("written");
+    assert!(rig.is_dirty() && !rig.is_up_without("d0"));
+    rig.force();
+    let user = rig.life.open(&rig.volume, Access::WRITE).expect("open").0;
+    rig.life.close(user);
+    rig.life.pass(MS);
+    rig.open();
+    for at in (0..rig.bytes).step_by(SECTOR as usize) {
+        rig.life.write(rig.edge, at, vec![NEW; SECTOR as usize]).expect("written");
+    }
+    rig.life.flush(rig.edge).expect("flushed");
+    if !rig.is_up_without("nobody") {
+        rig.force();
+        rig.open();
+    }
+    rig.in_order();
+    assert!(rig.sectors().iter().all(|found| *found == Ok(Some(NEW))), "{}", rig.life.story());
+}

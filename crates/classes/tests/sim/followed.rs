@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, PowerCut};
+use super::raids;
 use super::run::{self, DISK, GROWTH, talk};
 
 /// Turns within which the power goes while a label is brought along.
@@ -71,5 +72,36 @@ impl run::Story<'_> {
             assert_eq!(labelled(&disk, disk.size()), Some(class), "{name}");
             self.tally.followed += 1;
         }
+    }
+}
+
+/// Whether the record of an array is at a disk's end, and whole.
+fn is_recorded(name: &str, disk: &Disk) -> bool {
+    let mut life = Life::new(0, 1);
+    life.plug(name, disk);
+    life.settle();
+    let dump = life.verb("raid", "dump", "", json!({ "members": [name] }));
+    drop(life);
+    disk.power_cut();
+    dump.is_ok_and(|said| !said.to_string().contains("torn"))
+}
+
+impl raids::Story {
+    /// Records of arrays that were left behind are brought along.
+    pub(super) fn bring_along(&mut self) {
+        let Some(mut dice) = self.grows.take() else { return };
+        for (name, disk) in self.disks.clone() {
+            if !dice.chance(250) || !is_recorded(&name, &disk) {
+                continue;
+            }
+            let was = disk.size();
+            disk.grow(GROWTH);
+            let with = json!({ "member": name, "was": was, "force": true });
+            let done = follow(&mut dice, ("raid", &name, &disk), &with);
+            let at_its_end = |e: &geom::Error| e.what.contains("at its end");
+            assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");
+            self.tally.followed += 1;
+        }
+        self.grows = Some(dice);
     }
 }

@@ -114,10 +114,17 @@ fn stacks_whose_users_overlap() {
 
 /// Many seeds of arrays.
 fn of_arrays(kind: Kind, default: u64) -> Tally {
+    of_arrays_by(raids::run, kind, default)
+}
+
+/// One seed of arrays.
+type Run = fn(Kind, u64, u64, &mut Tally);
+
+fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Tally {
     let mut tally = Tally::default();
     let first = number("ASHLAR_SEED", 0);
     for seed in first..first + number("ASHLAR_SEEDS", default) {
-        raids::run(kind, seed, 4, &mut tally);
+        run(kind, seed, 4, &mut tally);
     }
     eprintln!("{tally:?}");
     assert!(tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, "{tally:?}");
@@ -163,6 +170,15 @@ fn arrays_whose_users_overlap() {
 fn arrays_with_a_log() {
     let tally = of_arrays(Kind::Logged, 500);
     assert!(tally.cuts > 0, "{tally:?}");
+}
+
+/// Disks grow while the power is off, and when it comes back their records are brought along.
+#[test]
+fn arrays_are_brought_along() {
+    for kind in [Kind::Intel, Kind::Harsh, Kind::Logged] {
+        let tally = of_arrays_by(raids::run_growing, kind, 60);
+        assert!(tally.followed > 0, "{tally:?}");
+    }
 }
 
 #[test]

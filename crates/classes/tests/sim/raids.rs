@@ -89,7 +89,7 @@ const DDF_LEVELS: Levels = &[
     ("CONCAT", 2, 0),
 ];
 
-struct Story {
+pub(super) struct Story {
     kind: Kind,
     ddf: bool,
     /// Parity has come in doubt since the volume was in order last, and the disks may say so still
@@ -105,7 +105,7 @@ struct Story {
     set: String,
     /// What the volume is called.
     volume: String,
-    disks: BTreeMap<String, Disk>,
+    pub(super) disks: BTreeMap<String, Disk>,
     model: Rc<RefCell<Model>>,
     out: Vec<String>,
     user: Option<ConsumerId>,
@@ -115,7 +115,9 @@ struct Story {
     /// In some stories copies and parity are compared: dice of their own, so that the other stories
     /// are what they were before.
     verifies: Option<SeededRandom>,
-    tally: Tally,
+    /// In some disks grow while the power is off: dice of their own, too.
+    pub(super) grows: Option<SeededRandom>,
+    pub(super) tally: Tally,
 }
 
 fn talk(what: impl FnOnce() -> String) {
@@ -126,6 +128,15 @@ fn talk(what: impl FnOnce() -> String) {
 
 /// One seed.
 pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
+    run_with(kind, seed, lives, None, tally);
+}
+
+/// One seed, with disks that grow while the power is off.
+pub fn run_growing(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
+    run_with(kind, seed, lives, Some(SeededRandom::new(seed ^ 0x6402)), tally);
+}
+
+fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tally: &mut Tally) {
     let mut random = SeededRandom::new(seed ^ 0x7a1d);
     let ddf =
         kind == Kind::Ddf || matches!(kind, Kind::Harsh | Kind::Crowded) && random.chance(400);
@@ -165,6 +176,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         user: None,
         forced: false,
         verifies: [0, 2].contains(&(seed % 5)).then(|| SeededRandom::new(seed ^ 0x5c2b)),
+        grows,
         tally: Tally::default(),
     };
     for number in 0..lives {
@@ -203,6 +215,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
         }
         story.tally.lives += 1;
         story.disks.values().for_each(Disk::power_cut);
+        story.bring_along();
     }
     let model = story.model.borrow();
     tally.lives += story.tally.lives;
@@ -217,6 +230,7 @@ pub fn run(kind: Kind, seed: u64, lives: u64, tally: &mut Tally) {
     tally.forced += story.tally.forced;
     tally.holes += story.tally.holes;
     tally.cleaned += story.tally.cleaned;
+    tally.followed += story.tally.followed;
     tally.verified += story.tally.verified;
 }
 

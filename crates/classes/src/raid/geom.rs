@@ -332,7 +332,7 @@ impl RaidGeom {
         // J8
         let even = even && self.ups.get(&key).is_none_or(|up| up.shared.is_settled());
         // Who was left out by force is as it was until something is written.
-        let even = even && (set.is_said_dirty(at) || set.vols.get(at).is_none_or(|v| !v.forced));
+        let even = even && (set.is_said_dirty(at) || set.vols.get(at).is_none_or(|v| !v.as_it_is));
         let Some(volume) = set.array.volumes.get_mut(at) else { return false };
         if !dirty && !even {
             return false;

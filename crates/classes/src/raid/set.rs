@@ -38,6 +38,8 @@ pub(crate) struct Vol {
     pub(crate) up: bool,
     /// Started although parity may be wrong (A3).
     pub(crate) forced: bool,
+    /// It was, and what a missing member held is what parity says.
+    pub(crate) as_it_is: bool,
     /// Copies agree and parity is right below this byte of the volume.
     pub(crate) even: u64,
     /// Members being filled have everything below this byte of the volume.
@@ -180,7 +182,8 @@ impl Set {
         let logged = volume.log.is_some() && dirty && !raw;
         let replay = if logged { Replay::Wanted } else { Replay::None };
         let (up, forced, halt, unread) = (false, false, None, None);
-        let vol = Vol { key, up, forced, even, filled, raw, halt, replay, unread };
+        let as_it_is = false;
+        let vol = Vol { key, up, forced, as_it_is, even, filled, raw, halt, replay, unread };
         match self.vols.get_mut(index) {
             Some(old) => *old = vol,
             None => self.vols.push(vol),
@@ -288,8 +291,15 @@ impl Set {
         let lost = self.roles(index).filter(|role| *role != Some(Role::Good)).count();
         let is_spent = self.is_doubtful(index) && lost >= parities;
         if let Some(vol) = self.vols.get_mut(index).filter(|_| is_spent) {
-            vol.even = ALL;
+            (vol.even, vol.as_it_is) = (ALL, true);
         }
+    }
+
+    /// Whether what a missing member of a volume held may be other than parity says, though it
+    /// was taken for that (A3).
+    pub(crate) fn may_be_wrong(&self, index: usize) -> bool {
+        let taken = self.vols.get(index).is_some_and(|vol| vol.as_it_is);
+        self.is_doubtful(index) || taken && !self.is_whole(index)
     }
 
     /// A volume's state by what its members are.
@@ -506,7 +516,8 @@ impl Set {
             }
         }
         if let Some(vol) = self.vols.get_mut(index) {
-            (vol.even, vol.filled, vol.raw, vol.forced) = (ALL, 0, false, false);
+            (vol.even, vol.filled, vol.raw) = (ALL, 0, false);
+            (vol.forced, vol.as_it_is) = (false, false);
         }
     }
 

@@ -123,7 +123,7 @@ impl RaidGeom {
             line += &format!(", {guard} of Linux ({now})");
         }
         let log = self.ups.get(&vol.key).and_then(|up| up.shared.log.as_ref());
-        if set.is_doubtful(at) {
+        if set.may_be_wrong(at) {
             line += ", parity may be wrong for what is missing";
         } else if log.is_some_and(Log::is_in_doubt) {
             line += ", a crash costs a resync";

@@ -131,7 +131,7 @@ impl RaidGeom {
         let percent = |done: u64| u128::from(done) * 100 / u128::from(whole);
         if lost > 0 {
             let mut why = format!("{title} lacks {lost} of {} disks", volume.members.len());
-            if set.is_doubtful(at) {
+            if set.may_be_wrong(at) {
                 why += "; its parity may be wrong for what is missing";
             }
             for (who, said) in &self.refused {

@@ -166,8 +166,8 @@ fn j8_a_flush_that_failed_is_not_forgotten() {
     assert!(rig.is_dirty(), "{}", rig.life.story());
 }
 
-/// A3 of `set`: a volume that was forced says nothing to anybody before it is written: the disk that
-/// it lacks may come back as it was. From then on what that one held is what parity says.
+/// A3 of `set`: a volume that was forced says nothing to anybody before it is written: the disk
+/// that it lacks may come back as it was. From then on what that one held is what parity says.
 #[test]
 fn a3_what_was_forced_is_clean_after_the_next_write() {
     for mut rig in both() {

@@ -289,8 +289,8 @@ impl Shared {
     }
 
     /// Accuses the members of `failed` (a bit a slot; `gone`: those that answered as if they were
-    /// gone) of requests that left this, and waits until those of `waits` are judged; true when what the others did may be
-    /// acknowledged.
+    /// gone) of requests that left this, and waits until those of `waits` are judged; true when
+    /// what the others did may be acknowledged.
     ///
     /// The rules of the court: who waits is known before anybody is accused, and what the geom has
     /// not heard it has not decided.

@@ -1,0 +1,158 @@
+//! Class trim under the daemon that anybody starts: slipped in under a unit in use and taken out
+//! again, asked to hurry, configured; and one of the configuration over restarts.
+
+mod house;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use house::raw::Raw;
+use house::writer::Writer;
+use house::{House, IQN, file_disk};
+use serde_json::Value;
+
+const DISK_BYTES: u64 = 64 << 20;
+/// Where the writer writes, and where blocks are written to be deleted.
+const FAR: u32 = 65_536;
+const PIECE: u32 = 16;
+const PIECES: u32 = 64;
+/// INQUIRY DATA HAS CHANGED.
+const CHANGED: (u8, u8, u8) = (6, 0x3F, 3);
+
+fn login(house: &House) -> Raw {
+    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:deletes", IQN).unwrap();
+    raw.must(&[0; 6], 0);
+    raw
+}
+
+fn write(raw: &mut Raw) {
+    for at in (0..PIECES).map(|nth| FAR + nth * PIECE) {
+        let [a, b, c, d] = at.to_be_bytes();
+        let cdb = [0x2A, 0, a, b, c, d, 0, 0, PIECE as u8, 0];
+        let ended = raw.command(&cdb, 0, &[7; (PIECE * 512) as usize]).unwrap();
+        assert_eq!(ended.status, 0, "{:02x?}", ended.sense);
+    }
+    raw.must(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
+}
+
+/// UNMAP of what was written, in four descriptors that do not touch: a piece between two stays.
+fn unmap(raw: &mut Raw) {
+    let quarter = PIECES / 4 * PIECE;
+    let mut list = vec![0, 70, 0, 64, 0, 0, 0, 0];
+    for at in (0..4).map(|nth| FAR + nth * quarter) {
+        list.extend(u64::from(at).to_be_bytes());
+        list.extend((quarter - PIECE).to_be_bytes());
+        list.extend([0; 4]);
+    }
+    let ended = raw.command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 72, 0], 0, &list).unwrap();
+    assert_eq!(ended.status, 0, "{:02x?}", ended.sense);
+}
+
+/// Key, code and qualifier of the next command's unit attention.
+fn news(raw: &mut Raw) -> (u8, u8, u8) {
+    let ended = raw.command(&[0; 6], 0, &[]).unwrap();
+    assert_eq!(ended.status, 2, "there is news");
+    (ended.sense[2] & 15, ended.sense[12], ended.sense[13])
+}
+
+/// Whether the unit promises that freed blocks read as zeroes.
+fn zeroes(raw: &mut Raw) -> bool {
+    raw.must(&[0x12, 1, 0xB2, 0, 8, 0], 8)[5] >> 2 & 7 != 0
+}
+
+fn bytes(file: &Path) -> u64 {
+    std::fs::metadata(file).unwrap().blocks() * 512
+}
+
+/// A number, wherever it stands in an answer.
+fn number(answer: &Value, name: &str) -> Option<u64> {
+    match answer {
+        Value::Object(all) => all
+            .get(name)
+            .and_then(Value::as_u64)
+            .or_else(|| all.values().find_map(|v| number(v, name))),
+        Value::Array(all) => all.iter().find_map(|v| number(v, name)),
+        _ => None,
+    }
+}
+
+fn stat(house: &House, on: &str, name: &str) -> u64 {
+    let all = house.json(&["trim", "stats", on]);
+    number(&all, name).unwrap_or_else(|| panic!("no {name}: {all:#}"))
+}
+
+#[test]
+fn a_queue_comes_and_goes_under_a_unit_in_use() {
+    let mut house = House::new("trim");
+    let file = house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    let writer = Writer::start(house.portal(), 0, 0);
+    let mut raw = login(&house);
+    write(&mut raw);
+    assert!(zeroes(&mut raw), "a hole reads as zeroes");
+    house.ashlar(&["trim", "insert", "d0"]).ends(2).complains(&["--zeroes drop", "--zeroes keep"]);
+    house.ok(&["trim", "insert", "d0", "--zeroes", "drop", "--quiet-ms", "60000"]);
+    assert_eq!(news(&mut raw), CHANGED);
+    assert!(!zeroes(&mut raw), "what waits reads as it did");
+
+    let full = bytes(&file);
+    unmap(&mut raw);
+    assert_eq!((stat(&house, "d0.trim", "deletes"), stat(&house, "d0.trim", "commands")), (4, 0));
+    assert_eq!(bytes(&file), full, "acknowledged, and not sent");
+    house.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
+    house.ashlar(&["trim", "list", "d0.trim"]).ends(0).says(&["share: 100 %", "mode: queues"]);
+    house.ok(&["trim", "now", "d0.trim", "--wait"]);
+    let gone = u64::from((PIECES - 4) * PIECE) * 512;
+    house.until("the file gives its blocks back", Duration::from_secs(30), || {
+        // The writer's first round may not have been there whole.
+        bytes(&file) + gone <= full + u64::from(house::writer::BLOCKS) * 512
+    });
+    assert_eq!(stat(&house, "d0.trim", "trimmed_bytes"), gone);
+    let kept = raw.must(&[0x28, 0, 0, 1, 0, 240, 0, 0, 16, 0], 8192);
+    assert!(kept.iter().all(|b| *b == 7), "what lies between two ranges is as it was");
+
+    house.ashlar(&["trim", "now", "d1.trim"]).ends(1).complains(&["d1.trim"]);
+    house
+        .ashlar(&["trim", "configure", "d0.trim", "--share", "101"])
+        .ends(2)
+        .complains(&["1 to 100"]);
+    house.ok(&["trim", "destroy", "d0.trim"]);
+    assert_eq!(news(&mut raw), CHANGED);
+    assert!(zeroes(&mut raw), "and promised again");
+    let rounds = writer.rounds();
+    house.until("the writer goes on", Duration::from_secs(30), || writer.rounds() > rounds + 2);
+    writer.finish().check();
+    house.stop();
+}
+
+#[test]
+fn a_configured_queue_is_there_again_after_a_restart() {
+    let mut house = House::new("trim-restart");
+    house.image("d0.img", DISK_BYTES);
+    let queue = "[[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"d0\"\nshare = 20\n\
+                 quiet_ms = 60000\nzeroes = \"drop\"\n";
+    house.configure(&format!("{}{queue}", file_disk("d0", "d0.img")), "0 = \"q\"");
+    house.start();
+    for kills in [false, true] {
+        let mut raw = login(&house);
+        write(&mut raw);
+        unmap(&mut raw);
+        house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 20 %", "quiet: 60000 ms"]);
+        assert_eq!(stat(&house, "q", "deletes"), 4);
+        house.ok(&["trim", "configure", "q", "--share", "30"]);
+        house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 30 %"]);
+        match kills {
+            false => house.stop(),
+            true => house.kill(),
+        }
+        house.start();
+        assert_eq!(stat(&house, "q", "queued_bytes"), 0, "what waited is forgotten (T5)");
+        let mut raw = login(&house);
+        let block = raw.must(&[0x28, 0, 0, 1, 0, 0, 0, 0, 1, 0], 512);
+        assert!(block.iter().all(|b| *b == 7), "and was not deleted");
+    }
+    house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 20 %"]);
+    house.stop();
+}

@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::request::{Bio, Op};
 
 /// The ranges of a request, counted from its `offset`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) struct Scatter {
     ranges: Box<[(u64, u64)]>,
     total: u64,
@@ -91,12 +91,6 @@ impl Bio {
         let left: Vec<Range<u64>> =
             left.map(|(start, end)| self.offset + start..self.offset + end.min(&room)).collect();
         self.delete_ranges(&left);
-    }
-
-    /// Names the same ranges as `parent`, at the same place: for a child of it.
-    pub fn copy_ranges(&mut self, parent: &Bio) {
-        (self.offset, self.length) = (parent.offset, parent.length);
-        self.scatter.clone_from(&parent.scatter);
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Who {
     pub lun: Option<u64>,
     /// The process of this machine that asked.
     pub process: Option<u32>,
-    /// What the daemon does in the background, such as `mirror m rebuild`; else empty.
+    /// What the daemon does in the background, such as `mirror rebuild`; else empty.
     pub task: String,
 }
 
@@ -139,11 +139,11 @@ mod tests {
         let all = Arc::new(Origins::default());
         let who = |n: u64| Who { initiator: "iqn.a".into(), session: Some(n), ..Who::default() };
         let first = all.enter(who(1));
-        let second = all.enter(Who::task("mirror m rebuild"));
+        let second = all.enter(Who::task("mirror rebuild"));
         assert_eq!(all.who(first.origin()).as_deref(), Some(&who(1)));
         assert_eq!(
             all.who(second.origin()).map(|w| w.task.clone()).as_deref(),
-            Some("mirror m rebuild")
+            Some("mirror rebuild")
         );
         let gone = first.origin();
         drop(first);

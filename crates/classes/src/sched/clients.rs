@@ -398,12 +398,12 @@ mod tests {
             of("iqn.a", 2, 3),
             of("iqn.b", 4, 3),
             local,
-            Who::task("mirror m rebuild"),
+            Who::task("mirror rebuild"),
         ];
         let entries = whos.map(|who| origins.enter(who));
         let all = entries.iter().map(|e| e.origin()).chain([Origin(0)]);
         let all: Vec<Origin> = all.collect();
-        let task = "mirror m rebuild";
+        let task = "mirror rebuild";
         for (word, want) in [
             ("initiator", vec!["iqn.a", "iqn.b", "local", task, "daemon"]),
             (

@@ -303,16 +303,16 @@ impl Control {
     }
 
     fn send_conversation(&mut self, job: Conversation) {
-        let Conversation { geom, what, task, number } = job;
+        let Conversation { geom, name, what, task, number } = job;
         let most_ns = self.deadlines.job_ns;
         let owed = Promise { inbox: self.inbox.clone(), geom, number, word: None };
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
-                let core = core.clone();
-                core.reactor().clone().spawn(what, async move {
+                let own = core.clone();
+                core.spawn_for(what, &name, async move {
                     let mut owed = owed;
-                    owed.word = deadline(&core, most_ns, task(&core)).await;
+                    owed.word = deadline(&own, most_ns, task(&own)).await;
                 });
             })),
         );

@@ -31,7 +31,7 @@ pub struct Who {
     pub lun: Option<u64>,
     /// The process of this machine that asked.
     pub process: Option<u32>,
-    /// What the daemon does in the background, such as `mirror rebuild`; else empty.
+    /// What the daemon does in the background, such as `mirror rebuild gm0`; else empty.
     pub task: String,
 }
 
@@ -102,7 +102,7 @@ impl Drop for Entry {
     }
 }
 
-/// The numbers of one core's tasks, by name.
+/// The numbers of one core's tasks, by kind.
 #[derive(Default)]
 pub(crate) struct TaskOrigins {
     origins: Option<Arc<Origins>>,
@@ -114,8 +114,13 @@ impl TaskOrigins {
         TaskOrigins { origins: Some(origins), known: Vec::new() }
     }
 
-    /// The number of a task; the daemon's without a name or a book. There are as many as names in
-    /// the program.
+    /// Enters one task among several of its kind; the daemon's number without a book.
+    pub(crate) fn enter(&self, name: String) -> Entry {
+        self.origins.as_ref().map(|o| o.enter(Who::task(name))).unwrap_or_default()
+    }
+
+    /// The number of a kind of task; the daemon's without a name or a book. There are as many as
+    /// kinds in the program.
     pub(crate) fn of(&mut self, task: &'static str) -> Origin {
         let Some(origins) = self.origins.as_ref().filter(|_| !task.is_empty()) else {
             return Origin::default();

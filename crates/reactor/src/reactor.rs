@@ -305,13 +305,34 @@ impl Reactor {
         name: &'static str,
         task: impl Future<Output = ()> + 'static,
     ) -> TaskHandle {
-        let key = self.inner.tasks.spawn(name, Box::pin(task));
+        self.spawn_marked(name, 0, task)
+    }
+
+    /// The same with a number that goes with the task ([`Reactor::mark`]).
+    pub fn spawn_marked(
+        &self,
+        name: &'static str,
+        mark: u32,
+        task: impl Future<Output = ()> + 'static,
+    ) -> TaskHandle {
+        let key = self.inner.tasks.spawn(name, mark, Box::pin(task));
         TaskHandle::new(self.inner.tasks.clone(), key)
     }
 
     /// The name of the task that runs; empty outside of tasks.
     pub fn task(&self) -> &'static str {
         self.inner.tasks.running()
+    }
+
+    /// The number that the task that runs was marked with; zero: none, or outside of tasks.
+    #[inline]
+    pub fn mark(&self) -> u32 {
+        self.inner.tasks.mark()
+    }
+
+    /// Marks the task that runs; nothing outside of tasks.
+    pub fn set_mark(&self, mark: u32) {
+        self.inner.tasks.set_mark(mark);
     }
 
     /// Names of the tasks that have not ended.

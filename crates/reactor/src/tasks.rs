@@ -22,6 +22,7 @@ type Work = Pin<Box<dyn Future<Output = ()>>>;
 struct Place {
     generation: u32,
     name: &'static str,
+    mark: u32,
     /// None while it is being polled, and when the place is free.
     work: Option<Work>,
     /// None when the place is free.
@@ -33,8 +34,10 @@ pub(crate) struct Tasks {
     places: RefCell<Vec<Place>>,
     free: RefCell<Vec<u32>>,
     ready: RunQueue,
-    /// The name of the one being polled; empty between two.
-    now: Cell<&'static str>,
+    /// The one being polled: its name and mark; without a name between two.
+    now: Cell<(&'static str, u32)>,
+    /// Its place.
+    at: Cell<u32>,
 }
 
 impl Tasks {
@@ -42,7 +45,7 @@ impl Tasks {
         let ready = RunQueue::default();
         remote.settle_here(ready.clone());
         let (places, free) = (RefCell::default(), RefCell::default());
-        Tasks { remote, places, free, ready, now: Cell::new("") }
+        Tasks { remote, places, free, ready, now: Cell::new(("", 0)), at: Cell::new(0) }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -53,16 +56,16 @@ impl Tasks {
         &self.ready
     }
 
-    pub(crate) fn spawn(&self, name: &'static str, work: Work) -> TaskKey {
+    pub(crate) fn spawn(&self, name: &'static str, mark: u32, work: Work) -> TaskKey {
         let mut places = self.places.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            places.push(Place { generation: 0, name: "", work: None, waker: None });
+            places.push(Place { generation: 0, name: "", mark: 0, work: None, waker: None });
             (places.len() - 1) as u32
         });
         let place = &mut places[index as usize];
         let key = (index, place.generation);
         let waker = TaskWaker::new(self.remote.clone(), key);
-        place.name = name;
+        (place.name, place.mark) = (name, mark);
         place.work = Some(work);
         place.waker = Some((waker.clone(), Waker::from(waker)));
         self.ready.borrow_mut().push_back(key);
@@ -88,7 +91,7 @@ impl Tasks {
         };
         arm.rearm();
         let ended = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        self.now.set("");
+        self.now.set(("", 0));
         let mut places = self.places.borrow_mut();
         match places.get_mut(key.0 as usize) {
             Some(place) if place.generation == key.1 && !ended => {
@@ -110,7 +113,8 @@ impl Tasks {
             return None;
         }
         let (arm, waker) = place.waker.clone()?;
-        self.now.set(place.name);
+        self.now.set((place.name, place.mark));
+        self.at.set(key.0);
         Some((place.work.take()?, arm, waker))
     }
 
@@ -154,7 +158,27 @@ impl Tasks {
 
     /// The name of the task that runs; empty when none does.
     pub(crate) fn running(&self) -> &'static str {
-        self.now.get()
+        self.now.get().0
+    }
+
+    /// Its mark; zero when none runs.
+    pub(crate) fn mark(&self) -> u32 {
+        self.now.get().1
+    }
+
+    /// Marks the task that runs; nothing when none does.
+    pub(crate) fn set_mark(&self, mark: u32) {
+        let (name, _) = self.now.get();
+        // Its place is its own until it has been polled, also if it is aborted meanwhile: a new
+        // tenant is marked when it is spawned.
+        let mut places = self.places.borrow_mut();
+        if let Some(place) = places.get_mut(self.at.get() as usize)
+            && !name.is_empty()
+            && place.work.is_none()
+        {
+            place.mark = mark;
+            self.now.set((name, mark));
+        }
     }
 
     /// Names of the tasks that have not ended, for status pages.

@@ -76,8 +76,9 @@ pub(super) fn begin(shared: &Arc<Shared>, round: u64) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("mirror growth", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            on.spawn_for("mirror growth", &name, async move {
                 if (Run { core: &core, shared: &shared, round }).all().await {
                     shared.tell(Told::Levelled(round));
                 }

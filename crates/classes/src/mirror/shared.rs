@@ -176,6 +176,8 @@ pub(super) enum Halt {
 
 /// Between the geom and its layers and tasks.
 pub(super) struct Shared {
+    /// The mirror's name, by which its passes are told apart.
+    pub(super) name: String,
     pub(super) gate: WriteGate,
     pub(super) ranges: RangeLocks,
     /// Something is still to be done to the members: verbs wait for it.
@@ -203,10 +205,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(board: Switchboard, geom: GeomId, tunables: Tunables) -> Arc<Shared> {
+    pub(super) fn new(
+        name: &str,
+        board: Switchboard,
+        geom: GeomId,
+        tunables: Tunables,
+    ) -> Arc<Shared> {
         let cores = board.cores().max(1);
         let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
         Arc::new(Shared {
+            name: name.to_owned(),
             gate: WriteGate::new(
                 cores,
                 move |word| tell.tell(geom, Box::new(Told::Gate(word))),

@@ -32,8 +32,9 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("mirror records", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            on.spawn_for("mirror records", &name, async move {
                 let mut failed = Vec::new();
                 if settle {
                     for note in &notes {
@@ -116,8 +117,9 @@ pub(super) fn rebuild(shared: &Arc<Shared>, job: Rebuild) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("mirror rebuild", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            on.spawn_for("mirror rebuild", &name, async move {
                 let result = copy_all(&core, &shared, &job).await;
                 let Rebuild { slot, round, .. } = job;
                 if let Some(result) = result {

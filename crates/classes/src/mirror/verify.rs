@@ -43,8 +43,9 @@ pub(super) fn begin(shared: &Arc<Shared>, ask: Ask, sector: u64) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("mirror verify", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            on.spawn_for("mirror verify", &name, async move {
                 let run = Run { core: &core, shared: &shared, ask, sector, round };
                 run.all(media_bytes).await;
                 shared.tell(Told::Verified(round));

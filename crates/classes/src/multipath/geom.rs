@@ -126,7 +126,7 @@ impl MultipathGeom {
             nature,
             options,
             paths: Paths::default(),
-            shared: Shared::new(board, geom),
+            shared: Shared::new(name, board, geom),
             consumers: BTreeMap::new(),
             preferred: None,
             removed: VecDeque::new(),
@@ -439,7 +439,7 @@ impl MultipathGeom {
             return;
         };
         let note = Note { ways: self.ways(t), at, sector: record.sector(), old };
-        t.converse(me, "writing the record", tasks::write(note));
+        t.converse(me, "multipath record", tasks::write(note));
     }
 
     /// Ways to the disk: the active one first, failed ones last.

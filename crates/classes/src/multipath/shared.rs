@@ -103,14 +103,17 @@ pub(super) enum Told {
 
 /// Between the geom and its layer and tasks.
 pub(super) struct Shared {
+    /// The device's name, by which looks at its paths are told apart.
+    pub(super) name: String,
     lanes: Lanes<LaneState>,
     pub(super) board: Switchboard,
     pub(super) geom: GeomId,
 }
 
 impl Shared {
-    pub(super) fn new(board: Switchboard, geom: GeomId) -> Arc<Shared> {
-        Arc::new(Shared { lanes: Lanes::new(board.cores()), board, geom })
+    pub(super) fn new(name: &str, board: Switchboard, geom: GeomId) -> Arc<Shared> {
+        let name = name.to_owned();
+        Arc::new(Shared { name, lanes: Lanes::new(board.cores()), board, geom })
     }
 
     /// Says something to the geom.

@@ -29,8 +29,9 @@ pub(super) fn look(shared: &Arc<Shared>, edge: Edge, sector: usize, slot: usize,
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("multipath checker", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            on.spawn_for("multipath checker", &name, async move {
                 let told = match core.read(edge, 0, sector).await {
                     Ok(bytes) if bytes.len() == sector => Told::Works { slot, round },
                     _ => Told::StillBad { slot },

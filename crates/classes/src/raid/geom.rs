@@ -404,7 +404,8 @@ impl RaidGeom {
                 let logs = if let Job::Dirty(key) = job { self.logs(key) } else { Vec::new() };
                 let calm = self.to_calm(job);
                 settle |= !calm.is_empty();
-                records::write(t.switchboard(), me, Work { notes, settle, logs, calm });
+                let of = t.geom_name(me).to_owned();
+                records::write(t.switchboard(), me, Work { of, notes, settle, logs, calm });
             }
             Err(why) => {
                 self.set_fault(t, Some(why));

@@ -46,6 +46,8 @@ pub(super) struct Logs {
 
 /// What is to be written.
 pub(super) struct Work {
+    /// The array's name.
+    pub(super) of: String,
     pub(super) notes: Vec<Note>,
     /// Everything written to the disks before is made durable first, and nothing is written if it
     /// cannot be: what is marked clean is all there.
@@ -58,13 +60,13 @@ pub(super) struct Work {
 /// Writes records, each durable; tells who could not be written, and why, and who was left as it
 /// is.
 pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
-    let Work { notes, settle, logs, calm } = work;
+    let Work { of, notes, settle, logs, calm } = work;
     let back = board.clone();
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("raid records", async move {
+            let (on, core) = (core, core.clone());
+            on.spawn_for("raid records", &of, async move {
                 let mut failed = Vec::new();
                 for Logs { shared, tags } in &logs {
                     let Some(log) = &shared.log else { continue };

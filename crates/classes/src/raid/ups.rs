@@ -144,7 +144,8 @@ impl RaidGeom {
         };
         vol.replay = Replay::Runs;
         let (key, shape, sector) = (vol.key, Shape::of(volume), u64::from(self.sector));
-        let job = replay::Replay { key, shape, sector, place, members };
+        let name = name::provider(self.id, &set.array.volumes, at);
+        let job = replay::Replay { key, name, shape, sector, place, members };
         replay::start(&t.switchboard(), me, job);
     }
 
@@ -159,9 +160,9 @@ impl RaidGeom {
         let shape = Shape::of(volume);
         let (board, sector) = (t.switchboard(), u64::from(self.sector));
         let key = vol.key;
-        let of = Kind { key, shape: shape.clone(), sector, log };
-        let shared = Shared::new(board, me, of, self.tunables, self.rate.clone());
         let name = name::provider(self.id, &set.array.volumes, at);
+        let of = Kind { key, name: name.clone(), shape: shape.clone(), sector, log };
+        let shared = Shared::new(board, me, of, self.tunables, self.rate.clone());
         let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
         let stripe_bytes = if strips { volume.strip } else { 0 };
         let limits = Limits {

@@ -2,7 +2,8 @@
 //!
 //! A bare `weight`, `iops` or `kbps` is for every client that has none of its own; with a client
 //! before it, for that one: what it is called depends on what clients are told apart by, the number
-//! of a session or process, an initiator, an initiator and its LUN (`iqn.x/3`), a background pass.
+//! of a session or process, an initiator, an initiator and its LUN (`iqn.x/3`), or a pass in the
+//! background, which has spaces in its name (`mirror rebuild gm0`).
 //! Everything else belongs to the algorithm.
 
 use bio::Errno;
@@ -35,8 +36,8 @@ pub(super) struct Options {
 
 pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
     let mut out = Options::default();
-    let words = text.unwrap_or_default().split([',', ' ']).filter(|w| !w.is_empty());
-    for (n, word) in words.enumerate() {
+    let all = text.unwrap_or_default();
+    for (n, word) in all.split(',').flat_map(options).enumerate() {
         if n >= OPTIONS_MAX {
             return Err(inval(format!("more than {OPTIONS_MAX} options at once")));
         }
@@ -60,6 +61,23 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
         }
     }
     Ok(out)
+}
+
+/// Options with spaces between them. One ends with the word that has its `=`: names of clients may
+/// be several words.
+fn options(part: &str) -> Vec<String> {
+    let (mut out, mut name) = (Vec::new(), Vec::new());
+    for word in part.split_whitespace() {
+        name.push(word);
+        if word.contains('=') {
+            out.push(name.join(" "));
+            name.clear();
+        }
+    }
+    if !name.is_empty() {
+        out.push(name.join(" "));
+    }
+    out
 }
 
 fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
@@ -105,8 +123,11 @@ mod tests {
         assert_eq!(all.shares, [(None, "weight", 5), (Some("7".into()), "iops", 100)]);
         let named = read("iqn.2026-11.x:a/3.weight=200").expect("an initiator's LUN");
         assert_eq!(named.shares, [(Some("iqn.2026-11.x:a/3".into()), "weight", 200)]);
+        let task = read("x=1 mirror rebuild gm0.weight=7  y=2,z=3").expect("a pass");
+        assert_eq!(task.shares, [(Some("mirror rebuild gm0".into()), "weight", 7)]);
+        assert_eq!(task.knobs.len(), 3, "{task:?}");
         assert_eq!(super::read(None).expect("nothing"), Options::default());
-        for bad in ["x", "x=y", "7.depth=1", "weight=0", "kbps=99999999999999"] {
+        for bad in ["x", "x=1 y", "x=y", "7.depth=1", "weight=0", "kbps=99999999999999"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

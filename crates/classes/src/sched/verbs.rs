@@ -25,7 +25,7 @@ const OPTIONS: ArgSpec = ArgSpec {
     kind: ArgKind::Text,
     doc: "KEY=VALUE, with commas between several: of the algorithm, or weight, iops, kbps of \
           every client, or CLIENT.weight and so on of one: 7 is session or process 7, iqn.x an \
-          initiator, iqn.x/3 its LUN 3",
+          initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a pass",
 };
 const CLASSIFY: ArgSpec = ArgSpec {
     name: "classify",

@@ -70,7 +70,7 @@ fn build(
     let defers = says(t, below, "GEOM::candelete") && params.zeroes != Some(Zeroes::Keep);
     let consumer = t.attach_new(me, below).map_err(|e| Error::of(e, "attach trim"))?;
     let place = (t.switchboard(), me, t.edge(consumer));
-    let shared = Shared::new(place, limits.media_bytes, queue, params.pacing(), defers);
+    let shared = Shared::new(name, place, limits.media_bytes, queue, params.pacing(), defers);
     let ops =
         TrimGeom { shared: shared.clone(), consumer, params, open: Access::NONE, holds: false };
     t.set_ops(me, Box::new(ops));

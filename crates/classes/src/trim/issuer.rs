@@ -19,8 +19,8 @@ pub(super) fn start(shared: &Arc<Shared>) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("trim", async move { issue(&core, &own).await });
+            let (on, core, name) = (core, core.clone(), own.name.clone());
+            on.spawn_for("trim", &name, async move { issue(&core, &own).await });
         }),
     );
 }

@@ -34,6 +34,8 @@ pub(super) enum Told {
 
 /// See the module.
 pub(super) struct Shared {
+    /// The queue's name, by which its sender is told apart.
+    pub(super) name: String,
     pub(super) desk: Desk,
     /// Deletes wait here; otherwise they go down as they come.
     pub(super) defers: bool,
@@ -57,6 +59,7 @@ fn ring(bell: &Mutex<Bell>) {
 
 impl Shared {
     pub(super) fn new(
+        name: &str,
         (board, geom, below): (Switchboard, GeomId, Edge),
         media: u64,
         queue: Queue,
@@ -69,7 +72,7 @@ impl Shared {
         let ring = Box::new(move || ring(&rings));
         let lanes = (0..board.cores().max(1)).map(|_| Lane::default()).collect();
         let desk = Desk::new(media, queue, pacing, ring, Box::new(restart));
-        Arc::new(Shared { desk, defers, below, geom, board, lanes, bell })
+        Arc::new(Shared { name: name.to_owned(), desk, defers, below, geom, board, lanes, bell })
     }
 
     fn lane(&self, core: usize) -> &Lane {

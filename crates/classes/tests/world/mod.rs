@@ -4,7 +4,7 @@
 use bio::{Attr, Bio, Errno, Op, Pool, PoolConfig};
 use geom::{
     Access, Class, ConsumerId, Control, Core, Error, Event, Flow, Geom, GeomId, Inbox, Layer,
-    Limits, NewProvider, ProviderId, Topology,
+    Limits, NewProvider, Origins, ProviderId, Topology,
 };
 use reactor::{Config, Patience, PortChoice, Reactor};
 use serde_json::Value;
@@ -206,6 +206,8 @@ impl World {
         let inbox = Arc::new(Inbox::default());
         let (core, mailer) =
             Core::new(0, reactor.clone(), Pool::new(PoolConfig::default()), inbox.report());
+        let origins = Arc::<Origins>::default();
+        core.set_origins(origins.clone());
         let clock = reactor.clone();
         let mut control = Control::new(
             vec![mailer],
@@ -215,6 +217,7 @@ impl World {
             }),
             Box::new(move || clock.fresh_now()),
         );
+        control.topology.set_origins(origins);
         control.topology.load(Arc::new(TestClass)).expect("load");
         for class in classes::all() {
             control.topology.load(class).expect("load");

@@ -13,11 +13,12 @@ mod waiting;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use bio::{Bio, BioId, End, Errno, Op, Pool, Segs, Slab, Ticket};
-use reactor::{File, Mailbox, Mailer, Patience, Reactor, Token};
+use bio::{Bio, BioId, End, Errno, Op, Origin, Pool, Segs, Slab, Ticket};
+use reactor::{File, Mailbox, Mailer, Patience, Reactor, TaskHandle, Token};
 
 use crate::layer::{Edge, Flow, Sink};
 use crate::origins::{Origins, TaskOrigins};
@@ -309,13 +310,42 @@ impl Core {
         Flow::Wait
     }
 
+    /// Runs a pass in the background, `what` (`mirror rebuild`) of `whose` (`gm0`): what it awaits
+    /// is a client's of its own.
+    pub fn spawn_for(
+        &self,
+        what: &'static str,
+        whose: &str,
+        task: impl Future<Output = ()> + 'static,
+    ) -> TaskHandle {
+        let entry = self.tasks.borrow().enter(format!("{what} {whose}"));
+        self.reactor.spawn_marked(what, entry.origin().0, async move {
+            let _kept = entry;
+            task.await;
+        })
+    }
+
+    /// The number of the task that runs. One without a name of its own gets its kind's when it
+    /// first needs one, and keeps it.
+    fn own(&self) -> Origin {
+        match self.reactor.mark() {
+            0 => {
+                let origin = self.tasks.borrow_mut().of(self.reactor.task());
+                self.reactor.set_mark(origin.0);
+                origin
+            }
+            mark => Origin(mark),
+        }
+    }
+
     /// A request awaited by a task of this core. It is the task's own if `fill` does not say whose
     /// it is: a rebuild, a look at a label and a queue of deletes are clients like initiators.
     pub async fn io(self: &Rc<Self>, edge: Edge, fill: impl FnOnce(&mut Bio)) -> Finished {
-        let own = self.tasks.borrow_mut().of(self.reactor.task());
         let fill = |bio: &mut Bio| {
-            bio.origin = own;
             fill(bio);
+            if bio.origin == Origin::default() {
+                bio.origin = self.own();
+            }
         };
         waiting::Io::start(self.clone(), edge, fill).await
     }

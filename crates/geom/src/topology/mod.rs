@@ -84,6 +84,7 @@ pub enum Action {
 /// A conversation of a geom, on its way to a core.
 pub struct Conversation {
     pub(crate) geom: GeomId,
+    pub(crate) name: String,
     pub(crate) what: &'static str,
     pub(crate) task: Task,
     pub(crate) number: u64,
@@ -433,7 +434,8 @@ impl Topology {
         self.tickets += 1;
         let number = self.tickets;
         self.conversing.insert(number, (geom, what));
-        self.actions.push(Action::Converse(Conversation { geom, what, task, number }));
+        let name = self.geom_name(geom).to_owned();
+        self.actions.push(Action::Converse(Conversation { geom, name, what, task, number }));
     }
 
     /// Has `geom` told `word` when every core has the graph as it is now: from then on a layer may

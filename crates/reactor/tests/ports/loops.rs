@@ -90,6 +90,33 @@ fn one_turn_polls_a_bounded_number_of_tasks() {
 }
 
 #[test]
+fn a_mark_is_its_tasks_and_goes_with_it() {
+    each_port(|r| {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        for (at, marked) in [(1, 0), (2, 20), (3, 0)] {
+            let (own, seen) = (r.clone(), seen.clone());
+            r.spawn_marked("marked", marked, async move {
+                assert_eq!(own.mark(), marked);
+                if at == 3 {
+                    own.set_mark(30);
+                }
+                for _ in 0..2 {
+                    own.yield_now().await;
+                    seen.borrow_mut().push((at, own.mark()));
+                }
+            });
+        }
+        while !r.tasks().is_empty() {
+            r.turn(Patience::Peek, &mut |_, _| ());
+            assert_eq!(r.mark(), 0, "between tasks there is none");
+            r.set_mark(7);
+            assert_eq!(r.mark(), 0);
+        }
+        assert_eq!(*seen.borrow(), [(1, 0), (2, 20), (3, 30)].repeat(2));
+    });
+}
+
+#[test]
 fn aborting_drops_the_future_and_a_task_may_abort_itself() {
     each_port(|r| {
         let held = Rc::new(());

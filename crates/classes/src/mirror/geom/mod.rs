@@ -156,7 +156,7 @@ impl MirrorGeom {
         let name = mirror.name.clone();
         let board = t.switchboard();
         let geom = t.new_geom(NAME, &name, why, Box::new(Unborn))?;
-        let shared = Shared::new(board, geom, tunables);
+        let shared = Shared::new(&name, board, geom, tunables);
         let born = MirrorGeom {
             mirror,
             shared,

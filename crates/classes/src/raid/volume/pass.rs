@@ -38,8 +38,11 @@ pub(crate) fn start(shared: &Arc<Shared>, round: u64, from: u64) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("raid pass", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            let fills = shared.table(on.id()).all().any(|(_, path)| path.role == Role::Filling);
+            let what = if fills { "raid rebuild" } else { "raid resync" };
+            on.spawn_for(what, &name, async move {
                 let pass = Pass { core, shared: shared.clone(), round };
                 if let Some(result) = pass.run(from).await {
                     shared.tell(Told::Passed { volume: shared.key, round, result });

@@ -45,6 +45,8 @@ pub(crate) struct Replayed {
 pub(crate) struct Replay {
     /// Its number among those of its geom.
     pub(crate) key: u32,
+    /// Its provider's name.
+    pub(crate) name: String,
     pub(crate) shape: Shape,
     /// Bytes of a sector.
     pub(crate) sector: u64,
@@ -98,8 +100,9 @@ pub(crate) fn start(board: &Switchboard, geom: GeomId, replay: Replay) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("raid replay", async move {
+            let (on, core) = (core, core.clone());
+            let name = replay.name.clone();
+            on.spawn_for("raid replay", &name, async move {
                 let result = replay.run(&core).await;
                 back.tell(geom, Box::new(Told::Replayed { volume: replay.key, result }));
             });

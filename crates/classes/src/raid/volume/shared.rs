@@ -114,6 +114,7 @@ pub(crate) enum Leaves {
 /// Which volume it is, and how it lies on its members.
 pub(crate) struct Kind {
     pub(crate) key: u32,
+    pub(crate) name: String,
     pub(crate) shape: Shape,
     pub(crate) sector: u64,
     /// Where its log is, if it is kept; true when it was replayed.
@@ -124,6 +125,8 @@ pub(crate) struct Kind {
 pub(crate) struct Shared {
     /// Number of the volume among those of its geom.
     pub(crate) key: u32,
+    /// Its provider's name, by which its passes are told apart.
+    pub(crate) name: String,
     pub(crate) shape: Shape,
     pub(crate) sector: u64,
     pub(crate) gate: WriteGate,
@@ -169,7 +172,7 @@ impl Shared {
         tunables: Tunables,
         rate: Arc<AtomicU64>,
     ) -> Arc<Shared> {
-        let Kind { key, shape, sector, log } = of;
+        let Kind { key, name, shape, sector, log } = of;
         let members = shape.members();
         let cores = board.cores().max(1);
         let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
@@ -177,6 +180,7 @@ impl Shared {
         let stride = if shape.parities() > 0 { shape.strip } else { 0 };
         Arc::new(Shared {
             key,
+            name,
             gate: WriteGate::new(
                 cores,
                 move |word| tell.tell(geom, Box::new(Told::Gate(key, word))),

@@ -338,8 +338,9 @@ pub(crate) fn settle(shared: &Arc<Shared>) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("raid debts", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            on.spawn_for("raid debts", &name, async move {
                 Rows { core, shared, how: Manner::default() }.settle_all().await;
             });
         }),

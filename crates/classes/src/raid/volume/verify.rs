@@ -59,8 +59,9 @@ pub(crate) fn begin(shared: &Arc<Shared>, wish: Wish) {
     board.call(
         0,
         Box::new(move |core| {
-            let core = core.clone();
-            core.reactor().clone().spawn("raid verify", async move {
+            let (on, core) = (core, core.clone());
+            let name = shared.name.clone();
+            on.spawn_for("raid verify", &name, async move {
                 let run = Run { core, shared, wish, round };
                 let ended = run.all().await;
                 run.say(|report| {

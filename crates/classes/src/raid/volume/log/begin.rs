@@ -129,8 +129,9 @@ impl Log {
         board.call(
             0,
             Box::new(move |core| {
-                let core = core.clone();
-                core.reactor().clone().spawn("raid log", async move {
+                let (on, core) = (core, core.clone());
+                let name = shared.name.clone();
+                on.spawn_for("raid log", &name, async move {
                     let Some(log) = &shared.log else { return };
                     let table = shared.table(core.id());
                     for slot in 0..log.slots.len() {

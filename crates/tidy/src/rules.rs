@@ -11,6 +11,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("geom", 2),
     ("classes", 3),
     ("disks", 3),
+    ("cam", 3),
     ("target", 3),
     ("drivers", 4),
     ("bench", 4),
@@ -35,11 +36,11 @@ const UNSAFE: &[&str] = &[
 ];
 
 /// Rooms that bytes of a peer or a disk reach, where nothing may panic.
-const NO_PANIC: &[&str] = &["wire", "space", "classes", "target", "drivers"];
+const NO_PANIC: &[&str] = &["wire", "space", "classes", "cam", "target", "drivers"];
 
 /// Rooms that ask the core for time and chance.
 const NO_CLOCK: &[&str] =
-    &["bio", "wire", "space", "geom", "classes", "disks", "target", "drivers"];
+    &["bio", "wire", "space", "geom", "classes", "disks", "cam", "target", "drivers"];
 
 const PANICS: &[(&str, &str)] = &[
     (".unwrap()", "return an error that names the field"),

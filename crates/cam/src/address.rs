@@ -1,0 +1,68 @@
+//! Where a device is: bus, target and logical unit.
+
+use std::fmt;
+
+/// In an address of CAM: any bus, target or logical unit.
+pub const ANY: u64 = u64::MAX;
+
+/// bus:target:lun; each may be [`ANY`]. Who has all three names one device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Path {
+    /// The N of scbusN.
+    pub bus: u64,
+    /// A target of the bus: a port, a phy, a session.
+    pub target: u64,
+    /// A logical unit of the target.
+    pub lun: u64,
+}
+
+impl Path {
+    /// One device.
+    pub const fn new(bus: u64, target: u64, lun: u64) -> Path {
+        Path { bus, target, lun }
+    }
+
+    /// Everything behind a target.
+    pub const fn target(bus: u64, target: u64) -> Path {
+        Path::new(bus, target, ANY)
+    }
+
+    /// Everything on a bus.
+    pub const fn bus(bus: u64) -> Path {
+        Path::new(bus, ANY, ANY)
+    }
+
+    /// Both may mean the same device: [`ANY`] counts on either side.
+    pub const fn meets(self, other: Path) -> bool {
+        const fn same(a: u64, b: u64) -> bool {
+            a == b || a == ANY || b == ANY
+        }
+        same(self.bus, other.bus) && same(self.target, other.target) && same(self.lun, other.lun)
+    }
+}
+
+/// As lists of CAM have it: `scbus0 target 3 lun 0`, with -1 for any.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |n: u64| if n == ANY { "-1".to_string() } else { n.to_string() };
+        let [bus, target, lun] = [self.bus, self.target, self.lun].map(number);
+        write!(f, "scbus{bus} target {target} lun {lun}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_count_on_both_sides() {
+        let one = Path::new(0, 3, 1);
+        for other in [one, Path::target(0, 3), Path::bus(0), Path::bus(ANY)] {
+            assert!(one.meets(other) && other.meets(one), "{other}");
+        }
+        for other in [Path::new(0, 3, 2), Path::target(0, 4), Path::bus(1)] {
+            assert!(!one.meets(other) && !other.meets(one), "{other}");
+        }
+        assert_eq!(Path::target(0, 21).to_string(), "scbus0 target 21 lun -1");
+    }
+}

@@ -1,0 +1,340 @@
+//! CCBs: what is asked of a device, and what came of it, in CAM's own numbers.
+
+use std::fmt;
+use std::ops::BitOr;
+
+use bio::{Errno, Ticket};
+use wire::scsi::{self, SENSE_LEN_MAX, Sense};
+
+/// Longest command descriptor block that is carried inline, bytes.
+pub const CDB_LEN_MAX: usize = 16;
+
+/// Function codes that go through a device's queue (0x900 is CAM's DEV_QUEUED).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+pub enum Function {
+    /// A SCSI command.
+    ScsiIo = 0x901,
+    /// A reset of the device.
+    ResetDev = 0x912,
+    /// An ATA command.
+    AtaIo = 0x918,
+    /// A request to an expander.
+    SmpIo = 0x91b,
+}
+
+/// Who goes first: lower ones. Within one it is first come, first served.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u16)]
+pub enum Priority {
+    /// The controller itself.
+    Host = 0x080,
+    /// The whole bus.
+    Bus = 0x180,
+    /// The transport layer: probing.
+    Xpt = 0x280,
+    /// The device itself: recovery.
+    Dev = 0x380,
+    /// Everything else. What has a lower one passes a frozen queue.
+    Normal = 0x480,
+}
+
+/// What else there is to know about a CCB.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// Nothing.
+    pub const NONE: Flags = Flags(0);
+    /// Data come from the device.
+    pub const IN: Flags = Flags(1);
+    /// Data go to the device.
+    pub const OUT: Flags = Flags(2);
+    /// DEV_QFRZDIS: its own error does not freeze the queue.
+    pub const NO_FREEZE: Flags = Flags(4);
+    /// After everything queued before it, and before everything queued later.
+    pub const ORDERED: Flags = Flags(8);
+    /// Ends as the device answers: nothing is retried or cured. Probing and pass-through.
+    pub const RAW: Flags = Flags(16);
+
+    /// True when all of `other` are set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// A SCSI task attribute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tag {
+    /// No tag: one command at a time.
+    None,
+    /// SIMPLE.
+    Simple,
+    /// ORDERED.
+    Ordered,
+}
+
+/// Registers of an ATA command (ACS-3).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Registers {
+    /// COMMAND.
+    pub command: u8,
+    /// FEATURES, 16 bits with 48-bit commands.
+    pub features: u16,
+    /// COUNT, likewise.
+    pub count: u16,
+    /// LBA, 28 or 48 bits.
+    pub lba: u64,
+    /// DEVICE.
+    pub device: u8,
+    /// The command has 48 bits.
+    pub extended: bool,
+    /// FPDMA: it is queued by the device (NCQ).
+    pub queued: bool,
+}
+
+/// The command itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// SCSI_IO.
+    Scsi {
+        /// The command descriptor block.
+        cdb: [u8; CDB_LEN_MAX],
+        /// Bytes of it.
+        len: u8,
+        /// Task attribute.
+        tag: Tag,
+    },
+    /// ATA_IO.
+    Ata(Registers),
+    /// SMP_IO: function code and phy; the response is data.
+    Smp {
+        /// SMP function.
+        function: u8,
+        /// The phy asked about; of no meaning to functions without one.
+        phy: u8,
+    },
+    /// RESET_DEV.
+    Reset,
+}
+
+impl Command {
+    /// A SCSI command; bytes beyond [`CDB_LEN_MAX`] are left out.
+    pub fn scsi(bytes: &[u8]) -> Command {
+        let mut cdb = [0; CDB_LEN_MAX];
+        cdb.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Command::Scsi { cdb, len: bytes.len().min(CDB_LEN_MAX) as u8, tag: Tag::Simple }
+    }
+
+    /// Which function it is.
+    pub const fn function(&self) -> Function {
+        match self {
+            Command::Scsi { .. } => Function::ScsiIo,
+            Command::Ata(_) => Function::AtaIo,
+            Command::Smp { .. } => Function::SmpIo,
+            Command::Reset => Function::ResetDev,
+        }
+    }
+
+    /// The bytes of a SCSI command; none of others.
+    pub fn cdb(&self) -> &[u8] {
+        match self {
+            Command::Scsi { cdb, len, .. } => cdb.get(..usize::from(*len)).unwrap_or(cdb),
+            _ => &[],
+        }
+    }
+}
+
+/// Who is called when a CCB is to begin, and when it has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// A request that waits on a core.
+    Bio {
+        /// The core.
+        core: usize,
+        /// How it is woken.
+        ticket: Ticket,
+    },
+    /// A task, by the number that it has with the device.
+    Task(u32),
+}
+
+/// One request to one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ccb {
+    /// What to do.
+    pub command: Command,
+    /// Modifiers.
+    pub flags: Flags,
+    /// Who goes first.
+    pub priority: Priority,
+    /// How long the device may take, ms.
+    pub timeout_ms: u32,
+    /// How often it may still be tried again.
+    pub retries: u8,
+    /// Bytes of data.
+    pub length: u32,
+    /// Who waits.
+    pub owner: Owner,
+}
+
+/// Place of a CCB with its device, and which of the place's tenants it is: an answer that comes
+/// late or twice finds nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct CcbId {
+    pub(crate) slot: u32,
+    pub(crate) tenant: u32,
+}
+
+impl CcbId {
+    /// As one word.
+    pub const fn to_word(self) -> u64 {
+        (self.tenant as u64) << 32 | self.slot as u64
+    }
+
+    /// The inverse of [`CcbId::to_word`].
+    pub const fn from_word(word: u64) -> CcbId {
+        CcbId { slot: word as u32, tenant: (word >> 32) as u32 }
+    }
+}
+
+macro_rules! statuses {
+    ($($name:ident = $code:literal, $text:literal;)*) => {
+        /// How a CCB came back, by CAM's numbers.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum CamStatus { $(#[doc = $text] $name = $code,)* }
+
+        impl CamStatus {
+            /// Every one.
+            pub const ALL: &'static [CamStatus] = &[$(CamStatus::$name,)*];
+
+            /// For people.
+            pub const fn text(self) -> &'static str {
+                match self { $(CamStatus::$name => $text,)* }
+            }
+        }
+    };
+}
+
+statuses! {
+    Complete = 0x01, "completed without error";
+    Aborted = 0x02, "aborted by the host";
+    CompletedError = 0x04, "completed with an error";
+    Busy = 0x05, "the subsystem is busy";
+    Invalid = 0x06, "the request is invalid";
+    NotThere = 0x08, "there is no such device";
+    SelectionTimeout = 0x0a, "the target does not answer (selection timeout)";
+    Timeout = 0x0b, "the command timed out";
+    ScsiError = 0x0c, "SCSI status error";
+    BusReset = 0x0e, "the bus was reset";
+    Parity = 0x0f, "uncorrectable parity or CRC error";
+    AutosenseFailed = 0x10, "sense data could not be had";
+    NoHba = 0x11, "there is no HBA";
+    Overrun = 0x12, "data overrun";
+    BusFree = 0x13, "the target went off the bus";
+    CannotProvide = 0x16, "the HBA cannot do this";
+    ResetSent = 0x17, "a reset was sent to the device";
+    Terminated = 0x18, "terminated by the host";
+    HbaError = 0x19, "unrecoverable error of the HBA";
+    TooBig = 0x1a, "the request is too big";
+    Requeue = 0x1b, "to be queued again";
+    AtaError = 0x1c, "ATA status error";
+    NexusLost = 0x1d, "the nexus to the device was lost";
+    SmpError = 0x1e, "SMP status error";
+    NoResources = 0x34, "no resources for it now";
+    LunInvalid = 0x38, "invalid logical unit";
+    TargetInvalid = 0x39, "invalid target";
+}
+
+/// Sense data as they came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SenseData {
+    len: u8,
+    bytes: [u8; SENSE_LEN_MAX],
+}
+
+impl SenseData {
+    /// None.
+    pub const NONE: SenseData = SenseData { len: 0, bytes: [0; SENSE_LEN_MAX] };
+
+    /// What a device sent; what does not fit is left out.
+    pub fn new(from: &[u8]) -> SenseData {
+        let mut out = SenseData::NONE;
+        out.bytes.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        out.len = from.len().min(SENSE_LEN_MAX) as u8;
+        out
+    }
+
+    /// The data of a meaning, in fixed format.
+    pub fn of(sense: Sense) -> SenseData {
+        let mut out = SenseData::NONE;
+        out.len = sense.encode(false, &mut out.bytes) as u8;
+        out
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&self.bytes)
+    }
+}
+
+impl fmt::Debug for SenseData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x?}", self.bytes())
+    }
+}
+
+/// What came of a CCB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// In CAM's terms.
+    pub status: CamStatus,
+    /// The SCSI status, with [`CamStatus::ScsiError`].
+    pub scsi_status: u8,
+    /// Sense data, with CHECK CONDITION.
+    pub sense: SenseData,
+    /// ATA's status and error registers, with [`CamStatus::AtaError`].
+    pub ata: (u8, u8),
+    /// Bytes moved.
+    pub moved: u32,
+}
+
+impl Outcome {
+    /// Nothing but a status.
+    pub const fn of(status: CamStatus) -> Outcome {
+        Outcome { status, scsi_status: 0, sense: SenseData::NONE, ata: (0, 0), moved: 0 }
+    }
+
+    /// All is well, and so many bytes were moved.
+    pub const fn good(moved: u32) -> Outcome {
+        Outcome { moved, ..Outcome::of(CamStatus::Complete) }
+    }
+
+    /// A SCSI status without sense data.
+    pub const fn scsi(status: scsi::Status) -> Outcome {
+        Outcome { scsi_status: status as u8, ..Outcome::of(CamStatus::ScsiError) }
+    }
+
+    /// CHECK CONDITION with sense data.
+    pub fn check(sense: Sense) -> Outcome {
+        let sense = SenseData::of(sense);
+        Outcome { sense, ..Outcome::scsi(scsi::Status::CheckCondition) }
+    }
+}
+
+/// How a CCB ended for whoever sent it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Bytes moved, or what it means to a disk's user.
+    pub result: Result<u32, Errno>,
+    /// What the device said last.
+    pub outcome: Outcome,
+}

@@ -1,0 +1,25 @@
+//! Asynchronous events: what happens to devices that nobody asked for, by CAM's codes.
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+pub enum Event {
+    /// The bus was reset.
+    BusReset = 0x001,
+    /// A reset was sent to the device.
+    SentBdr = 0x010,
+    /// A device was found.
+    FoundDevice = 0x080,
+    /// The device is gone.
+    LostDevice = 0x100,
+    /// The device is another one now, or says other things of itself.
+    InquiryChanged = 0x400,
+    /// What is known of the device changed: its capacity, its medium.
+    DeviceChanged = 0x800,
+    /// There may be other logical units than before.
+    Contract = 0x1000,
+    /// A name or place changed.
+    AdvInfoChanged = 0x2000,
+    /// The device reported a unit attention.
+    UnitAttention = 0x4000,
+}

@@ -1,0 +1,268 @@
+//! What is done about a CCB that did not end well: four tables, and nothing else.
+//!
+//! | what came back | table |
+//! | --- | --- |
+//! | a status of the transport | [`STATUS`] |
+//! | a SCSI status | [`SCSI_STATUS`] |
+//! | sense data with an additional code that is known | [`CODES`] |
+//! | other sense data | [`KEYS`] |
+//!
+//! A row says what is done and, where that comes to an end without success, the error of the
+//! request. The tables hold what FreeBSD's CAM does, row by row; where a row differs it says why.
+
+use bio::Errno;
+use wire::scsi::{Key, Sense};
+
+use crate::ccb::{CamStatus, Outcome};
+
+/// What a periph wants of recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// SF_RETRY_UA: what a unit attention would fail is tried again; disks want it.
+    pub retry_attention: bool,
+    /// SF_RETRY_BUSY: BUSY costs no retry.
+    pub retry_busy: bool,
+    /// A target that does not answer is called again before it is given up.
+    pub retry_selection: bool,
+}
+
+impl Policy {
+    /// Of disks.
+    pub const DISK: Policy =
+        Policy { retry_attention: true, retry_busy: false, retry_selection: true };
+}
+
+/// How long the queue stays frozen before the next try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pause {
+    /// Not at all.
+    None,
+    /// So many ms.
+    Ms(u32),
+    /// Until another command ends, or so many ms.
+    Completion(u32),
+}
+
+/// What makes a device ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cure {
+    /// TEST UNIT READY, again and again: it is becoming ready by itself.
+    Wait,
+    /// START UNIT.
+    Start,
+}
+
+/// What is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// This logical unit.
+    Lun,
+    /// Every logical unit of the target.
+    Target,
+}
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// It ended well after all.
+    Done,
+    /// Again, at no cost: it was not its fault.
+    Requeue,
+    /// Again; costs a retry.
+    Retry(Pause),
+    /// As [`Step::Retry`], free where [`Policy::retry_busy`].
+    Busy(Pause),
+    /// QUEUE FULL: fewer openings, then again at no cost. As [`Step::Busy`] for a command that was
+    /// alone.
+    Full(Pause),
+    /// Made ready, then again; costs a retry.
+    Cure(Cure),
+    /// The end.
+    Fail,
+    /// Again where [`Policy::retry_selection`], then lost.
+    Selection(Pause),
+    /// The device is gone.
+    Lost(Scope),
+}
+
+/// What else follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// Nothing.
+    None,
+    /// The capacity is to be read again.
+    Capacity,
+    /// Another medium may be in.
+    MediumChanged,
+    /// No medium is in.
+    MediumGone,
+    /// INQUIRY data are to be read again.
+    Inquiry,
+    /// The target's logical units are to be looked for.
+    Rescan,
+}
+
+/// What is done about one failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// What is done.
+    pub step: Step,
+    /// The error when that does not succeed.
+    pub error: Errno,
+    /// What else follows.
+    pub note: Note,
+    /// The device reported a unit attention: everybody who has it open is told.
+    pub attention: bool,
+}
+
+const fn row(step: Step, error: Errno) -> Verdict {
+    Verdict { step, error, note: Note::None, attention: false }
+}
+
+const fn noted(step: Step, error: Errno, note: Note) -> Verdict {
+    Verdict { step, error, note, attention: false }
+}
+
+/// How long a target that does not answer is left alone.
+pub const SELECTION_DELAY_MS: u32 = 1000;
+/// How long after a SIM that is busy, or has no resources.
+pub const BUSY_DELAY_MS: u32 = 500;
+/// How long after a device that is busy.
+pub const DEVICE_BUSY_MS: u32 = 1000;
+
+const AGAIN: Verdict = row(Step::Retry(Pause::None), Errno::Io);
+const MALFORMED: Verdict = row(Step::Fail, Errno::Inval);
+const BYSTANDER: Verdict = row(Step::Requeue, Errno::NxIo);
+const SIM_BUSY: Verdict = row(Step::Retry(Pause::Ms(BUSY_DELAY_MS)), Errno::Io);
+
+/// By status; [`CamStatus::ScsiError`] goes on in the next table.
+pub const STATUS: &[(CamStatus, Verdict)] = &[
+    (CamStatus::Complete, row(Step::Done, Errno::Io)),
+    (CamStatus::AutosenseFailed, row(Step::Fail, Errno::Io)),
+    (CamStatus::SelectionTimeout, row(Step::Selection(Pause::Ms(SELECTION_DELAY_MS)), Errno::NxIo)),
+    (CamStatus::NotThere, row(Step::Lost(Scope::Lun), Errno::NxIo)),
+    (CamStatus::NoHba, row(Step::Lost(Scope::Target), Errno::NxIo)),
+    (CamStatus::Invalid, MALFORMED),
+    (CamStatus::LunInvalid, MALFORMED),
+    (CamStatus::TargetInvalid, MALFORMED),
+    (CamStatus::TooBig, MALFORMED),
+    (CamStatus::CannotProvide, MALFORMED),
+    // Innocent bystanders.
+    (CamStatus::BusReset, BYSTANDER),
+    (CamStatus::ResetSent, BYSTANDER),
+    (CamStatus::Requeue, BYSTANDER),
+    (CamStatus::Busy, SIM_BUSY),
+    (CamStatus::NoResources, SIM_BUSY),
+    (CamStatus::Aborted, AGAIN),
+    (CamStatus::CompletedError, AGAIN),
+    (CamStatus::Timeout, AGAIN),
+    (CamStatus::Parity, AGAIN),
+    (CamStatus::Overrun, AGAIN),
+    (CamStatus::BusFree, AGAIN),
+    (CamStatus::Terminated, AGAIN),
+    (CamStatus::HbaError, AGAIN),
+    (CamStatus::AtaError, AGAIN),
+    (CamStatus::NexusLost, AGAIN),
+    (CamStatus::SmpError, AGAIN),
+];
+
+/// COMMAND TERMINATED of SCSI-2: sense data say more, as with CHECK CONDITION.
+const TERMINATED: u8 = 0x22;
+const CHECK_CONDITION: u8 = 0x02;
+
+/// By SCSI status; CHECK CONDITION and COMMAND TERMINATED go on with the sense data. What is not
+/// here, RESERVATION CONFLICT among them, fails with EIO.
+pub const SCSI_STATUS: &[(u8, Verdict)] = &[
+    (0x00, row(Step::Done, Errno::Io)),
+    (0x04, row(Step::Done, Errno::Io)),
+    (0x08, row(Step::Busy(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
+    (0x28, row(Step::Full(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
+];
+
+/// By additional sense code; `None` as qualifier: every one that has no row of its own.
+pub const CODES: &[(u8, Option<u8>, Verdict)] = &[
+    (0x04, Some(0x00), AGAIN),
+    (0x04, Some(0x01), row(Step::Cure(Cure::Wait), Errno::Busy)),
+    (0x04, Some(0x02), row(Step::Cure(Cure::Start), Errno::NxIo)),
+    (0x04, Some(0x03), row(Step::Fail, Errno::NxIo)),
+    (0x04, Some(0x04), row(Step::Fail, Errno::Busy)),
+    (0x11, Some(0x00), row(Step::Fail, Errno::Io)),
+    (0x20, Some(0x00), row(Step::Fail, Errno::Inval)),
+    (0x25, Some(0x00), row(Step::Lost(Scope::Lun), Errno::NxIo)),
+    (0x27, Some(0x07), row(Step::Fail, Errno::NoSpc)),
+    (0x28, Some(0x00), noted(Step::Fail, Errno::NxIo, Note::MediumChanged)),
+    (0x29, None, row(Step::Fail, Errno::NxIo)),
+    (0x2a, Some(0x09), noted(Step::Retry(Pause::None), Errno::Io, Note::Capacity)),
+    (0x38, Some(0x07), AGAIN),
+    (0x3a, None, noted(Step::Fail, Errno::NxIo, Note::MediumGone)),
+    (0x3f, Some(0x03), noted(Step::Retry(Pause::None), Errno::Io, Note::Inquiry)),
+    (0x3f, Some(0x0e), noted(Step::Retry(Pause::None), Errno::Io, Note::Rescan)),
+];
+
+/// By sense key, for codes without a row and for 00/00. DATA PROTECT is EACCES in CAM; the
+/// vocabulary here says EROFS, which is what it means to a disk's user.
+pub const KEYS: &[(Key, Verdict)] = &[
+    (Key::NoSense, row(Step::Done, Errno::Io)),
+    (Key::RecoveredError, row(Step::Done, Errno::Io)),
+    (Key::NotReady, AGAIN),
+    (Key::MediumError, AGAIN),
+    (Key::HardwareError, AGAIN),
+    (Key::IllegalRequest, row(Step::Fail, Errno::Inval)),
+    (Key::UnitAttention, row(Step::Fail, Errno::NxIo)),
+    (Key::DataProtect, row(Step::Fail, Errno::RoFs)),
+    (Key::BlankCheck, row(Step::Fail, Errno::NoSpc)),
+    (Key::Vendor, row(Step::Fail, Errno::Io)),
+    (Key::CopyAborted, row(Step::Fail, Errno::Io)),
+    (Key::AbortedCommand, AGAIN),
+    (Key::VolumeOverflow, row(Step::Fail, Errno::Io)),
+    // Answers, not failures.
+    (Key::Miscompare, row(Step::Done, Errno::Io)),
+    (Key::Completed, row(Step::Done, Errno::Io)),
+];
+
+/// A row that is in no table: the rest of each.
+const UNKNOWN: Verdict = row(Step::Fail, Errno::Io);
+
+fn find<K: PartialEq>(table: &[(K, Verdict)], key: K) -> Verdict {
+    table.iter().find(|(k, _)| *k == key).map_or(UNKNOWN, |(_, verdict)| *verdict)
+}
+
+/// What is done about an outcome.
+pub fn judge(outcome: &Outcome, policy: Policy) -> Verdict {
+    match outcome.status {
+        CamStatus::ScsiError => match outcome.scsi_status {
+            // Sense data that cannot be read are as good as none.
+            CHECK_CONDITION | TERMINATED => match Sense::decode(outcome.sense.bytes()) {
+                Ok(sense) => of_sense(&sense, policy),
+                Err(_) => find(STATUS, CamStatus::AutosenseFailed),
+            },
+            status => find(SCSI_STATUS, status),
+        },
+        status => find(STATUS, status),
+    }
+}
+
+fn of_sense(sense: &Sense, policy: Policy) -> Verdict {
+    if sense.deferred {
+        // It is about an earlier command; this one was not carried out.
+        return AGAIN;
+    }
+    let code = sense.code;
+    let known = (code.asc, code.ascq) != (0, 0);
+    let exact = |(asc, ascq, _): &&(u8, Option<u8>, Verdict)| {
+        *asc == code.asc && ascq.is_none_or(|q| q == code.ascq)
+    };
+    let own = CODES.iter().filter(|_| known).find(exact).map(|(.., verdict)| *verdict);
+    let mut verdict = own.unwrap_or_else(|| find(KEYS, code.key));
+    if code.key == Key::UnitAttention {
+        verdict.attention = true;
+        if verdict.step == Step::Fail && policy.retry_attention {
+            verdict.step = Step::Retry(Pause::None);
+        }
+    }
+    verdict
+}
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

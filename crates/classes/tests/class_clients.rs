@@ -5,6 +5,7 @@ mod world;
 
 use std::time::Duration;
 
+use geom::DELETES;
 use serde_json::{Value, json};
 use world::World;
 
@@ -71,6 +72,34 @@ fn two_mirrors_on_one_disk_are_two_clients() {
         (&of("mirror rebuild b")["weight"], &of("mirror verify a")["iops"]),
         (&json!(7), &json!(3))
     );
+}
+
+/// Whoever is above keeps nobody back from a scheduler that gives each client its part.
+#[test]
+fn who_shares_a_disk_out_is_known_above() {
+    let (mut world, _) = World::with("d0", vec![0; 4 * MIB], 512);
+    world.disk("d1", vec![0; MIB], 512);
+    world.part("create", "d0", json!({ "scheme": "GPT" }));
+    world.part("add", "d0", json!({ "kind": "freebsd-ufs", "size": { "bytes": MIB } }));
+    world.verb("mirror", "label", "a", json!({ "members": ["d0p1", "d1"] })).expect("labelled");
+    let shares =
+        |w: &World| ["d0", "d0p1", "mirror/a"].map(|name| w.control.topology.shares(w.find(name)));
+    assert_eq!(shares(&world), [false; 3]);
+    let user = world.watch("mirror/a");
+    let told = |w: &mut World| w.heard(&user).contains(&DELETES.to_owned());
+    insert(&mut world, "d0");
+    assert!(told(&mut world));
+    assert_eq!(shares(&world), [true, true, false], "not of the other half");
+    insert(&mut world, "d1");
+    assert_eq!(shares(&world), [true; 3]);
+    for (algorithm, does) in [("deadline", false), ("rr", true), ("fifo", false), ("as", false)] {
+        let params = json!({ "algorithm": algorithm });
+        world.verb("sched", "configure", "d0.sched.", params).expect("configured");
+        assert_eq!(shares(&world), [does; 3], "{algorithm}");
+        assert!(told(&mut world), "{algorithm}");
+    }
+    world.verb("sched", "destroy", "d0.sched.", Value::Null).expect("destroyed");
+    assert_eq!(shares(&world), [false; 3]);
 }
 
 #[test]

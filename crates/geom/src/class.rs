@@ -245,6 +245,12 @@ pub trait Geom: Send + Any {
         topology.deletes_below(me)
     }
 
+    /// It gives every client its part of what is below, and has to see all that wait for that:
+    /// whoever is above keeps no request back so that others get theirs.
+    fn shares(&self) -> bool {
+        false
+    }
+
     /// Lines for lists: state, counters, parameters.
     fn show(&self, topology: &Topology, me: GeomId) -> Vec<(&'static str, String)> {
         let _ = (topology, me);

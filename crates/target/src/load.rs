@@ -20,6 +20,8 @@ pub(crate) struct Load {
     limit: AtomicU32,
     /// Power of the price of bytes; zero until the first look.
     power: AtomicU32,
+    /// Somebody below gives each client its part, and has to see who waits: nothing is limited.
+    shared: AtomicBool,
     /// Of the commands before the last look.
     mean_cost: AtomicU32,
     latency_ns: AtomicU64,
@@ -70,6 +72,7 @@ impl Load {
     /// The limit, in costs, and the price of bytes.
     pub fn limit(&self) -> (u32, u32) {
         let limit = match self.limit.load(Relaxed) {
+            _ if self.shared.load(Relaxed) => NONE,
             0 => NONE,
             // However large they are: one at the medium, and one that follows.
             n => n
@@ -78,6 +81,11 @@ impl Load {
                 .min(NONE - 1),
         };
         (limit, self.power())
+    }
+
+    /// Somebody below shares the unit out from now on, or nobody does.
+    pub fn set_shared(&self, shared: bool) {
+        self.shared.store(shared, Relaxed);
     }
 
     fn power(&self) -> u32 {
@@ -139,6 +147,10 @@ impl Load {
         let sample = Sample { done, cost, sum_ns, elapsed_ns, waited };
         let learns = sample.is_busy() && look.knee.is_topped(&sample);
         let was = self.limit().0;
+        if self.shared.load(Relaxed) {
+            // Begun anew when it is no longer so.
+            look.knee = Knee::default();
+        }
         let mut limit = look.knee.look(&sample);
         let mut mean = cost;
         let raised = limit.saturating_mul(UNIT) > was;
@@ -162,5 +174,36 @@ impl Load {
             sum_ns: self.sum_ns.swap(0, Relaxed),
             waited: self.waited.swap(false, Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two seconds of a disk that does 250 commands in a second, one after the other, with 32 of
+    /// them below or, where there is a limit, waiting for their turn.
+    fn busy(load: &Load, now: &mut u64) {
+        for _ in 0..20 {
+            *now += 100_000_000;
+            let limited = load.limit().0 != NONE;
+            let below = u64::from(load.limit().0 / UNIT).clamp(1, 32);
+            let sum_ns = 25 * below * 4_000_000;
+            load.take_in(&Told { done: 25, bytes: 0, sum_ns, waited: limited }, *now);
+        }
+    }
+
+    #[test]
+    fn a_slow_unit_is_limited_unless_somebody_below_shares_it_out() {
+        let (load, mut now) = (Load::default(), 1);
+        busy(&load, &mut now);
+        assert_ne!(load.limit().0, NONE);
+        load.set_shared(true);
+        assert_eq!(load.limit().0, NONE, "at once");
+        busy(&load, &mut now);
+        assert_eq!((load.limit().0, load.view().limit), (NONE, None));
+        load.set_shared(false);
+        busy(&load, &mut now);
+        assert_ne!(load.limit().0, NONE, "looked for again");
     }
 }

@@ -95,6 +95,7 @@ impl Geom for LunGeom {
     fn attr_changed(&mut self, t: &mut Topology, _: GeomId, consumer: ConsumerId, name: &str) {
         if let (DELETES, Some(device), Some(below)) = (name, &self.device, t.below(consumer)) {
             device.set_freeing(Freeing::of(t, below));
+            device.traffic().set_shared(t.shares(below));
         }
     }
 
@@ -173,6 +174,8 @@ pub fn open_device(
             return Err(e);
         }
     };
+    let t = &control.topology;
+    device.traffic().set_shared(t.below(consumer).is_some_and(|p| t.shares(p)));
     let told = control.topology.with::<LunGeom, ()>(geom, |g, _| {
         g.device = Some(device.clone());
         if let Some(error) = g.lost {

@@ -37,7 +37,7 @@ pub(super) enum Classify {
     Session,
     /// By initiator and LUN.
     Lun,
-    /// By process of this machine; initiators elsewhere by session.
+    /// By process of this machine, as far as the kernel names it; all others by session.
     Process,
     /// Background passes alone; all initiators are one client.
     Task,

@@ -7,7 +7,7 @@ use bio::Errno;
 use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Topology};
 use serde_json::{Map, Value, json};
 
-use super::algorithms::about;
+use super::algorithms::{about, shares};
 use super::clients::Client;
 use super::layer::Shared;
 
@@ -89,6 +89,10 @@ impl Geom for SchedGeom {
     /// Q6.
     fn hurry(&mut self, hurry: bool) {
         self.shared.change(|hub| hub.set_hurry(hurry));
+    }
+
+    fn shares(&self) -> bool {
+        self.shared.look(|hub| shares(hub.algorithm_name))
     }
 
     fn resizes(&self) -> bool {

@@ -31,7 +31,9 @@ const CLASSIFY: ArgSpec = ArgSpec {
     name: "classify",
     short: Some('c'),
     kind: ArgKind::Choice(super::clients::Classify::WORDS),
-    doc: "By what clients are told apart [default: session]",
+    doc: "By what clients are told apart [default: session]; process: of this machine, that \
+          work on the file by FUSE which `attach --list --json` names (loop and NBD devices: \
+          the kernel)",
 };
 const DISKS: ArgSpec =
     ArgSpec { name: "disks", short: None, kind: ArgKind::Names(1), doc: "Providers" };
@@ -225,6 +227,12 @@ fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value
             options::set_shares(hub, &shares)
         })
     })??;
+    // Another algorithm may share the disk out, or no longer.
+    let providers = control.topology.providers_of(geom).to_vec();
+    control.call(|t| {
+        providers.iter().for_each(|p| t.below_changed(*p));
+        Ok(())
+    })?;
     Ok(json!({ "message": format!("{} configured", control.topology.geom_name(geom)) }))
 }
 

@@ -143,6 +143,8 @@ impl Geom for Plain {
 #[derive(Default)]
 struct User {
     orphaned: Arc<Mutex<bool>>,
+    /// What it was told of, since somebody looked.
+    heard: Vec<String>,
 }
 
 impl Geom for User {
@@ -158,6 +160,10 @@ impl Geom for User {
 
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, _: Errno) {
         *self.orphaned.lock().expect("flag") = true;
+    }
+
+    fn attr_changed(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, name: &str) {
+        self.heard.push(name.into());
     }
 
     fn resizes(&self) -> bool {
@@ -339,12 +345,19 @@ impl World {
         let orphaned = flag.clone();
         self.control
             .call(|t| {
-                let ops = Box::new(User { orphaned });
+                let ops = Box::new(User { orphaned, heard: Vec::new() });
                 let geom = t.new_geom("test", &user, "a user", ops)?;
                 let consumer = t.attach_new(geom, on).map_err(|e| Error::of(e, "attach"))?;
                 Ok(Open { consumer, geom, orphaned: flag })
             })
             .expect("attach")
+    }
+
+    /// What a user was told of since it was asked last.
+    pub fn heard(&mut self, open: &Open) -> Vec<String> {
+        let heard =
+            self.control.topology.with(open.geom, |u: &mut User, _| std::mem::take(&mut u.heard));
+        heard.expect("a user")
     }
 
     pub fn try_open(&mut self, name: &str, access: Access) -> Result<Open, Error> {

@@ -7,6 +7,7 @@
 //! | `here` | the driver on one core: what it is told to serve |
 //! | `kernel` | one socket of the kernel's network block device |
 //! | `serve` | one file system: requests read, answered or handed on |
+//! | `processes` | which process asks |
 //! | `client` | the front of `blocks`: how a request is answered |
 //! | `line` | the descriptor of one file system, and what wakes its task |
 //!
@@ -19,6 +20,7 @@ mod here;
 mod kernel;
 mod line;
 mod params;
+mod processes;
 mod serve;
 
 use std::collections::BTreeMap;

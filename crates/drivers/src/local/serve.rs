@@ -32,6 +32,7 @@ use wire::nbd::{Error, Request};
 use super::client::{Client, Session};
 use super::here::Here;
 use super::line::Line;
+use super::processes::Processes;
 use super::{Grant, Life};
 use crate::blocks::{Blocks, Work};
 
@@ -60,6 +61,8 @@ pub fn request_max(device: &Device) -> u32 {
 
 /// A file system under way.
 struct Files {
+    here: Rc<Here>,
+    processes: Processes,
     line: Rc<Line>,
     session: Rc<Session>,
     grant: Grant,
@@ -106,7 +109,8 @@ fn enter(here: &Rc<Here>, end: ChannelEnd, grant: Grant) -> Result<Files, GeomEr
     let nexus = here.engine.login(here.login(&grant), transport);
     session.attach(nexus.map_err(|refused| GeomError::new(Errno::Perm, refused.text))?);
     let name = entry.device.spec().name.replace('/', "-").into_bytes();
-    Ok(Files { line, session, grant, name })
+    let (here, processes) = (here.clone(), Processes::default());
+    Ok(Files { here, processes, line, session, grant, name })
 }
 
 impl Files {
@@ -188,7 +192,8 @@ impl Files {
         }
         match Asked::decode(bytes, len) {
             Ok(asked) => {
-                self.session.speaks_for(asked.header.pid);
+                let now = self.here.engine.core().now();
+                self.session.speaks_for(self.processes.of(asked.header.pid, now));
                 self.carry_out(&asked, rest);
                 Ok(())
             }

@@ -7,7 +7,8 @@ use bio::Attr;
 use super::{Event, GeomId, ProviderId, Topology};
 
 /// The name by which [`Geom::attr_changed`] hears that DELETE is something else below: a layer was
-/// slipped in or taken out, so what it promises, its granules and what it takes may be others.
+/// slipped in or taken out, or a member came or went, so what it promises, its granules and what it
+/// takes may be others, and so may be who shares the disk out ([`Topology::shares`]).
 ///
 /// [`Geom::attr_changed`]: crate::Geom::attr_changed
 pub const DELETES: &str = "ASHLAR::deletes";
@@ -127,8 +128,9 @@ impl Topology {
         }
     }
 
-    /// Tells all above a provider, however high, that DELETE may be something else now.
-    pub(crate) fn deletes_changed(&mut self, p: ProviderId) {
+    /// Tells all above a provider, however high, that DELETE may be something else now, or who
+    /// shares the disk out.
+    pub fn below_changed(&mut self, p: ProviderId) {
         let (mut next, mut seen) = (vec![p], Vec::new());
         while let Some(p) = next.pop() {
             if seen.contains(&p) {
@@ -140,6 +142,16 @@ impl Topology {
             let geoms = above.iter().filter_map(|c| self.consumers.get(*c)).map(|c| c.geom);
             next.extend(geoms.flat_map(|g| self.providers_of(g)).copied());
         }
+    }
+
+    /// Somebody below a provider gives each client its part, whatever way its requests go.
+    pub fn shares(&self, p: ProviderId) -> bool {
+        let Some(geom) = self.providers.get(p).map(|p| p.geom) else { return false };
+        if self.geoms.get(geom).and_then(|g| g.ops.as_ref()).is_some_and(|ops| ops.shares()) {
+            return true;
+        }
+        let below: Vec<_> = self.consumers_of(geom).iter().filter_map(|c| self.below(*c)).collect();
+        !below.is_empty() && below.into_iter().all(|p| self.shares(p))
     }
 
     /// The same over the first provider below `geom`, or over nothing.

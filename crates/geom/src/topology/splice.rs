@@ -46,7 +46,7 @@ impl Topology {
         self.move_consumers(&movers, below, above);
         self.cover(geom, above, below);
         self.rerank();
-        self.deletes_changed(above);
+        self.below_changed(above);
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Topology {
         self.move_consumers(&movers, above, below);
         self.uncover(geom);
         self.rerank();
-        self.deletes_changed(below);
+        self.below_changed(below);
         Ok(())
     }
 

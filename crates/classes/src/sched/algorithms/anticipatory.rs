@@ -24,6 +24,7 @@ pub(super) const KIND: Kind = Kind {
     name: "as",
     doc: "anticipatory: after each request a little time for its client's next",
     knobs: KNOBS,
+    shares: false,
     make: |knobs| Box::new(Anticipatory::new(knobs)),
 };
 

@@ -48,6 +48,7 @@ pub(super) const KIND: Kind = Kind {
     name: "deadline",
     doc: "in the order of the disk, reads first, nobody beyond a time",
     knobs: KNOBS,
+    shares: false,
     make: |knobs| Box::new(Deadline::new(knobs)),
 };
 

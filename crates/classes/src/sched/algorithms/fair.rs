@@ -44,6 +44,7 @@ pub(super) const KIND: Kind = Kind {
     name: "fair",
     doc: "parts by weight, limits by requests and bytes a second",
     knobs: KNOBS,
+    shares: true,
     make: |knobs| Box::new(Fair::new(knobs)),
 };
 

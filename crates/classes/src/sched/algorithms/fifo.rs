@@ -17,6 +17,7 @@ pub(super) const KIND: Kind = Kind {
     name: "fifo",
     doc: "in the order in which they come",
     knobs: KNOBS,
+    shares: false,
     make: |knobs| Box::new(Fifo { knobs, queue: VecDeque::new(), in_flight: 0 }),
 };
 

@@ -176,6 +176,9 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) knobs: &'static [Knob],
+    /// It gives each client its part: whoever is above need not, and must not keep from it who
+    /// waits.
+    shares: bool,
     make: fn(Knobs) -> Box<dyn Algorithm>,
 }
 
@@ -192,6 +195,11 @@ pub(crate) const DEFAULT: &str = "rr";
 /// What one is, in a few words.
 pub(crate) fn about(name: &str) -> &'static str {
     ALL.iter().find(|kind| kind.name == name).map_or("", |kind| kind.doc)
+}
+
+/// Whether it gives each client its part.
+pub(crate) fn shares(name: &str) -> bool {
+    ALL.iter().any(|kind| kind.name == name && kind.shares)
 }
 
 /// A new one, by name.

@@ -56,6 +56,7 @@ pub(super) const KIND: Kind = Kind {
     name: "rr",
     doc: "round robin among clients, with anticipation",
     knobs: KNOBS,
+    shares: true,
     make: |knobs| Box::new(RoundRobin::new(knobs)),
 };
 

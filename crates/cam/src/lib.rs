@@ -3,6 +3,7 @@
 //! * [`Ccb`], [`Outcome`]: what is asked of a device and what came of it, in CAM's numbers.
 //! * [`Device`]: one device's queue, without I/O: openings, freezes, priorities, order, deadlines.
 //! * [`recovery`]: the tables that say what is done about everything that goes wrong.
+//! * [`probe`]: what a device says of itself, asked step by step, and why one cannot be used.
 //!
 //! A device is reached through its own state alone: nothing is shared by the devices of a bus.
 
@@ -13,6 +14,7 @@ mod ccb;
 mod device;
 mod events;
 mod freeze;
+pub mod probe;
 pub mod recovery;
 
 pub use address::{ANY, Path};

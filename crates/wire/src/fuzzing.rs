@@ -21,8 +21,8 @@ pub use iscsi::{
 pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission, fuzz_x509};
 pub use netlink::fuzz_netlink;
 pub use scsi::{
-    fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_medium, fuzz_mode_select, fuzz_parameters, fuzz_reserve,
-    fuzz_sense, fuzz_token, fuzz_unmap,
+    fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_initiator, fuzz_medium, fuzz_mode_select, fuzz_parameters,
+    fuzz_reserve, fuzz_sense, fuzz_token, fuzz_unmap,
 };
 
 /// Takes any bytes and must return.
@@ -54,6 +54,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_parameters", fuzz_parameters),
     ("wire_alua", fuzz_alua),
     ("wire_reserve", fuzz_reserve),
+    ("wire_initiator", fuzz_initiator),
 ];
 
 /// A small seeded generator for tests (xorshift64*); not for secrets.

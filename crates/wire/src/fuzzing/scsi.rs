@@ -249,3 +249,32 @@ pub fn fuzz_medium(data: &[u8]) {
     let (a, b) = data.split_at(data.len() / 2);
     assert_eq!(guard_more(guard(a), b), guard(data));
 }
+
+/// What a device says of itself: INQUIRY, its pages, mode data. Limits that are heard are said
+/// again so that they are heard the same.
+pub fn fuzz_initiator(data: &[u8]) {
+    if let Ok(said) = parse_inquiry(data) {
+        assert!(said.qualifier < 8 && said.kind < 32 && said.vendor.len() <= 8);
+        assert!(said.product.len() <= 16 && said.revision.len() <= 4 && said.whole >= 5);
+    }
+    if let Ok(names) = parse_vpd_names(data) {
+        assert!(names.id.len() <= 510 && names.name.len() <= 255 && names.port.len() <= 510);
+    }
+    if let Ok(serial) = parse_vpd_serial(data) {
+        assert!(serial.len() <= data.len());
+    }
+    let _ = (parse_vpd_rotation(data), parse_disk_mode(data), vpd_body(0, data));
+    let mut limits = Limits::default();
+    let heard = parse_vpd_limits(data, &mut limits).is_ok();
+    if heard || parse_vpd_provisioning(data, &mut limits).is_ok() {
+        let vpd = Vpd { identity: &Identity::default(), limits: &limits };
+        let mut again = Limits::default();
+        for page in [0xb0, 0xb2] {
+            let page = vpd_page(page, vpd).unwrap_or_default();
+            let _ = parse_vpd_limits(&page, &mut again);
+            let _ = parse_vpd_provisioning(&page, &mut again);
+        }
+        // Atomic writes and the percentage are not asked about.
+        assert_eq!(again, Limits { threshold_percent: 0, ..limits });
+    }
+}

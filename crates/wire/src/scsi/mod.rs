@@ -7,6 +7,7 @@
 //! | `sense`, `codes` | sense data, and the additional sense codes by name |
 //! | `status` | status codes |
 //! | `inquiry`, `vpd` | standard INQUIRY data and vital product data pages |
+//! | `initiator` | INQUIRY, its pages and mode data of any device, as initiators read them |
 //! | `log` | log pages |
 //! | `mode` | mode pages, MODE SENSE and MODE SELECT |
 //! | `caps` | READ CAPACITY, REPORT LUNS, LBA status |
@@ -27,6 +28,7 @@ mod codes;
 mod commands;
 mod copy;
 mod format;
+mod initiator;
 mod inquiry;
 mod log;
 mod lun;
@@ -65,6 +67,10 @@ pub use copy::{
     held_data, operating_parameters, report_rod_tokens, rod_token_information, third_party_page,
 };
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
+pub use initiator::{
+    DiskMode, INQUIRY_SHORT, Inquiry, UnitNames, parse_disk_mode, parse_inquiry, parse_vpd_limits,
+    parse_vpd_names, parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,
+};
 pub use inquiry::{Identity, PeripheralType, TargetPortName, inquiry_data, no_lun_inquiry};
 pub use log::{ErrorCounts, LogCounts, SpaceCounts, is_log_page, log_page};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};

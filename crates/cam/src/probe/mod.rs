@@ -1,0 +1,143 @@
+//! Probing: what a device says of itself, asked step by step. Without I/O: a probe says what it
+//! wants to ask, and is told what came of it.
+//!
+//! | file | asks |
+//! | --- | --- |
+//! | `scsi` | INQUIRY and its pages, modes, capacity, logical units |
+//! | `ata` | IDENTIFY DEVICE; sets the write cache |
+//!
+//! Nothing that a device says is believed beyond what it sent: a device that cannot be used ends in
+//! a [`Refusal`] that says why.
+
+mod ata;
+mod scsi;
+
+use std::fmt;
+
+use wire::WireError;
+
+use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Owner, Priority};
+
+pub use ata::{AtaFacts, AtaProbe};
+pub use scsi::{ScsiFacts, ScsiProbe};
+
+/// How long a device may take to answer a question, ms.
+pub const QUESTION_TIMEOUT_MS: u32 = 10_000;
+/// How often a question is asked again that met a unit attention or a reset; then it is taken for
+/// refused.
+pub const QUESTION_TRIES: u8 = 4;
+
+/// One question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// The command.
+    pub command: Command,
+    /// Where data go, and whether recovery may help.
+    pub flags: Flags,
+    /// Bytes of the answer.
+    pub length: u32,
+}
+
+impl Ask {
+    /// As a CCB.
+    pub fn ccb(&self, owner: Owner) -> Ccb {
+        Ccb {
+            command: self.command,
+            flags: self.flags,
+            priority: Priority::Xpt,
+            timeout_ms: QUESTION_TIMEOUT_MS,
+            retries: QUESTION_TRIES,
+            length: self.length,
+            owner,
+        }
+    }
+}
+
+/// Why a device cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Nobody is there.
+    NobodyThere,
+    /// The target is there, and has no such logical unit.
+    NoUnit,
+    /// It does not answer what every device answers.
+    Silent {
+        /// What was asked.
+        question: &'static str,
+        /// How that came back.
+        status: CamStatus,
+    },
+    /// An answer that makes no sense.
+    Malformed {
+        /// What was asked.
+        question: &'static str,
+        /// What is wrong with it.
+        error: WireError,
+    },
+    /// A medium that cannot be used.
+    Medium {
+        /// Its blocks.
+        blocks: u64,
+        /// Bytes of a block.
+        block_len: u32,
+        /// What is wrong with them.
+        why: &'static str,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NobodyThere => f.write_str("nobody is there"),
+            Refusal::NoUnit => f.write_str("the target has no such logical unit"),
+            Refusal::Silent { question, status } => {
+                write!(f, "{question} is not answered: {}", status.text())
+            }
+            Refusal::Malformed { question, error } => write!(f, "{question}: {error}"),
+            Refusal::Medium { blocks, block_len, why } => {
+                write!(f, "a medium of {blocks} blocks of {block_len} bytes: {why}")
+            }
+        }
+    }
+}
+
+/// Smallest and largest block that a disk may have here, bytes.
+const BLOCK_LENS: std::ops::RangeInclusive<u32> = 512..=65_536;
+
+/// Whether a medium can be used.
+fn usable(blocks: u64, block_len: u32) -> Result<(), Refusal> {
+    let bad = |why| Err(Refusal::Medium { blocks, block_len, why });
+    if !block_len.is_power_of_two() || !BLOCK_LENS.contains(&block_len) {
+        return bad("blocks must be a power of two from 512 to 65536 bytes");
+    }
+    if blocks == 0 {
+        return bad("it has no blocks");
+    }
+    let bytes = blocks.checked_mul(u64::from(block_len)).and_then(|n| i64::try_from(n).ok());
+    if bytes.is_none() {
+        return bad("no file offset reaches its end");
+    }
+    Ok(())
+}
+
+/// Of an answer: the bytes that came, however long the buffer was.
+fn came<'a>(ended: &Ended, data: &'a [u8]) -> &'a [u8] {
+    let n = ended.result.map_or(0, |n| n as usize);
+    data.get(..n).unwrap_or(data)
+}
+
+/// Nobody answers at all.
+fn is_nobody(status: CamStatus) -> bool {
+    matches!(status, CamStatus::SelectionTimeout | CamStatus::NotThere | CamStatus::NoHba)
+}
+
+/// An answer that says nothing about the question: a unit attention, a reset meanwhile.
+fn asks_again(ended: &Ended) -> bool {
+    use crate::recovery::{Policy, Step, judge};
+    let verdict = judge(&ended.outcome, Policy::DISK);
+    ended.result.is_err()
+        && (verdict.attention || matches!(verdict.step, Step::Requeue | Step::Busy(_)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! SCSI.
+//!
+//! ```text
+//!  Tur --(attentions: again)--> Inquiry --> FullInquiry --> ReportLuns --> VpdList --+
+//!   |                             |         (longer than     (LUN 0,                 |
+//!   nobody: the end               no unit:   36 bytes)        SPC-3)                 |
+//!                                 the end                                            |
+//!  +---------------------------------------------------------------------------------+
+//!  +-> Names 83 -> Serial 80 -> [disks] Limits B0 -> Rotation B1 -> Provisioning B2 -+
+//!  +---------------------------------------------------------------------------------+
+//!  +-> Mode (10: caching) --> Capacity (16 first from SPC-3 on, else 10) --> Done
+//! ```
+//! A page that is not listed is not asked for. What is optional and fails is passed over.
+
+use wire::scsi::{
+    Capacity, DiskMode, INQUIRY_SHORT, Inquiry, Limits, Lun, UnitNames, parse_capacity10,
+    parse_capacity16, parse_disk_mode, parse_inquiry, parse_luns, parse_vpd_limits,
+    parse_vpd_names, parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,
+};
+
+use super::{Ask, QUESTION_TRIES, Refusal, asks_again, came, is_nobody, usable};
+use crate::ccb::{Command, Ended, Flags};
+
+/// PERIPHERAL DEVICE TYPE of disks.
+const DISK: u8 = 0x00;
+/// VERSION of SPC-3.
+const SPC_3: u8 = 0x05;
+/// ALLOCATION LENGTH of pages and lists; what is longer is cut.
+const ANSWER_LEN: u16 = 4096;
+/// Most logical units of one target that are looked at.
+const LUNS_MAX: usize = 4096;
+
+/// What a unit says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScsiFacts {
+    /// Standard INQUIRY data.
+    pub inquiry: Inquiry,
+    /// Serial number; empty when it does not say.
+    pub serial: String,
+    /// Names of page 83h.
+    pub names: UnitNames,
+    /// Limits of pages B0h and B2h.
+    pub limits: Limits,
+    /// 0 not told, 1 does not turn, else turns a minute.
+    pub rotation: u16,
+    /// Write protection, FUA, write cache.
+    pub mode: DiskMode,
+    /// None without a medium, and of units that are not disks.
+    pub capacity: Option<Capacity>,
+    /// The target's logical units, when this is the first.
+    pub luns: Vec<Lun>,
+}
+
+impl ScsiFacts {
+    /// It is the same unit as one that said `other`: names and serial number agree.
+    pub fn is_same(&self, other: &ScsiFacts) -> bool {
+        let own = (&self.inquiry.vendor, &self.inquiry.product, &self.serial, &self.names.id);
+        own == (&other.inquiry.vendor, &other.inquiry.product, &other.serial, &other.names.id)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Tur,
+    Inquiry,
+    FullInquiry,
+    ReportLuns,
+    VpdList,
+    Names,
+    Serial,
+    Limits,
+    Rotation,
+    Provisioning,
+    Mode,
+    Capacity16,
+    Capacity10,
+    Done,
+}
+
+/// See the module.
+pub struct ScsiProbe {
+    state: State,
+    tries: u8,
+    first_lun: bool,
+    pages: Vec<u8>,
+    facts: ScsiFacts,
+    refusal: Option<Refusal>,
+}
+
+impl ScsiProbe {
+    /// Of a unit; the target's first one is asked for the others.
+    pub fn new(first_lun: bool) -> ScsiProbe {
+        ScsiProbe {
+            state: State::Tur,
+            tries: 0,
+            first_lun,
+            pages: Vec::new(),
+            facts: ScsiFacts::default(),
+            refusal: None,
+        }
+    }
+
+    /// The next question; none when all are asked.
+    pub fn ask(&self) -> Option<Ask> {
+        let [high, low] = ANSWER_LEN.to_be_bytes();
+        let page = |code| (vec![0x12, 1, code, high, low, 0], u32::from(ANSWER_LEN));
+        let whole = self.facts.inquiry.whole.min(255);
+        let (cdb, length) = match self.state {
+            State::Tur => (vec![0; 6], 0),
+            State::Inquiry => (vec![0x12, 0, 0, 0, INQUIRY_SHORT as u8, 0], INQUIRY_SHORT as u32),
+            State::FullInquiry => (vec![0x12, 0, 0, 0, whole as u8, 0], whole as u32),
+            State::ReportLuns => {
+                let cdb = vec![0xa0, 0, 0, 0, 0, 0, 0, 0, high, low, 0, 0];
+                (cdb, u32::from(ANSWER_LEN))
+            }
+            State::VpdList => page(0x00),
+            State::Names => page(0x83),
+            State::Serial => page(0x80),
+            State::Limits => page(0xb0),
+            State::Rotation => page(0xb1),
+            State::Provisioning => page(0xb2),
+            State::Mode => (vec![0x5a, 0, 0x08, 0, 0, 0, 0, 0, 192, 0], 192),
+            State::Capacity16 => (vec![0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32),
+            State::Capacity10 => (vec![0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8),
+            State::Done => return None,
+        };
+        let direction = if length == 0 { Flags::NONE } else { Flags::IN };
+        // A disk that is not ready is made ready, if it can be, before it says how large it is.
+        let helped = matches!(self.state, State::Capacity16 | State::Capacity10);
+        let flags = if helped { direction } else { direction | Flags::RAW };
+        Some(Ask { command: Command::scsi(&cdb), flags, length })
+    }
+
+    /// What came of the question.
+    pub fn hear(&mut self, ended: &Ended, data: &[u8]) {
+        if is_nobody(ended.outcome.status) {
+            return self.refuse(Refusal::NobodyThere);
+        }
+        if asks_again(ended) && self.tries < QUESTION_TRIES {
+            self.tries += 1;
+            return;
+        }
+        self.tries = 0;
+        let data = came(ended, data);
+        match self.state {
+            State::Tur | State::Done => {}
+            State::Inquiry if ended.result.is_err() => {
+                let status = ended.outcome.status;
+                return self.refuse(Refusal::Silent { question: "INQUIRY", status });
+            }
+            State::Inquiry => match parse_inquiry(data) {
+                Err(error) => {
+                    return self.refuse(Refusal::Malformed { question: "INQUIRY", error });
+                }
+                Ok(said) if said.qualifier != 0 || said.kind == 0x1f => {
+                    return self.refuse(Refusal::NoUnit);
+                }
+                Ok(said) => self.facts.inquiry = said,
+            },
+            State::Capacity16 | State::Capacity10 => return self.hear_capacity(ended, data),
+            _ if ended.result.is_err() => {}
+            _ => self.hear_optional(data),
+        }
+        self.state = self.after(self.state);
+    }
+
+    /// An answer that is as well not given: one that makes no sense is as good as none.
+    fn hear_optional(&mut self, data: &[u8]) {
+        let facts = &mut self.facts;
+        match self.state {
+            State::FullInquiry => {
+                if let Ok(said) = parse_inquiry(data) {
+                    facts.inquiry = said;
+                }
+            }
+            State::ReportLuns => {
+                facts.luns = parse_luns(data).map(|(luns, _)| luns).unwrap_or_default();
+                facts.luns.truncate(LUNS_MAX);
+                facts.luns.sort_unstable();
+                facts.luns.dedup();
+            }
+            State::VpdList => self.pages = vpd_body(0, data).unwrap_or_default().to_vec(),
+            State::Names => facts.names = parse_vpd_names(data).unwrap_or_default(),
+            State::Serial => facts.serial = parse_vpd_serial(data).unwrap_or_default(),
+            State::Limits => {
+                let mut limits = facts.limits;
+                if parse_vpd_limits(data, &mut limits).is_ok() {
+                    facts.limits = limits;
+                }
+            }
+            State::Rotation => facts.rotation = parse_vpd_rotation(data).unwrap_or(0),
+            State::Provisioning => {
+                let mut limits = facts.limits;
+                if parse_vpd_provisioning(data, &mut limits).is_ok() {
+                    facts.limits = limits;
+                }
+            }
+            State::Mode => facts.mode = parse_disk_mode(data).unwrap_or_default(),
+            _ => {}
+        }
+    }
+
+    fn hear_capacity(&mut self, ended: &Ended, data: &[u8]) {
+        let long = self.state == State::Capacity16;
+        let newer = self.facts.inquiry.version >= SPC_3;
+        let (question, read) = match long {
+            true => ("READ CAPACITY(16)", parse_capacity16(data)),
+            false => ("READ CAPACITY(10)", parse_capacity10(data)),
+        };
+        self.state = State::Done;
+        match (ended.result, read) {
+            // The other one may be known.
+            (Err(bio::Errno::Inval), _) if long && newer => self.state = State::Capacity10,
+            // No medium, or never ready: a disk without a size.
+            (Err(_), _) => {}
+            (Ok(_), Err(error)) => self.refuse(Refusal::Malformed { question, error }),
+            (Ok(_), Ok(c)) if !long && !newer && c.blocks == 1 << 32 => {
+                self.state = State::Capacity16;
+            }
+            (Ok(_), Ok(capacity)) => match usable(capacity.blocks, capacity.block_len) {
+                Ok(()) => self.facts.capacity = Some(capacity),
+                Err(why) => self.refuse(why),
+            },
+        }
+    }
+
+    fn refuse(&mut self, why: Refusal) {
+        self.refusal = Some(why);
+        self.state = State::Done;
+    }
+
+    fn after(&self, state: State) -> State {
+        let disk = self.facts.inquiry.kind == DISK;
+        let newer = self.facts.inquiry.version >= SPC_3;
+        let lists = self.first_lun && newer;
+        let has = |page: u8| self.pages.contains(&page);
+        let next = match state {
+            State::Tur => State::Inquiry,
+            State::Inquiry if self.facts.inquiry.whole > INQUIRY_SHORT => State::FullInquiry,
+            State::Inquiry | State::FullInquiry if lists => State::ReportLuns,
+            State::Inquiry | State::FullInquiry | State::ReportLuns => State::VpdList,
+            State::VpdList => State::Names,
+            State::Names => State::Serial,
+            State::Serial if disk => State::Limits,
+            State::Limits => State::Rotation,
+            State::Rotation => State::Provisioning,
+            State::Provisioning => State::Mode,
+            State::Mode if newer => State::Capacity16,
+            State::Mode => State::Capacity10,
+            State::Serial | State::Capacity16 | State::Capacity10 | State::Done => State::Done,
+        };
+        let page = match next {
+            State::Names => 0x83,
+            State::Serial => 0x80,
+            State::Limits => 0xb0,
+            State::Rotation => 0xb1,
+            State::Provisioning => 0xb2,
+            _ => return next,
+        };
+        if has(page) { next } else { self.after(next) }
+    }
+
+    /// What came of it all, once there is nothing left to ask.
+    pub fn finish(self) -> Result<ScsiFacts, Refusal> {
+        match self.refusal {
+            Some(why) => Err(why),
+            None => Ok(self.facts),
+        }
+    }
+}

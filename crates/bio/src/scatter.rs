@@ -7,16 +7,18 @@
 //!  X1  A list has at least two ranges. They ascend, none is empty, none overlaps another; the
 //!      first begins at `offset`, the last ends at `offset + length`.
 //!  X2  A layer that takes one range sees no list: the dispatcher cuts it before. So whoever looks
-//!      at `offset` and `length` alone never deletes what lies between two ranges.
+//!      at `offset` and `length` alone never deletes what lies between two ranges. Zeroes may be
+//!      asked for by a list too, in place of what is deleted; of those no layer sees one.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::request::{Bio, Op};
 
 /// The ranges of a request, counted from its `offset`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scatter {
-    ranges: Box<[(u64, u64)]>,
+    ranges: Arc<[(u64, u64)]>,
     total: u64,
 }
 
@@ -37,6 +39,12 @@ impl Bio {
         (self.op, self.offset, self.length) = (Op::Delete, first, end - first);
         self.scatter = (list.len() > 1).then(|| Scatter { ranges: list.into(), total });
         true
+    }
+
+    /// Makes it name what another one names; nothing is copied but the bounds.
+    pub fn name_as(&mut self, other: &Bio) {
+        (self.offset, self.length) = (other.offset, other.length);
+        self.scatter = other.scatter.clone();
     }
 
     /// It names several ranges (X1): not all from `offset` to `offset + length` is meant.

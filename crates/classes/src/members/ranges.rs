@@ -9,6 +9,8 @@
 //!  R2  Whoever waits is served in order of arrival among those that it overlaps: a later request
 //!      never passes an earlier one that waits, so nobody starves.
 //!  R3  Every waiter is woken once: when it has been granted its range.
+//!  R4  Several ranges that are asked for together are granted together: whoever waits for them
+//!      holds none of them.
 //!
 //! Ranges are cut into strides and a stride's locks are kept in one of [`SHARDS`] shards, so that
 //! cores which work apart do not meet. A range must lie in one stride, or the whole structure is
@@ -54,13 +56,43 @@ impl Held {
 
 struct Entry {
     number: u64,
+    /// From the first byte to the last one.
     range: Range<u64>,
+    /// The ranges, when they are several, in order.
+    parts: Box<[Range<u64>]>,
     alone: bool,
 }
 
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
 impl Entry {
-    fn minds(&self, range: &Range<u64>, alone: bool) -> bool {
-        (self.alone || alone) && self.range.start < range.end && range.start < self.range.end
+    #[inline]
+    fn minds(&self, other: &Entry) -> bool {
+        (self.alone || other.alone)
+            && overlap(&self.range, &other.range)
+            && (self.parts.is_empty() && other.parts.is_empty() || self.shares_bytes(other))
+    }
+
+    fn parts(&self) -> &[Range<u64>] {
+        if self.parts.is_empty() { std::slice::from_ref(&self.range) } else { &self.parts }
+    }
+
+    #[cold]
+    fn shares_bytes(&self, other: &Entry) -> bool {
+        let (mut own, mut its) = (self.parts().iter().peekable(), other.parts().iter().peekable());
+        while let (Some(a), Some(b)) = (own.peek(), its.peek()) {
+            if overlap(a, b) {
+                return true;
+            }
+            if a.end <= b.start {
+                own.next();
+            } else {
+                its.next();
+            }
+        }
+        false
     }
 }
 
@@ -72,8 +104,8 @@ struct Shard {
 }
 
 impl Shard {
-    fn free(&self, range: &Range<u64>, alone: bool) -> bool {
-        !self.held.iter().any(|e| e.minds(range, alone))
+    fn free(&self, wanted: &Entry) -> bool {
+        !self.held.iter().any(|e| e.minds(wanted))
     }
 }
 
@@ -121,13 +153,35 @@ impl RangeLocks {
         alone: bool,
         waiter: impl FnOnce() -> Waiter,
     ) -> Locked {
+        self.enter((range, Box::default()), alone, waiter)
+    }
+
+    /// The same for several ranges (R4), in order, of the one stride that there is.
+    pub(crate) fn lock_all(
+        &self,
+        parts: Box<[Range<u64>]>,
+        alone: bool,
+        waiter: impl FnOnce() -> Waiter,
+    ) -> Locked {
+        debug_assert!(self.stride == 0 && parts.is_sorted_by(|a, b| a.end <= b.start));
+        let bounds = parts.first().map(|r| r.start).zip(parts.last().map(|r| r.end));
+        let (start, end) = bounds.unwrap_or_default();
+        self.enter((start..end, parts), alone, waiter)
+    }
+
+    fn enter(
+        &self,
+        (range, parts): (Range<u64>, Box<[Range<u64>]>),
+        alone: bool,
+        waiter: impl FnOnce() -> Waiter,
+    ) -> Locked {
         let index = self.index(&range);
         let mut shard = self.shard(index);
         let number = shard.next * SHARDS as u64 + index as u64;
         shard.next += 1;
-        let first = !shard.waiting.iter().any(|(e, _)| e.minds(&range, alone));
-        let now = first && shard.free(&range, alone);
-        let entry = Entry { number, range, alone };
+        let entry = Entry { number, range, parts, alone };
+        let first = !shard.waiting.iter().any(|(e, _)| e.minds(&entry));
+        let now = first && shard.free(&entry);
         match now {
             true => {
                 shard.held.push(entry);
@@ -170,8 +224,8 @@ impl RangeLocks {
     fn grant(shard: &mut Shard, woken: &mut Vec<Waiter>) {
         let mut still: VecDeque<(Entry, Option<Waiter>)> = VecDeque::new();
         for (entry, waiter) in std::mem::take(&mut shard.waiting) {
-            let blocked = still.iter().any(|(e, _)| e.minds(&entry.range, entry.alone));
-            if blocked || !shard.free(&entry.range, entry.alone) {
+            let blocked = still.iter().any(|(e, _)| e.minds(&entry));
+            if blocked || !shard.free(&entry) {
                 still.push_back((entry, waiter));
                 continue;
             }

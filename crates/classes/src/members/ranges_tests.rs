@@ -133,3 +133,24 @@ fn any_order_of_locks_and_unlocks_keeps_the_rules() {
         }
     }
 }
+
+/// R4
+#[test]
+fn several_ranges_are_granted_together_and_leave_what_lies_between_to_others() {
+    let (locks, woken) = locks(0);
+    let all = |list: &[Range<u64>]| list.to_vec().into_boxed_slice();
+    let between = now(locks.lock(10..20, true, || bio(1)));
+    let a = now(locks.lock_all(all(&[0..10, 20..30, 50..51]), true, || bio(2)));
+    now(locks.lock(30..50, true, || bio(3)));
+    let b = later(locks.lock_all(all(&[5..8, 60..70]), true, || bio(4)));
+    let c = later(locks.lock(65..66, true, || bio(5)));
+    assert!(!locks.is_held(b) && !locks.is_held(c), "it waits behind one that holds nothing yet");
+    let d = later(locks.lock_all(all(&[15..16, 29..30]), true, || bio(6)));
+    locks.unlock(a);
+    assert_eq!(taken(&woken), [4]);
+    locks.unlock(b);
+    assert_eq!(taken(&woken), [5]);
+    assert!(!locks.is_held(d));
+    locks.unlock(between);
+    assert_eq!(taken(&woken), [6]);
+}

@@ -77,8 +77,13 @@ impl MirrorLayer {
         }
         self.0.count_write(at);
         // L7
-        let range = bio.offset..bio.offset.saturating_add(bio.length);
-        let locked = self.0.ranges.lock(range, true, || Waiter::Bio(at, bio.ticket()));
+        let locked = if bio.is_scattered() {
+            let parts = bio.ranges().collect();
+            self.0.ranges.lock_all(parts, true, || Waiter::Bio(at, bio.ticket()))
+        } else {
+            let range = bio.offset..bio.offset.saturating_add(bio.length);
+            self.0.ranges.lock(range, true, || Waiter::Bio(at, bio.ticket()))
+        };
         let (Locked::Now(held) | Locked::Later(held)) = locked;
         self.0.lane(at).held.push((bio.id().to_word(), held));
         if matches!(locked, Locked::Later(_)) {
@@ -92,7 +97,8 @@ impl MirrorLayer {
     fn await_bits(&self, bio: &mut Bio, core: &Core) -> Flow {
         let at = core.id() as usize;
         self.0.lane(at).marking.insert(bio.id().to_word());
-        if self.0.await_bits(at, bio.ticket(), (bio.offset, bio.length)) {
+        let places = bio.ranges().map(|r| (r.start, r.end - r.start));
+        if self.0.await_bits(at, bio.ticket(), places) {
             return Flow::Wait;
         }
         self.0.lane(at).marking.remove(&bio.id().to_word());
@@ -105,7 +111,7 @@ impl MirrorLayer {
         let table = self.0.lane(core.id() as usize).table.clone();
         if Self::is_gated(bio.op)
             && let Some(bits) = &table.bits
-            && !bits.covers(bio.offset, bio.length)
+            && !bio.ranges().all(|r| bits.covers(r.start, r.end - r.start))
         {
             return self.await_bits(bio, core);
         }
@@ -116,8 +122,7 @@ impl MirrorLayer {
         for (slot, path) in table.all().filter(|(_, p)| takes(p)) {
             let wipes = wipes(path);
             core.fork_with(bio, path.edge, |bio, child| {
-                child.offset = bio.offset;
-                child.length = bio.length;
+                child.name_as(bio);
                 if bio.op.has_data() {
                     let _all = bio.data.slice_into(0, bio.data.len(), &mut child.data);
                 }
@@ -253,6 +258,10 @@ fn split(bio: &mut Bio, core: &Core, ways: &[(usize, Edge)], parts: u64, sector:
 }
 
 impl Layer for MirrorLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         match bio.op {
             Op::Read => self.read(bio, core, 0),

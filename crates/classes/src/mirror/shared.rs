@@ -308,13 +308,18 @@ impl Shared {
     }
 
     /// A write waits until its bits are durable. False when the geom has gone.
-    pub(super) fn await_bits(&self, core: usize, ticket: Ticket, place: (u64, u64)) -> bool {
+    pub(super) fn await_bits(
+        &self,
+        core: usize,
+        ticket: Ticket,
+        places: impl Iterator<Item = (u64, u64)>,
+    ) -> bool {
         let first = {
             let mut marks = lock(&self.marks);
             if marks.over {
                 return false;
             }
-            marks.wanted.push(place);
+            marks.wanted.extend(places);
             marks.waiting.push((core, ticket));
             marks.waiting.len() == 1
         };

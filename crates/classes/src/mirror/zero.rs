@@ -26,31 +26,33 @@ impl MirrorLayer {
         let unable = self.0.lane(at).unable.remove(&bio.id().to_word()).unwrap_or(0);
         *word &= !UNABLE;
         let table = self.0.lane(at).table.clone();
-        let (offset, length, mut sent) = (bio.offset, bio.length, false);
+        let (ranges, mut sent) = (bio.ranges().collect::<Vec<_>>(), false);
         for (slot, path) in table.all().filter(|(slot, _)| unable >> slot & 1 != 0) {
             let Some(zeroes) = blank() else {
                 self.blame(bio, slot as u32, Errno::Io, core);
                 *word |= 1 << slot;
                 continue;
             };
-            let mut done = 0;
-            while done < length {
-                let len = PIECE.min(length - done);
-                let mut data = bio::Segs::new();
-                while (data.len() as u64) < len {
-                    let some = BLANK.min(len - data.len() as u64) as usize;
-                    if !zeroes.slice_into(0, some, &mut data) {
-                        break;
+            for range in &ranges {
+                let (mut at, end) = (range.start, range.end);
+                while at < end {
+                    let len = PIECE.min(end - at);
+                    let mut data = bio::Segs::new();
+                    while (data.len() as u64) < len {
+                        let some = BLANK.min(len - data.len() as u64) as usize;
+                        if !zeroes.slice_into(0, some, &mut data) {
+                            break;
+                        }
                     }
+                    core.fork(bio, path.edge, |child| {
+                        child.op = Op::Write;
+                        child.flags = child.flags.without(Flags::NO_HOLE);
+                        (child.offset, child.length) = (at, len);
+                        child.data = data;
+                        child.mark = slot as u32;
+                    });
+                    (at, sent) = (at + len, true);
                 }
-                core.fork(bio, path.edge, |child| {
-                    child.op = Op::Write;
-                    child.flags = child.flags.without(Flags::NO_HOLE);
-                    (child.offset, child.length) = (offset + done, len);
-                    child.data = data;
-                    child.mark = slot as u32;
-                });
-                (done, sent) = (done + len, true);
             }
         }
         sent.then_some(Flow::Fork(*word))

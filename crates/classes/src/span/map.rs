@@ -5,9 +5,11 @@
 //!  M2  A request that lies on one member goes down as it is, but for its offset.
 //!  M3  FLUSH goes to every member; one that has no cache to flush is no failure.
 //!  M4  DELETE is for members that can; where none of a request's can, it is refused. What was
-//!      said of deleted bytes when it started stays true: see `wipes`.
+//!      said of deleted bytes when it started stays true: see `wipes`. One of several ranges is
+//!      one child a member too, with what of them lies there.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use bio::{Bio, Errno, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
@@ -99,6 +101,9 @@ impl<S: Span> SpanLayer<S> {
     }
 
     fn cut(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if bio.is_scattered() {
+            return self.cut_list(bio, core);
+        }
         let (op, request) = (bio.op, (bio.offset, bio.length));
         let mut sent = 0;
         let mut skipped = 0;
@@ -139,6 +144,50 @@ impl<S: Span> SpanLayer<S> {
         }
     }
 
+    /// A DELETE of several ranges.
+    #[cold]
+    fn cut_list(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let mut lists: Vec<Vec<Range<u64>>> = vec![Vec::new(); self.edges.len()];
+        for range in bio.ranges() {
+            let length = range.end - range.start;
+            S::pieces(self.strip, &self.sizes, range.start, length, &mut |piece| {
+                let end = piece.offset.saturating_add(piece.length);
+                let Some(list) = lists.get_mut(piece.member) else { return };
+                // What lies apart on the whole may touch on the member.
+                match list.last_mut().filter(|last| last.end == piece.offset) {
+                    Some(last) => last.end = end,
+                    None => list.push(piece.offset..end),
+                }
+            });
+        }
+        let (mut sent, mut skipped, mut broken) = (0, 0, false);
+        for (member, (list, edge)) in lists.iter().zip(&self.edges).enumerate() {
+            let wipes = self.wipes(member);
+            if list.is_empty() {
+                continue;
+            }
+            if !wipes && !self.takes_delete(member) {
+                skipped += list.iter().map(|r| r.end - r.start).sum::<u64>();
+                continue;
+            }
+            core.fork_with(bio, *edge, |_, child| {
+                broken |= !child.delete_ranges(list);
+                if wipes {
+                    child.op = Op::WriteZeroes;
+                }
+            });
+            sent += 1;
+        }
+        match (broken, sent) {
+            (true, _) => Flow::Done(Err(Errno::Inval)),
+            (_, 0) => Flow::Done(Err(Errno::NotSup)),
+            _ => {
+                bio.completed = skipped;
+                Flow::Fork(CUT)
+            }
+        }
+    }
+
     /// A question about a range of which only the first piece is answered.
     fn map_first(&self, bio: &mut Bio, core: &Core) -> Flow {
         let mut first = None;
@@ -169,6 +218,10 @@ impl<S: Span> SpanLayer<S> {
 }
 
 impl<S: Span> Layer for SpanLayer<S> {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         match bio.op {
             op if op.has_range() => self.ranged(bio, core),

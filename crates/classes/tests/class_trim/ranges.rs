@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use bio::{Bio, Errno};
+use bio::{Bio, Errno, Op};
 use geom::{Access, Create, Deletes as Limits, Edge};
 use serde_json::{Value, json};
 
@@ -59,6 +59,30 @@ fn who_takes_one_range_gets_one_at_a_time() {
     }
 }
 
+/// X2: a member that is to have zeroes instead gets them one range at a time.
+#[test]
+fn zeroes_by_a_list_are_never_seen_as_one() {
+    let (mut life, _) = world(64);
+    let (_, edge) = life.open("d0", Access::WRITE).expect("open");
+    life.write(edge, 0, vec![9; 96 << 10]).expect("write");
+    let done = life.control.run_on_core("test", move |core| {
+        Box::pin(async move {
+            let ask = |b: &mut Bio| {
+                assert!(b.delete_ranges(&THREE), "in order");
+                b.op = Op::WriteZeroes;
+            };
+            let done = core.io(edge, ask).await;
+            (done.status, done.completed)
+        })
+    });
+    assert_eq!(done.expect("a core"), (Ok(()), 24 * K));
+    let bytes = life.read(edge, 0, 96 << 10).expect("read");
+    for (at, byte) in bytes.iter().enumerate() {
+        let zeroed = THREE.iter().any(|r| r.contains(&(at as u64)));
+        assert_eq!(*byte, if zeroed { 0 } else { 9 }, "byte {at}");
+    }
+}
+
 #[test]
 fn classes_that_hand_it_on_hand_it_on_whole() {
     let (mut life, disk) = world(64);
@@ -105,6 +129,46 @@ fn limits(life: &Life, name: &str) -> Limits {
     t.deletes(t.find(name).expect("there"))
 }
 
+/// Each member hears of what lies on it as one; what touches there is one range.
+#[test]
+fn several_members_get_one_command_each() {
+    let mut life = Life::new(1, 2);
+    let disks: Vec<LateDisk> = ["a", "b", "c"]
+        .iter()
+        .map(|name| {
+            let disk = LateDisk::of_ranges(SIZE, 1, Deletes::Take(MS), 64);
+            disk.attach(&mut life.control.topology, name, 4096);
+            disk
+        })
+        .collect();
+    life.settle();
+    let all = |disks: &[LateDisk]| disks.iter().map(took).collect::<Vec<_>>();
+    // Between the strips of the others: 0 to 4 and 4 to 12 KiB of a, none of c.
+    let ranges = [0..4 * K, 12 * K..15 * K, 16 * K..20 * K, 24 * K..32 * K];
+    make(&mut life, "stripe", "s", &["a", "b", "c"], json!({ "strip": 8192 }));
+    let (user, edge) = life.open("stripe/s", Access::WRITE).expect("open");
+    assert_eq!(delete(&mut life, edge, &ranges), (Ok(()), 19 * K));
+    let seen = all(&disks);
+    assert_eq!(seen[0], (1, vec![0..4 * K, 8 * K..16 * K]), "24 KiB is its second strip");
+    assert_eq!(seen[1], (1, vec![4 * K..7 * K]));
+    assert_eq!(seen[2], (1, vec![0..4 * K]));
+    assert_eq!(delete(&mut life, edge, &[K..2 * K, 3 * K..5 * K]), (Ok(()), 3 * K));
+    assert_eq!(all(&disks)[0], (1, vec![K..2 * K, 3 * K..5 * K]), "within one strip");
+    let touch = [4 * K..8 * K, 24 * K..30 * K, 47 * K..49 * K];
+    assert_eq!(delete(&mut life, edge, &touch), (Ok(()), 12 * K));
+    assert_eq!(all(&disks)[0], (1, vec![4 * K..14 * K, 16 * K..17 * K]), "what touches is one");
+    life.close(user);
+    life.verb("stripe", "destroy", "s", json!({})).expect("destroyed");
+    make(&mut life, "concat", "c", &["a", "b"], json!({}));
+    let (user, edge) = life.open("concat/c", Access::WRITE).expect("open");
+    let ranges = [0..K, SIZE - 4 * K..SIZE + 2 * K, SIZE + 8 * K..SIZE + 9 * K];
+    assert_eq!(delete(&mut life, edge, &ranges), (Ok(()), 8 * K));
+    let seen = all(&disks);
+    assert_eq!(seen[0], (1, vec![0..K, SIZE - 4 * K..SIZE]));
+    assert_eq!(seen[1], (1, vec![0..2 * K, 8 * K..9 * K]));
+    life.close(user);
+}
+
 /// What is below, as seen from above: a part amid a granule, a stripe, a mirror.
 #[test]
 fn granules_are_where_they_are_seen_from_above() {
@@ -136,12 +200,12 @@ fn several_members_agree_or_say_that_they_do_not() {
         (seen.granule, seen.offset, seen.ranges)
     };
     make(&mut life, "stripe", "fits", &["a", "b"], json!({ "strip": 32768 }));
-    assert_eq!(seen(&life, "stripe/fits"), (8192, Some(0), 1), "strips are whole granules");
+    assert_eq!(seen(&life, "stripe/fits"), (8192, Some(0), 64), "strips are whole granules");
     make(&mut life, "stripe", "wide", &["c", "d"], json!({ "strip": 16384 }));
-    assert_eq!(seen(&life, "stripe/wide"), (131_072, Some(0), 1), "a granule is four rows");
+    assert_eq!(seen(&life, "stripe/wide"), (131_072, Some(0), 64), "a granule is four rows");
     make(&mut life, "nop", "odd", &["f"], json!({ "offset": 512 }));
     make(&mut life, "concat", "apart", &["e", "odd"], json!({}));
-    assert_eq!(seen(&life, "concat/apart"), (4096, None, 1), "no common first granule");
+    assert_eq!(seen(&life, "concat/apart"), (4096, None, 64), "no common first granule");
 }
 
 fn make(life: &mut Life, class: &str, name: &str, on: &[&str], params: Value) {

@@ -179,12 +179,14 @@ impl Disk {
         let geom = t.new_geom("test", name, "a test", Box::new(DiskGeom))?;
         let deletes = u64::from(self.lock().deletes);
         let named = || format!("serial-{name}");
+        // By its name: one, three or any number.
+        let ranges = [1, 3, u32::MAX][name.bytes().map(usize::from).sum::<usize>() % 3];
         let serial = self.lock().serial.get_or_insert_with(named).clone();
         t.new_provider(
             geom,
             NewProvider {
                 name: name.into(),
-                layer: Arc::new(DiskLayer(self.clone())),
+                layer: Arc::new(DiskLayer(self.clone(), ranges)),
                 limits: Limits {
                     media_bytes: self.size(),
                     sector_bytes: SECTOR as u32,
@@ -254,7 +256,12 @@ impl Inside {
                 self.model.write(bio.offset, &bio.data.to_vec(), bio.flags.has(Flags::FUA))
             }
             Op::Delete if !self.deletes => Err(Errno::NotSup),
-            Op::Delete => self.model.discard(bio.offset, bio.length),
+            Op::Delete => {
+                for range in bio.ranges() {
+                    self.model.discard(range.start, range.end - range.start)?;
+                }
+                Ok(())
+            }
             Op::WriteZeroes if !self.zeroes => Err(Errno::NotSup),
             Op::WriteZeroes => self.model.zero(bio.offset, bio.length),
             Op::Flush => self.model.flush(),
@@ -281,9 +288,14 @@ impl Geom for DiskGeom {
     }
 }
 
-struct DiskLayer(Disk);
+/// With the ranges that one DELETE may name.
+struct DiskLayer(Disk, u32);
 
 impl Layer for DiskLayer {
+    fn delete_ranges(&self) -> u32 {
+        self.1
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let what = match bio.op {
             Op::Read => DiskOp::Read,

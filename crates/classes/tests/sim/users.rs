@@ -56,7 +56,8 @@ impl Crowd {
         let count = count.min(sectors - first);
         match random.below(100) {
             0..50 => self.write(core, edge, first, count, Op::Write, random.chance(100)).await,
-            50..55 if self.deletes.get() => {
+            53..55 if self.deletes.get() => self.delete(core, edge, first, count).await,
+            50..53 if self.deletes.get() => {
                 self.write(core, edge, first, count, Op::Delete, false).await
             }
             50..60 => self.write(core, edge, first, count, Op::WriteZeroes, false).await,
@@ -95,6 +96,32 @@ impl Crowd {
             .await;
         self.note(done.status);
         self.model.borrow_mut().wrote(&mark, done.status.is_ok(), durable);
+    }
+
+    /// A DELETE of several ranges, with sectors between them that are nobody's to delete.
+    async fn delete(&self, core: &Rc<Core>, edge: Edge, first: u64, count: u64) {
+        let sectors = self.model.borrow().sectors();
+        let (mut at, mut marks, mut ranges) = (first, Vec::new(), Vec::new());
+        for nth in 0..count {
+            // One to three sectors, with as many or more between them; the last lie far away.
+            let (len, gap) =
+                (1 + (first + nth) % 3, 1 + (first + 3 * nth) % if nth % 4 == 3 { 97 } else { 4 });
+            if at + len > sectors {
+                break;
+            }
+            if let Some(mark) = self.model.borrow_mut().write(at, len, true) {
+                marks.push(mark);
+                ranges.push(at * SECTOR..(at + len) * SECTOR);
+            }
+            at += len + gap;
+        }
+        if marks.is_empty() {
+            return;
+        }
+        let done = core.io(edge, |bio| assert!(bio.delete_ranges(&ranges), "in order")).await;
+        self.note(done.status);
+        let mut model = self.model.borrow_mut();
+        marks.iter().for_each(|mark| model.wrote(mark, done.status.is_ok(), false));
     }
 
     fn note(&self, status: Result<(), Errno>) {

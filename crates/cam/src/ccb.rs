@@ -337,4 +337,9 @@ pub struct Ended {
     pub result: Result<u32, Errno>,
     /// What the device said last.
     pub outcome: Outcome,
+    /// What was asked.
+    pub command: Command,
+    /// How often the device had lost its power, as far as it said, when this was sent, and when it
+    /// ended: what was in its cache may be gone.
+    pub power_losses: (u64, u64),
 }

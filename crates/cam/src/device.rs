@@ -29,6 +29,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use bio::Errno;
+use wire::scsi::{Key as ScsiKey, Sense};
 
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Ended, Flags, Outcome, Owner, Priority, Tag};
 use crate::events::Event;
@@ -116,6 +117,8 @@ struct Slot {
     due_ns: u64,
     outcome: Outcome,
     result: Result<u32, Errno>,
+    /// When it was sent.
+    power_losses: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,6 +175,9 @@ pub struct Device {
     /// When the last command with the task attribute ORDERED began.
     ordered_ns: u64,
     lost: bool,
+    power_losses: u64,
+    /// It was reset on purpose: an attention that leaves open why is about that.
+    was_reset: bool,
     counts: Counts,
 }
 
@@ -197,6 +203,8 @@ impl Device {
             good_at_depth: 0,
             ordered_ns: 0,
             lost: false,
+            power_losses: 0,
+            was_reset: false,
             counts: Counts::default(),
         }
     }
@@ -226,6 +234,7 @@ impl Device {
             due_ns: u64::MAX,
             outcome: Outcome::of(CamStatus::Requeue),
             result: Err(Errno::NxIo),
+            power_losses: self.power_losses,
         };
         let at = match self.free.pop() {
             Some(at) => {
@@ -305,6 +314,7 @@ impl Device {
         self.active -= 1;
         self.with_sim -= 1;
         self.call_impatient();
+        self.heed_resets(&outcome);
         if self.lost {
             let result = match outcome.status {
                 CamStatus::Complete => Ok(outcome.moved),
@@ -331,7 +341,12 @@ impl Device {
         }
         slot.state = State::Free;
         slot.tenant = slot.tenant.wrapping_add(1);
-        let ended = Ended { result: slot.result, outcome: slot.outcome };
+        let ended = Ended {
+            result: slot.result,
+            outcome: slot.outcome,
+            command: slot.ccb.command,
+            power_losses: (slot.power_losses, self.power_losses),
+        };
         self.free.push(id.slot);
         self.counts.ended += 1;
         Some(ended)
@@ -382,6 +397,7 @@ impl Device {
                 State::Aborting => {
                     self.wait(at, State::Resetting, now.saturating_add(RESET_GRACE_NS));
                     self.counts.resets += 1;
+                    self.was_reset = true;
                     self.effects.push_back(Effect::Reset);
                     self.effects.push_back(Effect::Event(Event::SentBdr, false));
                 }
@@ -417,6 +433,22 @@ impl Device {
     /// True once it is gone.
     pub fn is_lost(&self) -> bool {
         self.lost
+    }
+
+    /// How often it did.
+    pub fn power_losses(&self) -> u64 {
+        self.power_losses
+    }
+
+    /// The device lost its power, and has it again.
+    pub fn lost_power(&mut self) {
+        self.power_losses += 1;
+    }
+
+    /// The SIM has the CCB.
+    pub fn is_held(&self, id: CcbId) -> bool {
+        let state = self.find(id).map(|at| self.slots[at].state);
+        matches!(state, Some(State::Active | State::Aborting | State::Resetting))
     }
 
     /// Stops what is not of a higher level than [`Priority::Normal`].
@@ -554,6 +586,18 @@ impl Device {
                 self.finish(at, Err(verdict.error));
                 self.lose_by_itself(scope, now);
             }
+        }
+    }
+
+    /// Attentions that mean a loss of power: 29/01, and 29/00 when nobody reset it.
+    fn heed_resets(&mut self, outcome: &Outcome) {
+        self.was_reset |= matches!(outcome.status, CamStatus::BusReset | CamStatus::ResetSent);
+        let Ok(sense) = Sense::decode(outcome.sense.bytes()) else { return };
+        let attention = sense.code.key == ScsiKey::UnitAttention && sense.code.asc == 0x29;
+        if attention {
+            let unexplained = sense.code.ascq == 0 && !self.was_reset;
+            self.power_losses += u64::from(unexplained || sense.code.ascq == 1);
+            self.was_reset = false;
         }
     }
 

@@ -1,30 +1,46 @@
 //! CAM: disks that are reached by commands, whatever carries the commands.
 //!
-//! * [`Ccb`], [`Outcome`]: what is asked of a device and what came of it, in CAM's numbers.
-//! * [`Device`]: one device's queue, without I/O: openings, freezes, priorities, order, deadlines.
-//! * [`recovery`]: the tables that say what is done about everything that goes wrong.
-//! * [`probe`]: what a device says of itself, asked step by step, and why one cannot be used.
+//! ```text
+//!   Bio --> periph (da, ada): a request becomes a CCB       probe: what a device says of itself
+//!              |                                               |
+//!            Unit: a device among cores --- Device: its queue, without I/O --- recovery: tables
+//!              |                                               freeze, events
+//!            Sim: the driver of a bus (sims/)
+//!   Bus: which devices there are                            class: disks in the graph
+//! ```
 //!
-//! A device is reached through its own state alone: nothing is shared by the devices of a bus.
+//! A device is reached through its own state alone: nothing is shared by the devices of a bus, and
+//! a request's data never leave its core.
 
 #![forbid(unsafe_code)]
 
 mod address;
+mod bus;
 mod ccb;
+mod class;
 mod device;
 mod events;
 mod freeze;
+mod periph;
 pub mod probe;
 pub mod recovery;
+mod sim;
+pub mod sims;
+mod unit;
 
 pub use address::{ANY, Path};
+pub use bus::{Bus, Change};
 pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Registers, SenseData, Tag,
 };
+pub use class::{CAM_CLASS, CamClass};
 pub use device::{
     ABORT_GRACE_NS, Counts, Device, Effect, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
     REQUEUES_MAX, RESET_GRACE_NS, STARTS_MAX, Shape,
 };
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};
+pub use periph::Facts;
+pub use sim::{Begun, Sim, SimFacts};
+pub use unit::{Listener, Unit};

@@ -216,8 +216,7 @@ impl World {
             // D5, as the device sees it.
             let own = &self.asked[&serial];
             for other in self.asked.values().filter(|o| o.sent != serial) {
-                let fenced =
-                    (own.ordered && other.sent < serial) || (other.ordered && other.sent < serial);
+                let fenced = (own.ordered || other.ordered) && other.sent < serial;
                 assert!(!fenced, "seed {seed}: {serial} began before {} ended", other.sent);
             }
             self.asked.get_mut(&serial).unwrap().began = true;

@@ -12,6 +12,10 @@ use crate::ccb::Outcome;
 /// Answers a question: data, or how it fails.
 type Says<'a> = dyn FnMut(&Ask) -> Result<Vec<u8>, Outcome> + 'a;
 
+fn of(result: Result<u32, bio::Errno>, outcome: Outcome, ask: &Ask) -> Ended {
+    Ended { result, outcome, command: ask.command, power_losses: (0, 0) }
+}
+
 fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &Ask) -> (Ended, Vec<u8>) {
     match answer {
         Ok(data) => {
@@ -21,11 +25,11 @@ fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &Ask) -> (Ended, Vec<u8>) {
             // The buffer is as long as was asked for, with the last answer's bytes behind.
             let moved = outcome.moved;
             data.resize(ask.length as usize, 0xe5);
-            (Ended { result: Ok(moved), outcome }, data)
+            (of(Ok(moved), outcome, ask), data)
         }
         Err(outcome) => {
             let verdict = crate::recovery::judge(outcome, crate::recovery::Policy::DISK);
-            (Ended { result: Err(verdict.error), outcome: *outcome }, Vec::new())
+            (of(Err(verdict.error), *outcome, ask), Vec::new())
         }
     }
 }

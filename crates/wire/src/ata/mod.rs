@@ -15,6 +15,18 @@ pub mod command {
     pub const DATA_SET_MANAGEMENT: u8 = 0x06;
     /// READ SECTOR(S), 28 bits.
     pub const READ: u8 = 0x20;
+    /// READ DMA EXT.
+    pub const READ_DMA_EXT: u8 = 0x25;
+    /// WRITE DMA EXT.
+    pub const WRITE_DMA_EXT: u8 = 0x35;
+    /// READ DMA, 28 bits.
+    pub const READ_DMA: u8 = 0xC8;
+    /// WRITE DMA, 28 bits.
+    pub const WRITE_DMA: u8 = 0xCA;
+    /// READ FPDMA QUEUED.
+    pub const READ_QUEUED: u8 = 0x60;
+    /// WRITE FPDMA QUEUED.
+    pub const WRITE_QUEUED: u8 = 0x61;
     /// READ SECTOR(S) EXT, 48 bits.
     pub const READ_EXT: u8 = 0x24;
     /// WRITE SECTOR(S), 28 bits.

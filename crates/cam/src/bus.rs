@@ -1,0 +1,299 @@
+//! A bus: which devices are on it, found by scanning and lost by events.
+//!
+//! Nothing here is on the way of a CCB: a periph holds its unit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bio::{Errno, Segs};
+use geom::{Core, Event as GeomEvent, Inbox, ProviderId, Switchboard};
+use wire::scsi::Lun;
+
+use crate::address::Path;
+use crate::ccb::Owner;
+use crate::device::Shape;
+use crate::events::Event;
+use crate::periph::Facts;
+use crate::probe::{AtaProbe, Refusal, ScsiProbe};
+use crate::recovery::Policy;
+use crate::sim::Sim;
+use crate::unit::{Listener, Unit};
+
+/// Events that a bus remembers; older ones are forgotten.
+pub const EVENTS_MAX: usize = 256;
+
+/// While a device is probed: one question at a time.
+const PROBING: Shape = Shape {
+    openings_min: 1,
+    openings_max: 1,
+    policy: Policy { retry_selection: false, ..Policy::DISK },
+};
+
+/// What a scan found.
+#[derive(Clone)]
+pub enum Change {
+    /// A device that was not there.
+    Found(Arc<Unit>, Facts),
+    /// One that is not there any more.
+    Lost(Path),
+    /// The same, with other things to say of itself.
+    Changed(Path, Facts),
+}
+
+/// See the module.
+pub struct Bus {
+    number: u64,
+    sim: Arc<dyn Sim>,
+    switchboard: Switchboard,
+    inbox: Arc<Inbox>,
+    me: Weak<Bus>,
+    known: Mutex<BTreeMap<Path, Known>>,
+    events: Mutex<VecDeque<(Path, Event)>>,
+}
+
+struct Known {
+    unit: Arc<Unit>,
+    facts: Facts,
+    provider: Option<(ProviderId, String)>,
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bus {
+    /// The bus scbusN of a driver. What happens to its disks is told to `inbox`.
+    pub fn new(
+        number: u64,
+        sim: Arc<dyn Sim>,
+        switchboard: Switchboard,
+        inbox: Arc<Inbox>,
+    ) -> Arc<Bus> {
+        Arc::new_cyclic(|me| Bus {
+            number,
+            sim,
+            switchboard,
+            inbox,
+            me: me.clone(),
+            known: Mutex::default(),
+            events: Mutex::default(),
+        })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A device of it.
+    pub fn unit(&self, path: Path) -> Option<Arc<Unit>> {
+        lock(&self.known).get(&path).map(|known| known.unit.clone())
+    }
+
+    /// What a device said of itself.
+    pub fn facts(&self, path: Path) -> Option<Facts> {
+        lock(&self.known).get(&path).map(|known| known.facts.clone())
+    }
+
+    /// What happened, oldest first.
+    pub fn events(&self) -> Vec<(Path, Event)> {
+        lock(&self.events).iter().copied().collect()
+    }
+
+    /// As `camcontrol devlist -v` has it.
+    pub fn devlist(&self) -> String {
+        let n = self.number;
+        let mut out = format!("scbus{n} on {} bus 0:\n", self.sim.facts().name);
+        for (path, known) in &*lock(&self.known) {
+            let periph = known.provider.as_ref().map_or("", |(_, name)| name);
+            out.push_str(&format!("{:<33}  at {path} ({periph})\n", known.facts.label()));
+        }
+        out.push_str(&format!("{:<33}  at {} ()\n", "<>", Path::bus(n)));
+        out
+    }
+
+    /// Asks every target, and says what is not as it was. One at a time on a bus.
+    pub async fn scan(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for target in 0..self.sim.facts().targets {
+            let first = Path::new(self.number, target, 0);
+            let luns = self.look_at(first, core, &mut changes).await;
+            let known: Vec<Path> = lock(&self.known)
+                .keys()
+                .copied()
+                .filter(|path| path.target == target && path.lun != 0)
+                .collect();
+            for lun in &luns {
+                let path = Path::new(self.number, target, u64::from(lun.number()));
+                if path != first {
+                    self.look_at(path, core, &mut changes).await;
+                }
+            }
+            for path in known {
+                if luns.iter().all(|lun| u64::from(lun.number()) != path.lun) {
+                    self.forget(path, &mut changes, core);
+                }
+            }
+        }
+        changes
+    }
+
+    /// Asks one logical unit; answers the target's others.
+    async fn look_at(
+        self: &Arc<Bus>,
+        path: Path,
+        core: &Rc<Core>,
+        changes: &mut Vec<Change>,
+    ) -> Vec<Lun> {
+        let old = lock(&self.known).get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
+        let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
+        let unit = match &old {
+            Some((unit, _)) if !lost => unit.clone(),
+            _ => self.make(path, core),
+        };
+        let asked = probe(&unit, core).await;
+        let luns = match &asked {
+            Ok(Facts::Scsi(facts)) => facts.luns.clone(),
+            _ => Vec::new(),
+        };
+        match (asked, old) {
+            (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
+                if facts != before {
+                    if let Some(known) = lock(&self.known).get_mut(&path) {
+                        known.facts = facts.clone();
+                    }
+                    changes.push(Change::Changed(path, facts));
+                }
+            }
+            (Ok(facts), before) => {
+                let unit = if before.is_some() && !lost {
+                    // Another device in its place: nothing of the old one may reach it.
+                    self.forget(path, changes, core);
+                    self.make(path, core)
+                } else {
+                    self.forget(path, changes, core);
+                    unit.clone()
+                };
+                let known = Known { unit: unit.clone(), facts: facts.clone(), provider: None };
+                lock(&self.known).insert(path, known);
+                self.note(path, Event::FoundDevice);
+                changes.push(Change::Found(unit, facts));
+            }
+            (Err(_), Some(_)) => self.forget(path, changes, core),
+            (Err(_), None) => {}
+        }
+        if lock(&self.known).get(&path).is_none_or(|known| !Arc::ptr_eq(&known.unit, &unit)) {
+            unit.close();
+        }
+        luns
+    }
+
+    fn make(self: &Arc<Bus>, path: Path, core: &Rc<Core>) -> Arc<Unit> {
+        let bus = self.me.clone();
+        let listener: Listener = Arc::new(move |unit, event, whole| {
+            if let Some(bus) = bus.upgrade() {
+                bus.hear(unit, event, whole);
+            }
+        });
+        let (sim, switchboard) = (self.sim.clone(), self.switchboard.clone());
+        let unit = Unit::new(path, sim, PROBING, switchboard, listener);
+        unit.run_clock(core);
+        unit
+    }
+
+    fn forget(&self, path: Path, changes: &mut Vec<Change>, core: &Core) {
+        let Some(known) = lock(&self.known).remove(&path) else { return };
+        let now = core.now();
+        known.unit.with(core, |device| device.lose(now));
+        known.unit.close();
+        self.note(path, Event::LostDevice);
+        if let Some((provider, _)) = known.provider {
+            self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
+        }
+        changes.push(Change::Lost(path));
+    }
+
+    /// A disk has a provider now.
+    pub(crate) fn belongs_to(&self, path: Path, provider: ProviderId, name: &str) {
+        if let Some(known) = lock(&self.known).get_mut(&path) {
+            known.provider = Some((provider, name.to_string()));
+        }
+    }
+
+    fn note(&self, path: Path, event: Event) {
+        let mut events = lock(&self.events);
+        if events.len() >= EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back((path, event));
+    }
+
+    fn hear(&self, unit: &Unit, event: Event, whole: bool) {
+        let path = unit.path();
+        self.note(path, event);
+        let meant = if whole { Path::target(path.bus, path.target) } else { path };
+        match event {
+            Event::LostDevice => {
+                for (at, known) in &*lock(&self.known) {
+                    if let (true, Some((provider, _))) = (at.meets(meant), &known.provider) {
+                        self.inbox.post(GeomEvent::Lost(*provider, Errno::NxIo));
+                    }
+                }
+            }
+            Event::DeviceChanged | Event::InquiryChanged => self.ask_size(path),
+            _ => {}
+        }
+    }
+
+    /// Has a disk asked for its size again, and everybody above told when it has another one.
+    fn ask_size(&self, path: Path) {
+        let Some(unit) = self.unit(path) else { return };
+        let bus = self.me.clone();
+        let ask = move |core: &Rc<Core>| {
+            let core = core.clone();
+            core.reactor().clone().spawn("cam", async move {
+                let asked = probe(&unit, &core).await;
+                let (Some(bus), Ok(facts)) = (bus.upgrade(), asked) else { return };
+                let size = facts.disk(u32::MAX).map(|disk| disk.limits.media_bytes);
+                let mut known = lock(&bus.known);
+                let Some(known) = known.get_mut(&path) else { return };
+                known.facts = facts;
+                if let (Some((provider, _)), Some(size)) = (&known.provider, size) {
+                    bus.inbox.post(GeomEvent::Resize(*provider, size));
+                }
+            });
+        };
+        self.switchboard.call(0, Box::new(ask));
+    }
+}
+
+/// Asks a device what it is.
+async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Refusal> {
+    let first = unit.path().lun == 0;
+    if unit.sim().facts().is_ata {
+        let mut probe = AtaProbe::new(None);
+        while let Some(ask) = probe.ask() {
+            let Some(data) = Segs::alloc(core.pool(), ask.length as usize) else {
+                core.reactor().sleep(NO_MEMORY_NS).await;
+                continue;
+            };
+            let ended = unit.execute(core, ask.ccb(Owner::Task(0)), &data).await;
+            probe.hear(&ended, &data.to_vec());
+        }
+        return probe.finish().map(|facts| Facts::Ata(Box::new(facts)));
+    }
+    let mut probe = ScsiProbe::new(first);
+    while let Some(ask) = probe.ask() {
+        let Some(data) = Segs::alloc(core.pool(), ask.length as usize) else {
+            core.reactor().sleep(NO_MEMORY_NS).await;
+            continue;
+        };
+        let ended = unit.execute(core, ask.ccb(Owner::Task(0)), &data).await;
+        probe.hear(&ended, &data.to_vec());
+    }
+    probe.finish().map(|facts| Facts::Scsi(Box::new(facts)))
+}
+
+/// How long a question waits for a buffer.
+const NO_MEMORY_NS: u64 = 1_000_000;

@@ -1,0 +1,190 @@
+//! da: disks that speak SCSI.
+
+use bio::{Attr, Bio, Errno, Flags as BioFlags, Op, Pool, Segs};
+use geom::Limits;
+use wire::scsi::{UnmapDescriptor, UnmapList};
+
+use super::{Asked, Disk, Language, shape};
+use crate::ccb::{Command, Flags};
+use crate::probe::ScsiFacts;
+
+/// FUA of READ and WRITE.
+const FUA: u8 = 0x08;
+/// UNMAP of WRITE SAME.
+const UNMAP: u8 = 0x08;
+/// Openings of a disk that queues commands and does not say how many.
+const OPENINGS_MAX: u32 = 64;
+const TIMEOUT_MS: u32 = 60_000;
+/// PERIPHERAL DEVICE TYPE of disks.
+const DISK: u8 = 0;
+
+/// How blocks are given back, in the order of preference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Delete {
+    None,
+    Unmap,
+    Same16,
+    Same10,
+}
+
+struct Scsi {
+    block_len: u32,
+    delete: Delete,
+    fua: bool,
+    cache: bool,
+}
+
+/// The disk that these facts describe; none without a medium.
+pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
+    let capacity = facts.capacity.filter(|_| facts.inquiry.kind == DISK)?;
+    let block_len = capacity.block_len;
+    let delete = match &facts.limits {
+        l if l.unmap => Delete::Unmap,
+        l if l.unmap_same16 => Delete::Same16,
+        l if l.unmap_same10 => Delete::Same10,
+        _ => Delete::None,
+    };
+    let blocks = |n: u64, most: u64| if n == 0 { most } else { n.min(most) };
+    let most = match delete {
+        Delete::Same10 => blocks(facts.limits.write_same_max, 0xffff),
+        Delete::Same16 => blocks(facts.limits.write_same_max, u64::from(u32::MAX)),
+        _ => blocks(u64::from(facts.limits.unmap_blocks_max), u64::from(u32::MAX)),
+    };
+    let transfer = blocks(u64::from(facts.limits.transfer_max), 0xffff) * u64::from(block_len);
+    let io_max = u64::from(io_max_bytes).min(transfer).max(u64::from(block_len));
+    Some(Disk {
+        prefix: "da",
+        language: Box::new(Scsi {
+            block_len,
+            delete,
+            fua: facts.mode.fua,
+            // One that does not say has one.
+            cache: facts.mode.write_cache != Some(false),
+        }),
+        limits: Limits {
+            media_bytes: capacity.blocks * u64::from(block_len),
+            sector_bytes: block_len,
+            io_max_bytes: u32::try_from(io_max).unwrap_or(io_max_bytes),
+            delete_max_bytes: most * u64::from(block_len),
+        },
+        shape: shape(if facts.inquiry.queues { OPENINGS_MAX } else { 1 }),
+        stripe_bytes: u64::from(block_len) << capacity.physical_exponent,
+        read_only: facts.mode.write_protected,
+        attrs: attrs(facts, delete),
+    })
+}
+
+fn attrs(facts: &ScsiFacts, delete: Delete) -> Vec<(&'static str, Attr)> {
+    let text = |t: &str| Attr::Text(t.to_string());
+    let inquiry = &facts.inquiry;
+    let zeros = delete != Delete::None && facts.limits.zeros;
+    vec![
+        ("GEOM::ident", text(&facts.serial)),
+        ("GEOM::descr", text(&format!("{} {}", inquiry.vendor, inquiry.product))),
+        ("GEOM::lunid", text(&facts.names.id)),
+        ("GEOM::lunname", text(&facts.names.name)),
+        ("GEOM::rotation_rate", Attr::Int(u64::from(facts.rotation))),
+        ("GEOM::candelete", Attr::Int(u64::from(delete != Delete::None))),
+        ("GEOM::deletereadszero", Attr::Int(u64::from(zeros))),
+    ]
+}
+
+impl Scsi {
+    fn blocks(&self, bytes: u64) -> u64 {
+        bytes / u64::from(self.block_len)
+    }
+
+    /// READ or WRITE, in ten bytes where they suffice.
+    fn transfer(&self, ops: (u8, u8), lba: u64, blocks: u64, bits: u8) -> Result<Command, Errno> {
+        Ok(match (u32::try_from(lba), u16::try_from(blocks)) {
+            (Ok(lba), Ok(blocks)) => {
+                let ([a, b, c, d], [e, f]) = (lba.to_be_bytes(), blocks.to_be_bytes());
+                Command::scsi(&[ops.0, bits, a, b, c, d, 0, e, f, 0])
+            }
+            _ => {
+                let blocks = u32::try_from(blocks).map_err(|_| Errno::Inval)?;
+                let mut cdb = vec16(ops.1, bits);
+                cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+                cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+                Command::scsi(&cdb)
+            }
+        })
+    }
+
+    fn delete(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno> {
+        let (lba, blocks) = (self.blocks(bio.offset), self.blocks(bio.length));
+        let (command, list) = match self.delete {
+            Delete::None => return Err(Errno::NotSup),
+            Delete::Unmap => {
+                let blocks = u32::try_from(blocks).map_err(|_| Errno::Inval)?;
+                let list = UnmapList::encode(&[UnmapDescriptor { lba, blocks }]);
+                let [high, low] = (list.len() as u16).to_be_bytes();
+                (Command::scsi(&[0x42, 0, 0, 0, 0, 0, 0, high, low, 0]), list)
+            }
+            Delete::Same16 | Delete::Same10 => {
+                let ops = if self.delete == Delete::Same16 { (0x93, 0x93) } else { (0x41, 0x93) };
+                let command = match self.delete {
+                    Delete::Same16 => {
+                        let blocks = u32::try_from(blocks).map_err(|_| Errno::Inval)?;
+                        let mut cdb = vec16(ops.1, UNMAP);
+                        cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+                        cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+                        Command::scsi(&cdb)
+                    }
+                    _ => self.transfer(ops, lba, blocks, UNMAP)?,
+                };
+                (command, vec![0; self.block_len as usize])
+            }
+        };
+        let data = Segs::alloc(pool, list.len()).ok_or(Errno::NoMem)?;
+        data.copy_from(0, &list);
+        bio.data = data;
+        Ok(Asked { command, flags: Flags::OUT, length: list.len() as u32 })
+    }
+}
+
+fn vec16(op: u8, bits: u8) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1]) = (op, bits);
+    cdb
+}
+
+impl Language for Scsi {
+    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno> {
+        let (lba, blocks) = (self.blocks(bio.offset), self.blocks(bio.length));
+        let fua = if self.fua && bio.flags.has(BioFlags::FUA) { FUA } else { 0 };
+        let length = u32::try_from(bio.length).map_err(|_| Errno::Inval);
+        match bio.op {
+            Op::Read => {
+                let command = self.transfer((0x28, 0x88), lba, blocks, 0)?;
+                Ok(Asked { command, flags: Flags::IN, length: length? })
+            }
+            Op::Write => {
+                let command = self.transfer((0x2a, 0x8a), lba, blocks, fua)?;
+                Ok(Asked { command, flags: Flags::OUT, length: length? })
+            }
+            Op::Flush => self.flush().ok_or(Errno::NotSup),
+            Op::Delete => self.delete(bio, pool),
+            Op::GetAttr => Err(Errno::NoAttr),
+            // The layers above write zeroes themselves.
+            Op::WriteZeroes | Op::Map => Err(Errno::NotSup),
+        }
+    }
+
+    fn flush(&self) -> Option<Asked> {
+        let command = Command::scsi(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        Some(Asked { command, flags: Flags::NONE, length: 0 })
+    }
+
+    fn has_cache(&self) -> bool {
+        self.cache
+    }
+
+    fn has_fua(&self) -> bool {
+        self.fua
+    }
+
+    fn timeout_ms(&self) -> u32 {
+        TIMEOUT_MS
+    }
+}

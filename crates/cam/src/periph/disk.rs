@@ -1,0 +1,128 @@
+//! The provider of a disk: a request becomes a CCB, and a CCB's end the request's.
+//!
+//! Invariants
+//!  P1  The CCB of a request stands in its `value`, which nothing that becomes a CCB uses, until
+//!      it ends; a request has one at a time.
+//!  P2  A request with FUA ends when its bytes are stable: by the disk's own FUA, or flushed.
+//!  P3  A FLUSH that ends well vouches for what was acknowledged before. One during which a disk
+//!      with a cache lost its power fails, and the first that is sent after it did: what was in
+//!      the cache may be gone, and nobody else would ever say so. Nothing may be missing, if all
+//!      had been flushed before: that is not known here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bio::{Attr, Bio, Errno, Flags, Op};
+use geom::{Core, Flow, Layer};
+
+use super::{Asked, Language};
+use crate::ccb::{CcbId, Ended, Owner};
+use crate::unit::Unit;
+
+/// See the module.
+pub(crate) struct DiskLayer {
+    unit: Arc<Unit>,
+    language: Box<dyn Language>,
+    /// P3: something was written that may have been in the cache.
+    dirty: AtomicBool,
+    /// P3: losses of power that somebody was told of.
+    told: AtomicU64,
+}
+
+impl DiskLayer {
+    pub(crate) fn new(unit: Arc<Unit>, language: Box<dyn Language>) -> DiskLayer {
+        let told = unit.look(|device| device.power_losses());
+        DiskLayer { unit, language, dirty: AtomicBool::new(false), told: AtomicU64::new(told) }
+    }
+
+    fn send(&self, bio: &mut Bio, asked: &Asked, core: &Core) -> CcbId {
+        let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
+        let ordered = bio.flags.has(Flags::ORDERED);
+        let ccb = asked.ccb(&*self.language, owner, ordered);
+        let id = self.unit.with(core, |device| device.submit(ccb));
+        bio.value = Some(Attr::Int(id.to_word()));
+        id
+    }
+
+    fn go_on(&self, bio: &mut Bio, mut id: CcbId, core: &Core) -> Flow {
+        loop {
+            let Some(ended) = self.unit.drive(bio, id, core) else { return Flow::Wait };
+            match self.ended(bio, &ended) {
+                Next::Done(result) => {
+                    bio.value = None;
+                    if bio.op == Op::Delete {
+                        bio.data.clear();
+                    }
+                    return Flow::Done(result);
+                }
+                Next::Flush(asked) => id = self.send(bio, &asked, core),
+            }
+        }
+    }
+
+    fn ended(&self, bio: &Bio, ended: &Ended) -> Next {
+        let moved = match ended.result {
+            Ok(moved) => moved,
+            Err(error) => return Next::Done(Err(error)),
+        };
+        if self.language.flush().is_some_and(|flush| flush.command == ended.command) {
+            return Next::Done(self.vouch(ended, bio.op));
+        }
+        match bio.op {
+            // A disk that moves less than it was asked for, and calls that good.
+            Op::Read | Op::Write if u64::from(moved) < bio.length => Next::Done(Err(Errno::Io)),
+            Op::Write if bio.flags.has(Flags::FUA) && !self.language.has_fua() => {
+                self.dirty.store(true, Ordering::Release);
+                self.language.flush().map_or(Next::Done(Ok(())), Next::Flush)
+            }
+            Op::Write if !bio.flags.has(Flags::FUA) => {
+                self.dirty.store(true, Ordering::Release);
+                Next::Done(Ok(()))
+            }
+            _ => Next::Done(Ok(())),
+        }
+    }
+
+    /// P3
+    fn vouch(&self, ended: &Ended, op: Op) -> Result<(), Errno> {
+        if !self.language.has_cache() {
+            return Ok(());
+        }
+        let (before, after) = ended.power_losses;
+        let told = match op {
+            Op::Flush => self.told.fetch_max(after, Ordering::AcqRel),
+            // A write with FUA vouches for itself alone: a FLUSH is still to fail.
+            _ => self.told.load(Ordering::Acquire),
+        };
+        let lost = before != after || told < before;
+        if lost && self.dirty.load(Ordering::Acquire) { Err(Errno::Io) } else { Ok(()) }
+    }
+}
+
+enum Next {
+    Done(Result<(), Errno>),
+    Flush(Asked),
+}
+
+impl Layer for DiskLayer {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if bio.op == Op::Flush && self.language.flush().is_none() {
+            // Nothing is volatile.
+            return Flow::Done(Ok(()));
+        }
+        match self.language.command(bio, core.pool()) {
+            Ok(asked) => {
+                let id = self.send(bio, &asked, core);
+                self.go_on(bio, id, core)
+            }
+            Err(error) => Flow::Done(Err(error)),
+        }
+    }
+
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        match bio.value {
+            Some(Attr::Int(word)) => self.go_on(bio, CcbId::from_word(word), core),
+            _ => Flow::Done(Err(Errno::NxIo)),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Peripheral drivers: what turns a request of the graph into CCBs, as late as possible.
+//!
+//! | file | is |
+//! | --- | --- |
+//! | `da` | disks that speak SCSI |
+//! | `ada` | disks that speak ATA |
+//! | `disk` | the provider of both |
+
+mod ada;
+mod da;
+mod disk;
+
+use bio::{Attr, Bio, Errno, Pool};
+use geom::Limits;
+
+use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
+use crate::device::Shape;
+use crate::probe::{AtaFacts, ScsiFacts};
+use crate::recovery::Policy;
+
+pub(crate) use disk::DiskLayer;
+
+/// How often a disk's command is tried again.
+const DISK_RETRIES: u8 = 4;
+
+/// Openings that QUEUE FULL leaves a disk.
+const OPENINGS_MIN: u32 = 2;
+
+/// What probing found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Facts {
+    /// Of a SCSI unit.
+    Scsi(Box<ScsiFacts>),
+    /// Of an ATA device.
+    Ata(Box<AtaFacts>),
+}
+
+impl Facts {
+    /// The same device, perhaps with other things to say of itself.
+    pub fn is_same(&self, other: &Facts) -> bool {
+        match (self, other) {
+            (Facts::Scsi(own), Facts::Scsi(other)) => own.is_same(other),
+            (Facts::Ata(own), Facts::Ata(other)) => own.is_same(other),
+            _ => false,
+        }
+    }
+
+    /// As lists of CAM have it: `<SEAGATE ST3750630SS 0001>`.
+    pub fn label(&self) -> String {
+        let words: Vec<&str> = match self {
+            Facts::Scsi(f) => vec![&f.inquiry.vendor, &f.inquiry.product, &f.inquiry.revision],
+            Facts::Ata(f) => vec![&f.identify.model, &f.identify.firmware],
+        };
+        format!("<{}>", words.join(" "))
+    }
+
+    /// The periph that a disk of these facts has; none of other devices.
+    pub(crate) fn disk(&self, io_max_bytes: u32) -> Option<Disk> {
+        match self {
+            Facts::Scsi(facts) => da::disk(facts, io_max_bytes),
+            Facts::Ata(facts) => ada::disk(facts, io_max_bytes),
+        }
+    }
+}
+
+/// What a disk's language is asked for.
+pub(crate) struct Asked {
+    command: Command,
+    flags: Flags,
+    length: u32,
+}
+
+/// How a disk's commands are made.
+pub(crate) trait Language: Send + Sync {
+    /// The command of a request. A DELETE's ranges are put into its data.
+    fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno>;
+
+    /// The command that makes everything stable; none where nothing is volatile.
+    fn flush(&self) -> Option<Asked>;
+
+    /// What is written may be lost with the power until it is flushed.
+    fn has_cache(&self) -> bool;
+
+    /// Writes may ask to be stable; else they are flushed.
+    fn has_fua(&self) -> bool;
+
+    /// How long a command may take, ms.
+    fn timeout_ms(&self) -> u32;
+}
+
+/// A disk, before it is in the graph.
+pub(crate) struct Disk {
+    /// `da` or `ada`.
+    pub prefix: &'static str,
+    pub language: Box<dyn Language>,
+    pub limits: Limits,
+    pub shape: Shape,
+    pub stripe_bytes: u64,
+    pub read_only: bool,
+    pub attrs: Vec<(&'static str, Attr)>,
+}
+
+fn shape(openings_max: u32) -> Shape {
+    Shape { openings_min: OPENINGS_MIN.min(openings_max), openings_max, policy: Policy::DISK }
+}
+
+impl Asked {
+    fn ccb(&self, language: &dyn Language, owner: Owner, ordered: bool) -> Ccb {
+        Ccb {
+            command: self.command,
+            flags: if ordered { self.flags | Flags::ORDERED } else { self.flags },
+            priority: Priority::Normal,
+            timeout_ms: language.timeout_ms(),
+            retries: DISK_RETRIES,
+            length: self.length,
+            owner,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! SIMs: drivers of buses. A new one is a file in `sims/` and a line in its `mod.rs`.
+
+use bio::Segs;
+use geom::Core;
+
+use crate::ccb::{Ccb, CcbId, Outcome};
+use crate::unit::Unit;
+
+/// What a bus is like: PATH_INQ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SimFacts {
+    /// Name and number of the driver's instance: `mps0`.
+    pub name: String,
+    /// Targets that may be there are numbered below it.
+    pub targets: u64,
+    /// Largest READ or WRITE, bytes.
+    pub io_max_bytes: u32,
+    /// Its disks speak ATA; else SCSI.
+    pub is_ata: bool,
+}
+
+/// How a CCB goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begun {
+    /// It has ended.
+    Ended(Outcome),
+    /// [`Sim::finish`] is to be called in so many ns, by its owner.
+    Later(u64),
+    /// The SIM will call [`Unit::done`].
+    Pending,
+}
+
+/// A driver of a bus.
+///
+/// It is called on the core of whoever sent a CCB, without a lock held, and never blocks. What it
+/// keeps for a device it keeps with that device: nothing on the way of a CCB is shared by all.
+pub trait Sim: Send + Sync {
+    /// PATH_INQ.
+    fn facts(&self) -> SimFacts;
+
+    /// A unit was made for a device of this bus; it is told what the SIM notices of it.
+    fn attach(&self, unit: &std::sync::Arc<Unit>);
+
+    /// Begins a CCB. It must end, sooner or later, in one of the ways of [`Begun`]. RESET_DEV ends
+    /// whatever the device had with [`crate::CamStatus::ResetSent`].
+    fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun;
+
+    /// Goes on with a CCB that answered [`Begun::Later`]. May be called early.
+    fn finish(&self, unit: &Unit, id: CcbId, data: &Segs, core: &Core) -> Begun;
+
+    /// Ends a CCB early, if it can: with [`Unit::done`].
+    fn abort(&self, unit: &Unit, id: CcbId, core: &Core);
+
+    /// Resets the device: all its CCBs end with [`Unit::done`].
+    fn reset(&self, unit: &Unit, core: &Core);
+}

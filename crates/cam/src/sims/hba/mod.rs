@@ -1,0 +1,226 @@
+//! A virtual HBA: SAS and SATA disks in memory that behave as disks do, well and badly.
+//!
+//! Everything that goes wrong with devices can be had here, by chance from a seed or by hand:
+//! QUEUE FULL and BUSY, errors with and without effect, commands that hang, answers that come
+//! twice, resets, power cuts that tear what was under way and lose what was not flushed, disks
+//! that stop, are pulled out and plugged in.
+//!
+//! Invariants
+//!  V1  A command is carried out at the moment it ends, or not at all; what is under way at a power
+//!      cut may have arrived in any of its sectors.
+//!  V2  What one target does never waits for another: each has a lock of its own.
+
+mod ata;
+mod scsi;
+mod target;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bio::{Errno, Segs};
+use geom::Core;
+use reactor::model::{DiskModel, DiskShape, Timing};
+
+use crate::ccb::{CamStatus, Ccb, CcbId, Outcome};
+use crate::sim::{Begun, Sim, SimFacts};
+use crate::unit::Unit;
+use target::Target;
+
+/// How often things go wrong, in hundredths; all zero in a disk that is well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Faults {
+    /// Answered with an error, not carried out.
+    pub fails: u8,
+    /// Answered with an error, and carried out all the same.
+    pub lies: u8,
+    /// Never answered, until it is aborted.
+    pub hangs: u8,
+    /// Answered twice.
+    pub echoes: u8,
+    /// QUEUE FULL although there is room.
+    pub full: u8,
+    /// Aborts that are not heard.
+    pub deaf: u8,
+}
+
+/// A disk to be plugged in.
+#[derive(Clone, Debug)]
+pub struct DiskSpec {
+    /// T10 vendor identification; of no meaning to a SATA disk.
+    pub vendor: String,
+    /// Product or model.
+    pub model: String,
+    /// Revision or firmware.
+    pub revision: String,
+    /// Serial number.
+    pub serial: String,
+    /// NAA name.
+    pub wwn: u64,
+    /// Its medium.
+    pub shape: DiskShape,
+    /// Commands that it takes at a time.
+    pub depth: u8,
+    /// 1 does not turn, else turns a minute.
+    pub rotation: u16,
+}
+
+impl Default for DiskSpec {
+    fn default() -> DiskSpec {
+        DiskSpec {
+            vendor: "ASHLAR".into(),
+            model: "virtual disk".into(),
+            revision: "1".into(),
+            serial: "V0".into(),
+            wwn: 0x5000_c500_0000_0001,
+            shape: DiskShape {
+                timing: Timing::Between { min_ns: 0, max_ns: 0 },
+                ..DiskShape::default()
+            },
+            depth: 32,
+            rotation: 1,
+        }
+    }
+}
+
+/// The languages that a bus may speak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// SAS: SCSI commands.
+    Sas,
+    /// SATA: ATA commands.
+    Sata,
+}
+
+/// See the module.
+pub struct VirtualHba {
+    facts: SimFacts,
+    bays: Vec<Bay>,
+}
+
+struct Bay {
+    target: Mutex<Option<Target>>,
+    unit: OnceLock<Mutex<Weak<Unit>>>,
+}
+
+impl VirtualHba {
+    /// An HBA called `name` with so many empty bays.
+    pub fn new(name: &str, transport: Transport, bays: usize) -> Arc<VirtualHba> {
+        let bay = || Bay { target: Mutex::new(None), unit: OnceLock::new() };
+        Arc::new(VirtualHba {
+            facts: SimFacts {
+                name: name.into(),
+                targets: bays as u64,
+                io_max_bytes: 1 << 20,
+                is_ata: transport == Transport::Sata,
+            },
+            bays: (0..bays).map(|_| bay()).collect(),
+        })
+    }
+
+    /// Puts a disk into a bay; one that was in it is gone with all that it held.
+    pub fn plug(&self, bay: u64, spec: DiskSpec, seed: u64) -> Result<(), Errno> {
+        let disk = DiskModel::new(spec.shape.clone(), seed)?;
+        let place = self.bays.get(bay as usize).ok_or(Errno::NoEnt)?;
+        *lock(&place.target) = Some(Target::new(spec, disk, seed, self.facts.is_ata));
+        Ok(())
+    }
+
+    /// Does something to the disk in a bay; `None` when it is empty.
+    fn at<R>(&self, bay: u64, f: impl FnOnce(&mut Target) -> R) -> Option<R> {
+        lock(&self.bays.get(bay as usize)?.target).as_mut().map(f)
+    }
+
+    /// From now on things go wrong so often.
+    pub fn set_faults(&self, bay: u64, faults: Faults) {
+        self.at(bay, |t| t.faults = faults);
+    }
+
+    /// Pulls a disk out, or pushes it in again: nobody answers meanwhile.
+    pub fn set_present(&self, bay: u64, present: bool) {
+        self.at(bay, |t| t.present = present);
+    }
+
+    /// Stops the motor: it must be started again.
+    pub fn stop(&self, bay: u64) {
+        self.at(bay, Target::stop);
+    }
+
+    /// Makes a disk's medium so many bytes large; a SAS disk says so.
+    pub fn resize(&self, bay: u64, bytes: u64) {
+        self.at(bay, |t| t.resize(bytes));
+    }
+
+    /// Cuts a disk's power and gives it back (V1).
+    pub fn power_cut(&self, bay: u64) {
+        self.at(bay, Target::power_cut);
+        let unit = self.bays.get(bay as usize).and_then(Bay::unit);
+        if let Some(unit) = unit.filter(|_| self.facts.is_ata) {
+            // The link went down and came up: SATA has no other way to say it.
+            unit.lost_power();
+        }
+    }
+
+    /// Reads a disk's medium behind everybody's back: for tests.
+    pub fn read_medium(&self, bay: u64, offset: u64, out: &mut [u8]) -> Option<usize> {
+        self.at(bay, |t| t.disk.read(offset, out).ok()).flatten()
+    }
+
+    /// CCBs that a disk has.
+    pub fn under_way(&self, bay: u64) -> usize {
+        self.at(bay, |t| t.under_way()).unwrap_or(0)
+    }
+}
+
+impl Bay {
+    fn unit(&self) -> Option<Arc<Unit>> {
+        lock(self.unit.get()?).upgrade()
+    }
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sim for VirtualHba {
+    fn facts(&self) -> SimFacts {
+        self.facts.clone()
+    }
+
+    fn attach(&self, unit: &Arc<Unit>) {
+        let Some(bay) = self.bays.get(unit.path().target as usize) else { return };
+        *lock(bay.unit.get_or_init(Mutex::default)) = Arc::downgrade(unit);
+    }
+
+    fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
+        if unit.path().lun != 0 {
+            return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
+        }
+        let begun = self.at(unit.path().target, |t| t.begin(id, ccb, data, core.now()));
+        begun.unwrap_or(Begun::Ended(Outcome::of(CamStatus::SelectionTimeout)))
+    }
+
+    fn finish(&self, unit: &Unit, id: CcbId, data: &Segs, core: &Core) -> Begun {
+        let (now, gone) = (core.now(), Outcome::of(CamStatus::SelectionTimeout));
+        let Some((begun, echo)) = self.at(unit.path().target, |t| t.finish(id, data, now)) else {
+            return Begun::Ended(gone);
+        };
+        if let (Begun::Ended(outcome), true) = (begun, echo) {
+            // Once here, and once as an answer.
+            unit.done(id, outcome, core);
+        }
+        begun
+    }
+
+    fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
+        let heard = self.at(unit.path().target, |t| t.abort(id)).unwrap_or(true);
+        if heard {
+            unit.done(id, Outcome::of(CamStatus::Aborted), core);
+        }
+    }
+
+    fn reset(&self, unit: &Unit, core: &Core) {
+        let victims = self.at(unit.path().target, Target::reset).unwrap_or_default();
+        for id in victims {
+            unit.done(id, Outcome::of(CamStatus::ResetSent), core);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The SCSI commands of a virtual SAS disk.
+
+use wire::scsi::{
+    Capacity, Command, Extent, Identity, Limits, Lun, Provisioning, Sense, UnmapList, Vpd, asc,
+    inquiry_data, read_capacity10, read_capacity16, report_luns, vpd_page,
+};
+
+use super::target::{Target, Work};
+use crate::ccb::Outcome;
+
+/// Most blocks of one UNMAP.
+const UNMAP_BLOCKS_MAX: u32 = 1 << 16;
+
+fn refused(sense: Sense) -> Outcome {
+    Outcome::check(sense)
+}
+
+pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
+    let command = Command::parse(cdb).map_err(|e| refused(e.sense()))?;
+    let identity = identity(target);
+    let say = |mut data: Vec<u8>, alloc: u32| {
+        wire::scsi::truncate(&mut data, alloc);
+        Ok(Work::Say(data))
+    };
+    match command {
+        Command::TestUnitReady => Ok(Work::Say(Vec::new())),
+        Command::StartStop { start: true, .. } => Ok(Work::Start),
+        Command::Inquiry { page: None, alloc } => say(inquiry_data(&identity), alloc),
+        Command::Inquiry { page: Some(page), alloc } => {
+            let vpd = Vpd { identity: &identity, limits: &limits(target) };
+            let page = vpd_page(page, vpd).ok_or(refused(Sense::cdb_field(2, None)))?;
+            say(page, alloc)
+        }
+        Command::ReportLuns { alloc, .. } => say(report_luns(Lun::new(0)), alloc),
+        Command::ModeSense { ten: true, page: 0x08, alloc, .. } => {
+            let cache = if target.cache { 0x04 } else { 0 };
+            let mut data = vec![0, 26, 0, 0x10, 0, 0, 0, 0, 0x08, 18, cache];
+            data.resize(28, 0);
+            say(data, alloc)
+        }
+        Command::ReadCapacity10 => say(read_capacity10(&capacity(target)).to_vec(), 8),
+        Command::ReadCapacity16 { alloc } => {
+            say(read_capacity16(&capacity(target)).to_vec(), alloc)
+        }
+        Command::Read(extent) => {
+            let (offset, len) = bytes(target, &extent)?;
+            Ok(Work::Read { offset, len })
+        }
+        Command::Write(extent) => {
+            let (offset, len) = bytes(target, &extent)?;
+            Ok(Work::Write { offset, len, durable: extent.fua })
+        }
+        Command::SynchronizeCache { .. } => Ok(Work::Flush),
+        Command::Unmap { .. } if target.spec.shape.discards => {
+            Ok(Work::Discard { ranges: Vec::new() })
+        }
+        _ => Err(refused(Sense::new(asc::INVALID_OPCODE))),
+    }
+}
+
+/// The ranges of an UNMAP list, in bytes.
+pub(super) fn ranges(target: &Target, list: &[u8]) -> Result<Vec<(u64, u64)>, Outcome> {
+    let list = UnmapList::parse(list).map_err(refused)?;
+    list.iter().map(|run| bytes(target, &Extent::new(run.lba, run.blocks))).collect()
+}
+
+fn bytes(target: &Target, extent: &Extent) -> Result<(u64, u64), Outcome> {
+    let sector = u64::from(target.spec.shape.sector);
+    if !extent.fits(capacity(target).blocks) {
+        return Err(refused(Sense::new(asc::LBA_OUT_OF_RANGE)));
+    }
+    Ok((extent.lba * sector, u64::from(extent.blocks) * sector))
+}
+
+fn capacity(target: &Target) -> Capacity {
+    let block_len = target.spec.shape.sector;
+    Capacity {
+        blocks: target.disk.size() / u64::from(block_len),
+        block_len,
+        thin: target.spec.shape.discards,
+        zeros: target.spec.shape.discards,
+        ..Capacity::default()
+    }
+}
+
+fn limits(target: &Target) -> Limits {
+    if !target.spec.shape.discards {
+        return Limits::default();
+    }
+    Limits {
+        unmap_blocks_max: UNMAP_BLOCKS_MAX,
+        unmap_descriptors_max: 1,
+        unmap_granularity: 1,
+        provisioning: Provisioning::Thin,
+        unmap: true,
+        zeros: true,
+        ..Limits::default()
+    }
+}
+
+fn identity(target: &Target) -> Identity {
+    let spec = &target.spec;
+    let mut naa = [0; 16];
+    naa.iter_mut().zip(spec.wwn.to_be_bytes()).for_each(|(to, from)| *to = from);
+    // A locally assigned name of 16 bytes begins with 6.
+    naa[0] = 0x60 | naa[0] & 0x0f;
+    Identity {
+        vendor: spec.vendor.clone(),
+        product: spec.model.clone(),
+        revision: spec.revision.clone(),
+        serial: spec.serial.clone(),
+        naa: Some(naa),
+        rotation_rate: spec.rotation,
+        write_cache: target.cache,
+        ..Identity::default()
+    }
+}

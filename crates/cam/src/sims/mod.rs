@@ -1,0 +1,3 @@
+//! Drivers of buses, one file or folder each.
+
+pub mod hba;

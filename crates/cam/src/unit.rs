@@ -1,0 +1,367 @@
+//! A device among cores: its [`Device`] behind a lock of its own, held for one step at a time.
+//!
+//! Invariants
+//!  U1  No lock is held while a SIM, a core or a listener is called.
+//!  U2  A CCB's data never leave the core that sent it: that core hands it to the SIM, and takes
+//!      its result. Whoever brings news of it from elsewhere calls that core.
+//!  U3  The clock sleeps no longer than until the device's first due time.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bio::{Bio, Segs};
+use geom::{Core, Switchboard, deadline};
+
+use crate::address::Path;
+use crate::ccb::{Ccb, CcbId, Ended, Outcome, Owner};
+use crate::device::{Device, Effect, Shape};
+use crate::events::Event;
+use crate::sim::{Begun, Sim};
+
+/// Hears of a unit's events; the flag says that the whole target is meant. Called on any core.
+pub type Listener = Arc<dyn Fn(&Unit, Event, bool) + Send + Sync>;
+
+/// See the module.
+pub struct Unit {
+    path: Path,
+    sim: Arc<dyn Sim>,
+    switchboard: Switchboard,
+    listener: Listener,
+    desk: Mutex<Desk>,
+}
+
+struct Desk {
+    device: Device,
+    tasks: Vec<Caller>,
+    free: Vec<u32>,
+    clock: Option<Waker>,
+    /// The clock sleeps until then.
+    armed_ns: u64,
+    closed: bool,
+}
+
+/// A task that waits for a CCB.
+#[derive(Default)]
+struct Caller {
+    waker: Option<Waker>,
+    called: bool,
+    /// The task is gone; its CCB is being aborted.
+    gone: bool,
+}
+
+/// What a CCB's owner does next.
+enum Turn {
+    Ended(Ended),
+    Begin(Ccb),
+    /// It is with the SIM.
+    Held,
+    Waiting,
+}
+
+impl Unit {
+    /// A device that was found, in no hurry yet: one CCB at a time until it is reshaped.
+    pub fn new(
+        path: Path,
+        sim: Arc<dyn Sim>,
+        shape: Shape,
+        switchboard: Switchboard,
+        listener: Listener,
+    ) -> Arc<Unit> {
+        let desk = Desk {
+            device: Device::new(shape),
+            tasks: Vec::new(),
+            free: Vec::new(),
+            clock: None,
+            armed_ns: u64::MAX,
+            closed: false,
+        };
+        let unit = Unit { path, sim: sim.clone(), switchboard, listener, desk: Mutex::new(desk) };
+        let unit = Arc::new(unit);
+        sim.attach(&unit);
+        unit
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> Path {
+        self.path
+    }
+
+    /// The driver of its bus.
+    pub fn sim(&self) -> &Arc<dyn Sim> {
+        &self.sim
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The SIM has noticed that the device lost its power, and has it again.
+    pub fn lost_power(&self) {
+        self.desk().device.lost_power();
+    }
+
+    /// Gives the device's queue another shape. Before anything is sent to it.
+    pub fn reshape(&self, shape: Shape) {
+        self.desk().device.reshape(shape);
+    }
+
+    /// Looks at the device.
+    pub fn look<R>(&self, f: impl FnOnce(&Device) -> R) -> R {
+        f(&self.desk().device)
+    }
+
+    /// One step of the device, and what follows from it.
+    pub fn with<R>(&self, core: &Core, f: impl FnOnce(&mut Device) -> R) -> R {
+        let out = f(&mut self.desk().device);
+        self.carry_out(core);
+        out
+    }
+
+    /// The SIM has ended a CCB; false when it was not with it.
+    pub fn done(&self, id: CcbId, outcome: Outcome, core: &Core) -> bool {
+        let now = core.now();
+        self.with(core, |device| device.done(id, outcome, now))
+    }
+
+    /// U1
+    fn carry_out(&self, core: &Core) {
+        while let Some(effect) = self.next_effect() {
+            match effect {
+                Effect::Start(_, owner) => self.call(owner, core),
+                Effect::Ended(id, Owner::Task(n)) if self.is_gone(n) => {
+                    let mut desk = self.desk();
+                    let _nobody_wants_it = desk.device.end(id);
+                    desk.leave(n);
+                }
+                Effect::Ended(_, owner) => self.call(owner, core),
+                Effect::Abort(id) => self.sim.abort(self, id, core),
+                Effect::Reset => self.sim.reset(self, core),
+                Effect::Event(event, whole) => (self.listener)(self, event, whole),
+            }
+        }
+    }
+
+    fn next_effect(&self) -> Option<Effect> {
+        let mut desk = self.desk();
+        let effect = desk.device.take();
+        // U3
+        if effect.is_none() && desk.device.due().is_some_and(|due| due < desk.armed_ns) {
+            let waker = desk.clock.take();
+            drop(desk);
+            waker.into_iter().for_each(Waker::wake);
+        }
+        effect
+    }
+
+    fn is_gone(&self, task: u32) -> bool {
+        self.desk().tasks.get(task as usize).is_some_and(|t| t.gone)
+    }
+
+    /// U2
+    fn call(&self, owner: Owner, core: &Core) {
+        match owner {
+            Owner::Bio { core: number, ticket } if number == core.id() as usize => {
+                core.restart(ticket);
+            }
+            Owner::Bio { core: number, ticket } => self.switchboard.restart(number, ticket),
+            Owner::Task(n) => {
+                let mut desk = self.desk();
+                let Some(task) = desk.tasks.get_mut(n as usize) else { return };
+                task.called = true;
+                let waker = task.waker.take();
+                drop(desk);
+                waker.into_iter().for_each(Waker::wake);
+            }
+        }
+    }
+
+    fn turn(&self, id: CcbId, owner: Owner, core: &Core) -> Turn {
+        let now = core.now();
+        let mut desk = self.desk();
+        if let Some(ended) = desk.device.end(id) {
+            return Turn::Ended(ended);
+        }
+        let turn = match desk.device.begin(id, owner, now) {
+            Some(ccb) => Turn::Begin(ccb),
+            None if desk.device.is_held(id) => Turn::Held,
+            None => Turn::Waiting,
+        };
+        drop(desk);
+        // The deadline of one that begins may be the first, and what did not begin lets others.
+        self.carry_out(core);
+        turn
+    }
+
+    /// Goes on with a request's CCB; `None`: the request waits.
+    pub fn drive(&self, bio: &Bio, id: CcbId, core: &Core) -> Option<Ended> {
+        let mut begun = None;
+        loop {
+            let ticket = bio.ticket();
+            let owner = Owner::Bio { core: core.id() as usize, ticket };
+            let next = match self.turn(id, owner, core) {
+                Turn::Ended(ended) => return Some(ended),
+                Turn::Waiting => return None,
+                Turn::Begin(ccb) => self.sim.action(self, id, &ccb, &bio.data, core),
+                Turn::Held => match begun {
+                    None => self.sim.finish(self, id, &bio.data, core),
+                    Some(Begun::Later(ns)) => {
+                        core.wake(ticket, ns);
+                        return None;
+                    }
+                    Some(_) => return None,
+                },
+            };
+            begun = Some(next);
+            if let Begun::Ended(outcome) = next {
+                self.done(id, outcome, core);
+                begun = None;
+            }
+        }
+    }
+
+    /// Carries a CCB out for a conversation: probing, a verb, pass-through.
+    pub async fn execute(self: &Arc<Unit>, core: &Rc<Core>, ccb: Ccb, data: &Segs) -> Ended {
+        let task = self.desk().enter();
+        let owner = Owner::Task(task);
+        let id = self.with(core, |device| device.submit(Ccb { owner, ..ccb }));
+        let mut guard = Guard { unit: self.clone(), core: core.clone(), task, id: Some(id) };
+        let mut begun = None;
+        loop {
+            let next = match self.turn(id, owner, core) {
+                Turn::Ended(ended) => {
+                    guard.id = None;
+                    self.desk().leave(task);
+                    return ended;
+                }
+                Turn::Begin(ccb) => self.sim.action(self, id, &ccb, data, core),
+                Turn::Held if begun.is_none() => self.sim.finish(self, id, data, core),
+                Turn::Held | Turn::Waiting => {
+                    let called = poll_fn(|cx| self.is_called(task, cx));
+                    match begun.take() {
+                        Some(Begun::Later(ns)) => drop(deadline(core, ns, called).await),
+                        _ => called.await,
+                    }
+                    continue;
+                }
+            };
+            begun = Some(next);
+            if let Begun::Ended(outcome) = next {
+                self.done(id, outcome, core);
+                begun = None;
+            }
+        }
+    }
+
+    fn is_called(&self, task: u32, cx: &Context<'_>) -> Poll<()> {
+        let mut desk = self.desk();
+        let Some(task) = desk.tasks.get_mut(task as usize) else { return Poll::Ready(()) };
+        if std::mem::take(&mut task.called) {
+            return Poll::Ready(());
+        }
+        task.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Starts the device's clock on a core: its home. It stops with [`Unit::close`].
+    pub fn run_clock(self: &Arc<Unit>, core: &Rc<Core>) {
+        let clock = Clock { unit: self.clone(), core: core.clone(), sleep: None };
+        core.reactor().spawn("cam", clock);
+    }
+
+    /// Nobody will send it anything any more: the clock stops when all has ended.
+    pub fn close(&self) {
+        let mut desk = self.desk();
+        desk.closed = true;
+        let waker = desk.clock.take();
+        drop(desk);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Desk {
+    fn enter(&mut self) -> u32 {
+        match self.free.pop() {
+            Some(n) => n,
+            None => {
+                self.tasks.push(Caller::default());
+                self.tasks.len() as u32 - 1
+            }
+        }
+    }
+
+    fn leave(&mut self, task: u32) {
+        if let Some(place) = self.tasks.get_mut(task as usize) {
+            *place = Caller::default();
+            self.free.push(task);
+        }
+    }
+}
+
+/// A task that ends early gives its CCB up.
+struct Guard {
+    unit: Arc<Unit>,
+    core: Rc<Core>,
+    task: u32,
+    id: Option<CcbId>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        if let Some(task) = self.unit.desk().tasks.get_mut(self.task as usize) {
+            task.gone = true;
+        }
+        let now = self.core.now();
+        self.unit.with(&self.core, |device| device.abort(id, now));
+    }
+}
+
+/// When it wakes, and its sleep.
+type Sleep = (u64, Pin<Box<dyn Future<Output = ()>>>);
+
+struct Clock {
+    unit: Arc<Unit>,
+    core: Rc<Core>,
+    sleep: Option<Sleep>,
+}
+
+impl Future for Clock {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let due = {
+                let mut desk = self.unit.desk();
+                if desk.closed && desk.device.live() == 0 {
+                    return Poll::Ready(());
+                }
+                let due = desk.device.due();
+                desk.clock = Some(cx.waker().clone());
+                desk.armed_ns = due.unwrap_or(u64::MAX);
+                due
+            };
+            let Some(due) = due else {
+                self.sleep = None;
+                return Poll::Pending;
+            };
+            let now = self.core.now();
+            if due <= now {
+                self.unit.with(&self.core, |device| device.expire(now));
+                continue;
+            }
+            if self.sleep.as_ref().is_none_or(|(until, _)| *until != due) {
+                let reactor = self.core.reactor().clone();
+                let sleep = Box::pin(async move { reactor.sleep(due - now).await });
+                self.sleep = Some((due, sleep));
+            }
+            let Some((_, sleep)) = &mut self.sleep else { return Poll::Pending };
+            match sleep.as_mut().poll(cx) {
+                Poll::Ready(()) => self.sleep = None,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A core, a control thread's state and virtual HBAs, driven by one test thread in simulated time.
+#![allow(dead_code)] // each test binary uses its part
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
+use cam::sims::hba::VirtualHba;
+use cam::{Bus, CamClass, Change};
+use geom::{
+    Access, Class, ConsumerId, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink,
+    Topology,
+};
+use reactor::sim::{self, Actor};
+use reactor::{Patience, Reactor, Token};
+
+struct User;
+
+impl Geom for User {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        t.access_all_below(me, delta)
+    }
+
+    fn resizes(&self) -> bool {
+        true
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+struct Users;
+
+impl Class for Users {
+    fn name(&self) -> &'static str {
+        "user"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Opens providers, for tests."
+    }
+}
+
+/// How a request ended.
+pub struct End1 {
+    pub tag: u64,
+    pub status: Result<(), Errno>,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Endings(RefCell<Vec<End1>>);
+
+impl Sink for Endings {
+    fn done(&self, tag: u64, bio: &mut Bio, _: &Core) {
+        let bytes = if bio.op == Op::Read { bio.data.to_vec() } else { Vec::new() };
+        assert!(bio.op != Op::Delete || bio.data.is_empty(), "a DELETE's list is taken away");
+        self.0.borrow_mut().push(End1 { tag, status: bio.status, bytes });
+    }
+}
+
+pub struct World {
+    pub core: Rc<Core>,
+    pub control: Control,
+    pub buses: Vec<Arc<Bus>>,
+    world: sim::World,
+    endings: Rc<Endings>,
+    sink: u32,
+}
+
+fn turn(core: &Rc<Core>, world: &sim::World, most: u64) {
+    // Without it the clock would not move when nothing is left to happen.
+    core.reactor().after(most, Token::default());
+    let mut actors = [Actor::new(core.reactor(), || core.turn(Patience::Forever))];
+    let limits = sim::Limits { ns: most, ..sim::Limits::default() };
+    world.run(&mut actors, limits, &mut || false);
+}
+
+impl World {
+    pub fn new(seed: u64, hbas: &[Arc<VirtualHba>]) -> World {
+        let world = sim::World::new(seed);
+        let reactor = Reactor::simulated(&world, "test");
+        let inbox = Arc::new(Inbox::default());
+        let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
+        let (core, mailer) = Core::new(0, reactor.clone(), pool, inbox.report());
+        let (c, w) = (core.clone(), world.clone());
+        let mut control = Control::new(
+            vec![mailer],
+            inbox.clone(),
+            Box::new(move |_, most: Duration| {
+                turn(&c, &w, (most.as_nanos() as u64).min(2_000_000))
+            }),
+            Box::new(move || reactor.fresh_now()),
+        );
+        control.topology.load(Arc::new(CamClass)).unwrap();
+        control.topology.load(Arc::new(Users)).unwrap();
+        let switchboard = control.topology.switchboard();
+        let bus = |(n, hba): (usize, &Arc<VirtualHba>)| {
+            Bus::new(n as u64, hba.clone(), switchboard.clone(), inbox.clone())
+        };
+        let buses = hbas.iter().enumerate().map(bus).collect();
+        let endings = Rc::new(Endings::default());
+        let sink = core.add_sink(endings.clone());
+        World { core, control, buses, world, endings, sink }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.core.reactor().fresh_now()
+    }
+
+    /// Lets things happen for at most `ns`.
+    pub fn turn(&mut self, ns: u64) {
+        turn(&self.core, &self.world, ns);
+        self.control.pump();
+    }
+
+    /// Looks for devices; the names of the disks that are new.
+    pub fn scan(&mut self, bus: usize) -> Vec<String> {
+        let bus = self.buses[bus].clone();
+        let place: Rc<RefCell<Option<Vec<Change>>>> = Rc::default();
+        let (out, core, on) = (place.clone(), self.core.clone(), bus.clone());
+        self.core.reactor().spawn("scan", async move {
+            let changes = on.scan(&core).await;
+            *out.borrow_mut() = Some(changes);
+        });
+        let end = self.now() + 3_000_000_000_000;
+        while place.borrow().is_none() {
+            assert!(self.now() < end, "a scan does not end");
+            self.turn(100_000_000);
+        }
+        let changes = place.take().unwrap();
+        self.control.call(|t| CamClass.commit(t, &bus, changes)).unwrap()
+    }
+
+    /// Opens a provider for reading and writing.
+    pub fn open(&mut self, on: &str) -> (ConsumerId, Edge) {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let opened = self.control.call(|t| {
+            let p = t.find(on).expect("the provider exists");
+            let g = t.new_geom("user", &name, "test", Box::new(User))?;
+            let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
+            t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
+            Ok((c, t.edge(c)))
+        });
+        opened.unwrap()
+    }
+
+    pub fn start(&mut self, edge: Edge, tag: u64, fill: impl FnOnce(&mut Bio)) {
+        let sink = self.sink;
+        self.core.submit(edge, End::Sink { sink, tag }, fill);
+    }
+
+    /// What ended since the last call.
+    pub fn ended(&mut self) -> Vec<End1> {
+        std::mem::take(&mut self.endings.0.borrow_mut())
+    }
+
+    /// Carries out one request.
+    pub fn io(&mut self, edge: Edge, fill: impl FnOnce(&mut Bio)) -> End1 {
+        self.start(edge, u64::MAX, fill);
+        let end = self.now() + 3_000_000_000_000;
+        loop {
+            if let Some(ended) = self.ended().pop() {
+                return ended;
+            }
+            assert!(self.now() < end, "a request does not end");
+            self.turn(10_000_000);
+        }
+    }
+
+    pub fn write(&mut self, edge: Edge, at: u64, bytes: &[u8], flags: Flags) -> Result<(), Errno> {
+        let data = self.buffer(bytes.len());
+        data.copy_from(0, bytes);
+        self.io(edge, |bio| {
+            range(bio, Op::Write, at, data);
+            bio.flags = flags;
+        })
+        .status
+    }
+
+    pub fn read(&mut self, edge: Edge, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        let data = self.buffer(len);
+        let ended = self.io(edge, |bio| range(bio, Op::Read, at, data));
+        ended.status.map(|()| ended.bytes)
+    }
+
+    /// An operation without data.
+    pub fn plain(&mut self, edge: Edge, op: Op, at: u64, len: u64) -> Result<(), Errno> {
+        self.io(edge, |bio| {
+            range(bio, op, at, Segs::new());
+            bio.length = len;
+        })
+        .status
+    }
+
+    pub fn buffer(&self, len: usize) -> Segs {
+        Segs::alloc(self.core.pool(), len).unwrap()
+    }
+}
+
+pub fn range(bio: &mut Bio, op: Op, offset: u64, data: Segs) {
+    bio.op = op;
+    bio.offset = offset;
+    bio.length = data.len() as u64;
+    bio.data = data;
+}

@@ -771,6 +771,17 @@ impl Device {
                 let wait = Curing { cure: Cure::Wait, left: READY_POLLS_MAX, ..curing };
                 self.try_cure(at, wait, now);
             }
+            Step::Cure(Cure::Start) if curing.cure == Cure::Wait => {
+                // It will not become ready by itself after all. Costs a retry, or a device that
+                // says one and the other in turn would be asked for ever.
+                let slot = &mut self.slots[at as usize];
+                let Some(left) = slot.retries.checked_sub(1) else {
+                    return self.finish(at, Err(curing.error));
+                };
+                slot.retries = left;
+                let start = Curing { cure: Cure::Start, left: STARTS_MAX, ..curing };
+                self.try_cure(at, start, now);
+            }
             Step::Lost(scope) => {
                 self.finish(at, Err(verdict.error));
                 self.lose_by_itself(scope, now);

@@ -255,6 +255,13 @@ fn a_device_that_must_be_started_is_started() {
     let (result, sent, ..) = one(&slow.map(Some));
     assert_eq!(result, Ok(512));
     assert_eq!(sent, [0x2a, START, START, TUR, TUR, 0x2a]);
+    // It said that it was coming by itself, and needs to be started after all.
+    let becoming = sense(2, 0x04, 0x01);
+    let (result, sent, ..) = one(&[becoming, becoming, stopped].map(Some));
+    assert_eq!((result, sent), (Ok(512), vec![0x2a, TUR, TUR, START, 0x2a]));
+    let turns: Vec<_> = [becoming, stopped].repeat(99).into_iter().map(Some).collect();
+    let (result, sent, ..) = one(&turns);
+    assert!(result.is_err() && sent.len() < 20, "one and the other in turn: {}", sent.len());
     // It does not start.
     let (result, sent, ..) = one(&[Some(stopped), Some(sense(5, 0x20, 0))]);
     assert_eq!((result, sent), (Err(Errno::NxIo), vec![0x2a, START]));

@@ -125,8 +125,8 @@ impl ScsiProbe {
             State::Done => return None,
         };
         let direction = if length == 0 { Flags::NONE } else { Flags::IN };
-        // A disk that is not ready is made ready, if it can be, before it says how large it is.
-        let helped = matches!(self.state, State::Capacity16 | State::Capacity10);
+        // A disk that is not ready is made ready, if it can be, before it says what is in it.
+        let helped = matches!(self.state, State::Mode | State::Capacity16 | State::Capacity10);
         let flags = if helped { direction } else { direction | Flags::RAW };
         Some(Ask { command: Command::scsi(&cdb), flags, length })
     }

@@ -135,6 +135,13 @@ impl Target {
         if hangs { Begun::Pending } else { Begun::Later(at_ns - now) }
     }
 
+    /// A unit attention; none takes the place of one about power (SPC-4 5.14).
+    fn attend(&mut self, code: Asc) {
+        if self.attention != Some(POWER_ON) {
+            self.attention = Some(code);
+        }
+    }
+
     /// What a SCSI disk says before it looks at a command.
     fn not_now(&mut self, cdb: &[u8]) -> Option<Begun> {
         let op = cdb.first().copied().unwrap_or(0);
@@ -177,7 +184,7 @@ impl Target {
             3 => Outcome::of(CamStatus::Parity),
             4 => Outcome::of(CamStatus::Requeue),
             _ => {
-                self.attention = Some(MODE_CHANGED);
+                self.attend(MODE_CHANGED);
                 code(Key::HardwareError, 0x44, 0)
             }
         }
@@ -253,13 +260,13 @@ impl Target {
     }
 
     pub(super) fn reset(&mut self) -> Vec<CcbId> {
-        self.attention = Some(RESET_BY_FUNCTION);
+        self.attend(RESET_BY_FUNCTION);
         std::mem::take(&mut self.under_way).into_keys().collect()
     }
 
     pub(super) fn resize(&mut self, bytes: u64) {
         self.disk.set_size(bytes);
-        self.attention = Some(asc::CAPACITY_CHANGED);
+        self.attend(asc::CAPACITY_CHANGED);
     }
 
     pub(super) fn stop(&mut self) {
@@ -274,7 +281,7 @@ impl Target {
         }
         self.disk.power_cut();
         self.cache = self.spec.shape.volatile_cache;
-        self.attention = Some(POWER_ON);
+        self.attend(POWER_ON);
     }
 }
 

@@ -92,8 +92,17 @@ fn a_queue_comes_and_goes_under_a_unit_in_use() {
     let mut raw = login(&house);
     write(&mut raw);
     assert!(zeroes(&mut raw), "a hole reads as zeroes");
-    house.ashlar(&["trim", "insert", "d0"]).ends(2).complains(&["--zeroes drop", "--zeroes keep"]);
+    let refused = house.ashlar(&["trim", "insert", "d0"]).ends(2);
+    assert!(!refused.err.contains("next:"), "it says what to type: {refused}");
+    refused.complains(&[
+        ": d0: it promises",
+        "`ashlar trim insert d0 --zeroes drop`",
+        "--zeroes keep",
+    ]);
     house.ok(&["trim", "insert", "d0", "--zeroes", "drop", "--quiet-ms", "60000"]);
+    let state = house.state();
+    let geom = house::array(&state["geoms"]).iter().find(|g| g["class"] == "trim").cloned();
+    assert_eq!(geom.expect("it is there")["why"], "inserted over d0 by `trim insert`");
     assert_eq!(news(&mut raw), CHANGED);
     assert!(!zeroes(&mut raw), "what waits reads as it did");
 
@@ -103,7 +112,10 @@ fn a_queue_comes_and_goes_under_a_unit_in_use() {
     assert_eq!(bytes(&file), full, "acknowledged, and not sent");
     house.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
     house.ashlar(&["trim", "list", "d0.trim"]).ends(0).says(&["share: 100 %", "mode: queues"]);
-    house.ok(&["trim", "now", "d0.trim", "--wait"]);
+    let told = house.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
+    let lines = told.err.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    assert!(lines.map(|l| l["progress"].clone()).all(|p| p["what"] == "trim d0.trim"), "{told}");
+    house.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).says(&["no full trim"]);
     let gone = u64::from((PIECES - 4) * PIECE) * 512;
     house.until("the file gives its blocks back", Duration::from_secs(30), || {
         // The writer's first round may not have been there whole.

@@ -467,6 +467,9 @@ impl Control {
         let Some(class) = self.topology.class(class) else {
             return Err(Error::new(Errno::NoEnt, format!("no class {class}")));
         };
+        let own = class.verbs().iter().any(|v| v.name == "insert");
+        let verb = format!("{}{} insert", if own { "" } else { "geom " }, class.name());
+        let why = format!("inserted over {} by `{verb}`", self.topology.provider_name(below));
         let request = Create { members: &[below], ..*request };
         let geom = match class.create(&mut self.topology, &request) {
             Ok(geom) => geom,
@@ -477,6 +480,7 @@ impl Control {
         if let Err(e) = self.splice(geom, below) {
             return Err(self.give_up(geom, e));
         }
+        self.topology.set_why(geom, why);
         untasted.into_iter().for_each(|p| self.topology.retaste(p));
         self.settle()?;
         Ok(geom)

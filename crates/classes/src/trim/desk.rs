@@ -27,7 +27,7 @@
 use std::ops::Range;
 
 use bio::Ticket;
-use space::trim::{Command, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, Written};
+use space::trim::{Command, Limits, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, Written};
 
 use super::sync::{AtomicU32, Mutex, MutexGuard, PoisonError, SeqCst};
 
@@ -81,6 +81,8 @@ pub(crate) struct Fill {
     pub(crate) off: bool,
     /// Everything is being sent because somebody asked.
     pub(crate) urged: bool,
+    /// Then: bytes of it that are done, and of all of it.
+    pub(crate) done: (u64, u64),
     pub(crate) in_doubt: bool,
 }
 
@@ -92,6 +94,8 @@ struct Inside {
     waiting: Vec<(usize, Ticket)>,
     open: bool,
     stop: bool,
+    /// Bytes that were to be sent when somebody asked for all, or as many as are now.
+    wanted: u64,
     /// Somebody waits until nothing is in flight.
     closing: bool,
     /// Until when the issuer sleeps; zero while it is awake, or sleeps for the sake of others: then
@@ -133,6 +137,7 @@ impl Desk {
                 waiting: Vec::new(),
                 open: false,
                 stop: false,
+                wanted: 0,
                 closing: false,
                 sleeps_until: 0,
             }),
@@ -307,7 +312,34 @@ impl Desk {
 
     /// Everything goes, stale and short too.
     pub(crate) fn all(&self, now: u64) {
-        self.inside().queue.all(now);
+        {
+            let mut inside = self.inside();
+            inside.queue.all(now);
+            inside.wanted = inside.queue.to_send();
+        }
+        (self.ring)();
+    }
+
+    /// No longer everything: what is left waits as before. True when it was so.
+    pub(crate) fn end_all(&self) -> bool {
+        let mut inside = self.inside();
+        let was = inside.queue.is_urged();
+        if was {
+            inside.queue.end_all();
+        }
+        was
+    }
+
+    /// What is below takes other commands from now on.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        {
+            let mut inside = self.inside();
+            if inside.queue.limits() == limits.sane() && !inside.queue.is_off() {
+                return;
+            }
+            inside.queue.set_limits(limits);
+            self.clear_all(&mut inside);
+        }
         (self.ring)();
     }
 
@@ -329,10 +361,16 @@ impl Desk {
         self.clear_all(&mut inside);
     }
 
+    /// What one command may hold.
+    pub(crate) fn limits(&self) -> Limits {
+        self.inside().queue.limits()
+    }
+
     /// How it is.
     pub(crate) fn fill(&self) -> Fill {
         let inside = self.inside();
         let (q, pace) = (&inside.queue, &inside.pace);
+        let wanted = inside.wanted.max(q.to_send());
         Fill {
             queued: q.queued(),
             stale: q.stale(),
@@ -341,6 +379,7 @@ impl Desk {
             spent_ns: pace.spent_ns(),
             off: q.is_off(),
             urged: q.is_urged(),
+            done: (wanted - q.to_send(), wanted),
             in_doubt: q.in_doubt(),
         }
     }

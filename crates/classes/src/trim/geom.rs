@@ -10,7 +10,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Deletes, Event, Geom, GeomId, ProviderId, Topology, Trouble, Word};
+use geom::{
+    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, ProviderId, Topology, Trouble, Word,
+};
 
 use super::params::TrimParams;
 use super::shared::{Shared, Told};
@@ -93,6 +95,16 @@ impl Geom for TrimGeom {
                 t.post(Event::Resize(provider, size));
             }
             _ => t.wither_geom(me, Errno::NxIo),
+        }
+    }
+
+    /// Limits are looked at again: a layer or a member came or went below.
+    fn attr_changed(&mut self, t: &mut Topology, _: GeomId, consumer: ConsumerId, name: &str) {
+        let below = t.below(consumer).filter(|_| name == DELETES);
+        let Some((below, numbers)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return };
+        // A granule that was given by hand and does not fit any more: the old limits stay.
+        if let Ok(limits) = self.params.limits(&numbers, t.deletes(below)) {
+            self.shared.desk.set_limits(limits);
         }
     }
 

@@ -31,6 +31,15 @@ pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, 
         ("trimmed bytes", totals.trimmed.to_string()),
         ("commands", totals.commands.to_string()),
     ];
+    if fill.urged {
+        let (done, all) = fill.done;
+        let percent = u128::from(done) * 100 / u128::from(all.max(1));
+        out.push(("full trim", format!("{percent}%, {done} of {all} bytes")));
+    }
+    let limits = shared.desk.limits();
+    out.push(("granule", limits.granule.to_string()));
+    out.push(("ranges a command", limits.ranges.to_string()));
+    out.push(("bytes a command", limits.command_max.to_string()));
     if let Some(ns) = fill.last_ns {
         out.push(("last command", format!("{} us", ns / 1_000)));
     }
@@ -56,6 +65,8 @@ pub(super) fn stats(shared: &Shared, reset: bool) -> Value {
         ("stale_ranges", fill.stale.0 as u64),
         ("stale_bytes", fill.stale.1),
         ("in_flight_bytes", fill.in_flight.1),
+        ("full_trim_done_bytes", if fill.urged { fill.done.0 } else { 0 }),
+        ("full_trim_bytes", if fill.urged { fill.done.1 } else { 0 }),
         ("device_ns", fill.spent_ns),
         ("last_command_ns", fill.last_ns.unwrap_or(0)),
     ];

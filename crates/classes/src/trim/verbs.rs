@@ -16,8 +16,17 @@ use super::shared::Shared;
 use super::show;
 use crate::members::{hand, known};
 
-/// How long `now --wait` waits.
-const NOW_DEADLINE: Duration = Duration::from_secs(600);
+/// How often `now --wait` says how far it is.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What `now` is asked.
+struct Now {
+    wait: bool,
+    /// Ends one that goes on.
+    end: bool,
+    /// It was asked before, and has said how far it is.
+    again: bool,
+}
 
 const DISK: ArgSpec = ArgSpec {
     name: "name",
@@ -84,8 +93,10 @@ const WAIT: ArgSpec = ArgSpec {
     name: "wait",
     short: Some('w'),
     kind: ArgKind::Flag,
-    doc: "Return when the device has been told, after ten minutes at most",
+    doc: "Return when the device has been told; show how far it is meanwhile",
 };
+const END: ArgSpec =
+    ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that goes on" };
 const RESET: ArgSpec = ArgSpec {
     name: "reset",
     short: Some('r'),
@@ -139,8 +150,10 @@ pub(super) const VERBS: &[VerbSpec] = &[
         name: "now",
         doc: "Send all that was deleted and is not written again, as fstrim does",
         detail: "Short ranges too, and those that had been given up. The share of the device's \
-                 time and the care for others stay as they are.",
-        args: &[QUEUE, WAIT],
+                 time and the care for others stay as they are. It goes on by itself: `trim list` \
+                 shows how far it is, and --end ends it, whoever waits for it; what is left waits \
+                 in the queue as before.",
+        args: &[QUEUE, WAIT, END],
         example: "trim now d0.trim",
         writes: false,
     },
@@ -163,7 +176,8 @@ pub(super) fn run(
 ) -> Result<Value, Error> {
     let mut given = params.as_object().cloned().unwrap_or_default();
     let mut flag = |name: &str| given.remove(name).is_some_and(|v| v == Value::Bool(true));
-    let (wait, reset) = (flag("wait"), flag("reset"));
+    let asked = Now { wait: flag("wait"), end: flag("end"), again: flag("again") };
+    let reset = flag("reset");
     let name = match given.remove("as") {
         Some(Value::String(name)) => name,
         _ => format!("{on}.trim"),
@@ -174,7 +188,7 @@ pub(super) fn run(
         "create" => create(control, on, &name, params),
         "destroy" => destroy(control, on),
         "configure" => configure(control, on, &params),
-        "now" => now(control, on, wait),
+        "now" => now(control, on, &asked),
         "stats" => Ok(show::stats(&queue(control, on)?.1, reset)),
         _ => {
             let names: Vec<&str> = VERBS.iter().map(|v| v.name).collect();
@@ -195,14 +209,14 @@ fn insert(control: &mut Control, on: &str, name: &str, p: TrimParams) -> Result<
     let below = hand::find(control, on)?;
     let t = &control.topology;
     if !says(t, below, "GEOM::candelete") {
-        let what = format!("{on} takes no deletes: there is nothing to queue");
+        let what = "it takes no deletes, so there is nothing to queue: choose another provider";
         return Err(Error::new(Errno::NotSup, what));
     }
     if says(t, below, "GEOM::deletereadszero") && p.zeroes.is_none() {
         let what = format!(
-            "{on} promises that deleted bytes read as zeroes, which those above may have passed \
-             on; a queue cannot keep that. Give --zeroes drop if nobody relies on it, --zeroes \
-             keep to have deletes go down as they come"
+            "it promises that deleted bytes read as zeroes, which those above may have passed \
+             on; a queue cannot keep that. `ashlar trim insert {on} --zeroes drop` if nobody \
+             relies on it, `--zeroes keep` to have deletes go down as they come"
         );
         return Err(Error::new(Errno::Inval, what));
     }
@@ -258,23 +272,36 @@ fn configure(control: &mut Control, on: &str, p: &TrimParams) -> Result<Value, E
     Ok(json!({ "message": format!("{on} configured") }))
 }
 
-fn now(control: &mut Control, on: &str, wait: bool) -> Result<Value, Error> {
+/// With `wait` it answers every now and then how far it is, and is asked again: others can be
+/// served meanwhile, such as whoever ends it.
+fn now(control: &mut Control, on: &str, asked: &Now) -> Result<Value, Error> {
     let (_, shared) = queue(control, on)?;
-    shared.desk.all(control.now_ns());
-    if wait {
-        let done = |_: &Control| {
-            let fill = shared.desk.fill();
-            !fill.urged && fill.in_flight.0 == 0
-        };
-        if !control.wait_until(NOW_DEADLINE, done) {
-            let what = format!("{on}: not all of it was sent in ten minutes; it goes on");
-            return Err(Error::new(Errno::TimedOut, what));
-        }
+    if asked.end {
+        let was = shared.desk.end_all();
+        let what = if was { "the full trim has ended" } else { "no full trim was going on" };
+        return Ok(json!({ "message": format!("{on}: {what}"), "ended": was }));
+    }
+    if !asked.again {
+        shared.desk.all(control.now_ns());
+    }
+    let done = |_: &Control| {
+        let fill = shared.desk.fill();
+        !fill.urged && fill.in_flight.0 == 0
+    };
+    if asked.wait && !control.wait_until(LOOK, done) {
+        let (done, all) = shared.desk.fill().done;
+        return Ok(json!({ "unfinished": {
+            "what": format!("trim {on}"),
+            "done": done,
+            "total": all,
+            "again": { "name": on, "wait": true, "again": true },
+        }}));
     }
     let fill = shared.desk.fill();
     let (ranges, bytes) = (fill.queued.0 + fill.in_flight.0, fill.queued.1 + fill.in_flight.1);
+    let seen = if asked.wait { "" } else { "; `trim list` shows how far it is" };
     Ok(json!({
-        "message": format!("{on}: {bytes} bytes in {ranges} ranges wait"),
+        "message": format!("{on}: {bytes} bytes in {ranges} ranges wait{seen}"),
         "ranges": ranges,
         "bytes": bytes,
     }))

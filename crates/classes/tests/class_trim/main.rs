@@ -173,6 +173,35 @@ fn what_fails_is_tried_again_and_then_left_to_trim_now() {
     assert_eq!((s.stat("stale_bytes"), s.stat("trimmed_bytes")), (0, 60 * K));
 }
 
+/// A full trim says how far it is while others are served, and can be ended.
+#[test]
+fn a_full_trim_shows_how_far_it_is_and_can_be_ended() {
+    let slow = json!({ "quiet_ms": 60_000, "share": 1 });
+    let mut s = Scene::new(Deletes::Take(100 * MS), slow);
+    for nth in 0..10 {
+        s.delete(nth * 64 * K, 4 * K);
+    }
+    let first = s.life.verb("trim", "now", "d0.trim", json!({ "wait": true })).expect("now");
+    assert_eq!(first["unfinished"]["total"], 40 * K);
+    let mut again = first["unfinished"]["again"].clone();
+    // The daemon takes the name out.
+    assert_eq!(again.as_object_mut().expect("params").remove("name"), Some("d0.trim".into()));
+    s.life.pass(25_000 * MS);
+    let later = s.life.verb("trim", "now", "d0.trim", again.clone()).expect("again");
+    let done = later["unfinished"]["done"].as_u64().expect("going on");
+    assert!((4 * K..40 * K).contains(&done), "{later}");
+    assert_eq!((s.stat("full_trim_done_bytes"), s.stat("full_trim_bytes")), (done, 40 * K));
+    let ended = s.life.verb("trim", "now", "d0.trim", json!({ "end": true })).expect("end");
+    assert_eq!(ended["ended"], true);
+    let sent = s.stat("commands");
+    s.life.pass(30_000 * MS);
+    let last = s.life.verb("trim", "now", "d0.trim", again).expect("whoever waits hears of it");
+    assert!(last.get("unfinished").is_none() && last["bytes"].as_u64() > Some(0), "{last}");
+    assert_eq!((s.stat("commands"), s.stat("full_trim_bytes")), (sent, 0), "nothing more is sent");
+    let none = s.life.verb("trim", "now", "d0.trim", json!({ "end": true })).expect("end");
+    assert_eq!(none["ended"], false);
+}
+
 #[test]
 fn short_ranges_wait_expire_and_go_when_somebody_asks() {
     let mut s = Scene::new(Deletes::Take(MS), json!({ "quiet_ms": 10 }));

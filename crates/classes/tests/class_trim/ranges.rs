@@ -208,6 +208,50 @@ fn several_members_agree_or_say_that_they_do_not() {
     assert_eq!(seen(&life, "concat/apart"), (4096, None, 64), "no common first granule");
 }
 
+/// A member comes that takes less: what is waiting is sent as that takes it.
+#[test]
+fn a_queue_looks_again_when_what_is_below_changes() {
+    let mut life = Life::new(1, 2);
+    let disks = ["a", "b", "c"].map(|name| {
+        let (granule, ranges) = if name == "c" { (16384, 2) } else { (4096, 64) };
+        let disk = LateDisk::of_ranges(SIZE, 1, Deletes::Take(MS), ranges);
+        disk.attach(&mut life.control.topology, name, granule);
+        disk
+    });
+    life.settle();
+    life.verb("mirror", "label", "m", json!({ "members": ["a", "b"] })).expect("labelled");
+    life.pass(1_000 * MS);
+    life.verb("trim", "create", "mirror/m", json!({ "as": "t", "short": 0, "quiet_ms": 5_000 }))
+        .expect("create");
+    let (_, edge) = life.open("t", Access::WRITE).expect("open");
+    let shown = |life: &Life, key: &str| {
+        let view = life.control.topology.view(0);
+        let geom = view.iter().find(|g| g.class == "trim").expect("there").show.clone();
+        geom.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone()).expect("shown")
+    };
+    assert_eq!(
+        (shown(&life, "granule"), shown(&life, "ranges a command")),
+        ("4096".into(), "64".into())
+    );
+    let ranges = [0..4 * K, 16 * K..33 * K, 48 * K..64 * K, 128 * K..144 * K];
+    assert_eq!(delete(&mut life, edge, &ranges), (Ok(()), 53 * K));
+    life.verb("mirror", "insert", "m", json!({ "members": ["c"] })).expect("inserted");
+    assert_eq!(
+        (shown(&life, "granule"), shown(&life, "ranges a command")),
+        ("16384".into(), "2".into())
+    );
+    disks.iter().for_each(|disk| drop(took(disk)));
+    life.pass(20_000 * MS);
+    let (commands, seen) = took(&disks[2]);
+    assert_eq!((commands, seen), (2, vec![16 * K..32 * K, 48 * K..64 * K, 128 * K..144 * K]));
+    life.verb("mirror", "remove", "m", json!({ "members": ["c"] })).expect("removed");
+    life.pass(1_000 * MS);
+    assert_eq!(
+        (shown(&life, "granule"), shown(&life, "ranges a command")),
+        ("4096".into(), "64".into())
+    );
+}
+
 fn make(life: &mut Life, class: &str, name: &str, on: &[&str], params: Value) {
     let made = life.control.call(|t| {
         let members: Vec<_> = on.iter().map(|p| t.find(p).expect("a member")).collect();

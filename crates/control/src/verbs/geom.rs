@@ -1,13 +1,14 @@
 //! geom: verbs of classes that have no command of their own.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Kind, Result};
+use crate::api::{Error, Kind, ProgressLine, ProgressUnit, Result};
 use crate::config::units;
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 /// See the module.
 pub struct Geom;
@@ -91,7 +92,25 @@ impl DaemonVerb for Geom {
             all.insert(key.to_owned(), value(text));
         }
         let all = Value::Object(all);
-        let answer = control.change(|plant| plant.verb(&class, &verb, &all, progress))?;
+        let mut answer = control.change(|plant| plant.verb(&class, &verb, &all, progress))?;
+        while let Some((line, again)) = unfinished(&answer) {
+            progress(line);
+            // Others get their turn.
+            std::thread::sleep(PAUSE);
+            answer = control.change(|plant| plant.verb(&class, &verb, &again, progress))?;
+        }
         Ok(Answer { answer })
     }
+}
+
+/// Between two questions to a class that is not done yet.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A class that answers how far it is wants to be asked again.
+fn unfinished(answer: &Value) -> Option<(ProgressLine, Value)> {
+    let so_far = answer.get("unfinished")?;
+    let number = |key: &str| so_far.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let what = so_far.get("what").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (done, total, unit) = (number("done"), number("total"), ProgressUnit::Bytes);
+    Some((ProgressLine { what, done, total, unit }, so_far.get("again")?.clone()))
 }

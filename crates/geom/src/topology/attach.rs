@@ -134,6 +134,7 @@ impl Topology {
             self.geoms[g].rank = rank;
         }
         self.touch_edge(consumer);
+        self.consumers_changed(upper);
         Ok(())
     }
 

@@ -144,6 +144,13 @@ impl Topology {
         }
     }
 
+    /// A geom stands on something more, or less: what it offers may be another.
+    pub(super) fn consumers_changed(&mut self, geom: GeomId) {
+        for p in self.providers_of(geom).to_vec() {
+            self.below_changed(p);
+        }
+    }
+
     /// Somebody below a provider gives each client its part, whatever way its requests go.
     pub fn shares(&self, p: ProviderId) -> bool {
         let Some(geom) = self.providers.get(p).map(|p| p.geom) else { return false };

@@ -178,6 +178,7 @@ impl Topology {
             g.consumers.retain(|x| *x != c);
         }
         self.rank_after_loss(cp.geom);
+        self.consumers_changed(cp.geom);
         self.wash = true;
     }
 

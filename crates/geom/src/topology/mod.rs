@@ -304,6 +304,13 @@ impl Topology {
         }
     }
 
+    /// What lists say of how it came about.
+    pub(crate) fn set_why(&mut self, geom: GeomId, why: String) {
+        if let Some(geom) = self.geoms.get_mut(geom) {
+            geom.why = why;
+        }
+    }
+
     /// A new geom without consumers or providers. `why` is for lists.
     pub fn new_geom(
         &mut self,

@@ -158,6 +158,18 @@ impl Queue {
         self.limits
     }
 
+    /// The device takes other commands from now on; what is in flight is as it is. One that knew
+    /// no such command is asked once more.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits.sane();
+        self.off = false;
+        self.set_command_max(self.command_max);
+        self.recount();
+        if self.urge && self.ready.0 == 0 {
+            self.rest();
+        }
+    }
+
     /// How eager it is.
     pub fn policy(&self) -> Policy {
         self.policy
@@ -352,6 +364,16 @@ impl Queue {
         if self.ready.0 == 0 {
             self.rest();
         }
+    }
+
+    /// Ends [`Queue::all`]: what is left waits as it did, short ranges for their neighbours.
+    pub fn end_all(&mut self) {
+        self.rest();
+    }
+
+    /// Units that will be sent as things are, with those in flight.
+    pub fn to_send(&self) -> u64 {
+        self.ready.1.saturating_add(self.in_flight().1)
     }
 
     /// Whether [`Queue::all`] is still being carried out.

@@ -91,6 +91,37 @@ fn r5_fragments_wait_until_their_granule_is_whole_also_when_it_was_given_up() {
     assert_eq!(q.stale(), (0, 0));
 }
 
+/// Q5: what somebody waits to write, or what is no longer there, is not sent again after a command
+/// that failed, and not kept for later either: the writer need not be quicker than the next one.
+#[test]
+fn q5_what_is_about_to_be_written_is_never_tried_again() {
+    for cuts_off in [false, true] {
+        for outcome in [Outcome::Failed, Outcome::Unsupported, Outcome::Unknown] {
+            let mut q = queue();
+            q.free(0..10, 0);
+            let command = q.take(0).unwrap();
+            assert_eq!(command.ranges, [0..10]);
+            let left = if cuts_off {
+                q.cut_off(6);
+                vec![0..6]
+            } else {
+                assert_eq!(q.written(&(4..6)), Written::Wait);
+                vec![0..4, 6..10]
+            };
+            q.ended(command.number, outcome, 1);
+            q.expire(1000 * S);
+            for gone in if cuts_off { vec![6..10] } else { vec![4..6] } {
+                assert!(!q.tracks(&gone), "{outcome:?}: {gone:?} is kept");
+            }
+            if outcome != Outcome::Unsupported {
+                q.all(1000 * S);
+                let again = q.take(1000 * S).expect("what is left is sent");
+                assert_eq!(again.ranges, left, "{outcome:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn r6_a_device_that_does_not_know_trims_is_asked_no_more_and_nothing_is_lost() {
     let mut q = queue();

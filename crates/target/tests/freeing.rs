@@ -4,6 +4,7 @@
 mod world;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use bio::{Attr, Bio, Errno, Flags, Op};
@@ -60,7 +61,7 @@ impl Geom for VeilGeom {
 }
 
 #[derive(Default)]
-struct VeilClass(Arc<Mutex<Vec<Vec<Range<u64>>>>>);
+struct VeilClass(Arc<Mutex<Vec<Vec<Range<u64>>>>>, Arc<AtomicU64>);
 
 impl Class for VeilClass {
     fn name(&self) -> &'static str {
@@ -77,7 +78,7 @@ impl Class for VeilClass {
         let geom = t.new_geom("veil", request.name, "test", Box::new(VeilGeom))?;
         let c = t.attach_new(geom, below).map_err(|e| Error::of(e, "attach"))?;
         let layer = Arc::new(Veil { below: t.edge(c), seen: self.0.clone() });
-        let attrs = vec![("GEOM::deletereadszero", Attr::Int(0))];
+        let attrs = vec![("GEOM::deletereadszero", Attr::Int(self.1.load(Relaxed)))];
         let name = request.name.into();
         let (stripe_bytes, stripe_offset) = (0, 0);
         let new = NewProvider { name, layer, limits, stripe_bytes, stripe_offset, attrs };
@@ -89,6 +90,11 @@ impl Class for VeilClass {
 /// A unit whose disk gives up 4 KiB at a time, the first of them 1,536 bytes from the start, and
 /// which reads as zeroes where it did; and a class to slip in.
 fn unit() -> (World, Arc<TestDisk>, Arc<Mutex<Vec<Vec<Range<u64>>>>>) {
+    unit_with(0)
+}
+
+/// With what the class says of deleted bytes: 1: they read as zeroes.
+fn unit_with(promise: u64) -> (World, Arc<TestDisk>, Arc<Mutex<Vec<Vec<Range<u64>>>>>) {
     let mut w = World::new(1);
     let disk = w.disk("d0", 4096);
     let d0 = w.provider("d0");
@@ -101,6 +107,7 @@ fn unit() -> (World, Arc<TestDisk>, Arc<Mutex<Vec<Vec<Range<u64>>>>>) {
     w.control.topology.set_attrs(d0, attrs);
     let class = VeilClass::default();
     let seen = class.0.clone();
+    class.1.store(promise, Relaxed);
     w.control.topology.load(Arc::new(class)).unwrap();
     let spec = OpenSpec { sanitize: true, ..OpenSpec::default() };
     open_device(&mut w.control, &w.registry, "d0", &spec).unwrap();
@@ -202,6 +209,28 @@ fn a_layer_that_comes_or_goes_below_is_told() {
     assert_eq!(w.run(&h, 0, &[0; 6], 0, &[]).asc(), CHANGED);
     assert_eq!(zeroes(&w, &h), (true, true));
     w.run(&h, 0, &[0; 6], 0, &[]).good();
+    w.check_empty();
+}
+
+/// U4: a FORMAT UNIT that frees blocks, because they read as zeroes then, has freed them too.
+#[test]
+fn what_a_format_frees_is_not_put_off() {
+    let (mut w, disk, seen) = unit_with(1);
+    veil(&mut w);
+    let h = w.calm(0, "i1", &[0]);
+    assert_eq!(zeroes(&w, &h), (true, true), "so it may delete");
+    w.run(&h, 0, &write16(9, 1), 0, &[1; 512]).good();
+    unmap(&w, &h, &[(8, 8)]).good();
+    assert!(!disk.state().log.iter().any(|d| d.op == Op::Delete), "others are put off");
+    w.run(&h, 0, &[4, 0, 0, 0, 0, 0], 0, &[]).good();
+    let log = disk.state().log.clone();
+    assert!(!log.iter().any(|d| d.op == Op::WriteZeroes), "it deletes");
+    let deleted: u64 = log.iter().filter(|d| d.op == Op::Delete).map(|d| d.length).sum();
+    assert_eq!(deleted, 4096 * 512, "all of it");
+    assert_eq!(log.last().map(|d| d.op), Some(Op::Flush), "and durably");
+    assert_eq!(seen.lock().unwrap().len(), 2);
+    let read = w.run(&h, 0, &read16(9, 1), 512, &[]).good().data;
+    assert!(read.iter().all(|b| *b == 0));
     w.check_empty();
 }
 

@@ -101,15 +101,31 @@ impl Bus {
         lock(&self.events).iter().copied().collect()
     }
 
-    /// As `camcontrol devlist -v` has it.
-    pub fn devlist(&self) -> String {
+    /// The driver.
+    pub fn sim(&self) -> &Arc<dyn Sim> {
+        &self.sim
+    }
+
+    /// Its devices: what they said of themselves, and the names of their periphs.
+    pub fn devices(&self) -> Vec<(Arc<Unit>, Facts, String)> {
+        let name = |k: &Known| k.provider.as_ref().map_or(String::new(), |(_, name)| name.clone());
+        lock(&self.known).values().map(|k| (k.unit.clone(), k.facts.clone(), name(k))).collect()
+    }
+
+    /// As `camcontrol devlist` has it; `verbose` as with -v.
+    pub fn devlist(&self, verbose: bool) -> String {
         let n = self.number;
-        let mut out = format!("scbus{n} on {} bus 0:\n", self.sim.facts().name);
+        let mut out = String::new();
+        if verbose {
+            out = format!("scbus{n} on {} bus 0:\n", self.sim.facts().name);
+        }
         for (path, known) in &*lock(&self.known) {
             let periph = known.provider.as_ref().map_or("", |(_, name)| name);
             out.push_str(&format!("{:<33}  at {path} ({periph})\n", known.facts.label()));
         }
-        out.push_str(&format!("{:<33}  at {} ()\n", "<>", Path::bus(n)));
+        if verbose {
+            out.push_str(&format!("{:<33}  at {} ()\n", "<>", Path::bus(n)));
+        }
         out
     }
 

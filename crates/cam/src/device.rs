@@ -216,6 +216,12 @@ impl Device {
         self.pump();
     }
 
+    /// As [`Device::reshape`], without letting anything begin: the next CCB does.
+    pub fn limit(&mut self, shape: Shape) {
+        self.shape = shape;
+        self.openings = shape.openings_max.max(1);
+    }
+
     /// Takes a CCB. It ends in any case.
     pub fn submit(&mut self, ccb: Ccb) -> CcbId {
         self.counts.submitted += 1;

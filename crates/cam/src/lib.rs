@@ -27,6 +27,7 @@ pub mod recovery;
 mod sim;
 pub mod sims;
 mod unit;
+mod verbs;
 
 pub use address::{ANY, Path};
 pub use bus::{Bus, Change};
@@ -34,7 +35,7 @@ pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Registers, SenseData, Tag,
 };
-pub use class::{CAM_CLASS, CamClass};
+pub use class::{CAM_CLASS, CAM_DOC, CamClass};
 pub use device::{
     ABORT_GRACE_NS, Counts, Device, Effect, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
     REQUEUES_MAX, RESET_GRACE_NS, STARTS_MAX, Shape,

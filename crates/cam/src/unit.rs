@@ -108,6 +108,11 @@ impl Unit {
         self.desk().device.reshape(shape);
     }
 
+    /// Changes how many CCBs the device gets at a time, while it is in use.
+    pub fn limit(&self, shape: Shape) {
+        self.desk().device.limit(shape);
+    }
+
     /// Looks at the device.
     pub fn look<R>(&self, f: impl FnOnce(&Device) -> R) -> R {
         f(&self.desk().device)

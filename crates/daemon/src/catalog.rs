@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cam::CamClass;
 use control::ClassVerbs;
 use control::config::{Catalog, Entry};
 use target::Registry;
@@ -9,7 +10,9 @@ use target::Registry;
 /// The classes with verbs that have no commands of their own in the control path.
 pub fn class_verbs() -> Vec<ClassVerbs> {
     let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty());
-    all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() }).collect()
+    let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::VERBS };
+    let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
+    classes.chain([cam]).collect()
 }
 
 /// The catalog of this build.

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use cam::CamClass;
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
@@ -96,7 +97,8 @@ fn control_thread(
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
     let disk = DiskClass::new(control.inbox().clone(), reports.len());
-    let ends: [Arc<dyn Class>; 2] = [Arc::new(disk), Arc::new(LunClass)];
+    let cam = CamClass::new(control.inbox().clone());
+    let ends: [Arc<dyn Class>; 3] = [Arc::new(disk), Arc::new(cam), Arc::new(LunClass)];
     for class in ends.into_iter().chain(classes::all()) {
         if let Err(e) = control.topology.load(class) {
             journal.note(0, Level::Error, "daemon", e.to_string());

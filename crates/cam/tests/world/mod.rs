@@ -73,6 +73,7 @@ impl Sink for Endings {
 pub struct World {
     pub core: Rc<Core>,
     pub control: Control,
+    pub cam: Arc<CamClass>,
     pub buses: Vec<Arc<Bus>>,
     world: sim::World,
     endings: Rc<Endings>,
@@ -103,16 +104,15 @@ impl World {
             }),
             Box::new(move || reactor.fresh_now()),
         );
-        control.topology.load(Arc::new(CamClass)).unwrap();
+        let cam = Arc::new(CamClass::new(inbox.clone()));
+        control.topology.load(cam.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
         let switchboard = control.topology.switchboard();
-        let bus = |(n, hba): (usize, &Arc<VirtualHba>)| {
-            Bus::new(n as u64, hba.clone(), switchboard.clone(), inbox.clone())
-        };
-        let buses = hbas.iter().enumerate().map(bus).collect();
+        let bus = |hba: &Arc<VirtualHba>| cam.add_bus(hba.clone(), switchboard.clone());
+        let buses = hbas.iter().map(bus).collect();
         let endings = Rc::new(Endings::default());
         let sink = core.add_sink(endings.clone());
-        World { core, control, buses, world, endings, sink }
+        World { core, control, cam, buses, world, endings, sink }
     }
 
     pub fn now(&self) -> u64 {
@@ -140,7 +140,8 @@ impl World {
             self.turn(100_000_000);
         }
         let changes = place.take().unwrap();
-        self.control.call(|t| CamClass.commit(t, &bus, changes)).unwrap()
+        let cam = self.cam.clone();
+        self.control.call(|t| cam.commit(t, &bus, changes)).unwrap()
     }
 
     /// Opens a provider for reading and writing.

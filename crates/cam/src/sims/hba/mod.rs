@@ -20,7 +20,7 @@ use bio::{Errno, Segs};
 use geom::Core;
 use reactor::model::{DiskModel, DiskShape, Timing};
 
-use crate::ccb::{CamStatus, Ccb, CcbId, Outcome};
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
 use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
 use target::Target;
@@ -191,6 +191,10 @@ impl Sim for VirtualHba {
     }
 
     fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
+        if ccb.command == Command::Reset {
+            self.reset(unit, core);
+            return Begun::Ended(Outcome::good(0));
+        }
         if unit.path().lun != 0 {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
         }

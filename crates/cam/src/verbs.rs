@@ -1,0 +1,433 @@
+//! What can be asked of buses and their devices, in camcontrol's words and formats.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
+use reactor::model::{DiskShape, Timing};
+use serde_json::{Value, json};
+
+use crate::bus::Bus;
+use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
+use crate::class::CamClass;
+use crate::device::Shape;
+use crate::periph::Facts;
+use crate::sims::hba::{DiskSpec, Transport, VirtualHba};
+use crate::unit::Unit;
+
+/// Most disks of one virtual HBA.
+const DISKS_MAX: u64 = 64;
+/// Largest medium of a virtual disk, bytes: its sectors are found by searching.
+const SIZE_MAX: u64 = 16 << 40;
+/// How long a reset may take, ms.
+const RESET_TIMEOUT_MS: u32 = 10_000;
+
+const DISK: ArgSpec =
+    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "A disk: da0, ada0" };
+
+const fn verb(
+    name: &'static str,
+    doc: &'static str,
+    args: &'static [ArgSpec],
+    example: &'static str,
+) -> VerbSpec {
+    VerbSpec { name, doc, detail: "", args, example, writes: false }
+}
+
+const fn option(name: &'static str, short: char, kind: ArgKind, doc: &'static str) -> ArgSpec {
+    ArgSpec { name, short: Some(short), kind, doc }
+}
+
+/// The verbs of class cam.
+pub(crate) const VERBS: &[VerbSpec] = &[
+    verb(
+        "devlist",
+        "List the devices of all buses",
+        &[option("verbose", 'v', ArgKind::Flag, "The buses too")],
+        "devlist -v",
+    ),
+    verb(
+        "rescan",
+        "Look for devices that came or went",
+        &[ArgSpec {
+            name: "buses",
+            short: None,
+            kind: ArgKind::Names(0),
+            doc: "Numbers of buses; absent: all",
+        }],
+        "rescan 0",
+    ),
+    verb("inquiry", "Show what a disk says of itself (INQUIRY)", &[DISK], "inquiry da0"),
+    verb("identify", "Show what an ATA disk says of itself", &[DISK], "identify ada0"),
+    verb("readcap", "Show a disk's last block and the length of a block", &[DISK], "readcap da0"),
+    verb("reportluns", "Show the logical units of a disk's target", &[DISK], "reportluns da0"),
+    VerbSpec {
+        detail: "QUEUE FULL lowers the openings, and 256 commands that end well with all in \
+                 use raise them by one again, up to the number set here.",
+        ..verb(
+            "tags",
+            "Show or set how many commands a disk gets at a time",
+            &[DISK, option("number", 'N', ArgKind::Number, "From now on at most so many")],
+            "tags da0 -N 32",
+        )
+    },
+    VerbSpec {
+        detail: "What the disk has under way is sent again afterwards, and loses no retry.",
+        ..verb("reset", "Reset a disk", &[DISK], "reset da0")
+    },
+    VerbSpec {
+        detail: "Its disks are in memory: what is on them, and the HBA itself, is gone with the \
+                 daemon, and no part of ashlar.toml. They behave as disks do: with a volatile \
+                 cache, queues and attentions.",
+        ..verb(
+            "attach",
+            "Attach a virtual HBA with disks",
+            &[
+                ArgSpec {
+                    name: "name",
+                    short: None,
+                    kind: ArgKind::Name,
+                    doc: "Name and number of the HBA: mps0",
+                },
+                option("transport", 't', ArgKind::Choice(&["sas", "sata"]), "Default: sas"),
+                option("disks", 'n', ArgKind::Number, "How many; default: 1"),
+                option("size", 's', ArgKind::Bytes, "Of each disk; default: 1 GiB"),
+            ],
+            "attach mps0 --transport sas --disks 4 --size 1GiB",
+        )
+    },
+    VerbSpec {
+        detail: "Refused while one of its disks is open.",
+        ..verb(
+            "detach",
+            "Detach a virtual HBA; what is on its disks is gone",
+            &[ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "An HBA: mps0" }],
+            "detach mps0",
+        )
+    },
+];
+
+impl CamClass {
+    /// Carries out a verb.
+    pub(crate) fn carry_out(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        match verb {
+            "devlist" => Ok(self.devlist(params["verbose"].as_bool().unwrap_or(false))),
+            "rescan" => self.rescan(control, params),
+            "inquiry" => self.disk(on).map(|d| d.inquiry()),
+            "identify" => self.disk(on)?.identify(),
+            "readcap" => self.disk(on).map(|d| d.readcap()),
+            "reportluns" => self.disk(on)?.reportluns(),
+            "tags" => self.disk(on)?.tags(params),
+            "reset" => self.disk(on)?.reset(control),
+            "attach" => self.attach(control, on, params),
+            "detach" => self.detach(control, on),
+            other => {
+                let known: Vec<&str> = VERBS.iter().map(|v| v.name).collect();
+                let what = format!("cam has no verb {other}; {}", known.join(", "));
+                Err(Error::new(Errno::NotSup, what))
+            }
+        }
+    }
+
+    fn devlist(&self, verbose: bool) -> Value {
+        let buses = self.buses();
+        let text: String = buses.iter().map(|bus| bus.devlist(verbose)).collect();
+        let buses: Vec<Value> = buses
+            .iter()
+            .map(|bus| {
+                let devices: Vec<Value> = bus
+                    .devices()
+                    .into_iter()
+                    .map(|(unit, facts, name)| {
+                        let path = unit.path();
+                        json!({
+                            "target": path.target, "lun": path.lun, "periph": name,
+                            "device": facts.label(), "lost": unit.look(|d| d.is_lost()),
+                        })
+                    })
+                    .collect();
+                json!({ "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices })
+            })
+            .collect();
+        json!({ "text": text, "buses": buses })
+    }
+
+    fn rescan(&self, control: &mut Control, params: &Value) -> Result<Value, Error> {
+        let mut wanted = Vec::new();
+        for word in params["buses"].as_array().into_iter().flatten() {
+            let number = word.as_str().and_then(|text| text.parse::<u64>().ok());
+            let bus = number.and_then(|n| self.buses().into_iter().find(|b| b.number() == n));
+            wanted.push(bus.ok_or_else(|| {
+                let what = format!("there is no bus {word}; `ashlar cam devlist -v` lists them");
+                Error::new(Errno::NoEnt, what)
+            })?);
+        }
+        if wanted.is_empty() {
+            wanted = self.buses();
+        }
+        let mut found = Vec::new();
+        for bus in wanted {
+            found.extend(self.scan(control, &bus)?);
+        }
+        let message = match found.as_slice() {
+            [] => "nothing is new".to_string(),
+            names => format!("found {}", names.join(", ")),
+        };
+        Ok(json!({ "message": message, "found": found }))
+    }
+
+    fn scan(&self, control: &mut Control, bus: &Arc<Bus>) -> Result<Vec<String>, Error> {
+        let on = bus.clone();
+        let changes = control
+            .run_on_core("a scan", move |core| Box::pin(async move { on.scan(core).await }))?;
+        control.call(|t| self.commit(t, bus, changes))
+    }
+
+    fn attach(&self, control: &mut Control, name: &str, p: &Value) -> Result<Value, Error> {
+        let transport = match p["transport"].as_str() {
+            Some("sata") => Transport::Sata,
+            _ => Transport::Sas,
+        };
+        let disks = p["disks"].as_u64().unwrap_or(1);
+        let size = p["size"].as_u64().unwrap_or(1 << 30);
+        if !(1..=DISKS_MAX).contains(&disks) {
+            let what = format!("disks={disks}: an HBA has from 1 to {DISKS_MAX}");
+            return Err(Error::new(Errno::Inval, what));
+        }
+        if !(512..=SIZE_MAX).contains(&size) || !size.is_multiple_of(512) {
+            let what = format!("size={size}: whole sectors of 512 bytes, at most 16 TiB");
+            return Err(Error::new(Errno::Inval, what));
+        }
+        if name.is_empty() || self.buses().iter().any(|b| b.sim().facts().name == name) {
+            let what = format!("an HBA {name} exists already; give it another name");
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let hba = VirtualHba::new(name, transport, disks as usize);
+        for bay in 0..disks {
+            let serial = format!("{name}-{bay}");
+            let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
+            let wwn = serial.bytes().fold(0xcbf2_9ce4_8422_2325, hash) >> 4 | 0x5 << 60;
+            let shape = DiskShape {
+                size,
+                timing: Timing::Between { min_ns: 20_000, max_ns: 200_000 },
+                ..DiskShape::default()
+            };
+            let spec = DiskSpec { serial, wwn, shape, ..DiskSpec::default() };
+            hba.plug(bay, spec, wwn).map_err(|e| Error::of(e, "plug a disk in"))?;
+        }
+        let bus = self.add_bus(hba, control.topology.switchboard());
+        let found = match self.scan(control, &bus) {
+            Ok(found) => found,
+            Err(e) => {
+                self.remove_bus(&bus);
+                return Err(e);
+            }
+        };
+        let message = format!("scbus{}: {}", bus.number(), found.join(", "));
+        Ok(json!({ "message": message, "bus": bus.number(), "found": found }))
+    }
+
+    fn detach(&self, control: &mut Control, name: &str) -> Result<Value, Error> {
+        let bus = self.buses().into_iter().find(|b| b.sim().facts().name == name);
+        let bus = bus.ok_or_else(|| {
+            let what = format!("no HBA {name}; `ashlar cam devlist -v` lists them");
+            Error::new(Errno::NoEnt, what)
+        })?;
+        control.call(|t| self.take_out(t, &bus))?;
+        Ok(json!({ "message": format!("{name} is gone") }))
+    }
+
+    fn disk(&self, name: &str) -> Result<Found, Error> {
+        for bus in self.buses() {
+            for (unit, facts, periph) in bus.devices() {
+                if !name.is_empty() && periph == name {
+                    return Ok(Found { name: periph, unit, facts });
+                }
+            }
+        }
+        let what = format!("no disk {name} on any bus; `ashlar cam devlist` lists them");
+        Err(Error::new(Errno::NoEnt, what))
+    }
+}
+
+/// A disk that was asked about.
+struct Found {
+    name: String,
+    unit: Arc<Unit>,
+    facts: Facts,
+}
+
+impl Found {
+    fn inquiry(&self) -> Value {
+        let (name, label) = (&self.name, self.facts.label());
+        let (serial, standard, queues) = match &self.facts {
+            Facts::Scsi(f) => {
+                (f.serial.clone(), format!("SPC-{}", version(f.inquiry.version)), f.inquiry.queues)
+            }
+            Facts::Ata(f) => {
+                (f.identify.serial.clone(), "ATA".to_string(), f.identify.queue_depth > 1)
+            }
+        };
+        let kind = if standard == "ATA" { "device" } else { "SCSI device" };
+        let mut text = format!("{name}: {label} Fixed Direct Access {standard} {kind}\n");
+        let _ = writeln!(text, "{name}: Serial Number {serial}");
+        if queues {
+            let _ = writeln!(text, "{name}: Command Queueing Enabled");
+        }
+        let mut value = json!({
+            "text": text, "name": name, "device": label, "serial": serial, "queueing": queues,
+        });
+        if let Facts::Scsi(f) = &self.facts {
+            value["lunid"] = json!(f.names.id);
+            value["rotation_rate"] = json!(f.rotation);
+            value["unmap"] = json!(f.limits.unmap);
+        }
+        value
+    }
+
+    fn identify(&self) -> Result<Value, Error> {
+        let Facts::Ata(facts) = &self.facts else {
+            let what = format!("{0} speaks SCSI; `ashlar cam inquiry {0}` asks it", self.name);
+            return Err(Error::new(Errno::NotSup, what));
+        };
+        let (name, said) = (&self.name, &facts.identify);
+        let yes = |on: bool| if on { "yes" } else { "no" };
+        let cache = said.write_cache.unwrap_or(false);
+        let rate = match said.rotation {
+            0 => "not reported".to_string(),
+            1 => "non-rotating".to_string(),
+            turns => turns.to_string(),
+        };
+        let sector = said.sector_bytes;
+        let mut text = format!("{name}: {} ATA device\n\n", self.facts.label());
+        let lines = [
+            ("device model", said.model.clone()),
+            ("firmware revision", said.firmware.clone()),
+            ("serial number", said.serial.clone()),
+            ("WWN", format!("{:016x}", said.wwn)),
+            (
+                "sector size",
+                format!("logical {sector}, physical {}", sector << said.physical_exponent),
+            ),
+            ("LBA supported", format!("{} sectors", said.sectors.min(0x0fff_ffff))),
+            (
+                "LBA48 supported",
+                format!("{} sectors", if said.extended { said.sectors } else { 0 }),
+            ),
+            ("media RPM", rate),
+        ];
+        for (key, value) in &lines {
+            let _ = writeln!(text, "{key:<22}{value}");
+        }
+        let _ = writeln!(text, "\n{:<29}{:<8} {:<9} Value", "Feature", "Support", "Enabled");
+        let features = [
+            ("write cache", said.write_cache.is_some(), cache, String::new()),
+            (
+                "flush cache",
+                said.flush || said.flush_ext,
+                said.flush || said.flush_ext,
+                String::new(),
+            ),
+            (
+                "Native Command Queuing (NCQ)",
+                said.queue_depth > 1,
+                said.queue_depth > 1,
+                format!("{} tags", said.queue_depth),
+            ),
+            ("Data Set Management (TRIM)", said.trim.is_some(), said.trim.is_some(), String::new()),
+        ];
+        for (feature, has, on, value) in &features {
+            let line = format!("{feature:<29}{:<8} {:<9} {value}", yes(*has), yes(*on));
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        Ok(json!({
+            "text": text, "name": name, "model": said.model, "firmware": said.firmware,
+            "serial": said.serial, "wwn": format!("{:016x}", said.wwn), "sectors": said.sectors,
+            "sector_bytes": sector, "rotation_rate": said.rotation, "write_cache": said.write_cache,
+            "queue_depth": said.queue_depth, "trim": said.trim.is_some(),
+        }))
+    }
+
+    fn readcap(&self) -> Value {
+        let (blocks, block_len) = match &self.facts {
+            Facts::Scsi(f) => f.capacity.map_or((0, 0), |c| (c.blocks, c.block_len)),
+            Facts::Ata(f) => (f.identify.sectors, f.identify.sector_bytes),
+        };
+        let last = blocks.saturating_sub(1);
+        let text = format!("Last Block: {last}, Block Length: {block_len} bytes\n");
+        json!({ "text": text, "last_block": last, "block_length": block_len })
+    }
+
+    fn reportluns(&self) -> Result<Value, Error> {
+        let Facts::Scsi(facts) = &self.facts else {
+            let what = format!("{} speaks ATA, which has no logical units", self.name);
+            return Err(Error::new(Errno::NotSup, what));
+        };
+        let luns: Vec<u32> = facts.luns.iter().map(|lun| lun.number()).collect();
+        let plural = if luns.len() == 1 { "" } else { "s" };
+        let mut text = format!("{} LUN{plural} found\n", luns.len());
+        luns.iter().for_each(|lun| text.push_str(&format!("{lun}\n")));
+        Ok(json!({ "text": text, "luns": luns }))
+    }
+
+    fn tags(&self, params: &Value) -> Result<Value, Error> {
+        if let Some(number) = params["number"].as_u64() {
+            let most = u32::try_from(number).ok().filter(|n| (1..=255).contains(n));
+            let Some(openings_max) = most else {
+                let what = format!("number={number}: from 1 to 255 commands at a time");
+                return Err(Error::new(Errno::Inval, what));
+            };
+            let shape = self.unit.look(|device| device.shape());
+            let openings_min = shape.openings_min.min(openings_max);
+            self.unit.limit(Shape { openings_min, openings_max, ..shape });
+        }
+        let (name, path) = (&self.name, self.unit.path());
+        let ((openings, active), live, shape) =
+            self.unit.look(|d| (d.openings(), d.live(), d.shape()));
+        let sim = self.unit.sim().facts().name;
+        let place = format!("({name}:{sim}:0:{}:{})", path.target, path.lun);
+        let text = format!(
+            "{place}: dev_openings  {}\n{place}: dev_active    {active}\n\
+             {place}: allocated     {live}\n{place}: mintags       {}\n{place}: maxtags       {}\n",
+            openings.saturating_sub(active),
+            shape.openings_min,
+            shape.openings_max,
+        );
+        Ok(json!({
+            "text": text, "openings": openings, "active": active, "allocated": live,
+            "min": shape.openings_min, "max": shape.openings_max,
+        }))
+    }
+
+    fn reset(&self, control: &mut Control) -> Result<Value, Error> {
+        let unit = self.unit.clone();
+        let ccb = Ccb {
+            command: Command::Reset,
+            flags: Flags::RAW,
+            priority: Priority::Dev,
+            timeout_ms: RESET_TIMEOUT_MS,
+            retries: 0,
+            length: 0,
+            owner: Owner::Task(0),
+        };
+        let ended = control.run_on_core("a reset", move |core| {
+            Box::pin(async move { unit.execute(core, ccb, &bio::Segs::new()).await })
+        })?;
+        match ended.result {
+            Ok(_) => Ok(json!({ "message": format!("{} was reset", self.name) })),
+            Err(e) => Err(Error::new(e, format!("{}: {}", self.name, ended.outcome.status.text()))),
+        }
+    }
+}
+
+/// The N of SPC-N; SPC-4 is 6.
+fn version(code: u8) -> u8 {
+    code.saturating_sub(2)
+}

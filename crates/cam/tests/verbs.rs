@@ -1,0 +1,139 @@
+//! The verbs of class cam: what they print, what they do, and what they refuse.
+
+mod world;
+
+use bio::{Errno, Flags};
+use geom::Class;
+use serde_json::{Value, json};
+use world::World;
+
+fn verb(w: &mut World, verb: &str, on: &str, params: Value) -> Result<Value, geom::Error> {
+    let cam = w.cam.clone();
+    cam.verb(&mut w.control, verb, on, &params)
+}
+
+fn text(w: &mut World, name: &str, on: &str) -> String {
+    let answer = verb(w, name, on, json!({})).unwrap();
+    answer["text"].as_str().unwrap().to_string()
+}
+
+fn attached() -> World {
+    let mut w = World::new(1, &[]);
+    let sas = json!({ "transport": "sas", "disks": 2, "size": 1 << 20 });
+    let done = verb(&mut w, "attach", "mps0", sas).unwrap();
+    assert_eq!(done["found"], json!(["da0", "da1"]));
+    let sata = json!({ "transport": "sata", "size": 2 << 20 });
+    let done = verb(&mut w, "attach", "ahcich0", sata).unwrap();
+    assert_eq!(done["message"], "scbus1: ada0");
+    w
+}
+
+#[test]
+fn what_they_print() {
+    let mut w = attached();
+    let list = verb(&mut w, "devlist", "", json!({ "verbose": true })).unwrap();
+    let want = "\
+scbus0 on mps0 bus 0:
+<ASHLAR virtual disk 1>            at scbus0 target 0 lun 0 (da0)
+<ASHLAR virtual disk 1>            at scbus0 target 1 lun 0 (da1)
+<>                                 at scbus0 target -1 lun -1 ()
+scbus1 on ahcich0 bus 0:
+<virtual disk 1>                   at scbus1 target 0 lun 0 (ada0)
+<>                                 at scbus1 target -1 lun -1 ()
+";
+    assert_eq!(list["text"], want);
+    assert_eq!(list["buses"][1]["devices"][0]["periph"], "ada0");
+    assert_eq!(text(&mut w, "devlist", "").lines().count(), 3);
+    let want = "\
+da0: <ASHLAR virtual disk 1> Fixed Direct Access SPC-4 SCSI device
+da0: Serial Number mps0-0
+da0: Command Queueing Enabled
+";
+    assert_eq!(text(&mut w, "inquiry", "da0"), want);
+    assert_eq!(text(&mut w, "readcap", "da0"), "Last Block: 2047, Block Length: 512 bytes\n");
+    assert_eq!(text(&mut w, "readcap", "ada0"), "Last Block: 4095, Block Length: 512 bytes\n");
+    assert_eq!(text(&mut w, "reportluns", "da1"), "1 LUN found\n0\n");
+    let said = text(&mut w, "identify", "ada0");
+    for line in [
+        "ada0: <virtual disk 1> ATA device",
+        "device model          virtual disk",
+        "LBA48 supported       4096 sectors",
+        "media RPM             non-rotating",
+        "write cache                  yes      yes",
+        "Native Command Queuing (NCQ) yes      yes       32 tags",
+    ] {
+        assert!(said.lines().any(|l| l == line), "{line} is not in\n{said}");
+    }
+}
+
+#[test]
+fn tags_are_set_and_a_reset_costs_nothing() {
+    let mut w = attached();
+    assert!(text(&mut w, "tags", "da0").starts_with("(da0:mps0:0:0:0): dev_openings  64\n"));
+    let set = verb(&mut w, "tags", "da0", json!({ "number": 3 })).unwrap();
+    assert_eq!((&set["openings"], &set["max"]), (&json!(3), &json!(3)));
+    let edge = w.open("da0").1;
+    for n in 0..20 {
+        let data = w.buffer(512);
+        w.start(edge, n, |bio| world::range(bio, bio::Op::Read, 0, data));
+    }
+    assert_eq!(verb(&mut w, "tags", "da0", json!({})).unwrap()["active"], 3);
+    let done = verb(&mut w, "reset", "da0", json!({})).unwrap();
+    assert_eq!(done["message"], "da0 was reset");
+    let mut ended = w.ended();
+    while ended.len() < 20 {
+        w.turn(1_000_000);
+        ended.extend(w.ended());
+    }
+    assert!(ended.iter().all(|e| e.status.is_ok()));
+}
+
+#[test]
+fn what_they_refuse() {
+    let mut w = attached();
+    let mut refused = |name: &str, on: &str, params: Value| {
+        let e = verb(&mut w, name, on, params).unwrap_err();
+        (e.kind, e.what)
+    };
+    for (name, on, params, kind, word) in [
+        ("inquiry", "da9", json!({}), Errno::NoEnt, "devlist"),
+        ("inquiry", "", json!({}), Errno::NoEnt, "devlist"),
+        ("identify", "da0", json!({}), Errno::NotSup, "inquiry"),
+        ("reportluns", "ada0", json!({}), Errno::NotSup, "ATA"),
+        ("tags", "da0", json!({ "number": 0 }), Errno::Inval, "number"),
+        ("tags", "da0", json!({ "number": 256 }), Errno::Inval, "number"),
+        ("rescan", "", json!({ "buses": ["7"] }), Errno::NoEnt, "devlist"),
+        ("attach", "mps0", json!({}), Errno::Exist, "another name"),
+        ("attach", "mps1", json!({ "disks": 65 }), Errno::Inval, "disks"),
+        ("attach", "mps1", json!({ "size": 1000 }), Errno::Inval, "size"),
+        ("detach", "mps9", json!({}), Errno::NoEnt, "devlist"),
+        ("eject", "da0", json!({}), Errno::NotSup, "devlist"),
+    ] {
+        let (found, what) = refused(name, on, params);
+        assert!(found == kind && what.contains(word), "{name} {on}: {found} {what}");
+    }
+}
+
+#[test]
+fn an_hba_goes_when_nobody_uses_its_disks() {
+    let mut w = attached();
+    let (user, edge) = w.open("da1");
+    let e = verb(&mut w, "detach", "mps0", json!({})).unwrap_err();
+    assert!(e.kind == Errno::Busy && e.what.contains("da1"));
+    assert_eq!(w.write(edge, 0, &[1; 512], Flags::NONE), Ok(()));
+    w.control
+        .call(|t| {
+            t.leave(user);
+            Ok(())
+        })
+        .unwrap();
+    verb(&mut w, "detach", "mps0", json!({})).unwrap();
+    assert!(w.control.topology.find("da0").is_none());
+    assert_eq!(
+        verb(&mut w, "devlist", "", json!({})).unwrap()["buses"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(verb(&mut w, "rescan", "", json!({})).unwrap()["message"], "nothing is new");
+    let done = verb(&mut w, "attach", "mps0", json!({})).unwrap();
+    assert_eq!(done["message"], "scbus0: da0", "number and name are free again");
+}

@@ -396,8 +396,8 @@ fn order_is_kept_through_errors() {
     let ids = [first, b.device.submit(fence), b.device.submit(write())];
     b.settle();
     assert_eq!(b.held, [first], "D3 and D5: tried again, and the fence waits for it");
-    for n in 0..3 {
-        assert_eq!(b.held, [ids[n]]);
+    for id in ids {
+        assert_eq!(b.held, [id]);
         let id = b.held.remove(0);
         b.device.done(id, Outcome::good(512), b.now);
         b.settle();

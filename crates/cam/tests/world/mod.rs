@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::VirtualHba;
-use cam::{Bus, CamClass, Change};
+use cam::{Bus, CamClass, Change, Sim};
 use geom::{
     Access, Class, ConsumerId, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink,
     Topology,
@@ -90,6 +90,12 @@ fn turn(core: &Rc<Core>, world: &sim::World, most: u64) {
 
 impl World {
     pub fn new(seed: u64, hbas: &[Arc<VirtualHba>]) -> World {
+        let sims: Vec<Arc<dyn Sim>> = hbas.iter().map(|h| h.clone() as Arc<dyn Sim>).collect();
+        World::with(seed, &sims)
+    }
+
+    /// With any SIMs.
+    pub fn with(seed: u64, sims: &[Arc<dyn Sim>]) -> World {
         let world = sim::World::new(seed);
         let reactor = Reactor::simulated(&world, "test");
         let inbox = Arc::new(Inbox::default());
@@ -108,8 +114,8 @@ impl World {
         control.topology.load(cam.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
         let switchboard = control.topology.switchboard();
-        let bus = |hba: &Arc<VirtualHba>| cam.add_bus(hba.clone(), switchboard.clone());
-        let buses = hbas.iter().map(bus).collect();
+        let bus = |sim: &Arc<dyn Sim>| cam.add_bus(sim.clone(), switchboard.clone());
+        let buses = sims.iter().map(bus).collect();
         let endings = Rc::new(Endings::default());
         let sink = core.add_sink(endings.clone());
         World { core, control, cam, buses, world, endings, sink }
@@ -161,6 +167,11 @@ impl World {
     pub fn start(&mut self, edge: Edge, tag: u64, fill: impl FnOnce(&mut Bio)) {
         let sink = self.sink;
         self.core.submit(edge, End::Sink { sink, tag }, fill);
+    }
+
+    /// Nobody is told how it ends.
+    pub fn start_quietly(&mut self, edge: Edge, fill: impl FnOnce(&mut Bio)) {
+        self.core.submit(edge, End::Nobody, fill);
     }
 
     /// What ended since the last call.

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use house::{House, IQN, file_disk};
-use rig::Login;
 use rig::guest::{Boot, Image, Kit, Script, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
@@ -37,15 +36,7 @@ fn steps(portal: &str, tree: &Tree) -> Script {
         script
             .step(name, if name == "log in" { shell.to_owned() } else { format!("{BOTH}{shell}") });
     };
-    step(
-        "log in",
-        &format!(
-            "start_iscsid {}; node {IQN} {portal}\n\
-             iscsiadm -m node -T {IQN} -p {portal} --login >/dev/null\n\
-             echo \"X=$(disk {IQN} 0) E=$(disk {IQN} 1)\" >/rig/names",
-            Login::INITIATOR
-        ),
-    );
+    step("log in", &scenarios::log_in_to_two(IQN, portal, ["X", "E"]));
     step(
         "two file systems",
         "/sbin/mkfs.xfs -q -f $X; /usr/sbin/mke2fs -q -F -t ext4 $E; mkdir -p /fs/0 /fs/1\n\

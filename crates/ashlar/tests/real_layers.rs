@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use house::{House, IQN, array, file_disk, text};
-use rig::Login;
 use rig::guest::{Boot, Image, Kit, Script, guest_portal};
 use rig::scenarios::{self, From, GO, Tree};
 
@@ -53,15 +52,7 @@ fn steps(portal: &str, tree: &Tree) -> Script {
         script
             .step(name, if name == "log in" { shell.to_owned() } else { format!("{BOTH}{shell}") });
     };
-    step(
-        "log in",
-        &format!(
-            "start_iscsid {}; node {IQN} {portal}\n\
-             iscsiadm -m node -T {IQN} -p {portal} --login >/dev/null\n\
-             echo \"P=$(disk {IQN} 0) Q=$(disk {IQN} 1)\" >/rig/names",
-            Login::INITIATOR
-        ),
-    );
+    step("log in", &scenarios::log_in_to_two(IQN, portal, ["P", "Q"]));
     step(
         "two file systems, one of which tells what it deletes at once",
         "one() { /usr/sbin/mke2fs -q -F -t ext4 $2; mkdir -p /fs/$1; }; both one\n\

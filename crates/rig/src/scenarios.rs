@@ -35,6 +35,18 @@ pub struct Tree {
     sums: String,
 }
 
+/// Logs in to a target and leaves the devices of its units 0 and 1 in `/rig/names`, under names
+/// for a shell.
+pub fn log_in_to_two(iqn: &str, portal: &str, names: [&str; 2]) -> String {
+    let [a, b] = names;
+    format!(
+        "start_iscsid {}; node {iqn} {portal}\n\
+         iscsiadm -m node -T {iqn} -p {portal} --login >/dev/null\n\
+         echo \"{a}=$(disk {iqn} 0) {b}=$(disk {iqn} 1)\" >/rig/names",
+        Login::INITIATOR
+    )
+}
+
 /// Which files a tree takes.
 #[derive(Clone, Debug)]
 pub struct Take {

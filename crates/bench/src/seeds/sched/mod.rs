@@ -109,35 +109,19 @@ const fn eager(who: u32, from: u64) -> Load {
 
 const EAGER: [Load; 2] = [eager(1, 1), eager(2, 50)];
 
+const fn on_disk(what: &'static str, loads: [Load; 2]) -> Pair {
+    Pair { what, timing: SATA_2010, scheduler: ("rr", ""), loads, want: 1.0 }
+}
+
+const fn on_flash(what: &'static str, options: &'static str, want: f64) -> Pair {
+    Pair { what, timing: FLASH, scheduler: ("fair", options), loads: EAGER, want }
+}
+
 const PAIRS: &[Pair] = &[
-    Pair {
-        what: "two readers, rr",
-        timing: SATA_2010,
-        scheduler: ("rr", ""),
-        loads: [READER, OTHER_READER],
-        want: 1.0,
-    },
-    Pair {
-        what: "two random, rr",
-        timing: SATA_2010,
-        scheduler: ("rr", ""),
-        loads: [RANDOM, OTHER_RANDOM],
-        want: 1.0,
-    },
-    Pair {
-        what: "two on flash, fair",
-        timing: FLASH,
-        scheduler: ("fair", "queue_depth=16"),
-        loads: EAGER,
-        want: 1.0,
-    },
-    Pair {
-        what: "weights 3 to 1, fair",
-        timing: FLASH,
-        scheduler: ("fair", "queue_depth=16,1.weight=300"),
-        loads: EAGER,
-        want: 3.0,
-    },
+    on_disk("two readers, rr", [READER, OTHER_READER]),
+    on_disk("two random, rr", [RANDOM, OTHER_RANDOM]),
+    on_flash("two on flash, fair", "queue_depth=16", 1.0),
+    on_flash("weights 3 to 1, fair", "queue_depth=16,1.weight=300", 3.0),
 ];
 
 impl Pair {

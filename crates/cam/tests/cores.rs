@@ -1,0 +1,186 @@
+//! Two cores and one disk: whoever's turn it is is called on its own core, and nothing is lost
+//! between them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
+use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
+use cam::{CamClass, Path};
+use geom::{Access, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology};
+use reactor::sim::{self, Actor};
+use reactor::{Patience, Reactor, SeededRandom, Token};
+
+struct User;
+
+impl Geom for User {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        t.access_all_below(me, delta)
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+struct Users;
+
+impl geom::Class for Users {
+    fn name(&self) -> &'static str {
+        "user"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Opens providers, for tests."
+    }
+}
+
+type List = Vec<(u64, Result<(), Errno>, Vec<u8>)>;
+
+#[derive(Default)]
+struct Endings(RefCell<List>);
+
+impl Sink for Endings {
+    fn done(&self, tag: u64, bio: &mut Bio, _: &Core) {
+        self.0.borrow_mut().push((tag, bio.status, bio.data.to_vec()));
+    }
+}
+
+fn turn(cores: &[Rc<Core>], world: &sim::World, most: u64) {
+    for core in cores {
+        core.reactor().after(most, Token::default());
+    }
+    let actor = |core: &Rc<Core>| {
+        let core = core.clone();
+        Actor::new(&core.reactor().clone(), move || core.turn(Patience::Forever))
+    };
+    let mut actors: Vec<Actor> = cores.iter().map(actor).collect();
+    let limits = sim::Limits { ns: most, ..sim::Limits::default() };
+    world.run(&mut actors, limits, &mut || false);
+}
+
+fn open(control: &mut Control, on: &str) -> Edge {
+    let opened = control.call(|t| {
+        let p = t.find(on).expect("the provider exists");
+        let g = t.new_geom("user", "u", "test", Box::new(User))?;
+        let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
+        t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
+        Ok(t.edge(c))
+    });
+    opened.unwrap()
+}
+
+/// Each core writes and reads sectors of its own, all at once.
+fn both_cores(seed: u64) -> (u64, u64) {
+    let world = sim::World::new(seed);
+    let inbox = Arc::new(Inbox::default());
+    let (mut cores, mut mailers) = (Vec::new(), Vec::new());
+    for n in 0..2 {
+        let reactor = Reactor::simulated(&world, "test");
+        let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
+        let (core, mailer) = Core::new(n, reactor, pool, inbox.report());
+        cores.push(core);
+        mailers.push(mailer);
+    }
+    let (all, w, clock) = (cores.clone(), world.clone(), cores[0].reactor().clone());
+    let wait = move |_: &Inbox, most: Duration| {
+        turn(&all, &w, (most.as_nanos() as u64).min(2_000_000));
+    };
+    let now = Box::new(move || clock.fresh_now());
+    let mut control = Control::new(mailers, inbox.clone(), Box::new(wait), now);
+    let cam = Arc::new(CamClass::new(inbox));
+    control.topology.load(cam.clone()).unwrap();
+    control.topology.load(Arc::new(Users)).unwrap();
+    let hba = VirtualHba::new("mps0", Transport::Sas, 1);
+    let mut spec = DiskSpec { depth: 3, ..DiskSpec::default() };
+    spec.shape.size = 1 << 20;
+    hba.plug(0, spec, seed).unwrap();
+    let bus = cam.add_bus(hba.clone(), control.topology.switchboard());
+    let on = bus.clone();
+    let changes = control
+        .run_on_core("a scan", move |core| Box::pin(async move { on.scan(core).await }))
+        .unwrap();
+    control.call(|t| cam.commit(t, &bus, changes)).unwrap();
+    let edge = open(&mut control, "da0");
+    hba.set_faults(0, Faults { fails: 5, hangs: 1, echoes: 10, full: 10, ..Faults::default() });
+    let mut random = SeededRandom::new(seed);
+    let sinks: Vec<(Rc<Endings>, u32)> = cores
+        .iter()
+        .map(|core| {
+            let endings = Rc::new(Endings::default());
+            (endings.clone(), core.add_sink(endings))
+        })
+        .collect();
+    let mut wrote = [[None::<u8>; 64]; 2];
+    let (mut sent, mut failed) = (0u64, 0u64);
+    for round in 0..20u64 {
+        let mut waits = [0usize; 2];
+        let mut asked = [[None; 64]; 2];
+        for _ in 0..20 {
+            let n = random.below(2) as usize;
+            let slot = random.below(64) as usize;
+            if asked[n][slot].is_some() {
+                continue;
+            }
+            let write = random.below(2) == 0;
+            let flags = if random.below(8) == 0 { Flags::ORDERED } else { Flags::NONE };
+            let (core, at) = (&cores[n], (n as u64 * 64 + slot as u64) * 512);
+            let data = Segs::alloc(core.pool(), 512).unwrap();
+            data.fill(0, 512, if write { round as u8 + 1 } else { 0xee });
+            core.submit(edge, End::Sink { sink: sinks[n].1, tag: slot as u64 }, |bio| {
+                bio.op = if write { Op::Write } else { Op::Read };
+                (bio.offset, bio.length, bio.flags) = (at, 512, flags);
+                bio.data = data;
+            });
+            asked[n][slot] = Some(write);
+            (waits[n], sent) = (waits[n] + 1, sent + 1);
+        }
+        let end = cores[0].reactor().fresh_now() + 3_600_000_000_000;
+        for n in 0..2 {
+            let mut ended = 0;
+            while ended < waits[n] {
+                assert!(cores[0].reactor().fresh_now() < end, "seed {seed}: it hangs");
+                turn(&cores, &world, 50_000_000);
+                control.pump();
+                for (slot, status, bytes) in std::mem::take(&mut *sinks[n].0.0.borrow_mut()) {
+                    ended += 1;
+                    let slot = slot as usize;
+                    match (asked[n][slot], status) {
+                        (Some(true), Ok(())) => wrote[n][slot] = Some(round as u8 + 1),
+                        (Some(false), Ok(())) => {
+                            let found = wrote[n][slot].is_none_or(|v| bytes == [v; 512]);
+                            assert!(found, "seed {seed}: core {n}, sector {slot}: {}", bytes[0]);
+                        }
+                        // Nobody knows what is there now.
+                        (_, Err(_)) => (wrote[n][slot], failed) = (None, failed + 1),
+                        (None, _) => panic!("seed {seed}: it ended twice"),
+                    }
+                }
+            }
+        }
+    }
+    let unit = bus.unit(Path::new(0, 0, 0)).unwrap();
+    unit.look(|device| {
+        let (made, released) = device.freezes();
+        assert_eq!((made, device.live()), (released, 0), "seed {seed}");
+    });
+    (sent, failed)
+}
+
+#[test]
+fn a_disk_serves_two_cores_at_once() {
+    let (mut sent, mut failed) = (0, 0);
+    for seed in 0..150 {
+        let (s, f) = both_cores(seed);
+        (sent, failed) = (sent + s, failed + f);
+    }
+    assert!(failed < sent / 10, "{failed} of {sent}");
+}

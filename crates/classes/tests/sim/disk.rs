@@ -123,6 +123,13 @@ impl Disk {
         std::mem::take(&mut inside.hung)
     }
 
+    /// So many of those that are held go on, others hang.
+    pub fn let_go(&self, count: u64) -> Vec<(usize, Ticket)> {
+        let mut inside = self.lock();
+        inside.lets = count;
+        std::mem::take(&mut inside.hung)
+    }
+
     /// The cable is pulled: requests under way fail; with `dark`, the cache is lost too.
     pub fn pull(&self, dark: bool) -> Vec<(usize, Ticket)> {
         let mut inside = self.lock();

@@ -55,7 +55,12 @@ impl Rig {
 
     /// With a log of partial parity.
     pub(super) fn logged(count: usize) -> Rig {
-        Rig::made("Intel", "RAID5", count, 0, true)
+        Rig::logged_by(count, 0)
+    }
+
+    /// The same; the seed says what of its cache a disk loses.
+    pub(super) fn logged_by(count: usize, seed: u64) -> Rig {
+        Rig::made("Intel", "RAID5", count, seed, true)
     }
 
     fn made(format: &str, level: &str, count: usize, seed: u64, logged: bool) -> Rig {
@@ -103,6 +108,13 @@ impl Rig {
         let last = self.bytes - SECTOR;
         self.life.write(self.edge, last, old(last)).expect("written");
         self.disks[held].lock().holds = Some(op);
+        let ended = self.send(op, at, len);
+        assert!(ended.get().is_none(), "a disk is held");
+        ended
+    }
+
+    /// A request begins.
+    pub(super) fn send(&mut self, op: Op, at: u64, len: u64) -> Ended {
         let (ended, core, edge) = (Ended::default(), self.life.cores[0].clone(), self.edge);
         let told = ended.clone();
         self.life.cores[0].reactor().spawn("user", async move {
@@ -117,7 +129,6 @@ impl Rig {
             told.set(Some(done.status));
         });
         self.life.pass(5 * MS);
-        assert!(ended.get().is_none(), "a disk is held");
         ended
     }
 

@@ -224,3 +224,28 @@ fn j2_who_was_missing_at_the_start_is_out_on_record_before_a_write() {
     rig.in_order();
     assert!(rig.sectors().iter().all(|found| *found == Ok(Some(NEW))), "{}", rig.life.story());
 }
+
+/// L2 of `log`: a row is whole, and part of it is in the cache of one disk alone. That disk is
+/// failed by hand, and the record which says so hangs. The unit that speaks of the row stays in
+/// force, whoever waits for the next one: after a crash the disk is believed, and lacks its part.
+#[test]
+fn l2_a_unit_stays_in_force_until_the_loss_is_on_record() {
+    for seed in 0..8 {
+        let mut rig = Rig::logged_by(3, seed);
+        // All of row 0: the part on d0 hangs, the others do not.
+        rig.begin(Op::Write, 0, 4 * SECTOR, "d0");
+        // Row 3 has its parity, and so its unit, on d2 as well.
+        let next = rig.send(Op::Write, 12 * SECTOR, SECTOR);
+        let fail = rig.life.verb("raid", "fail", &rig.set, json!({ "members": ["d1"] }));
+        assert_eq!(fail.expect_err("it hangs").kind, Errno::TimedOut);
+        // The rest of row 0 is written; then every write to d0 hangs, that of the record too.
+        let hung = rig.disks["d0"].let_go(1);
+        rig.life.wake(hung);
+        rig.life.pass(SECONDS);
+        assert!(next.get().is_none(), "{seed}: it waits for the record");
+        rig.reboot();
+        rig.in_order();
+        rig.pull("d0");
+        rig.holds(0..13 * SECTOR, NEW, false);
+    }
+}

@@ -100,9 +100,10 @@ const DDF: [u64; 3] = [1226, 3003499, 8002472];
 /// everything, before a record said so; 8006812: a member was lost between two tries of a row, and
 /// what it was to get was written together with the others'; 8008728: of the story itself: the
 /// power went between the doubt on the disks and the word about it; 8012159: the newest record was
-/// of a disk that was being filled, and was not believed.
-const LOGGED: [u64; 9] =
-    [2003768, 2006680, 2008574, 2008684, 4000560, 4003760, 8006812, 8008728, 8012159];
+/// of a disk that was being filled, and was not believed; 8018327: a unit was written while a disk
+/// was lost and no record said so, and the last one spoke of rows whose part it had not kept.
+const LOGGED: [u64; 10] =
+    [2003768, 2006680, 2008574, 2008684, 4000560, 4003760, 8006812, 8008728, 8012159, 8018327];
 
 /// With users who write over each other: 8000458: of the story itself: a disk was back and its loss
 /// not dealt with, for records could not be written, and the next one was pulled.

@@ -16,7 +16,9 @@
 //!      have its parity. A row whose parity nobody has, or who is still being filled, has no entry:
 //!      no record calls that member one in order.
 //!  L2  The unit in force speaks of all rows that may be half written: a new one is written only
-//!      when all rows of the last have left and every member has been flushed.
+//!      when all rows of the last have left and every member has been flushed: one that is lost
+//!      cannot be, so what it took of them counts for nothing when a record says that it is out,
+//!      which is waited for.
 //!  L3  To replay a unit whose rows are in order changes nothing: whatever changed a row later is
 //!      in a later unit. So a log is begun before a record says dirty, and that of a member before
 //!      it is filled.
@@ -285,7 +287,9 @@ impl Log {
                 Err(e) => return Err(Stop::Error(e)),
             }
         }
-        match failed == 0 || shared.verdict(failed, (failed, gone), Leaves::Doubt).await {
+        // A member that was lost without a request and is not asked any more: it has not flushed.
+        let waits = failed | table.unrecorded;
+        match waits == 0 || shared.verdict(waits, (failed, gone), Leaves::Doubt).await {
             true => Ok(()),
             false => Err(Stop::Error(Errno::Io)),
         }

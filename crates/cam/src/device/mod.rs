@@ -12,6 +12,8 @@
 //!                   +-- expire -- Pausing <-- pause +
 //! ```
 //!
+//! `queue` says who begins when, `answers` what an answer leads to, `cure` makes a device ready.
+//!
 //! Invariants
 //!  D1  A CCB ends exactly once: every way leads to `Ended`, and only `end` leads out of it.
 //!  D2  What comes from the SIM for a CCB that it does not have (any more) changes nothing.
@@ -25,16 +27,20 @@
 //!      then the device is lost. Nothing hangs.
 //!  D7  At most one CCB cures the device; others that want to are queued again behind its freeze.
 
+mod answers;
+mod cure;
+mod queue;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use bio::Errno;
-use wire::scsi::{Key as ScsiKey, Sense};
 
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Ended, Flags, Outcome, Owner, Priority, Tag};
 use crate::events::Event;
 use crate::freeze::{Freeze, Freezes};
-use crate::recovery::{Cure, Note, Pause, Policy, Scope, Step, Verdict, judge};
+use crate::recovery::{Policy, Scope, judge};
+use cure::Curing;
 
 /// How long a SIM has to end what it was asked to abort; then the device is reset.
 pub const ABORT_GRACE_NS: u64 = 5_000_000_000;
@@ -89,14 +95,6 @@ enum State {
     Resetting,
     Pausing,
     Ended,
-}
-
-/// A cure under way.
-#[derive(Clone, Copy)]
-struct Curing {
-    cure: Cure,
-    left: u16,
-    error: Errno,
 }
 
 struct Slot {
@@ -498,318 +496,10 @@ impl Device {
         (slot.tenant == id.tenant && slot.state != State::Free).then_some(id.slot as usize)
     }
 
-    fn enqueue(&mut self, at: u32) {
-        let slot = &mut self.slots[at as usize];
-        slot.state = State::Queued;
-        // D3: the generation stays. A cure goes before everything of its level.
-        let priority = if slot.curing.is_some() { Priority::Dev } else { slot.ccb.priority };
-        self.queue.push(Reverse(Key { priority, generation: slot.generation, slot: at }));
-    }
-
-    /// Takes one that has not begun out of where it waits.
-    fn drop_from(&mut self, at: u32) {
-        match self.slots[at as usize].state {
-            State::Queued => self.queue.retain(|Reverse(key)| key.slot != at),
-            State::Starting => self.active -= 1,
-            State::Pausing => self.pausing -= 1,
-            _ => {}
-        }
-    }
-
-    /// Lets begin what may.
-    fn pump(&mut self) {
-        if self.lost {
-            return;
-        }
-        while let Some(Reverse(key)) = self.queue.peek() {
-            let at = key.slot;
-            if key.priority >= Priority::Normal && !self.may_begin(at) {
-                break;
-            }
-            self.queue.pop();
-            self.active += 1;
-            let tenant = {
-                let slot = &mut self.slots[at as usize];
-                slot.state = State::Starting;
-                if slot.ccb.flags.has(Flags::ORDERED) && slot.curing.is_none() {
-                    self.barrier = Some(at);
-                }
-                slot.tenant
-            };
-            let owner = self.slots[at as usize].ccb.owner;
-            self.effects.push_back(Effect::Start(CcbId { slot: at, tenant }, owner));
-        }
-    }
-
-    fn may_begin(&self, at: u32) -> bool {
-        if self.freezes.is_frozen() || self.active >= self.openings {
-            return false;
-        }
-        match self.barrier {
-            Some(barrier) => barrier == at,
-            // D5: what was sent before has ended, for it is neither in the SIM nor pausing, and
-            // would be before this one in the queue.
-            None if self.slots[at as usize].ccb.flags.has(Flags::ORDERED) => {
-                self.active == 0 && self.pausing == 0
-            }
-            None => true,
-        }
-    }
-
-    fn act(&mut self, at: u32, verdict: Verdict, now: u64) {
-        let slot = &mut self.slots[at as usize];
-        if verdict.step == Step::Done {
-            let moved = slot.outcome.moved;
-            self.ended_well();
-            return self.finish(at, Ok(moved));
-        }
-        if slot.ccb.flags.has(Flags::RAW) {
-            let error = slot.raw_error(verdict);
-            return self.finish(at, Err(error));
-        }
-        let cures = matches!(verdict.step, Step::Cure(_));
-        if slot.freeze.is_none() && (cures || !slot.ccb.flags.has(Flags::NO_FREEZE)) {
-            slot.freeze = Some(self.freezes.freeze());
-        }
-        self.tell(verdict);
-        let policy = self.shape.policy;
-        match verdict.step {
-            Step::Done | Step::Fail => self.finish(at, Err(verdict.error)),
-            Step::Requeue => self.again_free(at, Pause::None, now),
-            Step::Retry(pause) => self.again(at, pause, verdict.error, now),
-            Step::Busy(pause) if policy.retry_busy => self.again_free(at, pause, now),
-            Step::Busy(pause) => self.again(at, pause, verdict.error, now),
-            Step::Full(pause) => self.full(at, pause, verdict.error, now),
-            Step::Cure(cure) => self.cure(at, cure, verdict.error, now),
-            Step::Selection(pause) => {
-                if policy.retry_selection && self.slots[at as usize].retries > 0 {
-                    return self.again(at, pause, verdict.error, now);
-                }
-                self.finish(at, Err(verdict.error));
-                self.lose_by_itself(Scope::Target, now);
-            }
-            Step::Lost(scope) => {
-                self.finish(at, Err(verdict.error));
-                self.lose_by_itself(scope, now);
-            }
-        }
-    }
-
-    /// Attentions that mean a loss of power: 29/01, and 29/00 when nobody reset it.
-    fn heed_resets(&mut self, outcome: &Outcome) {
-        self.was_reset |= matches!(outcome.status, CamStatus::BusReset | CamStatus::ResetSent);
-        let Ok(sense) = Sense::decode(outcome.sense.bytes()) else { return };
-        let attention = sense.code.key == ScsiKey::UnitAttention && sense.code.asc == 0x29;
-        if attention {
-            let unexplained = sense.code.ascq == 0 && !self.was_reset;
-            self.power_losses += u64::from(unexplained || sense.code.ascq == 1);
-            self.was_reset = false;
-        }
-    }
-
-    fn tell(&mut self, verdict: Verdict) {
-        if verdict.attention {
-            self.effects.push_back(Effect::Event(Event::UnitAttention, false));
-        }
-        let event = match verdict.note {
-            Note::None => return,
-            Note::Capacity | Note::MediumChanged | Note::MediumGone => Event::DeviceChanged,
-            Note::Inquiry => Event::InquiryChanged,
-            Note::Rescan => Event::Contract,
-        };
-        self.effects.push_back(Effect::Event(event, verdict.note == Note::Rescan));
-    }
-
-    fn lose_by_itself(&mut self, scope: Scope, now: u64) {
-        if !self.lost {
-            let whole = scope == Scope::Target;
-            self.effects.push_back(Effect::Event(Event::LostDevice, whole));
-            self.lose(now);
-        }
-    }
-
-    /// One more try that costs a retry, or the end.
-    fn again(&mut self, at: u32, pause: Pause, error: Errno, now: u64) {
-        let slot = &mut self.slots[at as usize];
-        match slot.retries.checked_sub(1) {
-            Some(left) => {
-                slot.retries = left;
-                self.counts.retries += 1;
-                self.pause(at, pause, now);
-            }
-            None => self.finish(at, Err(error)),
-        }
-    }
-
-    /// One more try at no cost, within reason.
-    fn again_free(&mut self, at: u32, pause: Pause, now: u64) {
-        let slot = &mut self.slots[at as usize];
-        if slot.requeues >= REQUEUES_MAX {
-            return self.again(at, pause, Errno::Io, now);
-        }
-        slot.requeues += 1;
-        self.counts.requeues += 1;
-        self.pause(at, pause, now);
-    }
-
-    fn full(&mut self, at: u32, pause: Pause, error: Errno, now: u64) {
-        self.counts.full += 1;
-        self.good_at_depth = 0;
-        if self.with_sim == 0 {
-            return match self.shape.policy.retry_busy {
-                true => self.again_free(at, pause, now),
-                false => self.again(at, pause, error, now),
-            };
-        }
-        let fewer = self.with_sim.max(self.shape.openings_min).max(1);
-        let lowers = fewer < self.openings;
-        self.openings = self.openings.min(fewer);
-        self.again_free(at, if lowers { Pause::None } else { pause }, now);
-    }
-
-    fn pause(&mut self, at: u32, pause: Pause, now: u64) {
-        let (ms, impatient) = match pause {
-            Pause::None => {
-                self.enqueue(at);
-                return self.thaw(at);
-            }
-            Pause::Ms(ms) => (ms, false),
-            Pause::Completion(ms) => (ms, true),
-        };
-        self.slots[at as usize].impatient = impatient;
-        self.impatient += u32::from(impatient);
-        self.rest(at, u64::from(ms) * 1_000_000, now);
-    }
-
-    fn rest(&mut self, at: u32, ns: u64, now: u64) {
-        self.pausing += 1;
-        self.wait(at, State::Pausing, now.saturating_add(ns));
-    }
-
-    fn wait(&mut self, at: u32, state: State, due_ns: u64) {
-        let slot = &mut self.slots[at as usize];
-        slot.state = state;
-        slot.due_ns = due_ns;
-        self.sweep_ns = self.sweep_ns.min(due_ns);
-    }
-
-    /// A pause is over.
-    fn resume(&mut self, at: u32) {
-        self.pausing -= 1;
-        let slot = &mut self.slots[at as usize];
-        slot.due_ns = u64::MAX;
-        self.impatient -= u32::from(std::mem::take(&mut slot.impatient));
-        let curing = slot.curing.is_some();
-        self.enqueue(at);
-        if !curing {
-            self.thaw(at);
-        }
-    }
-
-    fn call_impatient(&mut self) {
-        for at in 0..self.slots.len() as u32 {
-            if self.impatient == 0 {
-                return;
-            }
-            let slot = &self.slots[at as usize];
-            if slot.state == State::Pausing && slot.impatient {
-                self.resume(at);
-            }
-        }
-    }
-
-    fn thaw(&mut self, at: u32) {
-        if let Some(freeze) = self.slots[at as usize].freeze.take() {
-            self.freezes.release(freeze);
-        }
-    }
-
     fn ask_abort(&mut self, at: u32, now: u64) {
         self.wait(at, State::Aborting, now.saturating_add(ABORT_GRACE_NS));
         let tenant = self.slots[at as usize].tenant;
         self.effects.push_back(Effect::Abort(CcbId { slot: at, tenant }));
-    }
-
-    fn cure(&mut self, at: u32, cure: Cure, error: Errno, now: u64) {
-        let slot = &mut self.slots[at as usize];
-        let Some(left) = slot.retries.checked_sub(1) else {
-            return self.finish(at, Err(error));
-        };
-        if self.curer.is_some() {
-            // D7
-            return self.again_free(at, Pause::None, now);
-        }
-        slot.retries = left;
-        self.counts.retries += 1;
-        self.curer = Some(at);
-        let tries = if cure == Cure::Wait { READY_POLLS_MAX } else { STARTS_MAX };
-        self.try_cure(at, Curing { cure, left: tries, error }, now);
-    }
-
-    fn try_cure(&mut self, at: u32, curing: Curing, now: u64) {
-        match curing.left.checked_sub(1) {
-            None => self.finish(at, Err(curing.error)),
-            Some(left) => {
-                self.slots[at as usize].curing = Some(Curing { left, ..curing });
-                match curing.cure {
-                    Cure::Wait => self.rest(at, READY_POLL_NS, now),
-                    Cure::Start => self.enqueue(at),
-                }
-            }
-        }
-    }
-
-    /// TEST UNIT READY or START UNIT came back.
-    fn cured(&mut self, at: u32, curing: Curing, verdict: Verdict, now: u64) {
-        self.tell(verdict);
-        if self.slots[at as usize].ccb.flags.has(Flags::RAW) {
-            // Given up meanwhile.
-            return self.finish(at, Err(Errno::Canceled));
-        }
-        match verdict.step {
-            Step::Done => {
-                self.slots[at as usize].curing = None;
-                self.curer = None;
-                self.enqueue(at);
-                self.thaw(at);
-            }
-            Step::Cure(Cure::Wait) if curing.cure == Cure::Start => {
-                let wait = Curing { cure: Cure::Wait, left: READY_POLLS_MAX, ..curing };
-                self.try_cure(at, wait, now);
-            }
-            Step::Cure(Cure::Start) if curing.cure == Cure::Wait => {
-                // It will not become ready by itself after all. Costs a retry, or a device that
-                // says one and the other in turn would be asked for ever.
-                let slot = &mut self.slots[at as usize];
-                let Some(left) = slot.retries.checked_sub(1) else {
-                    return self.finish(at, Err(curing.error));
-                };
-                slot.retries = left;
-                let start = Curing { cure: Cure::Start, left: STARTS_MAX, ..curing };
-                self.try_cure(at, start, now);
-            }
-            Step::Lost(scope) => {
-                self.finish(at, Err(verdict.error));
-                self.lose_by_itself(scope, now);
-            }
-            // Not ready yet, a unit attention, a reset meanwhile: as long as there are tries.
-            Step::Cure(_) | Step::Requeue | Step::Retry(_) | Step::Busy(_) | Step::Full(_) => {
-                self.try_cure(at, curing, now);
-            }
-            Step::Fail | Step::Selection(_) => self.finish(at, Err(curing.error)),
-        }
-    }
-
-    /// QUEUE FULL is not for ever.
-    fn ended_well(&mut self) {
-        if self.openings >= self.shape.openings_max || self.active + 1 < self.openings {
-            return;
-        }
-        self.good_at_depth += 1;
-        if self.good_at_depth >= RAISE_AFTER {
-            self.good_at_depth = 0;
-            self.openings += 1;
-        }
     }
 
     /// D1
@@ -829,34 +519,5 @@ impl Device {
         slot.result = result;
         let id = CcbId { slot: at, tenant: slot.tenant };
         self.effects.push_back(Effect::Ended(id, slot.ccb.owner));
-    }
-}
-
-impl Slot {
-    /// The error of one that ends as the device answered.
-    fn raw_error(&self, verdict: Verdict) -> Errno {
-        match self.outcome.status {
-            CamStatus::Aborted => Errno::Canceled,
-            CamStatus::Timeout => Errno::TimedOut,
-            _ => verdict.error,
-        }
-    }
-}
-
-impl Curing {
-    /// What the SIM gets in place of the CCB that is waiting.
-    fn ccb(self, waiting: Ccb) -> Ccb {
-        let command = match self.cure {
-            Cure::Wait => Command::scsi(&[0; 6]),
-            Cure::Start => Command::scsi(&[0x1b, 0, 0, 0, 1, 0]),
-        };
-        Ccb {
-            command,
-            flags: Flags::NONE,
-            priority: Priority::Dev,
-            timeout_ms: CURE_TIMEOUT_MS,
-            length: 0,
-            ..waiting
-        }
     }
 }

@@ -1,0 +1,159 @@
+//! What a CCB's answer leads to, by the verdict on it.
+
+use bio::Errno;
+use wire::scsi::{Key, Sense};
+
+use super::{Device, Effect, RAISE_AFTER, REQUEUES_MAX, Slot};
+use crate::ccb::{CamStatus, Flags, Outcome};
+use crate::events::Event;
+use crate::recovery::{Note, Pause, Scope, Step, Verdict};
+
+impl Device {
+    pub(super) fn act(&mut self, at: u32, verdict: Verdict, now: u64) {
+        let slot = &mut self.slots[at as usize];
+        if verdict.step == Step::Done {
+            let moved = slot.outcome.moved;
+            self.ended_well();
+            return self.finish(at, Ok(moved));
+        }
+        if slot.ccb.flags.has(Flags::RAW) {
+            let error = slot.raw_error(verdict);
+            return self.finish(at, Err(error));
+        }
+        let cures = matches!(verdict.step, Step::Cure(_));
+        if slot.freeze.is_none() && (cures || !slot.ccb.flags.has(Flags::NO_FREEZE)) {
+            slot.freeze = Some(self.freezes.freeze());
+        }
+        self.tell(verdict);
+        let policy = self.shape.policy;
+        match verdict.step {
+            Step::Done | Step::Fail => self.finish(at, Err(verdict.error)),
+            Step::Requeue => self.again_free(at, Pause::None, now),
+            Step::Retry(pause) => self.again(at, pause, verdict.error, now),
+            Step::Busy(pause) if policy.retry_busy => self.again_free(at, pause, now),
+            Step::Busy(pause) => self.again(at, pause, verdict.error, now),
+            Step::Full(pause) => self.full(at, pause, verdict.error, now),
+            Step::Cure(cure) => self.cure(at, cure, verdict.error, now),
+            Step::Selection(pause) => {
+                if policy.retry_selection && self.slots[at as usize].retries > 0 {
+                    return self.again(at, pause, verdict.error, now);
+                }
+                self.finish(at, Err(verdict.error));
+                self.lose_by_itself(Scope::Target, now);
+            }
+            Step::Lost(scope) => {
+                self.finish(at, Err(verdict.error));
+                self.lose_by_itself(scope, now);
+            }
+        }
+    }
+
+    /// Attentions that mean a loss of power: 29/01, and 29/00 when nobody reset it.
+    pub(super) fn heed_resets(&mut self, outcome: &Outcome) {
+        self.was_reset |= matches!(outcome.status, CamStatus::BusReset | CamStatus::ResetSent);
+        let Ok(sense) = Sense::decode(outcome.sense.bytes()) else { return };
+        let attention = sense.code.key == Key::UnitAttention && sense.code.asc == 0x29;
+        if attention {
+            let unexplained = sense.code.ascq == 0 && !self.was_reset;
+            self.power_losses += u64::from(unexplained || sense.code.ascq == 1);
+            self.was_reset = false;
+        }
+    }
+
+    pub(super) fn tell(&mut self, verdict: Verdict) {
+        if verdict.attention {
+            self.effects.push_back(Effect::Event(Event::UnitAttention, false));
+        }
+        let event = match verdict.note {
+            Note::None => return,
+            Note::Capacity | Note::MediumChanged | Note::MediumGone => Event::DeviceChanged,
+            Note::Inquiry => Event::InquiryChanged,
+            Note::Rescan => Event::Contract,
+        };
+        self.effects.push_back(Effect::Event(event, verdict.note == Note::Rescan));
+    }
+
+    pub(super) fn lose_by_itself(&mut self, scope: Scope, now: u64) {
+        if !self.lost {
+            let whole = scope == Scope::Target;
+            self.effects.push_back(Effect::Event(Event::LostDevice, whole));
+            self.lose(now);
+        }
+    }
+
+    /// One more try that costs a retry, or the end.
+    pub(super) fn again(&mut self, at: u32, pause: Pause, error: Errno, now: u64) {
+        let slot = &mut self.slots[at as usize];
+        match slot.retries.checked_sub(1) {
+            Some(left) => {
+                slot.retries = left;
+                self.counts.retries += 1;
+                self.pause(at, pause, now);
+            }
+            None => self.finish(at, Err(error)),
+        }
+    }
+
+    /// One more try at no cost, within reason.
+    pub(super) fn again_free(&mut self, at: u32, pause: Pause, now: u64) {
+        let slot = &mut self.slots[at as usize];
+        if slot.requeues >= REQUEUES_MAX {
+            return self.again(at, pause, Errno::Io, now);
+        }
+        slot.requeues += 1;
+        self.counts.requeues += 1;
+        self.pause(at, pause, now);
+    }
+
+    pub(super) fn full(&mut self, at: u32, pause: Pause, error: Errno, now: u64) {
+        self.counts.full += 1;
+        self.good_at_depth = 0;
+        if self.with_sim == 0 {
+            return match self.shape.policy.retry_busy {
+                true => self.again_free(at, pause, now),
+                false => self.again(at, pause, error, now),
+            };
+        }
+        let fewer = self.with_sim.max(self.shape.openings_min).max(1);
+        let lowers = fewer < self.openings;
+        self.openings = self.openings.min(fewer);
+        self.again_free(at, if lowers { Pause::None } else { pause }, now);
+    }
+
+    pub(super) fn pause(&mut self, at: u32, pause: Pause, now: u64) {
+        let (ms, impatient) = match pause {
+            Pause::None => {
+                self.enqueue(at);
+                return self.thaw(at);
+            }
+            Pause::Ms(ms) => (ms, false),
+            Pause::Completion(ms) => (ms, true),
+        };
+        self.slots[at as usize].impatient = impatient;
+        self.impatient += u32::from(impatient);
+        self.rest(at, u64::from(ms) * 1_000_000, now);
+    }
+
+    /// QUEUE FULL is not for ever.
+    pub(super) fn ended_well(&mut self) {
+        if self.openings >= self.shape.openings_max || self.active + 1 < self.openings {
+            return;
+        }
+        self.good_at_depth += 1;
+        if self.good_at_depth >= RAISE_AFTER {
+            self.good_at_depth = 0;
+            self.openings += 1;
+        }
+    }
+}
+
+impl Slot {
+    /// The error of one that ends as the device answered.
+    pub(super) fn raw_error(&self, verdict: Verdict) -> Errno {
+        match self.outcome.status {
+            CamStatus::Aborted => Errno::Canceled,
+            CamStatus::Timeout => Errno::TimedOut,
+            _ => verdict.error,
+        }
+    }
+}

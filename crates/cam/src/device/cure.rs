@@ -1,0 +1,105 @@
+//! What makes a device ready again: D7 of [`super`].
+
+use bio::Errno;
+
+use super::{CURE_TIMEOUT_MS, Device, READY_POLL_NS, READY_POLLS_MAX, STARTS_MAX};
+use crate::ccb::{Ccb, Command, Flags, Priority};
+use crate::recovery::{Cure, Pause, Step, Verdict};
+
+/// A cure under way.
+#[derive(Clone, Copy)]
+pub(super) struct Curing {
+    cure: Cure,
+    left: u16,
+    error: Errno,
+}
+
+impl Device {
+    pub(super) fn cure(&mut self, at: u32, cure: Cure, error: Errno, now: u64) {
+        let slot = &mut self.slots[at as usize];
+        let Some(left) = slot.retries.checked_sub(1) else {
+            return self.finish(at, Err(error));
+        };
+        if self.curer.is_some() {
+            // D7
+            return self.again_free(at, Pause::None, now);
+        }
+        slot.retries = left;
+        self.counts.retries += 1;
+        self.curer = Some(at);
+        let tries = if cure == Cure::Wait { READY_POLLS_MAX } else { STARTS_MAX };
+        self.try_cure(at, Curing { cure, left: tries, error }, now);
+    }
+
+    pub(super) fn try_cure(&mut self, at: u32, curing: Curing, now: u64) {
+        match curing.left.checked_sub(1) {
+            None => self.finish(at, Err(curing.error)),
+            Some(left) => {
+                self.slots[at as usize].curing = Some(Curing { left, ..curing });
+                match curing.cure {
+                    Cure::Wait => self.rest(at, READY_POLL_NS, now),
+                    Cure::Start => self.enqueue(at),
+                }
+            }
+        }
+    }
+
+    /// TEST UNIT READY or START UNIT came back.
+    pub(super) fn cured(&mut self, at: u32, curing: Curing, verdict: Verdict, now: u64) {
+        self.tell(verdict);
+        if self.slots[at as usize].ccb.flags.has(Flags::RAW) {
+            // Given up meanwhile.
+            return self.finish(at, Err(Errno::Canceled));
+        }
+        match verdict.step {
+            Step::Done => {
+                self.slots[at as usize].curing = None;
+                self.curer = None;
+                self.enqueue(at);
+                self.thaw(at);
+            }
+            Step::Cure(Cure::Wait) if curing.cure == Cure::Start => {
+                let wait = Curing { cure: Cure::Wait, left: READY_POLLS_MAX, ..curing };
+                self.try_cure(at, wait, now);
+            }
+            Step::Cure(Cure::Start) if curing.cure == Cure::Wait => {
+                // It will not become ready by itself after all. Costs a retry, or a device that
+                // says one and the other in turn would be asked for ever.
+                let slot = &mut self.slots[at as usize];
+                let Some(left) = slot.retries.checked_sub(1) else {
+                    return self.finish(at, Err(curing.error));
+                };
+                slot.retries = left;
+                let start = Curing { cure: Cure::Start, left: STARTS_MAX, ..curing };
+                self.try_cure(at, start, now);
+            }
+            Step::Lost(scope) => {
+                self.finish(at, Err(verdict.error));
+                self.lose_by_itself(scope, now);
+            }
+            // Not ready yet, a unit attention, a reset meanwhile: as long as there are tries.
+            Step::Cure(_) | Step::Requeue | Step::Retry(_) | Step::Busy(_) | Step::Full(_) => {
+                self.try_cure(at, curing, now);
+            }
+            Step::Fail | Step::Selection(_) => self.finish(at, Err(curing.error)),
+        }
+    }
+}
+
+impl Curing {
+    /// What the SIM gets in place of the CCB that is waiting.
+    pub(super) fn ccb(self, waiting: Ccb) -> Ccb {
+        let command = match self.cure {
+            Cure::Wait => Command::scsi(&[0; 6]),
+            Cure::Start => Command::scsi(&[0x1b, 0, 0, 0, 1, 0]),
+        };
+        Ccb {
+            command,
+            flags: Flags::NONE,
+            priority: Priority::Dev,
+            timeout_ms: CURE_TIMEOUT_MS,
+            length: 0,
+            ..waiting
+        }
+    }
+}

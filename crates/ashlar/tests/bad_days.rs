@@ -322,7 +322,8 @@ fn buffers_run_out_and_everybody_waits_in_turn() {
     let mut most = 0;
     let start = Instant::now();
     while greedy.iter_mut().any(|g| g.ended().unwrap().is_none()) {
-        assert!(start.elapsed() < Duration::from_secs(60), "they starve");
+        // 10 s on a machine that does nothing else; who is never served is still there then.
+        assert!(start.elapsed() < Duration::from_secs(600), "they starve");
         most = most.max(proc::resident_bytes(house.pid()).unwrap());
         std::thread::sleep(Duration::from_millis(20));
     }

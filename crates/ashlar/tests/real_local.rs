@@ -110,7 +110,9 @@ fn nbd(script: &mut Script) {
     add(
         script,
         "a file system, a tree, a remount, and what is trimmed",
-        "/usr/sbin/mke2fs -q -F -t ext4 -b 4096 -E nodiscard /dev/nbd0\n\
+        "# Its tables are written now: what is allocated later is what the steps wrote.\n\
+         /usr/sbin/mke2fs -q -F -t ext4 -b 4096 \
+         -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 /dev/nbd0\n\
          mount -t ext4 /dev/nbd0 /mnt\n\
          cp -r /rig/tree /mnt/tree; sync; umount /mnt; mount -t ext4 /dev/nbd0 /mnt\n\
          (cd /mnt/tree; sha256sum -c -s /rig/sums)\n\

@@ -6,6 +6,7 @@
 //!   no allocation for each; memory lent to the kernel stays lent until the completion was reaped.
 //! * Conversations: [`Reactor::spawn`], [`Listener`], [`Stream`], [`Mailbox`].
 //! * [`Channel`]: whole messages of a descriptor through which the kernel asks for something.
+//! * [`Link`]: whole Ethernet frames of one type at an interface.
 //! * Ports: io_uring where the kernel lets us, epoll and a few threads where not, and [`sim`]: a
 //!   seeded world with a virtual clock, links and disks ([`model`]) that fail on request.
 //!
@@ -14,6 +15,7 @@
 mod address;
 mod channel;
 mod file;
+mod link;
 mod mailbox;
 pub mod model;
 mod net;
@@ -33,6 +35,7 @@ mod turn;
 pub use address::{Address, NoAddress, UNIX_PATH_MAX};
 pub use channel::{Channel, ChannelEnd};
 pub use file::{File, FileFacts, Inline, OpenHow};
+pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
 pub use port::{PortChoice, PortKind, PortReport};

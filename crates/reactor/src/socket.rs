@@ -12,6 +12,7 @@ use rustix::net::{
     self, AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
+use crate::link::{LinkFacts, Waiting};
 use crate::sim::{SimSocket, SocketKey, World};
 
 /// Connections that the kernel holds for a listener; a further one is asked to try again, a second
@@ -61,6 +62,37 @@ impl Socket {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK)?;
         Ok(Socket::new(Body::Kernel(fd)))
+    }
+
+    /// A simulated reader of frames; a real one is a [`Socket::channel`].
+    pub(crate) fn tap(world: &World, name: &str, ethertype: u16) -> io::Result<Rc<Socket>> {
+        let tap = SimSocket::tap(world, name, ethertype)?;
+        Ok(Socket::new(Body::Simulated(tap)))
+    }
+
+    fn simulated(&self) -> io::Result<&SimSocket> {
+        match &self.body {
+            Body::Kernel(_) => Err(io::ErrorKind::Unsupported.into()),
+            Body::Simulated(s) => Ok(s),
+        }
+    }
+
+    /// Of a simulated reader of frames.
+    pub(crate) fn tap_facts(&self) -> io::Result<LinkFacts> {
+        self.simulated()?.tap_facts()
+    }
+
+    /// The next frame of a simulated reader, which is one.
+    pub(crate) fn tap_receive(&self, take: &mut dyn FnMut(Option<&[u8]>)) -> io::Result<usize> {
+        let frame = self.simulated()?.tap_receive()?;
+        take(Some(&frame));
+        Ok(1)
+    }
+
+    /// Sends a frame of a simulated reader.
+    pub(crate) fn tap_send(&self, frame: &Waiting) -> io::Result<()> {
+        let filling = vec![0; frame.filling()];
+        self.simulated()?.tap_send([&frame.head[..], &frame.rest.to_vec(), &filling].concat())
     }
 
     pub(crate) fn listen(

@@ -105,6 +105,10 @@ impl SimPort {
                 true => 1,
                 false => -EAGAIN,
             },
+            (Op::Ready { out: false }, SocketKey::Tap(tap)) => match state.ether.has_news(tap) {
+                true => 1,
+                false => -EAGAIN,
+            },
             (Op::Ready { out: true }, SocketKey::End { link, side }) => {
                 match state.is_connected(link, side) {
                     e if e == -EAGAIN => e,

@@ -155,7 +155,7 @@ impl Net {
 }
 
 impl State {
-    fn wake(&mut self, waiters: Waiters) {
+    pub(crate) fn wake(&mut self, waiters: Waiters) {
         for (port, id) in waiters {
             self.make_ready(port, id);
         }
@@ -414,6 +414,7 @@ impl State {
         use crate::sim::SocketKey;
         match key {
             SocketKey::Door(addr) => Some(&mut self.net.doors.get_mut(&addr)?.waiters),
+            SocketKey::Tap(tap) => self.ether.waiters(tap),
             SocketKey::End { link, side } => {
                 let l = self.net.link(link)?;
                 Some(match out {

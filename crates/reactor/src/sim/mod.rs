@@ -15,6 +15,7 @@
 
 mod channels;
 mod disks;
+mod ether;
 mod links;
 mod net;
 mod orders;
@@ -34,6 +35,7 @@ use crate::slots::SlotId;
 
 pub(crate) use channels::SimChannel;
 pub use channels::{ChannelEnd, Kernel, channel};
+pub use ether::{Segment, SegmentShape};
 pub use links::{LinkId, NetShape};
 pub use orders::{HeldUp, Orders};
 
@@ -53,6 +55,8 @@ pub(crate) enum Event {
     Knock { link: u32 },
     /// A reset reaches `side`.
     Reset { link: u32, side: usize },
+    /// A frame arrives at a station.
+    Frame { station: u32, frame: Rc<[u8]> },
 }
 
 pub(crate) struct State {
@@ -63,6 +67,7 @@ pub(crate) struct State {
     /// For each reactor: operations to look at in its next turn.
     ready: Vec<VecDeque<SlotId>>,
     pub(crate) net: links::Net,
+    pub(crate) ether: ether::Ether,
     disks: BTreeMap<String, Arc<SimDisk>>,
     trace: u64,
     orders: Option<Orders>,
@@ -129,6 +134,10 @@ impl State {
                 Event::Reset { link, side } => {
                     self.note(4 ^ (u64::from(link) << 3));
                     self.reset_arrives(link, side);
+                }
+                Event::Frame { station, frame } => {
+                    self.note(9 ^ (u64::from(station) << 3));
+                    self.frame_arrives(station, &frame);
                 }
             }
         }
@@ -208,6 +217,7 @@ impl World {
                 order: 0,
                 ready: Vec::new(),
                 net: links::Net::default(),
+                ether: ether::Ether::default(),
                 disks: BTreeMap::new(),
                 trace: 0xcbf2_9ce4_8422_2325,
                 orders: None,

@@ -2,14 +2,21 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 
+use crate::link::LinkFacts;
 use crate::sim::World;
 
 /// Which socket of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SocketKey {
     Door(SocketAddr),
-    End { link: u32, side: usize },
+    End {
+        link: u32,
+        side: usize,
+    },
+    /// A reader of frames.
+    Tap(u32),
 }
 
 /// A socket of a world; dropping it hangs up or stops listening.
@@ -43,6 +50,38 @@ impl SimSocket {
         SimSocket::new(world, SocketKey::End { link, side: 0 })
     }
 
+    /// A reader of frames at a station.
+    pub(crate) fn tap(world: &World, name: &str, ethertype: u16) -> io::Result<SimSocket> {
+        let tap = world.state.borrow_mut().ether.open(name, ethertype)?;
+        Ok(SimSocket::new(world, SocketKey::Tap(tap)))
+    }
+
+    fn tap_number(&self) -> io::Result<u32> {
+        match self.key {
+            SocketKey::Tap(tap) => Ok(tap),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// What the station says of itself.
+    pub(crate) fn tap_facts(&self) -> io::Result<LinkFacts> {
+        let tap = self.tap_number()?;
+        let facts = self.world.state.borrow().ether.facts(tap);
+        facts.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The next frame that has come.
+    pub(crate) fn tap_receive(&self) -> io::Result<Rc<[u8]>> {
+        let tap = self.tap_number()?;
+        self.world.state.borrow_mut().ether.next(tap)
+    }
+
+    /// Sends a frame.
+    pub(crate) fn tap_send(&self, frame: Vec<u8>) -> io::Result<()> {
+        let tap = self.tap_number()?;
+        self.world.state.borrow_mut().transmit(tap, frame)
+    }
+
     pub(crate) fn key(&self) -> SocketKey {
         self.key
     }
@@ -62,6 +101,7 @@ impl SimSocket {
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self.key {
             SocketKey::Door(addr) => Ok(addr),
+            SocketKey::Tap(_) => Err(io::ErrorKind::Unsupported.into()),
             SocketKey::End { link, side } => {
                 let addr = self.world.state.borrow_mut().net.addr(link, side);
                 addr.ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -71,7 +111,7 @@ impl SimSocket {
 
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         match self.key {
-            SocketKey::Door(_) => None,
+            SocketKey::Door(_) | SocketKey::Tap(_) => None,
             SocketKey::End { link, side } => self.world.state.borrow_mut().net.addr(link, 1 - side),
         }
     }
@@ -127,6 +167,7 @@ impl Drop for SimSocket {
         let mut state = self.world.state.borrow_mut();
         match self.key {
             SocketKey::Door(addr) => state.unlisten(addr),
+            SocketKey::Tap(tap) => state.ether.close(tap),
             SocketKey::End { link, side } => state.hang_up(link, side, self.reset.get()),
         }
     }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod files;
+mod frames;
 mod loops;
 mod mail;
 mod sockets;

@@ -2,6 +2,7 @@
 //! for the same seed.
 
 mod disks;
+mod ether;
 mod links;
 mod replay;
 mod stage;

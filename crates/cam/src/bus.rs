@@ -12,7 +12,7 @@ use wire::scsi::Lun;
 
 use crate::address::Path;
 use crate::ccb::Owner;
-use crate::device::Shape;
+use crate::device::{Queueing, Shape};
 use crate::events::Event;
 use crate::periph::Facts;
 use crate::probe::{AtaProbe, Refusal, ScsiProbe};
@@ -25,6 +25,7 @@ pub const EVENTS_MAX: usize = 256;
 
 /// While a device is probed: one question at a time.
 const PROBING: Shape = Shape {
+    queueing: Queueing::Untagged,
     openings_min: 1,
     openings_max: 1,
     policy: Policy { retry_selection: false, ..Policy::DISK },

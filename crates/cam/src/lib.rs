@@ -37,7 +37,7 @@ pub use ccb::{
 };
 pub use class::{CAM_CLASS, CAM_DOC, CamClass};
 pub use device::{
-    ABORT_GRACE_NS, Counts, Device, Effect, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
+    ABORT_GRACE_NS, Counts, Device, Effect, Queueing, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
     REQUEUES_MAX, RESET_GRACE_NS, STARTS_MAX, Shape,
 };
 pub use events::Event;

@@ -14,7 +14,7 @@ use bio::{Attr, Bio, Errno, Pool};
 use geom::Limits;
 
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
-use crate::device::Shape;
+use crate::device::{Queueing, Shape};
 use crate::probe::{AtaFacts, ScsiFacts};
 use crate::recovery::Policy;
 
@@ -100,8 +100,9 @@ pub(crate) struct Disk {
     pub attrs: Vec<(&'static str, Attr)>,
 }
 
-fn shape(openings_max: u32) -> Shape {
-    Shape { openings_min: OPENINGS_MIN.min(openings_max), openings_max, policy: Policy::DISK }
+fn shape(queueing: Queueing, openings_max: u32) -> Shape {
+    let openings_min = OPENINGS_MIN.min(openings_max);
+    Shape { queueing, openings_min, openings_max, policy: Policy::DISK }
 }
 
 impl Asked {

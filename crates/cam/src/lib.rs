@@ -21,6 +21,7 @@ mod class;
 mod device;
 mod events;
 mod freeze;
+mod kind;
 mod periph;
 pub mod probe;
 pub mod recovery;
@@ -30,7 +31,7 @@ mod unit;
 mod verbs;
 
 pub use address::{ANY, Path};
-pub use bus::{Bus, Change};
+pub use bus::{Bus, Change, Names, Rescan};
 pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Registers, SenseData, Tag,
@@ -42,6 +43,7 @@ pub use device::{
 };
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};
+pub use kind::{Open, SimKind, Site};
 pub use periph::Facts;
 pub use sim::{Begun, Sim, SimFacts};
 pub use unit::{Listener, Unit};

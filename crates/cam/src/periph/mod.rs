@@ -54,6 +54,17 @@ impl Facts {
         format!("<{}>", words.join(" "))
     }
 
+    /// What it calls itself: serial number, NAA name, names of SCSI.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let all = match self {
+            Facts::Scsi(f) => vec![f.serial.clone(), f.names.id.clone(), f.names.name.clone()],
+            Facts::Ata(f) => {
+                vec![f.identify.serial.clone(), format!("{:016x}", f.identify.wwn)]
+            }
+        };
+        all.into_iter().filter(|name| !name.is_empty()).collect()
+    }
+
     /// The periph that a disk of these facts has; none of other devices.
     pub(crate) fn disk(&self, io_max_bytes: u32) -> Option<Disk> {
         match self {

@@ -11,6 +11,7 @@
 //!  V2  What one target does never waits for another: each has a lock of its own.
 
 mod ata;
+mod kind;
 mod ncq;
 mod scsi;
 mod target;
@@ -24,6 +25,7 @@ use reactor::model::{DiskModel, DiskShape, Fault, Timing};
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
 use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
+pub use kind::Virtual;
 use target::Target;
 
 /// How often things go wrong, in hundredths; all zero in a disk that is well.

@@ -90,7 +90,7 @@ fn a_bus_of_the_configuration_is_there_after_a_restart() {
 
     // One that somebody took away by hand comes back with the next plan.
     house.configure(&bus(4), "");
-    says(&house, "apply --yes-disrupt", &[]);
+    says(&house, "apply", &[]);
     says(&house, "cam detach mps0", &["mps0 is gone"]);
     house.ashlar(&words("plan")).says(&["create bus mps0"]);
     says(&house, "apply", &[]);

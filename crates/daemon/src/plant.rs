@@ -96,15 +96,7 @@ fn control_thread(
     }
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
-    let disk = DiskClass::new(control.inbox().clone(), reports.len());
-    let cam = CamClass::new(control.inbox().clone(), cam::sims::kinds(), reports.len());
-    let cam = Arc::new(cam);
-    let ends: [Arc<dyn Class>; 3] = [Arc::new(disk), cam.clone(), Arc::new(LunClass)];
-    for class in ends.into_iter().chain(classes::all()) {
-        if let Err(e) = control.topology.load(class) {
-            journal.note(0, Level::Error, "daemon", e.to_string());
-        }
-    }
+    let cam = load_classes(&mut control, reports.len(), &journal);
     let desk = Arc::new(Desk::new(control.inbox().clone()));
     let shown: Arc<Mutex<Shown>> = Arc::default();
     let started_ns = control.now_ns();
@@ -158,6 +150,19 @@ fn control_thread(
     room.serve(&desk);
     drop(room);
     runtime.stop();
+}
+
+/// Every class there is; the buses are answered, for they are no geoms.
+fn load_classes(control: &mut geom::Control, cores: usize, journal: &Journal) -> Arc<CamClass> {
+    let disk = DiskClass::new(control.inbox().clone(), cores);
+    let cam = Arc::new(CamClass::new(control.inbox().clone(), cam::sims::kinds(), cores));
+    let ends: [Arc<dyn Class>; 3] = [Arc::new(disk), cam.clone(), Arc::new(LunClass)];
+    for class in ends.into_iter().chain(classes::all()) {
+        if let Err(e) = control.topology.load(class) {
+            journal.note(0, Level::Error, "daemon", e.to_string());
+        }
+    }
+    cam
 }
 
 /// What the vault and its users have to say goes to the journal.

@@ -27,8 +27,8 @@ pub fn rests_on(reference: &str, owner: &str) -> bool {
     }
 }
 
-/// Which buses, disks and geoms every provider of the running graph stands on, through any number of
-/// layers.
+/// Which buses, disks and geoms every provider of the running graph stands on, through any number
+/// of layers.
 pub struct Ground {
     below: HashMap<String, HashSet<String>>,
 }
@@ -86,8 +86,8 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig>
     out
 }
 
-/// What of `config`, the configuration carried out last, is still there: a bus, disk, geom or target
-/// that went away on its own is left out, so that a plan brings it back.
+/// What of `config`, the configuration carried out last, is still there: a bus, disk, geom or
+/// target that went away on its own is left out, so that a plan brings it back.
 pub fn running(config: &Config, state: &State) -> Config {
     let mut left = config.clone();
     // A disk that lost its medium is listed, and has no provider.

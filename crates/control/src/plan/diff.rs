@@ -1,6 +1,6 @@
 //! Two configurations to the steps between them, in an order in which each step can be taken:
-//! LUNs are withdrawn, targets and geoms removed from the top down; then buses, disks, geoms, targets and
-//! LUNs are brought from the bottom up.
+//! LUNs are withdrawn, targets and geoms removed from the top down; then buses, disks, geoms,
+//! targets and LUNs are brought from the bottom up.
 
 use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};

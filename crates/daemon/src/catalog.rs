@@ -17,14 +17,6 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
 
 /// The catalog of this build.
 pub fn catalog() -> Catalog {
-    let buses = cam::sims::kinds().into_iter().map(|k| Entry {
-        name: k.name().into(),
-        doc: k.doc().into(),
-        schema: k.schema(),
-        volatile: k.volatile(),
-        configurable: true,
-        example: k.example().into(),
-    });
     let disks = disks::KINDS.iter().map(|k| Entry {
         name: k.name().into(),
         doc: k.doc().into(),
@@ -53,12 +45,7 @@ pub fn catalog() -> Catalog {
         configurable: true,
         example: String::new(),
     });
-    Catalog {
-        buses: buses.collect(),
-        disks: disks.collect(),
-        classes: classes.collect(),
-        drivers: drivers.collect(),
-    }
+    Catalog { disks: disks.collect(), classes: classes.collect(), drivers: drivers.collect() }
 }
 
 #[cfg(test)]

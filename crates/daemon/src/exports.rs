@@ -576,6 +576,11 @@ fn nobody_listens(control: &mut Control, at: &Address) -> std::io::Result<()> {
 
 /// What to look at when an address cannot be listened on.
 fn next_for(at: &Address) -> String {
+    if let Some(interface) = at.ether() {
+        return format!(
+            "Is the interface there (`ip link show {interface}`), and has the daemon CAP_NET_RAW?"
+        );
+    }
     let Some(port) = at.inet().map(|at| at.port()) else {
         return format!("Is the folder of {at} there and writable, and nobody listening at it?");
     };

@@ -13,7 +13,6 @@
 
 mod arrival;
 mod attach;
-mod buses;
 mod by_hand;
 mod catalog;
 mod desk;

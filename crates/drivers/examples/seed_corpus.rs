@@ -1,9 +1,11 @@
-//! Writes the seeds of the fuzz targets of whole connections:
+//! Writes the seeds of the fuzz targets of whole connections and of frames:
 //! `cargo run -p ashlar-drivers --example seed_corpus`. What the first byte means says
 //! `tests/fuzz/harness.rs`.
 
 use std::path::Path;
 
+use wire::aoe::{Ata, Config, Mac, Masks, Reserve, directive, mask, reserve};
+use wire::ata::{command as op, trim_blocks};
 use wire::iscsi::{
     DataOut, LogoutRequest, NopOut, Pdu, ScsiCommand, TAG_NONE, TaskRequest, TextRequest,
 };
@@ -112,9 +114,58 @@ fn nbd() -> Vec<Seed> {
     ]
 }
 
+/// A frame behind the header that the harness gives it; the first byte is the command too.
+fn frame(out: &mut Vec<u8>, body: &[u8]) {
+    out.extend(u16::try_from(body.len()).unwrap_or(u16::MAX).to_be_bytes());
+    out.extend(body);
+}
+
+fn ata(command: u8, sectors: u8, write: bool) -> Vec<u8> {
+    let feature = u8::from(command == op::DATA_SET_MANAGEMENT);
+    let ata = Ata { extended: true, write, feature, command, sectors, ..Ata::default() };
+    ata.encode().to_vec()
+}
+
+fn aoe() -> Vec<Seed> {
+    let mut commands = vec![2];
+    for (command, sectors) in [(op::IDENTIFY, 1), (op::READ_EXT, 2), (op::FLUSH_EXT, 0)] {
+        // The flags of a command of 48 bits are a multiple of five with the bit for D.
+        let mut bytes = ata(command, sectors, false);
+        bytes[0] = 0x50;
+        frame(&mut commands, &bytes);
+    }
+    let mut writes = vec![2];
+    for (command, data) in [
+        (op::WRITE_EXT, vec![0x5a; 1024]),
+        (op::DATA_SET_MANAGEMENT, trim_blocks(&[(1, 2), (8, 8)], 1).0),
+    ] {
+        let mut bytes = ata(command, (data.len() / 512) as u8, true);
+        bytes[0] = 0x55;
+        bytes.extend(data);
+        frame(&mut writes, &bytes);
+    }
+    let me = Mac([2, 0, 0, 0, 0, 2]);
+    // Whole AoE headers behind the one of Ethernet: query, set, masks, reserve.
+    let mut rules = vec![1];
+    let config = |how, string: &[u8]| [&Config::ask(how, string).encode()[..], string].concat();
+    for (command, body) in [
+        (1, config(directive::READ, b"")),
+        (1, config(directive::SET, b"lock")),
+        (1, config(directive::PREFIX, b"lo")),
+        (2, Masks::encode(mask::EDIT, 0, &[(mask::ADD, me)])),
+        (3, Reserve::encode(reserve::SET, &[me])),
+        (0xF0, Vec::new()),
+    ] {
+        let head = [0x10, 0, 0xFF, 0xFF, 0xFF, command, 0, 0, 0, 9];
+        frame(&mut rules, &[&head[..], &body].concat());
+    }
+    vec![("commands", commands), ("writes", writes), ("rules", rules), ("silent", vec![0])]
+}
+
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    for (name, seeds) in [("iscsi_connection", iscsi()), ("nbd_connection", nbd())] {
+    let all = [("iscsi_connection", iscsi()), ("nbd_connection", nbd()), ("aoe_frames", aoe())];
+    for (name, seeds) in all {
         let folder = corpus.join(name);
         std::fs::create_dir_all(&folder)?;
         for (seed, bytes) in seeds {

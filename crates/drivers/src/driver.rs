@@ -8,6 +8,7 @@ use geom::{Error, Local};
 use reactor::Address;
 use target::{Engine, Registry};
 
+use crate::aoe::Aoe;
 use crate::iscsi::Iscsi;
 use crate::local::Local as Here;
 use crate::nbd::Nbd;
@@ -105,6 +106,7 @@ pub fn all(registry: &Arc<Registry>) -> Vec<Arc<dyn Driver>> {
     vec![
         Arc::new(Iscsi::new(registry.clone())),
         Arc::new(Nbd::new(registry.clone())),
+        Arc::new(Aoe::new(registry.clone())),
         Arc::new(Here::new(registry.clone())),
     ]
 }

@@ -4,6 +4,7 @@
 //! * [`Driver`] is a protocol; [`all`] is the list of those there are. A new one is a folder and a
 //!   line there.
 //! * [`TargetSpec`] is a target port as the configuration gives it.
+//! * [`aoe`]: ATA over Ethernet.
 //! * [`iscsi`]: iSCSI (RFC 7143) over TCP.
 //! * [`nbd`]: NBD over TCP and Unix sockets, with TLS.
 //! * [`local`]: LUNs for this machine itself.
@@ -11,6 +12,7 @@
 //! A driver lives on every core: it listens there, and a connection stays on the core that
 //! accepted it. Nothing here parses a CDB; nothing in the engine knows a PDU.
 
+pub mod aoe;
 mod blocks;
 mod common;
 mod driver;

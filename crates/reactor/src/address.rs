@@ -10,13 +10,21 @@ pub const UNIX_PATH_MAX: usize = 107;
 
 const UNIX_PREFIX: &str = "unix:";
 
-/// An address of a listener or a peer: `127.0.0.1:10809`, `[::1]:10809`, `unix:/run/x.sock`.
+/// Longest name of an interface, bytes: what the kernel's name holds with its last zero.
+pub const INTERFACE_MAX: usize = 15;
+
+const ETHER_PREFIX: &str = "ether:";
+
+/// An address of a listener or a peer: `127.0.0.1:10809`, `[::1]:10809`, `unix:/run/x.sock`,
+/// `ether:eth0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
     /// TCP over IPv4 or IPv6.
     Inet(SocketAddr),
     /// A Unix socket by its path; of a peer, which has none, what is known about it.
     Unix(Arc<str>),
+    /// An Ethernet interface by its name; of a peer, its MAC address.
+    Ether(Arc<str>),
 }
 
 impl Address {
@@ -24,23 +32,31 @@ impl Address {
     pub fn inet(&self) -> Option<SocketAddr> {
         match self {
             Address::Inet(at) => Some(*at),
-            Address::Unix(_) => None,
+            Address::Unix(_) | Address::Ether(_) => None,
         }
     }
 
     /// The path, if it is that of a Unix socket.
     pub fn unix(&self) -> Option<&str> {
         match self {
-            Address::Inet(_) => None,
+            Address::Inet(_) | Address::Ether(_) => None,
             Address::Unix(path) => Some(path),
         }
     }
 
-    /// The host without the port; what a Unix socket is called otherwise.
+    /// The interface, if it is one.
+    pub fn ether(&self) -> Option<&str> {
+        match self {
+            Address::Inet(_) | Address::Unix(_) => None,
+            Address::Ether(name) => Some(name),
+        }
+    }
+
+    /// The host without the port; what the others are called otherwise.
     pub fn host(&self) -> String {
         match self {
             Address::Inet(at) => at.ip().to_string(),
-            Address::Unix(_) => self.to_string(),
+            Address::Unix(_) | Address::Ether(_) => self.to_string(),
         }
     }
 
@@ -49,6 +65,15 @@ impl Address {
         let path = text.strip_prefix(UNIX_PREFIX)?;
         let fits = path.starts_with('/') && path.len() <= UNIX_PATH_MAX && !path.contains('\0');
         fits.then(|| Address::Unix(path.into()))
+    }
+
+    /// A text that begins with `ether:` and goes on with what the kernel takes for a name of an
+    /// interface.
+    pub fn parse_ether(text: &str) -> Option<Address> {
+        let name = text.strip_prefix(ETHER_PREFIX)?;
+        let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
+        let fits = !name.is_empty() && name.len() <= INTERFACE_MAX && !name.contains(odd);
+        (fits && name != "." && name != "..").then(|| Address::Ether(name.into()))
     }
 }
 
@@ -63,6 +88,7 @@ impl fmt::Display for Address {
         match self {
             Address::Inet(at) => write!(f, "{at}"),
             Address::Unix(path) => write!(f, "{UNIX_PREFIX}{path}"),
+            Address::Ether(name) => write!(f, "{ETHER_PREFIX}{name}"),
         }
     }
 }
@@ -73,7 +99,7 @@ pub struct NoAddress;
 
 impl fmt::Display for NoAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("neither ADDRESS:PORT nor unix:/PATH")
+        f.write_str("neither ADDRESS:PORT nor unix:/PATH nor ether:INTERFACE")
     }
 }
 
@@ -83,8 +109,8 @@ impl FromStr for Address {
     type Err = NoAddress;
 
     fn from_str(text: &str) -> Result<Address, NoAddress> {
-        match Address::parse_unix(text) {
-            Some(unix) => Ok(unix),
+        match Address::parse_unix(text).or_else(|| Address::parse_ether(text)) {
+            Some(other) => Ok(other),
             None => text.parse().map(Address::Inet).map_err(|_| NoAddress),
         }
     }
@@ -96,11 +122,21 @@ mod tests {
 
     #[test]
     fn texts_and_addresses() {
-        for good in ["127.0.0.1:10809", "[::1]:1", "unix:/run/a.sock"] {
+        for good in ["127.0.0.1:10809", "[::1]:1", "unix:/run/a.sock", "ether:eth0.7"] {
             assert_eq!(good.parse::<Address>().unwrap().to_string(), good);
         }
         let long = format!("unix:/{}", "x".repeat(UNIX_PATH_MAX));
-        for bad in ["", "host:1", "127.0.0.1", "unix:", "unix:relative", "unix:/a\0b", &long] {
+        for bad in [
+            "",
+            "host:1",
+            "127.0.0.1",
+            "unix:",
+            "unix:relative",
+            "unix:/a\0b",
+            &long,
+            "ether:",
+            "ether:a/b",
+        ] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");
         }
         assert_eq!("127.0.0.1:5".parse::<Address>().unwrap().host(), "127.0.0.1");

@@ -32,7 +32,7 @@ mod timers;
 mod token;
 mod turn;
 
-pub use address::{Address, NoAddress, UNIX_PATH_MAX};
+pub use address::{Address, INTERFACE_MAX, NoAddress, UNIX_PATH_MAX};
 pub use channel::{Channel, ChannelEnd};
 pub use file::{File, FileFacts, Inline, OpenHow};
 pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts};

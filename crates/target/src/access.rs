@@ -33,6 +33,7 @@ fn place(at: &Address) -> Place<'_> {
     match at {
         Address::Inet(at) => Place::Inet(*at),
         Address::Unix(path) => Place::Unix(path),
+        Address::Ether(name) => Place::Ether(name),
     }
 }
 

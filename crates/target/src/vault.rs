@@ -38,11 +38,13 @@ pub enum Kind {
     ByHand,
     /// Where a unit keeps its protection information.
     Protection,
+    /// Config strings and mask lists of an AoE target; of no unit.
+    Aoe,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -50,6 +52,7 @@ impl Kind {
         Kind::Ports,
         Kind::ByHand,
         Kind::Protection,
+        Kind::Aoe,
     ];
 
     /// Name in file names and messages.
@@ -62,6 +65,7 @@ impl Kind {
             Kind::Ports => "ports",
             Kind::ByHand => "by-hand",
             Kind::Protection => "protection",
+            Kind::Aoe => "aoe",
         }
     }
 }

@@ -4,6 +4,7 @@
 //! 10.0.0.1        that address, any port      10.0.0.1:3260   that one only
 //! [2001:db8::1]   the same for IPv6           *:3260          any address
 //! unix:/run/a/*   a Unix socket, by a pattern of its path
+//! ether:eth*      an Ethernet interface, by a pattern of its name
 //! ```
 //! The configuration, the command line and the engine all ask this file, as they ask
 //! [`crate::pattern`] about names.
@@ -16,6 +17,9 @@ use crate::pattern::Pattern;
 /// How rules for Unix sockets begin.
 const UNIX: &str = "unix:";
 
+/// How rules for interfaces begin.
+const ETHER: &str = "ether:";
+
 /// An address of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place<'a> {
@@ -23,11 +27,16 @@ pub enum Place<'a> {
     Inet(SocketAddr),
     /// A Unix socket, by its path.
     Unix(&'a str),
+    /// An Ethernet interface, by its name.
+    Ether(&'a str),
 }
 
 impl<'a> Place<'a> {
-    /// `ADDRESS:PORT` or `unix:PATH`.
+    /// `ADDRESS:PORT`, `unix:PATH` or `ether:INTERFACE`.
     pub fn parse(text: &'a str) -> Option<Place<'a>> {
+        if let Some(name) = text.strip_prefix(ETHER) {
+            return Some(Place::Ether(name));
+        }
         match text.strip_prefix(UNIX) {
             Some(path) => Some(Place::Unix(path)),
             None => text.parse().ok().map(Place::Inet),
@@ -47,6 +56,8 @@ pub enum PortalRule {
     },
     /// A Unix socket whose path fits.
     Unix(Pattern),
+    /// An Ethernet interface whose name fits.
+    Ether(Pattern),
 }
 
 impl PortalRule {
@@ -54,6 +65,9 @@ impl PortalRule {
     pub fn new(text: &str) -> Option<PortalRule> {
         if let Some(path) = text.strip_prefix(UNIX) {
             return Pattern::new(path).map(PortalRule::Unix);
+        }
+        if let Some(name) = text.strip_prefix(ETHER) {
+            return Pattern::new(name).map(PortalRule::Ether);
         }
         if let Some(port) = text.strip_prefix("*:") {
             return Some(PortalRule::Inet { address: None, port: Some(number(port)?) });
@@ -79,6 +93,7 @@ impl PortalRule {
                     && port.is_none_or(|p| p == at.port())
             }
             (PortalRule::Unix(pattern), Place::Unix(path)) => pattern.matches(path),
+            (PortalRule::Ether(pattern), Place::Ether(name)) => pattern.matches(name),
             _ => false,
         }
     }
@@ -97,6 +112,7 @@ impl PortalRule {
                 PortalRule::Inet { address: b, port: q },
             ) => meet(a, b) && meet(p, q),
             (PortalRule::Unix(a), PortalRule::Unix(b)) => a.overlaps(b),
+            (PortalRule::Ether(a), PortalRule::Ether(b)) => a.overlaps(b),
             _ => false,
         }
     }
@@ -128,6 +144,7 @@ impl fmt::Display for PortalRule {
             PortalRule::Inet { address: None, port: Some(p) } => write!(f, "*:{p}"),
             PortalRule::Inet { address: None, port: None } => write!(f, "*"),
             PortalRule::Unix(pattern) => write!(f, "{UNIX}{}", pattern.as_str()),
+            PortalRule::Ether(pattern) => write!(f, "{ETHER}{}", pattern.as_str()),
         }
     }
 }

@@ -109,8 +109,8 @@ pub(super) fn target_spec(config: &TargetConfig) -> Result<TargetSpec> {
             let error = Error::new(Kind::ConfigValue, "create target", why).at(&config.name);
             error.next("Write `listen = [\"ADDRESS:PORT\"]`, for instance \"0.0.0.0:3260\".")
         };
-        if let Some(unix) = Address::parse_unix(text) {
-            listen.push(unix);
+        if let Some(other) = Address::parse_unix(text).or_else(|| Address::parse_ether(text)) {
+            listen.push(other);
             continue;
         }
         let found = text.to_socket_addrs().map_err(|e| bad(format!("listen {text:?}: {e}")))?;

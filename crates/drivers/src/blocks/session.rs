@@ -119,6 +119,12 @@ impl<F: Front> Blocks<F> {
         self.nexus.borrow().clone()
     }
 
+    /// The peer's group may not write.
+    pub fn is_read_only(&self) -> bool {
+        let path = self.nexus().and_then(|nexus| nexus.path_of(self.lun));
+        path.is_some_and(|path| path.is_read_only())
+    }
+
     fn unit(&self) -> u64 {
         u64::from(self.device.block_bytes())
     }
@@ -127,6 +133,11 @@ impl<F: Front> Blocks<F> {
     pub fn write_piece(&self, most: u64) -> u64 {
         let unit = self.unit();
         (u64::from(self.device.transfer_max()).min(most) / unit).max(1) * unit
+    }
+
+    /// Requests under way.
+    pub fn open(&self) -> u32 {
+        self.requests.borrow().open()
     }
 
     /// A request's range lies in the unit as it is now, and on its blocks.
@@ -215,6 +226,20 @@ impl<F: Front> Blocks<F> {
         self.requests.borrow_mut().put(request, Work::Parent, request.offset, 0)
     }
 
+    /// Begins a piece, which has no payload, of a request that has several.
+    pub fn start_part(&self, request: Request, work: Work, at: u64, len: u64, parent: u32) {
+        let tag = self.requests.borrow_mut().put(request, work, at, len);
+        self.with(tag, |p| p.parent = Some(parent));
+        self.with(parent, |p| p.pieces += 1);
+        self.next_piece(tag);
+        self.issue(tag);
+    }
+
+    /// A flush follows when all pieces have ended well.
+    pub fn parent_flushes(&self, tag: u32) {
+        self.with(tag, |p| p.then_flush = true);
+    }
+
     /// A piece cannot be had.
     pub fn fail_parent(&self, tag: u32, error: Error) {
         self.with(tag, |p| p.error = p.error.or(Some(error)));
@@ -227,9 +252,19 @@ impl<F: Front> Blocks<F> {
     }
 
     fn parent_ends(&self, tag: u32) {
-        let over = self.with(tag, |p| (p.whole && p.pieces == 0).then_some(p.error)).flatten();
-        if let Some(error) = over {
-            self.finish_request(tag, error);
+        let over = |p: &mut Place| {
+            let flush = p.error.is_none() && std::mem::take(&mut p.then_flush);
+            p.work = if flush { Work::Flush } else { p.work };
+            (p.error, flush)
+        };
+        let over = self.with(tag, |p| (p.whole && p.pieces == 0).then(|| over(p))).flatten();
+        match over {
+            None => {}
+            Some((_, true)) => {
+                self.ready.borrow_mut().push_back(tag);
+                self.front.kick();
+            }
+            Some((error, false)) => self.finish_request(tag, error),
         }
     }
 

@@ -29,7 +29,7 @@ struct Door<'a> {
 fn name_of(peer: &Address) -> String {
     match peer {
         Address::Inet(at) => format!("ip:{}", at.ip().to_canonical()),
-        Address::Unix(_) => peer.to_string(),
+        Address::Unix(_) | Address::Ether(_) => peer.to_string(),
     }
 }
 

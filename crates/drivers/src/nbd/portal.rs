@@ -33,6 +33,10 @@ pub(crate) fn open(here: &Rc<Here>, at: Address) -> io::Result<Address> {
             here.shared.put_door(path, listener.share()?);
             (Door::Unix(listener), at.clone())
         }
+        Address::Ether(_) => {
+            let what = format!("{at}: NBD listens at ADDRESS:PORT or unix:/PATH");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
     };
     let task = accept(here, "nbd portal", door, at.clone());
     here.hall.add_portal(at, local.clone(), task);

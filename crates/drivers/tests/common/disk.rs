@@ -40,6 +40,17 @@ impl Class for Disks {
 
 /// Adds a disk of `len` bytes in sectors of 512, and the class that bears its name.
 pub fn add(control: &mut Control, name: &'static str, len: u64, layer: Arc<dyn Layer>) {
+    add_with(control, name, len, layer, &[]);
+}
+
+/// The same, which says more of itself.
+pub fn add_with(
+    control: &mut Control,
+    name: &'static str,
+    len: u64,
+    layer: Arc<dyn Layer>,
+    more: &[(&'static str, Attr)],
+) {
     control.topology.load(Arc::new(Disks(name))).unwrap();
     let limits =
         Limits { media_bytes: len, sector_bytes: 512, io_max_bytes: 0, delete_max_bytes: 0 };
@@ -50,7 +61,7 @@ pub fn add(control: &mut Control, name: &'static str, len: u64, layer: Arc<dyn L
         stripe_bytes: 0,
         stripe_offset: 0,
         // It looks at data wherever that lies: drivers lend it what they have received.
-        attrs: vec![("ASHLAR::any_memory", Attr::Int(1))],
+        attrs: [&[("ASHLAR::any_memory", Attr::Int(1))], more].concat(),
     };
     let made = control.call(|t| {
         let geom = t.new_geom(name, name, "test", Box::new(Plain))?;

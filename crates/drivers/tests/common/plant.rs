@@ -27,6 +27,11 @@ impl Plant {
     /// Without a target: two cores and the unit `slow` of `disk_bytes`, of whose requests `failing`
     /// in a thousand fail.
     pub fn new(world: &World, disk_bytes: usize, failing: Arc<AtomicU64>) -> Plant {
+        Plant::over(world, |control| slow_disk::add(control, disk_bytes, failing))
+    }
+
+    /// The same over another disk that is called `slow`.
+    pub fn over(world: &World, add_disk: impl FnOnce(&mut Control)) -> Plant {
         let inbox = Arc::new(Inbox::default());
         let (mut cores, mut mailers) = (Vec::new(), Vec::new());
         for id in 0..2 {
@@ -45,7 +50,7 @@ impl Plant {
         );
         let registry = Registry::new();
         let engines = cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
-        slow_disk::add(&mut control, disk_bytes, failing);
+        add_disk(&mut control);
         open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
         Plant { cores, engines, registry, _control: control }
     }
@@ -63,6 +68,18 @@ impl Plant {
         };
         self.registry.set_groups(kind, &name, &[group]).unwrap();
         self.engines.iter().for_each(|engine| driver.clone().install(engine));
+    }
+
+    /// Opens portals on every core, in their first turns.
+    pub fn open(&self, driver: &Arc<dyn Driver>, listen: &[Address]) {
+        for engine in &self.engines {
+            for at in listen {
+                let opening = driver.clone().open_portal(engine.clone(), at.clone());
+                drop(engine.core().reactor().spawn("open", async move {
+                    opening.await.unwrap();
+                }));
+            }
+        }
     }
 
     /// Turns the cores and the tasks of `outside` until `over`.
@@ -97,13 +114,6 @@ pub fn plant(
     let (name, listen) = (name.into(), listen.to_vec());
     let spec = TargetSpec { name, listen: listen.clone(), params, ..TargetSpec::default() };
     plant.add_target(&driver, spec, "*");
-    for engine in &plant.engines {
-        for at in &listen {
-            let opening = driver.clone().open_portal(engine.clone(), at.clone());
-            drop(engine.core().reactor().spawn("open", async move {
-                opening.await.unwrap();
-            }));
-        }
-    }
+    plant.open(&driver, &listen);
     plant
 }

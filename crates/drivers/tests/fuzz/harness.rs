@@ -1,9 +1,10 @@
 //! Whole connections made of given bytes, into a driver in a simulated world: one peer sends them
-//! and reads what comes, closes, and somebody after it is served as if nothing had been.
+//! and reads what comes, closes, and somebody after it is served as if nothing had been. Or frames,
+//! for AoE.
 //!
 //! ```text
 //!   byte 0: how the network cuts, and how far in the connection begins
-//!   the rest: what the peer sends
+//!   the rest: what the peer sends; of frames, each with two bytes of its length before it
 //! ```
 
 use std::cell::Cell;
@@ -11,16 +12,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig, Segs};
-use drivers::Driver;
+use drivers::aoe::Aoe;
 use drivers::nbd::Nbd;
-use reactor::sim::{Ended, NetShape, World};
+use drivers::{Driver, TargetSpec};
+use reactor::sim::{Ended, NetShape, SegmentShape, World};
 use reactor::{Address, Reactor, Stream};
 use target::Registry;
+use wire::aoe::{BROADCAST, Config, ETHERTYPE, Header, Mac, VERSION, command, directive};
 use wire::iscsi::{LoginRequest, Pdu};
 use wire::nbd::codes::option;
 use wire::nbd::dial;
 
-use crate::plant::plant;
+use crate::plant::{Plant, plant};
 
 /// Name of the target.
 const NAME: &str = "iqn.2026-11.test.ashlar:fuzz";
@@ -159,4 +162,97 @@ pub fn nbd_connection(data: &[u8]) {
         |registry: &Arc<Registry>| -> Arc<dyn Driver> { Arc::new(Nbd::new(registry.clone())) };
     // The greeting, an INFO and an ACK.
     try_one(Tried { make, opening: nbd_opening, good: (2, 18 + 20 + 12 + 20) }, data);
+}
+
+const SHELF_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const PEER_MAC: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+/// Frames of the input. Of the first byte: 1 gives each a right Ethernet header, 2 a right one of
+/// AoE too, up to its tag.
+fn frames(how: u8, mut rest: &[u8]) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    while let Some(([a, b], more)) = rest.split_first_chunk() {
+        let len = usize::from(u16::from_be_bytes([*a, *b])).min(more.len());
+        let (body, more) = more.split_at(len);
+        rest = more;
+        let header = Header {
+            to: SHELF_MAC,
+            from: PEER_MAC,
+            version: VERSION,
+            response: false,
+            error: None,
+            address: wire::aoe::Address { shelf: 0, slot: 0 },
+            command: body.first().map_or(0, |b| b % 5),
+            tag: 7,
+        };
+        let head = header.encode();
+        let head = match how & 3 {
+            0 => &[][..],
+            1 => &head[..14],
+            _ => &head[..],
+        };
+        out.push([head, body].concat());
+    }
+    out
+}
+
+/// Any frames of AoE initiators.
+pub fn aoe_frames(data: &[u8]) {
+    let Some((&how, rest)) = data.split_first() else { return };
+    let world = World::new(u64::from(how));
+    let segment = world.segment(SegmentShape::default());
+    segment.plug("shelf", SHELF_MAC.0, 9000);
+    segment.plug("peer", PEER_MAC.0, 9000);
+    let plant = Plant::new(&world, DISK_BYTES, Arc::default());
+    let driver: Arc<dyn Driver> = Arc::new(Aoe::new(plant.registry.clone()));
+    plant.registry.set_vault(target::vault::MemoryVault::new());
+    let at: Address = "ether:shelf".parse().expect("an address");
+    let listen = vec![at.clone()];
+    plant.add_target(
+        &driver,
+        TargetSpec { name: "e0".into(), listen, ..TargetSpec::default() },
+        "*",
+    );
+    plant.open(&driver, &[at]);
+    let outside = Reactor::simulated(&world, "outside");
+    let link = outside.link("peer", ETHERTYPE).expect("it was plugged");
+    let (done, peer) = (Rc::new(Cell::new(false)), outside.clone());
+    let (end, all) = (done.clone(), frames(how, rest.get(..INPUT_MAX).unwrap_or(rest)));
+    drop(outside.spawn("peer", async move {
+        peer.sleep(WAIT_NS).await;
+        for some in all.chunks(64) {
+            // A frame that is too long is dropped.
+            some.iter().for_each(|frame| drop(link.send(frame, &Segs::new())));
+            drop(link.flush());
+            peer.sleep(WAIT_NS).await;
+        }
+        drop(link.receive(usize::MAX, &mut |_| ()));
+        let ask = Header {
+            to: BROADCAST,
+            from: PEER_MAC,
+            version: VERSION,
+            response: false,
+            error: None,
+            address: wire::aoe::Address::ALL,
+            command: command::CONFIG,
+            tag: 9,
+        };
+        let question = Config::ask(directive::READ, &[]).encode();
+        drop(link.send(&[&ask.encode()[..], &question].concat(), &Segs::new()));
+        drop(link.flush());
+        peer.sleep(WAIT_NS).await;
+        let mut heard = 0;
+        drop(link.receive(usize::MAX, &mut |_| heard += 1));
+        assert!(heard > 0 || masks(&all), "who comes after it is not served");
+        end.set(true);
+        std::future::pending::<()>().await;
+    }));
+    let ended = plant.run(&world, &outside, &mut || done.get());
+    assert_eq!(ended, Ended::Stopped, "nothing ends any more");
+    plant.end(&outside);
+}
+
+/// Whether a frame may have put a list in force that its sender is not in.
+fn masks(frames: &[Vec<u8>]) -> bool {
+    frames.iter().any(|f| f.get(19) == Some(&command::MASKS) && f.get(25) == Some(&1))
 }

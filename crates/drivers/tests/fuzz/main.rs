@@ -1,5 +1,5 @@
-//! Whole connections of bytes into both drivers: the seeds of `fuzz/corpus`, pieces of them and
-//! seeded mutations. Guided by coverage the same runs from `fuzz/`, see its README.
+//! Whole connections of bytes, and frames, into the drivers: the seeds of `fuzz/corpus`, pieces of
+//! them and seeded mutations. Guided by coverage the same runs from `fuzz/`, see its README.
 //!
 //! `ASHLAR_SEEDS=n` plays that many mutations of each driver.
 
@@ -56,6 +56,11 @@ fn replay(name: &str, target: fn(&[u8])) {
 #[test]
 fn iscsi_connections() {
     replay("iscsi_connection", harness::iscsi_connection);
+}
+
+#[test]
+fn aoe_frames() {
+    replay("aoe_frames", harness::aoe_frames);
 }
 
 #[test]

@@ -179,6 +179,7 @@ impl Client {
         let stream = match &self.portal {
             Address::Inet(at) => self.reactor.connect(*at).await,
             Address::Unix(path) => self.reactor.connect_unix(path).await,
+            Address::Ether(_) => return Err(Broken),
         };
         let stream = stream.map_err(|_| Broken)?;
         let mut wire = Wire::over(stream, self.pool.clone());

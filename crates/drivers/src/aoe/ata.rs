@@ -1,0 +1,218 @@
+//! ATA commands.
+
+use std::rc::Rc;
+
+use bio::Segs;
+use target::{Device, ModeBits};
+use wire::aoe::{Ata, SECTOR, error as aoe};
+use wire::ata::{FEATURE_TRIM, Identify, TRIM_BLOCK, Trim, command as op, error, status};
+use wire::nbd::Request;
+
+use super::court::{Deed, Held, Mark, Verdict, digest};
+use super::portal::start;
+use super::session::{Asked, Client, Session};
+use crate::blocks::Work;
+
+/// Blocks of ranges that one TRIM may have: what it becomes below is under way all at once.
+const TRIM_BLOCKS_MAX: u8 = 1;
+
+/// READY with ERR.
+const FAILED: u8 = status::READY | status::ERROR;
+
+/// A command with its data; `commands`: the sender may give any but IDENTIFY.
+pub(super) fn command(session: &Rc<Session>, tag: u32, body: &[u8], commands: bool) {
+    let front = &session.front;
+    let Ok((ata, data)) = Ata::decode(body) else {
+        let asked = Asked { tag, command: 0, sectors: 0, extended: false };
+        return front.refuse(&asked, aoe::ARGUMENT);
+    };
+    let Ata { command, sectors, extended, .. } = ata;
+    let asked = Asked { tag, command, sectors, extended };
+    if command == op::IDENTIFY {
+        return identify(session, &asked);
+    }
+    if !commands {
+        return front.refuse(&asked, aoe::RESERVED);
+    }
+    if session.open() >= front.buffers {
+        // It comes again.
+        return;
+    }
+    match command {
+        op::READ | op::READ_EXT | op::READ_DMA | op::READ_DMA_EXT => {
+            transfer(session, &asked, &ata, Work::Read, data);
+        }
+        op::VERIFY | op::VERIFY_EXT => transfer(session, &asked, &ata, Work::Read, data),
+        op::WRITE | op::WRITE_EXT | op::WRITE_DMA | op::WRITE_DMA_EXT => {
+            transfer(session, &asked, &ata, Work::Write, data);
+        }
+        op::FLUSH | op::FLUSH_EXT => session.start(asked.request(false, 0, 0), Work::Flush, 0),
+        op::DATA_SET_MANAGEMENT => data_set(session, &asked, &ata, data),
+        // Active or idle, as the sector count says.
+        op::CHECK_POWER_MODE => front.answer(&asked, 0xFF, (status::READY, 0), &Segs::new()),
+        _ => front.answer(&asked, ata.registers, (FAILED, error::ABORT), &Segs::new()),
+    }
+}
+
+/// Commands of 28 bits have so many whatever else is said.
+fn lba(ata: &Ata) -> u64 {
+    match ata.command {
+        op::READ | op::WRITE | op::READ_DMA | op::WRITE_DMA | op::VERIFY => {
+            Ata { extended: false, ..*ata }.lba()
+        }
+        _ => ata.lba(),
+    }
+}
+
+fn transfer(session: &Rc<Session>, asked: &Asked, ata: &Ata, work: Work, data: &[u8]) {
+    let front = &session.front;
+    let (lba, sectors) = (lba(ata), usize::from(ata.sectors));
+    let bytes = sectors * SECTOR;
+    let verifies = matches!(ata.command, op::VERIFY | op::VERIFY_EXT);
+    let most = usize::from(front.portal.sectors_max());
+    let too_much = !verifies && sectors > most;
+    if sectors == 0 || too_much || bytes > session.device().transfer_max() as usize {
+        return front.refuse(asked, aoe::ARGUMENT);
+    }
+    let writes = work == Work::Write;
+    let request = asked.request(writes, lba * SECTOR as u64, bytes as u64);
+    if session.check_range(&request, work).is_err() {
+        return front.answer(asked, lba, (FAILED, error::NOT_FOUND), &Segs::new());
+    }
+    if !writes {
+        return session.start(request, work, bytes as u64);
+    }
+    let Some(data) = data.get(..bytes) else {
+        return front.refuse(asked, aoe::ARGUMENT);
+    };
+    let end = request.offset + request.len;
+    let mark = Mark { tag: asked.tag, start: request.offset, end, digest: digest(data) };
+    let deed = || {
+        let mut memory = front.portal.here.segs();
+        let got = front.portal.here.engine.room_for_data(&mut memory, bytes, false);
+        memory.copy_from(0, data);
+        got.then_some(Deed::Write(memory))
+    };
+    judged(session, asked, mark, lba, deed);
+}
+
+/// What becomes of a write or trim (A2). Without memory it is as if it had never come.
+fn judged(
+    session: &Rc<Session>,
+    asked: &Asked,
+    mark: Mark,
+    lba: u64,
+    deed: impl FnOnce() -> Option<Deed>,
+) {
+    let front = &session.front;
+    let now = front.portal.here.core.now();
+    let verdict = front.court.judge(mark, now);
+    match verdict {
+        Verdict::Double => {}
+        Verdict::Done(registers) => front.answer(asked, lba, registers, &Segs::new()),
+        Verdict::Go | Verdict::Wait => {
+            let Some(deed) = deed() else {
+                if verdict == Verdict::Go {
+                    front.give_up(mark);
+                }
+                return;
+            };
+            let held = Held { mark, asked: *asked, session: session.clone(), deed };
+            match verdict {
+                Verdict::Go => start(held),
+                _ => front.court.hold(held),
+            }
+        }
+    }
+}
+
+fn data_set(session: &Rc<Session>, asked: &Asked, ata: &Ata, data: &[u8]) {
+    let front = &session.front;
+    let device = session.device();
+    let aborted = || front.answer(asked, ata.registers, (FAILED, error::ABORT), &Segs::new());
+    if ata.feature != FEATURE_TRIM || !trims(session) || ata.sectors > TRIM_BLOCKS_MAX {
+        return aborted();
+    }
+    let Some(list) = data.get(..usize::from(ata.sectors) * TRIM_BLOCK).filter(|l| !l.is_empty())
+    else {
+        return front.refuse(asked, aoe::ARGUMENT);
+    };
+    let Ok(ranges) = wire::ata::trim_ranges(list) else { return aborted() };
+    let unit = SECTOR as u64;
+    let ranges: Vec<(u64, u64)> = ranges.map(|(at, n)| (at * unit, n * unit)).collect();
+    let (Some(start), Some(end)) =
+        (ranges.iter().map(|r| r.0).min(), ranges.iter().map(|r| r.0 + r.1).max())
+    else {
+        // Nothing to let go.
+        return front.answer(asked, 0, (status::READY, 0), &Segs::new());
+    };
+    if end > device.blocks().saturating_mul(unit) {
+        return front.answer(asked, 0, (FAILED, error::NOT_FOUND), &Segs::new());
+    }
+    let mark = Mark { tag: asked.tag, start, end, digest: digest(list) };
+    judged(session, asked, mark, 0, || Some(Deed::Trim(ranges)));
+}
+
+/// Begins a trim: its ranges side by side, and a flush behind the last.
+pub(super) fn trim(session: &Session, request: Request, ranges: &[(u64, u64)]) {
+    let parent = session.start_parent(request);
+    session.parent_flushes(parent);
+    let plain = Request { flags: 0, ..request };
+    for (at, len) in ranges {
+        session.start_part(plain, Work::Trim, *at, *len, parent);
+    }
+    session.parent_whole(parent);
+}
+
+fn is_read_only(session: &Session) -> bool {
+    let device = session.device();
+    device.spec().read_only || device.mode().has(ModeBits::SWP) || session.is_read_only()
+}
+
+fn trims(session: &Session) -> bool {
+    session.device().spec().can_delete && !is_read_only(session)
+}
+
+/// What the device says of itself.
+fn facts(session: &Session) -> Identify {
+    let device: &Device = session.device();
+    let spec = device.spec();
+    let physical = spec.physical_bytes / SECTOR as u32;
+    let words = |text: &str| text.trim().to_owned();
+    let [.., a, b, c, d, e, f, g, h] = target::naa(&spec.serial);
+    let tail = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    Identify {
+        model: format!("{} {}", words(&spec.vendor), words(&spec.product)),
+        serial: spec.serial.clone(),
+        firmware: spec.revision.clone(),
+        sectors: device.blocks(),
+        sector_bytes: SECTOR as u32,
+        physical_exponent: u8::try_from(physical.max(1).ilog2()).unwrap_or(0),
+        extended: true,
+        flush: true,
+        flush_ext: true,
+        trim: trims(session).then(|| Trim {
+            blocks_max: TRIM_BLOCKS_MAX.into(),
+            deterministic: device.freeing().reads_zero,
+            zeroes: device.freeing().reads_zero,
+        }),
+        rotation: spec.rotation.unwrap_or(0),
+        // NAA 5h: 60 bits of the unit's own name.
+        wwn: 5 << 60 | tail & ((1 << 60) - 1),
+        queue_depth: 1,
+        ..Identify::default()
+    }
+}
+
+fn identify(session: &Rc<Session>, asked: &Asked) {
+    let front: &Client = &session.front;
+    front.court.forget(front.key.mac);
+    let bytes = facts(session).encode();
+    let here = &front.portal.here;
+    let mut data = here.segs();
+    if here.engine.room_for_data(&mut data, bytes.len(), false) {
+        data.copy_from(0, &bytes);
+        front.answer(asked, 0, (status::READY, 0), &data);
+    }
+    here.put_segs(data);
+}

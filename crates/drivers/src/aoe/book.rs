@@ -1,0 +1,262 @@
+//! What initiators tell a target to keep, slot by slot: config strings and mask lists, which
+//! outlive the daemon, and reservations, which do not.
+//!
+//! Invariants
+//!  K1  A string or list holds when it is in the vault, and not before.
+//!  K2  One change of a target is under way at a time: two that find a slot free do not both get
+//!      it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::Errno;
+use geom::Error;
+use serde::{Deserialize, Serialize};
+use target::vault::{Kind, Vault, ticket};
+use wire::aoe::{Mac, STRING_MAX};
+
+/// Addresses of a mask list or a reservation: their number is a byte.
+pub(super) const LIST_MAX: usize = 255;
+
+/// What is kept of one slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rules {
+    /// The config string.
+    pub string: Vec<u8>,
+    /// Who may come; empty: everybody.
+    pub masks: Vec<Mac>,
+    /// For whom it is reserved; empty: for nobody.
+    pub reserved: Vec<Mac>,
+}
+
+impl Rules {
+    /// Whether somebody may come at all.
+    pub fn admits(&self, mac: Mac) -> bool {
+        self.masks.is_empty() || self.masks.contains(&mac)
+    }
+
+    /// Whether it is reserved, and not for him.
+    pub fn refuses(&self, mac: Mac) -> bool {
+        !self.reserved.is_empty() && !self.reserved.contains(&mac)
+    }
+}
+
+/// One slot.
+#[derive(Default)]
+pub(super) struct Slot {
+    /// There are masks or a reservation: look at the rules.
+    guarded: AtomicBool,
+    rules: Mutex<Rules>,
+}
+
+impl Slot {
+    fn place(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is kept of it.
+    pub fn rules(&self) -> Rules {
+        self.place().clone()
+    }
+
+    /// Whether somebody may come, and give commands.
+    pub fn lets(&self, mac: Mac) -> (bool, bool) {
+        if !self.guarded.load(Ordering::Acquire) {
+            return (true, true);
+        }
+        let rules = self.place();
+        (rules.admits(mac), !rules.refuses(mac))
+    }
+
+    fn set(&self, rules: Rules) {
+        let guarded = !rules.masks.is_empty() || !rules.reserved.is_empty();
+        *self.place() = rules;
+        self.guarded.store(guarded, Ordering::Release);
+    }
+
+    /// Another reservation, which is not kept over a restart.
+    pub fn reserve(&self, reserved: Vec<Mac>) {
+        let rules = Rules { reserved, ..self.rules() };
+        self.set(rules);
+    }
+}
+
+/// What the vault holds of a slot.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    slot: u8,
+    string: Vec<u8>,
+    masks: Vec<String>,
+}
+
+/// The slots of a target.
+pub(super) struct Book {
+    key: String,
+    slots: Mutex<BTreeMap<u8, Arc<Slot>>>,
+    /// A change is under way (K2).
+    changing: AtomicBool,
+}
+
+/// A change under way.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Book {
+    /// As the vault has it. On the control thread.
+    pub fn load(vault: &dyn Vault, target: &str) -> Result<Book, Error> {
+        let key = format!("aoe:{target}");
+        let mut slots = BTreeMap::new();
+        if let Some(bytes) = vault.load(&key, Kind::Aoe)? {
+            let bad = |what: String| {
+                let what = format!(
+                    "aoe target {target}: its config strings and masks cannot be read ({what}); \
+                     move the record {key:?} out of the state folder to begin without them"
+                );
+                Error::new(Errno::Inval, what)
+            };
+            let all: Vec<Kept> = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
+            for kept in all {
+                let masks: Result<Vec<Mac>, _> = kept.masks.iter().map(|m| m.parse()).collect();
+                let masks = masks.map_err(|e| bad(e.to_string()))?;
+                if kept.string.len() > STRING_MAX || masks.len() > LIST_MAX {
+                    return Err(bad(format!("slot {}: a list is too long", kept.slot)));
+                }
+                let slot = Slot::default();
+                slot.set(Rules { string: kept.string, masks, reserved: Vec::new() });
+                slots.insert(kept.slot, Arc::new(slot));
+            }
+        }
+        Ok(Book { key, slots: Mutex::new(slots), changing: AtomicBool::new(false) })
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<u8, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A slot.
+    pub fn slot(&self, slot: u8) -> Arc<Slot> {
+        self.slots().entry(slot).or_default().clone()
+    }
+
+    /// Every string and list, with one slot's others in their place.
+    fn encode(&self, slot: u8, rules: &Rules) -> Vec<u8> {
+        let mut all: BTreeMap<u8, Rules> =
+            self.slots().iter().map(|(n, slot)| (*n, slot.rules())).collect();
+        all.insert(slot, rules.clone());
+        let kept: Vec<Kept> = all
+            .into_iter()
+            .filter(|(_, rules)| !rules.string.is_empty() || !rules.masks.is_empty())
+            .map(|(slot, rules)| Kept {
+                slot,
+                string: rules.string,
+                masks: rules.masks.iter().map(Mac::to_string).collect(),
+            })
+            .collect();
+        serde_json::to_vec(&kept).unwrap_or_default()
+    }
+
+    /// Changes the string or masks of a slot by what `make` says of them as they are; None leaves
+    /// them. `Busy`: another change of the target is under way, nothing was done.
+    pub async fn change(
+        &self,
+        vault: &dyn Vault,
+        slot: u8,
+        make: impl FnOnce(&Rules) -> Option<Rules>,
+    ) -> Result<(), Errno> {
+        if self.changing.swap(true, Ordering::AcqRel) {
+            return Err(Errno::Busy);
+        }
+        let _turn = Turn(&self.changing);
+        let place = self.slot(slot);
+        let Some(rules) = make(&place.rules()) else { return Ok(()) };
+        let (done, saved) = ticket();
+        vault.save(&self.key, Kind::Aoe, self.encode(slot, &rules), done);
+        saved.await?;
+        // A reservation may have changed meanwhile.
+        let reserved = place.rules().reserved;
+        place.set(Rules { reserved, ..rules });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use target::vault::MemoryVault;
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(out) => out,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn named(string: &[u8]) -> impl FnOnce(&Rules) -> Option<Rules> {
+        let string = string.to_vec();
+        move |rules| Some(Rules { string, ..rules.clone() })
+    }
+
+    #[test]
+    fn strings_and_masks_last_and_reservations_do_not() {
+        let vault = MemoryVault::default();
+        let book = Book::load(&vault, "e1").unwrap();
+        let mac = Mac([2, 0, 0, 0, 0, 9]);
+        now(book.change(&vault, 3, named(b"mine"))).unwrap();
+        let masked = |rules: &Rules| Some(Rules { masks: vec![mac], ..rules.clone() });
+        now(book.change(&vault, 3, masked)).unwrap();
+        book.slot(3).reserve(vec![mac]);
+        assert_eq!(book.slot(3).lets(Mac([2; 6])), (false, false));
+        assert_eq!(book.slot(3).lets(mac), (true, true));
+        let again = Book::load(&vault, "e1").unwrap().slot(3).rules();
+        assert_eq!(again, Rules { string: b"mine".to_vec(), masks: vec![mac], reserved: vec![] });
+        let other = Book::load(&vault, "e2").unwrap().slot(3).rules();
+        assert_eq!(other, Rules::default());
+    }
+
+    #[test]
+    fn what_could_not_be_kept_does_not_hold() {
+        let vault = MemoryVault::default();
+        let book = Book::load(&vault, "e1").unwrap();
+        vault.fail(Some(Errno::NoSpc));
+        assert_eq!(now(book.change(&vault, 0, named(b"a"))), Err(Errno::NoSpc));
+        assert_eq!(book.slot(0).rules(), Rules::default());
+        vault.fail(None);
+        now(book.change(&vault, 0, named(b"b"))).unwrap();
+        assert_eq!(book.slot(0).rules().string, b"b");
+    }
+
+    #[test]
+    fn one_change_at_a_time() {
+        let vault = MemoryVault::default();
+        let book = Book::load(&vault, "e1").unwrap();
+        vault.hold(true);
+        let mut first = pin!(book.change(&vault, 0, named(b"a")));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(now(book.change(&vault, 1, named(b"b"))), Err(Errno::Busy));
+        vault.hold(false);
+        assert_eq!(first.as_mut().poll(&mut cx), Poll::Ready(Ok(())));
+        now(book.change(&vault, 1, named(b"b"))).unwrap();
+        let again = Book::load(&vault, "e1").unwrap();
+        assert_eq!([again.slot(0).rules().string, again.slot(1).rules().string], [b"a", b"b"]);
+    }
+
+    #[test]
+    fn a_record_that_makes_no_sense_is_said() {
+        let vault = MemoryVault::default();
+        for bad in ["{", "[{\"slot\":1,\"string\":[],\"masks\":[\"x\"]}]", "[{\"slot\":256}]"] {
+            vault.put("aoe:e1", Kind::Aoe, bad.as_bytes().to_vec());
+            let error = Book::load(&vault, "e1").err().unwrap();
+            assert!(error.what.contains("aoe:e1"), "{error}");
+        }
+    }
+}

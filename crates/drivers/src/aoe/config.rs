@@ -1,0 +1,170 @@
+//! The commands about config strings, masks and reservations.
+
+use std::rc::Rc;
+
+use bio::{Errno, Segs};
+use wire::aoe::{Config, Header, Mac, Masks, Reserve, directive, error, mask, reserve as word};
+
+use super::book::{LIST_MAX, Rules};
+use super::frames::refuse;
+use super::portal::{Portal, Seat};
+
+/// What answers say of the target's firmware.
+const FIRMWARE: u16 = 1;
+
+/// What a slot says of itself.
+pub(super) fn describe<'a>(portal: &Portal, seat: &Seat, string: &'a [u8]) -> Config<'a> {
+    Config::tell(seat.shelf.params.buffers, FIRMWARE, portal.sectors_of(&seat.entry), string)
+}
+
+fn answer(portal: &Portal, header: &Header, own: wire::aoe::Address, body: &[&[u8]]) {
+    let head = header.answer(portal.mac(), own).encode();
+    let bytes = [&[&head[..]], body].concat().concat();
+    portal.send(&bytes, &Segs::new());
+}
+
+fn tell(portal: &Portal, header: &Header, seat: &Seat, directive: u8, string: &[u8]) {
+    let config = Config { directive, ..describe(portal, seat, string) };
+    answer(portal, header, seat.address, &[&config.encode(), string]);
+}
+
+/// Config string: reads, tests, sets. A test that fails is silence.
+pub(super) fn config(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+    let Ok(asked) = Config::decode(body) else {
+        return refuse(portal, header, seat.address, error::ARGUMENT);
+    };
+    let string = seat.slot.rules().string;
+    let tells = match asked.directive {
+        directive::READ => true,
+        directive::TEST => string == asked.string,
+        directive::PREFIX => string.starts_with(asked.string),
+        directive::SET if !string.is_empty() && string != asked.string => {
+            return refuse(portal, header, seat.address, error::CONFIG_PRESENT);
+        }
+        directive::SET | directive::FORCE if string != asked.string => {
+            return set(portal, header, seat, asked);
+        }
+        directive::SET | directive::FORCE => true,
+        _ => return refuse(portal, header, seat.address, error::ARGUMENT),
+    };
+    if tells {
+        tell(portal, header, seat, asked.directive, &string);
+    }
+}
+
+/// Changes what is kept, and answers when it is. A change that finds another under way is silence:
+/// it comes again.
+fn change(
+    portal: &Rc<Portal>,
+    seat: &Seat,
+    make: impl FnOnce(&Rules) -> Option<Rules> + 'static,
+    end: impl FnOnce(&Portal, &Seat, bool) + 'static,
+) {
+    let (portal, seat) = (portal.clone(), seat.clone());
+    let reactor = portal.here.reactor().clone();
+    drop(reactor.spawn("aoe change", async move {
+        let vault = portal.here.shared.registry.vault();
+        let slot = seat.address.slot;
+        let changed = seat.shelf.book.change(&*vault, slot, make).await;
+        if let Err(e) = changed
+            && e != Errno::Busy
+        {
+            let what = format_args!("{}: what was set cannot be kept: {e}", seat.address);
+            portal.here.journal.complain(what);
+        }
+        if changed != Err(Errno::Busy) {
+            end(&portal, &seat, changed.is_ok());
+            portal.kick();
+        }
+    }));
+}
+
+fn set(portal: &Rc<Portal>, header: &Header, seat: &Seat, asked: Config<'_>) {
+    let (header, wanted, how) = (*header, asked.string.to_vec(), asked.directive);
+    let string = wanted.clone();
+    let make = move |rules: &Rules| {
+        // Somebody else may have been first (K2).
+        let free = rules.string.is_empty() || how == directive::FORCE;
+        free.then(|| Rules { string, ..rules.clone() })
+    };
+    change(portal, seat, make, move |portal, seat, kept| {
+        let now = seat.slot.rules().string;
+        match (kept, now == wanted) {
+            (true, true) => tell(portal, &header, seat, how, &now),
+            (true, false) => refuse(portal, &header, seat.address, error::CONFIG_PRESENT),
+            (false, _) => refuse(portal, &header, seat.address, error::UNAVAILABLE),
+        }
+    });
+}
+
+fn list_masks(portal: &Portal, header: &Header, seat: &Seat, (command, error): (u8, u8)) {
+    let masks = seat.slot.rules().masks;
+    let list: Vec<(u8, Mac)> = masks.into_iter().map(|mac| (mask::NOTHING, mac)).collect();
+    answer(portal, header, seat.address, &[&Masks::encode(command, error, &list)]);
+}
+
+/// Carries out directives in their order, all or none.
+fn edit(list: &[Mac], directives: &[(u8, Mac)]) -> Result<Vec<Mac>, u8> {
+    let mut list = list.to_vec();
+    for (directive, mac) in directives {
+        match *directive {
+            mask::NOTHING => {}
+            mask::ADD if list.contains(mac) => {}
+            mask::ADD if list.len() >= LIST_MAX => return Err(mask::FULL),
+            mask::ADD => list.push(*mac),
+            mask::DELETE => list.retain(|m| m != mac),
+            _ => return Err(mask::DIRECTIVE),
+        }
+    }
+    Ok(list)
+}
+
+/// MAC mask list: reads, edits.
+pub(super) fn masks(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+    let asked = match Masks::decode(body) {
+        Ok(asked) => asked,
+        Err(_) => return refuse(portal, header, seat.address, error::ARGUMENT),
+    };
+    match asked.command {
+        mask::READ => list_masks(portal, header, seat, (mask::READ, 0)),
+        mask::EDIT => {
+            let directives: Vec<(u8, Mac)> = asked.directives().collect();
+            let list = match edit(&seat.slot.rules().masks, &directives) {
+                Ok(list) => list,
+                Err(e) => return list_masks(portal, header, seat, (mask::EDIT, e)),
+            };
+            let make = move |rules: &Rules| Some(Rules { masks: list, ..rules.clone() });
+            let header = *header;
+            change(portal, seat, make, move |portal, seat, kept| {
+                let error = if kept { 0 } else { mask::UNSPECIFIED };
+                list_masks(portal, &header, seat, (mask::EDIT, error));
+            });
+        }
+        _ => refuse(portal, header, seat.address, error::ARGUMENT),
+    }
+}
+
+/// Reservation: reads, sets, releases. It does not outlive the daemon.
+pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+    let Ok(asked) = Reserve::decode(body) else {
+        return refuse(portal, header, seat.address, error::ARGUMENT);
+    };
+    match asked.command {
+        word::READ => {}
+        word::SET if seat.slot.rules().refuses(header.from) => {
+            return refuse(portal, header, seat.address, error::RESERVED);
+        }
+        word::SET | word::FORCE => {
+            let mut list: Vec<Mac> = Vec::new();
+            for mac in asked.addresses() {
+                if !list.contains(&mac) {
+                    list.push(mac);
+                }
+            }
+            seat.slot.reserve(list);
+        }
+        _ => return refuse(portal, header, seat.address, error::ARGUMENT),
+    }
+    let list = seat.slot.rules().reserved;
+    answer(portal, header, seat.address, &[&Reserve::encode(asked.command, &list)]);
+}

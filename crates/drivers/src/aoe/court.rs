@@ -1,0 +1,269 @@
+//! Writes that come twice, and writes of the same blocks.
+//!
+//! ```text
+//!   judge --fits--> UNDER WAY --answered--> RECENT (for a while) --came again--> answered
+//!     |                |   |                                                     as it was
+//!     |                |   +--finish: no answer--> forgotten: what comes again is carried out
+//!     +--overlaps--> WAITS --those before have ended--> UNDER WAY
+//!     +--came again while it waits or is under way--> dropped: one answer comes
+//! ```
+//! An initiator sends what was not answered once more, and the wire may double and delay. A write
+//! that is carried out a second time, after another of the same blocks was acknowledged, would
+//! bring old data back. A write is known again by its tag, place and data; not by who sent it: the
+//! same initiator has an address for each of its interfaces.
+//!
+//! Invariants
+//!  C1  Writes (and trims) that overlap are carried out in the order in which they came.
+//!  C2  One that was answered in the last [`RECENT_NS`], and is among the last [`RECENT_MAX`] of
+//!      its unit, is answered as it was and not carried out again.
+//!  C3  Who identifies the device begins anew: what it wrote before is not known again, as tags
+//!      may begin anew too.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use bio::Segs;
+use wire::aoe::Mac;
+
+use super::session::{Asked, Session};
+
+/// Writes that are known again.
+pub(super) const RECENT_MAX: usize = 1024;
+
+/// For how long, ns: longer than a frame is on its way anywhere.
+pub(super) const RECENT_NS: u64 = 30_000_000_000;
+
+/// Status and error of an answer.
+pub(super) type Registers = (u8, u8);
+
+/// What makes a write this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mark {
+    pub tag: u32,
+    /// First byte.
+    pub start: u64,
+    /// Byte behind the last.
+    pub end: u64,
+    /// Of its data, or of the ranges of a trim.
+    pub digest: u64,
+}
+
+impl Mark {
+    fn overlaps(&self, other: &Mark) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+/// What is to be done about a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It is under way from now on.
+    Go,
+    /// Others of the same blocks come first: hand it over.
+    Wait,
+    /// It is under way or waits already.
+    Double,
+    /// It was answered, by these registers.
+    Done(Registers),
+}
+
+/// What a write does when its turn comes.
+pub(super) enum Deed {
+    /// Writes.
+    Write(Segs),
+    /// Trims: first byte and bytes of each range.
+    Trim(Vec<(u64, u64)>),
+}
+
+/// A write that waits.
+pub(super) struct Held {
+    pub mark: Mark,
+    pub asked: Asked,
+    pub session: Rc<Session>,
+    pub deed: Deed,
+}
+
+#[derive(Clone, Copy)]
+struct Recent {
+    mark: Mark,
+    answer: Registers,
+    from: Mac,
+    at_ns: u64,
+}
+
+#[derive(Default)]
+struct State {
+    under_way: Vec<Mark>,
+    waiting: VecDeque<Held>,
+    /// Tags of `recent`, in its order: looked through for every write.
+    tags: Vec<u32>,
+    recent: Vec<Recent>,
+    /// Where the next one goes.
+    next: usize,
+}
+
+/// The writes of one unit.
+#[derive(Default)]
+pub(super) struct Court(RefCell<State>);
+
+impl Court {
+    /// Judges a write that has come.
+    pub fn judge(&self, mark: Mark, now_ns: u64) -> Verdict {
+        let state = &mut *self.0.borrow_mut();
+        let known = |(tag, r): (&u32, &Recent)| {
+            *tag == mark.tag && r.mark == mark && now_ns.saturating_sub(r.at_ns) < RECENT_NS
+        };
+        let found = state.tags.iter().zip(&state.recent).find(|one| known(*one));
+        if let Some((_, recent)) = found {
+            return Verdict::Done(recent.answer);
+        }
+        if state.under_way.contains(&mark) || state.waiting.iter().any(|h| h.mark == mark) {
+            return Verdict::Double;
+        }
+        let before = state.waiting.iter().map(|h| &h.mark).chain(&state.under_way);
+        if before.into_iter().any(|other| other.overlaps(&mark)) {
+            return Verdict::Wait;
+        }
+        state.under_way.push(mark);
+        Verdict::Go
+    }
+
+    /// Keeps a write until its turn (C1).
+    pub fn hold(&self, held: Held) {
+        self.0.borrow_mut().waiting.push_back(held);
+    }
+
+    /// A write has ended, by an answer or in silence; `release` gets those whose turn has come,
+    /// which are under way then.
+    pub fn finish(
+        &self,
+        (mark, from): (Mark, Mac),
+        answer: Option<Registers>,
+        now_ns: u64,
+        release: &mut dyn FnMut(Held),
+    ) {
+        let state = &mut *self.0.borrow_mut();
+        if let Some(at) = state.under_way.iter().position(|m| *m == mark) {
+            state.under_way.swap_remove(at);
+        }
+        if let Some(answer) = answer {
+            let one = Recent { mark, answer, from, at_ns: now_ns };
+            match state.recent.get_mut(state.next) {
+                Some(place) => *place = one,
+                None => state.recent.push(one),
+            }
+            match state.tags.get_mut(state.next) {
+                Some(place) => *place = mark.tag,
+                None => state.tags.push(mark.tag),
+            }
+            state.next = (state.next + 1) % RECENT_MAX;
+        }
+        let mut at = 0;
+        while let Some(held) = state.waiting.get(at) {
+            let older = state.waiting.iter().take(at).map(|h| &h.mark);
+            let blocked = older.chain(&state.under_way).any(|m| m.overlaps(&held.mark));
+            if blocked {
+                at += 1;
+                continue;
+            }
+            let Some(held) = state.waiting.remove(at) else { return };
+            state.under_way.push(held.mark);
+            release(held);
+        }
+    }
+
+    /// Somebody begins anew (C3).
+    pub fn forget(&self, from: Mac) {
+        let state = &mut *self.0.borrow_mut();
+        for recent in state.recent.iter_mut().filter(|r| r.from == from) {
+            recent.mark.end = recent.mark.start;
+        }
+    }
+}
+
+/// A number that depends on every byte.
+pub(super) fn digest(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut sums = [1, 2, 3, 4u64];
+    for block in blocks {
+        for (sum, word) in sums.iter_mut().zip(block.as_chunks::<8>().0) {
+            *sum = mix(*sum, u64::from_le_bytes(*word));
+        }
+    }
+    let tail = rest.iter().fold(bytes.len() as u64, |sum, byte| mix(sum, u64::from(*byte)));
+    sums.iter().fold(tail, |sum, word| mix(sum, *word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: Mac = Mac([2, 0, 0, 0, 0, 1]);
+
+    fn mark(tag: u32, start: u64, end: u64) -> Mark {
+        Mark { tag, start, end, digest: 7 }
+    }
+
+    const WELL: Option<Registers> = Some((0x40, 0));
+
+    fn done(court: &Court, mark: Mark, answer: Option<Registers>, now: u64) {
+        court.finish((mark, ME), answer, now, &mut |_| panic!("nobody waits"));
+    }
+
+    #[test]
+    fn what_was_answered_is_known_again_and_what_was_not_is_new() {
+        let court = Court::default();
+        let one = mark(1, 0, 512);
+        assert_eq!(court.judge(one, 0), Verdict::Go);
+        assert_eq!(court.judge(one, 0), Verdict::Double);
+        done(&court, one, None, 0);
+        assert_eq!(court.judge(one, 0), Verdict::Go);
+        done(&court, one, Some((0x61, 4)), 5);
+        assert_eq!(court.judge(one, 5), Verdict::Done((0x61, 4)));
+        assert_eq!(court.judge(one, 5 + RECENT_NS), Verdict::Go, "too long ago");
+        done(&court, one, WELL, 5 + RECENT_NS);
+        for other in [mark(2, 0, 512), mark(1, 512, 1024), Mark { digest: 8, ..one }] {
+            assert_eq!(court.judge(other, 6 + RECENT_NS), Verdict::Go);
+            done(&court, other, None, 0);
+        }
+    }
+
+    #[test]
+    fn what_overlaps_waits() {
+        let court = Court::default();
+        assert_eq!(court.judge(mark(1, 0, 4096), 0), Verdict::Go);
+        assert_eq!(court.judge(mark(2, 4096, 8192), 0), Verdict::Go);
+        assert_eq!(court.judge(mark(3, 4095, 4097), 0), Verdict::Wait);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_first_and_who_begins_anew_too() {
+        let court = Court::default();
+        for tag in 0..=RECENT_MAX as u32 {
+            assert_eq!(court.judge(mark(tag, 0, 512), 0), Verdict::Go);
+            done(&court, mark(tag, 0, 512), WELL, 0);
+        }
+        assert_eq!(court.judge(mark(1, 0, 512), 1), Verdict::Done((0x40, 0)));
+        assert_eq!(court.judge(mark(0, 0, 512), 1), Verdict::Go);
+        done(&court, mark(0, 0, 512), None, 1);
+        court.forget(Mac([9; 6]));
+        assert_eq!(court.judge(mark(2, 0, 512), 1), Verdict::Done((0x40, 0)));
+        court.forget(ME);
+        assert_eq!(court.judge(mark(2, 0, 512), 1), Verdict::Go);
+    }
+
+    #[test]
+    fn digests_tell_data_apart() {
+        let mut bytes = vec![0; 4099];
+        let first = digest(&bytes);
+        assert_ne!(first, digest(&bytes[1..]));
+        for at in [0, 8, 31, 32, 4095, 4096, 4098] {
+            bytes[at] ^= 1;
+            assert_ne!(digest(&bytes), first, "{at}");
+            bytes[at] ^= 1;
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a frame wants, and of whom.
+
+use std::rc::Rc;
+
+use bio::Segs;
+use wire::aoe::{BROADCAST, Header, VERSION, command, error};
+
+use super::portal::{Key, Portal, Seat};
+use super::{ata, config};
+
+/// Handles one frame that has come. Whatever is in it: an answer, an error, or silence.
+pub(super) fn handle(portal: &Rc<Portal>, frame: &[u8]) {
+    let Ok((header, body)) = Header::decode(frame) else { return };
+    let own = portal.mac();
+    // Nobody sends from a group, nobody else from our address, and answers are not answered.
+    let foreign = header.to != own && header.to != BROADCAST;
+    if header.response || foreign || header.from.is_group() || header.from == own {
+        return;
+    }
+    if header.command == command::ATA && header.address.is_single() {
+        let key = Key { mac: header.from, address: header.address };
+        let Some(session) = portal.session(key) else { return };
+        let (comes, commands) = session.front.slot.lets(key.mac);
+        if !comes {
+            return;
+        }
+        session.front.heard_ns.set(portal.here.core.now());
+        if header.version != VERSION {
+            return refuse(portal, &header, header.address, error::VERSION);
+        }
+        return ata::command(&session, header.tag, body, commands);
+    }
+    for seat in portal.seats(header.from, header.address) {
+        if header.version != VERSION {
+            refuse(portal, &header, seat.address, error::VERSION);
+            continue;
+        }
+        one(portal, &header, &seat, body);
+    }
+}
+
+fn one(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
+    match header.command {
+        // One command for many disks: nobody means that.
+        command::ATA => refuse(portal, header, seat.address, error::ARGUMENT),
+        command::CONFIG => config::config(portal, header, seat, body),
+        command::MASKS => config::masks(portal, header, seat, body),
+        command::RESERVE => config::reserve(portal, header, seat, body),
+        _ => refuse(portal, header, seat.address, error::COMMAND),
+    }
+}
+
+/// Answers with an error.
+pub(super) fn refuse(portal: &Portal, header: &Header, own: wire::aoe::Address, error: u8) {
+    let answer = Header { error: Some(error), ..header.answer(portal.mac(), own) };
+    portal.send(&answer.encode(), &Segs::new());
+}

@@ -1,0 +1,129 @@
+//! The driver on one core.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::Segs;
+use geom::Core;
+use reactor::{Address, Reactor};
+use target::{Device, Engine};
+
+use super::court::Court;
+use super::portal::Portal;
+use super::shared::Shared;
+use crate::common::hall::Cores;
+use crate::common::journal::Journal;
+
+/// Empty lists kept for the next requests; further ones are given back.
+const SPARES_MAX: usize = 256;
+
+/// The driver on one core.
+pub(super) struct Here {
+    pub shared: Arc<Shared>,
+    pub engine: Rc<Engine>,
+    pub core: Rc<Core>,
+    pub journal: Journal,
+    portals: RefCell<BTreeMap<Address, Rc<Portal>>>,
+    courts: RefCell<BTreeMap<u32, Rc<Court>>>,
+    spares: RefCell<Vec<Segs>>,
+}
+
+thread_local! {
+    static CORES: Cores<Here> = const { Cores::new() };
+}
+
+fn place_of(shared: &Arc<Shared>) -> usize {
+    Arc::as_ptr(shared).addr()
+}
+
+/// How long the core keeps the driver's value: until its tasks are dropped.
+async fn stay(here: Rc<Here>) {
+    let leave = Leave(here);
+    loop {
+        let here = &leave.0;
+        here.core.reactor().sleep(super::portal::LOOK_NS).await;
+        here.journal.turn();
+        let all: Vec<Rc<Portal>> = here.portals.borrow().values().cloned().collect();
+        all.iter().for_each(|portal| portal.look());
+        here.courts.borrow_mut().retain(|_, court| Rc::strong_count(court) > 1);
+    }
+}
+
+/// Lets go of what holds the driver's value in turn.
+struct Leave(Rc<Here>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let portals = self.0.portals.take();
+        portals.values().for_each(|portal| portal.let_go());
+        self.0.courts.take();
+    }
+}
+
+impl Here {
+    /// Settles on a core.
+    pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
+        let core = engine.core().clone();
+        shared.add_core(core.id());
+        let here = Rc::new(Here {
+            shared: shared.clone(),
+            engine: engine.clone(),
+            journal: Journal::new(|what| tracing::warn!(target: "aoe", "{what}")),
+            portals: RefCell::default(),
+            courts: RefCell::default(),
+            spares: RefCell::default(),
+            core: core.clone(),
+        });
+        CORES.with(|all| all.add(place_of(shared), core.id(), &here));
+        drop(core.reactor().spawn("aoe watch", stay(here)));
+    }
+
+    /// The driver on the core of an engine.
+    pub fn find(shared: &Arc<Shared>, engine: &Rc<Engine>) -> Option<Rc<Here>> {
+        CORES.with(|all| all.find(place_of(shared), engine.core().id()))
+    }
+
+    /// The core's reactor.
+    pub fn reactor(&self) -> &Reactor {
+        self.core.reactor()
+    }
+
+    /// A portal that is open.
+    pub fn portal(&self, at: &Address) -> Option<Rc<Portal>> {
+        self.portals.borrow().get(at).cloned()
+    }
+
+    /// Notes a portal.
+    pub fn add_portal(&self, at: Address, portal: Rc<Portal>) {
+        self.portals.borrow_mut().insert(at, portal);
+    }
+
+    /// Stops listening; whoever spoke there has left.
+    pub fn close_portal(&self, at: &Address) {
+        let portal = self.portals.borrow_mut().remove(at);
+        if let Some(portal) = portal {
+            portal.close();
+        }
+    }
+
+    /// Where writes of a unit are judged, whatever the interface (A2).
+    pub fn court(&self, device: &Device) -> Rc<Court> {
+        self.courts.borrow_mut().entry(device.number()).or_default().clone()
+    }
+
+    /// A list of segments, empty.
+    pub fn segs(&self) -> Segs {
+        self.spares.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes one back.
+    pub fn put_segs(&self, mut segs: Segs) {
+        segs.clear();
+        let mut spares = self.spares.borrow_mut();
+        if spares.len() < SPARES_MAX {
+            spares.push(segs);
+        }
+    }
+}

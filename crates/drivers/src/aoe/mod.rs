@@ -1,0 +1,116 @@
+//! AoE: ATA commands in Ethernet frames.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `params` | the parameters of a target |
+//! | `shared`, `here` | what all cores share; the driver on the core that serves |
+//! | `book` | what initiators tell a target to keep: config strings, masks, reservations |
+//! | `portal` | one interface: its frames in and out, who speaks there |
+//! | `frames` | what a frame wants, and of whom |
+//! | `config` | the commands about config strings, masks and reservations |
+//! | `ata` | ATA commands, IDENTIFY |
+//! | `session` | the front of `blocks`: answers |
+//! | `court` | writes that come twice, and writes of the same blocks |
+//! | `announce` | telling that a device came up |
+//!
+//! A translator: an initiator's slot is a session of the engine like any other's, with the LUN of
+//! that number in its group. A target is a shelf; the initiator is called `mac:ADDRESS`. One core
+//! serves all interfaces: a request may come twice, by two of them, and whoever judges whether it
+//! was carried out before has to see both.
+//!
+//! Invariants
+//!  A1  An answer to a write is sent when its data are on stable storage: initiators never flush.
+//!  A2  A write that was answered is never carried out again, and one that came twice is not
+//!      carried out after a later one of the same blocks (`court`).
+//!  A3  Whoever may see nothing hears nothing.
+//!  A4  What an initiator sets is answered when it is in the vault.
+
+mod announce;
+mod ata;
+mod book;
+mod config;
+mod court;
+mod frames;
+mod here;
+mod params;
+mod portal;
+mod session;
+mod shared;
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use geom::{Error, Local};
+use reactor::Address;
+use target::{Engine, Registry};
+
+use crate::driver::{Driver, TargetSpec};
+use here::Here;
+use params::Checked;
+use shared::Shared;
+
+pub use params::AoeParams;
+pub use portal::NEXUSES_MAX;
+
+/// Name of the driver.
+pub const NAME: &str = "aoe";
+
+/// The driver.
+pub struct Aoe {
+    shared: Arc<Shared>,
+}
+
+impl Aoe {
+    /// Without targets.
+    pub fn new(registry: Arc<Registry>) -> Aoe {
+        Aoe { shared: Shared::new(registry) }
+    }
+}
+
+impl Driver for Aoe {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        "ATA over Ethernet: a shelf on interfaces of this machine, its LUNs are slots."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        params::schema()
+    }
+
+    fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        self.shared.set_target(Checked::new(spec)?)
+    }
+
+    fn remove_target(&self, name: &str) {
+        self.shared.remove_target(name);
+    }
+
+    fn install(self: Arc<Self>, engine: &Rc<Engine>) {
+        Here::install(&self.shared, engine);
+    }
+
+    fn open_portal(
+        self: Arc<Self>,
+        engine: Rc<Engine>,
+        at: Address,
+    ) -> Local<'static, io::Result<Address>> {
+        Box::pin(async move {
+            let not_here = "aoe was not installed on this core";
+            let here = Here::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
+            match self.shared.is_home(engine.core().id()) {
+                true => portal::open(&here, at),
+                false => Ok(at),
+            }
+        })
+    }
+
+    fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
+        if let Some(here) = Here::find(&self.shared, engine) {
+            here.close_portal(&at);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! An initiator at one slot: requests under way at one unit, and how they are answered.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::Waker;
+
+use bio::{Pool, Segs};
+use target::CloseReason;
+use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, Header, Mac, SECTOR, command, error as aoe};
+use wire::ata::command as op;
+use wire::ata::{error, status};
+use wire::nbd::codes::{command_flag as flag, kind};
+use wire::nbd::{Error, Request};
+
+use super::book::Slot;
+use super::court::{Court, Held, Mark, Registers};
+use super::portal::{Key, Portal, Seat};
+use crate::blocks::{Blocks, Front, Over};
+
+/// Bytes before the data of an answer.
+pub(super) const ATA_HEAD: usize = HEADER_LEN + ATA_LEN;
+
+/// An initiator's session at a slot.
+pub(super) type Session = Blocks<Client>;
+
+/// The front of a session.
+pub(super) struct Client {
+    pub portal: Rc<Portal>,
+    /// Who, and where.
+    pub key: Key,
+    pub slot: Arc<Slot>,
+    pub court: Rc<Court>,
+    /// Requests under way at once.
+    pub buffers: u32,
+    /// When its last frame came, ns.
+    pub heard_ns: Cell<u64>,
+    /// It is in the portal's list of those to go on with.
+    pub listed: Cell<bool>,
+    over: Cell<bool>,
+    /// Who waits for its end.
+    waker: RefCell<Option<Waker>>,
+    me: RefCell<Weak<Session>>,
+    /// Marks of writes at the engine.
+    marks: RefCell<Vec<Mark>>,
+}
+
+/// What an answer needs to know of its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    pub tag: u32,
+    pub command: u8,
+    pub sectors: u8,
+    pub extended: bool,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Asked {
+        let [t0, t1, t2, t3, command, sectors, extended, _] = request.cookie.to_le_bytes();
+        let tag = u32::from_le_bytes([t0, t1, t2, t3]);
+        Asked { tag, command, sectors, extended: extended != 0 }
+    }
+
+    /// As a request of some bytes; writes are on stable storage when they end (A1).
+    pub fn request(&self, writes: bool, offset: u64, len: u64) -> Request {
+        let [t0, t1, t2, t3] = self.tag.to_le_bytes();
+        let (command, sectors, extended) = (self.command, self.sectors, u8::from(self.extended));
+        let cookie = u64::from_le_bytes([t0, t1, t2, t3, command, sectors, extended, 0]);
+        let flags = if writes { flag::FUA } else { 0 };
+        let kind = if writes { kind::WRITE } else { kind::READ };
+        Request { flags, kind, cookie, offset, len }
+    }
+}
+
+impl Client {
+    /// For somebody who may have a seat.
+    pub fn new(portal: &Rc<Portal>, key: Key, seat: &Seat) -> Client {
+        Client {
+            portal: portal.clone(),
+            key,
+            slot: seat.slot.clone(),
+            court: portal.here.court(&seat.entry.device),
+            buffers: seat.shelf.params.buffers.into(),
+            heard_ns: Cell::new(portal.here.core.now()),
+            listed: Cell::default(),
+            over: Cell::default(),
+            waker: RefCell::default(),
+            me: RefCell::default(),
+            marks: RefCell::default(),
+        }
+    }
+
+    /// Its session exists now.
+    pub fn belongs_to(&self, session: &Rc<Session>) {
+        *self.me.borrow_mut() = Rc::downgrade(session);
+    }
+
+    /// It is to be ended.
+    pub fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// A write that was to go is as if it had never come.
+    pub fn give_up(&self, mark: Mark) {
+        let now = self.portal.here.core.now();
+        let mut release = |held: Held| self.portal.release(held);
+        self.court.finish((mark, self.key.mac), None, now, &mut release);
+    }
+
+    /// A write goes to the engine.
+    pub fn marks(&self, mark: Mark) {
+        self.marks.borrow_mut().push(mark);
+    }
+
+    fn header(&self, asked: &Asked) -> Header {
+        Header {
+            to: self.key.mac,
+            from: self.portal.mac(),
+            version: wire::aoe::VERSION,
+            response: true,
+            error: None,
+            address: self.key.address,
+            command: command::ATA,
+            tag: asked.tag,
+        }
+    }
+
+    /// The end of a command: its registers, and data.
+    pub fn answer(&self, asked: &Asked, lba: u64, (status, error): Registers, data: &Segs) {
+        let ata = Ata {
+            extended: asked.extended,
+            feature: error,
+            // Sectors that are left of the request.
+            sectors: 0,
+            command: status,
+            registers: lba,
+            ..Ata::default()
+        };
+        let mut head = [0; ATA_HEAD];
+        let bytes = self.header(asked).encode().into_iter().chain(ata.encode());
+        head.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        self.portal.send(&head, data);
+    }
+
+    /// The frame is refused.
+    pub fn refuse(&self, asked: &Asked, error: u8) {
+        let header = Header { error: Some(error), ..self.header(asked) };
+        self.portal.send(&header.encode(), &Segs::new());
+    }
+
+    /// The session has ended, and with it what was at the engine.
+    pub fn abandon(&self) {
+        self.marks.take().into_iter().for_each(|mark| self.give_up(mark));
+    }
+
+    /// A write has ended: those that waited for it may go.
+    fn ended(&self, request: &Request, answer: Option<Registers>) {
+        let tag = Asked::of(request).tag;
+        let mark = {
+            let mut marks = self.marks.borrow_mut();
+            let is = |m: &Mark| m.tag == tag && m.start == request.offset;
+            marks.iter().position(is).map(|at| marks.swap_remove(at))
+        };
+        let Some(mark) = mark else { return };
+        let now = self.portal.here.core.now();
+        let mut release = |held: Held| self.portal.release(held);
+        self.court.finish((mark, self.key.mac), answer, now, &mut release);
+    }
+}
+
+/// The registers that say what went wrong. None: nothing is said, as the initiator asks again.
+fn registers(command: u8, problem: Error) -> Option<Registers> {
+    let reads = matches!(command, op::READ | op::READ_EXT | op::READ_DMA | op::READ_DMA_EXT)
+        || matches!(command, op::VERIFY | op::VERIFY_EXT);
+    let failed = status::READY | status::ERROR;
+    Some(match problem {
+        Error::NoMem => return None,
+        Error::NoSpc | Error::Overflow => (failed, error::NOT_FOUND),
+        Error::Io if reads => (failed, error::UNCORRECTABLE),
+        Error::Io => (failed | status::FAULT, error::ABORT),
+        Error::Perm | Error::Inval | Error::NotSup | Error::Shutdown => (failed, error::ABORT),
+    })
+}
+
+impl Front for Client {
+    // Who knows a write again must know when it can no longer reach the medium.
+    const LEAVES_WRITES: bool = true;
+
+    fn kick(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+        if !self.listed.replace(true)
+            && let Some(session) = self.me.borrow().upgrade()
+        {
+            self.portal.list(session);
+        }
+    }
+
+    fn watch(&self, waker: &Waker) {
+        *self.waker.borrow_mut() = Some(waker.clone());
+    }
+
+    fn segs(&self) -> Segs {
+        self.portal.here.segs()
+    }
+
+    fn put_segs(&self, segs: Segs) {
+        self.portal.here.put_segs(segs);
+    }
+
+    fn pool(&self) -> &Pool {
+        self.portal.here.core.pool()
+    }
+
+    fn backlog(&self) -> usize {
+        0
+    }
+
+    fn over(&self, over: Over) {
+        if let Over::Closed(CloseReason::Kicked) = over {
+            tracing::info!(target: "aoe", "{} at {}: its session was ended; it may come again",
+                self.key.mac, self.key.address);
+        }
+        self.over.set(true);
+        self.kick();
+    }
+
+    fn data(session: &Session, tag: u32, data: &Segs) -> bool {
+        let found = session.with(tag, |p| {
+            p.begun = true;
+            (p.request, p.now)
+        });
+        let Some((request, now)) = found else { return false };
+        if data.len() as u64 != now || request.len != now {
+            // A unit that became smaller under way.
+            session.with(tag, |p| p.begun = false);
+            session.finish_request(tag, Some(Error::Io));
+            return false;
+        }
+        let asked = Asked::of(&request);
+        let lba = request.offset / SECTOR as u64;
+        let none = Segs::new();
+        let verifies = matches!(asked.command, op::VERIFY | op::VERIFY_EXT);
+        let sent = if verifies { &none } else { data };
+        session.front.answer(&asked, lba, (status::READY, 0), sent);
+        true
+    }
+
+    fn status(session: &Session, tag: u32, _: &Segs) {
+        session.finish_request(tag, Some(Error::NotSup));
+    }
+
+    fn reply(session: &Session, request: &Request, error: Option<Error>, begun: bool) {
+        let front = &session.front;
+        let asked = Asked::of(request);
+        let answer = match error {
+            None => Some((status::READY, 0)),
+            Some(error) => registers(asked.command, error),
+        };
+        front.ended(request, answer);
+        let lba = request.offset / SECTOR as u64;
+        match error {
+            _ if begun => {}
+            // The unit is not this initiator's any more: it enters again, if it may.
+            Some(Error::Shutdown) => {
+                front.refuse(&asked, aoe::UNAVAILABLE);
+                front.over.set(true);
+            }
+            _ => {
+                if let Some(registers) = answer {
+                    front.answer(&asked, lba, registers, &Segs::new());
+                }
+            }
+        }
+    }
+}
+
+/// What the address of a session is called.
+pub(super) fn name(mac: Mac) -> String {
+    format!("mac:{mac}")
+}

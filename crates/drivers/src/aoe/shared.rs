@@ -1,0 +1,97 @@
+//! What all cores of the driver share: targets, and which core serves.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::Errno;
+use geom::Error;
+use reactor::Address;
+use target::Registry;
+
+use super::book::Book;
+use super::params::{AoeParams, Checked};
+
+/// A target.
+pub(super) struct Shelf {
+    pub name: String,
+    pub listen: Vec<Address>,
+    pub params: AoeParams,
+    pub book: Arc<Book>,
+}
+
+#[derive(Default)]
+struct State {
+    targets: BTreeMap<String, Arc<Shelf>>,
+    /// Of targets that are gone too: whoever comes back finds his own.
+    books: BTreeMap<String, Arc<Book>>,
+    core_max: u32,
+    home: Option<u32>,
+}
+
+/// What all cores share.
+pub(crate) struct Shared {
+    pub registry: Arc<Registry>,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    /// Without targets.
+    pub fn new(registry: Arc<Registry>) -> Arc<Shared> {
+        Arc::new(Shared { registry, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes or replaces a target. Refused when another has the same shelf at an interface of its.
+    pub fn set_target(&self, target: Checked) -> Result<(), Error> {
+        let Checked { spec, params } = target;
+        let known = self.state().books.get(&spec.name).cloned();
+        let book = match known {
+            Some(book) => book,
+            None => Arc::new(Book::load(&*self.registry.vault(), &spec.name)?),
+        };
+        let mut state = self.state();
+        let same = |other: &&Arc<Shelf>| {
+            other.name != spec.name
+                && other.params.shelf == params.shelf
+                && other.listen.iter().any(|at| spec.listen.contains(at))
+        };
+        if let Some(other) = state.targets.values().find(same) {
+            let what = format!(
+                "aoe target {}: target {} is shelf {} at the same interface already",
+                spec.name, other.name, params.shelf
+            );
+            return Err(Error::new(Errno::Inval, what));
+        }
+        state.books.insert(spec.name.clone(), book.clone());
+        let shelf = Shelf { name: spec.name.clone(), listen: spec.listen, params, book };
+        state.targets.insert(spec.name, Arc::new(shelf));
+        Ok(())
+    }
+
+    /// Forgets a target.
+    pub fn remove_target(&self, name: &str) {
+        self.state().targets.remove(name);
+    }
+
+    /// The targets at an interface, by name.
+    pub fn targets_at(&self, portal: &Address) -> Vec<Arc<Shelf>> {
+        let state = self.state();
+        state.targets.values().filter(|t| t.listen.contains(portal)).cloned().collect()
+    }
+
+    /// Notes a core, before any portal is opened.
+    pub fn add_core(&self, core: u32) {
+        let mut state = self.state();
+        state.core_max = state.core_max.max(core);
+    }
+
+    /// Whether a core is the one that serves: the last, as the first has other duties.
+    pub fn is_home(&self, core: u32) -> bool {
+        let mut state = self.state();
+        let last = state.core_max;
+        *state.home.get_or_insert(last) == core
+    }
+}

@@ -17,8 +17,8 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     let says = |line: &str, wanted: &[&str]| {
         house.ashlar(&words(line)).ends(0).says(wanted);
     };
-    says("cam attach mps0 --disks 2 --size 64MiB", &["scbus0: da0, da1"]);
-    says("cam attach ahcich0 --transport sata", &["scbus1: ada0"]);
+    says("cam attach mps0 disks=2 size=64MiB", &["scbus0: da0, da1"]);
+    says("cam attach ahcich0 kind=virtual transport=sata", &["scbus1: ada0"]);
     says("cam devlist -v", &["scbus0 on mps0 bus 0:", "at scbus0 target 1 lun 0 (da1)", "(ada0)"]);
     says("cam inquiry da0", &["Fixed Direct Access SPC-4", "Serial Number mps0-0"]);
     says("cam identify ada0", &["serial number         ahcich0-0"]);
@@ -34,4 +34,78 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     house.ashlar(&words("cam detach mps0")).complains(&["is open"]);
     house.ashlar(&words("cam inquiry da7")).complains(&["devlist"]);
     says("cam detach ahcich0", &["ahcich0 is gone"]);
+}
+
+#[test]
+fn what_is_typed_at_a_bus_is_checked_as_the_configuration_is() {
+    let mut house = House::new("cam-words");
+    house.configure("", "");
+    house.start();
+    let refuses = |line: &str, wanted: &[&str]| {
+        house.ashlar(&words(line)).complains(wanted);
+    };
+    refuses("cam attach mps0 disk=2", &["unknown key `disk`", "did you mean `disks`?"]);
+    refuses("cam attach mps0 kind=virtul", &["did you mean `virtual`?"]);
+    refuses("cam attach mps0 disks=65", &["65 is too much: at most 64"]);
+    refuses("cam attach mps0 size=1000", &["whole sectors of 512 bytes"]);
+    refuses("cam attach mps0 disks", &["is not KEY=VALUE"]);
+    refuses("cam detach mps0", &["no bus mps0", "devlist -v"]);
+}
+
+/// Disks of a bus with a mirror of two of them, and one with a name of its own.
+fn bus(disks: u32) -> String {
+    format!(
+        "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = {disks}\nsize = \"64MiB\"\n\
+         names = {{ journal = \"0:0\", data = \"mps0-2\" }}\n"
+    )
+}
+
+#[test]
+fn a_bus_of_the_configuration_is_there_after_a_restart() {
+    let mut house = House::new("cam-config");
+    house.configure(&bus(3), "0 = \"data\"");
+    house.start();
+    let says = |house: &House, line: &str, wanted: &[&str]| {
+        house.ashlar(&words(line)).ends(0).says(wanted);
+    };
+    // By place, by serial number, and the one that nobody named.
+    let list = ["target 0 lun 0 (journal)", "target 1 lun 0 (da0)", "target 2 lun 0 (data)"];
+    says(&house, "cam devlist", &list);
+    let state = house.state();
+    assert_eq!(state["buses"][0]["configured"], true);
+    assert_eq!(state["buses"][0]["devices"][2]["name"], "data");
+    says(&house, "plan", &["no changes"]);
+
+    house.stop();
+    house.start();
+    says(&house, "cam devlist", &list);
+
+    // What would be lost is said before anything is done, and who uses it keeps it.
+    house.configure(&bus(4), "0 = \"data\"");
+    house.ashlar(&words("plan")).says(&["remove bus mps0", "destroys", "create bus mps0"]);
+    house.ashlar(&words("apply")).complains(&["mps0"]);
+    says(&house, "cam devlist", &list);
+    says(&house, "apply --yes-destroy mps0", &[]);
+    says(&house, "cam devlist", &["target 3 lun 0 (da1)", "(data)"]);
+
+    // One that somebody took away by hand comes back with the next plan.
+    house.configure(&bus(4), "");
+    says(&house, "apply", &[]);
+    says(&house, "cam detach mps0", &["mps0 is gone"]);
+    house.ashlar(&words("plan")).says(&["create bus mps0"]);
+    says(&house, "apply", &[]);
+    says(&house, "cam devlist", &["(journal)", "(data)"]);
+    house.configure("", "");
+    house.ashlar(&words("plan")).says(&["remove bus mps0", "no longer in the configuration"]);
+    says(&house, "apply --yes-destroy mps0", &[]);
+    assert!(!house.ok(&["cam", "devlist", "-v"]).contains("mps0"));
+}
+
+#[test]
+fn a_disk_that_no_bus_has_is_said_and_the_rest_starts() {
+    let mut house = House::new("cam-missing");
+    house.configure(&bus(1), "0 = \"data\", 1 = \"journal\"");
+    house.start_anyway();
+    house.ashlar(&words("status")).says(&["data"]);
+    house.ashlar(&words("cam devlist")).ends(0).says(&["(journal)"]);
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::{Errno, Segs};
@@ -12,7 +13,7 @@ use wire::scsi::Lun;
 
 use crate::address::Path;
 use crate::ccb::Owner;
-use crate::device::Shape;
+use crate::device::{Queueing, Shape};
 use crate::events::Event;
 use crate::periph::Facts;
 use crate::probe::{AtaProbe, Refusal, ScsiProbe};
@@ -25,6 +26,7 @@ pub const EVENTS_MAX: usize = 256;
 
 /// While a device is probed: one question at a time.
 const PROBING: Shape = Shape {
+    queueing: Queueing::Untagged,
     openings_min: 1,
     openings_max: 1,
     policy: Policy { retry_selection: false, ..Policy::DISK },
@@ -45,11 +47,49 @@ pub enum Change {
 pub struct Bus {
     number: u64,
     sim: Arc<dyn Sim>,
+    names: Names,
     switchboard: Switchboard,
     inbox: Arc<Inbox>,
     me: Weak<Bus>,
     known: Mutex<BTreeMap<Path, Known>>,
     events: Mutex<VecDeque<(Path, Event)>>,
+    /// A scan runs: one at a time.
+    scans: AtomicBool,
+    /// The SIM asked for one.
+    wished: AtomicBool,
+    /// What such scans found, until the graph is brought up to it.
+    found: Mutex<Vec<Change>>,
+}
+
+/// Names that disks of a bus have by the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// By name: `TARGET:LUN`, or what the disk says it is (serial number, NAA name).
+    pub by_name: BTreeMap<String, String>,
+}
+
+impl Names {
+    /// The name of a disk at a place, which says so of itself.
+    fn of(&self, path: Path, says: &[&str]) -> Option<&str> {
+        let place = format!("{}:{}", path.target, path.lun);
+        let fits = |wanted: &String| {
+            *wanted == place || says.iter().any(|said| said.eq_ignore_ascii_case(wanted))
+        };
+        self.by_name.iter().find(|(_, wanted)| fits(wanted)).map(|(name, _)| name.as_str())
+    }
+}
+
+/// How a SIM has its bus scanned. Cheap to keep; of no effect once the bus has gone.
+#[derive(Clone)]
+pub struct Rescan(Weak<Bus>);
+
+impl Rescan {
+    /// Something came or went. May be called on any thread, as often as one likes.
+    pub fn wish(&self) {
+        if let Some(bus) = self.0.upgrade() {
+            bus.wish_scan();
+        }
+    }
 }
 
 struct Known {
@@ -67,18 +107,25 @@ impl Bus {
     pub fn new(
         number: u64,
         sim: Arc<dyn Sim>,
+        names: Names,
         switchboard: Switchboard,
         inbox: Arc<Inbox>,
     ) -> Arc<Bus> {
-        Arc::new_cyclic(|me| Bus {
+        let bus = Arc::new_cyclic(|me| Bus {
             number,
             sim,
+            names,
             switchboard,
             inbox,
             me: me.clone(),
             known: Mutex::default(),
             events: Mutex::default(),
-        })
+            scans: AtomicBool::default(),
+            wished: AtomicBool::default(),
+            found: Mutex::default(),
+        });
+        bus.sim.begin(Rescan(bus.me.clone()));
+        bus
     }
 
     /// Its number.
@@ -129,10 +176,61 @@ impl Bus {
         out
     }
 
-    /// Asks every target, and says what is not as it was. One at a time on a bus.
+    /// The name that a disk has by the configuration.
+    pub(crate) fn name_of(&self, path: Path, says: &[&str]) -> Option<&str> {
+        self.names.of(path, says)
+    }
+
+    /// Whether a name is kept for a disk of this bus.
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        self.names.by_name.contains_key(name)
+    }
+
+    /// What scans found that nobody has put into the graph yet.
+    pub(crate) fn take_found(&self) -> Vec<Change> {
+        std::mem::take(&mut *lock(&self.found))
+    }
+
+    /// Has the bus scanned by itself; the control thread is told when something was found.
+    fn wish_scan(self: &Arc<Bus>) {
+        if self.wished.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let bus = Arc::downgrade(self);
+        let ask = move |core: &Rc<Core>| {
+            let core = core.clone();
+            core.reactor().clone().spawn("cam scan", async move {
+                let Some(bus) = bus.upgrade() else { return };
+                let changes = bus.scan(&core).await;
+                if !changes.is_empty() {
+                    lock(&bus.found).extend(changes);
+                    bus.inbox.nudge();
+                }
+            });
+        };
+        self.switchboard.call(0, Box::new(ask));
+    }
+
+    /// Asks every target, and says what is not as it was. One scan at a time.
     pub async fn scan(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
+        while self.scans.swap(true, Ordering::AcqRel) {
+            core.reactor().sleep(NEXT_SCAN_NS).await;
+        }
+        // What is wished for from now on may be missed by this scan.
+        self.wished.store(false, Ordering::Release);
+        self.sim.ready(core).await;
+        let changes = self.ask_all(core).await;
+        self.scans.store(false, Ordering::Release);
+        changes
+    }
+
+    async fn ask_all(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
         let mut changes = Vec::new();
-        for target in 0..self.sim.facts().targets {
+        let mut targets = self.sim.targets();
+        targets.extend(lock(&self.known).keys().map(|path| path.target));
+        targets.sort_unstable();
+        targets.dedup();
+        for target in targets {
             let first = Path::new(self.number, target, 0);
             let luns = self.look_at(first, core, &mut changes).await;
             let known: Vec<Path> = lock(&self.known)
@@ -237,6 +335,13 @@ impl Bus {
         }
     }
 
+    /// A disk could not be put into the graph.
+    pub(crate) fn leave_out(&self, path: Path) {
+        if let Some(known) = lock(&self.known).remove(&path) {
+            known.unit.close();
+        }
+    }
+
     fn note(&self, path: Path, event: Event) {
         let mut events = lock(&self.events);
         if events.len() >= EVENTS_MAX {
@@ -311,5 +416,7 @@ async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Refusal> {
     probe.finish().map(|facts| Facts::Scsi(Box::new(facts)))
 }
 
+/// How often a scan looks whether the one before it has ended.
+const NEXT_SCAN_NS: u64 = 1_000_000;
 /// How long a question waits for a buffer.
 const NO_MEMORY_NS: u64 = 1_000_000;

@@ -11,7 +11,9 @@ use geom::{
 
 use serde_json::Value;
 
-use crate::bus::{Bus, Change};
+use crate::address::Path;
+use crate::bus::{Bus, Change, Names};
+use crate::kind::{Open, SimKind, Site};
 use crate::periph::{Disk, DiskLayer, Facts};
 use crate::sim::Sim;
 use crate::unit::Unit;
@@ -28,6 +30,8 @@ const UNITS_MAX: u32 = 65_536;
 /// Puts disks of buses into the graph. Register one value with the topology.
 pub struct CamClass {
     inbox: Arc<Inbox>,
+    kinds: Vec<Arc<dyn SimKind>>,
+    cores: usize,
     buses: Mutex<Vec<Arc<Bus>>>,
 }
 
@@ -59,9 +63,9 @@ impl CamClass {
     /// Its verbs, for the command line.
     pub const VERBS: &'static [VerbSpec] = crate::verbs::VERBS;
 
-    /// For buses whose disks' losses are told to `inbox`.
-    pub fn new(inbox: Arc<Inbox>) -> CamClass {
-        CamClass { inbox, buses: Mutex::default() }
+    /// For buses of these kinds, whose disks' losses are told to `inbox`; so many cores send CCBs.
+    pub fn new(inbox: Arc<Inbox>, kinds: Vec<Arc<dyn SimKind>>, cores: usize) -> CamClass {
+        CamClass { inbox, kinds, cores, buses: Mutex::default() }
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Arc<Bus>>> {
@@ -73,12 +77,34 @@ impl CamClass {
         self.list().clone()
     }
 
+    /// The bus of that name.
+    pub fn bus(&self, name: &str) -> Option<Arc<Bus>> {
+        self.list().iter().find(|bus| bus.sim().facts().name == name).cloned()
+    }
+
+    /// A driver of some kind, with the kind's own parameters.
+    pub(crate) fn driver(
+        &self,
+        name: &str,
+        kind: &str,
+        params: &Value,
+        switchboard: Switchboard,
+    ) -> Result<Arc<dyn Sim>, Error> {
+        let found = self.kinds.iter().find(|k| k.name() == kind).ok_or_else(|| {
+            let known: Vec<&str> = self.kinds.iter().map(|k| k.name()).collect();
+            let what = format!("no kind of bus is called {kind}; known: {}", known.join(", "));
+            Error::new(Errno::NoEnt, what)
+        })?;
+        let site = Site { switchboard, cores: self.cores };
+        found.open(&Open { name, params, site: &site })
+    }
+
     /// A bus with the lowest number that is free. It is to be scanned.
-    pub fn add_bus(&self, sim: Arc<dyn Sim>, switchboard: Switchboard) -> Arc<Bus> {
+    pub fn add_bus(&self, sim: Arc<dyn Sim>, names: Names, switchboard: Switchboard) -> Arc<Bus> {
         let mut buses = self.list();
         let mut numbers = 0..;
         let free = numbers.find(|n| buses.iter().all(|bus| bus.number() != *n));
-        let bus = Bus::new(free.unwrap_or(0), sim, switchboard, self.inbox.clone());
+        let bus = Bus::new(free.unwrap_or(0), sim, names, switchboard, self.inbox.clone());
         buses.push(bus.clone());
         buses.sort_by_key(|bus| bus.number());
         bus
@@ -87,6 +113,28 @@ impl CamClass {
     /// Forgets a bus that has no disks in the graph.
     pub(crate) fn remove_bus(&self, bus: &Arc<Bus>) {
         self.list().retain(|other| !Arc::ptr_eq(other, bus));
+        bus.sim().close();
+    }
+
+    /// Brings the graph up to what buses found by themselves; the names of the disks that are new,
+    /// by bus, and what went wrong.
+    pub fn look(&self, control: &mut Control) -> Vec<(String, Result<Vec<String>, Error>)> {
+        let mut said = Vec::new();
+        for bus in self.buses() {
+            let found = bus.take_found();
+            if !found.is_empty() {
+                let done = control.call(|t| self.commit(t, &bus, found));
+                said.push((bus.sim().facts().name, done));
+            }
+        }
+        said
+    }
+
+    /// Ends what drivers have under way outside; the graph has shut down.
+    pub fn shut_down(&self) {
+        for bus in self.buses() {
+            self.remove_bus(&bus);
+        }
     }
 
     /// Takes a bus out, with its disks; refused while one is open.
@@ -116,32 +164,78 @@ impl CamClass {
         bus: &Bus,
         changes: Vec<Change>,
     ) -> Result<Vec<String>, Error> {
-        let mut names = Vec::new();
+        let (mut names, mut failed) = (Vec::new(), None);
         for change in changes {
             // What is lost or has another size was told already.
-            if let Change::Found(unit, facts) = change {
-                names.extend(add(topology, bus, unit, &facts)?);
+            let Change::Found(unit, facts) = change else { continue };
+            let path = unit.path();
+            match self.add(topology, bus, unit, &facts) {
+                Ok(name) => names.extend(name),
+                Err(e) => {
+                    // The next scan finds it anew.
+                    bus.leave_out(path);
+                    failed.get_or_insert(e);
+                }
             }
         }
-        Ok(names)
+        failed.map_or(Ok(names), Err)
+    }
+
+    /// A name for a new disk: its own by the configuration, else the first of its prefix that no
+    /// other has or is to have.
+    fn name(
+        &self,
+        topology: &Topology,
+        (bus, path): (&Bus, Path),
+        facts: &Facts,
+        prefix: &str,
+    ) -> Result<String, Error> {
+        // One that is gone keeps its name until everybody has let go of it.
+        let is_free = |name: &str| {
+            topology.find(name).is_none() && topology.find_geom(CAM_CLASS, name).is_none()
+        };
+        let says = facts.names();
+        let says: Vec<&str> = says.iter().map(String::as_str).collect();
+        if let Some(name) = bus.name_of(path, &says) {
+            if is_free(name) {
+                return Ok(name.to_owned());
+            }
+            let what = format!(
+                "the disk at target {} lun {} is to be {name}, and another has that name; it is \
+                 left out until `ashlar cam rescan`",
+                path.target, path.lun
+            );
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let buses = self.buses();
+        (0..UNITS_MAX)
+            .map(|n| format!("{prefix}{n}"))
+            .find(|name| is_free(name) && !buses.iter().any(|bus| bus.keeps(name)))
+            .ok_or(Error::new(Errno::NoSpc, "no name is left for a disk"))
+    }
+
+    fn add(
+        &self,
+        topology: &mut Topology,
+        bus: &Bus,
+        unit: Arc<Unit>,
+        facts: &Facts,
+    ) -> Result<Option<String>, Error> {
+        let Some(disk) = facts.disk(unit.sim().facts().io_max_bytes) else { return Ok(None) };
+        let name = self.name(topology, (bus, unit.path()), facts, disk.prefix)?;
+        enter(topology, bus, unit, facts, (name, disk))
     }
 }
 
-fn add(
+/// Puts a disk into the graph.
+fn enter(
     topology: &mut Topology,
     bus: &Bus,
     unit: Arc<Unit>,
     facts: &Facts,
+    (name, disk): (String, Disk),
 ) -> Result<Option<String>, Error> {
     let sim = unit.sim().facts();
-    let Some(disk) = facts.disk(sim.io_max_bytes) else { return Ok(None) };
-    let name = (0..UNITS_MAX)
-        .map(|n| format!("{}{n}", disk.prefix))
-        .find(|name| {
-            // One that is gone keeps its name until everybody has let go of it.
-            topology.find(name).is_none() && topology.find_geom(CAM_CLASS, name).is_none()
-        })
-        .ok_or(Error::new(Errno::NoSpc, "no name is left for a disk"))?;
     let Disk { language, limits, shape, stripe_bytes, read_only, mut attrs, .. } = disk;
     let path = unit.path();
     let place = format!("{}@{path}", sim.name);

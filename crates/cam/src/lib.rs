@@ -21,6 +21,7 @@ mod class;
 mod device;
 mod events;
 mod freeze;
+mod kind;
 mod periph;
 pub mod probe;
 pub mod recovery;
@@ -30,18 +31,19 @@ mod unit;
 mod verbs;
 
 pub use address::{ANY, Path};
-pub use bus::{Bus, Change};
+pub use bus::{Bus, Change, Names, Rescan};
 pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Registers, SenseData, Tag,
 };
 pub use class::{CAM_CLASS, CAM_DOC, CamClass};
 pub use device::{
-    ABORT_GRACE_NS, Counts, Device, Effect, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
+    ABORT_GRACE_NS, Counts, Device, Effect, Queueing, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
     REQUEUES_MAX, RESET_GRACE_NS, STARTS_MAX, Shape,
 };
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};
+pub use kind::{Open, SimKind, Site};
 pub use periph::Facts;
 pub use sim::{Begun, Sim, SimFacts};
 pub use unit::{Listener, Unit};

@@ -1,8 +1,11 @@
 //! SIMs: drivers of buses. A new one is a file in `sims/` and a line in its `mod.rs`.
 
-use bio::Segs;
-use geom::Core;
+use std::rc::Rc;
 
+use bio::Segs;
+use geom::{Core, Local};
+
+use crate::bus::Rescan;
 use crate::ccb::{Ccb, CcbId, Outcome};
 use crate::unit::Unit;
 
@@ -37,6 +40,26 @@ pub enum Begun {
 pub trait Sim: Send + Sync {
     /// PATH_INQ.
     fn facts(&self) -> SimFacts;
+
+    /// The bus is there. Who learns of new or lost devices by itself keeps `rescan`, and asks.
+    fn begin(&self, rescan: Rescan) {
+        let _ = rescan;
+    }
+
+    /// Ends when a scan is worth while: a SIM that has to find its devices first may take a while,
+    /// but not for ever.
+    fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
+        let _ = core;
+        Box::pin(async {})
+    }
+
+    /// Targets that a scan asks.
+    fn targets(&self) -> Vec<u64> {
+        (0..self.facts().targets).collect()
+    }
+
+    /// The bus has gone: no CCB comes any more. Sessions are ended, tasks too.
+    fn close(&self) {}
 
     /// A unit was made for a device of this bus; it is told what the SIM notices of it.
     fn attach(&self, unit: &std::sync::Arc<Unit>);

@@ -5,21 +5,15 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
-use reactor::model::{DiskShape, Timing};
 use serde_json::{Value, json};
 
-use crate::bus::Bus;
+use crate::bus::{Bus, Names};
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
 use crate::class::CamClass;
 use crate::device::Shape;
 use crate::periph::Facts;
-use crate::sims::hba::{DiskSpec, Transport, VirtualHba};
 use crate::unit::Unit;
 
-/// Most disks of one virtual HBA.
-const DISKS_MAX: u64 = 64;
-/// Largest medium of a virtual disk, bytes: its sectors are found by searching.
-const SIZE_MAX: u64 = 16 << 40;
 /// How long a reset may take, ms.
 const RESET_TIMEOUT_MS: u32 = 10_000;
 
@@ -77,32 +71,35 @@ pub(crate) const VERBS: &[VerbSpec] = &[
         ..verb("reset", "Reset a disk", &[DISK], "reset da0")
     },
     VerbSpec {
-        detail: "Its disks are in memory: what is on them, and the HBA itself, is gone with the \
-                 daemon, and no part of ashlar.toml. They behave as disks do: with a volatile \
-                 cache, queues and attentions.",
+        detail: "The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to \
+                 be there at the next start: one that is attached by hand goes with the daemon. \
+                 What is on the disks of a virtual one goes with it.",
         ..verb(
             "attach",
-            "Attach a virtual HBA with disks",
+            "Attach a bus with its disks",
             &[
                 ArgSpec {
                     name: "name",
                     short: None,
                     kind: ArgKind::Name,
-                    doc: "Name and number of the HBA: mps0",
+                    doc: "Its name: mps0, or what it leads to",
                 },
-                option("transport", 't', ArgKind::Choice(&["sas", "sata"]), "Default: sas"),
-                option("disks", 'n', ArgKind::Number, "How many; default: 1"),
-                option("size", 's', ArgKind::Bytes, "Of each disk; default: 1 GiB"),
+                ArgSpec {
+                    name: "params",
+                    short: None,
+                    kind: ArgKind::Names(0),
+                    doc: "kind=virtual (the default) and its parameters: disks=4 size=1GiB",
+                },
             ],
-            "attach mps0 --transport sas --disks 4 --size 1GiB",
+            "attach mps0 transport=sas disks=4 size=1GiB",
         )
     },
     VerbSpec {
         detail: "Refused while one of its disks is open.",
         ..verb(
             "detach",
-            "Detach a virtual HBA; what is on its disks is gone",
-            &[ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "An HBA: mps0" }],
+            "Detach a bus with its disks",
+            &[ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "A bus: mps0" }],
             "detach mps0",
         )
     },
@@ -190,54 +187,43 @@ impl CamClass {
         control.call(|t| self.commit(t, bus, changes))
     }
 
+    /// `kind`, its `params` and `names`, checked against the kind's schema by whoever asks.
     fn attach(&self, control: &mut Control, name: &str, p: &Value) -> Result<Value, Error> {
-        let transport = match p["transport"].as_str() {
-            Some("sata") => Transport::Sata,
-            _ => Transport::Sas,
-        };
-        let disks = p["disks"].as_u64().unwrap_or(1);
-        let size = p["size"].as_u64().unwrap_or(1 << 30);
-        if !(1..=DISKS_MAX).contains(&disks) {
-            let what = format!("disks={disks}: an HBA has from 1 to {DISKS_MAX}");
-            return Err(Error::new(Errno::Inval, what));
-        }
-        if !(512..=SIZE_MAX).contains(&size) || !size.is_multiple_of(512) {
-            let what = format!("size={size}: whole sectors of 512 bytes, at most 16 TiB");
-            return Err(Error::new(Errno::Inval, what));
-        }
-        if name.is_empty() || self.buses().iter().any(|b| b.sim().facts().name == name) {
-            let what = format!("an HBA {name} exists already; give it another name");
+        if name.is_empty() || self.bus(name).is_some() {
+            let what = format!("a bus {name} exists already; give it another name");
             return Err(Error::new(Errno::Exist, what));
         }
-        let hba = VirtualHba::new(name, transport, disks as usize);
-        for bay in 0..disks {
-            let serial = format!("{name}-{bay}");
-            let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
-            let wwn = serial.bytes().fold(0xcbf2_9ce4_8422_2325, hash) >> 4 | 0x5 << 60;
-            let shape = DiskShape {
-                size,
-                timing: Timing::Between { min_ns: 20_000, max_ns: 200_000 },
-                ..DiskShape::default()
-            };
-            let spec = DiskSpec { serial, wwn, shape, ..DiskSpec::default() };
-            hba.plug(bay, spec, wwn).map_err(|e| Error::of(e, "plug a disk in"))?;
-        }
-        let bus = self.add_bus(hba, control.topology.switchboard());
+        let names = p.get("names").cloned().map(serde_json::from_value).transpose();
+        let names = names.map_err(|e| Error::new(Errno::Inval, format!("names: {e}")))?;
+        let names = Names { by_name: names.unwrap_or_default() };
+        let (kind, switchboard) = (p["kind"].as_str(), control.topology.switchboard());
+        let sim = self.driver(name, kind.unwrap_or(""), &p["params"], switchboard.clone())?;
+        let bus = self.add_bus(sim, names, switchboard);
         let found = match self.scan(control, &bus) {
             Ok(found) => found,
             Err(e) => {
-                self.remove_bus(&bus);
+                // Whoever has opened what it found meanwhile is told that it is gone.
+                if control.call(|t| self.take_out(t, &bus)).is_err() {
+                    self.remove_bus(&bus);
+                }
                 return Err(e);
             }
         };
-        let message = format!("scbus{}: {}", bus.number(), found.join(", "));
+        let message = match found.as_slice() {
+            [] => format!(
+                "scbus{}: no disks yet; what comes is taken in, and `ashlar cam rescan {}` looks \
+                 again",
+                bus.number(),
+                bus.number()
+            ),
+            found => format!("scbus{}: {}", bus.number(), found.join(", ")),
+        };
         Ok(json!({ "message": message, "bus": bus.number(), "found": found }))
     }
 
     fn detach(&self, control: &mut Control, name: &str) -> Result<Value, Error> {
-        let bus = self.buses().into_iter().find(|b| b.sim().facts().name == name);
-        let bus = bus.ok_or_else(|| {
-            let what = format!("no HBA {name}; `ashlar cam devlist -v` lists them");
+        let bus = self.bus(name).ok_or_else(|| {
+            let what = format!("no bus {name}; `ashlar cam devlist -v` lists them");
             Error::new(Errno::NoEnt, what)
         })?;
         control.call(|t| self.take_out(t, &bus))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
-use cam::{CamClass, Path};
+use cam::{CamClass, Names, Path};
 use geom::{Access, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology};
 use reactor::sim::{self, Actor};
 use reactor::{Patience, Reactor, SeededRandom, Token};
@@ -96,14 +96,14 @@ fn both_cores(seed: u64) -> (u64, u64) {
     };
     let now = Box::new(move || clock.fresh_now());
     let mut control = Control::new(mailers, inbox.clone(), Box::new(wait), now);
-    let cam = Arc::new(CamClass::new(inbox));
+    let cam = Arc::new(CamClass::new(inbox, Vec::new(), 2));
     control.topology.load(cam.clone()).unwrap();
     control.topology.load(Arc::new(Users)).unwrap();
     let hba = VirtualHba::new("mps0", Transport::Sas, 1);
     let mut spec = DiskSpec { depth: 3, ..DiskSpec::default() };
     spec.shape.size = 1 << 20;
     hba.plug(0, spec, seed).unwrap();
-    let bus = cam.add_bus(hba.clone(), control.topology.switchboard());
+    let bus = cam.add_bus(hba.clone(), Names::default(), control.topology.switchboard());
     let on = bus.clone();
     let changes = control
         .run_on_core("a scan", move |core| Box::pin(async move { on.scan(core).await }))

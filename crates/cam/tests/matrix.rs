@@ -5,7 +5,7 @@ use bio::Errno;
 use cam::recovery::Policy;
 use cam::{
     CamStatus, Ccb, CcbId, Command, Device, Effect, Ended, Event, Flags, Outcome, Owner, Priority,
-    Shape, Tag,
+    Queueing, Shape, Tag,
 };
 use wire::scsi::{Asc, Key, Sense, Status};
 
@@ -43,7 +43,8 @@ struct Bench {
     obeys: bool,
 }
 
-const SHAPE: Shape = Shape { openings_min: 2, openings_max: 8, policy: Policy::DISK };
+const SHAPE: Shape =
+    Shape { queueing: Queueing::Tagged, openings_min: 2, openings_max: 8, policy: Policy::DISK };
 
 fn bench(script: &[Option<Outcome>]) -> Bench {
     Bench {

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use bio::Errno;
 use cam::recovery::Policy;
-use cam::{CamStatus, Ccb, CcbId, Command, Device, Effect, Flags, Outcome, Owner, Priority, Shape};
+use cam::{
+    CamStatus, Ccb, CcbId, Command, Device, Effect, Flags, Outcome, Owner, Priority, Queueing,
+    Shape,
+};
 use reactor::SeededRandom;
 use wire::scsi::{Asc, Key, Sense, Status};
 
@@ -69,9 +72,10 @@ impl World {
         let mut random = SeededRandom::new(seed);
         let openings_max = 1 + random.below(12) as u32;
         let policy = Policy { retry_busy: random.below(2) == 0, ..Policy::DISK };
+        let queueing = if random.below(4) == 0 { Queueing::Untagged } else { Queueing::Tagged };
         World {
             seed,
-            device: Device::new(Shape { openings_min: 1, openings_max, policy }),
+            device: Device::new(Shape { queueing, openings_min: 1, openings_max, policy }),
             depth: 1 + random.below(8) as usize,
             stopped: random.below(4) == 0,
             random,
@@ -220,6 +224,9 @@ impl World {
                 assert!(!fenced, "seed {seed}: {serial} began before {} ended", other.sent);
             }
             self.asked.get_mut(&serial).unwrap().began = true;
+        }
+        if self.device.shape().queueing == Queueing::Untagged {
+            assert!(self.held.is_empty(), "seed {seed}: D8, {serial} is not alone");
         }
         let held = self.answer(id, ccb, serial);
         self.held.push(held);

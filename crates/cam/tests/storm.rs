@@ -291,6 +291,7 @@ impl Storm {
                     echoes: percent(r, 30),
                     full: percent(r, 20),
                     deaf: percent(r, 60),
+                    mute: percent(r, 60),
                 };
                 self.hba.set_faults(0, faults);
             }

@@ -38,6 +38,7 @@ struct NoParams {}
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
     Catalog {
+        buses: vec![Entry::of::<SizeParams>("virtual", "Disks of a bus.").volatile()],
         disks: vec![
             Entry::of::<FileParams>("file", "An image file."),
             Entry::of::<SizeParams>("memory", "Memory.").volatile().example(example),
@@ -124,8 +125,16 @@ fn refuse(kind: Kind, why: impl Into<String>) -> Result<Outcome> {
 
 /// Whether a provider of that name would exist: something configured carries it.
 fn exists(config: &Config, reference: &str) -> bool {
+    if config.bus.iter().any(|bus| device_of(&bus.name) == reference) {
+        return true;
+    }
     let disks = config.disk.iter().map(|d| &d.name);
     disks.chain(config.geom.iter().map(|g| &g.name)).any(|owner| rests_on(reference, owner))
+}
+
+/// The one disk of a bus: no form of its name tells where it comes from.
+fn device_of(bus: &str) -> String {
+    format!("da-{bus}")
 }
 
 /// What still stands on the disk or geom `owner`.
@@ -141,6 +150,11 @@ impl Inner {
     fn carry_out(&mut self, action: &Action) -> Result<Outcome> {
         let config = &self.config;
         match action {
+            Action::RemoveBus { bus } => {
+                if let Some(by) = user(config, &device_of(&bus.name)) {
+                    return refuse(Kind::Busy, format!("used by {by}"));
+                }
+            }
             Action::CreateDisk { disk } if exists_exactly(config, &disk.name) => {
                 return refuse(Kind::Exists, "a disk of that name");
             }
@@ -210,6 +224,16 @@ impl Inner {
         state.daemon.version = env!("CARGO_PKG_VERSION").to_owned();
         let known: Vec<String> = state.geoms.iter().map(|g| g.name.clone()).collect();
         let shown: Vec<String> = state.disks.iter().map(|d| d.name.clone()).collect();
+        for (number, bus) in config.bus.iter().enumerate() {
+            let name = device_of(&bus.name);
+            state.geoms.push(geom_state("cam", &name, 1, &[], &name));
+            state.buses.push(BusState {
+                name: bus.name.clone(),
+                number: u64::try_from(number).unwrap_or(0),
+                configured: true,
+                devices: vec![DeviceState { name, ..DeviceState::default() }],
+            });
+        }
         for disk in config.disk.iter().filter(|d| !shown.contains(&d.name)) {
             state.disks.push(DiskState {
                 name: disk.name.clone(),

@@ -17,6 +17,14 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
 
 /// The catalog of this build.
 pub fn catalog() -> Catalog {
+    let buses = cam::sims::kinds().into_iter().map(|k| Entry {
+        name: k.name().into(),
+        doc: k.doc().into(),
+        schema: k.schema(),
+        volatile: k.volatile(),
+        configurable: true,
+        example: k.example().into(),
+    });
     let disks = disks::KINDS.iter().map(|k| Entry {
         name: k.name().into(),
         doc: k.doc().into(),
@@ -45,7 +53,12 @@ pub fn catalog() -> Catalog {
         configurable: true,
         example: String::new(),
     });
-    Catalog { disks: disks.collect(), classes: classes.collect(), drivers: drivers.collect() }
+    Catalog {
+        buses: buses.collect(),
+        disks: disks.collect(),
+        classes: classes.collect(),
+        drivers: drivers.collect(),
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 
 mod arrival;
 mod attach;
+mod buses;
 mod by_hand;
 mod catalog;
 mod desk;

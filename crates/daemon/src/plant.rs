@@ -96,14 +96,7 @@ fn control_thread(
     }
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
-    let disk = DiskClass::new(control.inbox().clone(), reports.len());
-    let cam = CamClass::new(control.inbox().clone());
-    let ends: [Arc<dyn Class>; 3] = [Arc::new(disk), Arc::new(cam), Arc::new(LunClass)];
-    for class in ends.into_iter().chain(classes::all()) {
-        if let Err(e) = control.topology.load(class) {
-            journal.note(0, Level::Error, "daemon", e.to_string());
-        }
-    }
+    let cam = load_classes(&mut control, reports.len(), &journal);
     let desk = Arc::new(Desk::new(control.inbox().clone()));
     let shown: Arc<Mutex<Shown>> = Arc::default();
     let started_ns = control.now_ns();
@@ -127,6 +120,7 @@ fn control_thread(
     control.topology.set_listener(listener(&journal));
     control.set_watch({
         let (desk, shown, registry) = (desk.clone(), shown.clone(), registry.clone());
+        let cam = cam.clone();
         Box::new(move |topology, now_ns| {
             while let Some(question) = desk.question() {
                 let daemon = control::api::Daemon {
@@ -136,13 +130,14 @@ fn control_thread(
                     cores: working(&cores),
                     memory: memory(pool_bytes),
                 };
-                answer(question, topology, &shown, &registry, (daemon, &attached), now_ns);
+                answer(question, topology, &shown, (&registry, &cam), (daemon, &attached), now_ns);
             }
         })
     });
     let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
     let mut room = Room {
         control,
+        cam,
         exports: Exports::new(registry, drivers, attachments, by_hand),
         shown,
         journal,
@@ -155,6 +150,19 @@ fn control_thread(
     room.serve(&desk);
     drop(room);
     runtime.stop();
+}
+
+/// Every class there is; the buses are answered, for they are no geoms.
+fn load_classes(control: &mut geom::Control, cores: usize, journal: &Journal) -> Arc<CamClass> {
+    let disk = DiskClass::new(control.inbox().clone(), cores);
+    let cam = Arc::new(CamClass::new(control.inbox().clone(), cam::sims::kinds(), cores));
+    let ends: [Arc<dyn Class>; 3] = [Arc::new(disk), cam.clone(), Arc::new(LunClass)];
+    for class in ends.into_iter().chain(classes::all()) {
+        if let Err(e) = control.topology.load(class) {
+            journal.note(0, Level::Error, "daemon", e.to_string());
+        }
+    }
+    cam
 }
 
 /// What the vault and its users have to say goes to the journal.
@@ -241,7 +249,7 @@ fn answer(
     question: Question,
     topology: &Topology,
     shown: &Mutex<Shown>,
-    registry: &Registry,
+    (registry, cam): (&Registry, &CamClass),
     (daemon, attached): (control::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
 ) {
@@ -253,6 +261,7 @@ fn answer(
             let _ = to.send(state(&Sources {
                 topology,
                 registry: &view,
+                cam,
                 config: &shown.config,
                 portals: &shown.portals,
                 attached: attached(),
@@ -272,8 +281,12 @@ impl Plant for Daemon {
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
-        let brings =
-            |s: &Step| matches!(s.action, Action::CreateDisk { .. } | Action::CreateGeom { .. });
+        let brings = |s: &Step| {
+            matches!(
+                s.action,
+                Action::CreateBus { .. } | Action::CreateDisk { .. } | Action::CreateGeom { .. }
+            )
+        };
         let goes = |s: &Step| match &s.action {
             Action::RemoveGeom { geom } => Some((geom.class.clone(), geom.name.clone())),
             _ => None,

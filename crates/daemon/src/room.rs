@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bio::Errno;
+use cam::CamClass;
 use control::Outcome;
 use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Result};
 use control::config::{
@@ -15,6 +16,7 @@ use geom::{Class, Control, Create, ProviderId};
 use serde_json::Value;
 
 use crate::arrival;
+use crate::buses;
 use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, kind_of, named};
 use crate::exports::{Exports, units_of};
@@ -47,6 +49,8 @@ pub struct Shown {
 pub struct Room {
     /// The graph and its driver.
     pub control: Control,
+    /// Buses and their disks.
+    pub cam: Arc<CamClass>,
     /// What initiators reach.
     pub exports: Exports,
     /// For questions.
@@ -66,6 +70,7 @@ impl Room {
     pub fn serve(&mut self, desk: &Desk) {
         loop {
             self.control.pump();
+            buses::look(self);
             self.see_losses();
             self.see_room();
             self.look_for_returns();
@@ -181,7 +186,7 @@ impl Room {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).config.clone()
     }
 
-    fn note(&self, level: Level, about: &str, text: String) {
+    pub(crate) fn note(&self, level: Level, about: &str, text: String) {
         let at = self.control.now_ns().saturating_sub(self.started_ns);
         self.journal.note(at, level, about, text);
     }
@@ -194,6 +199,10 @@ impl Room {
                 outcome.notes = daemon_notes(from, to);
                 Ok(())
             }
+            Action::CreateBus { bus } => {
+                buses::create(self, bus).map(|note| outcome.notes.extend(note))
+            }
+            Action::RemoveBus { bus } => buses::remove(self, &bus.name),
             Action::CreateDisk { disk } => self.create_disk(disk, false),
             Action::RemoveDisk { disk } => {
                 let done = self.destroy("disk", &disk.name);
@@ -235,6 +244,7 @@ impl Room {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // What was lost is in the configuration still, and is made anew.
         match action {
+            Action::CreateBus { bus } => shown.config.bus.retain(|b| b.name != bus.name),
             Action::CreateDisk { disk } => shown.config.disk.retain(|d| d.name != disk.name),
             Action::CreateGeom { geom } => shown.config.geom.retain(|g| g.name != geom.name),
             _ => {}
@@ -425,6 +435,9 @@ impl Room {
         if class == "lun" {
             return self.tray(verb, params);
         }
+        if (class, verb) == ("cam", "attach") {
+            return buses::attach_by_hand(self, params);
+        }
         let mut params = params.as_object().cloned().unwrap_or_default();
         let own = |verb| self.has_verb(class, verb);
         if verb == "insert" && !own("insert") {
@@ -510,7 +523,13 @@ impl Room {
         Ok(Value::Null)
     }
 
-    fn verb_on(&mut self, class: &str, verb: &str, on: &str, params: &Value) -> Result<Value> {
+    pub(crate) fn verb_on(
+        &mut self,
+        class: &str,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value> {
         let op = format!("{class} {verb}");
         let found = self.class(class, &op)?;
         let done = found.verb(&mut self.control, verb, on, params);
@@ -533,6 +552,7 @@ impl Room {
         }
         self.control.topology.shut_down();
         self.control.pump();
+        self.cam.shut_down();
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bio::{Attr, Op};
 use control::api::{
-    Bucket, ConsumerState, Daemon, Denied, Digests, DiskMode, DiskState, GeomState, GroupState,
-    Health, Histogram, LunState, Memory, OpStats, PortGroupState, ProviderState, RegistrantState,
-    ReservationState, SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState,
-    TroubleState, WhyNot,
+    Bucket, BusState, ConsumerState, Daemon, Denied, DeviceState, Digests, DiskMode, DiskState,
+    GeomState, GroupState, Health, Histogram, LunState, Memory, OpStats, PortGroupState,
+    ProviderState, RegistrantState, ReservationState, SCHEMA_VERSION, SessionState, State, Stats,
+    TargetHealth, TargetState, TroubleState, WhyNot,
 };
 use control::config::Config;
 use control::config::units::short;
@@ -26,6 +26,8 @@ use wire::scsi::TransportId;
 pub struct Sources<'a> {
     /// The graph.
     pub topology: &'a Topology,
+    /// The buses.
+    pub cam: &'a cam::CamClass,
     /// The exports.
     pub registry: &'a RegistryView,
     /// What has been carried out.
@@ -62,6 +64,7 @@ pub fn state(from: &Sources<'_>) -> State {
         schema_version: SCHEMA_VERSION,
         generation: from.topology.generation(),
         daemon: from.daemon.clone(),
+        buses: from.cam.buses().iter().map(|b| bus(from.config, b)).collect(),
         disks: from.config.disk.iter().map(|d| disk(from, &disk_geoms, &d.name, &d.kind)).collect(),
         geoms: geoms.iter().map(|g| geom_state(&configured, g)).collect(),
         targets: from
@@ -191,6 +194,24 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
             })
             .collect(),
         providers: g.providers.iter().map(provider).collect(),
+    }
+}
+
+fn bus(config: &Config, bus: &cam::Bus) -> BusState {
+    let name = bus.sim().facts().name;
+    let device =
+        |(unit, facts, name): (std::sync::Arc<cam::Unit>, cam::Facts, String)| DeviceState {
+            target: unit.path().target,
+            lun: unit.path().lun,
+            name,
+            device: facts.label(),
+            lost: unit.look(|device| device.is_lost()),
+        };
+    BusState {
+        number: bus.number(),
+        configured: config.bus(&name).is_some(),
+        devices: bus.devices().into_iter().map(device).collect(),
+        name,
     }
 }
 

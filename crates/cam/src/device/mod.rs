@@ -26,6 +26,9 @@
 //!  D6  Every CCB has a deadline at every step: late ones are aborted, then the device is reset,
 //!      then the device is lost. Nothing hangs.
 //!  D7  At most one CCB cures the device; others that want to are queued again behind its freeze.
+//!  D8  A CCB that the device cannot have beside others ([`Queueing`]) begins when nothing is under
+//!      way, and nothing begins beside it. It waits at the head of the queue: nobody overtakes it.
+//!      A reset alone waits for nothing.
 
 mod answers;
 mod cure;
@@ -59,9 +62,22 @@ pub const RAISE_AFTER: u32 = 256;
 /// How long TEST UNIT READY and START UNIT may take.
 const CURE_TIMEOUT_MS: u32 = 60_000;
 
+/// Which commands a device takes beside others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queueing {
+    /// Each has a tag, and a task attribute where it is one of SCSI.
+    Tagged,
+    /// SATA's NCQ: READ and WRITE FPDMA QUEUED beside one another; any other command is alone.
+    Ncq,
+    /// None: each is alone, and has no tag.
+    Untagged,
+}
+
 /// What a device's queue is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
+    /// What goes beside what.
+    pub queueing: Queueing,
     /// Never fewer openings, whatever the device says.
     pub openings_min: u32,
     /// Never more in flight.
@@ -166,6 +182,8 @@ pub struct Device {
     barrier: Option<u32>,
     /// D7
     curer: Option<u32>,
+    /// D8: one that is alone with the device, or about to be.
+    lone: Option<u32>,
     generation: u64,
     /// No due time of a slot is before it.
     sweep_ns: u64,
@@ -196,6 +214,7 @@ impl Device {
             freezes: Freezes::default(),
             barrier: None,
             curer: None,
+            lone: None,
             generation: 0,
             sweep_ns: u64::MAX,
             good_at_depth: 0,
@@ -277,8 +296,9 @@ impl Device {
         let normal = slot.curing.is_none() && slot.ccb.priority >= Priority::Normal;
         if normal && (self.freezes.is_frozen() || self.with_sim >= self.openings) {
             // Something happened since its turn came: D4.
-            self.active -= 1;
+            self.depart(id.slot);
             self.enqueue(id.slot);
+            self.pump();
             return None;
         }
         self.with_sim += 1;
@@ -288,6 +308,11 @@ impl Device {
             None => slot.ccb,
         };
         let timeout_ns = u64::from(ccb.timeout_ms) * 1_000_000;
+        if let (Command::Scsi { tag, .. }, Queueing::Untagged) =
+            (&mut ccb.command, self.shape.queueing)
+        {
+            *tag = Tag::None;
+        }
         if let Command::Scsi { tag: tag @ Tag::Simple, .. } = &mut ccb.command {
             // Or a device that likes others better would let it starve.
             let overdue = now.saturating_sub(self.ordered_ns) >= timeout_ns / 4;
@@ -315,7 +340,7 @@ impl Device {
             outcome.status = CamStatus::Timeout;
         }
         slot.outcome = outcome;
-        self.active -= 1;
+        self.depart(id.slot);
         self.with_sim -= 1;
         self.call_impatient();
         self.heed_resets(&outcome);
@@ -407,7 +432,7 @@ impl Device {
                 }
                 State::Resetting => {
                     self.slots[at as usize].outcome.status = CamStatus::Timeout;
-                    self.active -= 1;
+                    self.depart(at);
                     self.with_sim -= 1;
                     self.finish(at, Err(Errno::NxIo));
                     self.lose_by_itself(Scope::Lun, now);

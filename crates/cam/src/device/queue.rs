@@ -1,16 +1,21 @@
-//! Who begins when: D3 and D5 of [`super`].
+//! Who begins when: D3, D5 and D8 of [`super`].
 
 use std::cmp::Reverse;
 
-use super::{Device, Effect, Key, State};
-use crate::ccb::{CcbId, Flags, Priority};
+use super::{Device, Effect, Key, Queueing, State};
+use crate::ccb::{CcbId, Command, Flags, Priority, Registers};
 
 impl Device {
     pub(super) fn enqueue(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         slot.state = State::Queued;
-        // D3: the generation stays. A cure goes before everything of its level.
-        let priority = if slot.curing.is_some() { Priority::Dev } else { slot.ccb.priority };
+        // D3: the generation stays. A cure goes before everything of its level; a reset before
+        // what may wait for a command that hangs.
+        let priority = match (&slot.curing, slot.ccb.command) {
+            (Some(_), _) => Priority::Dev,
+            (None, Command::Reset) => Priority::Host,
+            (None, _) => slot.ccb.priority,
+        };
         self.queue.push(Reverse(Key { priority, generation: slot.generation, slot: at }));
     }
 
@@ -18,7 +23,7 @@ impl Device {
     pub(super) fn drop_from(&mut self, at: u32) {
         match self.slots[at as usize].state {
             State::Queued => self.queue.retain(|Reverse(key)| key.slot != at),
-            State::Starting => self.active -= 1,
+            State::Starting => self.depart(at),
             State::Pausing => self.pausing -= 1,
             _ => {}
         }
@@ -31,10 +36,14 @@ impl Device {
         }
         while let Some(Reverse(key)) = self.queue.peek() {
             let at = key.slot;
-            if key.priority >= Priority::Normal && !self.may_begin(at) {
+            let normal = key.priority >= Priority::Normal;
+            if self.collides(at) || (normal && !self.may_begin(at)) {
                 break;
             }
             self.queue.pop();
+            if self.is_lone(at) {
+                self.lone = Some(at);
+            }
             self.active += 1;
             let tenant = {
                 let slot = &mut self.slots[at as usize];
@@ -61,6 +70,30 @@ impl Device {
                 self.active == 0 && self.pausing == 0
             }
             None => true,
+        }
+    }
+
+    /// D8
+    fn is_lone(&self, at: u32) -> bool {
+        let slot = &self.slots[at as usize];
+        match (self.shape.queueing, slot.ccb.command) {
+            (_, Command::Reset) | (Queueing::Tagged, _) => false,
+            (Queueing::Ncq, Command::Ata(Registers { queued, .. })) => !queued,
+            (Queueing::Ncq | Queueing::Untagged, _) => true,
+        }
+    }
+
+    /// D8
+    fn collides(&self, at: u32) -> bool {
+        let waits = self.lone.is_some() || (self.is_lone(at) && self.active > 0);
+        waits && self.slots[at as usize].ccb.command != Command::Reset
+    }
+
+    /// It is not with the SIM any more, nor about to be.
+    pub(super) fn depart(&mut self, at: u32) {
+        self.active -= 1;
+        if self.lone == Some(at) {
+            self.lone = None;
         }
     }
 

@@ -8,6 +8,7 @@ use wire::ata::{
 
 use super::{Asked, Disk, Language, shape};
 use crate::ccb::{Command, Flags, Registers};
+use crate::device::Queueing;
 use crate::probe::AtaFacts;
 
 const TIMEOUT_MS: u32 = 30_000;
@@ -53,7 +54,10 @@ pub(super) fn disk(facts: &AtaFacts, io_max_bytes: u32) -> Option<Disk> {
             // One block of ranges: that much every device takes.
             delete_max_bytes: TRIM_RANGES_A_BLOCK as u64 * TRIM_RANGE_MAX * u64::from(sector),
         },
-        shape: shape(u32::from(said.queue_depth.max(1))),
+        shape: match said.queue_depth {
+            0 | 1 => shape(Queueing::Untagged, 1),
+            depth => shape(Queueing::Ncq, u32::from(depth)),
+        },
         stripe_bytes: u64::from(sector) << said.physical_exponent,
         read_only: false,
         attrs: attrs(said),

@@ -6,6 +6,7 @@ use wire::scsi::{UnmapDescriptor, UnmapList};
 
 use super::{Asked, Disk, Language, shape};
 use crate::ccb::{Command, Flags};
+use crate::device::Queueing;
 use crate::probe::ScsiFacts;
 
 /// FUA of READ and WRITE.
@@ -67,7 +68,10 @@ pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
             io_max_bytes: u32::try_from(io_max).unwrap_or(io_max_bytes),
             delete_max_bytes: most * u64::from(block_len),
         },
-        shape: shape(if facts.inquiry.queues { OPENINGS_MAX } else { 1 }),
+        shape: match facts.inquiry.queues {
+            true => shape(Queueing::Tagged, OPENINGS_MAX),
+            false => shape(Queueing::Untagged, 1),
+        },
         stripe_bytes: u64::from(block_len) << capacity.physical_exponent,
         read_only: facts.mode.write_protected,
         attrs: attrs(facts, delete),

@@ -14,7 +14,7 @@ use bio::{Attr, Bio, Errno, Pool};
 use geom::Limits;
 
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
-use crate::device::Shape;
+use crate::device::{Queueing, Shape};
 use crate::probe::{AtaFacts, ScsiFacts};
 use crate::recovery::Policy;
 
@@ -52,6 +52,17 @@ impl Facts {
             Facts::Ata(f) => vec![&f.identify.model, &f.identify.firmware],
         };
         format!("<{}>", words.join(" "))
+    }
+
+    /// What it calls itself: serial number, NAA name, names of SCSI.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let all = match self {
+            Facts::Scsi(f) => vec![f.serial.clone(), f.names.id.clone(), f.names.name.clone()],
+            Facts::Ata(f) => {
+                vec![f.identify.serial.clone(), format!("{:016x}", f.identify.wwn)]
+            }
+        };
+        all.into_iter().filter(|name| !name.is_empty()).collect()
     }
 
     /// The periph that a disk of these facts has; none of other devices.
@@ -100,8 +111,9 @@ pub(crate) struct Disk {
     pub attrs: Vec<(&'static str, Attr)>,
 }
 
-fn shape(openings_max: u32) -> Shape {
-    Shape { openings_min: OPENINGS_MIN.min(openings_max), openings_max, policy: Policy::DISK }
+fn shape(queueing: Queueing, openings_max: u32) -> Shape {
+    let openings_min = OPENINGS_MIN.min(openings_max);
+    Shape { queueing, openings_min, openings_max, policy: Policy::DISK }
 }
 
 impl Asked {

@@ -1,3 +1,12 @@
 //! Drivers of buses, one file or folder each.
 
+use std::sync::Arc;
+
+use crate::kind::SimKind;
+
 pub mod hba;
+
+/// The kinds of SIMs that a configuration may name.
+pub fn kinds() -> Vec<Arc<dyn SimKind>> {
+    vec![Arc::new(hba::Virtual)]
+}

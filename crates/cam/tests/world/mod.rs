@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::VirtualHba;
-use cam::{Bus, CamClass, Change, Sim};
+use cam::{Bus, CamClass, Change, Names, Sim};
 use geom::{
     Access, Class, ConsumerId, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink,
     Topology,
@@ -110,11 +110,12 @@ impl World {
             }),
             Box::new(move || reactor.fresh_now()),
         );
-        let cam = Arc::new(CamClass::new(inbox.clone()));
+        let cam = Arc::new(CamClass::new(inbox.clone(), Vec::new(), 1));
         control.topology.load(cam.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
         let switchboard = control.topology.switchboard();
-        let bus = |sim: &Arc<dyn Sim>| cam.add_bus(sim.clone(), switchboard.clone());
+        let bus =
+            |sim: &Arc<dyn Sim>| cam.add_bus(sim.clone(), Names::default(), switchboard.clone());
         let buses = sims.iter().map(bus).collect();
         let endings = Rc::new(Endings::default());
         let sink = core.add_sink(endings.clone());

@@ -47,6 +47,8 @@ pub struct State {
     pub generation: u64,
     /// The process itself.
     pub daemon: Daemon,
+    /// Buses, by number, with the devices on them.
+    pub buses: Vec<BusState>,
     /// Bottom providers, in configured order.
     pub disks: Vec<DiskState>,
     /// Every geom, lowest rank first. A disk's own geom (rank 1) is here too.
@@ -81,6 +83,36 @@ impl State {
         let targets = self.targets.iter().map(|t| t.health);
         disks.chain(geoms).chain(targets).max().unwrap_or_default()
     }
+}
+
+/// A bus and the devices on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct BusState {
+    /// Its name.
+    pub name: String,
+    /// The N of scbusN.
+    pub number: u64,
+    /// It stands in the configuration, and will be there at the next start.
+    pub configured: bool,
+    /// Devices, by address.
+    pub devices: Vec<DeviceState>,
+}
+
+/// A device of a bus.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DeviceState {
+    /// Target on its bus.
+    pub target: u64,
+    /// Logical unit of the target.
+    pub lun: u64,
+    /// Its provider's name; empty when it has none.
+    pub name: String,
+    /// What it says it is: `<VENDOR PRODUCT REVISION>`.
+    pub device: String,
+    /// It is gone, and somebody above has not let go of it yet.
+    pub lost: bool,
 }
 
 /// The process itself.

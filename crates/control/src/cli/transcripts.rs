@@ -501,7 +501,7 @@ fn usage() {
     assert!(said("--help").out.contains("  6  changes are pending (plan)"));
     assert_eq!(said("help").exit, Exit::Done);
     assert!(said("help part add").out.contains("Add a partition"));
-    for section in ["daemon", "disk", "geom", "target", "access", "lun"] {
+    for section in ["daemon", "bus", "disk", "geom", "target", "access", "lun"] {
         assert_eq!(said(&format!("schema {section}")).exit, Exit::Done, "{section}");
     }
     assert!(said("schema target").out.contains("chap = { user"), "where secrets go");

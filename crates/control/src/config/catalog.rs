@@ -56,6 +56,8 @@ impl Entry {
 /// Everything that a configuration may name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
+    /// Kinds of `[[bus]]`.
+    pub buses: Vec<Entry>,
     /// Kinds of `[[disk]]`.
     pub disks: Vec<Entry>,
     /// Classes, those of `[[geom]]` and those that only tasting makes.
@@ -70,10 +72,16 @@ impl Catalog {
         self.disks.iter().any(|e| e.name == kind && e.volatile)
     }
 
+    /// Whether removing a bus of that kind loses what is on its disks.
+    pub fn volatile_bus(&self, kind: &str) -> bool {
+        self.buses.iter().any(|e| e.name == kind && e.volatile)
+    }
+
     /// All entries with the word of the section they stand in.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Entry)> {
+        let buses = self.buses.iter().map(|e| ("bus", e));
         let disks = self.disks.iter().map(|e| ("disk", e));
         let classes = self.classes.iter().map(|e| ("geom", e));
-        disks.chain(classes).chain(self.drivers.iter().map(|e| ("target", e)))
+        buses.chain(disks).chain(classes).chain(self.drivers.iter().map(|e| ("target", e)))
     }
 }

@@ -61,13 +61,15 @@ fn bad_name(name: &str) -> bool {
     name.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'`\\".contains(c))
 }
 
-/// Disks and geoms share one name space: both become providers. Target names and groups are their
+/// Buses, disks and geoms share one name space: the latter become providers, and what stands on a
+/// bus is told by its name. Target names and groups are their
 /// own.
 fn names(config: &Config, out: &mut Vec<Problem>) {
     let mut seen: HashMap<&str, &'static str> = HashMap::new();
+    let buses = config.bus.iter().enumerate().map(|(i, b)| ("bus", i, b.name.as_str()));
     let disks = config.disk.iter().enumerate().map(|(i, d)| ("disk", i, d.name.as_str()));
     let geoms = config.geom.iter().enumerate().map(|(i, g)| ("geom", i, g.name.as_str()));
-    for (section, i, name) in disks.chain(geoms) {
+    for (section, i, name) in buses.chain(disks).chain(geoms) {
         if bad_name(name) {
             let text = "a name has no spaces, quotes or control characters".to_owned();
             out.push(problem(section, i, "name", Kind::ConfigValue, text));
@@ -75,6 +77,21 @@ fn names(config: &Config, out: &mut Vec<Problem>) {
         if let Some(first) = seen.insert(name, section) {
             let text = format!("a {first} is already named `{name}`");
             out.push(problem(section, i, "name", Kind::ConfigName, text));
+        }
+    }
+    for (i, bus) in config.bus.iter().enumerate() {
+        let mut places: HashMap<&str, &str> = HashMap::new();
+        for (name, place) in &bus.names {
+            let text = if bad_name(name) || name.is_empty() {
+                "a name has no spaces, quotes or control characters".to_owned()
+            } else if let Some(first) = seen.insert(name, "name of a disk of a bus") {
+                format!("a {first} is already named `{name}`")
+            } else if let Some(other) = places.insert(place, name) {
+                format!("`{other}` and `{name}` are the same disk, `{place}`")
+            } else {
+                continue;
+            };
+            out.push(problem("bus", i, "names", Kind::ConfigName, text));
         }
     }
     let mut seen = HashSet::new();

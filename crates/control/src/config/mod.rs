@@ -1,8 +1,8 @@
 //! `ashlar.toml`: flat tables, references by name, unknown keys refused with line and suggestion.
 //!
 //! * [`types`](self): the document as values ([`Config`] and its sections).
-//! * [`Catalog`]: what may stand in it: the disk kinds, classes and drivers of the registries
-//!   with their schemas.
+//! * [`Catalog`]: what may stand in it: the kinds of buses and disks, classes and drivers of the
+//!   registries with their schemas.
 //! * [`read`]: text to [`Config`], through the schemas; [`check`]: what the schemas cannot say.
 //! * [`units`]: sizes and durations; [`secret`].
 
@@ -21,9 +21,10 @@ pub use catalog::{Catalog, Entry};
 pub use check::{LUN_MAX, check};
 pub use read::{CONFIG_BYTES_MAX, read};
 pub use suggest::suggest;
+pub use tree::is_value;
 pub use types::{
-    AccessConfig, AluaConfig, AluaState, Chap, Config, DaemonConfig, DigestPolicy, DiskConfig,
-    GeomConfig, LunAddressing, LunConfig, LunMode, Port, TargetConfig, UnitConfig, UnitHandler,
-    UnitProtection,
+    AccessConfig, AluaConfig, AluaState, BusConfig, Chap, Config, DaemonConfig, DigestPolicy,
+    DiskConfig, GeomConfig, LunAddressing, LunConfig, LunMode, Port, TargetConfig, UnitConfig,
+    UnitHandler, UnitProtection,
 };
 pub use write::write;

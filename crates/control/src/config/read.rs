@@ -7,8 +7,8 @@ use super::schema::{Checker, Fault, unknown};
 use super::suggest::suggest;
 use super::tree::{Field, Node, Span, Tree, caret, parse, place};
 use super::types::{
-    AccessConfig, AluaConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig,
-    UnitConfig,
+    AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
+    TargetConfig, UnitConfig,
 };
 use crate::api::{Error, Kind, Result};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ const SECTIONS_MAX: usize = 65_536;
 /// How many faults one message shows; the rest are counted.
 const FAULTS_SHOWN: usize = 20;
 
-const SECTIONS: [&str; 7] = ["daemon", "disk", "geom", "unit", "alua", "target", "access"];
+const SECTIONS: [&str; 8] = ["daemon", "bus", "disk", "geom", "unit", "alua", "target", "access"];
 
 /// Reads a document; `file` names it in messages.
 ///
@@ -67,6 +67,11 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
     for field in fields {
         let value = match field.key.as_str() {
             "daemon" => daemon(field, &mut faults),
+            "bus" => {
+                let core = schemars::schema_for!(BusConfig).to_value();
+                let of = Of { core: &core, word: "kind", entries: &catalog.buses };
+                list(field, &mut faults, |n, f| of.section(n, f))
+            }
             "disk" => {
                 let core = schemars::schema_for!(DiskConfig).to_value();
                 let of = Of { core: &core, word: "kind", entries: &catalog.disks };

@@ -53,6 +53,7 @@ struct TlsParams {
 
 pub fn catalog() -> Catalog {
     Catalog {
+        buses: vec![Entry::of::<NoParams>("virtual", "Disks of a bus.")],
         disks: vec![
             Entry::of::<FileParams>("file", "An image file."),
             Entry::of::<NoParams>("null", "Nothing."),

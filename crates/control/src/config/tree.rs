@@ -3,6 +3,11 @@
 use std::ops::Range;
 use toml_edit::{Document, Item, TableLike, Value};
 
+/// Whether a text stands for a value of TOML, quoted texts among them.
+pub fn is_value(text: &str) -> bool {
+    text.parse::<Value>().is_ok()
+}
+
 /// Bytes of the text that something was read from.
 pub type Span = Range<usize>;
 

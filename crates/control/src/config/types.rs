@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Config {
     /// The daemon itself.
     pub daemon: DaemonConfig,
+    /// Buses whose disks are found, not listed.
+    pub bus: Vec<BusConfig>,
     /// Bottom providers.
     pub disk: Vec<DiskConfig>,
     /// Layers that are not found by tasting.
@@ -91,6 +93,24 @@ impl Default for DaemonConfig {
             history_kept: 32,
         }
     }
+}
+
+/// `[[bus]]`: what disks are reached through by commands. Its disks are providers as they are
+/// found: `da0`, `ada0`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BusConfig {
+    /// Its name.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// Which kind: `virtual`.
+    pub kind: String,
+    /// Names of disks that shall not depend on the order in which disks are found, by name:
+    /// `TARGET:LUN`, or what the disk says it is: its serial number or its NAA name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, String>,
+    /// What that kind wants to know.
+    #[serde(flatten)]
+    pub params: Map<String, Value>,
 }
 
 /// `[[disk]]`: a bottom provider.
@@ -452,6 +472,11 @@ fn luns<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<u64, LunCo
 }
 
 impl Config {
+    /// The bus of that name.
+    pub fn bus(&self, name: &str) -> Option<&BusConfig> {
+        self.bus.iter().find(|b| b.name == name)
+    }
+
     /// The disk of that name.
     pub fn disk(&self, name: &str) -> Option<&DiskConfig> {
         self.disk.iter().find(|d| d.name == name)
@@ -484,6 +509,7 @@ impl Config {
             a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
         }
         self.daemon == other.daemon
+            && all(&self.bus, &other.bus)
             && all(&self.disk, &other.disk)
             && all(&self.geom, &other.geom)
             && all(&self.unit, &other.unit)

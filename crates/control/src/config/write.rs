@@ -21,6 +21,7 @@ pub fn write(config: &Config) -> String {
         document.insert("daemon", Item::Table(daemon));
     }
     for (name, sections) in [
+        ("bus", json(&config.bus)),
         ("disk", json(&config.disk)),
         ("geom", json(&config.geom)),
         ("unit", json(&config.unit)),

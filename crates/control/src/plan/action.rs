@@ -1,8 +1,8 @@
 //! One change, as a value: what it does to a configuration, and what takes it back.
 
 use crate::config::{
-    AccessConfig, AluaConfig, Config, DaemonConfig, DiskConfig, GeomConfig, TargetConfig,
-    UnitConfig,
+    AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
+    TargetConfig, UnitConfig,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,16 @@ pub enum Action {
         from: DaemonConfig,
         /// As they shall be.
         to: DaemonConfig,
+    },
+    /// A bus comes; its disks are found then, and later.
+    CreateBus {
+        /// Which.
+        bus: BusConfig,
+    },
+    /// A bus goes with its disks; nothing stands on them any more.
+    RemoveBus {
+        /// Which.
+        bus: BusConfig,
     },
     /// A disk comes.
     CreateDisk {
@@ -127,6 +137,8 @@ impl Action {
     pub fn inverse(&self) -> Action {
         match self.clone() {
             Action::Daemon { from, to } => Action::Daemon { from: to, to: from },
+            Action::CreateBus { bus } => Action::RemoveBus { bus },
+            Action::RemoveBus { bus } => Action::CreateBus { bus },
             Action::CreateDisk { disk } => Action::RemoveDisk { disk },
             Action::RemoveDisk { disk } => Action::CreateDisk { disk },
             Action::GrowDisk { from, to } => Action::GrowDisk { from: to, to: from },
@@ -147,6 +159,8 @@ impl Action {
     pub fn apply_to(&self, config: &mut Config) {
         match self {
             Action::Daemon { to, .. } => config.daemon = to.clone(),
+            Action::CreateBus { bus } => config.bus.push(bus.clone()),
+            Action::RemoveBus { bus } => config.bus.retain(|b| b.name != bus.name),
             Action::CreateDisk { disk } => config.disk.push(disk.clone()),
             Action::RemoveDisk { disk } => config.disk.retain(|d| d.name != disk.name),
             Action::GrowDisk { to, .. } => {
@@ -179,6 +193,8 @@ impl Action {
     pub fn what(&self) -> String {
         match self {
             Action::Daemon { .. } => "change settings of the daemon".to_owned(),
+            Action::CreateBus { bus } => format!("create bus {} ({})", bus.name, bus.kind),
+            Action::RemoveBus { bus } => format!("remove bus {} ({})", bus.name, bus.kind),
             Action::CreateDisk { disk } => format!("create disk {} ({})", disk.name, disk.kind),
             Action::RemoveDisk { disk } => format!("remove disk {} ({})", disk.name, disk.kind),
             Action::GrowDisk { to, .. } => format!("grow disk {} ({})", to.name, to.kind),
@@ -211,6 +227,7 @@ impl Action {
             Action::Daemon { .. } => "daemon".to_owned(),
             Action::Units { .. } => "units".to_owned(),
             Action::PortGroups { .. } => "alua".to_owned(),
+            Action::CreateBus { bus } | Action::RemoveBus { bus } => bus.name.clone(),
             Action::CreateDisk { disk }
             | Action::RemoveDisk { disk }
             | Action::GrowDisk { to: disk, .. } => disk.name.clone(),

@@ -27,8 +27,8 @@ pub fn rests_on(reference: &str, owner: &str) -> bool {
     }
 }
 
-/// Which disks and geoms every provider of the running graph stands on, through any number of
-/// layers.
+/// Which buses, disks and geoms every provider of the running graph stands on, through any number
+/// of layers.
 pub struct Ground {
     below: HashMap<String, HashSet<String>>,
 }
@@ -46,6 +46,13 @@ impl Ground {
             }
             for provider in &geom.providers {
                 below.entry(provider.name.clone()).or_default().extend(all.iter().cloned());
+            }
+        }
+        for bus in &state.buses {
+            for device in &bus.devices {
+                for all in below.values_mut().filter(|all| all.contains(&device.name)) {
+                    all.insert(bus.name.clone());
+                }
             }
         }
         for disk in &state.disks {
@@ -79,8 +86,8 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig>
     out
 }
 
-/// What of `config`, the configuration carried out last, is still there: a disk, geom or target
-/// that went away on its own is left out, so that a plan brings it back.
+/// What of `config`, the configuration carried out last, is still there: a bus, disk, geom or
+/// target that went away on its own is left out, so that a plan brings it back.
 pub fn running(config: &Config, state: &State) -> Config {
     let mut left = config.clone();
     // A disk that lost its medium is listed, and has no provider.
@@ -88,6 +95,7 @@ pub fn running(config: &Config, state: &State) -> Config {
     let providers = state.geoms.iter().flat_map(|g| &g.providers);
     let live: HashSet<&str> = providers.map(|p| p.name.as_str()).collect();
     left.disk.retain(|d| [&listed, &live].iter().all(|s| s.contains(d.name.as_str())));
+    left.bus.retain(|b| state.buses.iter().any(|s| s.name == b.name));
     left.geom.retain(|g| {
         let same = |s: &&crate::api::GeomState| s.name == g.name && s.class == g.class;
         state.geoms.iter().find(same).is_some_and(|s| !s.withering)

@@ -1,6 +1,6 @@
 //! Two configurations to the steps between them, in an order in which each step can be taken:
-//! LUNs are withdrawn, targets and geoms removed from the top down; then disks, geoms, targets and
-//! LUNs are brought from the bottom up.
+//! LUNs are withdrawn, targets and geoms removed from the top down; then buses, disks, geoms,
+//! targets and LUNs are brought from the bottom up.
 
 use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
@@ -48,11 +48,18 @@ fn grows(from: &DiskConfig, to: &DiskConfig) -> bool {
     from.kind == "file" && same == *to && others(from) == others(to) && larger
 }
 
-/// Disks and geoms that have to go, with the reason.
+/// Buses, disks and geoms that have to go, with the reason.
 fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String, String> {
     let absent = "no longer in the configuration".to_owned();
     let mut gone = BTreeMap::new();
     let wanted = disks_of(desired);
+    for bus in &running.bus {
+        match desired.bus(&bus.name) {
+            None => gone.insert(bus.name.clone(), absent.clone()),
+            Some(to) if to != bus => gone.insert(bus.name.clone(), changes(bus, to)),
+            Some(_) => None,
+        };
+    }
     for disk in &running.disk {
         match wanted.get(disk.name.as_str()).copied() {
             None => gone.insert(disk.name.clone(), absent.clone()),
@@ -222,6 +229,11 @@ impl Planner<'_> {
                 self.step(Action::RemoveDisk { disk: disk.clone() }, why);
             }
         }
+        for bus in running.bus.iter().rev() {
+            if let Some(why) = gone.get(&bus.name) {
+                self.step(Action::RemoveBus { bus: bus.clone() }, why);
+            }
+        }
     }
 
     fn bring(
@@ -232,6 +244,12 @@ impl Planner<'_> {
         ground: &Ground,
     ) {
         let new = "in the configuration, not running".to_owned();
+        for bus in &desired.bus {
+            if self.now.bus(&bus.name).is_none() {
+                let why = gone.get(&bus.name).unwrap_or(&new).clone();
+                self.step(Action::CreateBus { bus: bus.clone() }, why);
+            }
+        }
         let here: HashSet<String> = self.now.disk.iter().map(|d| d.name.clone()).collect();
         for disk in &desired.disk {
             if !here.contains(&disk.name) {

@@ -9,6 +9,7 @@ pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
     let disruptive = |yes: bool| if yes { Risk::Disruptive } else { Risk::Safe };
     match action {
         Action::Daemon { .. }
+        | Action::CreateBus { .. }
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }
@@ -21,6 +22,11 @@ pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
                 was != Some(g.state) && !is_active(g.state)
             };
             disruptive(to.iter().any(loses) && state.sessions().next().is_some())
+        }
+        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => Risk::Destroys,
+        Action::RemoveBus { bus } => {
+            let buses = state.buses.iter().filter(|b| b.name == bus.name);
+            disruptive(buses.flat_map(|b| &b.devices).any(|device| open(state, &device.name)))
         }
         Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => Risk::Destroys,
         Action::RemoveDisk { disk } => disruptive(open(state, &disk.name)),

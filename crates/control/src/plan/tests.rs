@@ -3,8 +3,8 @@
 use super::*;
 use crate::api::{Error, Kind, State};
 use crate::config::{
-    AccessConfig, AluaConfig, AluaState, Catalog, Config, DiskConfig, GeomConfig, LunAddressing,
-    LunConfig, LunMode, TargetConfig, UnitConfig, check,
+    AccessConfig, AluaConfig, AluaState, BusConfig, Catalog, Config, DiskConfig, GeomConfig,
+    LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, check,
 };
 use crate::fake::{FakePlant, catalog};
 use crate::plant::Plant;
@@ -28,6 +28,14 @@ impl Dice {
 pub fn random(dice: &mut Dice) -> Config {
     let mut config = Config::default();
     config.daemon.history_kept = 30 + u32::try_from(dice.below(2)).unwrap_or(0);
+    for name in ["b0", "b1"] {
+        if dice.below(2) > 0 {
+            let kind = "virtual".to_owned();
+            let params = [("size_bytes".to_owned(), dice.below(2).into())].into_iter().collect();
+            let names = Default::default();
+            config.bus.push(BusConfig { name: name.into(), kind, names, params });
+        }
+    }
     for name in ["d0", "d1", "d2"] {
         if dice.below(3) > 0 {
             let kind = ["file", "memory", "null"][dice.below(3)].to_owned();
@@ -42,6 +50,7 @@ pub fn random(dice: &mut Dice) -> Config {
         let mut below: Vec<String> = config.disk.iter().map(|d| d.name.clone()).collect();
         below.extend(config.disk.iter().map(|d| format!("{}p1", d.name)));
         below.extend(config.geom.iter().map(|g| g.name.clone()));
+        below.extend(config.bus.iter().map(|b| format!("da-{}", b.name)));
         if dice.below(2) > 0 && !below.is_empty() {
             let mut params = serde_json::Map::new();
             params.insert("delay_us".into(), dice.below(2).into());
@@ -63,6 +72,7 @@ pub fn random(dice: &mut Dice) -> Config {
     let mut above: Vec<String> = config.disk.iter().map(|d| d.name.clone()).collect();
     above.extend(config.disk.iter().map(|d| format!("{}p2", d.name)));
     above.extend(config.geom.iter().map(|g| g.name.clone()));
+    above.extend(config.bus.iter().map(|b| format!("da-{}", b.name)));
     units(dice, &mut config, &above);
     port_groups(dice, &mut config);
     for name in ["iqn.t:0", "iqn.t:1"] {

@@ -5,7 +5,8 @@ use super::{VERBS, find};
 use crate::api::{Error, Kind, Result, State};
 use crate::config::schema::{types_of, words_of};
 use crate::config::{
-    AccessConfig, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig, TargetConfig, suggest,
+    AccessConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig, TargetConfig,
+    suggest,
 };
 use crate::text;
 use schemars::JsonSchema;
@@ -147,6 +148,14 @@ fn sections() -> Vec<Named> {
             "[daemon]: the daemon itself; takes effect at its next start.",
             "[daemon]\nlog = \"info\"\n",
             schemars::schema_for!(DaemonConfig),
+        ),
+        section(
+            "bus",
+            "[[bus]]: what disks are reached through by commands; further keys are those of its \
+             kind. Its disks are found: da0, ada0.",
+            "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 4\nsize = \"1GiB\"\n\
+             names = { da7 = \"3:0\" }\n",
+            schemars::schema_for!(BusConfig),
         ),
         section(
             "disk",

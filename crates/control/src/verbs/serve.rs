@@ -112,6 +112,7 @@ pub fn bring_up(control: &Control, config: &Config, keep_going: bool) -> Result<
 fn leave_out(config: &mut Config, error: &Error) -> bool {
     use crate::plan::Action;
     let before = config.clone();
+    config.bus.retain(|b| Action::CreateBus { bus: b.clone() }.what() != error.at);
     config.disk.retain(|d| Action::CreateDisk { disk: d.clone() }.what() != error.at);
     config.geom.retain(|g| Action::CreateGeom { geom: g.clone() }.what() != error.at);
     config.target.retain(|t| Action::CreateTarget { target: t.clone() }.what() != error.at);

@@ -1,12 +1,14 @@
 //! ATA: command codes, registers, IDENTIFY DEVICE and DATA SET MANAGEMENT (ACS-3).
 
 mod identify;
+mod log;
 mod trim;
 
 #[cfg(test)]
 mod tests;
 
 pub use identify::{IDENTIFY_LEN, Identify, Trim};
+pub use log::{NCQ_ERROR_LOG, NcqError};
 pub use trim::{TRIM_BLOCK, TRIM_RANGE_MAX, TRIM_RANGES_A_BLOCK, trim_blocks, trim_ranges};
 
 /// Commands (ACS-3 section 7).
@@ -17,6 +19,8 @@ pub mod command {
     pub const READ: u8 = 0x20;
     /// READ DMA EXT.
     pub const READ_DMA_EXT: u8 = 0x25;
+    /// READ LOG EXT.
+    pub const READ_LOG_EXT: u8 = 0x2F;
     /// WRITE DMA EXT.
     pub const WRITE_DMA_EXT: u8 = 0x35;
     /// READ DMA, 28 bits.

@@ -1,7 +1,7 @@
 //! Targets for AoE and for what ATA devices say.
 
 use crate::aoe::{Ata, Config, Header, Masks, Reserve, command};
-use crate::ata::{Identify, TRIM_BLOCK, trim_blocks, trim_ranges};
+use crate::ata::{Identify, NcqError, TRIM_BLOCK, trim_blocks, trim_ranges};
 
 /// A frame: what is read is written as it came, but for bits that have no meaning.
 pub fn fuzz_aoe(data: &[u8]) {
@@ -36,12 +36,15 @@ pub fn fuzz_aoe(data: &[u8]) {
 }
 
 /// IDENTIFY DEVICE data: what is understood is said again so that it is understood the same; and
-/// ranges of TRIM.
+/// ranges of TRIM, and the log of queued commands that failed.
 pub fn fuzz_ata(data: &[u8]) {
     if let Ok(said) = Identify::decode(data) {
         assert!(said.sector_bytes >= 512 && said.queue_depth >= 1);
         let again = Identify::decode(&said.encode());
         assert!(again.is_ok_and(|again| again.encode() == said.encode()));
+    }
+    if let Ok(said) = NcqError::decode(data) {
+        assert_eq!(NcqError::decode(&said.encode()), Ok(said));
     }
     let Ok(ranges) = trim_ranges(data) else { return };
     let ranges: Vec<_> = ranges.collect();

@@ -1,6 +1,8 @@
 //! The ATA commands of a virtual SATA disk.
 
-use wire::ata::{FEATURE_TRIM, Identify, Trim, command, error, status, trim_ranges};
+use wire::ata::{
+    FEATURE_TRIM, Identify, NCQ_ERROR_LOG, TRIM_BLOCK, Trim, command, error, status, trim_ranges,
+};
 
 use super::target::{Target, Work};
 use crate::ccb::{CamStatus, Outcome, Registers};
@@ -8,7 +10,8 @@ use crate::ccb::{CamStatus, Outcome, Registers};
 const CACHE_ON: u16 = 0x02;
 const CACHE_OFF: u16 = 0x82;
 
-fn refused(error: u8) -> Outcome {
+/// A command that is not carried out, with the bits of the ERROR register.
+pub(super) fn refused(error: u8) -> Outcome {
     let status = status::READY | status::ERROR;
     Outcome { ata: (status, error), ..Outcome::of(CamStatus::AtaError) }
 }
@@ -19,10 +22,20 @@ pub(super) fn parse(target: &Target, registers: &Registers) -> Result<Work, Outc
         (command::IDENTIFY, _) => Ok(Work::Say(identify(target).encode().to_vec())),
         (command::SET_FEATURES, CACHE_ON) => Ok(Work::Cache(true)),
         (command::SET_FEATURES, CACHE_OFF) => Ok(Work::Cache(false)),
-        (command::READ_DMA_EXT, _) => read(target, r.lba, r.count),
-        (command::READ_QUEUED, count) => read(target, r.lba, count),
-        (command::WRITE_DMA_EXT, _) => write(target, r.lba, r.count),
-        (command::WRITE_QUEUED, count) => write(target, r.lba, count),
+        (command::READ_DMA, _) => short(target, r).and_then(|(lba, n)| read(target, lba, n)),
+        (command::WRITE_DMA, _) => short(target, r).and_then(|(lba, n)| write(target, lba, n)),
+        (command::READ_LOG_EXT, _) => log(target, r),
+        // What has 48 bits, and NCQ, are unknown to a disk of 28.
+        (command::READ_DMA_EXT | command::WRITE_DMA_EXT, _) if !target.spec.extended => {
+            Err(refused(error::ABORT))
+        }
+        (command::READ_QUEUED | command::WRITE_QUEUED, _) if !ncq(target) => {
+            Err(refused(error::ABORT))
+        }
+        (command::READ_DMA_EXT, _) => read(target, r.lba, sectors(r.count)),
+        (command::READ_QUEUED, count) => read(target, r.lba, sectors(count)),
+        (command::WRITE_DMA_EXT, _) => write(target, r.lba, sectors(r.count)),
+        (command::WRITE_QUEUED, count) => write(target, r.lba, sectors(count)),
         (command::FLUSH | command::FLUSH_EXT, _) => Ok(Work::Flush),
         (command::DATA_SET_MANAGEMENT, f) if f == u16::from(FEATURE_TRIM) => {
             match target.spec.shape.discards {
@@ -34,20 +47,49 @@ pub(super) fn parse(target: &Target, registers: &Registers) -> Result<Work, Outc
     }
 }
 
-fn read(target: &Target, lba: u64, count: u16) -> Result<Work, Outcome> {
-    let (offset, len) = bytes(target, lba, count)?;
+fn ncq(target: &Target) -> bool {
+    target.spec.extended && target.spec.depth > 1
+}
+
+/// 28 bits of address and 8 of count: what does not fit was cut off on the way.
+fn short(target: &Target, r: &Registers) -> Result<(u64, u64), Outcome> {
+    let cut = r.lba >> 28 != 0 || r.count > 0xff || r.extended;
+    if cut && !target.spec.extended {
+        return Err(refused(error::ABORT));
+    }
+    Ok((r.lba & 0x0fff_ffff, if r.count & 0xff == 0 { 256 } else { u64::from(r.count & 0xff) }))
+}
+
+/// A COUNT of 16 bits: 0 means 65536.
+fn sectors(count: u16) -> u64 {
+    if count == 0 { 65_536 } else { u64::from(count) }
+}
+
+/// READ LOG EXT: the directory, and the queued command that failed last.
+fn log(target: &Target, r: &Registers) -> Result<Work, Outcome> {
+    let [address, page, ..] = r.lba.to_le_bytes();
+    let said = match address {
+        _ if !ncq(target) || page != 0 || r.count != 1 => None,
+        0 => {
+            let mut directory = [0; TRIM_BLOCK];
+            directory[0] = 1;
+            directory[usize::from(NCQ_ERROR_LOG) * 2] = 1;
+            Some(directory)
+        }
+        NCQ_ERROR_LOG => Some(target.queue.log()),
+        _ => None,
+    };
+    said.map(|page| Work::Say(page.to_vec())).ok_or(refused(error::ABORT))
+}
+
+fn read(target: &Target, lba: u64, sectors: u64) -> Result<Work, Outcome> {
+    let (offset, len) = range(target, lba, sectors)?;
     Ok(Work::Read { offset, len })
 }
 
-fn write(target: &Target, lba: u64, count: u16) -> Result<Work, Outcome> {
-    let (offset, len) = bytes(target, lba, count)?;
+fn write(target: &Target, lba: u64, sectors: u64) -> Result<Work, Outcome> {
+    let (offset, len) = range(target, lba, sectors)?;
     Ok(Work::Write { offset, len, durable: false })
-}
-
-/// 0 means 65536 sectors.
-fn bytes(target: &Target, lba: u64, count: u16) -> Result<(u64, u64), Outcome> {
-    let sectors = if count == 0 { 65_536 } else { u64::from(count) };
-    range(target, lba, sectors)
 }
 
 fn range(target: &Target, lba: u64, sectors: u64) -> Result<(u64, u64), Outcome> {
@@ -72,9 +114,9 @@ fn identify(target: &Target) -> Identify {
         firmware: spec.revision.clone(),
         sectors: target.disk.size() / u64::from(spec.shape.sector),
         sector_bytes: spec.shape.sector,
-        extended: true,
+        extended: spec.extended,
         flush: true,
-        flush_ext: true,
+        flush_ext: spec.extended,
         write_cache: spec.shape.volatile_cache.then_some(target.cache),
         trim: spec.shape.discards.then_some(Trim {
             blocks_max: 1,
@@ -83,7 +125,7 @@ fn identify(target: &Target) -> Identify {
         }),
         rotation: spec.rotation,
         wwn: spec.wwn,
-        queue_depth: spec.depth.clamp(1, 32),
+        queue_depth: if ncq(target) { spec.depth.min(32) } else { 1 },
         ..Identify::default()
     }
 }

@@ -11,6 +11,8 @@
 //!  V2  What one target does never waits for another: each has a lock of its own.
 
 mod ata;
+mod kind;
+mod ncq;
 mod scsi;
 mod target;
 
@@ -18,11 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::{Errno, Segs};
 use geom::Core;
-use reactor::model::{DiskModel, DiskShape, Timing};
+use reactor::model::{DiskModel, DiskShape, Fault, Timing};
 
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
 use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
+pub use kind::Virtual;
 use target::Target;
 
 /// How often things go wrong, in hundredths; all zero in a disk that is well.
@@ -40,6 +43,20 @@ pub struct Faults {
     pub full: u8,
     /// Aborts that are not heard.
     pub deaf: u8,
+    /// SATA: the log that says which queued command failed cannot be read.
+    pub mute: u8,
+}
+
+/// How a SAS disk takes blocks back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Deletes {
+    /// UNMAP.
+    #[default]
+    Unmap,
+    /// WRITE SAME(16) with UNMAP.
+    Same16,
+    /// WRITE SAME(10) with UNMAP.
+    Same10,
 }
 
 /// A disk to be plugged in.
@@ -57,8 +74,12 @@ pub struct DiskSpec {
     pub wwn: u64,
     /// Its medium.
     pub shape: DiskShape,
-    /// Commands that it takes at a time.
+    /// Commands that it takes at a time; 1: it has no queue, and knows no tags and no NCQ.
     pub depth: u8,
+    /// SATA: addresses of 48 bits.
+    pub extended: bool,
+    /// SAS: how it takes blocks back, where its medium can at all.
+    pub deletes: Deletes,
     /// 1 does not turn, else turns a minute.
     pub rotation: u16,
 }
@@ -76,6 +97,8 @@ impl Default for DiskSpec {
                 ..DiskShape::default()
             },
             depth: 32,
+            extended: true,
+            deletes: Deletes::Unmap,
             rotation: 1,
         }
     }
@@ -164,6 +187,21 @@ impl VirtualHba {
         self.at(bay, |t| t.disk.read(offset, out).ok()).flatten()
     }
 
+    /// Gives a disk's medium a bad place; `None` when the bay is empty or the fault makes no sense.
+    pub fn spoil(&self, bay: u64, fault: Fault) -> Option<()> {
+        self.at(bay, |t| t.disk.fail(fault).ok()).flatten()
+    }
+
+    /// Commands that came to a disk which could not have them beside others.
+    pub fn overlaps(&self, bay: u64) -> u64 {
+        self.at(bay, |t| t.overlaps).unwrap_or(0)
+    }
+
+    /// Times that a SATA disk stopped its queue for an error.
+    pub fn halts(&self, bay: u64) -> u64 {
+        self.at(bay, |t| t.halts).unwrap_or(0)
+    }
+
     /// CCBs that a disk has.
     pub fn under_way(&self, bay: u64) -> usize {
         self.at(bay, |t| t.under_way()).unwrap_or(0)
@@ -178,6 +216,13 @@ impl Bay {
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends what a disk let go when its queue stopped.
+fn end(unit: &Unit, victims: Vec<(CcbId, Outcome)>, core: &Core) {
+    for (id, outcome) in victims {
+        unit.done(id, outcome, core);
+    }
 }
 
 impl Sim for VirtualHba {
@@ -198,15 +243,21 @@ impl Sim for VirtualHba {
         if unit.path().lun != 0 {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
         }
-        let begun = self.at(unit.path().target, |t| t.begin(id, ccb, data, core.now()));
-        begun.unwrap_or(Begun::Ended(Outcome::of(CamStatus::SelectionTimeout)))
+        let begin = |t: &mut Target| (t.begin(id, ccb, data, core.now()), t.take_victims());
+        let Some((begun, victims)) = self.at(unit.path().target, begin) else {
+            return Begun::Ended(Outcome::of(CamStatus::SelectionTimeout));
+        };
+        end(unit, victims, core);
+        begun
     }
 
     fn finish(&self, unit: &Unit, id: CcbId, data: &Segs, core: &Core) -> Begun {
         let (now, gone) = (core.now(), Outcome::of(CamStatus::SelectionTimeout));
-        let Some((begun, echo)) = self.at(unit.path().target, |t| t.finish(id, data, now)) else {
+        let finish = |t: &mut Target| (t.finish(id, data, now), t.take_victims());
+        let Some(((begun, echo), victims)) = self.at(unit.path().target, finish) else {
             return Begun::Ended(gone);
         };
+        end(unit, victims, core);
         if let (Begun::Ended(outcome), true) = (begun, echo) {
             // Once here, and once as an answer.
             unit.done(id, outcome, core);

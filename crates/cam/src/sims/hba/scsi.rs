@@ -5,11 +5,14 @@ use wire::scsi::{
     inquiry_data, read_capacity10, read_capacity16, report_luns, vpd_page,
 };
 
+use super::Deletes;
 use super::target::{Target, Work};
 use crate::ccb::Outcome;
 
 /// Most blocks of one UNMAP.
 const UNMAP_BLOCKS_MAX: u32 = 1 << 16;
+/// CMDQUE, in byte 7 of INQUIRY data.
+const CMDQUE: u8 = 0x02;
 
 fn refused(sense: Sense) -> Outcome {
     Outcome::check(sense)
@@ -25,7 +28,13 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
     match command {
         Command::TestUnitReady => Ok(Work::Say(Vec::new())),
         Command::StartStop { start: true, .. } => Ok(Work::Start),
-        Command::Inquiry { page: None, alloc } => say(inquiry_data(&identity), alloc),
+        Command::Inquiry { page: None, alloc } => {
+            let mut data = inquiry_data(&identity);
+            if let (1, Some(flags)) = (target.spec.depth, data.get_mut(7)) {
+                *flags &= !CMDQUE;
+            }
+            say(data, alloc)
+        }
         Command::Inquiry { page: Some(page), alloc } => {
             let vpd = Vpd { identity: &identity, limits: &limits(target) };
             let page = vpd_page(page, vpd).ok_or(refused(Sense::cdb_field(2, None)))?;
@@ -51,11 +60,25 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
             Ok(Work::Write { offset, len, durable: extent.fua })
         }
         Command::SynchronizeCache { .. } => Ok(Work::Flush),
-        Command::Unmap { .. } if target.spec.shape.discards => {
+        Command::Unmap { .. } if deletes(target) == Some(Deletes::Unmap) => {
             Ok(Work::Discard { ranges: Vec::new() })
+        }
+        Command::WriteSame { lba, blocks, unmap: true, anchor: false, .. } => {
+            let wanted = if cdb.len() == 16 { Deletes::Same16 } else { Deletes::Same10 };
+            if deletes(target) != Some(wanted) {
+                return Err(refused(Sense::new(asc::INVALID_OPCODE)));
+            }
+            let left = capacity(target).blocks.saturating_sub(lba);
+            let blocks = if blocks == 0 { left } else { u64::from(blocks) };
+            let blocks = u32::try_from(blocks).map_err(|_| refused(Sense::cdb_field(10, None)))?;
+            Ok(Work::Discard { ranges: vec![bytes(target, &Extent::new(lba, blocks))?] })
         }
         _ => Err(refused(Sense::new(asc::INVALID_OPCODE))),
     }
+}
+
+fn deletes(target: &Target) -> Option<Deletes> {
+    target.spec.shape.discards.then_some(target.spec.deletes)
 }
 
 /// The ranges of an UNMAP list, in bytes.
@@ -84,17 +107,24 @@ fn capacity(target: &Target) -> Capacity {
 }
 
 fn limits(target: &Target) -> Limits {
-    if !target.spec.shape.discards {
-        return Limits::default();
-    }
-    Limits {
-        unmap_blocks_max: UNMAP_BLOCKS_MAX,
-        unmap_descriptors_max: 1,
-        unmap_granularity: 1,
+    let Some(deletes) = deletes(target) else { return Limits::default() };
+    let same = Limits {
         provisioning: Provisioning::Thin,
-        unmap: true,
         zeros: true,
+        write_same_max: u64::from(UNMAP_BLOCKS_MAX) - 1,
         ..Limits::default()
+    };
+    match deletes {
+        Deletes::Same16 => Limits { unmap_same16: true, ..same },
+        Deletes::Same10 => Limits { unmap_same10: true, ..same },
+        Deletes::Unmap => Limits {
+            unmap_blocks_max: UNMAP_BLOCKS_MAX,
+            unmap_descriptors_max: 1,
+            unmap_granularity: 1,
+            unmap: true,
+            write_same_max: 0,
+            ..same
+        },
     }
 }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use bio::{Errno, Segs};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp};
+use wire::ata::{error, status};
 use wire::scsi::{Asc, Key, Sense, Status, asc};
 
+use super::ncq::Queue;
 use super::{DiskSpec, Faults, ata, scsi};
-use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Registers, Tag};
 use crate::sim::Begun;
 
 /// What a command does to the medium, in bytes.
@@ -57,6 +59,11 @@ pub(super) struct Target {
     becoming: u8,
     attention: Option<Asc>,
     under_way: BTreeMap<CcbId, Op>,
+    pub(super) queue: Queue,
+    /// Let go when the queue stopped: to be ended.
+    pub(super) victims: Vec<(CcbId, Outcome)>,
+    pub(super) overlaps: u64,
+    pub(super) halts: u64,
     random: SeededRandom,
 }
 
@@ -77,6 +84,10 @@ impl Target {
             becoming: 0,
             attention: Some(POWER_ON),
             under_way: BTreeMap::new(),
+            queue: Queue::default(),
+            victims: Vec::new(),
+            overlaps: 0,
+            halts: 0,
             random: SeededRandom::new(seed ^ 0x6862_615f_7461_7267),
         }
     }
@@ -85,13 +96,29 @@ impl Target {
         self.under_way.len()
     }
 
-    fn chance(&mut self, percent: u8) -> bool {
+    pub(super) fn take_victims(&mut self) -> Vec<(CcbId, Outcome)> {
+        std::mem::take(&mut self.victims)
+    }
+
+    pub(super) fn drop_op(&mut self, id: CcbId) {
+        self.under_way.remove(&id);
+    }
+
+    pub(super) fn chance(&mut self, percent: u8) -> bool {
         self.random.below(100) < u64::from(percent)
     }
 
     pub(super) fn begin(&mut self, id: CcbId, ccb: &Ccb, data: &Segs, now: u64) -> Begun {
         if !self.present {
             return Begun::Ended(Outcome::of(CamStatus::SelectionTimeout));
+        }
+        if let Some(stop) = self.overlap(&ccb.command) {
+            return Begun::Ended(stop);
+        }
+        if let Command::Ata(Registers { queued: true, .. }) = ccb.command
+            && !self.queue.enter(id)
+        {
+            return Begun::Ended(Outcome::of(CamStatus::Busy));
         }
         let spoken = match ccb.command {
             Command::Scsi { .. } if !self.is_ata => {
@@ -105,15 +132,15 @@ impl Target {
         };
         let mut work = match spoken {
             Ok(work) => work,
-            Err(outcome) => return Begun::Ended(outcome),
+            Err(outcome) => return Begun::Ended(self.fails(id, outcome)),
         };
         if let Some(stop) = self.refuses(&work) {
-            return Begun::Ended(stop);
+            return Begun::Ended(self.fails(id, stop));
         }
         let mut bytes = Vec::new();
         match &mut work {
             Work::Write { len, .. } if *len != data.len() as u64 => {
-                return Begun::Ended(Outcome::of(CamStatus::Overrun));
+                return Begun::Ended(self.fails(id, Outcome::of(CamStatus::Overrun)));
             }
             Work::Write { .. } => bytes = data.to_vec(),
             Work::Discard { ranges } if ranges.is_empty() => {
@@ -133,6 +160,26 @@ impl Target {
         let (hangs, lies) = (self.chance(self.faults.hangs), self.chance(self.faults.lies));
         self.under_way.insert(id, Op { work, at_ns, hangs, lies, bytes });
         if hangs { Begun::Pending } else { Begun::Later(at_ns - now) }
+    }
+
+    /// What came although the disk cannot have it now: nobody who keeps the rules sees this.
+    fn overlap(&mut self, command: &Command) -> Option<Outcome> {
+        let busy = !self.under_way.is_empty();
+        let stop = match command {
+            Command::Ata(Registers { queued, .. }) => {
+                let other = self.under_way.keys().any(|id| self.queue.has(*id) != *queued);
+                (busy && (other || !queued)).then(|| ata::refused(error::ABORT))
+            }
+            Command::Scsi { tag, .. } if self.spec.depth == 1 && *tag != Tag::None => {
+                Some(Outcome::of(CamStatus::Invalid))
+            }
+            Command::Scsi { .. } if self.spec.depth == 1 && busy => {
+                Some(Outcome::check(Sense::new(asc::OVERLAPPED_COMMANDS)))
+            }
+            _ => None,
+        };
+        self.overlaps += u64::from(stop.is_some());
+        stop
     }
 
     /// A unit attention; none takes the place of one about power (SPC-4 5.14).
@@ -174,8 +221,11 @@ impl Target {
     fn failure(&mut self) -> Outcome {
         let code = |key, asc, ascq| Outcome::check(Sense::new(Asc::new(key, asc, ascq)));
         if self.is_ata {
-            let statuses = [CamStatus::AtaError, CamStatus::Parity, CamStatus::BusReset];
-            return Outcome::of(statuses[self.random.below(3) as usize]);
+            return match self.random.below(3) {
+                0 => ata::refused(error::ABORT),
+                1 => Outcome::of(CamStatus::Parity),
+                _ => Outcome::of(CamStatus::BusReset),
+            };
         }
         match self.random.below(6) {
             0 => code(Key::MediumError, 0x31, 0),
@@ -204,19 +254,27 @@ impl Target {
         }
         let Some(op) = self.under_way.remove(&id) else { return (Begun::Pending, false) };
         if !self.present {
+            self.queue.leave(id);
             return (Begun::Ended(Outcome::of(CamStatus::SelectionTimeout)), false);
         }
         let outcome = match self.carry_out(&op, data) {
-            Ok(_) if op.lies => self.failure(),
+            Ok(_) if op.lies => {
+                let outcome = self.failure();
+                self.fails(id, outcome)
+            }
             Ok(moved) => Outcome::good(moved),
-            Err(_) => self.medium_error(),
+            Err(_) => self.fails(id, self.medium_error()),
         };
+        self.queue.leave(id);
         (Begun::Ended(outcome), self.chance(self.faults.echoes))
     }
 
     fn medium_error(&self) -> Outcome {
         match self.is_ata {
-            true => Outcome { ata: (0x41, 0x40), ..Outcome::of(CamStatus::AtaError) },
+            true => Outcome {
+                ata: (status::READY | status::ERROR, error::UNCORRECTABLE),
+                ..Outcome::of(CamStatus::AtaError)
+            },
             false => Outcome::check(Sense::new(asc::READ_ERROR)),
         }
     }
@@ -256,11 +314,13 @@ impl Target {
             return false;
         }
         self.under_way.remove(&id);
+        self.queue.leave(id);
         true
     }
 
     pub(super) fn reset(&mut self) -> Vec<CcbId> {
         self.attend(RESET_BY_FUNCTION);
+        self.queue.clear();
         std::mem::take(&mut self.under_way).into_keys().collect()
     }
 
@@ -274,6 +334,7 @@ impl Target {
     }
 
     pub(super) fn power_cut(&mut self) {
+        self.queue.clear();
         for op in std::mem::take(&mut self.under_way).into_values() {
             if let Work::Write { offset, .. } = op.work {
                 self.disk.tear(offset, &op.bytes);

@@ -1,0 +1,97 @@
+//! Buses: how `[[bus]]` and `ashlar cam attach` become one, and what they find by themselves.
+
+use control::api::{Error, Kind, Level, Result};
+use control::config::{self, BusConfig, secret};
+use serde_json::{Map, Value, json};
+
+use crate::catalog::catalog;
+use crate::room::Room;
+
+/// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.
+pub fn create(room: &mut Room, bus: &BusConfig) -> Result<Option<String>> {
+    let done = open(room, bus)?;
+    let none = done["found"].as_array().is_none_or(Vec::is_empty);
+    Ok(none.then(|| format!("{}: {}", bus.name, done["message"].as_str().unwrap_or(""))))
+}
+
+fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
+    let mut params = bus.params.clone();
+    resolve(&mut params)?;
+    let asked = json!({ "kind": bus.kind, "params": params, "names": bus.names });
+    room.verb_on("cam", "attach", &bus.name, &asked)
+}
+
+/// Closes a bus; one that has gone is gone.
+pub fn remove(room: &mut Room, name: &str) -> Result<()> {
+    match room.cam.bus(name) {
+        Some(_) => room.verb_on("cam", "detach", name, &Value::Null).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// What the SIM is told is the secret, not where it is.
+fn resolve(params: &mut Map<String, Value>) -> Result<()> {
+    for value in params.values_mut().filter_map(Value::as_object_mut) {
+        let Some(Value::String(place)) = value.get_mut("secret") else { continue };
+        let bytes = secret::resolve(place)?;
+        *place = String::from_utf8(bytes).map_err(|_| {
+            let why = "it is no text: only UTF-8 can be a secret of a bus";
+            Error::new(Kind::Secret, "read secret", why).at(place.as_str())
+        })?;
+    }
+    Ok(())
+}
+
+/// `cam attach NAME key=value ...`: what is typed is read as a section of the configuration is.
+pub fn attach_by_hand(room: &mut Room, params: &Value) -> Result<Value> {
+    let name = params["name"].as_str().unwrap_or("");
+    let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let text = section(name, words)?;
+    let read = config::read(&text, "cam attach", &catalog())?;
+    let Some(bus) = read.bus.first() else {
+        let why = "one bus is attached at a time";
+        return Err(Error::new(Kind::Usage, "cam attach", why).at(name));
+    };
+    let done = open(room, bus)?;
+    let text = format!("cam attach: {}", done["message"].as_str().unwrap_or(""));
+    room.note(Level::Info, name, text);
+    Ok(done)
+}
+
+/// The words as a section of the configuration: what is no value of TOML is a text.
+fn section<'w>(name: &str, words: impl Iterator<Item = &'w str>) -> Result<String> {
+    let mut fields = vec![("name", quoted(name))];
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| {
+            let why = format!("`{word}` is not KEY=VALUE (disks=4)");
+            Error::new(Kind::Usage, "cam attach", why).at(name)
+        })?;
+        if !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') || key.is_empty() {
+            let why = format!("`{key}` is no key");
+            return Err(Error::new(Kind::Usage, "cam attach", why).at(name));
+        }
+        fields.push((key, if config::is_value(value) { value.to_owned() } else { quoted(value) }));
+    }
+    if fields.iter().all(|(key, _)| *key != "kind") {
+        fields.push(("kind", quoted("virtual")));
+    }
+    let lines = fields.iter().map(|(key, value)| format!("{key} = {value}\n"));
+    Ok(format!("[[bus]]\n{}", lines.collect::<String>()))
+}
+
+/// A text as TOML writes it: JSON's escapes are among its own.
+fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+/// Brings the graph up to what buses found by themselves.
+pub fn look(room: &mut Room) {
+    let cam = room.cam.clone();
+    for (bus, done) in cam.look(&mut room.control) {
+        match done {
+            Ok(names) if names.is_empty() => {}
+            Ok(names) => room.note(Level::Info, &bus, format!("found {}", names.join(", "))),
+            Err(e) => room.note(Level::Error, &bus, e.what),
+        }
+    }
+}

@@ -6,6 +6,7 @@
 //! fuzzer.
 
 mod aoe;
+mod enclosure;
 mod fuse;
 mod iscsi;
 mod nbd;
@@ -13,6 +14,7 @@ mod netlink;
 mod scsi;
 
 pub use aoe::{fuzz_aoe, fuzz_ata};
+pub use enclosure::{fuzz_ses, fuzz_smp, fuzz_upkeep};
 pub use fuse::fuzz_fuse;
 pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
@@ -55,6 +57,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_alua", fuzz_alua),
     ("wire_reserve", fuzz_reserve),
     ("wire_initiator", fuzz_initiator),
+    ("wire_ses", fuzz_ses),
+    ("wire_smp", fuzz_smp),
+    ("wire_upkeep", fuzz_upkeep),
 ];
 
 /// A small seeded generator for tests (xorshift64*); not for secrets.

@@ -11,6 +11,7 @@
 //! * [`fuse`]: how the kernel asks for a file system of one file.
 //! * [`netlink`]: how the kernel is asked for a network block device.
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
+//! * [`smp`]: what SAS expanders say of themselves and of their phys.
 //! * [`x509`]: the names in a certificate.
 //! * [`fuzzing`]: one function per codec that takes any bytes; run by `cargo test` and by `fuzz/`.
 //!
@@ -34,6 +35,7 @@ pub mod netlink;
 pub mod pattern;
 pub mod portal;
 pub mod scsi;
+pub mod smp;
 pub mod x509;
 
 pub use error::{Kind, WireError};

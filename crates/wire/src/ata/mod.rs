@@ -1,5 +1,6 @@
 //! ATA: command codes, registers, IDENTIFY DEVICE and DATA SET MANAGEMENT (ACS-3).
 
+mod bridge;
 mod identify;
 mod log;
 mod trim;
@@ -7,6 +8,9 @@ mod trim;
 #[cfg(test)]
 mod tests;
 
+pub use bridge::{
+    CONTROL_PORT, READ_PORT_MULTIPLIER, SEP_ATTN, SEP_IDENTIFY_LEN, SepIdentify, gscr, sep,
+};
 pub use identify::{IDENTIFY_LEN, Identify, Trim};
 pub use log::{NCQ_ERROR_LOG, NcqError};
 pub use trim::{TRIM_BLOCK, TRIM_RANGE_MAX, TRIM_RANGES_A_BLOCK, trim_blocks, trim_ranges};

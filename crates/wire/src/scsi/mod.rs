@@ -19,6 +19,8 @@
 //! | `protection` | protection information: guards, tuples, fields |
 //! | `format` | parameter lists of FORMAT UNIT and SANITIZE |
 //! | `mmc` | parameter data of CD and DVD units |
+//! | `ses` | diagnostic pages of enclosures |
+//! | `defects` | READ DEFECT DATA |
 //! | `lun` | LUN addressing |
 
 mod alua;
@@ -27,6 +29,7 @@ mod cdb;
 mod codes;
 mod commands;
 mod copy;
+mod defects;
 mod format;
 mod initiator;
 mod inquiry;
@@ -37,6 +40,7 @@ mod mode;
 mod pr;
 mod protection;
 mod sense;
+mod ses;
 mod status;
 mod transport_id;
 mod unmap;
@@ -66,6 +70,7 @@ pub use copy::{
     copy_status_lid1, copy_status_lid4, encode_populate, encode_write_token, failed_segment,
     held_data, operating_parameters, report_rod_tokens, rod_token_information, third_party_page,
 };
+pub use defects::{DEFECTS_MAX, Defect, DefectFormat, Defects};
 pub use format::{FormatList, Overwrite, format_protection, parse_format_list, parse_overwrite};
 pub use initiator::{
     DiskMode, INQUIRY_SHORT, Inquiry, UnitNames, parse_disk_mode, parse_inquiry, parse_vpd_limits,
@@ -80,8 +85,8 @@ pub use mmc::{
     read_disc_information, read_toc, read_track_information,
 };
 pub use mode::{
-    ModeBlock, ModeSelect, ModeState, THRESHOLDS, Threshold, ThresholdKind, mode_sense,
-    parse_mode_select,
+    ModeBlock, ModeField, ModePage, ModeSelect, ModeState, THRESHOLDS, Threshold, ThresholdKind,
+    mode_fields, mode_select_list, mode_sense, parse_mode_pages, parse_mode_select,
 };
 pub use pr::{
     PR_OUT_LEN, PR_OUT_LEN_MAX, PrInAction, PrMove, PrOutAction, PrOutList, PrStatus, PrType,
@@ -90,6 +95,10 @@ pub use pr::{
 };
 pub use protection::{Protect, ProtectionType, TUPLE_LEN, Tuple, guard, guard_more};
 pub use sense::{FieldPointer, SENSE_LEN_MAX, Sense};
+pub use ses::{
+    ARRAY_DEVICE_SLOT, DEVICE_SLOT, SES_ELEMENTS_MAX, SesConfig, SesPlace, SesStatus, SesType,
+    ses_kind, ses_page, ses_supported,
+};
 pub use status::Status;
 pub use transport_id::{TRANSPORT_ID_LEN_MAX, TransportId};
 pub use unmap::{UnmapDescriptor, UnmapList};

@@ -7,6 +7,7 @@
 //!  M2  MODE SELECT changes all or nothing: a new state is answered only when every page is right.
 //!  M3  A bit outside the changeable mask must have its current value.
 
+mod fields;
 mod pages;
 mod thresholds;
 
@@ -14,6 +15,7 @@ use super::cdb::PageControl;
 use super::codes::asc;
 use super::sense::{SENSE_LEN_MAX, Sense};
 use crate::bytes::Reader;
+pub use fields::{ModeField, ModePage, mode_fields, mode_select_list, parse_mode_pages};
 use pages::{PAGES, THRESHOLD_PAGE, head_len, is_savable, page, take_page};
 pub use thresholds::{THRESHOLDS, Threshold, ThresholdKind};
 

@@ -1,0 +1,102 @@
+//! What hangs on a SATA link and is no disk: enclosure bridges (SEMB) and port multipliers.
+
+use crate::bytes::Reader;
+use crate::error::WireError;
+
+/// SEP_ATTN: a command to an enclosure behind a bridge.
+pub const SEP_ATTN: u8 = 0x67;
+/// LBA of SEP_ATTN: IDENTIFY SEP, a page to be received, a page to be sent.
+pub mod sep {
+    /// The SAF-TE or SES device says who it is.
+    pub const IDENTIFY: u8 = 0x00;
+    /// RECEIVE DIAGNOSTIC RESULTS.
+    pub const RECEIVE: u8 = 0x02;
+    /// SEND DIAGNOSTIC.
+    pub const SEND: u8 = 0x82;
+}
+/// READ PORT MULTIPLIER: FEATURES is the register, DEVICE the port.
+pub const READ_PORT_MULTIPLIER: u8 = 0xe4;
+/// The port of a multiplier that is the multiplier itself.
+pub const CONTROL_PORT: u8 = 15;
+/// General registers: product, revision, and number of ports.
+pub mod gscr {
+    /// Product and vendor.
+    pub const PRODUCT: u16 = 0;
+    /// Revision.
+    pub const REVISION: u16 = 1;
+    /// Ports, bits 3:0.
+    pub const PORTS: u16 = 2;
+}
+
+/// Bytes of the longest IDENTIFY SEP data.
+pub const SEP_IDENTIFY_LEN: usize = 68;
+
+/// IDENTIFY SEP data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SepIdentify {
+    /// ENCLOSURE LOGICAL IDENTIFIER.
+    pub id: u64,
+    /// ENCLOSURE VENDOR IDENTIFICATION.
+    pub vendor: String,
+    /// PRODUCT IDENTIFICATION.
+    pub product: String,
+    /// PRODUCT REVISION LEVEL.
+    pub revision: String,
+    /// FIRMWARE REVISION LEVEL.
+    pub firmware: String,
+    /// INTERFACE IDENTIFICATION: `S-E-S` or `SAF-TE`.
+    pub interface: String,
+}
+
+impl SepIdentify {
+    /// Reads the data of a bridge.
+    pub fn decode(data: &[u8]) -> Result<SepIdentify, WireError> {
+        let mut reader = Reader::new(data);
+        let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };
+        let text = |b: &[u8]| b.iter().map(plain).collect::<String>().trim().to_owned();
+        reader.take(2, "IDENTIFY SEP LENGTH")?;
+        let id = reader.u64("ENCLOSURE LOGICAL IDENTIFIER")?;
+        let vendor = text(reader.take(8, "ENCLOSURE VENDOR IDENTIFICATION")?);
+        let product = text(reader.take(16, "PRODUCT IDENTIFICATION")?);
+        let revision = text(reader.take(4, "PRODUCT REVISION LEVEL")?);
+        reader.take(1, "CHANNEL IDENTIFIER")?;
+        let firmware = text(reader.take(4, "FIRMWARE REVISION LEVEL")?);
+        let interface = text(reader.take(6, "INTERFACE IDENTIFICATION")?);
+        Ok(SepIdentify { id, vendor, product, revision, firmware, interface })
+    }
+
+    /// The data of a bridge that says this.
+    pub fn encode(&self) -> Vec<u8> {
+        let padded = |text: &str, len: usize| {
+            let plain = text.bytes().map(|b| if b.is_ascii_graphic() { b } else { b' ' });
+            plain.chain(std::iter::repeat(b' ')).take(len).collect::<Vec<u8>>()
+        };
+        let mut out = vec![SEP_IDENTIFY_LEN as u8, 0];
+        out.extend(self.id.to_be_bytes());
+        for (text, len) in [(&self.vendor, 8), (&self.product, 16), (&self.revision, 4)] {
+            out.extend(padded(text, len));
+        }
+        out.push(0);
+        out.extend(padded(&self.firmware, 4));
+        out.extend(padded(&self.interface, 6));
+        out.resize(SEP_IDENTIFY_LEN, 0);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        let mut data = vec![68, 0, 0, 0, 0, 0, 0, 0, 0, 5];
+        data.extend(b"AMI     MG9071          1.00\x000011S-E-S ");
+        let said = SepIdentify::decode(&data).unwrap();
+        assert_eq!((said.id, said.vendor.as_str(), said.product.as_str()), (5, "AMI", "MG9071"));
+        assert_eq!((said.revision.as_str(), said.firmware.as_str()), ("1.00", "0011"));
+        assert_eq!(said.interface, "S-E-S");
+        assert_eq!(SepIdentify::decode(&said.encode()), Ok(said));
+        assert_eq!(SepIdentify::decode(&data[..36]).unwrap_err().field, "PRODUCT REVISION LEVEL");
+    }
+}

@@ -1,0 +1,73 @@
+//! Targets for what enclosures, expanders and disks say to those who look after them.
+
+use crate::ata::SepIdentify;
+use crate::scsi::{
+    Defects, SES_ELEMENTS_MAX, SesConfig, mode_fields, mode_select_list, parse_mode_pages,
+    ses_supported,
+};
+use crate::smp::{Manufacturer, Phy, ReportGeneral};
+
+/// Pages of SES: the first byte says how long the configuration is, behind it stands another page.
+/// What is understood is said again so that it is understood the same.
+pub fn fuzz_ses(data: &[u8]) {
+    let Some((first, rest)) = data.split_first() else { return };
+    let _pages = ses_supported(rest);
+    let (config, other) = rest.split_at(rest.len().min(usize::from(*first)));
+    let Ok(config) = SesConfig::decode(config) else { return };
+    assert!(config.elements() <= SES_ELEMENTS_MAX && config.kinds().count() == config.elements());
+    if config.types.len() < 256 {
+        let again = SesConfig::decode(&config.encode()).unwrap();
+        assert_eq!(again.elements(), config.elements());
+    }
+    if let Ok(each) = config.status(other) {
+        assert_eq!(config.status(&config.encode_status(&each)), Ok(each.clone()));
+        let Some(one) = each.first() else { return };
+        let asked = config.control(0, *one, true, false);
+        assert_eq!(config.wishes(&asked), Ok(vec![(0, true, false)]));
+    }
+    if let Ok(names) = config.names(other) {
+        assert_eq!(names.len(), config.elements());
+    }
+    let _wishes = config.wishes(other);
+    if let Ok(places) = config.places(other) {
+        assert!(places.len() <= SES_ELEMENTS_MAX);
+    }
+}
+
+/// Responses of expanders.
+pub fn fuzz_smp(data: &[u8]) {
+    if let Ok(Ok(said)) = ReportGeneral::decode(data) {
+        assert_eq!(ReportGeneral::decode(&said.encode()), Ok(Ok(said)));
+    }
+    if let Ok(Ok(said)) = Phy::decode(data) {
+        assert_eq!(Phy::decode(&said.encode()), Ok(Ok(said)));
+    }
+    if let Ok(Ok(said)) = Manufacturer::decode(data) {
+        assert_eq!(Manufacturer::decode(&said.encode()), Ok(Ok(said)));
+    }
+}
+
+/// Defect lists, mode pages, and who an enclosure behind a bridge is.
+pub fn fuzz_upkeep(data: &[u8]) {
+    for twelve in [false, true] {
+        let Ok(said) = Defects::decode(twelve, data) else { continue };
+        assert!(said.list.len() <= said.count);
+        let again = Defects::decode(twelve, &said.encode(twelve));
+        assert!(again.is_ok_and(|again| again.list == said.list));
+    }
+    if let Ok(said) = SepIdentify::decode(data) {
+        assert_eq!(SepIdentify::decode(&said.encode()), Ok(said));
+    }
+    let Ok(pages) = parse_mode_pages(data) else { return };
+    for mut page in pages {
+        for field in mode_fields(page.page, page.subpage).1 {
+            let Some(value) = field.get(&page.bytes) else { continue };
+            let before = page.bytes.clone();
+            assert!(field.set(&mut page.bytes, field.max() - value));
+            assert_eq!(field.get(&page.bytes), Some(field.max() - value));
+            assert!(field.set(&mut page.bytes, value));
+            assert_eq!(page.bytes, before, "no other field is touched");
+        }
+        assert_eq!(mode_select_list(&page).len(), 8 + page.bytes.len());
+    }
+}

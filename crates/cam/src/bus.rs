@@ -2,21 +2,20 @@
 //!
 //! Nothing here is on the way of a CCB: a periph holds its unit.
 
-use std::collections::{BTreeMap, VecDeque};
+mod scan;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bio::{Errno, Segs};
+use bio::Errno;
 use geom::{Core, Event as GeomEvent, Inbox, ProviderId, Switchboard};
-use wire::scsi::Lun;
 
-use crate::address::Path;
-use crate::ccb::Owner;
+use crate::address::{ANY, Path};
 use crate::device::{Queueing, Shape};
 use crate::events::Event;
 use crate::periph::Facts;
-use crate::probe::{AtaProbe, Refusal, ScsiProbe};
 use crate::recovery::Policy;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
@@ -55,8 +54,10 @@ pub struct Bus {
     events: Mutex<VecDeque<(Path, Event)>>,
     /// A scan runs: one at a time.
     scans: AtomicBool,
-    /// The SIM asked for one.
-    wished: AtomicBool,
+    /// Targets that are to be asked without anybody waiting for it; [`ANY`]: all.
+    wished: Mutex<BTreeSet<u64>>,
+    /// Targets that did not come to an end with their answers in the last scan.
+    silent: Mutex<BTreeSet<u64>>,
     /// What such scans found, until the graph is brought up to it.
     found: Mutex<Vec<Change>>,
 }
@@ -87,7 +88,14 @@ impl Rescan {
     /// Something came or went. May be called on any thread, as often as one likes.
     pub fn wish(&self) {
         if let Some(bus) = self.0.upgrade() {
-            bus.wish_scan();
+            bus.wish(ANY);
+        }
+    }
+
+    /// Something came or went at one target, or behind it.
+    pub fn wish_target(&self, target: u64) {
+        if let Some(bus) = self.0.upgrade() {
+            bus.wish(target);
         }
     }
 }
@@ -121,7 +129,8 @@ impl Bus {
             known: Mutex::default(),
             events: Mutex::default(),
             scans: AtomicBool::default(),
-            wished: AtomicBool::default(),
+            wished: Mutex::default(),
+            silent: Mutex::default(),
             found: Mutex::default(),
         });
         bus.sim.begin(Rescan(bus.me.clone()));
@@ -176,6 +185,11 @@ impl Bus {
         out
     }
 
+    /// Targets that have not come to an end with their answers: they are being asked.
+    pub fn silent(&self) -> Vec<u64> {
+        lock(&self.silent).iter().copied().collect()
+    }
+
     /// The name that a disk has by the configuration.
     pub(crate) fn name_of(&self, path: Path, says: &[&str]) -> Option<&str> {
         self.names.of(path, says)
@@ -191,118 +205,6 @@ impl Bus {
         std::mem::take(&mut *lock(&self.found))
     }
 
-    /// Has the bus scanned by itself; the control thread is told when something was found.
-    fn wish_scan(self: &Arc<Bus>) {
-        if self.wished.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let bus = Arc::downgrade(self);
-        let ask = move |core: &Rc<Core>| {
-            let core = core.clone();
-            core.reactor().clone().spawn("cam scan", async move {
-                let Some(bus) = bus.upgrade() else { return };
-                let changes = bus.scan(&core).await;
-                if !changes.is_empty() {
-                    lock(&bus.found).extend(changes);
-                    bus.inbox.nudge();
-                }
-            });
-        };
-        self.switchboard.call(0, Box::new(ask));
-    }
-
-    /// Asks every target, and says what is not as it was. One scan at a time.
-    pub async fn scan(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
-        while self.scans.swap(true, Ordering::AcqRel) {
-            core.reactor().sleep(NEXT_SCAN_NS).await;
-        }
-        // What is wished for from now on may be missed by this scan.
-        self.wished.store(false, Ordering::Release);
-        self.sim.ready(core).await;
-        let changes = self.ask_all(core).await;
-        self.scans.store(false, Ordering::Release);
-        changes
-    }
-
-    async fn ask_all(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let mut targets = self.sim.targets();
-        targets.extend(lock(&self.known).keys().map(|path| path.target));
-        targets.sort_unstable();
-        targets.dedup();
-        for target in targets {
-            let first = Path::new(self.number, target, 0);
-            let luns = self.look_at(first, core, &mut changes).await;
-            let known: Vec<Path> = lock(&self.known)
-                .keys()
-                .copied()
-                .filter(|path| path.target == target && path.lun != 0)
-                .collect();
-            for lun in &luns {
-                let path = Path::new(self.number, target, u64::from(lun.number()));
-                if path != first {
-                    self.look_at(path, core, &mut changes).await;
-                }
-            }
-            for path in known {
-                if luns.iter().all(|lun| u64::from(lun.number()) != path.lun) {
-                    self.forget(path, &mut changes, core);
-                }
-            }
-        }
-        changes
-    }
-
-    /// Asks one logical unit; answers the target's others.
-    async fn look_at(
-        self: &Arc<Bus>,
-        path: Path,
-        core: &Rc<Core>,
-        changes: &mut Vec<Change>,
-    ) -> Vec<Lun> {
-        let old = lock(&self.known).get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
-        let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
-        let unit = match &old {
-            Some((unit, _)) if !lost => unit.clone(),
-            _ => self.make(path, core),
-        };
-        let asked = probe(&unit, core).await;
-        let luns = match &asked {
-            Ok(Facts::Scsi(facts)) => facts.luns.clone(),
-            _ => Vec::new(),
-        };
-        match (asked, old) {
-            (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
-                if facts != before {
-                    if let Some(known) = lock(&self.known).get_mut(&path) {
-                        known.facts = facts.clone();
-                    }
-                    changes.push(Change::Changed(path, facts));
-                }
-            }
-            (Ok(facts), before) => {
-                let unit = if before.is_some() && !lost {
-                    // Another device in its place: nothing of the old one may reach it.
-                    self.forget(path, changes, core);
-                    self.make(path, core)
-                } else {
-                    self.forget(path, changes, core);
-                    unit.clone()
-                };
-                let known = Known { unit: unit.clone(), facts: facts.clone(), provider: None };
-                lock(&self.known).insert(path, known);
-                self.note(path, Event::FoundDevice);
-                changes.push(Change::Found(unit, facts));
-            }
-            (Err(_), Some(_)) => self.forget(path, changes, core),
-            (Err(_), None) => {}
-        }
-        if lock(&self.known).get(&path).is_none_or(|known| !Arc::ptr_eq(&known.unit, &unit)) {
-            unit.close();
-        }
-        luns
-    }
-
     fn make(self: &Arc<Bus>, path: Path, core: &Rc<Core>) -> Arc<Unit> {
         let bus = self.me.clone();
         let listener: Listener = Arc::new(move |unit, event, whole| {
@@ -316,8 +218,8 @@ impl Bus {
         unit
     }
 
-    fn forget(&self, path: Path, changes: &mut Vec<Change>, core: &Core) {
-        let Some(known) = lock(&self.known).remove(&path) else { return };
+    fn forget(&self, path: Path, core: &Core) -> Vec<Change> {
+        let Some(known) = lock(&self.known).remove(&path) else { return Vec::new() };
         let now = core.now();
         known.unit.with(core, |device| device.lose(now));
         known.unit.close();
@@ -325,7 +227,7 @@ impl Bus {
         if let Some((provider, _)) = known.provider {
             self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
         }
-        changes.push(Change::Lost(path));
+        vec![Change::Lost(path)]
     }
 
     /// A disk has a provider now.
@@ -363,6 +265,11 @@ impl Bus {
                 }
             }
             Event::DeviceChanged | Event::InquiryChanged => self.ask_size(path),
+            Event::Contract => {
+                if let Some(bus) = self.me.upgrade() {
+                    bus.wish(path.target);
+                }
+            }
             _ => {}
         }
     }
@@ -374,7 +281,7 @@ impl Bus {
         let ask = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam", async move {
-                let asked = probe(&unit, &core).await;
+                let asked = scan::probe(&unit, &core).await;
                 let (Some(bus), Ok(facts)) = (bus.upgrade(), asked) else { return };
                 let size = facts.disk(u32::MAX).map(|disk| disk.limits.media_bytes);
                 let mut known = lock(&bus.known);
@@ -388,35 +295,3 @@ impl Bus {
         self.switchboard.call(0, Box::new(ask));
     }
 }
-
-/// Asks a device what it is.
-async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Refusal> {
-    let first = unit.path().lun == 0;
-    if unit.sim().facts().is_ata {
-        let mut probe = AtaProbe::new(None);
-        while let Some(ask) = probe.ask() {
-            let Some(data) = Segs::alloc(core.pool(), ask.length as usize) else {
-                core.reactor().sleep(NO_MEMORY_NS).await;
-                continue;
-            };
-            let ended = unit.execute(core, ask.ccb(Owner::Task(0)), &data).await;
-            probe.hear(&ended, &data.to_vec());
-        }
-        return probe.finish().map(|facts| Facts::Ata(Box::new(facts)));
-    }
-    let mut probe = ScsiProbe::new(first);
-    while let Some(ask) = probe.ask() {
-        let Some(data) = Segs::alloc(core.pool(), ask.length as usize) else {
-            core.reactor().sleep(NO_MEMORY_NS).await;
-            continue;
-        };
-        let ended = unit.execute(core, ask.ccb(Owner::Task(0)), &data).await;
-        probe.hear(&ended, &data.to_vec());
-    }
-    probe.finish().map(|facts| Facts::Scsi(Box::new(facts)))
-}
-
-/// How often a scan looks whether the one before it has ended.
-const NEXT_SCAN_NS: u64 = 1_000_000;
-/// How long a question waits for a buffer.
-const NO_MEMORY_NS: u64 = 1_000_000;

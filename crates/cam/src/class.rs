@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::address::Path;
 use crate::bus::{Bus, Change, Names};
 use crate::kind::{Open, SimKind, Site};
-use crate::periph::{Disk, DiskLayer, Facts};
+use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
 use crate::unit::Unit;
 
@@ -255,7 +255,7 @@ fn enter(
     );
     match provider {
         Ok(provider) => {
-            unit.reshape(shape);
+            unit.reshape(unit.sim().window(path).map_or(shape, periph::window));
             bus.belongs_to(path, provider, &name);
             Ok(Some(name))
         }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use bio::Segs;
 use geom::{Core, Local};
 
+use crate::address::Path;
 use crate::bus::Rescan;
 use crate::ccb::{Ccb, CcbId, Outcome};
 use crate::unit::Unit;
@@ -56,6 +57,13 @@ pub trait Sim: Send + Sync {
     /// Targets that a scan asks.
     fn targets(&self) -> Vec<u64> {
         (0..self.facts().targets).collect()
+    }
+
+    /// Commands that the way to a device takes at a time for it, whatever queue the device itself
+    /// has: ATA commands go beside one another then. `None`: as many as the device says.
+    fn window(&self, path: Path) -> Option<u32> {
+        let _ = path;
+        None
     }
 
     /// The bus has gone: no CCB comes any more. Sessions are ended, tasks too.

@@ -169,15 +169,24 @@ impl CamClass {
         if wanted.is_empty() {
             wanted = self.buses();
         }
-        let mut found = Vec::new();
+        let (mut found, mut silent) = (Vec::new(), Vec::new());
         for bus in wanted {
             found.extend(self.scan(control, &bus)?);
+            let targets = bus.silent().into_iter();
+            silent.extend(targets.map(|target| format!("scbus{} target {target}", bus.number())));
         }
-        let message = match found.as_slice() {
+        let mut message = match found.as_slice() {
             [] => "nothing is new".to_string(),
             names => format!("found {}", names.join(", ")),
         };
-        Ok(json!({ "message": message, "found": found }))
+        if !silent.is_empty() {
+            let _ = write!(
+                message,
+                "; no answer yet from {}: they are asked on, what comes is taken in",
+                silent.join(", ")
+            );
+        }
+        Ok(json!({ "message": message, "found": found, "silent": silent }))
     }
 
     fn scan(&self, control: &mut Control, bus: &Arc<Bus>) -> Result<Vec<String>, Error> {

@@ -17,12 +17,17 @@ fn text(w: &mut World, name: &str, on: &str) -> String {
     answer["text"].as_str().unwrap().to_string()
 }
 
+/// Parameters of a virtual bus.
+fn asked(params: Value) -> Value {
+    json!({ "kind": "virtual", "params": params })
+}
+
 fn attached() -> World {
     let mut w = World::new(1, &[]);
-    let sas = json!({ "transport": "sas", "disks": 2, "size": 1 << 20 });
+    let sas = asked(json!({ "transport": "sas", "disks": 2, "size": 1 << 20 }));
     let done = verb(&mut w, "attach", "mps0", sas).unwrap();
     assert_eq!(done["found"], json!(["da0", "da1"]));
-    let sata = json!({ "transport": "sata", "size": 2 << 20 });
+    let sata = asked(json!({ "transport": "sata", "size": 2 << 20 }));
     let done = verb(&mut w, "attach", "ahcich0", sata).unwrap();
     assert_eq!(done["message"], "scbus1: ada0");
     w
@@ -103,9 +108,9 @@ fn what_they_refuse() {
         ("tags", "da0", json!({ "number": 0 }), Errno::Inval, "number"),
         ("tags", "da0", json!({ "number": 256 }), Errno::Inval, "number"),
         ("rescan", "", json!({ "buses": ["7"] }), Errno::NoEnt, "devlist"),
-        ("attach", "mps0", json!({}), Errno::Exist, "another name"),
-        ("attach", "mps1", json!({ "disks": 65 }), Errno::Inval, "disks"),
-        ("attach", "mps1", json!({ "size": 1000 }), Errno::Inval, "size"),
+        ("attach", "mps0", asked(json!({})), Errno::Exist, "another name"),
+        ("attach", "mps1", json!({ "kind": "mps" }), Errno::NoEnt, "virtual"),
+        ("attach", "mps1", asked(json!({ "size": 1000 })), Errno::Inval, "size"),
         ("detach", "mps9", json!({}), Errno::NoEnt, "devlist"),
         ("eject", "da0", json!({}), Errno::NotSup, "devlist"),
     ] {
@@ -134,6 +139,6 @@ fn an_hba_goes_when_nobody_uses_its_disks() {
         1
     );
     assert_eq!(verb(&mut w, "rescan", "", json!({})).unwrap()["message"], "nothing is new");
-    let done = verb(&mut w, "attach", "mps0", json!({})).unwrap();
+    let done = verb(&mut w, "attach", "mps0", asked(json!({}))).unwrap();
     assert_eq!(done["message"], "scbus0: da0", "number and name are free again");
 }

@@ -111,6 +111,11 @@ pub(crate) struct Disk {
     pub attrs: Vec<(&'static str, Attr)>,
 }
 
+/// The queue of a disk to which the way takes so many commands at a time.
+pub(crate) fn window(openings_max: u32) -> Shape {
+    shape(Queueing::Tagged, openings_max.max(1))
+}
+
 fn shape(queueing: Queueing, openings_max: u32) -> Shape {
     let openings_min = OPENINGS_MIN.min(openings_max);
     Shape { queueing, openings_min, openings_max, policy: Policy::DISK }

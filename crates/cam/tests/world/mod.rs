@@ -110,7 +110,7 @@ impl World {
             }),
             Box::new(move || reactor.fresh_now()),
         );
-        let cam = Arc::new(CamClass::new(inbox.clone(), Vec::new(), 1));
+        let cam = Arc::new(CamClass::new(inbox.clone(), cam::sims::kinds(), 1));
         control.topology.load(cam.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
         let switchboard = control.topology.switchboard();

@@ -22,6 +22,7 @@ use bio::{Errno, Segs};
 use geom::Core;
 use reactor::model::{DiskModel, DiskShape, Fault, Timing};
 
+use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
 use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
@@ -116,6 +117,7 @@ pub enum Transport {
 /// See the module.
 pub struct VirtualHba {
     facts: SimFacts,
+    rescan: Mutex<Option<Rescan>>,
     bays: Vec<Bay>,
 }
 
@@ -135,6 +137,7 @@ impl VirtualHba {
                 io_max_bytes: 1 << 20,
                 is_ata: transport == Transport::Sata,
             },
+            rescan: Mutex::default(),
             bays: (0..bays).map(|_| bay()).collect(),
         })
     }
@@ -145,6 +148,13 @@ impl VirtualHba {
         let place = self.bays.get(bay as usize).ok_or(Errno::NoEnt)?;
         *lock(&place.target) = Some(Target::new(spec, disk, seed, self.facts.is_ata));
         Ok(())
+    }
+
+    /// Hot plug: the link of a bay went down or came up, and the bus is told.
+    pub fn link_changed(&self, bay: u64) {
+        if let Some(rescan) = &*lock(&self.rescan) {
+            rescan.wish_target(bay);
+        }
     }
 
     /// Does something to the disk in a bay; `None` when it is empty.
@@ -228,6 +238,10 @@ fn end(unit: &Unit, victims: Vec<(CcbId, Outcome)>, core: &Core) {
 impl Sim for VirtualHba {
     fn facts(&self) -> SimFacts {
         self.facts.clone()
+    }
+
+    fn begin(&self, rescan: Rescan) {
+        *lock(&self.rescan) = Some(rescan);
     }
 
     fn attach(&self, unit: &Arc<Unit>) {

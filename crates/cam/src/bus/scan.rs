@@ -1,0 +1,294 @@
+//! Scanning: which devices are there, asked of many targets at a time.
+//!
+//! Invariants
+//!  C1  One scan of a bus at a time; what is wished for while one runs is asked after it.
+//!  C2  A scan ends: targets that have not answered by its deadline stay as they were, and are
+//!      asked on without anybody waiting.
+//!  C3  What was found is told in the order of targets, whoever answered first: names of disks do
+//!      not depend on how fast they are.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use bio::Segs;
+use geom::{Core, deadline};
+use wire::scsi::Lun;
+
+use super::{Bus, Change, Known, lock};
+use crate::address::{ANY, Path};
+use crate::ccb::Owner;
+use crate::events::Event;
+use crate::periph::Facts;
+use crate::probe::{Ask, AtaProbe, Refusal, ScsiProbe};
+use crate::unit::Unit;
+
+/// Targets that are asked at a time.
+const AT_A_TIME: usize = 32;
+/// Longest scan that somebody waits for: shorter than a verb may take.
+pub const SCAN_DEADLINE_NS: u64 = 40_000_000_000;
+/// How long a scan that somebody waits for lets another one end.
+const TURN_NS: u64 = 10_000_000_000;
+/// Longest scan that nobody waits for; disks that are still spinning up then are left out.
+pub const SCAN_PATIENCE_NS: u64 = 600_000_000_000;
+/// How often a scan looks whether the one before it has ended.
+const NEXT_SCAN_NS: u64 = 1_000_000;
+/// How long a question waits for a buffer.
+const NO_MEMORY_NS: u64 = 1_000_000;
+
+/// C1
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A unit that is being asked: closed in the end unless it belongs to the bus by then.
+struct Asked<'a> {
+    bus: &'a Bus,
+    unit: Arc<Unit>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let known = lock(&self.bus.known);
+        let kept = known.get(&self.unit.path()).is_some_and(|k| Arc::ptr_eq(&k.unit, &self.unit));
+        drop(known);
+        if !kept {
+            self.unit.close();
+        }
+    }
+}
+
+/// What a scan has to do, and what it did.
+struct Round {
+    left: RefCell<VecDeque<u64>>,
+    changes: RefCell<BTreeMap<u64, Vec<Change>>>,
+    ended: RefCell<BTreeSet<u64>>,
+}
+
+impl Bus {
+    /// Has a target, or all of them ([`ANY`]), asked without waiting for it; the control thread is
+    /// told when something was found.
+    pub(super) fn wish(self: &Arc<Bus>, target: u64) {
+        let mut wished = lock(&self.wished);
+        let first = wished.is_empty();
+        wished.insert(target);
+        drop(wished);
+        if !first {
+            return;
+        }
+        let bus = Arc::downgrade(self);
+        let ask = move |core: &Rc<Core>| {
+            let core = core.clone();
+            core.reactor().clone().spawn("cam scan", async move {
+                let Some(bus) = bus.upgrade() else { return };
+                let changes = bus.scan_wished(&core).await;
+                if !changes.is_empty() {
+                    lock(&bus.found).extend(changes);
+                    bus.inbox.nudge();
+                }
+            });
+        };
+        self.switchboard.call(0, Box::new(ask));
+    }
+
+    /// Asks every target, and says what is not as it was.
+    pub async fn scan(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
+        let Some(_turn) = deadline(core, TURN_NS, self.turn(core)).await else {
+            // One that nobody waits for asks all of them anyway: [`Bus::silent`] says whom.
+            self.wish(ANY);
+            return Vec::new();
+        };
+        // What is wished for from now on may be missed by this scan.
+        let wished = std::mem::take(&mut *lock(&self.wished));
+        self.sim.ready(core).await;
+        let targets = self.all();
+        let (changes, silent) = self.ask(targets, SCAN_DEADLINE_NS, core).await;
+        drop(wished);
+        lock(&self.silent).clone_from(&silent);
+        silent.into_iter().for_each(|target| self.wish(target));
+        changes
+    }
+
+    async fn scan_wished(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
+        let _turn = self.turn(core).await;
+        let wished = std::mem::take(&mut *lock(&self.wished));
+        if wished.is_empty() {
+            // Another scan saw to it.
+            return Vec::new();
+        }
+        let targets = match wished.contains(&ANY) {
+            true => {
+                self.sim.ready(core).await;
+                self.all()
+            }
+            false => wished,
+        };
+        lock(&self.silent).extend(&targets);
+        let (changes, silent) = self.ask(targets.clone(), SCAN_PATIENCE_NS, core).await;
+        let mut known = lock(&self.silent);
+        known.retain(|target| !targets.contains(target));
+        known.extend(silent);
+        changes
+    }
+
+    /// C1
+    async fn turn(&self, core: &Rc<Core>) -> Turn<'_> {
+        while self.scans.swap(true, Ordering::AcqRel) {
+            core.reactor().sleep(NEXT_SCAN_NS).await;
+        }
+        Turn(&self.scans)
+    }
+
+    fn all(&self) -> BTreeSet<u64> {
+        let known = lock(&self.known);
+        self.sim.targets().into_iter().chain(known.keys().map(|path| path.target)).collect()
+    }
+
+    /// What changed, and who has not answered (C2).
+    async fn ask(
+        self: &Arc<Bus>,
+        targets: BTreeSet<u64>,
+        most_ns: u64,
+        core: &Rc<Core>,
+    ) -> (Vec<Change>, BTreeSet<u64>) {
+        let round = Round {
+            left: RefCell::new(targets.iter().copied().collect()),
+            changes: RefCell::default(),
+            ended: RefCell::default(),
+        };
+        let mut askers: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
+        for _ in 0..targets.len().min(AT_A_TIME) {
+            askers.push(Box::pin(self.ask_some(&round, core)));
+        }
+        let all = poll_fn(|cx| {
+            askers.retain_mut(|asker| asker.as_mut().poll(cx).is_pending());
+            if askers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let _in_time = deadline(core, most_ns, all).await;
+        drop(askers);
+        let ended = round.ended.into_inner();
+        let silent = targets.into_iter().filter(|target| !ended.contains(target)).collect();
+        // C3
+        (round.changes.into_inner().into_values().flatten().collect(), silent)
+    }
+
+    async fn ask_some(self: &Arc<Bus>, round: &Round, core: &Rc<Core>) {
+        loop {
+            let Some(target) = round.left.borrow_mut().pop_front() else { return };
+            self.ask_target(target, round, core).await;
+            round.ended.borrow_mut().insert(target);
+        }
+    }
+
+    async fn ask_target(self: &Arc<Bus>, target: u64, round: &Round, core: &Rc<Core>) {
+        // Told at once: who is dropped in the middle has told what it did.
+        let tell = |changes: Vec<Change>| {
+            round.changes.borrow_mut().entry(target).or_default().extend(changes);
+        };
+        let first = Path::new(self.number, target, 0);
+        let luns = self.look_at(first, core, &tell).await;
+        let known: Vec<Path> = lock(&self.known)
+            .keys()
+            .copied()
+            .filter(|path| path.target == target && path.lun != 0)
+            .collect();
+        for lun in &luns {
+            let path = Path::new(self.number, target, u64::from(lun.number()));
+            if path != first {
+                self.look_at(path, core, &tell).await;
+            }
+        }
+        for path in known {
+            if luns.iter().all(|lun| u64::from(lun.number()) != path.lun) {
+                tell(self.forget(path, core));
+            }
+        }
+    }
+
+    /// Asks one logical unit; answers the target's others.
+    async fn look_at(
+        self: &Arc<Bus>,
+        path: Path,
+        core: &Rc<Core>,
+        tell: &dyn Fn(Vec<Change>),
+    ) -> Vec<Lun> {
+        let old = lock(&self.known).get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
+        let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
+        let unit = match &old {
+            Some((unit, _)) if !lost => unit.clone(),
+            _ => self.make(path, core),
+        };
+        let asked = Asked { bus: self, unit: unit.clone() };
+        let said = probe(&unit, core).await;
+        let luns = match &said {
+            Ok(Facts::Scsi(facts)) => facts.luns.clone(),
+            _ => Vec::new(),
+        };
+        match (said, old) {
+            (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
+                if facts != before {
+                    if let Some(known) = lock(&self.known).get_mut(&path) {
+                        known.facts = facts.clone();
+                    }
+                    tell(vec![Change::Changed(path, facts)]);
+                }
+            }
+            (Ok(facts), before) => {
+                let unit = if before.is_some() && !lost {
+                    // Another device in its place: nothing of the old one may reach it.
+                    tell(self.forget(path, core));
+                    self.make(path, core)
+                } else {
+                    tell(self.forget(path, core));
+                    unit.clone()
+                };
+                let known = Known { unit: unit.clone(), facts: facts.clone(), provider: None };
+                lock(&self.known).insert(path, known);
+                self.note(path, Event::FoundDevice);
+                tell(vec![Change::Found(unit, facts)]);
+            }
+            (Err(_), Some(_)) => tell(self.forget(path, core)),
+            (Err(_), None) => {}
+        }
+        drop(asked);
+        luns
+    }
+}
+
+/// Asks a device what it is.
+pub(super) async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Refusal> {
+    if unit.sim().facts().is_ata {
+        let mut probe = AtaProbe::new(None);
+        while let Some(ask) = probe.ask() {
+            let (ended, data) = question(unit, core, &ask).await;
+            probe.hear(&ended, &data);
+        }
+        return probe.finish().map(|facts| Facts::Ata(Box::new(facts)));
+    }
+    let mut probe = ScsiProbe::new(unit.path().lun == 0);
+    while let Some(ask) = probe.ask() {
+        let (ended, data) = question(unit, core, &ask).await;
+        probe.hear(&ended, &data);
+    }
+    probe.finish().map(|facts| Facts::Scsi(Box::new(facts)))
+}
+
+/// One question and what came of it.
+async fn question(unit: &Arc<Unit>, core: &Rc<Core>, ask: &Ask) -> (crate::ccb::Ended, Vec<u8>) {
+    loop {
+        if let Some(data) = Segs::alloc(core.pool(), ask.length as usize) {
+            let ended = unit.execute(core, ask.ccb(Owner::Task(0)), &data).await;
+            return (ended, data.to_vec());
+        }
+        core.reactor().sleep(NO_MEMORY_NS).await;
+    }
+}

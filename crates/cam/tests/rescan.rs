@@ -1,0 +1,195 @@
+//! Scanning: many targets at a time, an end in any case, and by itself where something changed.
+
+mod world;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bio::Segs;
+use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
+use cam::{Begun, CamStatus, Ccb, CcbId, Outcome, Path, Sim, SimFacts, Unit};
+use geom::Core;
+use wire::scsi::{
+    Capacity, Command, Identity, Lun, Sense, asc, inquiry_data, no_lun_inquiry, read_capacity10,
+    read_capacity16, report_luns,
+};
+use world::World;
+
+fn hba(disks: u64) -> Arc<VirtualHba> {
+    let hba = VirtualHba::new("mps0", Transport::Sas, disks as usize);
+    for bay in 0..disks {
+        let mut spec = DiskSpec { serial: format!("S{bay}"), ..DiskSpec::default() };
+        spec.shape.size = 1 << 20;
+        hba.plug(bay, spec, bay).unwrap();
+    }
+    hba
+}
+
+fn hang(hba: &VirtualHba, bays: std::ops::Range<u64>) {
+    bays.for_each(|bay| hba.set_faults(bay, Faults { hangs: 100, ..Faults::default() }));
+}
+
+/// Where a disk is.
+fn place(w: &World, name: &str) -> Option<Path> {
+    let devices = w.buses[0].devices();
+    devices.iter().find(|(.., n)| n == name).map(|(unit, ..)| unit.path())
+}
+
+/// Lets the daemon take in what buses find, as it does, until there is that disk.
+fn wait_for(w: &mut World, name: &str) {
+    let end = w.now() + 300_000_000_000;
+    while w.control.topology.find(name).is_none() {
+        assert!(w.now() < end, "{name} does not come");
+        w.turn(100_000_000);
+        let cam = w.cam.clone();
+        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+    }
+}
+
+#[test]
+fn targets_that_hang_are_waited_for_together() {
+    let hba = hba(32);
+    hang(&hba, 0..30);
+    let mut w = World::new(1, std::slice::from_ref(&hba));
+    let start = w.now();
+    assert_eq!(w.scan(0), ["da0", "da1"]);
+    let took = (w.now() - start) / 1_000_000_000;
+    assert!((20..30).contains(&took), "{took} s of the simulated clock; one by one it takes 600");
+    assert!(w.buses[0].silent().is_empty());
+}
+
+#[test]
+fn a_scan_ends_and_goes_on_asking_those_that_have_not_answered() {
+    let hba = hba(101);
+    hang(&hba, 1..100);
+    let mut w = World::new(2, std::slice::from_ref(&hba));
+    let start = w.now();
+    assert_eq!(w.scan(0), ["da0"]);
+    let took = (w.now() - start) / 1_000_000_000;
+    assert!((40..45).contains(&took), "{took} s: C2");
+    assert!(w.buses[0].silent().contains(&100));
+    wait_for(&mut w, "da1");
+    assert_eq!(place(&w, "da1"), Some(Path::new(0, 100, 0)));
+    // One that is in the graph, and is not reached in time, is not taken for lost.
+    let edge = w.open("da1").1;
+    assert_eq!(w.scan(0), [""; 0]);
+    assert!(w.buses[0].silent().contains(&100));
+    assert!(w.read(edge, 0, 512).is_ok(), "C2");
+}
+
+#[test]
+fn names_do_not_depend_on_who_answers_first() {
+    let hba = hba(3);
+    hba.stop(0);
+    let mut w = World::new(3, std::slice::from_ref(&hba));
+    assert_eq!(w.scan(0), ["da0", "da1", "da2"]);
+    assert_eq!(place(&w, "da0"), Some(Path::new(0, 0, 0)), "C3: it had to be started first");
+}
+
+#[test]
+fn a_disk_that_is_plugged_in_comes_by_itself() {
+    let hba = hba(2);
+    hba.set_present(1, false);
+    let mut w = World::new(4, std::slice::from_ref(&hba));
+    assert_eq!(w.scan(0), ["da0"]);
+    hba.set_present(1, true);
+    hba.link_changed(1);
+    wait_for(&mut w, "da1");
+    hba.set_present(0, false);
+    hba.link_changed(0);
+    let end = w.now() + 10_000_000_000;
+    while w.control.topology.find("da0").is_some() {
+        assert!(w.now() < end, "da0 does not go");
+        w.turn(100_000_000);
+    }
+    assert!(w.control.topology.find("da1").is_some(), "the other is not touched");
+}
+
+/// One target with so many logical units.
+struct Shelf {
+    luns: AtomicU32,
+    changed: AtomicBool,
+    asked: Mutex<Vec<u64>>,
+}
+
+impl Shelf {
+    fn answer(&self, lun: u64, cdb: &[u8]) -> Result<Vec<u8>, Sense> {
+        let luns = self.luns.load(Ordering::Relaxed);
+        let identity = Identity { serial: format!("L{lun}"), ..Identity::default() };
+        let capacity = Capacity { blocks: 2048, block_len: 512, ..Capacity::default() };
+        match Command::parse(cdb).map_err(|e| e.sense())? {
+            Command::Inquiry { page: None, .. } if lun >= u64::from(luns) => Ok(no_lun_inquiry()),
+            Command::Inquiry { page: None, .. } => {
+                self.asked.lock().unwrap().push(lun);
+                Ok(inquiry_data(&identity))
+            }
+            Command::ReportLuns { .. } => {
+                let list: Vec<u8> =
+                    (0..luns).flat_map(|n| report_luns(Lun::new(n)).split_off(8)).collect();
+                let len = (list.len() as u32).to_be_bytes();
+                Ok([&len[..], &[0; 4], &list].concat())
+            }
+            _ if self.changed.swap(false, Ordering::Relaxed) => Err(Sense::new(asc::LUNS_CHANGED)),
+            Command::ReadCapacity10 => Ok(read_capacity10(&capacity).to_vec()),
+            Command::ReadCapacity16 { .. } => Ok(read_capacity16(&capacity).to_vec()),
+            Command::TestUnitReady => Ok(Vec::new()),
+            Command::Read(extent) => Ok(vec![lun as u8; extent.blocks as usize * 512]),
+            _ => Err(Sense::new(asc::INVALID_OPCODE)),
+        }
+    }
+}
+
+impl Sim for Shelf {
+    fn facts(&self) -> SimFacts {
+        SimFacts { name: "shelf0".into(), targets: 1, io_max_bytes: 1 << 16, is_ata: false }
+    }
+
+    fn attach(&self, _: &Arc<Unit>) {}
+
+    fn action(&self, unit: &Unit, _: CcbId, ccb: &Ccb, data: &Segs, _: &Core) -> Begun {
+        Begun::Ended(match self.answer(unit.path().lun, ccb.command.cdb()) {
+            Ok(bytes) => Outcome::good(data.copy_from(0, &bytes) as u32),
+            Err(sense) => Outcome::check(sense),
+        })
+    }
+
+    fn finish(&self, _: &Unit, _: CcbId, _: &Segs, _: &Core) -> Begun {
+        Begun::Ended(Outcome::of(CamStatus::HbaError))
+    }
+
+    fn abort(&self, _: &Unit, _: CcbId, _: &Core) {}
+
+    fn reset(&self, _: &Unit, _: &Core) {}
+}
+
+#[test]
+fn a_target_whose_logical_units_changed_is_looked_at_again() {
+    let shelf = Arc::new(Shelf {
+        luns: AtomicU32::new(1),
+        changed: AtomicBool::new(false),
+        asked: Mutex::default(),
+    });
+    let mut w = World::with(5, &[shelf.clone()]);
+    assert_eq!(w.scan(0), ["da0"]);
+    let edge = w.open("da0").1;
+    shelf.luns.store(3, Ordering::Relaxed);
+    assert!(w.read(edge, 0, 512).is_ok());
+    w.turn(1_000_000_000);
+    assert!(w.control.topology.find("da1").is_none(), "nobody has said anything");
+    shelf.changed.store(true, Ordering::Relaxed);
+    assert!(w.read(edge, 0, 512).is_ok(), "3F/0E costs the request nothing but a try");
+    wait_for(&mut w, "da2");
+    assert_eq!(place(&w, "da2"), Some(Path::new(0, 0, 2)));
+    let third = w.open("da2").1;
+    assert_eq!(w.read(third, 0, 512), Ok(vec![2; 512]));
+    // Fewer of them: the disk is gone, its neighbours are not.
+    shelf.luns.store(2, Ordering::Relaxed);
+    shelf.changed.store(true, Ordering::Relaxed);
+    assert!(w.read(edge, 0, 512).is_ok());
+    let end = w.now() + 10_000_000_000;
+    while w.control.topology.find("da2").is_some() {
+        assert!(w.now() < end, "da2 does not go");
+        w.turn(100_000_000);
+    }
+    assert!(w.read(third, 0, 512).is_err() && w.read(edge, 0, 512).is_ok());
+}

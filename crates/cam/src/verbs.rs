@@ -1,5 +1,8 @@
 //! What can be asked of buses and their devices, in camcontrol's words and formats.
 
+mod raw;
+mod upkeep;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -19,6 +22,8 @@ const RESET_TIMEOUT_MS: u32 = 10_000;
 
 const DISK: ArgSpec =
     ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "A disk: da0, ada0" };
+
+const DEVICE: ArgSpec = raw::ANY_DEVICE;
 
 const fn verb(
     name: &'static str,
@@ -70,6 +75,9 @@ pub(crate) const VERBS: &[VerbSpec] = &[
         detail: "What the disk has under way is sent again afterwards, and loses no retry.",
         ..verb("reset", "Reset a disk", &[DISK], "reset da0")
     },
+    upkeep::MODEPAGE,
+    upkeep::DEFECTS,
+    raw::CMD,
     VerbSpec {
         detail: "The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to \
                  be there at the next start: one that is attached by hand goes with the daemon. \
@@ -123,6 +131,9 @@ impl CamClass {
             "reportluns" => self.disk(on)?.reportluns(),
             "tags" => self.disk(on)?.tags(params),
             "reset" => self.disk(on)?.reset(control),
+            "modepage" => self.disk(on)?.modepage(control, params),
+            "defects" => self.disk(on)?.defects(control, params),
+            "cmd" => self.disk(on)?.cmd(control, params),
             "attach" => self.attach(control, on, params),
             "detach" => self.detach(control, on),
             other => {

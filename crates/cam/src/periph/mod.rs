@@ -5,10 +5,12 @@
 //! | `da` | disks that speak SCSI |
 //! | `ada` | disks that speak ATA |
 //! | `disk` | the provider of both |
+//! | `pass` | commands as somebody typed them |
 
 mod ada;
 mod da;
 mod disk;
+pub(crate) mod pass;
 
 use bio::{Attr, Bio, Errno, Pool};
 use geom::Limits;

@@ -79,6 +79,8 @@ pub struct DiskSpec {
     pub depth: u8,
     /// SATA: addresses of 48 bits.
     pub extended: bool,
+    /// SAS: blocks that were bad from the factory on, and that went bad later.
+    pub defects: (Vec<u64>, Vec<u64>),
     /// SAS: how it takes blocks back, where its medium can at all.
     pub deletes: Deletes,
     /// 1 does not turn, else turns a minute.
@@ -100,6 +102,7 @@ impl Default for DiskSpec {
             depth: 32,
             extended: true,
             deletes: Deletes::Unmap,
+            defects: (Vec::new(), Vec::new()),
             rotation: 1,
         }
     }
@@ -200,6 +203,12 @@ impl VirtualHba {
     /// Gives a disk's medium a bad place; `None` when the bay is empty or the fault makes no sense.
     pub fn spoil(&self, bay: u64, fault: Fault) -> Option<()> {
         self.at(bay, |t| t.disk.fail(fault).ok()).flatten()
+    }
+
+    /// From now on a device answers a command, by its first byte, with these bytes, whatever they
+    /// are; where `page` is given only the command whose third byte (SCSI) or FEATURES (ATA) it is.
+    pub fn forge(&self, bay: u64, command: u8, page: Option<u8>, bytes: &[u8]) {
+        self.at(bay, |t| t.forged.push((command, page, bytes.to_vec())));
     }
 
     /// Commands that came to a disk which could not have them beside others.

@@ -1,8 +1,9 @@
 //! The SCSI commands of a virtual SAS disk.
 
 use wire::scsi::{
-    Capacity, Command, Extent, Identity, Limits, Lun, Provisioning, Sense, UnmapList, Vpd, asc,
-    inquiry_data, read_capacity10, read_capacity16, report_luns, vpd_page,
+    Capacity, Command, Defect, DefectFormat, Defects, Extent, Identity, Limits, Lun, ModeBlock,
+    ModeState, Provisioning, Sense, UnmapList, Vpd, asc, inquiry_data, mode_sense,
+    parse_mode_select, read_capacity10, read_capacity16, report_luns, vpd_page,
 };
 
 use super::Deletes;
@@ -41,11 +42,15 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
             say(page, alloc)
         }
         Command::ReportLuns { alloc, .. } => say(report_luns(Lun::new(0)), alloc),
-        Command::ModeSense { ten: true, page: 0x08, alloc, .. } => {
-            let cache = if target.cache { 0x04 } else { 0 };
-            let mut data = vec![0, 26, 0, 0x10, 0, 0, 0, 0, 0x08, 18, cache];
-            data.resize(28, 0);
-            say(data, alloc)
+        Command::ModeSense { ten, long_lba, no_blocks, control, page, subpage, alloc } => {
+            let which = (page, subpage);
+            let said = mode_sense(ten, long_lba, no_blocks, control, which, &modes(target));
+            say(said.map_err(refused)?, alloc)
+        }
+        Command::ModeSelect { ten, page_format: true, save, .. } => Ok(Work::Modes(ten, save)),
+        Command::ReadDefects { twelve, primary, grown, format, index: 0, alloc } => {
+            let said = defects(target, primary, grown, format);
+            say(said.ok_or(refused(Sense::cdb_field(1, None)))?.encode(twelve), alloc)
         }
         Command::ReadCapacity10 => say(read_capacity10(&capacity(target)).to_vec(), 8),
         Command::ReadCapacity16 { alloc } => {
@@ -75,6 +80,43 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
         }
         _ => Err(refused(Sense::new(asc::INVALID_OPCODE))),
     }
+}
+
+fn modes(target: &Target) -> ModeBlock {
+    let has = |write_cache| ModeState { write_cache, ..ModeState::default() };
+    let Capacity { blocks, block_len, .. } = capacity(target);
+    ModeBlock {
+        current: has(target.cache),
+        default: has(target.spec.shape.volatile_cache),
+        saved: has(target.saved_cache),
+        changeable: has(target.spec.shape.volatile_cache),
+        savable: true,
+        blocks,
+        block_len,
+        dpo_fua: true,
+        rotation: target.spec.rotation,
+        ..ModeBlock::default()
+    }
+}
+
+/// A MODE SELECT list: whether the write cache is on from now on.
+pub(super) fn select(target: &Target, ten: bool, list: &[u8]) -> Result<bool, Sense> {
+    parse_mode_select(ten, list, &modes(target)).map(|wanted| wanted.state.write_cache)
+}
+
+fn defects(target: &Target, primary: bool, grown: bool, format: u8) -> Option<Defects> {
+    let format = DefectFormat::from_code(format)?;
+    let (factory, later) = &target.spec.defects;
+    let lists = [(primary, factory), (grown, later)];
+    let blocks = lists.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, list)| list.iter());
+    let list: Vec<Defect> = match format {
+        DefectFormat::Block | DefectFormat::LongBlock => {
+            blocks.map(|lba| Defect::Block(*lba)).collect()
+        }
+        // One head, 64 sectors a track.
+        _ => blocks.map(|lba| Defect::Place((*lba / 64) as u32, 0, (*lba % 64) as u32)).collect(),
+    };
+    Some(Defects { format, primary, grown, count: list.len(), list })
 }
 
 fn deletes(target: &Target) -> Option<Deletes> {

@@ -36,6 +36,8 @@ pub(super) enum Work {
     Start,
     /// SET FEATURES: the write cache is on or off.
     Cache(bool),
+    /// MODE SELECT: its list stands in the data; whether it has ten bytes, and is saved.
+    Modes(bool, bool),
 }
 
 struct Op {
@@ -53,6 +55,8 @@ pub(super) struct Target {
     pub(super) faults: Faults,
     pub(super) present: bool,
     pub(super) cache: bool,
+    /// As it is after a loss of power.
+    pub(super) saved_cache: bool,
     is_ata: bool,
     stopped: bool,
     /// TEST UNIT READYs until it is ready.
@@ -60,6 +64,8 @@ pub(super) struct Target {
     attention: Option<Asc>,
     under_way: BTreeMap<CcbId, Op>,
     pub(super) queue: Queue,
+    /// Answers that are not its own.
+    pub(super) forged: Vec<(u8, Option<u8>, Vec<u8>)>,
     /// Let go when the queue stopped: to be ended.
     pub(super) victims: Vec<(CcbId, Outcome)>,
     pub(super) overlaps: u64,
@@ -75,6 +81,7 @@ impl Target {
     pub(super) fn new(spec: DiskSpec, disk: DiskModel, seed: u64, is_ata: bool) -> Target {
         Target {
             cache: spec.shape.volatile_cache,
+            saved_cache: spec.shape.volatile_cache,
             spec,
             disk,
             faults: Faults::default(),
@@ -85,6 +92,7 @@ impl Target {
             attention: Some(POWER_ON),
             under_way: BTreeMap::new(),
             queue: Queue::default(),
+            forged: Vec::new(),
             victims: Vec::new(),
             overlaps: 0,
             halts: 0,
@@ -121,6 +129,9 @@ impl Target {
             return Begun::Ended(Outcome::of(CamStatus::Busy));
         }
         let spoken = match ccb.command {
+            _ if self.forgery(&ccb.command).is_some() => {
+                Ok(Work::Say(self.forgery(&ccb.command).unwrap_or_default()))
+            }
             Command::Scsi { .. } if !self.is_ata => {
                 if let Some(stop) = self.not_now(ccb.command.cdb()) {
                     return stop;
@@ -152,6 +163,13 @@ impl Target {
                     Err(outcome) => return Begun::Ended(outcome),
                 }
             }
+            Work::Modes(ten, save) => match scsi::select(self, *ten, &data.to_vec()) {
+                Ok(cache) => {
+                    self.saved_cache = if *save { cache } else { self.saved_cache };
+                    work = Work::Cache(cache);
+                }
+                Err(sense) => return answer(sense),
+            },
             _ => {}
         }
         let (op, offset, len) = work.cost();
@@ -160,6 +178,20 @@ impl Target {
         let (hangs, lies) = (self.chance(self.faults.hangs), self.chance(self.faults.lies));
         self.under_way.insert(id, Op { work, at_ns, hangs, lies, bytes });
         if hangs { Begun::Pending } else { Begun::Later(at_ns - now) }
+    }
+
+    fn forgery(&self, command: &Command) -> Option<Vec<u8>> {
+        let (code, page) = match command {
+            Command::Ata(registers) => (registers.command, registers.features.to_le_bytes()[0]),
+            _ => {
+                let cdb = command.cdb();
+                (cdb.first().copied()?, cdb.get(2).copied()?)
+            }
+        };
+        let fits = |(wanted, of, _): &&(u8, Option<u8>, Vec<u8>)| {
+            *wanted == code && of.is_none_or(|of| of == page)
+        };
+        self.forged.iter().rfind(fits).map(|(.., bytes)| bytes.clone())
     }
 
     /// What came although the disk cannot have it now: nobody who keeps the rules sees this.
@@ -208,7 +240,7 @@ impl Target {
 
     /// Chance, and no room.
     fn refuses(&mut self, work: &Work) -> Option<Outcome> {
-        if matches!(work, Work::Say(_) | Work::Start | Work::Cache(_)) {
+        if matches!(work, Work::Say(_) | Work::Start | Work::Cache(_) | Work::Modes(..)) {
             return None;
         }
         let full = self.under_way.len() >= usize::from(self.spec.depth);
@@ -303,8 +335,10 @@ impl Target {
             }
             Work::Cache(on) => {
                 self.cache = *on;
-                self.disk.flush().map(|()| 0)
+                self.disk.flush().map(|()| data.len() as u32)
             }
+            // Became one of the cache when it began.
+            Work::Modes(..) => Err(Errno::Inval),
         }
     }
 
@@ -341,7 +375,7 @@ impl Target {
             }
         }
         self.disk.power_cut();
-        self.cache = self.spec.shape.volatile_cache;
+        self.cache = self.saved_cache;
         self.attend(POWER_ON);
     }
 }
@@ -357,7 +391,7 @@ impl Work {
             Work::Write { offset, len, .. } => (DiskOp::Write, *offset, *len),
             Work::Flush => (DiskOp::Flush, 0, 0),
             Work::Discard { ranges } => (DiskOp::Discard, ranges.first().map_or(0, |r| r.0), 0),
-            Work::Say(_) | Work::Start | Work::Cache(_) => (DiskOp::Read, 0, 0),
+            Work::Say(_) | Work::Start | Work::Cache(_) | Work::Modes(..) => (DiskOp::Read, 0, 0),
         }
     }
 }

@@ -1,0 +1,158 @@
+//! pass: commands as somebody typed them, to a device, beside its disk.
+//!
+//! Invariants
+//!  N1  A command goes through the device's queue like any other: it takes an opening, waits while
+//!      the queue is frozen, and is alone where the device wants it so (D8).
+//!  N2  It ends as the device answers: nothing is retried, cured or frozen for it. Who wants
+//!      recovery's help asks for it (PASS_ERR_RECOVER) and gets what a disk gets.
+//!  N3  Data are no longer than the SIM carries; a buffer is the sender's own.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Errno, Segs};
+use geom::{Core, Error};
+
+use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Owner, Priority};
+use crate::unit::Unit;
+
+/// How long a command may take unless its sender says otherwise, ms.
+pub const PASS_TIMEOUT_MS: u32 = 5_000;
+/// Longest time that may be asked for, ms: a verb is waited for no longer.
+pub const PASS_TIMEOUT_MAX_MS: u32 = 45_000;
+/// Retries where recovery is asked for.
+const RECOVER_RETRIES: u8 = 4;
+
+/// Data of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// None.
+    None,
+    /// So many bytes come from the device.
+    In(u32),
+    /// These bytes go to it.
+    Out(Vec<u8>),
+}
+
+/// One command.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What to do.
+    pub command: Command,
+    /// Its data.
+    pub data: Data,
+    /// How long it may take, ms.
+    pub timeout_ms: u32,
+    /// N2
+    pub recover: bool,
+}
+
+impl Request {
+    /// A command with the usual patience.
+    pub fn new(command: Command, data: Data) -> Request {
+        Request { command, data, timeout_ms: PASS_TIMEOUT_MS, recover: false }
+    }
+
+    /// As [`Request::new`], with recovery's help.
+    pub fn helped(command: Command, data: Data) -> Request {
+        Request { recover: true, ..Request::new(command, data) }
+    }
+
+    fn length(&self) -> usize {
+        match &self.data {
+            Data::None => 0,
+            Data::In(len) => *len as usize,
+            Data::Out(bytes) => bytes.len(),
+        }
+    }
+
+    /// N2, N3
+    fn ccb(&self, unit: &Unit) -> Result<Ccb, Error> {
+        let most = unit.sim().facts().io_max_bytes;
+        let length = u32::try_from(self.length()).ok().filter(|n| *n <= most).ok_or_else(|| {
+            let what = format!("{} bytes of data: this bus carries up to {most}", self.length());
+            Error::new(Errno::Inval, what)
+        })?;
+        if !(1..=PASS_TIMEOUT_MAX_MS).contains(&self.timeout_ms) {
+            let what = format!(
+                "timeout={}: from 1 to {PASS_TIMEOUT_MAX_MS} milliseconds",
+                self.timeout_ms
+            );
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let direction = match self.data {
+            Data::None => Flags::NONE,
+            Data::In(_) => Flags::IN,
+            Data::Out(_) => Flags::OUT,
+        };
+        let raw = if self.recover { Flags::NONE } else { Flags::RAW };
+        Ok(Ccb {
+            command: self.command,
+            flags: direction | raw | Flags::NO_FREEZE,
+            priority: Priority::Normal,
+            timeout_ms: self.timeout_ms,
+            retries: if self.recover { RECOVER_RETRIES } else { 0 },
+            length,
+            owner: Owner::Task(0),
+        })
+    }
+}
+
+/// How a command ended, and the bytes that came.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// How.
+    pub ended: Ended,
+    /// What the device sent: no more than it says it moved.
+    pub data: Vec<u8>,
+}
+
+impl Answer {
+    /// The data of one that ended well; else the device's own words, behind what was asked.
+    pub fn good(self, asked: &str) -> Result<Vec<u8>, Error> {
+        match self.ended.result {
+            Ok(_) => Ok(self.data),
+            Err(e) => Err(Error::new(e, format!("{asked}: {}", explain(&self.ended)))),
+        }
+    }
+}
+
+/// Why a command did not end well, as camcontrol says it.
+pub fn explain(ended: &Ended) -> String {
+    let outcome = &ended.outcome;
+    match outcome.status {
+        CamStatus::ScsiError if !outcome.sense.bytes().is_empty() => {
+            match wire::scsi::Sense::decode(outcome.sense.bytes()) {
+                Ok(sense) => sense.code.to_string(),
+                Err(e) => format!("sense data that cannot be read: {e}"),
+            }
+        }
+        CamStatus::ScsiError => format!("SCSI status {:02x}", outcome.scsi_status),
+        CamStatus::AtaError => {
+            format!("ATA status {:02x}, error {:02x}", outcome.ata.0, outcome.ata.1)
+        }
+        status => status.text().to_owned(),
+    }
+}
+
+/// Carries a command out.
+pub async fn send(unit: &Arc<Unit>, core: &Rc<Core>, request: &Request) -> Result<Answer, Error> {
+    let ccb = request.ccb(unit)?;
+    let data = match request.length() {
+        0 => Segs::new(),
+        len => Segs::alloc(core.pool(), len)
+            .ok_or(Error::new(Errno::NoMem, "no memory for the command's data; try again"))?,
+    };
+    // The buffer is shared memory of the pool: what was in it is nobody's business.
+    data.fill(0, data.len(), 0);
+    if let Data::Out(bytes) = &request.data {
+        data.copy_from(0, bytes);
+    }
+    let ended = unit.execute(core, ccb, &data).await;
+    let mut came = match request.data {
+        Data::In(_) => data.to_vec(),
+        _ => Vec::new(),
+    };
+    came.truncate(ended.outcome.moved as usize);
+    Ok(Answer { ended, data: came })
+}

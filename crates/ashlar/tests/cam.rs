@@ -29,10 +29,11 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     says("cam modepage da0 -l", &["0x08,0x00\tCaching Page"]);
     says("cam modepage da0 WCE=0 -m 8 -S", &["WCE:  0 "]);
     says("cam defects da0 -G", &["Got 0 defects."]);
-    house
-        .ashlar(&["cam", "cmd", "da1", "-c", "12 0 0 0 24 0", "-i", "36"])
-        .ends(0)
-        .says(&["00000000", "41 53 48 4c", "ASHLAR"]);
+    house.ashlar(&["cam", "cmd", "da1", "-c", "12 0 0 0 24 0", "-i", "36"]).ends(0).says(&[
+        "00000000",
+        "41 53 48 4c",
+        "ASHLAR",
+    ]);
     house.ashlar(&["cam", "cmd", "da1", "-c", "fe 0 0 0 0 0"]).complains(&["INVALID COMMAND"]);
     house.ashlar(&words("cam modepage ada0 -m 8")).complains(&["cam identify ada0"]);
     says("cam rescan", &["nothing is new"]);

@@ -45,6 +45,7 @@ fn parse(mut words: impl Iterator<Item = String>, json: &mut bool) -> Result<Opt
             "iscsi" => options.what = What::Iscsi,
             "idle" => options.what = What::Idle,
             "luns" => options.what = What::Luns,
+            "aoe" => options.what = What::Aoe,
             "--case" => options.case = Some(value()?),
             "--rounds" => options.rounds = number(value()?)?,
             "--seconds" => options.seconds = number(value()?)?,

@@ -8,6 +8,7 @@
 //! * Servers are children of this process, pinned to one core; the load runs on another. They are
 //!   weighed from outside ([`weigh`]): Ashlar and its peers alike, with the same instruments.
 
+mod aoe;
 mod bare;
 mod bed;
 mod classes;

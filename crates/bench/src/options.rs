@@ -27,6 +27,8 @@ pub enum What {
     Iscsi,
     /// Load over NBD, beside nbdkit and QEMU's storage daemon.
     Nbd,
+    /// Load over AoE, beside vblade, over cables into network namespaces.
+    Aoe,
     /// What a daemon costs that has nothing to do.
     Idle,
     /// What a second core adds, without a network.
@@ -76,8 +78,8 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `cores`, `luns`, `idle`; or
-    /// `seeds`; or `bare`, the bare responder alone.
+    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `aoe`, `cores`, `luns`,
+    /// `idle`; or `seeds`; or `bare`, the bare responder alone.
     pub what: What,
     /// Which seed, for `seeds`: `scst`, `sched`, `trim`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
 use crate::report::{Goal, Of, Report, Row, Series};
 use crate::servers::free_address;
-use crate::{bare, classes, cores, idle, iscsi, luns, nbd, seeds};
+use crate::{aoe, bare, classes, cores, idle, iscsi, luns, nbd, seeds};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -54,6 +54,9 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
     if wants(What::Nbd) {
         nbd::measure(&options, &mut report, progress)?;
     }
+    if wants(What::Aoe) {
+        aoe::measure(&options, &mut report, progress)?;
+    }
     if wants(What::Cores) {
         cores::measure(&options, &mut report, progress)?;
     }
@@ -86,6 +89,7 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(classes::CASES.iter().map(|c| (*c).to_owned()))
         .chain(iscsi)
         .chain(nbd)
+        .chain(aoe::CASES.iter().map(|c| c.name.to_owned()))
         .chain(cores)
         .chain([luns::CASE.to_owned()])
         .chain(idle::CASES.iter().map(|c| c.name.to_owned()))

@@ -182,7 +182,8 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
         }
         for (k, address) in target.listen.iter().enumerate() {
             let unix = address.strip_prefix("unix:").is_some_and(|path| path.starts_with('/'));
-            if !unix && address.parse::<SocketAddr>().is_err() {
+            let other = unix || interface(address).is_some();
+            if !other && address.parse::<SocketAddr>().is_err() {
                 let text = format!("`{address}` is not an address with a port (127.0.0.1:3260)");
                 let p = problem("target", i, "listen", Kind::ConfigValue, text);
                 out.push(Problem { element: Some(k), ..p });
@@ -315,6 +316,14 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
             out.push(problem("access", i, "luns", Kind::ConfigValue, text));
         }
     }
+}
+
+/// The interface of a text that names one: `ether:` and what the kernel takes for a name.
+pub(crate) fn interface(text: &str) -> Option<&str> {
+    let name = text.strip_prefix("ether:")?;
+    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
+    let fits = (1..=15).contains(&name.len()) && !name.contains(odd);
+    (fits && name != "." && name != "..").then_some(name)
 }
 
 /// True when somebody could come to a portal of both groups.

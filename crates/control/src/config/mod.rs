@@ -18,6 +18,7 @@ pub mod units;
 mod write;
 
 pub use catalog::{Catalog, Entry};
+pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
 pub use read::{CONFIG_BYTES_MAX, read};
 pub use suggest::suggest;

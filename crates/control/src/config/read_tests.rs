@@ -250,6 +250,22 @@ fn targets_at_one_address_agree_about_tls() {
     assert!(read(&apart, "a.toml", &catalog).is_ok());
 }
 
+#[test]
+fn targets_listen_at_addresses_sockets_and_interfaces() {
+    let catalog = catalog();
+    let target = |at: &str| {
+        format!("[[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:a'\nlisten=['{at}']\n")
+    };
+    for good in ["127.0.0.1:1", "[::1]:1", "unix:/run/x", "ether:eth0", "ether:veth-1.7"] {
+        let read = read(&target(good), "a.toml", &catalog);
+        assert!(read.is_ok(), "{good}: {:?}", read.err());
+    }
+    for bad in ["127.0.0.1", "unix:x", "ether:", "ether:a/b", "ether:sixteen-letters-", "eth0"] {
+        let error = read(&target(bad), "a.toml", &catalog).expect_err(bad);
+        assert_eq!(error.kind, Kind::ConfigValue, "{error}");
+    }
+}
+
 /// Random damage to a good document: an error or a configuration, never a panic.
 #[test]
 fn damage_never_panics() {

@@ -448,8 +448,8 @@ pub struct AccessConfig {
     /// Patterns of initiator names with `*` and `?`.
     #[schemars(length(min = 1))]
     pub initiators: Vec<String>,
-    /// Only those who come to these addresses of ours: `ADDRESS`, `ADDRESS:PORT`, `*:PORT` or
-    /// `unix:PATH`; absent: any.
+    /// Only those who come to these addresses of ours: `ADDRESS`, `ADDRESS:PORT`, `*:PORT`,
+    /// `unix:PATH` or `ether:INTERFACE`; absent: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portals: Vec<String>,
     /// How the numbers of LUNs are written.

@@ -23,6 +23,13 @@ fn look(facts: &Facts) -> Vec<Finding> {
         if let Some(path) = address.strip_prefix("unix:") {
             out.extend(unix(address, Path::new(path)));
         }
+        if let Some(name) = crate::config::interface(address)
+            && !Path::new("/sys/class/net").join(name).exists()
+        {
+            let finding = format!("{address}: this machine has no such interface");
+            let fix = "ip link shows those it has; change `listen`".to_owned();
+            out.push(bad(Grade::Fail, finding, "the target cannot be served there", fix));
+        }
         let Ok(socket) = address.parse::<SocketAddr>() else { continue };
         let Err(e) = TcpListener::bind(socket) else { continue };
         let port = socket.port();

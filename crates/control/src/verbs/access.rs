@@ -21,7 +21,8 @@ pub struct CheckParams {
     /// Only of this target.
     #[serde(default)]
     pub target: Option<String>,
-    /// Only when it comes to this address of ours: ADDRESS:PORT or unix:PATH.
+    /// Only when it comes to this address of ours: ADDRESS:PORT, unix:PATH or
+    /// ether:INTERFACE.
     #[serde(default)]
     pub portal: Option<String>,
 }
@@ -98,7 +99,7 @@ fn check(state: &State, params: CheckParams) -> Result<CheckAnswer> {
     let portal = match &params.portal {
         None => None,
         Some(text) => Some(Place::parse(text).ok_or_else(|| {
-            let why = "ADDRESS:PORT or unix:PATH is wanted";
+            let why = "ADDRESS:PORT, unix:PATH or ether:INTERFACE is wanted";
             Error::new(Kind::Usage, "access check", why).at(text)
         })?),
     };

@@ -22,6 +22,9 @@ pub enum Kit {
     Dmraid,
     /// What a daemon in the guest needs to make LUNs block devices there.
     Local,
+    /// The kernel's AoE driver, its tools, and two ends of an Ethernet cable that loses frames when
+    /// it is told to.
+    Aoe,
 }
 
 /// What a kit adds.
@@ -189,6 +192,17 @@ const LOCAL: Parts = Parts {
     links: &[],
 };
 
+const AOE: Parts = Parts {
+    modules: &["aoe", "veth", "sch_netem"],
+    host: &["ip", "tc", "aoeping", "aoecfg"],
+    unpacked: &[],
+    // The C library wants it to end a thread.
+    loaded: &["libgcc_s.so.1"],
+    files: &[],
+    own: &[],
+    links: &[],
+};
+
 const RAID: Parts = Parts {
     modules: &["virtio_blk", "md_mod", "raid0", "raid1", "raid10", "raid456"],
     host: &["mdadm", "mdmon"],
@@ -217,6 +231,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::FileSystems => FILE_SYSTEMS,
         Kit::Nbd => NBD,
         Kit::Local => LOCAL,
+        Kit::Aoe => AOE,
         Kit::Raid => RAID,
         Kit::Dmraid => DMRAID,
     });

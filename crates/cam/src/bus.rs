@@ -104,6 +104,20 @@ struct Known {
     unit: Arc<Unit>,
     facts: Facts,
     provider: Option<(ProviderId, String)>,
+    /// Periphs besides the disk: pass, and what the device is.
+    others: Vec<String>,
+}
+
+impl Known {
+    /// All of its periphs, in the order in which CAM attaches them.
+    fn periphs(&self) -> Vec<String> {
+        let disk = self.provider.iter().map(|(_, name)| name.clone());
+        let others = self.others.iter().cloned();
+        match self.facts {
+            Facts::Ata(_) => disk.chain(others).collect(),
+            _ => others.chain(disk).collect(),
+        }
+    }
 }
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -168,6 +182,21 @@ impl Bus {
         lock(&self.known).values().map(|k| (k.unit.clone(), k.facts.clone(), name(k))).collect()
     }
 
+    /// All names of periphs of a device: `pass0`, `da0`.
+    pub fn periphs(&self, path: Path) -> Vec<String> {
+        lock(&self.known).get(&path).map_or(Vec::new(), Known::periphs)
+    }
+
+    /// Gives a device that was found its periphs besides the disk; `free` answers the first name of
+    /// a prefix that is free.
+    pub(crate) fn attach_periphs(&self, path: Path, free: impl Fn(&str) -> String) {
+        let role = self.facts(path).and_then(|facts| facts.role());
+        let names: Vec<String> = ["pass"].into_iter().chain(role).map(free).collect();
+        if let Some(known) = lock(&self.known).get_mut(&path) {
+            known.others = names;
+        }
+    }
+
     /// As `camcontrol devlist` has it; `verbose` as with -v.
     pub fn devlist(&self, verbose: bool) -> String {
         let n = self.number;
@@ -176,8 +205,8 @@ impl Bus {
             out = format!("scbus{n} on {} bus 0:\n", self.sim.facts().name);
         }
         for (path, known) in &*lock(&self.known) {
-            let periph = known.provider.as_ref().map_or("", |(_, name)| name);
-            out.push_str(&format!("{:<33}  at {path} ({periph})\n", known.facts.label()));
+            let (label, periphs) = (known.facts.label(), known.periphs().join(","));
+            out.push_str(&format!("{label:<33}  at {path} ({periphs})\n"));
         }
         if verbose {
             out.push_str(&format!("{:<33}  at {} ()\n", "<>", Path::bus(n)));

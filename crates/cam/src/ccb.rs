@@ -303,6 +303,8 @@ pub struct Outcome {
     pub sense: SenseData,
     /// ATA's status and error registers, with [`CamStatus::AtaError`].
     pub ata: (u8, u8),
+    /// COUNT and LBA as an ATA device left them; of meaning to commands that answer so.
+    pub answer: (u16, u64),
     /// Bytes moved.
     pub moved: u32,
 }
@@ -310,7 +312,14 @@ pub struct Outcome {
 impl Outcome {
     /// Nothing but a status.
     pub const fn of(status: CamStatus) -> Outcome {
-        Outcome { status, scsi_status: 0, sense: SenseData::NONE, ata: (0, 0), moved: 0 }
+        Outcome {
+            status,
+            scsi_status: 0,
+            sense: SenseData::NONE,
+            ata: (0, 0),
+            answer: (0, 0),
+            moved: 0,
+        }
     }
 
     /// All is well, and so many bytes were moved.

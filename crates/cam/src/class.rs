@@ -1,6 +1,7 @@
 //! The class `cam`: a disk of a bus as a geom with one provider, `da0` or `ada0`.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
@@ -169,6 +170,7 @@ impl CamClass {
             // What is lost or has another size was told already.
             let Change::Found(unit, facts) = change else { continue };
             let path = unit.path();
+            self.attach_periphs(bus, path);
             match self.add(topology, bus, unit, &facts) {
                 Ok(name) => names.extend(name),
                 Err(e) => {
@@ -179,6 +181,20 @@ impl CamClass {
             }
         }
         failed.map_or(Ok(names), Err)
+    }
+
+    /// Names of periphs that are no disks: the first that are free on all buses.
+    fn attach_periphs(&self, bus: &Bus, path: Path) {
+        let mut taken = BTreeSet::new();
+        for bus in self.buses() {
+            for (unit, ..) in bus.devices() {
+                taken.extend(bus.periphs(unit.path()));
+            }
+        }
+        bus.attach_periphs(path, |prefix| {
+            let mut names = (0..UNITS_MAX).map(|n| format!("{prefix}{n}"));
+            names.find(|name| !taken.contains(name)).unwrap_or_default()
+        });
     }
 
     /// A name for a new disk: its own by the configuration, else the first of its prefix that no

@@ -45,5 +45,5 @@ pub use events::Event;
 pub use freeze::{Freeze, Freezes};
 pub use kind::{Open, SimKind, Site};
 pub use periph::Facts;
-pub use sim::{Begun, Sim, SimFacts};
+pub use sim::{Begun, Signature, Sim, SimFacts};
 pub use unit::{Listener, Unit};

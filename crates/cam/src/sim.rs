@@ -34,6 +34,19 @@ pub enum Begun {
     Pending,
 }
 
+/// What a device is, as its link tells before it is asked anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signature {
+    /// It speaks SCSI, whatever it is.
+    Scsi,
+    /// An ATA device.
+    Ata,
+    /// SATA: a port multiplier.
+    Multiplier,
+    /// SATA: an enclosure behind a bridge (SEMB).
+    Bridge,
+}
+
 /// A driver of a bus.
 ///
 /// It is called on the core of whoever sent a CCB, without a lock held, and never blocks. What it
@@ -57,6 +70,18 @@ pub trait Sim: Send + Sync {
     /// Targets that a scan asks.
     fn targets(&self) -> Vec<u64> {
         (0..self.facts().targets).collect()
+    }
+
+    /// What a target's link tells of it.
+    fn signature(&self, target: u64) -> Signature {
+        let _ = target;
+        if self.facts().is_ata { Signature::Ata } else { Signature::Scsi }
+    }
+
+    /// SAS address of a target, where the way to it tells.
+    fn address(&self, target: u64) -> Option<u64> {
+        let _ = target;
+        None
     }
 
     /// Commands that the way to a device takes at a time for it, whatever queue the device itself

@@ -1,6 +1,7 @@
 //! What can be asked of buses and their devices, in camcontrol's words and formats.
 
 mod raw;
+mod shelf;
 mod upkeep;
 
 use std::fmt::Write;
@@ -78,6 +79,9 @@ pub(crate) const VERBS: &[VerbSpec] = &[
     upkeep::MODEPAGE,
     upkeep::DEFECTS,
     raw::CMD,
+    shelf::SMPPHYLIST,
+    shelf::ENCLOSURE,
+    shelf::LOCATE,
     VerbSpec {
         detail: "The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to \
                  be there at the next start: one that is attached by hand goes with the daemon. \
@@ -127,13 +131,16 @@ impl CamClass {
             "rescan" => self.rescan(control, params),
             "inquiry" => self.disk(on).map(|d| d.inquiry()),
             "identify" => self.disk(on)?.identify(),
-            "readcap" => self.disk(on).map(|d| d.readcap()),
+            "readcap" => self.disk(on)?.readcap(),
             "reportluns" => self.disk(on)?.reportluns(),
             "tags" => self.disk(on)?.tags(params),
             "reset" => self.disk(on)?.reset(control),
             "modepage" => self.disk(on)?.modepage(control, params),
             "defects" => self.disk(on)?.defects(control, params),
             "cmd" => self.disk(on)?.cmd(control, params),
+            "smpphylist" => self.smpphylist(control, on),
+            "enclosure" => self.enclosure(control, on),
+            "locate" => self.locate(control, on, params),
             "attach" => self.attach(control, on, params),
             "detach" => self.detach(control, on),
             other => {
@@ -157,6 +164,7 @@ impl CamClass {
                         let path = unit.path();
                         json!({
                             "target": path.target, "lun": path.lun, "periph": name,
+                            "periphs": bus.periphs(path),
                             "device": facts.label(), "lost": unit.look(|d| d.is_lost()),
                         })
                     })
@@ -252,13 +260,13 @@ impl CamClass {
 
     fn disk(&self, name: &str) -> Result<Found, Error> {
         for bus in self.buses() {
-            for (unit, facts, periph) in bus.devices() {
-                if !name.is_empty() && periph == name {
-                    return Ok(Found { name: periph, unit, facts });
+            for (unit, facts, _) in bus.devices() {
+                if bus.periphs(unit.path()).iter().any(|periph| periph == name) {
+                    return Ok(Found { name: name.to_owned(), unit, facts });
                 }
             }
         }
-        let what = format!("no disk {name} on any bus; `ashlar cam devlist` lists them");
+        let what = format!("no device {name} on any bus; `ashlar cam devlist` lists them");
         Err(Error::new(Errno::NoEnt, what))
     }
 }
@@ -280,10 +288,19 @@ impl Found {
             Facts::Ata(f) => {
                 (f.identify.serial.clone(), "ATA".to_string(), f.identify.queue_depth > 1)
             }
+            Facts::Multiplier(_) | Facts::Bridge(_) => (String::new(), "SATA".to_string(), false),
         };
-        let kind = if standard == "ATA" { "device" } else { "SCSI device" };
-        let mut text = format!("{name}: {label} Fixed Direct Access {standard} {kind}\n");
-        let _ = writeln!(text, "{name}: Serial Number {serial}");
+        let kind = match &self.facts {
+            Facts::Scsi(f) if f.inquiry.kind == 0x0d => "Fixed Enclosure Services",
+            Facts::Bridge(_) => "Fixed Enclosure Services",
+            Facts::Multiplier(_) => "Port Multiplier",
+            Facts::Scsi(_) | Facts::Ata(_) => "Fixed Direct Access",
+        };
+        let device = if matches!(self.facts, Facts::Scsi(_)) { "SCSI device" } else { "device" };
+        let mut text = format!("{name}: {label} {kind} {standard} {device}\n");
+        if !serial.is_empty() {
+            let _ = writeln!(text, "{name}: Serial Number {serial}");
+        }
         if queues {
             let _ = writeln!(text, "{name}: Command Queueing Enabled");
         }
@@ -361,14 +378,17 @@ impl Found {
         }))
     }
 
-    fn readcap(&self) -> Value {
-        let (blocks, block_len) = match &self.facts {
-            Facts::Scsi(f) => f.capacity.map_or((0, 0), |c| (c.blocks, c.block_len)),
-            Facts::Ata(f) => (f.identify.sectors, f.identify.sector_bytes),
+    fn readcap(&self) -> Result<Value, Error> {
+        let medium = match &self.facts {
+            Facts::Scsi(f) => f.capacity.map(|c| (c.blocks, c.block_len)),
+            Facts::Ata(f) => Some((f.identify.sectors, f.identify.sector_bytes)),
+            Facts::Multiplier(_) | Facts::Bridge(_) => None,
         };
+        let none = || Error::new(Errno::NotSup, format!("{} has no medium", self.name));
+        let (blocks, block_len) = medium.ok_or_else(none)?;
         let last = blocks.saturating_sub(1);
         let text = format!("Last Block: {last}, Block Length: {block_len} bytes\n");
-        json!({ "text": text, "last_block": last, "block_length": block_len })
+        Ok(json!({ "text": text, "last_block": last, "block_length": block_len }))
     }
 
     fn reportluns(&self) -> Result<Value, Error> {

@@ -41,16 +41,16 @@ fn two_hbas_are_listed_as_camcontrol_lists_them() {
     let list = w.buses.iter().map(|bus| bus.devlist(true)).collect::<String>();
     let want = "\
 scbus0 on mps0 bus 0:
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 0 lun 0 (da0)
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 1 lun 0 (da1)
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 2 lun 0 (da2)
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 3 lun 0 (da3)
+<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 0 lun 0 (pass0,da0)
+<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 1 lun 0 (pass1,da1)
+<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 2 lun 0 (pass2,da2)
+<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 3 lun 0 (pass3,da3)
 <>                                 at scbus0 target -1 lun -1 ()
 scbus1 on ahcich0 bus 0:
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 0 lun 0 (ada0)
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 1 lun 0 (ada1)
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 2 lun 0 (ada2)
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 3 lun 0 (ada3)
+<INTEL SSDSC2CW120A3 400i>         at scbus1 target 0 lun 0 (ada0,pass4)
+<INTEL SSDSC2CW120A3 400i>         at scbus1 target 1 lun 0 (ada1,pass5)
+<INTEL SSDSC2CW120A3 400i>         at scbus1 target 2 lun 0 (ada2,pass6)
+<INTEL SSDSC2CW120A3 400i>         at scbus1 target 3 lun 0 (ada3,pass7)
 <>                                 at scbus1 target -1 lun -1 ()
 ";
     assert_eq!(list, want);

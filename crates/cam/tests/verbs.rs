@@ -39,11 +39,11 @@ fn what_they_print() {
     let list = verb(&mut w, "devlist", "", json!({ "verbose": true })).unwrap();
     let want = "\
 scbus0 on mps0 bus 0:
-<ASHLAR virtual disk 1>            at scbus0 target 0 lun 0 (da0)
-<ASHLAR virtual disk 1>            at scbus0 target 1 lun 0 (da1)
+<ASHLAR virtual disk 1>            at scbus0 target 0 lun 0 (pass0,da0)
+<ASHLAR virtual disk 1>            at scbus0 target 1 lun 0 (pass1,da1)
 <>                                 at scbus0 target -1 lun -1 ()
 scbus1 on ahcich0 bus 0:
-<virtual disk 1>                   at scbus1 target 0 lun 0 (ada0)
+<virtual disk 1>                   at scbus1 target 0 lun 0 (ada0,pass2)
 <>                                 at scbus1 target -1 lun -1 ()
 ";
     assert_eq!(list["text"], want);

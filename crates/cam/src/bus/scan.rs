@@ -25,7 +25,10 @@ use crate::address::{ANY, Path};
 use crate::ccb::Owner;
 use crate::events::Event;
 use crate::periph::Facts;
-use crate::probe::{Ask, AtaProbe, Refusal, ScsiProbe};
+use crate::probe::{
+    Ask, AtaProbe, MultiplierProbe, Refusal, ScsiProbe, bridge_answer, bridge_question,
+};
+use crate::sim::Signature;
 use crate::unit::Unit;
 
 /// Targets that are asked at a time.
@@ -251,7 +254,12 @@ impl Bus {
                     tell(self.forget(path, core));
                     unit.clone()
                 };
-                let known = Known { unit: unit.clone(), facts: facts.clone(), provider: None };
+                let known = Known {
+                    unit: unit.clone(),
+                    facts: facts.clone(),
+                    provider: None,
+                    others: Vec::new(),
+                };
                 lock(&self.known).insert(path, known);
                 self.note(path, Event::FoundDevice);
                 tell(vec![Change::Found(unit, facts)]);
@@ -266,7 +274,19 @@ impl Bus {
 
 /// Asks a device what it is.
 pub(super) async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Refusal> {
-    if unit.sim().facts().is_ata {
+    let signature = unit.sim().signature(unit.path().target);
+    if signature == Signature::Bridge {
+        let (ended, data) = question(unit, core, &bridge_question()).await;
+        return bridge_answer(&ended, &data).map(|facts| Facts::Bridge(Box::new(facts)));
+    }
+    if signature == Signature::Multiplier {
+        let mut probe = MultiplierProbe::default();
+        while let Some(ask) = probe.ask() {
+            probe.hear(&question(unit, core, &ask).await.0);
+        }
+        return probe.finish().map(|facts| Facts::Multiplier(Box::new(facts)));
+    }
+    if signature == Signature::Ata {
         let mut probe = AtaProbe::new(None);
         while let Some(ask) = probe.ask() {
             let (ended, data) = question(unit, core, &ask).await;

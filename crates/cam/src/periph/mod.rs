@@ -6,21 +6,27 @@
 //! | `ada` | disks that speak ATA |
 //! | `disk` | the provider of both |
 //! | `pass` | commands as somebody typed them |
+//! | `ses` | enclosures |
 
 mod ada;
 mod da;
 mod disk;
 pub(crate) mod pass;
+pub(crate) mod ses;
 
 use bio::{Attr, Bio, Errno, Pool};
 use geom::Limits;
+use wire::ata::SepIdentify;
 
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
 use crate::device::{Queueing, Shape};
-use crate::probe::{AtaFacts, ScsiFacts};
+use crate::probe::{AtaFacts, MultiplierFacts, ScsiFacts};
 use crate::recovery::Policy;
 
 pub(crate) use disk::DiskLayer;
+
+/// PERIPHERAL DEVICE TYPE of enclosures.
+const ENCLOSURE: u8 = 0x0d;
 
 /// How often a disk's command is tried again.
 const DISK_RETRIES: u8 = 4;
@@ -35,6 +41,10 @@ pub enum Facts {
     Scsi(Box<ScsiFacts>),
     /// Of an ATA device.
     Ata(Box<AtaFacts>),
+    /// Of a port multiplier.
+    Multiplier(Box<MultiplierFacts>),
+    /// Of an enclosure behind a bridge.
+    Bridge(Box<SepIdentify>),
 }
 
 impl Facts {
@@ -43,6 +53,8 @@ impl Facts {
         match (self, other) {
             (Facts::Scsi(own), Facts::Scsi(other)) => own.is_same(other),
             (Facts::Ata(own), Facts::Ata(other)) => own.is_same(other),
+            (Facts::Multiplier(own), Facts::Multiplier(other)) => own == other,
+            (Facts::Bridge(own), Facts::Bridge(other)) => own == other,
             _ => false,
         }
     }
@@ -52,6 +64,10 @@ impl Facts {
         let words: Vec<&str> = match self {
             Facts::Scsi(f) => vec![&f.inquiry.vendor, &f.inquiry.product, &f.inquiry.revision],
             Facts::Ata(f) => vec![&f.identify.model, &f.identify.firmware],
+            Facts::Multiplier(f) => {
+                return format!("<Port Multiplier {:08x} {:04x}>", f.product, f.revision);
+            }
+            Facts::Bridge(f) => vec![&f.vendor, &f.product, &f.revision, &f.firmware],
         };
         format!("<{}>", words.join(" "))
     }
@@ -63,8 +79,19 @@ impl Facts {
             Facts::Ata(f) => {
                 vec![f.identify.serial.clone(), format!("{:016x}", f.identify.wwn)]
             }
+            Facts::Multiplier(_) | Facts::Bridge(_) => Vec::new(),
         };
         all.into_iter().filter(|name| !name.is_empty()).collect()
+    }
+
+    /// The periph of a device that is no disk.
+    pub(crate) fn role(&self) -> Option<&'static str> {
+        match self {
+            Facts::Scsi(f) if f.inquiry.kind == ENCLOSURE => Some("ses"),
+            Facts::Bridge(_) => Some("ses"),
+            Facts::Multiplier(_) => Some("pmp"),
+            Facts::Scsi(_) | Facts::Ata(_) => None,
+        }
     }
 
     /// The periph that a disk of these facts has; none of other devices.
@@ -72,6 +99,7 @@ impl Facts {
         match self {
             Facts::Scsi(facts) => da::disk(facts, io_max_bytes),
             Facts::Ata(facts) => ada::disk(facts, io_max_bytes),
+            Facts::Multiplier(_) | Facts::Bridge(_) => None,
         }
     }
 }

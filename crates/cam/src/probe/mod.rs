@@ -5,11 +5,13 @@
 //! | --- | --- |
 //! | `scsi` | INQUIRY and its pages, modes, capacity, logical units |
 //! | `ata` | IDENTIFY DEVICE; sets the write cache |
+//! | `link` | what hangs on a SATA link and is no disk |
 //!
 //! Nothing that a device says is believed beyond what it sent: a device that cannot be used ends in
 //! a [`Refusal`] that says why.
 
 mod ata;
+mod link;
 mod scsi;
 
 use std::fmt;
@@ -19,6 +21,7 @@ use wire::WireError;
 use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Owner, Priority};
 
 pub use ata::{AtaFacts, AtaProbe};
+pub use link::{MultiplierFacts, MultiplierProbe, bridge_answer, bridge_question};
 pub use scsi::{ScsiFacts, ScsiProbe};
 
 /// How long a device may take to answer a question, ms.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DiskSpec, Transport, VirtualHba};
+use super::{DiskSpec, Role, Transport, VirtualHba};
 use crate::kind::{Open, SimKind};
 use crate::sim::Sim;
 
@@ -41,13 +41,84 @@ struct Params {
     /// Size of each, whole sectors of 512 bytes.
     #[schemars(range(min = 512, max = 17_592_186_044_416_u64))]
     size: u64,
+    /// T10 vendor of SAS disks.
+    vendor: String,
+    /// What the disks are called.
+    model: String,
+    /// Their revision or firmware.
+    revision: String,
+    /// Target of an enclosure for them, behind them; 0: there is none. On SAS it is an expander's,
+    /// on SATA behind a bridge.
+    #[schemars(range(max = 254))]
+    enclosure: u8,
+    /// SATA: they are on a port multiplier, which is target 15.
+    multiplier: bool,
 }
 
 impl Default for Params {
     fn default() -> Params {
-        Params { transport: Speaks::Sas, disks: 1, size: 1 << 30 }
+        let DiskSpec { vendor, model, revision, .. } = DiskSpec::default();
+        Params {
+            transport: Speaks::Sas,
+            disks: 1,
+            size: 1 << 30,
+            vendor,
+            model,
+            revision,
+            enclosure: 0,
+            multiplier: false,
+        }
     }
 }
+
+impl Params {
+    /// What is there besides disks, by target.
+    fn others(&self, refuse: &dyn Fn(String) -> Error) -> Result<Vec<(u64, DiskSpec)>, Error> {
+        let sata = matches!(self.transport, Speaks::Sata);
+        let small = DiskShape { size: 4096, ..DiskShape::default() };
+        let spec = |vendor: &str, model: &str, revision: &str, serial: &str, wwn, role| DiskSpec {
+            vendor: vendor.into(),
+            model: model.into(),
+            revision: revision.into(),
+            serial: serial.into(),
+            wwn,
+            role,
+            shape: small.clone(),
+            ..DiskSpec::default()
+        };
+        let mut out = Vec::new();
+        let place = u64::from(self.enclosure);
+        if place > 0 {
+            if place < self.disks || (self.multiplier && place >= MULTIPLIER) {
+                let most = if self.multiplier { MULTIPLIER - 1 } else { 254 };
+                return Err(refuse(format!(
+                    "enclosure is target {place}: from {} to {most} is wanted, behind the disks",
+                    self.disks
+                )));
+            }
+            let role = Role::Enclosure(u8::try_from(self.disks).unwrap_or(u8::MAX));
+            out.push(match sata {
+                true => (place, spec("AMI", "MG9071", "1.00", "0011", 0x3_0480_0002, role)),
+                false => {
+                    let wwn = 0x5003_0480_0000_003f;
+                    (place, spec("LSILOGIC", "SASX28 A.0", "9", "X28", wwn, role))
+                }
+            });
+        }
+        if self.multiplier {
+            if !sata || self.disks > MULTIPLIER {
+                let why = "a port multiplier has up to 15 ports, and is SATA's";
+                return Err(refuse(why.into()));
+            }
+            let role = Role::Multiplier(u8::try_from(self.disks).unwrap_or(15));
+            out.push((MULTIPLIER, spec("", "", "", "", 0, role)));
+        }
+        Ok(out)
+    }
+}
+
+/// Target of a port multiplier itself.
+const MULTIPLIER: u64 = 15;
 
 impl SimKind for Virtual {
     fn name(&self) -> &'static str {
@@ -84,8 +155,13 @@ impl SimKind for Virtual {
             Speaks::Sas => Transport::Sas,
             Speaks::Sata => Transport::Sata,
         };
-        let bays = usize::try_from(params.disks).unwrap_or(0);
+        let others = params.others(&refuse)?;
+        let last = others.iter().map(|(bay, _)| *bay + 1).max().unwrap_or(0);
+        let bays = usize::try_from(params.disks.max(last)).unwrap_or(0);
         let hba = VirtualHba::new(name, transport, bays);
+        for (bay, spec) in others {
+            hba.plug(bay, spec, bay).map_err(|e| refuse(format!("target {bay}: {e}")))?;
+        }
         for bay in 0..params.disks {
             let serial = format!("{name}-{bay}");
             let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -95,7 +171,10 @@ impl SimKind for Virtual {
                 timing: Timing::Between { min_ns: 20_000, max_ns: 200_000 },
                 ..DiskShape::default()
             };
-            let spec = DiskSpec { serial, wwn, shape, ..DiskSpec::default() };
+            let (vendor, model) = (params.vendor.clone(), params.model.clone());
+            let revision = params.revision.clone();
+            let spec =
+                DiskSpec { vendor, model, revision, serial, wwn, shape, ..DiskSpec::default() };
             hba.plug(bay, spec, wwn).map_err(|e| refuse(format!("disk {bay}: {e}")))?;
         }
         Ok(hba)

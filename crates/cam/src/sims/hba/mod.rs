@@ -11,11 +11,13 @@
 //!  V2  What one target does never waits for another: each has a lock of its own.
 
 mod ata;
+mod enclosure;
 mod kind;
 mod ncq;
 mod scsi;
 mod target;
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::{Errno, Segs};
@@ -24,8 +26,9 @@ use reactor::model::{DiskModel, DiskShape, Fault, Timing};
 
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
-use crate::sim::{Begun, Sim, SimFacts};
+use crate::sim::{Begun, Signature, Sim, SimFacts};
 use crate::unit::Unit;
+pub use enclosure::Role;
 pub use kind::Virtual;
 use target::Target;
 
@@ -79,6 +82,8 @@ pub struct DiskSpec {
     pub depth: u8,
     /// SATA: addresses of 48 bits.
     pub extended: bool,
+    /// What it is.
+    pub role: Role,
     /// SAS: blocks that were bad from the factory on, and that went bad later.
     pub defects: (Vec<u64>, Vec<u64>),
     /// SAS: how it takes blocks back, where its medium can at all.
@@ -103,6 +108,7 @@ impl Default for DiskSpec {
             extended: true,
             deletes: Deletes::Unmap,
             defects: (Vec::new(), Vec::new()),
+            role: Role::Disk,
             rotation: 1,
         }
     }
@@ -125,6 +131,8 @@ pub struct VirtualHba {
 }
 
 struct Bay {
+    /// Bays that the enclosure in this one sees; 0: none is in it.
+    sees: AtomicU8,
     target: Mutex<Option<Target>>,
     unit: OnceLock<Mutex<Weak<Unit>>>,
 }
@@ -132,7 +140,8 @@ struct Bay {
 impl VirtualHba {
     /// An HBA called `name` with so many empty bays.
     pub fn new(name: &str, transport: Transport, bays: usize) -> Arc<VirtualHba> {
-        let bay = || Bay { target: Mutex::new(None), unit: OnceLock::new() };
+        let bay =
+            || Bay { sees: AtomicU8::new(0), target: Mutex::new(None), unit: OnceLock::new() };
         Arc::new(VirtualHba {
             facts: SimFacts {
                 name: name.into(),
@@ -149,6 +158,8 @@ impl VirtualHba {
     pub fn plug(&self, bay: u64, spec: DiskSpec, seed: u64) -> Result<(), Errno> {
         let disk = DiskModel::new(spec.shape.clone(), seed)?;
         let place = self.bays.get(bay as usize).ok_or(Errno::NoEnt)?;
+        let sees = if let Role::Enclosure(slots) = spec.role { slots } else { 0 };
+        place.sees.store(sees, Ordering::Release);
         *lock(&place.target) = Some(Target::new(spec, disk, seed, self.facts.is_ata));
         Ok(())
     }
@@ -158,6 +169,24 @@ impl VirtualHba {
         if let Some(rescan) = &*lock(&self.rescan) {
             rescan.wish_target(bay);
         }
+    }
+
+    /// SAS address and enclosed bays of the enclosure that a bay belongs to, or is in.
+    fn expander(&self) -> Option<(u64, enclosure::Seen)> {
+        let sees = |bay: &&Bay| bay.sees.load(Ordering::Acquire) > 0;
+        let bay = self.bays.iter().find(sees).filter(|_| !self.facts.is_ata)?;
+        let own = lock(&bay.target).as_ref().map(|t| t.spec.wwn)?;
+        Some((own, self.seen(bay.sees.load(Ordering::Acquire))))
+    }
+
+    /// The disks in the first bays, by their SAS addresses. One bay after the other: V2.
+    fn seen(&self, slots: u8) -> enclosure::Seen {
+        let disk = |bay| {
+            let there =
+                |t: &mut Target| (t.present && t.spec.role == Role::Disk).then_some(t.spec.wwn);
+            self.at(bay, there).flatten()
+        };
+        (0..u64::from(slots)).map(disk).collect()
     }
 
     /// Does something to the disk in a bay; `None` when it is empty.
@@ -253,6 +282,20 @@ impl Sim for VirtualHba {
         *lock(&self.rescan) = Some(rescan);
     }
 
+    fn signature(&self, target: u64) -> Signature {
+        let role = self.at(target, |t| t.spec.role).unwrap_or_default();
+        match (self.facts.is_ata, role) {
+            (false, _) => Signature::Scsi,
+            (true, Role::Disk) => Signature::Ata,
+            (true, Role::Enclosure(_)) => Signature::Bridge,
+            (true, Role::Multiplier(_)) => Signature::Multiplier,
+        }
+    }
+
+    fn address(&self, target: u64) -> Option<u64> {
+        self.at(target, |t| t.spec.wwn).filter(|_| !self.facts.is_ata)
+    }
+
     fn attach(&self, unit: &Arc<Unit>) {
         let Some(bay) = self.bays.get(unit.path().target as usize) else { return };
         *lock(bay.unit.get_or_init(Mutex::default)) = Arc::downgrade(unit);
@@ -266,7 +309,27 @@ impl Sim for VirtualHba {
         if unit.path().lun != 0 {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
         }
-        let begin = |t: &mut Target| (t.begin(id, ccb, data, core.now()), t.take_victims());
+        if let Command::Smp { function, phy } = ccb.command {
+            let Some((own, seen)) = self.expander() else {
+                return Begun::Ended(Outcome::of(CamStatus::CannotProvide));
+            };
+            let said = enclosure::smp(own, &seen, function, phy);
+            let said =
+                self.at(unit.path().target, |t| t.forged_smp(function)).flatten().unwrap_or(said);
+            let moved = data.copy_from(0, &said) as u32;
+            let refused = said.get(2).is_none_or(|result| *result != 0);
+            let status = if refused { CamStatus::SmpError } else { CamStatus::Complete };
+            return Begun::Ended(Outcome { moved, ..Outcome::of(status) });
+        }
+        let place = self.bays.get(unit.path().target as usize);
+        let sees = place.map_or(0, |bay| bay.sees.load(Ordering::Acquire));
+        let seen = if sees > 0 { self.seen(sees) } else { Vec::new() };
+        let begin = |t: &mut Target| {
+            if sees > 0 {
+                t.seen = seen;
+            }
+            (t.begin(id, ccb, data, core.now()), t.take_victims())
+        };
         let Some((begun, victims)) = self.at(unit.path().target, begin) else {
             return Begun::Ended(Outcome::of(CamStatus::SelectionTimeout));
         };

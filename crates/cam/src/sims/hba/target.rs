@@ -7,7 +7,9 @@ use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp};
 use wire::ata::{error, status};
 use wire::scsi::{Asc, Key, Sense, Status, asc};
+use wire::smp::SMP_RESPONSE;
 
+use super::enclosure::{self, Role, Seen};
 use super::ncq::Queue;
 use super::{DiskSpec, Faults, ata, scsi};
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Registers, Tag};
@@ -38,6 +40,10 @@ pub(super) enum Work {
     Cache(bool),
     /// MODE SELECT: its list stands in the data; whether it has ten bytes, and is saved.
     Modes(bool, bool),
+    /// An enclosure's control page, which stands in the data.
+    Control,
+    /// Answers these in COUNT and LBA.
+    Registers(u16, u64),
 }
 
 struct Op {
@@ -57,13 +63,16 @@ pub(super) struct Target {
     pub(super) cache: bool,
     /// As it is after a loss of power.
     pub(super) saved_cache: bool,
-    is_ata: bool,
+    pub(super) is_ata: bool,
     stopped: bool,
     /// TEST UNIT READYs until it is ready.
     becoming: u8,
     attention: Option<Asc>,
     under_way: BTreeMap<CcbId, Op>,
     pub(super) queue: Queue,
+    /// An enclosure's: what is in its slots, and their lights (where, faulty).
+    pub(super) seen: Seen,
+    pub(super) lights: Vec<(bool, bool)>,
     /// Answers that are not its own.
     pub(super) forged: Vec<(u8, Option<u8>, Vec<u8>)>,
     /// Let go when the queue stopped: to be ended.
@@ -92,6 +101,8 @@ impl Target {
             attention: Some(POWER_ON),
             under_way: BTreeMap::new(),
             queue: Queue::default(),
+            seen: Vec::new(),
+            lights: Vec::new(),
             forged: Vec::new(),
             victims: Vec::new(),
             overlaps: 0,
@@ -136,7 +147,13 @@ impl Target {
                 if let Some(stop) = self.not_now(ccb.command.cdb()) {
                     return stop;
                 }
-                scsi::parse(self, ccb.command.cdb())
+                match self.spec.role {
+                    Role::Enclosure(_) => enclosure::parse_scsi(self, ccb.command.cdb()),
+                    _ => scsi::parse(self, ccb.command.cdb()),
+                }
+            }
+            Command::Ata(registers) if self.is_ata && self.spec.role != Role::Disk => {
+                enclosure::parse_ata(self, &registers)
             }
             Command::Ata(registers) if self.is_ata => ata::parse(self, &registers),
             _ => Err(Outcome::of(CamStatus::CannotProvide)),
@@ -163,6 +180,14 @@ impl Target {
                     Err(outcome) => return Begun::Ended(outcome),
                 }
             }
+            Work::Control => {
+                if !enclosure::control(self, &data.to_vec()) {
+                    return match self.is_ata {
+                        true => Begun::Ended(ata::refused(error::ABORT)),
+                        false => answer(Sense::list_field(0, None)),
+                    };
+                }
+            }
             Work::Modes(ten, save) => match scsi::select(self, *ten, &data.to_vec()) {
                 Ok(cache) => {
                     self.saved_cache = if *save { cache } else { self.saved_cache };
@@ -178,6 +203,13 @@ impl Target {
         let (hangs, lies) = (self.chance(self.faults.hangs), self.chance(self.faults.lies));
         self.under_way.insert(id, Op { work, at_ns, hangs, lies, bytes });
         if hangs { Begun::Pending } else { Begun::Later(at_ns - now) }
+    }
+
+    pub(super) fn forged_smp(&mut self, function: u8) -> Option<Vec<u8>> {
+        let fits = |(wanted, of, _): &&(u8, Option<u8>, Vec<u8>)| {
+            *wanted == function && *of == Some(SMP_RESPONSE)
+        };
+        self.forged.iter().rfind(fits).map(|(.., bytes)| bytes.clone())
     }
 
     fn forgery(&self, command: &Command) -> Option<Vec<u8>> {
@@ -240,7 +272,11 @@ impl Target {
 
     /// Chance, and no room.
     fn refuses(&mut self, work: &Work) -> Option<Outcome> {
-        if matches!(work, Work::Say(_) | Work::Start | Work::Cache(_) | Work::Modes(..)) {
+        let medium = matches!(
+            work,
+            Work::Read { .. } | Work::Write { .. } | Work::Flush | Work::Discard { .. }
+        );
+        if !medium {
             return None;
         }
         let full = self.under_way.len() >= usize::from(self.spec.depth);
@@ -294,7 +330,12 @@ impl Target {
                 let outcome = self.failure();
                 self.fails(id, outcome)
             }
-            Ok(moved) => Outcome::good(moved),
+            Ok(moved) => match op.work {
+                Work::Registers(count, lba) => {
+                    Outcome { answer: (count, lba), ..Outcome::good(moved) }
+                }
+                _ => Outcome::good(moved),
+            },
             Err(_) => self.fails(id, self.medium_error()),
         };
         self.queue.leave(id);
@@ -337,6 +378,8 @@ impl Target {
                 self.cache = *on;
                 self.disk.flush().map(|()| data.len() as u32)
             }
+            // The lights are as it wants since it began.
+            Work::Control | Work::Registers(..) => Ok(data.len() as u32),
             // Became one of the cache when it began.
             Work::Modes(..) => Err(Errno::Inval),
         }
@@ -391,7 +434,7 @@ impl Work {
             Work::Write { offset, len, .. } => (DiskOp::Write, *offset, *len),
             Work::Flush => (DiskOp::Flush, 0, 0),
             Work::Discard { ranges } => (DiskOp::Discard, ranges.first().map_or(0, |r| r.0), 0),
-            Work::Say(_) | Work::Start | Work::Cache(_) | Work::Modes(..) => (DiskOp::Read, 0, 0),
+            _ => (DiskOp::Read, 0, 0),
         }
     }
 }

@@ -50,6 +50,8 @@ pub enum Seed {
     Scst,
     /// The page on geom_sched: who gets what of a disk beside whom.
     Sched,
+    /// The paper on the diskless file server: what its link carried, in virtual time.
+    Aoe,
     /// Lessons learned about TRIM: what three ways of telling a disk cost, in virtual time.
     Trim,
 }
@@ -81,7 +83,7 @@ pub struct Options {
     /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `aoe`, `cores`, `luns`,
     /// `idle`; or `seeds`; or `bare`, the bare responder alone.
     pub what: What,
-    /// Which seed, for `seeds`: `scst`, `sched`, `trim`.
+    /// Which seed, for `seeds`: `scst`, `sched`, `trim`, `aoe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
     /// Only the cases whose name contains this; absent: all.

@@ -20,6 +20,7 @@ impl Verb for Bench {
         "ashlar bench layers --rounds 9",
         "ashlar bench iscsi --no-peers --json",
         "ashlar bench aoe --no-counters",
+        "ashlar bench seeds aoe",
         "ashlar bench seeds sched",
         "ashlar bench seeds scst",
         "ashlar bench seeds trim",

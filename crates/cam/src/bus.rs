@@ -187,6 +187,11 @@ impl Bus {
         lock(&self.known).get(&path).map_or(Vec::new(), Known::periphs)
     }
 
+    /// Whether a device has its disk in the graph.
+    pub(crate) fn has_disk(&self, path: Path) -> bool {
+        lock(&self.known).get(&path).is_some_and(|known| known.provider.is_some())
+    }
+
     /// Gives a device that was found its periphs besides the disk; `free` answers the first name of
     /// a prefix that is free.
     pub(crate) fn attach_periphs(&self, path: Path, free: impl Fn(&str) -> String) {
@@ -315,9 +320,18 @@ impl Bus {
                 let size = facts.disk(u32::MAX).map(|disk| disk.limits.media_bytes);
                 let mut known = lock(&bus.known);
                 let Some(known) = known.get_mut(&path) else { return };
+                let removable = facts.is_removable();
                 known.facts = facts;
-                if let (Some((provider, _)), Some(size)) = (&known.provider, size) {
-                    bus.inbox.post(GeomEvent::Resize(*provider, size));
+                let Some((provider, _)) = &known.provider else { return };
+                match size {
+                    Some(size) => {
+                        bus.inbox.post(GeomEvent::Resize(*provider, size));
+                        if removable {
+                            bus.inbox.post(GeomEvent::MediaChanged(*provider));
+                        }
+                    }
+                    None if removable => bus.inbox.post(GeomEvent::MediaGone(*provider)),
+                    None => {}
                 }
             });
         };

@@ -168,9 +168,19 @@ impl CamClass {
         let (mut names, mut failed) = (Vec::new(), None);
         for change in changes {
             // What is lost or has another size was told already.
-            let Change::Found(unit, facts) = change else { continue };
+            let (unit, facts) = match change {
+                Change::Found(unit, facts) => {
+                    self.attach_periphs(bus, unit.path());
+                    (unit, facts)
+                }
+                // A medium that came into a drive that had none.
+                Change::Changed(path, facts) => match bus.unit(path) {
+                    Some(unit) if !bus.has_disk(path) => (unit, facts),
+                    _ => continue,
+                },
+                Change::Lost(_) => continue,
+            };
             let path = unit.path();
-            self.attach_periphs(bus, path);
             match self.add(topology, bus, unit, &facts) {
                 Ok(name) => names.extend(name),
                 Err(e) => {

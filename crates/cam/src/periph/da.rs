@@ -1,4 +1,4 @@
-//! da: disks that speak SCSI.
+//! da: disks that speak SCSI; cd: discs, which are only read.
 
 use bio::{Attr, Bio, Errno, Flags as BioFlags, Op, Pool, Segs};
 use geom::Limits;
@@ -18,6 +18,8 @@ const OPENINGS_MAX: u32 = 64;
 const TIMEOUT_MS: u32 = 60_000;
 /// PERIPHERAL DEVICE TYPE of disks.
 const DISK: u8 = 0;
+/// And of CD and DVD drives: `cd`.
+const CDROM: u8 = 5;
 
 /// How blocks are given back, in the order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,13 +35,16 @@ struct Scsi {
     delete: Delete,
     fua: bool,
     cache: bool,
+    optical: bool,
 }
 
 /// The disk that these facts describe; none without a medium.
 pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
-    let capacity = facts.capacity.filter(|_| facts.inquiry.kind == DISK)?;
+    let capacity = facts.capacity.filter(|_| matches!(facts.inquiry.kind, DISK | CDROM))?;
+    let optical = facts.inquiry.kind == CDROM;
     let block_len = capacity.block_len;
     let delete = match &facts.limits {
+        _ if optical => Delete::None,
         l if l.unmap => Delete::Unmap,
         l if l.unmap_same16 => Delete::Same16,
         l if l.unmap_same10 => Delete::Same10,
@@ -54,13 +59,14 @@ pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
     let transfer = blocks(u64::from(facts.limits.transfer_max), 0xffff) * u64::from(block_len);
     let io_max = u64::from(io_max_bytes).min(transfer).max(u64::from(block_len));
     Some(Disk {
-        prefix: "da",
+        prefix: if optical { "cd" } else { "da" },
         language: Box::new(Scsi {
             block_len,
             delete,
             fua: facts.mode.fua,
             // One that does not say has one.
-            cache: facts.mode.write_cache != Some(false),
+            cache: facts.mode.write_cache != Some(false) && !optical,
+            optical,
         }),
         limits: Limits {
             media_bytes: capacity.blocks * u64::from(block_len),
@@ -73,7 +79,7 @@ pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
             false => shape(Queueing::Untagged, 1),
         },
         stripe_bytes: u64::from(block_len) << capacity.physical_exponent,
-        read_only: facts.mode.write_protected,
+        read_only: facts.mode.write_protected || optical,
         attrs: attrs(facts, delete),
     })
 }
@@ -176,6 +182,9 @@ impl Language for Scsi {
     }
 
     fn flush(&self) -> Option<Asked> {
+        if self.optical {
+            return None;
+        }
         let command = Command::scsi(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         Some(Asked { command, flags: Flags::NONE, length: 0 })
     }

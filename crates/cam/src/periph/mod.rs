@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! | --- | --- |
-//! | `da` | disks that speak SCSI |
+//! | `da` | disks that speak SCSI; discs: `cd` |
 //! | `ada` | disks that speak ATA |
 //! | `disk` | the provider of both |
 //! | `pass` | commands as somebody typed them |
@@ -84,6 +84,11 @@ impl Facts {
         all.into_iter().filter(|name| !name.is_empty()).collect()
     }
 
+    /// Its medium can be taken out.
+    pub(crate) fn is_removable(&self) -> bool {
+        matches!(self, Facts::Scsi(f) if f.inquiry.removable)
+    }
+
     /// The periph of a device that is no disk.
     pub(crate) fn role(&self) -> Option<&'static str> {
         match self {
@@ -131,7 +136,7 @@ pub(crate) trait Language: Send + Sync {
 
 /// A disk, before it is in the graph.
 pub(crate) struct Disk {
-    /// `da` or `ada`.
+    /// `da`, `ada` or `cd`.
     pub prefix: &'static str,
     pub language: Box<dyn Language>,
     pub limits: Limits,

@@ -14,7 +14,7 @@
 
 use wire::scsi::{
     Capacity, DiskMode, INQUIRY_SHORT, Inquiry, Limits, Lun, UnitNames, parse_capacity10,
-    parse_capacity16, parse_disk_mode, parse_inquiry, parse_luns, parse_vpd_limits,
+    parse_capacity16, parse_disk_mode, parse_inquiry, parse_luns, parse_toc, parse_vpd_limits,
     parse_vpd_names, parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,
 };
 
@@ -23,6 +23,8 @@ use crate::ccb::{Command, Ended, Flags};
 
 /// PERIPHERAL DEVICE TYPE of disks.
 const DISK: u8 = 0x00;
+/// And of CD and DVD drives.
+const CDROM: u8 = 0x05;
 /// VERSION of SPC-3.
 const SPC_3: u8 = 0x05;
 /// ALLOCATION LENGTH of pages and lists; what is longer is cut.
@@ -47,6 +49,8 @@ pub struct ScsiFacts {
     pub mode: DiskMode,
     /// None without a medium, and of units that are not disks.
     pub capacity: Option<Capacity>,
+    /// CD: tracks of the disc that is in.
+    pub tracks: u8,
     /// The target's logical units, when this is the first.
     pub luns: Vec<Lun>,
 }
@@ -74,6 +78,7 @@ enum State {
     Mode,
     Capacity16,
     Capacity10,
+    Toc,
     Done,
 }
 
@@ -122,6 +127,7 @@ impl ScsiProbe {
             State::Mode => (vec![0x5a, 0, 0x08, 0, 0, 0, 0, 0, 192, 0], 192),
             State::Capacity16 => (vec![0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32),
             State::Capacity10 => (vec![0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8),
+            State::Toc => (vec![0x43, 0, 0, 0, 0, 0, 0, 0x03, 0x24, 0], 0x324),
             State::Done => return None,
         };
         let direction = if length == 0 { Flags::NONE } else { Flags::IN };
@@ -195,6 +201,7 @@ impl ScsiProbe {
                     facts.limits = limits;
                 }
             }
+            State::Toc => facts.tracks = parse_toc(data).map_or(0, |toc| toc.len() as u8),
             State::Mode => facts.mode = parse_disk_mode(data).unwrap_or_default(),
             _ => {}
         }
@@ -218,7 +225,12 @@ impl ScsiProbe {
                 self.state = State::Capacity16;
             }
             (Ok(_), Ok(capacity)) => match usable(capacity.blocks, capacity.block_len) {
-                Ok(()) => self.facts.capacity = Some(capacity),
+                Ok(()) => {
+                    self.facts.capacity = Some(capacity);
+                    if self.facts.inquiry.kind == CDROM {
+                        self.state = State::Toc;
+                    }
+                }
                 Err(why) => self.refuse(why),
             },
         }
@@ -231,6 +243,7 @@ impl ScsiProbe {
 
     fn after(&self, state: State) -> State {
         let disk = self.facts.inquiry.kind == DISK;
+        let optical = self.facts.inquiry.kind == CDROM;
         let newer = self.facts.inquiry.version >= SPC_3;
         let lists = self.first_lun && newer;
         let has = |page: u8| self.pages.contains(&page);
@@ -242,12 +255,15 @@ impl ScsiProbe {
             State::VpdList => State::Names,
             State::Names => State::Serial,
             State::Serial if disk => State::Limits,
+            State::Serial if optical => State::Capacity10,
             State::Limits => State::Rotation,
             State::Rotation => State::Provisioning,
             State::Provisioning => State::Mode,
             State::Mode if newer => State::Capacity16,
             State::Mode => State::Capacity10,
-            State::Serial | State::Capacity16 | State::Capacity10 | State::Done => State::Done,
+            State::Serial | State::Capacity16 | State::Capacity10 | State::Toc | State::Done => {
+                State::Done
+            }
         };
         let page = match next {
             State::Names => 0x83,

@@ -90,6 +90,8 @@ fn disk(ask: &Ask) -> Result<Vec<u8>, Outcome> {
         0x5a => vec![0, 26, 0, 0x10, 0, 0, 0, 0, 8, 18, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         0x9e => read_capacity16(&capacity()).to_vec(),
         0x25 => read_capacity10(&capacity()).to_vec(),
+        // Garbage may make a CD drive of it.
+        0x43 => vec![0, 10, 1, 1, 0, 0x14, 1, 0, 0, 0, 0, 0],
         other => panic!("opcode {other:x} is not asked"),
     })
 }

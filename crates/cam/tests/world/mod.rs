@@ -165,6 +165,20 @@ impl World {
         opened.unwrap()
     }
 
+    /// Opens a provider, if it lets itself be opened so.
+    pub fn open_as(&mut self, on: &str, access: Access) -> Result<Edge, Errno> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("reader{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let opened = self.control.call(|t| {
+            let p = t.find(on).expect("the provider exists");
+            let g = t.new_geom("user", &name, "test", Box::new(User))?;
+            let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
+            t.access(c, access).map_err(|e| Error::of(e, "open"))?;
+            Ok(t.edge(c))
+        });
+        opened.map_err(|e| e.kind)
+    }
+
     pub fn start(&mut self, edge: Edge, tag: u64, fill: impl FnOnce(&mut Bio)) {
         let sink = self.sink;
         self.core.submit(edge, End::Sink { sink, tag }, fill);

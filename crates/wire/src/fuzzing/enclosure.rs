@@ -3,7 +3,7 @@
 use crate::ata::SepIdentify;
 use crate::scsi::{
     Defects, SES_ELEMENTS_MAX, SesConfig, mode_fields, mode_select_list, parse_mode_pages,
-    ses_supported,
+    parse_toc, ses_supported,
 };
 use crate::smp::{Manufacturer, Phy, ReportGeneral};
 
@@ -47,7 +47,7 @@ pub fn fuzz_smp(data: &[u8]) {
     }
 }
 
-/// Defect lists, mode pages, and who an enclosure behind a bridge is.
+/// Defect lists, mode pages, tracks of discs, and who an enclosure behind a bridge is.
 pub fn fuzz_upkeep(data: &[u8]) {
     for twelve in [false, true] {
         let Ok(said) = Defects::decode(twelve, data) else { continue };
@@ -57,6 +57,9 @@ pub fn fuzz_upkeep(data: &[u8]) {
     }
     if let Ok(said) = SepIdentify::decode(data) {
         assert_eq!(SepIdentify::decode(&said.encode()), Ok(said));
+    }
+    if let Ok(tracks) = parse_toc(data) {
+        assert!(tracks.len() <= 99 && tracks.len() * 8 <= data.len());
     }
     let Ok(pages) = parse_mode_pages(data) else { return };
     for mut page in pages {

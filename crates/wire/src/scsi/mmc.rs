@@ -3,6 +3,9 @@
 //! The disc has one session with one data track; all builders answer the whole data, which
 //! [`super::truncate`] cuts.
 
+use crate::bytes::Reader;
+use crate::error::WireError;
+
 /// Bytes of a block of a data disc.
 pub const CD_BLOCK: u32 = 2048;
 
@@ -82,6 +85,24 @@ pub fn read_toc(blocks: u64, format: u8, first: u8, msf: bool) -> Option<Vec<u8>
         _ => return None,
     }
     Some(with_length16(out))
+}
+
+/// Reads the answer to READ TOC, format 0: number and first block of each track; the lead-out is
+/// none.
+pub fn parse_toc(data: &[u8]) -> Result<Vec<(u8, u32)>, WireError> {
+    let mut reader = Reader::new(data);
+    let len = usize::from(reader.u16("TOC DATA LENGTH")?);
+    let mut body = Reader::new(reader.take(len.min(reader.rest().len()), "TOC")?);
+    body.take(2, "FIRST TRACK NUMBER")?;
+    let mut tracks = Vec::new();
+    while !body.rest().is_empty() {
+        let [_, _, number, _] = body.array("TRACK NUMBER")?;
+        let at = body.u32("TRACK START ADDRESS")?;
+        if (1..=99).contains(&number) && tracks.len() < 99 {
+            tracks.push((number, at));
+        }
+    }
+    Ok(tracks)
 }
 
 /// Which features GET CONFIGURATION lists (RT).
@@ -323,5 +344,19 @@ mod tests {
         for cut in [0, 6, 7, 71, 87] {
             assert_eq!(parse_iso_volume(&data[..cut]), None);
         }
+    }
+}
+
+#[cfg(test)]
+mod toc_tests {
+    use super::*;
+
+    #[test]
+    fn tracks_are_read_and_the_lead_out_is_none() {
+        assert_eq!(parse_toc(&read_toc(512, 0, 0, false).unwrap()), Ok(vec![(1, 0)]));
+        let two = [0, 26, 1, 2, 0, 0x14, 1, 0, 0, 0, 0, 0, 0, 0x10, 2, 0, 0, 0, 1, 4, 0, 0x14];
+        assert_eq!(parse_toc(&two).unwrap_err().field, "TRACK NUMBER");
+        let whole = [&two[..], &[0xaa, 0, 0, 0, 2, 0]].concat();
+        assert_eq!(parse_toc(&whole), Ok(vec![(1, 0), (2, 260)]));
     }
 }

@@ -82,7 +82,7 @@ pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mmc::{
     CD_BLOCK, Disc, FeatureFilter, ISO_DESCRIPTOR_BLOCK, IsoVolume, MediaEvent, capabilities_page,
     dvd_physical_format, get_configuration, get_event_status, mechanism_status, parse_iso_volume,
-    read_disc_information, read_toc, read_track_information,
+    parse_toc, read_disc_information, read_toc, read_track_information,
 };
 pub use mode::{
     ModeBlock, ModeField, ModePage, ModeSelect, ModeState, THRESHOLDS, Threshold, ThresholdKind,

@@ -18,6 +18,8 @@ pub enum Role {
     /// A disk.
     #[default]
     Disk,
+    /// SAS: a drive for discs of its sector, which are only read.
+    Cdrom,
     /// An enclosure for the bays below this number; on SATA it is behind a bridge.
     Enclosure(u8),
     /// SATA: a port multiplier with so many ports.

@@ -214,6 +214,11 @@ impl VirtualHba {
         self.at(bay, |t| t.resize(bytes));
     }
 
+    /// Puts another disc of so many bytes, all zero, into a drive, or takes it out.
+    pub fn change_medium(&self, bay: u64, bytes: Option<u64>) {
+        self.at(bay, |t| t.change_medium(bytes));
+    }
+
     /// Cuts a disk's power and gives it back (V1).
     pub fn power_cut(&self, bay: u64) {
         self.at(bay, Target::power_cut);
@@ -286,7 +291,7 @@ impl Sim for VirtualHba {
         let role = self.at(target, |t| t.spec.role).unwrap_or_default();
         match (self.facts.is_ata, role) {
             (false, _) => Signature::Scsi,
-            (true, Role::Disk) => Signature::Ata,
+            (true, Role::Disk | Role::Cdrom) => Signature::Ata,
             (true, Role::Enclosure(_)) => Signature::Bridge,
             (true, Role::Multiplier(_)) => Signature::Multiplier,
         }

@@ -2,12 +2,12 @@
 
 use wire::scsi::{
     Capacity, Command, Defect, DefectFormat, Defects, Extent, Identity, Limits, Lun, ModeBlock,
-    ModeState, Provisioning, Sense, UnmapList, Vpd, asc, inquiry_data, mode_sense,
-    parse_mode_select, read_capacity10, read_capacity16, report_luns, vpd_page,
+    ModeState, PeripheralType, Provisioning, Sense, UnmapList, Vpd, asc, inquiry_data, mode_sense,
+    parse_mode_select, read_capacity10, read_capacity16, read_toc, report_luns, vpd_page,
 };
 
-use super::Deletes;
 use super::target::{Target, Work};
+use super::{Deletes, Role};
 use crate::ccb::Outcome;
 
 /// Most blocks of one UNMAP.
@@ -20,8 +20,9 @@ fn refused(sense: Sense) -> Outcome {
 }
 
 pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
-    let command = Command::parse(cdb).map_err(|e| refused(e.sense()))?;
-    let identity = identity(target);
+    let (identity, optical) = (identity(target), target.spec.role == Role::Cdrom);
+    let parsed = Command::parse_for(identity.kind, cdb);
+    let (command, _) = parsed.map_err(|e| refused(e.sense()))?;
     let say = |mut data: Vec<u8>, alloc: u32| {
         wire::scsi::truncate(&mut data, alloc);
         Ok(Work::Say(data))
@@ -60,7 +61,11 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
             let (offset, len) = bytes(target, &extent)?;
             Ok(Work::Read { offset, len })
         }
-        Command::Write(extent) => {
+        Command::ReadToc { msf, format, track, alloc } if optical => {
+            let toc = read_toc(capacity(target).blocks, format, track, msf);
+            say(toc.ok_or(refused(Sense::cdb_field(2, None)))?, alloc)
+        }
+        Command::Write(extent) if !optical => {
             let (offset, len) = bytes(target, &extent)?;
             Ok(Work::Write { offset, len, durable: extent.fua })
         }
@@ -184,6 +189,11 @@ fn identity(target: &Target) -> Identity {
         naa: Some(naa),
         rotation_rate: spec.rotation,
         write_cache: target.cache,
+        kind: match target.spec.role {
+            Role::Cdrom => PeripheralType::Cdrom,
+            _ => PeripheralType::default(),
+        },
+        removable: target.spec.role == Role::Cdrom,
         ..Identity::default()
     }
 }

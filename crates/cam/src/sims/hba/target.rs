@@ -65,6 +65,8 @@ pub(super) struct Target {
     pub(super) saved_cache: bool,
     pub(super) is_ata: bool,
     stopped: bool,
+    /// No disc is in.
+    empty: bool,
     /// TEST UNIT READYs until it is ready.
     becoming: u8,
     attention: Option<Asc>,
@@ -97,6 +99,7 @@ impl Target {
             present: true,
             is_ata,
             stopped: false,
+            empty: false,
             becoming: 0,
             attention: Some(POWER_ON),
             under_way: BTreeMap::new(),
@@ -267,6 +270,9 @@ impl Target {
             self.becoming -= u8::from(op == 0);
             return Some(answer(Sense::new(asc::BECOMING_READY)));
         }
+        if self.empty {
+            return Some(answer(Sense::new(NO_MEDIUM)));
+        }
         (self.stopped && op != 0x1b).then(|| answer(Sense::new(asc::START_NEEDED)))
     }
 
@@ -406,6 +412,16 @@ impl Target {
         self.attend(asc::CAPACITY_CHANGED);
     }
 
+    /// Another disc is in, of so many bytes, or none.
+    pub(super) fn change_medium(&mut self, bytes: Option<u64>) {
+        self.empty = bytes.is_none();
+        if let Some(bytes) = bytes {
+            self.disk.set_size(0);
+            self.disk.set_size(bytes);
+            self.attend(MEDIUM_CHANGED);
+        }
+    }
+
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -425,6 +441,8 @@ impl Target {
 
 const POWER_ON: Asc = Asc::new(Key::UnitAttention, 0x29, 0x01);
 const RESET_BY_FUNCTION: Asc = Asc::new(Key::UnitAttention, 0x29, 0x03);
+const NO_MEDIUM: Asc = Asc::new(Key::NotReady, 0x3a, 0x00);
+const MEDIUM_CHANGED: Asc = Asc::new(Key::UnitAttention, 0x28, 0x00);
 const MODE_CHANGED: Asc = asc::MODE_CHANGED;
 
 impl Work {

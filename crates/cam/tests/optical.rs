@@ -2,9 +2,11 @@
 
 mod world;
 
+use std::any::Any;
+
 use bio::{Attr, Errno};
 use cam::sims::hba::{DiskSpec, Role, Transport, VirtualHba};
-use geom::{Access, Class};
+use geom::{Access, Class, Geom, GeomId, ProviderId, Topology};
 use serde_json::json;
 use world::World;
 
@@ -14,6 +16,29 @@ fn drive() -> (World, std::sync::Arc<VirtualHba>) {
     let hba = VirtualHba::new("mps0", Transport::Sas, 1);
     hba.plug(0, spec, 1).unwrap();
     (World::new(1, std::slice::from_ref(&hba)), hba)
+}
+
+/// Stands on what a disc holds.
+struct Guest;
+
+impl Geom for Guest {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        t.access_all_below(me, delta)
+    }
+
+    fn spoils(&self) -> bool {
+        true
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
 }
 
 fn settle(w: &mut World) {
@@ -46,9 +71,16 @@ fn discs_come_and_go() {
     assert_eq!(w.scan(0), ["cd0"]);
     let edge = w.open_as("cd0", Access::READ).unwrap();
     assert!(w.read(edge, 0, 2048).is_ok());
+    let guest = w.control.call(|t| {
+        let p = t.find("cd0").expect("the drive");
+        let g = t.new_geom("user", "guest", "test", Box::new(Guest))?;
+        t.attach_new(g, p).map_err(|e| geom::Error::of(e, "attach"))
+    });
+    guest.unwrap();
     hba.change_medium(0, None);
     assert_eq!(w.read(edge, 0, 2048), Err(Errno::NxIo));
     settle(&mut w);
+    assert!(w.control.topology.find_geom("user", "guest").is_none(), "it is told");
     hba.change_medium(0, Some(1 << 20));
     let edge = w.open_as("cd0", Access::READ).unwrap();
     drop(w.read(edge, 0, 2048));

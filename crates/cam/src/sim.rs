@@ -91,6 +91,11 @@ pub trait Sim: Send + Sync {
         None
     }
 
+    /// What it has counted, by name: for people who look for what is wrong.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// The bus has gone: no CCB comes any more. Sessions are ended, tasks too.
     fn close(&self) {}
 

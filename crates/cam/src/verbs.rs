@@ -169,7 +169,16 @@ impl CamClass {
                         })
                     })
                     .collect();
-                json!({ "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices })
+                let counts: serde_json::Map<String, Value> = bus
+                    .sim()
+                    .counts()
+                    .into_iter()
+                    .map(|(name, count)| (name.to_owned(), count.into()))
+                    .collect();
+                json!({
+                    "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices,
+                    "counts": counts,
+                })
             })
             .collect();
         json!({ "text": text, "buses": buses })

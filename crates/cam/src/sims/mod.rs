@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::kind::SimKind;
 
+pub mod aoe;
 pub mod hba;
 
 /// The kinds of SIMs that a configuration may name.
 pub fn kinds() -> Vec<Arc<dyn SimKind>> {
-    vec![Arc::new(hba::Virtual)]
+    vec![Arc::new(hba::Virtual), Arc::new(aoe::AoeKind)]
 }

@@ -122,6 +122,18 @@ impl World {
         World { core, control, cam, buses, world, endings, sink }
     }
 
+    /// The world that the core is in.
+    pub fn net(&self) -> &sim::World {
+        &self.world
+    }
+
+    /// A further bus; its number.
+    pub fn add(&mut self, sim: Arc<dyn Sim>) -> usize {
+        let switchboard = self.control.topology.switchboard();
+        self.buses.push(self.cam.add_bus(sim, Names::default(), switchboard));
+        self.buses.len() - 1
+    }
+
     pub fn now(&self) -> u64 {
         self.core.reactor().fresh_now()
     }

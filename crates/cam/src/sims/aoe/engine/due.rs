@@ -1,0 +1,145 @@
+//! What is due: frames that were not answered, commands at their deadline, paths to be asked.
+
+use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, command};
+use wire::ata;
+
+use super::super::flight::Frame;
+use super::super::path::{ASK_NS, Path};
+use super::op::Piece;
+use super::send::request;
+use super::{Engine, ONE, Wire};
+use crate::ccb::{CamStatus, Outcome};
+
+impl Engine {
+    /// Gives up frames that are overdue, commands at their deadline, and asks paths that are down.
+    pub(super) fn sweep(&mut self, wire: &mut dyn Wire, now: u64) {
+        let mut next = u64::MAX;
+        for at in 0..self.flight.len() {
+            let Some(frame) = self.flight.at(at).copied() else { continue };
+            if frame.due_ns > now {
+                next = next.min(frame.due_ns);
+                continue;
+            }
+            match frame.op {
+                Some(op) => next = next.min(self.overdue(at, op, frame, now)),
+                None => self.aged(at),
+            }
+        }
+        for at in 0..self.ops.len() {
+            let Some(op) = self.ops.get(at).filter(|op| op.busy) else { continue };
+            match op.deadline_ns <= now {
+                true => self.end(at, Outcome::of(CamStatus::NotThere)),
+                false => next = next.min(op.deadline_ns),
+            }
+        }
+        self.due_ns = next.min(self.ask_lost(wire, now));
+        if !self.ended.is_empty() {
+            // What ended just now may have left copies behind.
+            self.soon(now + self.rules.life_ns);
+        }
+    }
+
+    /// A frame was not answered in time: its sectors are sent again, on another path if there is
+    /// one, and the frame is a copy that nobody waits for.
+    pub(super) fn overdue(&mut self, at: usize, op: usize, frame: Frame, now: u64) -> u64 {
+        let life = self.rules.life_ns;
+        let ends = frame.sent_ns + life;
+        if let Some(copy) = self.flight.at(at) {
+            (copy.op, copy.due_ns) = (None, ends);
+        }
+        self.let_out(frame.target, frame.path);
+        if let Some(t) = self.targets.get_mut(frame.target) {
+            if let Some(path) = t.paths.get_mut(frame.path) {
+                path.timed_out(frame.sectors, frame.tries, now, life);
+            }
+            if now >= t.shrunk_ns {
+                // Once a round trip, however many are missing.
+                t.threshold = (t.window / 2).max(ONE);
+                t.window = t.threshold;
+                t.shrunk_ns = now + (now - frame.sent_ns);
+            }
+        }
+        if let Some(op) = self.ops.get_mut(op) {
+            let Frame { first, sectors, tries, .. } = frame;
+            op.again.push(Piece { first, sectors, tries });
+        }
+        self.line_up(op);
+        ends.max(now + 1)
+    }
+
+    /// A copy is too old to exist.
+    pub(super) fn aged(&mut self, at: usize) {
+        let Some(frame) = self.flight.remove(at) else { return };
+        self.free_hold(&frame);
+    }
+
+    pub(super) fn free_hold(&mut self, frame: &Frame) {
+        if let (Some(hold), Some(t)) = (frame.hold, self.targets.get(frame.target)) {
+            t.ranges.give_back(hold);
+        }
+    }
+
+    pub(super) fn ask_lost(&mut self, wire: &mut dyn Wire, now: u64) -> u64 {
+        let mut next = u64::MAX;
+        for target in 0..self.targets.len() {
+            let Some(t) = self.targets.get(target) else { continue };
+            // Who wants nothing does not ask for more ways.
+            let idle = t.line.is_empty() && t.out == 0 && t.paths.iter().any(Path::is_good);
+            let address = t.address;
+            for path in 0..t.paths.len() {
+                let way = self.targets.get_mut(target).and_then(|t| t.paths.get_mut(path));
+                let wants = |way: &&mut Path| !way.is_same || !way.is_up && !idle;
+                let Some(way) = way.filter(wants) else { continue };
+                if way.ask_ns > now {
+                    next = next.min(way.ask_ns);
+                    continue;
+                }
+                let (link, mac, known) = (way.link, way.mac, way.is_same);
+                match known {
+                    true => way.ask_ns = now + ASK_NS,
+                    false => way.ask_again(now),
+                }
+                next = next.min(way.ask_ns);
+                match known {
+                    true => self.ask(link, mac, address, wire),
+                    false => self.ask_who((target, path), wire, now),
+                }
+            }
+        }
+        next
+    }
+
+    /// Asks which disk is behind a path.
+    pub(super) fn ask_who(
+        &mut self,
+        (target, path): (usize, usize),
+        wire: &mut dyn Wire,
+        now: u64,
+    ) {
+        let Some(t) = self.targets.get(target) else { return };
+        let Some(way) = t.paths.get(path).filter(|way| wire.sectors(way.link) > 0) else { return };
+        let frame = Frame {
+            asks: true,
+            target,
+            path,
+            op: None,
+            first: 0,
+            sectors: 1,
+            tries: 1,
+            sent_ns: now,
+            due_ns: now + self.rules.life_ns,
+            hold: None,
+        };
+        let Some(tag) = self.flight.add(frame) else { return };
+        let header = request(way.mac, wire.mac(way.link), t.address, command::ATA, tag);
+        let identify = Ata { sectors: 1, command: ata::command::IDENTIFY, ..Ata::default() };
+        let mut head = [0; HEADER_LEN + ATA_LEN];
+        let (h, a) = head.split_at_mut(HEADER_LEN);
+        h.copy_from_slice(&header.encode());
+        a.copy_from_slice(&identify.encode());
+        let link = way.link;
+        wire.send(link, &head, None);
+        self.counts.sent += 1;
+        self.soon(now + self.rules.life_ns);
+    }
+}

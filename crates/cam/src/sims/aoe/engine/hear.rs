@@ -1,0 +1,154 @@
+//! What comes in.
+
+use wire::aoe::{Ata, BROADCAST, Config, Header, SECTOR, command};
+use wire::ata;
+
+use super::super::flight::Frame;
+use super::super::path::Path;
+use super::op::failure;
+use super::{Engine, ONE, Target, Wire};
+use crate::ccb::Outcome;
+
+impl Engine {
+    /// A frame came in on an interface.
+    pub(in crate::sims::aoe) fn hear(
+        &mut self,
+        link: usize,
+        frame: &[u8],
+        wire: &dyn Wire,
+        now: u64,
+    ) {
+        let Ok((header, body)) = Header::decode(frame) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        // What others ask, and answers to others.
+        if !header.response || header.to != wire.mac(link) && header.to != BROADCAST {
+            return;
+        }
+        match header.command {
+            command::CONFIG => self.learn(link, &header, body, now),
+            command::ATA => self.answered(&header, body, now),
+            _ => self.counts.unasked += 1,
+        }
+    }
+
+    /// A target says who it is.
+    pub(super) fn learn(&mut self, link: usize, header: &Header, body: &[u8], now: u64) {
+        let Ok(config) = Config::decode(body) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let (address, mac) = (header.address, header.from);
+        let wanted = self.rules.targets.is_empty() || self.rules.targets.contains(&address);
+        if header.error.is_some() || !wanted || mac.is_group() || !address.is_single() {
+            return;
+        }
+        let said = (config.buffers, config.sectors);
+        let Some(known) = self.shared.note(address, (link, mac), said) else { return };
+        let Some(at) = self.target(address) else { return };
+        let good = |t: &Target| t.paths.iter().any(Path::is_good);
+        let was_good = self.targets.get(at).is_some_and(good);
+        self.bring_up_to(at, &known);
+        let paths = self.targets.get_mut(at).map(|t| t.paths.iter_mut());
+        let own = |p: &&mut Path| p.link == link && p.mac == mac;
+        paths.into_iter().flatten().filter(own).for_each(Path::heard);
+        self.found |= !was_good && self.targets.get(at).is_some_and(good);
+        self.soon(now);
+    }
+
+    pub(super) fn answered(&mut self, header: &Header, body: &[u8], now: u64) {
+        let Some(frame) = self.flight.get(header.tag).copied() else {
+            self.counts.unasked += 1;
+            return;
+        };
+        let Some(t) = self.targets.get_mut(frame.target) else { return };
+        // E3
+        let from = |p: &Path| p.mac == header.from && (p.is_same || frame.asks);
+        if header.address != t.address || !t.paths.iter().any(from) {
+            self.counts.foreign += 1;
+            return;
+        }
+        let ata = match header.error {
+            Some(_) => Ok((Ata::default(), &[][..])),
+            None => Ata::decode(body),
+        };
+        let Ok((ata, data)) = ata else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let op = frame.op.and_then(|op| self.ops.get(op));
+        let reads = frame.asks || op.is_some_and(|op| !op.write);
+        let wants = if reads { frame.sectors as usize * SECTOR } else { 0 };
+        let failed = header.error.is_some() || ata.command & ata::status::FAILED != 0;
+        if !failed && data.len() < wants {
+            // It is not what was asked for: as good as lost.
+            self.counts.malformed += 1;
+            return;
+        }
+        if let Some(path) = t.paths.get_mut(frame.path) {
+            path.answered(now.saturating_sub(frame.sent_ns), self.rules.life_ns);
+        }
+        self.flight.take(header.tag);
+        self.free_hold(&frame);
+        let Some(at) = frame.op else {
+            match frame.asks {
+                true if !failed => self.told(&frame, data),
+                true => self.counts.failed += 1,
+                false => self.counts.late += 1,
+            }
+            return;
+        };
+        self.let_out(frame.target, frame.path);
+        if failed {
+            self.counts.failed += 1;
+            return self.end(at, failure(header.error, &ata));
+        }
+        self.widen(frame.target);
+        let Some(op) = self.ops.get_mut(at) else { return };
+        if wants > 0 {
+            let data = data.get(..wants).unwrap_or(data);
+            op.data.copy_from(frame.first as usize * SECTOR, data);
+        }
+        op.left = op.left.saturating_sub(frame.sectors.max(1));
+        if op.left == 0 {
+            let moved = u32::try_from(op.data.len()).unwrap_or(u32::MAX);
+            self.end(at, Outcome::good(moved));
+        }
+    }
+
+    /// An answer came in time: slow start to the threshold, then one frame more a round trip.
+    pub(super) fn widen(&mut self, target: usize) {
+        let Some(t) = self.targets.get_mut(target) else { return };
+        let more = if t.window < t.threshold { ONE } else { (ONE * ONE / t.window.max(1)).max(1) };
+        t.window = (t.window + more).min(t.buffers * ONE);
+    }
+
+    /// A path says which disk is behind it.
+    pub(super) fn told(&mut self, frame: &Frame, data: &[u8]) {
+        let Some(t) = self.targets.get_mut(frame.target) else { return };
+        let Some(print) = print(data) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let was_good = t.paths.iter().any(Path::is_good);
+        let same = *t.print.get_or_insert(print) == print;
+        if let Some(path) = t.paths.get_mut(frame.path) {
+            path.is_same = same;
+        }
+        self.counts.strangers += u64::from(!same);
+        self.found |= same && !was_good;
+    }
+}
+
+/// What tells one disk from another.
+pub(super) type Print = [u8; 60];
+
+/// Serial number and model of IDENTIFY data: words 10 to 19 and 27 to 46 (ACS-3 section 7.12.7).
+pub(super) fn print(identify: &[u8]) -> Option<Print> {
+    let mut print = [0; 60];
+    let (serial, model) = print.split_at_mut(20);
+    serial.copy_from_slice(identify.get(20..40)?);
+    model.copy_from_slice(identify.get(54..94)?);
+    Some(print)
+}

@@ -1,0 +1,343 @@
+//! The protocol, without I/O: what one core sends, and what it makes of answers.
+//!
+//! ```text
+//!   command --cut--> frames --answer--> done when all its sectors are
+//!                      |  timeout: its sectors are cut again, for another path
+//!                      v
+//!                    a copy that nobody waits for: an answer frees its tag, or its age does
+//! ```
+//! No frame lives longer than `life` in the network and the target together: that is taken for
+//! granted, and everything here that is sure is sure as long as it holds.
+//!
+//! Invariants
+//!  E1  No two frames that may exist have the same tag.
+//!  E2  A sector is not written while a frame that may write it, of an earlier command, may exist.
+//!  E3  An answer counts once, for the command that the frame was sent for, and only from an
+//!      address at which the same disk was found.
+//!  E4  A command ends: answered, failed by the target, aborted, or at its deadline.
+//!  E5  No more frames wait for answers of a target than its window, which is at most what the
+//!      target says it can hold.
+
+mod counts;
+mod due;
+mod hear;
+mod op;
+mod send;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bio::Segs;
+use wire::aoe::{Address, Mac};
+
+use self::hear::Print;
+use self::op::{Op, Shape, frames_of, span};
+use super::flight::Flight;
+use super::path::Path;
+use super::ranges::Ranges;
+use super::shared::{Known, Shared};
+use crate::ccb::{CamStatus, CcbId, Flags, Outcome, Registers};
+
+pub(super) use self::counts::Counts;
+
+/// Most targets that are remembered; further ones are not seen.
+pub(super) const TARGETS_MAX: usize = 1024;
+/// Most ways to one target.
+pub(super) const PATHS_MAX: usize = 32;
+/// How long a WRITE whose sectors are taken waits before it looks again, ns.
+const LOOK_NS: u64 = 500_000;
+
+/// The interfaces, as the protocol sees them.
+pub(super) trait Wire {
+    /// How many there are.
+    fn links(&self) -> usize;
+
+    /// Most sectors in a frame of an interface; 0: it is down.
+    fn sectors(&self, link: usize) -> u32;
+
+    /// Its own address.
+    fn mac(&self, link: usize) -> Mac;
+
+    /// Sends a frame, with `len` bytes of `data` from `at` behind its header. It may be lost.
+    fn send(&mut self, link: usize, head: &[u8], data: Option<(&Segs, usize, usize)>);
+}
+
+/// What the administrator has said.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    /// Longest life of a frame, ns.
+    pub life_ns: u64,
+    /// How long a command may take, ns.
+    pub deadline_ns: u64,
+    /// Most frames that wait for answers of a target, on this core.
+    pub window: u32,
+    /// Parts that the target's own number of frames is divided into: one a core.
+    pub shares: u32,
+    /// Targets that are looked at; none given: all.
+    pub targets: Vec<Address>,
+}
+
+struct Target {
+    address: Address,
+    paths: Vec<Path>,
+    /// Where the next frame goes.
+    turn: usize,
+    /// Frames that it can hold, and most sectors of one, as it says.
+    buffers: u32,
+    sectors: u32,
+    /// Frames that may wait for answers, in 1/16.
+    window: u32,
+    threshold: u32,
+    out: u32,
+    /// The window was made smaller then.
+    shrunk_ns: u64,
+    ranges: Arc<Ranges>,
+    /// What the disk said of itself first.
+    print: Option<Print>,
+    /// Commands with something to send, oldest first.
+    line: VecDeque<usize>,
+}
+
+const ONE: u32 = 16;
+
+/// See the module.
+pub(super) struct Engine {
+    rules: Rules,
+    shared: Arc<Shared>,
+    targets: Vec<Target>,
+    ops: Vec<Op>,
+    free: Vec<usize>,
+    flight: Flight,
+    /// WRITEs that wait for sectors.
+    blocked: Vec<usize>,
+    /// Nothing is due before, ns.
+    due_ns: u64,
+    /// Nothing is written before: frames of an earlier life may exist (E2).
+    writes_from_ns: u64,
+    ended: Vec<(CcbId, Address, Outcome)>,
+    found: bool,
+    counts: Counts,
+}
+
+impl Engine {
+    pub(super) fn new(core: usize, rules: Rules, shared: Arc<Shared>, now: u64) -> Engine {
+        Engine {
+            writes_from_ns: now + rules.life_ns,
+            rules,
+            shared,
+            targets: Vec::new(),
+            ops: Vec::new(),
+            free: Vec::new(),
+            flight: Flight::new(core),
+            blocked: Vec::new(),
+            due_ns: u64::MAX,
+            ended: Vec::new(),
+            found: false,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Whether a target was found, or came back, since this was last asked.
+    pub(super) fn take_found(&mut self) -> bool {
+        std::mem::take(&mut self.found)
+    }
+
+    /// A command that has ended.
+    pub(super) fn take_ended(&mut self) -> Option<(CcbId, Address, Outcome)> {
+        self.ended.pop()
+    }
+
+    /// When something is to be done at the latest, ns.
+    pub(super) fn due(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// Something is to be done by then.
+    pub(super) fn look_at(&mut self, at: u64) {
+        self.soon(at);
+    }
+
+    fn soon(&mut self, at: u64) {
+        self.due_ns = self.due_ns.min(at);
+    }
+
+    /// Begins a command for a target; an answer at once when it cannot be.
+    pub(super) fn begin(
+        &mut self,
+        (id, to): (CcbId, Address),
+        registers: &Registers,
+        flags: Flags,
+        data: &Segs,
+        now: u64,
+    ) -> Option<Outcome> {
+        let Some(target) = self.target(to) else {
+            return Some(Outcome::of(CamStatus::SelectionTimeout));
+        };
+        let (shape, opcode, sectors) = match frames_of(registers, data.len()) {
+            Ok(shaped) => shaped,
+            Err(status) => return Some(Outcome::of(status)),
+        };
+        let at = self.place();
+        let Some(op) = self.ops.get_mut(at) else { return Some(Outcome::of(CamStatus::Busy)) };
+        op.id = id;
+        op.target = target;
+        op.registers = Registers { command: opcode, ..*registers };
+        op.shape = shape;
+        op.write = flags.has(Flags::OUT);
+        op.sectors = sectors;
+        data.iter().for_each(|seg| op.data.push(seg.clone()));
+        (op.next, op.left) = (0, sectors.max(1));
+        op.deadline_ns = now + self.rules.deadline_ns;
+        op.hold = None;
+        op.busy = true;
+        let deadline = op.deadline_ns;
+        op.span = span(op);
+        if op.span.is_some() {
+            self.blocked.push(at);
+        } else {
+            self.line_up(at);
+        }
+        self.soon(deadline);
+        None
+    }
+
+    /// The index of a target; another core may have found it.
+    fn target(&mut self, address: Address) -> Option<usize> {
+        if let Some(at) = self.targets.iter().position(|t| t.address == address) {
+            return Some(at);
+        }
+        let known = self.shared.known(address)?;
+        self.targets.push(target_at(address, known.ranges.clone()));
+        let at = self.targets.len() - 1;
+        self.bring_up_to(at, &known);
+        Some(at)
+    }
+
+    fn bring_up_to(&mut self, at: usize, known: &Known) {
+        let (shares, window) = (self.rules.shares.max(1), self.rules.window);
+        let Some(t) = self.targets.get_mut(at) else { return };
+        let is_new = t.paths.is_empty();
+        t.buffers = (u32::from(known.buffers) / shares).max(1).min(window);
+        t.sectors = if known.sectors == 0 { 2 } else { known.sectors.into() };
+        t.window = match is_new {
+            true => (t.buffers * ONE / 2).max(ONE),
+            false => t.window.min(t.buffers * ONE),
+        };
+        for (link, mac) in &known.paths {
+            if !t.paths.iter().any(|p| p.link == *link && p.mac == *mac) {
+                t.paths.push(Path::new(*link, *mac));
+            }
+        }
+    }
+
+    fn place(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.ops.push(Op {
+                id: CcbId::from_word(0),
+                target: 0,
+                registers: Registers::default(),
+                shape: Shape::Whole,
+                write: false,
+                sectors: 0,
+                data: Segs::new(),
+                next: 0,
+                again: Vec::new(),
+                left: 0,
+                deadline_ns: 0,
+                span: None,
+                hold: None,
+                busy: false,
+            });
+            self.ops.len() - 1
+        })
+    }
+
+    fn line_up(&mut self, at: usize) {
+        let Some(op) = self.ops.get(at) else { return };
+        if let Some(target) = self.targets.get_mut(op.target)
+            && !target.line.contains(&at)
+        {
+            target.line.push_back(at);
+        }
+    }
+
+    /// Ends a command early: what of it is out becomes nobody's. False: there is none.
+    pub(super) fn abort(&mut self, id: CcbId) -> bool {
+        let Some(at) = self.ops.iter().position(|op| op.busy && op.id == id) else { return false };
+        self.forget(at);
+        true
+    }
+
+    /// Ends all commands of a target.
+    pub(super) fn reset(&mut self, to: Address, outcome: Outcome) {
+        for at in 0..self.ops.len() {
+            let Some(op) = self.ops.get(at).filter(|op| op.busy) else { continue };
+            if self.targets.get(op.target).is_some_and(|t| t.address == to) {
+                self.end(at, outcome);
+            }
+        }
+    }
+
+    fn end(&mut self, at: usize, outcome: Outcome) {
+        let Some(op) = self.ops.get(at) else { return };
+        let to = self.targets.get(op.target).map_or(Address::ALL, |t| t.address);
+        self.ended.push((op.id, to, outcome));
+        self.forget(at);
+    }
+
+    /// E3: frames of it that are out belong to nobody from now on.
+    fn forget(&mut self, at: usize) {
+        for place in 0..self.flight.len() {
+            let frame = self.flight.at(place).filter(|frame| frame.op == Some(at));
+            if let Some(frame) = frame {
+                frame.op = None;
+                frame.due_ns = frame.sent_ns + self.rules.life_ns;
+                let (target, path) = (frame.target, frame.path);
+                self.let_out(target, path);
+            }
+        }
+        let Some(op) = self.ops.get_mut(at) else { return };
+        op.busy = false;
+        op.data.clear();
+        op.again.clear();
+        if let Some(target) = self.targets.get_mut(op.target) {
+            target.line.retain(|other| *other != at);
+            if let Some(hold) = op.hold.take() {
+                target.ranges.give_back(hold);
+            }
+        }
+        self.blocked.retain(|other| *other != at);
+        self.free.push(at);
+    }
+
+    /// A frame is not waited for any more.
+    fn let_out(&mut self, target: usize, path: usize) {
+        if let Some(target) = self.targets.get_mut(target) {
+            target.out = target.out.saturating_sub(1);
+            if let Some(path) = target.paths.get_mut(path) {
+                path.out = path.out.saturating_sub(1);
+            }
+        }
+    }
+}
+
+fn target_at(address: Address, ranges: Arc<Ranges>) -> Target {
+    Target {
+        address,
+        paths: Vec::new(),
+        turn: 0,
+        buffers: 1,
+        sectors: 2,
+        window: ONE,
+        threshold: u32::MAX,
+        out: 0,
+        shrunk_ns: 0,
+        ranges,
+        print: None,
+        line: VecDeque::new(),
+    }
+}

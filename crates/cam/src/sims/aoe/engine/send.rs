@@ -1,0 +1,160 @@
+//! What goes out.
+
+use wire::aoe::{
+    ATA_LEN, Address, BROADCAST, CONFIG_LEN, Config, HEADER_LEN, Header, Mac, SECTOR, VERSION,
+    command, directive,
+};
+
+use super::super::flight::Frame;
+use super::super::path::Path;
+use super::op::{Piece, Shape, registers_of};
+use super::{Engine, LOOK_NS, ONE, Target, Wire};
+
+impl Engine {
+    /// Does what is due, and sends what may be sent.
+    pub(in crate::sims::aoe) fn pump(&mut self, wire: &mut dyn Wire, now: u64) {
+        if now >= self.due_ns {
+            self.sweep(wire, now);
+        }
+        self.unblock(now);
+        for target in 0..self.targets.len() {
+            self.send_for(target, wire, now);
+        }
+    }
+
+    /// E2
+    pub(super) fn unblock(&mut self, now: u64) {
+        if self.blocked.is_empty() {
+            return;
+        }
+        if now < self.writes_from_ns {
+            return self.soon(self.writes_from_ns);
+        }
+        let mut at = 0;
+        while let Some(&blocked) = self.blocked.get(at) {
+            let Some(op) = self.ops.get_mut(blocked) else { break };
+            let Some((first, end)) = op.span else { break };
+            let ranges = self.targets.get(op.target).map(|t| &t.ranges);
+            op.hold = ranges.and_then(|r| r.take(first, end));
+            if op.hold.is_some() {
+                self.blocked.remove(at);
+                self.line_up(blocked);
+            } else {
+                at += 1;
+            }
+        }
+        if !self.blocked.is_empty() {
+            self.soon(now + LOOK_NS);
+        }
+    }
+
+    pub(super) fn send_for(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
+        loop {
+            let Some(t) = self.targets.get(target) else { return };
+            let Some(&at) = t.line.front() else { return };
+            if t.out * ONE >= t.window.max(ONE) || self.flight.is_full() {
+                return;
+            }
+            let Some(path) = choose(t, wire) else { return };
+            self.send_one(at, (target, path), wire, now);
+            let done = self.ops.get(at).is_none_or(|op| !op.wants());
+            if let Some(t) = self.targets.get_mut(target).filter(|_| done) {
+                t.line.pop_front();
+            }
+        }
+    }
+
+    pub(super) fn send_one(
+        &mut self,
+        at: usize,
+        (target, path): (usize, usize),
+        wire: &mut dyn Wire,
+        now: u64,
+    ) {
+        let (Some(t), Some(op)) = (self.targets.get_mut(target), self.ops.get_mut(at)) else {
+            return;
+        };
+        t.turn = path + 1;
+        let Some(way) = t.paths.get_mut(path) else { return };
+        let most = wire.sectors(way.link).min(t.sectors);
+        let most = if way.is_small(now) { most.min(2) } else { most };
+        let piece = match op.again.pop() {
+            Some(piece) => piece,
+            None => Piece { first: op.next, sectors: op.sectors - op.next, tries: 0 },
+        };
+        let is_new = piece.tries == 0;
+        let sectors = match op.shape {
+            Shape::Cut { .. } => piece.sectors.min(most.max(1)),
+            Shape::Whole => piece.sectors,
+        };
+        if is_new {
+            op.next += sectors.max(1);
+        } else if sectors < piece.sectors {
+            let (first, rest) = (piece.first + sectors, piece.sectors - sectors);
+            op.again.push(Piece { first, sectors: rest, tries: piece.tries });
+        }
+        let rto = way.rto();
+        let frame = Frame {
+            asks: false,
+            target,
+            path,
+            op: Some(at),
+            first: piece.first,
+            sectors,
+            tries: piece.tries + 1,
+            sent_ns: now,
+            due_ns: now + rto,
+            hold: op.hold,
+        };
+        let Some(tag) = self.flight.add(frame) else { return };
+        if let Some(hold) = op.hold {
+            t.ranges.copy(hold);
+        }
+        (t.out, way.out) = (t.out + 1, way.out + 1);
+        let header = request(way.mac, wire.mac(way.link), t.address, command::ATA, tag);
+        let mut head = [0; HEADER_LEN + ATA_LEN];
+        let (h, a) = head.split_at_mut(HEADER_LEN);
+        h.copy_from_slice(&header.encode());
+        a.copy_from_slice(&registers_of(op, piece.first, sectors).encode());
+        let (from, len) = (piece.first as usize * SECTOR, sectors as usize * SECTOR);
+        wire.send(way.link, &head, op.write.then_some((&op.data, from, len)));
+        self.counts.sent += 1;
+        self.counts.resent += u64::from(!is_new);
+        self.soon(now + rto);
+    }
+
+    /// Asks on all interfaces who is there.
+    pub(in crate::sims::aoe) fn ask_all(&mut self, wire: &mut dyn Wire) {
+        for link in 0..wire.links() {
+            self.ask(link, BROADCAST, Address::ALL, wire);
+        }
+    }
+
+    pub(super) fn ask(&mut self, link: usize, to: Mac, address: Address, wire: &mut dyn Wire) {
+        if wire.sectors(link) == 0 {
+            return;
+        }
+        let header = request(to, wire.mac(link), address, command::CONFIG, 0);
+        let mut head = [0; HEADER_LEN + CONFIG_LEN];
+        let (h, c) = head.split_at_mut(HEADER_LEN);
+        h.copy_from_slice(&header.encode());
+        c.copy_from_slice(&Config::ask(directive::READ, &[]).encode());
+        wire.send(link, &head, None);
+        self.counts.sent += 1;
+    }
+}
+
+/// The next path that is up; one whose interface is up when none is.
+pub(super) fn choose(target: &Target, wire: &dyn Wire) -> Option<usize> {
+    let count = target.paths.len();
+    let all = (0..count).map(|n| (target.turn + n) % count);
+    let fits = |at: &usize, up: bool| {
+        let fits = |p: &Path| p.is_same && (p.is_up || !up) && wire.sectors(p.link) > 0;
+        target.paths.get(*at).is_some_and(fits)
+    };
+    all.clone().find(|at| fits(at, true)).or_else(|| all.clone().find(|at| fits(at, false)))
+}
+
+pub(super) fn request(to: Mac, from: Mac, address: Address, command: u8, tag: u32) -> Header {
+    Header { to, from, version: VERSION, response: false, error: None, address, command, tag }
+}

@@ -1,0 +1,230 @@
+//! ATA over Ethernet: disks on the same network, without IP (AoEr11).
+//!
+//! ```text
+//!   CCB --> Aoe (any core) --> port: this core's sockets, tasks --> engine: frames, answers, time
+//!                                                                     flight: tags   path: ways
+//!   shared by the cores: which targets there are, which sectors are being written (ranges)
+//! ```
+//! A target is `shelf * 256 + slot`. Several interfaces, and several addresses behind them, are
+//! ways to one target: frames go over all that are up, and one that dies is left out at once.
+
+mod engine;
+mod flight;
+mod kind;
+mod path;
+mod port;
+mod ranges;
+mod shared;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bio::Segs;
+use geom::{Core, Local, Switchboard};
+use wire::aoe::Address;
+
+use self::engine::Rules;
+use self::flight::CORES_MAX;
+use self::shared::Shared;
+use crate::address::Path;
+use crate::bus::Rescan;
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
+use crate::sim::{Begun, Sim, SimFacts};
+use crate::unit::Unit;
+
+pub use self::kind::AoeKind;
+
+/// Commands that a device gets at a time: each is cut into frames, and the window is by frame.
+const DEPTH: u32 = 64;
+
+/// What all cores need.
+struct Inner {
+    /// Of this process's buses: for the ports.
+    number: u64,
+    name: String,
+    interfaces: Vec<String>,
+    rules: Rules,
+    /// How long answers are waited for before a scan, and how often it is asked who is there, ns.
+    wait_ns: u64,
+    ask_ns: u64,
+    shared: Arc<Shared>,
+    units: Mutex<BTreeMap<u64, Weak<Unit>>>,
+    rescan: OnceLock<Rescan>,
+}
+
+impl Inner {
+    fn units(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Unit>>> {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unit(&self, address: Address) -> Option<Arc<Unit>> {
+        self.units().get(&number_of(address))?.upgrade()
+    }
+
+    fn rescan(&self) {
+        if let Some(rescan) = self.rescan.get() {
+            rescan.wish();
+        }
+    }
+}
+
+/// See the module.
+pub struct Aoe {
+    inner: Arc<Inner>,
+    switchboard: Switchboard,
+    cores: usize,
+}
+
+/// The number that a target has on the bus.
+fn number_of(address: Address) -> u64 {
+    u64::from(address.shelf) << 8 | u64::from(address.slot)
+}
+
+/// The inverse.
+fn address_of(number: u64) -> Address {
+    let shelf = u16::try_from(number >> 8).unwrap_or(u16::MAX);
+    Address { shelf, slot: (number & 0xff) as u8 }
+}
+
+impl Aoe {
+    fn new(
+        name: &str,
+        interfaces: Vec<String>,
+        rules: Rules,
+        (wait_ns, ask_ns): (u64, u64),
+        (switchboard, cores): (Switchboard, usize),
+    ) -> Aoe {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let inner = Inner {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            interfaces,
+            rules,
+            wait_ns,
+            ask_ns,
+            shared: Arc::default(),
+            units: Mutex::default(),
+            rescan: OnceLock::new(),
+        };
+        Aoe { inner: Arc::new(inner), switchboard, cores: cores.min(CORES_MAX) }
+    }
+}
+
+impl Sim for Aoe {
+    fn facts(&self) -> SimFacts {
+        SimFacts { name: self.inner.name.clone(), targets: 0, io_max_bytes: 1 << 20, is_ata: true }
+    }
+
+    fn begin(&self, rescan: Rescan) {
+        let _first = self.inner.rescan.set(rescan);
+        for core in 0..self.cores {
+            let inner = self.inner.clone();
+            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| port::open(&inner, core)));
+        }
+    }
+
+    fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
+        Box::pin(self.discover(core))
+    }
+
+    fn targets(&self) -> Vec<u64> {
+        self.inner.shared.targets().into_iter().map(number_of).collect()
+    }
+
+    fn window(&self, _: Path) -> Option<u32> {
+        Some(DEPTH)
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.inner.shared.counts();
+        vec![
+            ("frames-sent", counts.sent),
+            ("frames-sent-again", counts.resent),
+            ("answers-late", counts.late),
+            ("answers-unasked", counts.unasked),
+            ("answers-foreign", counts.foreign),
+            ("frames-malformed", counts.malformed),
+            ("answers-failed", counts.failed),
+            ("other-disk-behind-path", counts.strangers),
+        ]
+    }
+
+    fn close(&self) {
+        let bus = self.inner.number;
+        for core in 0..self.cores {
+            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| port::close(bus, core)));
+        }
+    }
+
+    fn attach(&self, unit: &Arc<Unit>) {
+        self.inner.units().insert(unit.path().target, Arc::downgrade(unit));
+    }
+
+    fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
+        let path = unit.path();
+        let registers = match ccb.command {
+            Command::Ata(registers) if path.lun == 0 => registers,
+            Command::Reset => {
+                self.reset(unit, core);
+                return Begun::Ended(Outcome::good(0));
+            }
+            _ if path.lun != 0 => return Begun::Ended(Outcome::of(CamStatus::LunInvalid)),
+            _ => return Begun::Ended(Outcome::of(CamStatus::CannotProvide)),
+        };
+        let Some(port) = port::port(self.inner.number, core) else {
+            return Begun::Ended(Outcome::of(CamStatus::Busy));
+        };
+        let to = (id, address_of(path.target));
+        let now = core.now();
+        let refused = port.with(|engine, _| engine.begin(to, &registers, ccb.flags, data, now));
+        refused.map_or(Begun::Pending, Begun::Ended)
+    }
+
+    fn finish(&self, _: &Unit, _: CcbId, _: &Segs, _: &Core) -> Begun {
+        Begun::Pending
+    }
+
+    fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
+        let port = port::port(self.inner.number, core);
+        if port.is_some_and(|port| port.with(|engine, _| engine.abort(id))) {
+            unit.done(id, Outcome::of(CamStatus::Aborted), core);
+            return;
+        }
+        // It is with another core.
+        let address = address_of(unit.path().target);
+        self.elsewhere(core, move |inner, core| {
+            let port = port::port(inner.number, core);
+            if port.is_some_and(|port| port.with(|engine, _| engine.abort(id)))
+                && let Some(unit) = inner.unit(address)
+            {
+                unit.done(id, Outcome::of(CamStatus::Aborted), core);
+            }
+        });
+    }
+
+    fn reset(&self, unit: &Unit, core: &Core) {
+        let address = address_of(unit.path().target);
+        let reset = move |inner: &Inner, core: &Rc<Core>| {
+            if let Some(port) = port::port(inner.number, core) {
+                let outcome = Outcome::of(CamStatus::ResetSent);
+                port.with(|engine, _| engine.reset(address, outcome));
+            }
+        };
+        if let Some(own) = core.handle() {
+            reset(&self.inner, &own);
+        }
+        self.elsewhere(core, reset);
+    }
+}
+
+impl Aoe {
+    /// Has something done on all cores but this one.
+    fn elsewhere(&self, here: &Core, f: impl Fn(&Inner, &Rc<Core>) + Clone + Send + 'static) {
+        for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
+            let (inner, f) = (self.inner.clone(), f.clone());
+            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| f(&inner, core)));
+        }
+    }
+}

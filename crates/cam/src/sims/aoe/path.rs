@@ -1,0 +1,142 @@
+//! A way to a target: a local interface and an address behind it.
+//!
+//! ```text
+//!            IDENTIFY: the same disk        K timeouts          an answer of any kind
+//!   Heard ------------------------> Up ----------------> Down -----------------------> Up
+//!     | another disk                                      | asked once a second (CONFIG)
+//!     v
+//!   Stranger: asked again now and then
+//! ```
+
+use wire::aoe::Mac;
+
+const MS: u64 = 1_000_000;
+
+/// What is thought of a round trip before one was seen, ns.
+const FIRST_NS: u64 = 250 * MS;
+/// Never resent sooner, ns: a disk may take a while.
+const RTO_MIN_NS: u64 = 20 * MS;
+/// Timeouts without an answer between them that make a path down.
+const TIMEOUTS_MAX: u32 = 4;
+/// How often one that is down is asked, ns.
+pub(super) const ASK_NS: u64 = 1_000 * MS;
+/// The longest time until a path is asked again which disk is behind it, ns.
+const PAUSE_MAX_NS: u64 = 30_000 * MS;
+/// How long frames of more than two sectors are not tried, ns.
+const SMALL_NS: u64 = 10_000 * MS;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// Index of the interface.
+    pub link: usize,
+    /// The target's address there.
+    pub mac: Mac,
+    pub is_up: bool,
+    /// The disk behind it is the one that was found first: two targets may have one name.
+    pub is_same: bool,
+    /// How long until it is asked again which disk it is, ns.
+    pause_ns: u64,
+    /// When it is asked next whether it is up again, ns.
+    pub ask_ns: u64,
+    /// Frames that are out on it.
+    pub out: u32,
+    /// Smoothed round trip and its mean deviation, ns (RFC 6298 section 2); 0: none was seen.
+    srtt: u64,
+    rttvar: u64,
+    rto: u64,
+    timeouts: u32,
+    /// Until then large frames are thought to get lost, ns.
+    small_until: u64,
+}
+
+impl Path {
+    pub(super) fn new(link: usize, mac: Mac) -> Path {
+        Path {
+            link,
+            mac,
+            is_up: true,
+            is_same: false,
+            pause_ns: ASK_NS / 4,
+            ask_ns: 0,
+            out: 0,
+            srtt: 0,
+            rttvar: 0,
+            rto: FIRST_NS,
+            timeouts: 0,
+            small_until: 0,
+        }
+    }
+
+    /// How long an answer is waited for, ns.
+    pub(super) fn rto(&self) -> u64 {
+        self.rto
+    }
+
+    /// A frame was answered after so long: each has a tag of its own, so it is known which.
+    pub(super) fn answered(&mut self, took: u64, life: u64) {
+        (self.is_up, self.timeouts) = (true, 0);
+        if self.srtt == 0 {
+            (self.srtt, self.rttvar) = (took.max(1), took / 2);
+        } else {
+            self.rttvar = (3 * self.rttvar + self.srtt.abs_diff(took)) / 4;
+            self.srtt = (7 * self.srtt + took) / 8;
+        }
+        self.rto = (self.srtt + 4 * self.rttvar).clamp(RTO_MIN_NS, life);
+    }
+
+    /// When to ask again which disk it is: less and less often.
+    pub(super) fn ask_again(&mut self, now: u64) {
+        self.ask_ns = now + self.pause_ns;
+        self.pause_ns = (self.pause_ns * 2).min(PAUSE_MAX_NS);
+    }
+
+    /// Whether commands may go that way.
+    pub(super) fn is_good(&self) -> bool {
+        self.is_up && self.is_same
+    }
+
+    /// The target was heard there.
+    pub(super) fn heard(&mut self) {
+        (self.is_up, self.timeouts) = (true, 0);
+    }
+
+    /// A frame of so many sectors was not answered, `tries` times in a row.
+    pub(super) fn timed_out(&mut self, sectors: u32, tries: u32, now: u64, life: u64) {
+        self.rto = (self.rto * 2).clamp(RTO_MIN_NS, life);
+        self.timeouts += 1;
+        if sectors > 2 && tries >= 2 {
+            self.small_until = now + SMALL_NS;
+        }
+        if self.timeouts >= TIMEOUTS_MAX && self.is_up {
+            (self.is_up, self.ask_ns) = (false, now);
+        }
+    }
+
+    /// Whether only frames that any link carries are sent.
+    pub(super) fn is_small(&self, now: u64) -> bool {
+        now < self.small_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_follows_what_is_seen() {
+        let mut path = Path::new(0, Mac::default());
+        let life = 2_000 * MS;
+        assert_eq!(path.rto(), FIRST_NS);
+        for _ in 0..50 {
+            path.answered(40 * MS, life);
+        }
+        assert!((40 * MS..60 * MS).contains(&path.rto()), "{}", path.rto());
+        path.timed_out(8, 1, 0, life);
+        assert!((80 * MS..120 * MS).contains(&path.rto()) && path.is_up);
+        (1..TIMEOUTS_MAX).for_each(|n| path.timed_out(8, n + 1, 5, life));
+        assert!(!path.is_up && path.is_small(5) && path.rto() <= life);
+        path.answered(40 * MS, life);
+        assert!(path.is_up);
+    }
+}

@@ -1,0 +1,285 @@
+//! One core's part of a bus: its sockets at the interfaces, and the protocol over them.
+//!
+//! Each core has sockets of its own, because a command's data never leave its core. All of them
+//! hear every frame; tags tell whose it is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use bio::Segs;
+use geom::Core;
+use reactor::{Link, TaskHandle};
+use wire::aoe::{ETHERTYPE, Mac, sectors_of_mtu};
+
+use super::engine::{Engine, Wire};
+use super::{Aoe, Inner};
+
+/// Frames that are read before others of the core have their turn.
+const FRAMES_A_TURN: usize = 64;
+/// How often interfaces are looked at, ns.
+const LOOK_NS: u64 = 1_000_000_000;
+/// How soon what an interface did not take is tried again, ns.
+const FULL_NS: u64 = 50_000;
+
+/// An interface.
+struct Side {
+    name: String,
+    link: RefCell<Option<Link>>,
+    /// Most sectors of a frame; 0: it is down.
+    sectors: Cell<u32>,
+    mac: Cell<Mac>,
+}
+
+impl Side {
+    fn look(&self, core: &Core) {
+        let mut link = self.link.borrow_mut();
+        if link.is_none() {
+            *link = core.reactor().link(&self.name, ETHERTYPE).ok();
+        }
+        match link.as_ref().map(Link::facts) {
+            Some(Ok(facts)) => {
+                let mtu = usize::try_from(facts.mtu).unwrap_or(0);
+                self.sectors.set(if facts.up { sectors_of_mtu(mtu).into() } else { 0 });
+                self.mac.set(Mac(facts.mac));
+            }
+            _ => {
+                self.sectors.set(0);
+                *link = None;
+            }
+        }
+    }
+}
+
+/// The interfaces of a core.
+struct Sides {
+    all: Vec<Side>,
+    scratch: RefCell<Segs>,
+}
+
+impl Wire for &Sides {
+    fn links(&self) -> usize {
+        self.all.len()
+    }
+
+    fn sectors(&self, link: usize) -> u32 {
+        self.all.get(link).map_or(0, |side| side.sectors.get())
+    }
+
+    fn mac(&self, link: usize) -> Mac {
+        self.all.get(link).map_or(Mac::default(), |side| side.mac.get())
+    }
+
+    fn send(&mut self, link: usize, head: &[u8], data: Option<(&Segs, usize, usize)>) {
+        let Some(side) = self.all.get(link) else { return };
+        let link = side.link.borrow();
+        let Some(link) = link.as_ref() else { return };
+        let mut rest = self.scratch.borrow_mut();
+        rest.clear();
+        if let Some((data, at, len)) = data {
+            let _in_range = data.slice_into(at, len, &mut rest);
+        }
+        // What finds no room is lost, as on a wire.
+        let _ = link.send(head, &rest);
+        rest.clear();
+    }
+}
+
+/// See the module.
+pub(super) struct Port {
+    core: std::rc::Weak<Core>,
+    inner: Weak<Inner>,
+    number: usize,
+    sides: Sides,
+    engine: RefCell<Engine>,
+    /// There is something to send or to end.
+    stirred: Cell<bool>,
+    clock: RefCell<Option<Waker>>,
+    tasks: RefCell<Vec<TaskHandle>>,
+}
+
+thread_local! {
+    /// The ports of this thread, by bus and core.
+    static PORTS: RefCell<HashMap<(u64, u32), Rc<Port>>> = RefCell::default();
+}
+
+/// The port of a bus on a core.
+pub(super) fn port(bus: u64, core: &Core) -> Option<Rc<Port>> {
+    PORTS.with_borrow(|ports| ports.get(&(bus, core.id())).cloned())
+}
+
+/// Makes the port of a bus on this core.
+pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
+    let side = |name: &String| Side {
+        name: name.clone(),
+        link: RefCell::default(),
+        sectors: Cell::default(),
+        mac: Cell::default(),
+    };
+    let number = core.id() as usize;
+    let engine = Engine::new(number, inner.rules.clone(), inner.shared.clone(), core.now());
+    let all: Vec<Side> = inner.interfaces.iter().map(side).collect();
+    let port = Rc::new(Port {
+        core: Rc::downgrade(core),
+        inner: Arc::downgrade(inner),
+        number,
+        sides: Sides { all, scratch: RefCell::default() },
+        engine: RefCell::new(engine),
+        stirred: Cell::default(),
+        clock: RefCell::default(),
+        tasks: RefCell::default(),
+    });
+    port.sides.all.iter().for_each(|side| side.look(core));
+    PORTS.with_borrow_mut(|ports| ports.insert((inner.number, core.id()), port.clone()));
+    let mut tasks = vec![core.reactor().spawn("aoe clock", clock(port.clone()))];
+    for at in 0..port.sides.all.len() {
+        tasks.push(core.reactor().spawn("aoe link", read(port.clone(), at)));
+    }
+    tasks.push(core.reactor().spawn("aoe look", look(port.clone(), inner.ask_ns)));
+    *port.tasks.borrow_mut() = tasks;
+}
+
+/// Ends the port of a bus on this core.
+pub(super) fn close(bus: u64, core: &Core) {
+    let port = PORTS.with_borrow_mut(|ports| ports.remove(&(bus, core.id())));
+    let tasks = port.map(|port| port.tasks.take()).unwrap_or_default();
+    tasks.iter().for_each(TaskHandle::abort);
+}
+
+impl Port {
+    /// Does something to the protocol; what follows from it happens in this turn.
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Engine, &mut dyn Wire) -> R) -> R {
+        let out = f(&mut self.engine.borrow_mut(), &mut &self.sides);
+        self.stir();
+        out
+    }
+
+    fn stir(&self) {
+        if !self.stirred.replace(true) {
+            let waker = self.clock.borrow_mut().take();
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Sends what may be sent, and tells who waits what has ended.
+    fn pump(&self) {
+        let Some(core) = self.core.upgrade() else { return };
+        let now = core.reactor().fresh_now();
+        self.engine.borrow_mut().pump(&mut &self.sides, now);
+        self.flush(now);
+        self.tell(&core);
+    }
+
+    fn flush(&self, now: u64) {
+        for side in &self.sides.all {
+            let link = side.link.borrow();
+            let Some(link) = link.as_ref() else { continue };
+            if link.queued() > 0 && link.flush().is_err() {
+                side.sectors.set(0);
+            }
+            if link.queued() > 0 {
+                self.engine.borrow_mut().look_at(now + FULL_NS);
+            }
+        }
+    }
+
+    fn tell(&self, core: &Rc<Core>) {
+        let Some(inner) = self.inner.upgrade() else { return };
+        loop {
+            let ended = self.engine.borrow_mut().take_ended();
+            let Some((id, address, outcome)) = ended else { break };
+            if let Some(unit) = inner.unit(address) {
+                unit.done(id, outcome, core);
+            }
+        }
+        let (found, counts) = {
+            let mut engine = self.engine.borrow_mut();
+            (engine.take_found(), engine.counts())
+        };
+        if found {
+            // Each core finds out by itself what is lost: another may not have missed it.
+            inner.rescan();
+            inner.shared.count(self.number, counts);
+        }
+    }
+}
+
+/// Pumps when something was stirred or is due.
+async fn clock(port: Rc<Port>) {
+    loop {
+        let Some(core) = port.core.upgrade() else { return };
+        port.stirred.set(false);
+        port.pump();
+        let (due, now) = (port.engine.borrow().due(), core.reactor().fresh_now());
+        let mut sleep = pin!(core.reactor().sleep(due.saturating_sub(now).min(LOOK_NS)));
+        poll_fn(|cx| {
+            if port.stirred.get() {
+                return Poll::Ready(());
+            }
+            *port.clock.borrow_mut() = Some(cx.waker().clone());
+            sleep.as_mut().poll(cx)
+        })
+        .await;
+    }
+}
+
+/// Reads what comes in on an interface.
+async fn read(port: Rc<Port>, at: usize) {
+    loop {
+        let Some(core) = port.core.upgrade() else { return };
+        let Some(side) = port.sides.all.get(at) else { return };
+        let link = side.link.borrow().clone();
+        let Some(link) = link else {
+            core.reactor().sleep(LOOK_NS).await;
+            continue;
+        };
+        if link.ready().await.is_err() {
+            side.sectors.set(0);
+            core.reactor().sleep(LOOK_NS).await;
+            side.look(&core);
+            continue;
+        }
+        let now = core.reactor().fresh_now();
+        let mut take = |frame: &[u8]| {
+            port.engine.borrow_mut().hear(at, frame, &&port.sides, now);
+        };
+        if link.receive(FRAMES_A_TURN, &mut take).is_err() {
+            side.sectors.set(0);
+            core.reactor().sleep(LOOK_NS).await;
+            side.look(&core);
+        }
+        port.stir();
+    }
+}
+
+/// Looks at the interfaces, and asks now and then who is there.
+async fn look(port: Rc<Port>, ask_ns: u64) {
+    let mut asked = 0;
+    loop {
+        let Some(core) = port.core.upgrade() else { return };
+        port.sides.all.iter().for_each(|side| side.look(&core));
+        if let Some(inner) = port.inner.upgrade() {
+            inner.shared.count(port.number, port.engine.borrow().counts());
+        }
+        let now = core.now();
+        if port.number == 0 && (asked == 0 || now >= asked + ask_ns) {
+            asked = now.max(1);
+            port.with(|engine, wire| engine.ask_all(wire));
+        }
+        core.reactor().sleep(LOOK_NS).await;
+    }
+}
+
+impl Aoe {
+    /// Asks who is there, and gives answers a while.
+    pub(super) async fn discover(&self, core: &Rc<Core>) {
+        if let Some(port) = port(self.inner.number, core) {
+            port.with(|engine, wire| engine.ask_all(wire));
+            core.reactor().sleep(self.inner.wait_ns).await;
+        }
+    }
+}

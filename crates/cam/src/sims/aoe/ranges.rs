@@ -1,0 +1,86 @@
+//! Which sectors of a target are being written, by all cores together.
+//!
+//! AoE has no order: a copy of a WRITE that was thought lost may reach the target long after the
+//! one that was answered, and would put old data over newer. So sectors are not written again
+//! before every copy of an earlier WRITE of them was answered, or is too old to exist (E2).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A hold on some sectors, to be given back as often as it was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Hold(u64);
+
+struct Held {
+    number: u64,
+    first: u64,
+    end: u64,
+    /// The command itself, and copies that are out.
+    copies: u32,
+}
+
+#[derive(Default)]
+struct State {
+    held: Vec<Held>,
+    next: u64,
+}
+
+/// Sectors of one target that are being written.
+#[derive(Default)]
+pub(super) struct Ranges(Mutex<State>);
+
+impl Ranges {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes sectors from `first` to before `end`; `None` while somebody has one of them.
+    pub(super) fn take(&self, first: u64, end: u64) -> Option<Hold> {
+        let mut state = self.state();
+        if state.held.iter().any(|held| held.first < end && first < held.end) {
+            return None;
+        }
+        state.next += 1;
+        let number = state.next;
+        state.held.push(Held { number, first, end, copies: 1 });
+        Some(Hold(number))
+    }
+
+    /// A further copy is out.
+    pub(super) fn copy(&self, hold: Hold) {
+        let mut state = self.state();
+        if let Some(held) = state.held.iter_mut().find(|held| held.number == hold.0) {
+            held.copies += 1;
+        }
+    }
+
+    /// One of them has come back, or never will.
+    pub(super) fn give_back(&self, hold: Hold) {
+        let mut state = self.state();
+        let Some(at) = state.held.iter().position(|held| held.number == hold.0) else { return };
+        let Some(held) = state.held.get_mut(at) else { return };
+        held.copies -= 1;
+        if held.copies == 0 {
+            state.held.swap_remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ranges;
+
+    #[test]
+    fn sectors_are_free_when_the_last_copy_is_back() {
+        let ranges = Ranges::default();
+        let first = ranges.take(8, 16).unwrap();
+        assert!(ranges.take(15, 20).is_none() && ranges.take(0, 9).is_none());
+        let beside = ranges.take(16, 24).unwrap();
+        ranges.copy(first);
+        ranges.give_back(first);
+        assert!(ranges.take(8, 9).is_none(), "a copy is out");
+        ranges.give_back(first);
+        ranges.give_back(first);
+        assert!(ranges.take(8, 16).is_some() && ranges.take(23, 24).is_none());
+        ranges.give_back(beside);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the cores of one bus know together.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wire::aoe::{Address, Mac};
+
+use super::engine::{Counts, TARGETS_MAX};
+use super::ranges::Ranges;
+
+/// A target as it said it is.
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    /// Frames that it can hold, and most sectors of one.
+    pub buffers: u16,
+    pub sectors: u8,
+    /// Interfaces on which it was heard, with its address there.
+    pub paths: Vec<(usize, Mac)>,
+    pub ranges: Arc<Ranges>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Shared {
+    known: Mutex<BTreeMap<Address, Known>>,
+    counts: Mutex<BTreeMap<usize, Counts>>,
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Targets that were found.
+    pub(super) fn targets(&self) -> Vec<Address> {
+        lock(&self.known).keys().copied().collect()
+    }
+
+    /// What is known of a target.
+    pub(super) fn known(&self, address: Address) -> Option<Known> {
+        lock(&self.known).get(&address).cloned()
+    }
+
+    /// A target was heard; `None` when there are too many.
+    pub(super) fn note(
+        &self,
+        address: Address,
+        path: (usize, Mac),
+        (buffers, sectors): (u16, u8),
+    ) -> Option<Known> {
+        let mut known = lock(&self.known);
+        if known.len() >= TARGETS_MAX && !known.contains_key(&address) {
+            return None;
+        }
+        let target = known.entry(address).or_default();
+        (target.buffers, target.sectors) = (buffers, sectors);
+        if !target.paths.contains(&path) && target.paths.len() < super::engine::PATHS_MAX {
+            target.paths.push(path);
+        }
+        Some(target.clone())
+    }
+
+    /// What a core has counted by now.
+    pub(super) fn count(&self, core: usize, counts: Counts) {
+        lock(&self.counts).insert(core, counts);
+    }
+
+    /// Of all cores.
+    pub(super) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        lock(&self.counts).values().for_each(|counts| sum.add(counts));
+        sum
+    }
+}

@@ -1,0 +1,202 @@
+//! An AoE target for tests, which does what the protocol allows and more: it answers late, in any
+//! order and twice, and its disk takes its time. A WRITE that the network doubled is carried out
+//! once, as our own target does it: no initiator can see such a copy, or wait for it.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use bio::Segs;
+use geom::Core;
+use reactor::{Link, SeededRandom};
+use wire::aoe::{
+    Address, Ata, BROADCAST, CONFIG_LEN, Config, ETHERTYPE, HEADER_LEN, Header, Mac, SECTOR,
+    command, sectors_of_mtu,
+};
+use wire::ata::{self, Identify, Trim, status};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Default)]
+pub struct Ways {
+    /// Longest time of a command, ns.
+    pub slow_ns: u64,
+    /// Answers of a thousand that come twice.
+    pub twice: u32,
+    /// Of a thousand, answers from a stranger's address, with another tag, or cut short.
+    pub wrong: u32,
+    /// Frames that it says it can hold.
+    pub buffers: u16,
+}
+
+/// See the module.
+pub struct Shelf {
+    pub address: Address,
+    pub bytes: RefCell<Vec<u8>>,
+    pub ways: RefCell<Ways>,
+    /// Frames that are with it now, and the most that ever were.
+    pub held: RefCell<(usize, usize)>,
+    random: RefCell<SeededRandom>,
+    /// Tags of WRITEs that came.
+    seen: RefCell<BTreeSet<u32>>,
+}
+
+impl Shelf {
+    /// A target that is heard at these stations.
+    pub fn start(
+        core: &Rc<Core>,
+        stations: &[&str],
+        sectors: usize,
+        seed: u64,
+        ways: Ways,
+    ) -> Rc<Shelf> {
+        let shelf = Rc::new(Shelf {
+            address: Address { shelf: 565, slot: 1 },
+            bytes: RefCell::new(vec![0; sectors * SECTOR]),
+            ways: RefCell::new(ways),
+            held: RefCell::default(),
+            random: RefCell::new(SeededRandom::new(seed)),
+            seen: RefCell::default(),
+        });
+        for station in stations {
+            let link = core.reactor().link(station, ETHERTYPE).unwrap();
+            core.reactor().spawn("shelf", listen(shelf.clone(), core.clone(), link));
+        }
+        shelf
+    }
+
+    fn chance(&self, of: impl Fn(&Ways) -> u32) -> bool {
+        let rate = of(&self.ways.borrow());
+        self.random.borrow_mut().chance(rate)
+    }
+
+    fn identify(&self) -> Vec<u8> {
+        let identify = Identify {
+            model: "shelf for tests".into(),
+            serial: "SHELF1".into(),
+            firmware: "1".into(),
+            sectors: (self.bytes.borrow().len() / SECTOR) as u64,
+            sector_bytes: 512,
+            extended: true,
+            flush: true,
+            flush_ext: true,
+            trim: Some(Trim { blocks_max: 1, deterministic: true, zeroes: true }),
+            rotation: 1,
+            queue_depth: 1,
+            ..Identify::default()
+        };
+        identify.encode().to_vec()
+    }
+
+    /// Carries a command out; status, error and data.
+    fn carry_out(&self, ata: &Ata, data: &[u8]) -> (u8, u8, Vec<u8>) {
+        let mut bytes = self.bytes.borrow_mut();
+        let start = ata.lba() as usize * SECTOR;
+        let len = usize::from(ata.sectors) * SECTOR;
+        let bad = (status::READY | status::ERROR, ata::error::ABORT, Vec::new());
+        let good = |data| (status::READY, 0, data);
+        match ata.command {
+            ata::command::IDENTIFY => {
+                drop(bytes);
+                good(self.identify())
+            }
+            ata::command::READ_EXT => match bytes.get(start..start + len) {
+                Some(read) => good(read.to_vec()),
+                None => bad,
+            },
+            ata::command::WRITE_EXT => match (bytes.get_mut(start..start + len), data.get(..len)) {
+                (Some(to), Some(from)) => {
+                    to.copy_from_slice(from);
+                    good(Vec::new())
+                }
+                _ => bad,
+            },
+            ata::command::DATA_SET_MANAGEMENT => {
+                for (lba, sectors) in ata::trim_ranges(&data[..len]).unwrap() {
+                    let (from, to) = (lba as usize * SECTOR, (lba + sectors) as usize * SECTOR);
+                    bytes[from..to].fill(0);
+                }
+                good(Vec::new())
+            }
+            ata::command::FLUSH | ata::command::FLUSH_EXT => good(Vec::new()),
+            _ => bad,
+        }
+    }
+}
+
+async fn listen(shelf: Rc<Shelf>, core: Rc<Core>, link: Link) {
+    loop {
+        if link.ready().await.is_err() {
+            core.reactor().sleep(1_000_000).await;
+            continue;
+        }
+        let mut came = Vec::new();
+        let _ = link.receive(64, &mut |frame| came.push(frame.to_vec()));
+        for frame in came {
+            core.reactor()
+                .spawn("command", answer(shelf.clone(), core.clone(), link.clone(), frame));
+        }
+    }
+}
+
+async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
+    let Ok((header, body)) = Header::decode(&frame) else { return };
+    let facts = link.facts().unwrap();
+    let own = Mac(facts.mac);
+    let is_for_it = header.to == own || header.to == BROADCAST;
+    if header.response || !is_for_it || !header.address.reaches(shelf.address) {
+        return;
+    }
+    let mut reply = header.answer(own, shelf.address);
+    let (mut head, mut data) = (Vec::new(), Vec::new());
+    match header.command {
+        command::CONFIG => {
+            let sectors = sectors_of_mtu(facts.mtu as usize);
+            let config = Config::tell(shelf.ways.borrow().buffers, 1, sectors, &[]);
+            let bytes: [u8; CONFIG_LEN] = config.encode();
+            head.extend(bytes);
+        }
+        command::ATA => {
+            let (ata, sent) = Ata::decode(body).unwrap();
+            if ata.write && !shelf.seen.borrow_mut().insert(header.tag) {
+                return;
+            }
+            {
+                let mut held = shelf.held.borrow_mut();
+                held.0 += 1;
+                held.1 = held.1.max(held.0);
+            }
+            let slow = shelf.ways.borrow().slow_ns;
+            let takes = shelf.random.borrow_mut().below(slow.max(1));
+            core.reactor().sleep(takes).await;
+            let (command, feature, read) = shelf.carry_out(&ata, sent);
+            shelf.held.borrow_mut().0 -= 1;
+            head.extend(Ata { command, feature, ..ata }.encode());
+            data = read;
+        }
+        _ => return,
+    }
+    let tell = |reply: &Header, data: &[u8]| {
+        let mut frame = reply.encode().to_vec();
+        frame.extend(&head);
+        frame.extend(data);
+        let _ = link.send(&frame, &Segs::new());
+    };
+    if shelf.chance(|w| w.wrong) {
+        let stranger = Header { from: Mac([2, 9, 9, 9, 9, 9]), ..reply };
+        tell(&stranger, &vec![0xEE; data.len()]);
+        let other = Header { tag: reply.tag ^ 1 << 20, ..reply };
+        tell(&other, &vec![0xEE; data.len()]);
+        let namesake = Header { address: Address { shelf: 565, slot: 2 }, ..reply };
+        tell(&namesake, &vec![0xEE; data.len()]);
+        if !data.is_empty() {
+            tell(&reply, &data[..data.len() - 1]);
+        }
+        let _ = link.send(&reply.encode()[..HEADER_LEN - 5], &Segs::new());
+    }
+    tell(&reply, &data);
+    if shelf.chance(|w| w.twice) {
+        reply.error = None;
+        tell(&reply, &data);
+    }
+    let _ = link.flush();
+}

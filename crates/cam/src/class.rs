@@ -124,11 +124,32 @@ impl CamClass {
         for bus in self.buses() {
             let found = bus.take_found();
             if !found.is_empty() {
-                let done = control.call(|t| self.commit(t, &bus, found));
+                let done = self.bring_up(control, &bus, found);
                 said.push((bus.sim().facts().name, done));
             }
         }
         said
+    }
+
+    /// Brings the graph up to what a scan found. What is left of disks that were lost, and that
+    /// nobody has open any more, goes first: one that comes back has its old name.
+    pub(crate) fn bring_up(
+        &self,
+        control: &mut Control,
+        bus: &Bus,
+        changes: Vec<Change>,
+    ) -> Result<Vec<String>, Error> {
+        control.call(|t| {
+            let all = t.view(0).into_iter().filter(|g| g.class == CAM_CLASS && !g.withering);
+            for dead in all.filter(|g| g.providers.is_empty()) {
+                let geom = t.find_geom(CAM_CLASS, &dead.name);
+                if let Some(geom) = geom.filter(|g| !t.geom_is_open(*g)) {
+                    t.wither_geom(geom, Errno::NxIo);
+                }
+            }
+            Ok(())
+        })?;
+        control.call(|t| self.commit(t, bus, changes))
     }
 
     /// Ends what drivers have under way outside; the graph has shut down.

@@ -221,7 +221,7 @@ impl CamClass {
         let on = bus.clone();
         let changes = control
             .run_on_core("a scan", move |core| Box::pin(async move { on.scan(core).await }))?;
-        control.call(|t| self.commit(t, bus, changes))
+        self.bring_up(control, bus, changes)
     }
 
     /// `kind`, its `params` and `names`, checked against the kind's schema by whoever asks.

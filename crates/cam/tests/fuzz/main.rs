@@ -1,0 +1,45 @@
+//! Frames to the initiators: the seeds of `fuzz/corpus`, pieces of them and seeded mutations.
+//! Guided by coverage the same runs from `fuzz/`, see its README.
+//!
+//! `ASHLAR_SEEDS=n` plays that many mutations.
+
+mod harness;
+#[path = "../aoe/shelf.rs"]
+mod shelf;
+#[path = "../world/mod.rs"]
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use wire::fuzzing::Prng;
+
+/// Mutations without `ASHLAR_SEEDS`.
+const ROUNDS: usize = 1500;
+
+fn run(bytes: &[u8], what: &str) {
+    if catch_unwind(AssertUnwindSafe(|| harness::aoe_initiator(bytes))).is_err() {
+        panic!("{what}: {bytes:02x?}");
+    }
+}
+
+#[test]
+fn aoe_initiator() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/aoe_initiator");
+    let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut seeds: Vec<_> = entries.map(|p| (p.clone(), std::fs::read(p).unwrap())).collect();
+    seeds.sort();
+    assert!(seeds.len() >= 3, "too few seeds");
+    for (path, bytes) in &seeds {
+        run(bytes, &format!("{path:?}"));
+        run(&bytes[..bytes.len() / 2], &format!("half of {path:?}"));
+    }
+    let rounds = std::env::var("ASHLAR_SEEDS").ok().and_then(|n| n.parse().ok());
+    let mut rng = Prng::new(7);
+    for round in 0..rounds.unwrap_or(ROUNDS) {
+        let (path, bytes) = &seeds[rng.below(seeds.len())];
+        let mut bytes = bytes.clone();
+        rng.mutate(&mut bytes);
+        run(&bytes, &format!("{path:?}, round {round}"));
+    }
+}

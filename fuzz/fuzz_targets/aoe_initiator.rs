@@ -1,0 +1,10 @@
+#![no_main]
+
+#[path = "../../crates/cam/tests/fuzz/harness.rs"]
+mod harness;
+#[path = "../../crates/cam/tests/aoe/shelf.rs"]
+mod shelf;
+#[path = "../../crates/cam/tests/world/mod.rs"]
+mod world;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::aoe_initiator(data));

@@ -25,7 +25,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 const SECTOR: u64 = 512;
 const SECTORS: u64 = 64;
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 200;
 
 /// As the bus is told.
 const DEADLINE_S: u64 = 3;
@@ -36,6 +36,7 @@ const LONGEST_NS: u64 = 2 * DEADLINE_S * S + S;
 
 struct Net {
     segments: Vec<Segment>,
+    shapes: Vec<SegmentShape>,
 }
 
 fn stations(n: usize) -> (Vec<String>, Vec<String>) {
@@ -52,7 +53,8 @@ fn network(w: &World, shapes: &[(SegmentShape, u32)]) -> Net {
         segment.plug(&theirs[i], [2, 0, 0, 0, 2, i as u8], *mtu);
         segment
     };
-    Net { segments: shapes.iter().enumerate().map(plug).collect() }
+    let segments = shapes.iter().enumerate().map(plug).collect();
+    Net { segments, shapes: shapes.iter().map(|(shape, _)| *shape).collect() }
 }
 
 fn bus(w: &mut World, interfaces: &[String]) -> usize {
@@ -169,8 +171,14 @@ impl Storm {
     }
 
     fn request(&mut self) {
-        let len = 1 + self.random.below(20);
-        let at = self.random.below(SECTORS - len + 1);
+        // Some sectors are written again and again: as soon as one write has ended.
+        let (len, at) = match self.random.below(2) {
+            0 => (1 + self.random.below(2), self.random.below(3)),
+            _ => {
+                let len = 1 + self.random.below(20);
+                (len, self.random.below(SECTORS - len + 1))
+            }
+        };
         self.next += 1;
         let tag = self.next;
         let data = self.w.buffer((len * SECTOR) as usize);
@@ -247,11 +255,18 @@ impl Storm {
             _ => format!("shelf{i}"),
         };
         let segment = &self.net.segments[i];
-        match self.random.below(4) {
+        match self.random.below(7) {
             0 => segment.set_up(&station, false),
             1 => segment.lose(&format!("eth{i}"), &format!("shelf{i}"), true),
             2 => segment.lose(&format!("shelf{i}"), &format!("eth{i}"), true),
-            _ => segment.set_mtu(&station, 1500),
+            3 => segment.set_mtu(&station, 1500),
+            // Frames that were thought lost arrive long after others.
+            _ => segment.set_shape(SegmentShape {
+                delay_ns_min: 10_000,
+                delay_ns_max: 120 * MS,
+                in_order: false,
+                ..self.net.shapes[i]
+            }),
         }
     }
 }
@@ -261,6 +276,7 @@ impl Storm {
     fn mend(&mut self) {
         for (i, segment) in self.net.segments.iter().enumerate() {
             let (own, other) = (format!("eth{i}"), format!("shelf{i}"));
+            segment.set_shape(self.net.shapes[i]);
             segment.set_up(&own, true);
             segment.set_up(&other, true);
             segment.lose(&own, &other, false);
@@ -277,7 +293,7 @@ impl Storm {
             while self.under_way.len() < 8 && self.random.below(3) > 0 {
                 self.request();
             }
-            if self.random.chance(10) && ill_until == 0 {
+            if self.random.chance(30) && ill_until == 0 {
                 self.happen();
                 // Seldom longer than anybody waits.
                 let most = if self.random.chance(30) { 30 * S } else { S };
@@ -287,7 +303,7 @@ impl Storm {
                 self.mend();
                 ill_until = 0;
             }
-            let step = [MS, 10 * MS, 50 * MS][self.random.below(3) as usize];
+            let step = [MS / 5, 2 * MS, 20 * MS][self.random.below(3) as usize];
             self.w.turn(step);
             self.hear();
         }

@@ -35,7 +35,7 @@ mod turn;
 pub use address::{Address, INTERFACE_MAX, NoAddress, UNIX_PATH_MAX};
 pub use channel::{Channel, ChannelEnd};
 pub use file::{File, FileFacts, Inline, OpenHow};
-pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts};
+pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkWay};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
 pub use port::{PortChoice, PortKind, PortReport};

@@ -45,6 +45,18 @@ pub struct LinkFacts {
     pub up: bool,
 }
 
+/// How frames come from the kernel; they go by calls, many a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkWay {
+    /// A ring where the kernel gives one for frames of this length, else calls.
+    #[default]
+    Auto,
+    /// Memory shared with the kernel (PACKET_MMAP), or an error.
+    Ring,
+    /// Calls that copy, many frames a call.
+    Calls,
+}
+
 /// What a link has carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
@@ -146,21 +158,29 @@ impl Reactor {
     /// Frames of a type at an interface, from now on; in simulation, at a station of that name.
     /// `NotFound` when there is none, `PermissionDenied` without CAP_NET_RAW.
     pub fn link(&self, interface: &str, ethertype: u16) -> io::Result<Link> {
+        self.link_by(interface, ethertype, LinkWay::Auto)
+    }
+
+    /// The same, by a way. `Unsupported` where frames are too long for a ring that was asked for.
+    pub fn link_by(&self, interface: &str, ethertype: u16, way: LinkWay) -> io::Result<Link> {
         let named = |e: io::Error| io::Error::new(kind(&e), format!("{interface}: {e}"));
         let world = self.inner.world.as_ref();
-        let (socket, mtu) = match world {
-            Some(world) => (Socket::tap(world, interface, ethertype).map_err(named)?, 0),
+        let (socket, inbox) = match world {
+            Some(world) => {
+                (Socket::tap(world, interface, ethertype).map_err(named)?, Inbox::none())
+            }
             None => {
                 let socket = Socket::channel(open(interface, ethertype).map_err(named)?)?;
                 let fd = socket.fd().ok_or(io::ErrorKind::Unsupported)?;
                 let mtu = facts(fd, interface).map_err(named)?.mtu;
-                (socket, mtu)
+                let inbox = Inbox::new(fd, way, room(mtu)).map_err(named)?;
+                (socket, inbox)
             }
         };
         let inner = Inner {
             interface: interface.to_owned(),
             socket,
-            inbox: RefCell::new(Inbox::new(room(mtu))),
+            inbox: RefCell::new(inbox),
             queue: RefCell::default(),
             counts: Cell::default(),
         };
@@ -202,11 +222,17 @@ impl Link {
         };
         let found = found
             .map_err(|e| io::Error::new(kind(&e), format!("{}: {e}", self.inner.interface)))?;
-        let mut inbox = self.inner.inbox.borrow_mut();
-        if self.inner.socket.fd().is_some() && inbox.room() < room(found.mtu) {
-            *inbox = Inbox::new(room(found.mtu));
+        if let Some(fd) = self.inner.socket.fd()
+            && let Ok(mut inbox) = self.inner.inbox.try_borrow_mut()
+        {
+            inbox.grow(fd, room(found.mtu))?;
         }
         Ok(found)
+    }
+
+    /// How frames come: by a ring or by calls.
+    pub fn way(&self) -> LinkWay {
+        self.inner.inbox.try_borrow().map_or(LinkWay::Auto, |inbox| inbox.way())
     }
 
     /// Waits until frames may be there. `NetworkDown`: the interface went down; when it is up
@@ -242,32 +268,36 @@ impl Link {
                 take(frame);
             }
         };
-        let mut got = 0;
-        let mut trouble = None;
         let Ok(mut inbox) = self.inner.inbox.try_borrow_mut() else { return Ok(0) };
-        while got < most && trouble.is_none() {
-            let now = match self.inner.socket.fd() {
-                None => self.inner.socket.tap_receive(&mut count),
-                Some(fd) => inbox.receive(fd, most - got, &mut count),
-            };
-            match now {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) => trouble = Some(e),
-            }
-        }
+        let got = match self.inner.socket.fd() {
+            Some(fd) => inbox.receive(fd, most, &mut count),
+            None => self.receive_simulated(most, &mut count),
+        };
         drop(inbox);
         let LinkCounts { frames_in, bytes_in, oversized, .. } = counts;
         // Frames may have been sent meanwhile.
         self.count(|now| {
             (now.frames_in, now.bytes_in, now.oversized) = (frames_in, bytes_in, oversized);
         });
-        match trouble {
-            Some(e) if got == 0 => Err(e),
-            _ => Ok(got),
+        match got {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            got => got,
         }
+    }
+
+    fn receive_simulated(
+        &self,
+        most: usize,
+        take: &mut dyn FnMut(Option<&[u8]>),
+    ) -> io::Result<usize> {
+        for got in 0..most {
+            match self.inner.socket.tap_receive(take) {
+                Err(e) if got == 0 => return Err(e),
+                Ok(0) | Err(_) => return Ok(got),
+                Ok(_) => {}
+            }
+        }
+        Ok(most)
     }
 
     fn count(&self, change: impl FnOnce(&mut LinkCounts)) {

@@ -7,7 +7,8 @@ use std::ptr;
 
 use bio::{Direction, Loan};
 
-use crate::link::{FRAME_MIN, LinkFacts, Waiting};
+use super::ring::Ring;
+use crate::link::{FRAME_MIN, LinkFacts, LinkWay, Waiting};
 
 /// Frames of one call.
 pub(crate) const BATCH: usize = 32;
@@ -19,7 +20,7 @@ const HELD_BYTES: libc::c_int = 16 << 20;
 /// What fills up a frame that is too short.
 static FILLING: [u8; FRAME_MIN] = [0; FRAME_MIN];
 
-fn check(result: libc::c_int) -> io::Result<usize> {
+pub(super) fn check(result: libc::c_int) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
@@ -126,28 +127,23 @@ fn header(parts: &mut [libc::iovec]) -> libc::mmsghdr {
     header
 }
 
-/// Memory for frames that come.
-pub(crate) struct Inbox {
+/// Memory for frames that come by calls.
+struct Calls {
     room: usize,
     bytes: Vec<u8>,
     parts: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
 }
 
-impl Inbox {
+impl Calls {
     /// For frames of up to `room` bytes.
-    pub(crate) fn new(room: usize) -> Inbox {
+    fn new(room: usize) -> Calls {
         let (parts, headers) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        Inbox { room, bytes: vec![0; room * BATCH], parts, headers }
-    }
-
-    /// Bytes of the longest frame.
-    pub(crate) fn room(&self) -> usize {
-        self.room
+        Calls { room, bytes: vec![0; room * BATCH], parts, headers }
     }
 
     /// Takes up to `most` frames, at most [`BATCH`]; a frame that is too long is None. How many.
-    pub(crate) fn receive(
+    fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
         most: usize,
@@ -176,6 +172,106 @@ impl Inbox {
         }
         Ok(got)
     }
+}
+
+/// How frames come.
+enum By {
+    Ring(Ring),
+    Calls(Calls),
+    /// They do not: what comes next is being opened.
+    None,
+}
+
+/// Memory for frames that come.
+pub(crate) struct Inbox {
+    room: usize,
+    wanted: LinkWay,
+    by: By,
+}
+
+impl Inbox {
+    /// For no frames.
+    pub(crate) fn none() -> Inbox {
+        Inbox { room: 0, wanted: LinkWay::Calls, by: By::Calls(Calls::new(0)) }
+    }
+
+    /// For frames of up to `room` bytes that come to a socket.
+    pub(crate) fn new(fd: BorrowedFd<'_>, wanted: LinkWay, room: usize) -> io::Result<Inbox> {
+        let mut inbox = Inbox { room: 0, wanted, by: By::None };
+        inbox.grow(fd, room)?;
+        Ok(inbox)
+    }
+
+    /// Makes room for frames of up to `room` bytes.
+    pub(crate) fn grow(&mut self, fd: BorrowedFd<'_>, room: usize) -> io::Result<()> {
+        if room <= self.room {
+            return Ok(());
+        }
+        // The kernel keeps a ring while it is mapped.
+        if let By::Ring(ring) = mem::replace(&mut self.by, By::None) {
+            drop(ring);
+            Ring::leave(fd);
+        }
+        self.by = match self.wanted {
+            LinkWay::Calls => By::Calls(Calls::new(room)),
+            LinkWay::Ring => By::Ring(Ring::open(fd, room)?),
+            LinkWay::Auto => match Ring::open(fd, room) {
+                Ok(ring) => By::Ring(ring),
+                // Too long, or a kernel that has no memory for it or forbids it.
+                Err(_) => By::Calls(Calls::new(room)),
+            },
+        };
+        self.room = room;
+        Ok(())
+    }
+
+    /// The way that was taken.
+    pub(crate) fn way(&self) -> LinkWay {
+        match self.by {
+            By::Ring(_) => LinkWay::Ring,
+            By::Calls(_) | By::None => LinkWay::Calls,
+        }
+    }
+
+    /// Takes up to `most` frames; a frame that is too long is None. How many; fewer than `most`:
+    /// no more are there. An error that comes behind frames is said the next time.
+    pub(crate) fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        most: usize,
+        take: &mut dyn FnMut(Option<&[u8]>),
+    ) -> io::Result<usize> {
+        match &mut self.by {
+            By::Calls(calls) => {
+                let mut got = 0;
+                while got < most {
+                    let asked = BATCH.min(most - got);
+                    match calls.receive(fd, asked, take) {
+                        Ok(n) if n < asked => return Ok(got + n),
+                        Ok(n) => got += n,
+                        Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                        Err(e) if got == 0 => return Err(e),
+                        Err(_) => break,
+                    }
+                }
+                Ok(got)
+            }
+            By::Ring(ring) => match ring.receive(most, take) {
+                0 => trouble(fd).map(|()| 0),
+                got => Ok(got),
+            },
+            By::None => Ok(0),
+        }
+    }
+}
+
+/// What a socket has to say beside frames.
+fn trouble(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let wait_not = libc::MSG_DONTWAIT;
+    // SAFETY: a buffer of no bytes. A socket with a ring has no frames here; what it has is an
+    // error, or that there is nothing.
+    check(unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), 0, wait_not) } as libc::c_int)?;
+    Ok(())
 }
 
 /// Lists for the call that sends, kept for their capacity.

@@ -6,6 +6,7 @@
 pub(crate) mod channel;
 pub(crate) mod link;
 mod poll;
+mod ring;
 mod sim;
 mod uring;
 mod workers;

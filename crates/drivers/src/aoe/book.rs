@@ -1,8 +1,9 @@
-//! What initiators tell a target to keep, slot by slot: config strings and mask lists, which
-//! outlive the daemon, and reservations, which do not.
+//! What initiators tell a target to keep, slot by slot: config strings, mask lists and
+//! reservations. All of it outlives the daemon: who fences another off by a reservation must not
+//! lose it by a restart of the target.
 //!
 //! Invariants
-//!  K1  A string or list holds when it is in the vault, and not before.
+//!  K1  A string, list or reservation holds when it is in the vault, and not before.
 //!  K2  One change of a target is under way at a time: two that find a slot free do not both get
 //!      it.
 
@@ -74,12 +75,6 @@ impl Slot {
         *self.place() = rules;
         self.guarded.store(guarded, Ordering::Release);
     }
-
-    /// Another reservation, which is not kept over a restart.
-    pub fn reserve(&self, reserved: Vec<Mac>) {
-        let rules = Rules { reserved, ..self.rules() };
-        self.set(rules);
-    }
 }
 
 /// What the vault holds of a slot.
@@ -89,6 +84,9 @@ struct Kept {
     slot: u8,
     string: Vec<u8>,
     masks: Vec<String>,
+    /// Absent in records of before reservations were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reserved: Vec<String>,
 }
 
 /// The slots of a target.
@@ -116,20 +114,25 @@ impl Book {
         if let Some(bytes) = vault.load(&key, Kind::Aoe)? {
             let bad = |what: String| {
                 let what = format!(
-                    "aoe target {target}: its config strings and masks cannot be read ({what}); \
-                     move the record {key:?} out of the state folder to begin without them"
+                    "aoe target {target}: its config strings, masks and reservations cannot be \
+                     read ({what}); move the record {key:?} out of the state folder to begin \
+                     without them"
                 );
                 Error::new(Errno::Inval, what)
             };
             let all: Vec<Kept> = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
             for kept in all {
-                let masks: Result<Vec<Mac>, _> = kept.masks.iter().map(|m| m.parse()).collect();
-                let masks = masks.map_err(|e| bad(e.to_string()))?;
-                if kept.string.len() > STRING_MAX || masks.len() > LIST_MAX {
+                let list = |texts: &[String]| -> Result<Vec<Mac>, Error> {
+                    let macs: Result<Vec<Mac>, _> = texts.iter().map(|m| m.parse()).collect();
+                    macs.map_err(|e| bad(e.to_string()))
+                };
+                let (masks, reserved) = (list(&kept.masks)?, list(&kept.reserved)?);
+                let longest = masks.len().max(reserved.len());
+                if kept.string.len() > STRING_MAX || longest > LIST_MAX {
                     return Err(bad(format!("slot {}: a list is too long", kept.slot)));
                 }
                 let slot = Slot::default();
-                slot.set(Rules { string: kept.string, masks, reserved: Vec::new() });
+                slot.set(Rules { string: kept.string, masks, reserved });
                 slots.insert(kept.slot, Arc::new(slot));
             }
         }
@@ -145,24 +148,26 @@ impl Book {
         self.slots().entry(slot).or_default().clone()
     }
 
-    /// Every string and list, with one slot's others in their place.
+    /// Every string, list and reservation, with one slot's others in their place.
     fn encode(&self, slot: u8, rules: &Rules) -> Vec<u8> {
         let mut all: BTreeMap<u8, Rules> =
             self.slots().iter().map(|(n, slot)| (*n, slot.rules())).collect();
         all.insert(slot, rules.clone());
+        let texts = |list: &[Mac]| list.iter().map(Mac::to_string).collect();
         let kept: Vec<Kept> = all
             .into_iter()
-            .filter(|(_, rules)| !rules.string.is_empty() || !rules.masks.is_empty())
+            .filter(|(_, rules)| *rules != Rules::default())
             .map(|(slot, rules)| Kept {
                 slot,
+                masks: texts(&rules.masks),
+                reserved: texts(&rules.reserved),
                 string: rules.string,
-                masks: rules.masks.iter().map(Mac::to_string).collect(),
             })
             .collect();
         serde_json::to_vec(&kept).unwrap_or_default()
     }
 
-    /// Changes the string or masks of a slot by what `make` says of them as they are; None leaves
+    /// Changes what is kept of a slot by what `make` says of them as they are; None leaves
     /// them. `Busy`: another change of the target is under way, nothing was done.
     pub async fn change(
         &self,
@@ -179,9 +184,7 @@ impl Book {
         let (done, saved) = ticket();
         vault.save(&self.key, Kind::Aoe, self.encode(slot, &rules), done);
         saved.await?;
-        // A reservation may have changed meanwhile.
-        let reserved = place.rules().reserved;
-        place.set(Rules { reserved, ..rules });
+        place.set(rules);
         Ok(())
     }
 }
@@ -206,18 +209,25 @@ mod tests {
     }
 
     #[test]
-    fn strings_and_masks_last_and_reservations_do_not() {
+    fn strings_masks_and_reservations_last() {
         let vault = MemoryVault::default();
         let book = Book::load(&vault, "e1").unwrap();
         let mac = Mac([2, 0, 0, 0, 0, 9]);
         now(book.change(&vault, 3, named(b"mine"))).unwrap();
         let masked = |rules: &Rules| Some(Rules { masks: vec![mac], ..rules.clone() });
         now(book.change(&vault, 3, masked)).unwrap();
-        book.slot(3).reserve(vec![mac]);
+        let reserved = |rules: &Rules| Some(Rules { reserved: vec![mac], ..rules.clone() });
+        now(book.change(&vault, 3, reserved)).unwrap();
         assert_eq!(book.slot(3).lets(Mac([2; 6])), (false, false));
         assert_eq!(book.slot(3).lets(mac), (true, true));
+        let again = Book::load(&vault, "e1").unwrap();
+        let kept = Rules { string: b"mine".to_vec(), masks: vec![mac], reserved: vec![mac] };
+        assert_eq!(again.slot(3).rules(), kept);
+        assert_eq!(again.slot(3).lets(Mac([2; 6])), (false, false));
+        let released = |rules: &Rules| Some(Rules { reserved: vec![], ..rules.clone() });
+        now(again.change(&vault, 3, released)).unwrap();
         let again = Book::load(&vault, "e1").unwrap().slot(3).rules();
-        assert_eq!(again, Rules { string: b"mine".to_vec(), masks: vec![mac], reserved: vec![] });
+        assert_eq!(again, Rules { reserved: vec![], ..kept });
         let other = Book::load(&vault, "e2").unwrap().slot(3).rules();
         assert_eq!(other, Rules::default());
     }
@@ -232,6 +242,15 @@ mod tests {
         vault.fail(None);
         now(book.change(&vault, 0, named(b"b"))).unwrap();
         assert_eq!(book.slot(0).rules().string, b"b");
+    }
+
+    #[test]
+    fn a_record_of_before_reservations_were_kept_is_read() {
+        let vault = MemoryVault::default();
+        let old = b"[{\"slot\":1,\"string\":[97],\"masks\":[]}]";
+        vault.put("aoe:e1", Kind::Aoe, old.to_vec());
+        let rules = Book::load(&vault, "e1").unwrap().slot(1).rules();
+        assert_eq!(rules, Rules { string: b"a".to_vec(), ..Rules::default() });
     }
 
     #[test]

@@ -144,27 +144,46 @@ pub(super) fn masks(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u
     }
 }
 
-/// Reservation: reads, sets, releases. It does not outlive the daemon.
+fn tell_reserved(portal: &Portal, header: &Header, seat: &Seat, command: u8) {
+    let list = seat.slot.rules().reserved;
+    answer(portal, header, seat.address, &[&Reserve::encode(command, &list)]);
+}
+
+/// Reservation: reads, sets, releases.
 pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
     let Ok(asked) = Reserve::decode(body) else {
         return refuse(portal, header, seat.address, error::ARGUMENT);
     };
-    match asked.command {
-        word::READ => {}
+    let command = asked.command;
+    match command {
+        word::READ => return tell_reserved(portal, header, seat, command),
         word::SET if seat.slot.rules().refuses(header.from) => {
             return refuse(portal, header, seat.address, error::RESERVED);
         }
-        word::SET | word::FORCE => {
-            let mut list: Vec<Mac> = Vec::new();
-            for mac in asked.addresses() {
-                if !list.contains(&mac) {
-                    list.push(mac);
-                }
-            }
-            seat.slot.reserve(list);
-        }
+        word::SET | word::FORCE => {}
         _ => return refuse(portal, header, seat.address, error::ARGUMENT),
     }
-    let list = seat.slot.rules().reserved;
-    answer(portal, header, seat.address, &[&Reserve::encode(asked.command, &list)]);
+    let mut list: Vec<Mac> = Vec::new();
+    for mac in asked.addresses() {
+        if !list.contains(&mac) {
+            list.push(mac);
+        }
+    }
+    if seat.slot.rules().reserved == list {
+        // It comes a second time, or changes nothing.
+        return tell_reserved(portal, header, seat, command);
+    }
+    let (header, wanted) = (*header, list.clone());
+    let make = move |rules: &Rules| {
+        // Somebody else may have been first (K2).
+        let free = command == word::FORCE || !rules.refuses(header.from);
+        free.then(|| Rules { reserved: list, ..rules.clone() })
+    };
+    change(portal, seat, make, move |portal, seat, kept| {
+        match (kept, seat.slot.rules().reserved == wanted) {
+            (true, true) => tell_reserved(portal, &header, seat, command),
+            (true, false) => refuse(portal, &header, seat.address, error::RESERVED),
+            (false, _) => refuse(portal, &header, seat.address, error::UNAVAILABLE),
+        }
+    });
 }

@@ -174,8 +174,28 @@ fn a_reservation_keeps_others_from_everything_but_asking() {
     let taken = stage.ask(&two, &[reserve(2, reserve::FORCE, &[mac(0, 2)])]);
     assert_eq!(holders(&taken), [mac(0, 2)]);
     assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
-    assert_eq!(holders(&stage.ask(&two, &[reserve(2, reserve::SET, &[])])), []);
+    // It does not hold before it is kept, and outlives the target.
+    stage.vault.fail(Some(Errno::NoSpc));
+    let release = reserve(2, reserve::SET, &[]);
+    assert_eq!(error(&stage.ask(&two, &[release.clone()])), code::UNAVAILABLE);
+    assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
+    stage.vault.fail(None);
+    let vault = stage.vault.clone();
+    stage.end();
+    let stage = Stage::with_vault(2, &[calm()], 1500, params(), vault);
+    let (one, two) = (stage.plug(0, 1), stage.plug(0, 2));
+    assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
+    assert_eq!(holders(&stage.ask(&two, &[release])), []);
     assert_eq!(heard(&stage.ask(&one, &[read(1)])[0]).1.command, 0x40);
+    // Of two that reserve at once one gets it; the other asks again, and is told.
+    stage.vault.hold(true);
+    assert!(stage.ask(&one, &[reserve(1, reserve::SET, &[me])]).is_empty());
+    let late = reserve(2, reserve::SET, &[mac(0, 2)]);
+    assert!(stage.ask(&two, &[late.clone()]).is_empty());
+    stage.vault.hold(false);
+    stage.pass(20_000_000);
+    assert_eq!(error(&stage.ask(&two, &[late])), code::RESERVED);
+    assert_eq!(holders(&stage.ask(&two, &[reserve(2, reserve::READ, &[])])), [me]);
     stage.end();
 }
 

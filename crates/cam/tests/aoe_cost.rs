@@ -1,0 +1,260 @@
+//! A READ or WRITE by the AoE initiator, from the graph to a real interface and back, allocates
+//! nothing: a cable (veth) with the initiator at one end and a target at the other. Needs root.
+
+#[allow(dead_code)]
+#[path = "aoe/shelf.rs"]
+mod shelf;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bio::{Bio, CountingAlloc, End, Errno, Op, Pool, PoolConfig, Segs};
+use cam::{CAM_CLASS, CamClass};
+use geom::{
+    Access, Class, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology,
+};
+use reactor::{Config, Patience, Reactor};
+use serde_json::json;
+use shelf::{Shelf, Ways};
+
+#[global_allocator]
+static COUNTED: CountingAlloc = CountingAlloc;
+
+/// Requests of a turn.
+const REQUESTS: u64 = 3000;
+/// Requests in flight.
+const DEPTH: u64 = 24;
+/// Allocations of a turn, at most: a hundredth of one a request, for what happens once a second.
+const FEW: u64 = REQUESTS / 100;
+/// Turns until one allocates nothing.
+const TURNS_MAX: usize = 5;
+/// Longer than anything here takes.
+const HANG: Duration = Duration::from_secs(60);
+/// Longest sleep of a core, ns.
+const NAP_NS: u64 = 1_000_000;
+/// Sectors of the disk.
+const SECTORS: u64 = 4096;
+
+/// A cable with both ends here.
+struct Cable([String; 2]);
+
+fn ip(words: &[&str]) {
+    let output = Command::new("ip").args(words).output().expect("ip is there (iproute2)");
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {}: {why}", words.join(" "));
+}
+
+impl Cable {
+    fn lay() -> Cable {
+        let name = |end| format!("ac{}{end}", std::process::id() % 10_000_000);
+        let cable = Cable([name('a'), name('b')]);
+        let [near, far] = &cable.0;
+        let veth = ["link", "add", near, "mtu", "9000", "type", "veth"];
+        ip(&[&veth[..], &["peer", "name", far, "mtu", "9000"]].concat());
+        ip(&["link", "set", near, "up"]);
+        ip(&["link", "set", far, "up"]);
+        cable
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        // Both ends go.
+        let _ = Command::new("ip").args(["link", "del", &self.0[0]]).status();
+    }
+}
+
+fn core() -> (Rc<Core>, geom::Control, Arc<Inbox>) {
+    let reactor = Reactor::start(Config { name: "core".into(), ..Config::default() }).unwrap();
+    let inbox = Arc::new(Inbox::default());
+    let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
+    let (core, mailer) = Core::new(0, reactor.clone(), pool, inbox.report());
+    let turning = core.clone();
+    let control = Control::new(
+        vec![mailer],
+        inbox.clone(),
+        Box::new(move |_, _| turning.turn(Patience::Peek)),
+        Box::new(move || reactor.fresh_now()),
+    );
+    (core, control, inbox)
+}
+
+/// A turn that may sleep a little.
+fn nap(core: &Rc<Core>) {
+    core.turn(Patience::Until(core.reactor().fresh_now() + NAP_NS));
+}
+
+/// A target at an interface, on a thread of its own: what it allocates is not counted here.
+struct Target {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Target {
+    fn start(interface: String) -> Target {
+        let over = Arc::new(AtomicBool::new(false));
+        let stop = over.clone();
+        let (tell, told) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let (core, _control, _) = core();
+            let ways = Ways { buffers: 64, ..Ways::default() };
+            let _shelf = Shelf::start(&core, &[&interface], SECTORS as usize, 1, ways);
+            tell.send(()).unwrap();
+            while !stop.load(Ordering::Acquire) {
+                nap(&core);
+            }
+        });
+        // It is not asked often.
+        told.recv().unwrap();
+        Target { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+struct User;
+
+impl Geom for User {
+    fn access(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        _: ProviderId,
+        delta: Access,
+    ) -> Result<(), Errno> {
+        t.access_all_below(me, delta)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Class for User {
+    fn name(&self) -> &'static str {
+        "user"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Opens a provider, for a test."
+    }
+}
+
+#[derive(Default)]
+struct Ends {
+    ended: Cell<u64>,
+    failed: Cell<Option<Errno>>,
+}
+
+impl Sink for Ends {
+    fn done(&self, _: u64, bio: &mut Bio, _: &Core) {
+        self.ended.set(self.ended.get() + 1);
+        self.failed.set(self.failed.get().or(bio.status.err()));
+    }
+}
+
+struct Initiator {
+    core: Rc<Core>,
+    control: Control,
+    cam: Arc<CamClass>,
+    edge: Edge,
+    ends: Rc<Ends>,
+    sink: u32,
+}
+
+impl Initiator {
+    fn new(interface: &str) -> Initiator {
+        let (core, mut control, inbox) = core();
+        let cam = Arc::new(CamClass::new(inbox, cam::sims::kinds(), 1));
+        control.topology.load(cam.clone()).unwrap();
+        control.topology.load(Arc::new(User)).unwrap();
+        let params = json!({ "interfaces": [interface], "frame_life_ms": 100 });
+        let params = json!({ "kind": "aoe", "params": params });
+        let class = control.topology.class(CAM_CLASS).unwrap();
+        class.verb(&mut control, "attach", "aoe0", &params).unwrap();
+        let begun = Instant::now();
+        while control.topology.find("ada0").is_none() {
+            assert!(begun.elapsed() < HANG, "no disk was found");
+            nap(&core);
+            control.pump();
+            cam.look(&mut control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+        }
+        let opened = control.call(|t| {
+            let below = t.find("ada0").unwrap();
+            let user = t.new_geom("user", "user", "test", Box::new(User))?;
+            let consumer = t.attach_new(user, below).map_err(|e| Error::of(e, "attach"))?;
+            t.access(consumer, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
+            Ok(t.edge(consumer))
+        });
+        let ends = Rc::new(Ends::default());
+        let sink = core.add_sink(ends.clone());
+        Initiator { core, control, cam, edge: opened.unwrap(), ends, sink }
+    }
+
+    /// Makes requests; how often this thread allocated.
+    fn turn(&mut self, op: Op, buffers: &[Segs], requests: u64) -> u64 {
+        self.ends.ended.set(0);
+        let (begun, before, mut sent) = (Instant::now(), bio::allocations(), 0u64);
+        while self.ends.ended.get() < requests {
+            assert!(begun.elapsed() < HANG, "requests do not end");
+            while sent < requests && sent - self.ends.ended.get() < DEPTH {
+                let data = &buffers[(sent % DEPTH) as usize];
+                let len = data.len() as u64;
+                let end = End::Sink { sink: self.sink, tag: sent };
+                self.core.submit(self.edge, end, |bio| {
+                    (bio.op, bio.length) = (op, len);
+                    // No two that overlap at once: those would wait for each other.
+                    bio.offset = sent % DEPTH * 64 * 1024;
+                    assert!(data.slice_into(0, len as usize, &mut bio.data));
+                });
+                sent += 1;
+            }
+            nap(&self.core);
+            self.control.pump();
+        }
+        assert_eq!(self.ends.failed.get(), None);
+        bio::allocations() - before
+    }
+}
+
+#[test]
+fn reads_and_writes_allocate_nothing() {
+    let cable = Cable::lay();
+    let [near, far] = &cable.0;
+    let _target = Target::start(far.clone());
+    let mut initiator = Initiator::new(near);
+    assert!(bio::allocations() > 0, "allocations are not counted");
+    // One frame a request, and several.
+    for len in [4096, 8704, 48 * 1024] {
+        let buffers: Vec<Segs> = (0..DEPTH)
+            .map(|_| {
+                let data = Segs::alloc(initiator.core.pool(), len).unwrap();
+                data.fill(0, len, 0x5A);
+                data
+            })
+            .collect();
+        for op in [Op::Write, Op::Read] {
+            // Lists grow to their size; on a busy machine some grow late.
+            let mut made = Vec::new();
+            while made.len() < TURNS_MAX && made.last().is_none_or(|made| *made > FEW) {
+                made.push(initiator.turn(op, &buffers, REQUESTS));
+            }
+            let enough = made.last().is_some_and(|made| *made <= FEW);
+            assert!(enough, "{op:?} of {len}: {made:?} allocations in {REQUESTS} requests each");
+        }
+    }
+    initiator.cam.shut_down();
+    nap(&initiator.core);
+}

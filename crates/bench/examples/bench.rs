@@ -46,6 +46,8 @@ fn parse(mut words: impl Iterator<Item = String>, json: &mut bool) -> Result<Opt
             "idle" => options.what = What::Idle,
             "luns" => options.what = What::Luns,
             "aoe" => options.what = What::Aoe,
+            "bare" => options.what = What::Bare,
+            "--interface" => options.interface = Some(value()?),
             "--case" => options.case = Some(value()?),
             "--rounds" => options.rounds = number(value()?)?,
             "--seconds" => options.seconds = number(value()?)?,

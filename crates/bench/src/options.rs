@@ -37,7 +37,7 @@ pub enum What {
     Luns,
     /// The comparisons of the project's seeds; not a part of `all`.
     Seeds,
-    /// No measurement: the bare responder serves on `listen` until it is killed.
+    /// No measurement: the bare responder serves on `listen`, or at `interface`, until killed.
     Bare,
 }
 
@@ -101,6 +101,9 @@ pub struct Options {
     /// Address of the bare responder, for `bare`; absent: a free port of 127.0.0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
+    /// Network interface of the bare responder of AoE, for `bare`, instead of `listen`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     /// Targets to compare with.
     pub peers: Vec<Peer>,
     /// Measure Ashlar alone.
@@ -127,6 +130,7 @@ impl Default for Options {
             seconds: 1,
             idle_seconds: 10,
             listen: None,
+            interface: None,
             peers: vec![Peer::Tgt, Peer::Bare],
             no_peers: false,
             ashlar: None,

@@ -34,6 +34,11 @@ pub struct Progress {
 /// this returns, with an error too.
 pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
     options.check()?;
+    if let (What::Bare, Some(interface)) = (options.what, &options.interface) {
+        progress(Progress { done: 0, of: 1, what: format!("bare: AoE at {interface}") });
+        aoe::bare::serve(interface)?;
+        return Ok(Report::default());
+    }
     if options.what == What::Bare {
         let portal = options.listen.map_or_else(free_address, Ok)?;
         progress(Progress { done: 0, of: 1, what: format!("bare: listening on {portal}") });
@@ -90,6 +95,7 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(iscsi)
         .chain(nbd)
         .chain(aoe::CASES.iter().map(|c| c.name.to_owned()))
+        .chain(aoe::initiator::CASES.iter().map(|c| c.name.to_owned()))
         .chain(cores)
         .chain([luns::CASE.to_owned()])
         .chain(idle::CASES.iter().map(|c| c.name.to_owned()))

@@ -8,7 +8,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use bio::{Pool, PoolConfig, Segs};
-use reactor::{Config, Link, PortChoice, Reactor, SeededRandom};
+use reactor::{Config, Link, LinkWay, PortChoice, Reactor, SeededRandom};
 use wire::aoe::{
     Address, Ata, BROADCAST, Config as Query, ETHERTYPE, HEADER_LEN, Header, Mac, VERSION, command,
     directive,
@@ -23,9 +23,9 @@ use crate::servers::MEMORY_BYTES;
 
 /// Bytes of a request.
 pub(super) const REQUEST_BYTES: u64 = 4096;
-const SECTORS: u8 = 8;
-/// Places of a request.
-const BLOCKS: u64 = MEMORY_BYTES / REQUEST_BYTES;
+pub(super) const SECTORS: u8 = 8;
+/// Bytes of a sector.
+const SECTOR: u64 = 512;
 /// After which an answer was lost, ns.
 const LOST_NS: u64 = 200_000_000;
 /// Longest wait for a target.
@@ -54,6 +54,8 @@ pub(super) struct Load {
     pub address: Address,
     pub depth: u32,
     pub work: Work,
+    /// Of a request; those of a fill are [`SECTORS`].
+    pub sectors: u8,
     /// None: until told to stop.
     pub requests: Option<u64>,
     pub core: Option<usize>,
@@ -63,7 +65,8 @@ impl Load {
     /// Reads, one at a time.
     pub fn new(server: &Server, store: Store) -> Load {
         let (near, address) = (server.near().to_owned(), server.address(store));
-        Load { near, address, depth: 1, work: Work::Read, requests: None, core: None }
+        let (work, sectors, requests, core) = (Work::Read, SECTORS, None, None);
+        Load { near, address, depth: 1, work, sectors, requests, core }
     }
 }
 
@@ -127,7 +130,9 @@ pub(super) fn probe(near: &str, address: Address) -> Result<(), Error> {
 fn open(near: &str, cpu: Option<usize>) -> Result<(Reactor, Link), Error> {
     let config = Config { name: "load".into(), port: PortChoice::Poll, spin_ns: 0, cpu };
     let reactor = Reactor::start(config).map_err(|e| Error::system("start the load", e))?;
-    let link = reactor.link(near, ETHERTYPE).map_err(|e| Error::system("open the cable", e))?;
+    // By calls: with a ring the copy of what comes would be charged to who sent it.
+    let link = reactor.link_by(near, ETHERTYPE, LinkWay::Calls);
+    let link = link.map_err(|e| Error::system("open the cable", e))?;
     Ok((reactor, link))
 }
 
@@ -184,7 +189,7 @@ impl Client {
         let (reactor, link) = open(&load.near, load.core)?;
         let to = ask(&link, load.address)?;
         let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
-        let rest = REQUEST_BYTES as usize - 8;
+        let rest = (u64::from(load.sectors) * SECTOR) as usize - 8;
         let data = Segs::alloc(&pool, rest).ok_or(Error::new(Kind::System, "no memory"))?;
         data.fill(0, rest, 0x5A);
         Ok(Client {
@@ -201,6 +206,16 @@ impl Client {
         })
     }
 
+    /// Bytes of a request.
+    fn bytes(&self) -> u64 {
+        u64::from(self.load.sectors) * SECTOR
+    }
+
+    /// Places of a request.
+    fn places(&self) -> u64 {
+        MEMORY_BYTES / self.bytes()
+    }
+
     fn is_over(&self) -> bool {
         let enough = self.load.requests.is_some_and(|most| self.asked >= most);
         enough || self.shared.stop.load(Relaxed)
@@ -213,8 +228,8 @@ impl Client {
             return Ok(false);
         }
         let block = match self.load.work {
-            Work::Fill => self.asked % BLOCKS,
-            _ => self.random.below(BLOCKS),
+            Work::Fill => self.asked % self.places(),
+            _ => self.random.below(self.places()),
         };
         self.asked += 1;
         let turn = self.slots[slot].turn.wrapping_add(1) & 0xFFF;
@@ -229,9 +244,9 @@ impl Client {
         let ata = Ata {
             write: writes,
             extended: true,
-            sectors: SECTORS,
+            sectors: self.load.sectors,
             command: if writes { op::WRITE_EXT } else { op::READ_EXT },
-            registers: block * u64::from(SECTORS),
+            registers: block * u64::from(self.load.sectors),
             ..Ata::default()
         };
         let head = Header { tag: TAG | turn << 12 | slot as u32, ..self.head };
@@ -269,7 +284,11 @@ impl Client {
         }
         if self.load.work == Work::Read {
             let number = data.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-            if number != Some(place.block) || frame.len() != HEAD + REQUEST_BYTES as usize {
+            let (bytes, at) = (self.bytes(), place.block * self.bytes());
+            // The fill numbered blocks of its own size.
+            let numbered = at.is_multiple_of(REQUEST_BYTES) && self.load.sectors == SECTORS;
+            let right = !numbered || number == Some(at / REQUEST_BYTES);
+            if !right || frame.len() as u64 != HEAD as u64 + bytes {
                 let what = format!("block {} reads as {number:?}", place.block);
                 return Err(Error::new(Kind::Data, what));
             }

@@ -1,7 +1,10 @@
-//! Load over AoE: Ashlar beside vblade, in turns, on the same cores, each on a cable of its own.
+//! Load over AoE: Ashlar beside vblade and the bare responder, in turns, on the same cores, each
+//! on a cable of its own; and our initiator beside the line.
 
+pub(crate) mod bare;
 mod cable;
 mod client;
+pub(crate) mod initiator;
 mod servers;
 
 use std::thread::sleep;
@@ -10,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind};
 use crate::iscsi::{counters, two_cores};
 use crate::options::Options;
-use crate::report::{Goal, Of, Report, Series};
+use crate::report::{Goal, Of, Report, Series, median};
 use crate::run::{Progress, with};
 use crate::servers::MEMORY_BYTES;
 use crate::weigh;
@@ -40,8 +43,12 @@ pub(crate) const CASES: [Case; 4] = [
     Case { name: "aoe-file-read-4k-d1", depth: 1, goals: false, ..READ },
 ];
 
-/// Goal: our CPU time over that of a peer.
+/// Goal: our CPU time over vblade's.
 const PEER_RATIO: f64 = 1.0 / 3.0;
+/// Goal: requests a second of the line over those of our initiator.
+const LINE_RATIO: f64 = 1.0 / 0.9;
+/// vblade's name in tables.
+const VBLADE: &str = "vblade";
 /// Load before each measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// Requests that are counted with perf, of those that a round brought.
@@ -63,14 +70,86 @@ pub(crate) fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let exact = CASES.iter().any(|c| options.case.as_deref() == Some(c.name));
-    let wanted = |c: &&Case| {
-        if exact { options.case.as_deref() == Some(c.name) } else { options.wants(c.name) }
+    let wanted = |name: &str| {
+        if exact { options.case.as_deref() == Some(name) } else { options.wants(name) }
     };
-    let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
-    if cases.is_empty() {
+    let cases: Vec<&Case> = CASES.iter().filter(|c| wanted(c.name)).collect();
+    let lines: Vec<initiator::Case> =
+        initiator::CASES.into_iter().filter(|c| wanted(c.name)).collect();
+    if cases.is_empty() && lines.is_empty() {
         return Ok(());
     }
-    let (server_core, load_core) = two_cores(report);
+    let cores = two_cores(report);
+    if !lines.is_empty() {
+        measure_initiator(options, report, progress, &lines, cores)?;
+    }
+    match cases.is_empty() {
+        true => Ok(()),
+        false => measure_target(options, report, progress, &cases, cores),
+    }
+}
+
+type Cores = (Option<usize>, Option<usize>);
+
+/// Our initiator and a bare client, in turns, with the bare responder.
+fn measure_initiator(
+    options: &Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+    cases: &[initiator::Case],
+    (server_core, load_core): Cores,
+) -> Result<(), Error> {
+    let server = match servers::bare(&options.worker()?, server_core) {
+        Ok(server) => server,
+        Err(error) if error.kind == Kind::Missing => {
+            report.notes.push(format!("aoe: {}", error.what));
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
+    let mut done = 0;
+    for case in cases {
+        let (mut rates, mut cpu) = (Series { ours: Vec::new(), theirs: Vec::new() }, Vec::new());
+        for round in 0..options.rounds {
+            let what = format!("aoe: {}, round {}", case.name, round + 1);
+            progress(Progress { done, of: steps, what });
+            done += 1;
+            let mut ours = || -> Result<(), Error> {
+                let (rate, ns) = initiator::ours(&server, *case, options.seconds, load_core)
+                    .map_err(|e| e.within(case.name))?;
+                rates.ours.push(rate);
+                cpu.push(ns / 1e3);
+                Ok(())
+            };
+            // Who begins changes from round to round.
+            if round % 2 == 0 {
+                ours()?;
+            }
+            let line = initiator::line(&server, *case, options.seconds, load_core);
+            let line = line.map_err(|e| e.within(case.name))?;
+            if round % 2 == 1 {
+                ours()?;
+            }
+            rates.theirs.push(line);
+        }
+        let goal = Goal { of: Of::Inverse, at_most: LINE_RATIO };
+        let row = rates.row(case.name, ("requests", "1/s"), Some("line"));
+        report.rows.extend(row.map(|r| with(r, options, "aoe", Some(goal))));
+        let cpu = Series { ours: cpu, theirs: Vec::new() };
+        let row = cpu.row(case.name, ("processor time between answers", "us"), None);
+        report.rows.extend(row.map(|r| with(r, options, "aoe", None)));
+    }
+    Ok(())
+}
+
+fn measure_target(
+    options: &Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+    cases: &[&Case],
+    (server_core, load_core): Cores,
+) -> Result<(), Error> {
     let mut servers = Vec::new();
     match servers::ashlar(&options.binary()?, server_core) {
         Ok(server) => servers.push(server),
@@ -86,6 +165,7 @@ pub(crate) fn measure(
             Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
             Err(error) => return Err(error),
         }
+        servers.push(servers::bare(&options.worker()?, server_core)?);
     }
     let counters = !options.no_counters && counters(report);
     for server in &servers {
@@ -103,7 +183,7 @@ pub(crate) fn measure(
     }
     let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
     let mut done = 0;
-    for case in cases {
+    for &case in cases {
         let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); servers.len()];
         for round in 0..options.rounds {
             let what = format!("aoe: {}, round {}", case.name, round + 1);
@@ -178,10 +258,23 @@ fn rows(
         let goal = at_most.filter(|_| case.goals).map(|at_most| Goal { of, at_most });
         report.rows.extend(row.map(|r| with(r, options, "aoe", goal)));
     };
-    for side in 1..servers.len() {
-        add(0, side, Of::Ratio, Some(PEER_RATIO));
+    for (side, server) in servers.iter().enumerate().skip(1) {
+        add(0, side, Of::Ratio, (server.name == VBLADE).then_some(PEER_RATIO));
         for n in 1..FIGURES.len() {
             add(n, side, Of::Ours, None);
+        }
+    }
+    let at = |name| servers.iter().position(|s| s.name == name);
+    if let (Some(vblade), Some(bare)) = (at(VBLADE), at("bare")) {
+        let parts = pick(bare, 0).into_iter().zip(pick(vblade, 0));
+        let parts: Vec<f64> = parts.map(|(bare, vblade)| bare / vblade).collect();
+        if let Some(part) = median(&parts) {
+            let note = format!(
+                "{}: a frame in and a frame out, by the bare responder, take {part:.2} of \
+                 vblade's CPU time",
+                case.name
+            );
+            report.notes.push(note);
         }
     }
     if servers.len() == 1 {

@@ -3,8 +3,8 @@
 use std::fs;
 
 use super::cable::{Cable, FAR};
-use super::client;
-use crate::error::Error;
+use super::{bare, client};
+use crate::error::{Error, Kind};
 use crate::servers::{Child, MEMORY_BYTES, Scratch, tool};
 
 /// Frames that a target says it can hold.
@@ -82,6 +82,21 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error>
     let child = Child::start("ashlar", &mut command, &home.join("log"))?;
     let (name, shelves) = ("ashlar", [(1, 0), (1, 1)]);
     Server { name, shelves, child, cable, _scratch: vec![scratch, memory] }.wait()
+}
+
+/// The bare responder: 256 MiB of its own memory.
+pub(super) fn bare(worker: &[String], core: Option<usize>) -> Result<Server, Error> {
+    let Some((program, words)) = worker.split_first() else {
+        return Err(Error::new(Kind::Options, "no program to start"));
+    };
+    let cable = Cable::lay()?;
+    let scratch = Scratch::new("bare-aoe")?;
+    let mut command = cable.inside(core, program)?;
+    command.args(words).args(["bare", "--interface", FAR]);
+    let child = Child::start("bare", &mut command, &scratch.path().join("log"))?;
+    let here = (bare::ADDRESS.shelf, bare::ADDRESS.slot);
+    let (name, shelves) = ("bare", [here, here]);
+    Server { name, shelves, child, cable, _scratch: vec![scratch] }.wait()
 }
 
 /// vblade, from Debian's package, over a file in memory.

@@ -43,7 +43,7 @@ impl Sink for Ends {
 }
 
 /// What a run cost.
-pub(super) struct Took {
+pub(crate) struct Took {
     /// Requests that ended.
     pub requests: u64,
     /// On the wall, ns.
@@ -67,7 +67,7 @@ impl Took {
 }
 
 /// See the module.
-pub(super) struct Drive {
+pub(crate) struct Drive {
     ends: Rc<Ends>,
     sink: u32,
     buffers: Vec<Segs>,

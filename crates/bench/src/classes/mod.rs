@@ -4,7 +4,7 @@
 
 mod disk;
 mod dispatch;
-mod drive;
+pub(crate) mod drive;
 mod mirror;
 mod parity;
 mod rebuild;

@@ -4,6 +4,7 @@
 //!
 //! `ASHLAR_CAM_SEEDS=N` runs so many worlds; a failing one names its seed.
 
+mod scenes;
 mod shelf;
 #[path = "../world/mod.rs"]
 mod world;

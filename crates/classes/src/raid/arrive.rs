@@ -3,7 +3,8 @@
 use bio::Errno;
 use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
 
-use super::book::{Book, Found, Judged, judge};
+use super::book::Book;
+use super::found::{Found, Judged, judge};
 use super::geom::{Attached, Job, REFUSALS_MAX, RaidGeom, Told};
 use super::model::{Array, DiskState, Identity};
 use super::records::{self};
@@ -48,7 +49,8 @@ impl RaidGeom {
         let media_bytes = limits.media_bytes;
         let holds = (!found.is_spare() && !found.is_torn()).then(|| found.generation());
         let (grown, errors) = (false, 0);
-        let disk = Attached { consumer, found, key, name, media_bytes, grown, errors, holds };
+        let held = holds;
+        let disk = Attached { consumer, found, key, name, media_bytes, grown, errors, holds, held };
         self.disks.insert(tag, disk);
         match self.set.is_some() {
             true => t.barrier(me, Box::new(Told::Known(tag))),

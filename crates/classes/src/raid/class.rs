@@ -9,7 +9,7 @@ use geom::{
     Claim, Class, Control, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec, Verdict,
 };
 
-use super::book::{Found, SetId};
+use super::found::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
 use super::{ddf, imsm, verbs};
 use crate::conversation::drive;

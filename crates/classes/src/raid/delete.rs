@@ -5,8 +5,8 @@ use bio::Errno;
 use geom::{Class, Control, Error, Topology};
 use serde_json::{Value, json};
 
-use super::book::SetId;
 use super::class::RaidClass;
+use super::found::SetId;
 use super::geom::{Job, NAME, RaidGeom};
 use super::label;
 use super::verbs::{Request, find, meant, probe, with};

@@ -17,7 +17,7 @@ use bio::Errno;
 use geom::{Control, Edge, Error};
 use serde_json::{Value, json};
 
-use super::book::{Found, is_serial};
+use super::found::{Found, is_serial};
 use super::geom::NAME;
 use super::records::carry_out;
 use super::verbs::{Request, inval, probe_as};

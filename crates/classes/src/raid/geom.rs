@@ -27,6 +27,9 @@
 //!      failed that had to stay is no reason to be dirty for longer: its rows were put right, or
 //!      their parity is paid. What it failed to flush is: it may have lost anything. So it is of
 //!      volumes with copies, which a pass brings in line.
+//!  J9  Whether a log is kept changes while the gate is shut and drained and the records say clean:
+//!      no row is under way of which it would have to speak, and one that is kept from then on is
+//!      begun before a record says dirty (L3 of `volume::log`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -36,12 +39,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{ConsumerId, GeomId, Grade, ProviderId, Topology};
 
-use super::arrive::other_size;
-use super::book::{Book, Found, Here, SetId};
+use super::book::Book;
 use super::class::Tunables;
-use super::model::DiskState;
-use super::records::{self, Note, Work};
-use super::set::{ALL, Replay, Set, Tag};
+use super::found::{Found, SetId};
+use super::set::{Set, Tag};
 use super::ups::Up;
 use super::volume::replay::Replayed;
 use super::volume::{Leaves, pass};
@@ -151,6 +152,8 @@ pub(super) enum Job {
     Rewrite,
     /// A volume's pass is over.
     Passed(u32),
+    /// A volume keeps a log of partial parity from now on, or none (J9).
+    Policy(u32, bool),
 }
 
 pub(super) enum Doing {
@@ -170,6 +173,8 @@ pub(super) struct Attached {
     pub(super) errors: u32,
     /// Generation of the record that is on it; none while it is not known, or torn.
     pub(super) holds: Option<u32>,
+    /// Of the last record that is known to have been on it whole.
+    pub(super) held: Option<u32>,
 }
 
 /// The geom.
@@ -192,7 +197,7 @@ pub(super) struct RaidGeom {
     /// Disks that failed while it ran, by key: of themselves, or by hand.
     pub(super) failed: VecDeque<(String, Loss)>,
     /// Disks whose records are being written.
-    noted: Vec<Tag>,
+    pub(super) noted: Vec<Tag>,
     pub(super) fault: Option<String>,
     pub(super) story: Said,
     pub(super) refused: VecDeque<(String, String)>,
@@ -264,391 +269,15 @@ impl RaidGeom {
                 }
                 self.left.push_back((disk.key.clone(), held));
             }
+            if let (Some(held), Some(_), Some(book)) = (disk.held, &self.set, &mut self.book) {
+                book.departs(&disk.key, held);
+            }
             if let Some(why) = why {
                 self.refuse(t, &disk.name, why);
             }
             t.abandon(disk.consumer);
         }
         std::mem::take(&mut self.twins).into_iter().for_each(|twin| t.retaste(twin));
-    }
-
-    /// Queues a job and goes on.
-    pub(super) fn push(&mut self, t: &mut Topology, me: GeomId, job: Job) {
-        if !self.queue.contains(&job) {
-            self.queue.push_back(job);
-        }
-        self.go_on(t, me);
-    }
-
-    /// A job that comes before all others: the one that waits for a gate waits on behind it.
-    pub(super) fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
-        if let Some(Doing::Draining(waits, _)) = self.doing {
-            self.doing = None;
-            self.queue.push_front(waits);
-        }
-        self.queue.retain(|other| *other != job);
-        self.queue.push_front(job);
-        self.go_on(t, me);
-    }
-
-    pub(super) fn go_on(&mut self, t: &mut Topology, me: GeomId) {
-        while self.doing.is_none() && !self.over {
-            let Some(job) = self.next() else { break };
-            let gate = match job {
-                Job::Clean(key) => self.ups.get(&key).filter(|up| !up.drained).map(|_| key),
-                _ => None,
-            };
-            match gate.and_then(|key| self.ups.get(&key)) {
-                Some(up) => {
-                    let (shared, key) = (up.shared.clone(), up.shared.key);
-                    self.doing = Some(Doing::Draining(job, key));
-                    shared.gate.shut();
-                }
-                None => self.carry_out(t, me, job),
-            }
-        }
-        let replays = |set: &Set| set.vols.iter().any(|vol| vol.replay == Replay::Runs);
-        let busy = self.doing.is_some() || !self.queue.is_empty();
-        let busy = busy || self.set.as_ref().is_some_and(replays);
-        self.busy.store(u64::from(busy && !self.over), Relaxed);
-        self.tell(t, me);
-    }
-
-    fn next(&mut self) -> Option<Job> {
-        if let Some(job) = self.queue.pop_front() {
-            return Some(job);
-        }
-        // Somebody came while the gate was shut for something else.
-        let knocked = self.ups.iter_mut().find(|(_, up)| up.knocked);
-        let (key, up) = knocked?;
-        up.knocked = false;
-        Some(Job::Dirty(*key))
-    }
-
-    fn set_dirty(&mut self, key: u32, dirty: bool) -> bool {
-        let Some(set) = &mut self.set else { return false };
-        let Some(at) = set.volume(key) else { return false };
-        let even = set.vols.get(at).is_none_or(|vol| vol.even == ALL || vol.raw);
-        // J8
-        let even = even && self.ups.get(&key).is_none_or(|up| up.shared.is_settled());
-        // Who was left out by force is as it was until something is written.
-        let even = even && (set.is_said_dirty(at) || set.vols.get(at).is_none_or(|v| !v.as_it_is));
-        let Some(volume) = set.array.volumes.get_mut(at) else { return false };
-        if !dirty && !even {
-            return false;
-        }
-        std::mem::replace(&mut volume.dirty, dirty) != dirty
-    }
-
-    /// The state changes; then records are written, or nothing is left to do.
-    pub(super) fn carry_out(&mut self, t: &mut Topology, me: GeomId, job: Job) {
-        let mut settle = false;
-        match job {
-            Job::Dirty(key) => {
-                let Some(up) = self.ups.get(&key) else { return };
-                if up.shared.gate.is_open() {
-                    return;
-                }
-                let set = self.set.as_ref();
-                let volume = set.and_then(|set| set.array.volumes.get(set.volume(key)?));
-                if volume.is_some_and(|volume| !volume.level.redundant()) {
-                    return self.open(key);
-                }
-                self.set_dirty(key, true);
-            }
-            Job::Clean(key) => {
-                if !self.set_dirty(key, false) {
-                    // Copies may differ still: writes go on under the mark that is there.
-                    return self.reopen(key);
-                }
-                settle = true;
-            }
-            Job::Out(tag, loss) => {
-                if !self.lose(t, me, tag, loss) {
-                    return;
-                }
-            }
-            Job::In(tag) => {
-                if !self.use_disk(t, me, tag) {
-                    return;
-                }
-            }
-            Job::Passed(key) => {
-                let Some(set) = &mut self.set else { return };
-                let Some(at) = set.volume(key) else { return };
-                let made = set.vols.get(at).is_some_and(|vol| vol.even != ALL);
-                let filled = set.filled(at).into_iter().fold(0, |all, slot| all | bit(slot));
-                set.passed(at);
-                self.ups.entry(key).and_modify(|up| up.fresh |= filled);
-                let shut = self.ups.get(&key).is_some_and(|up| up.drained);
-                if shut {
-                    settle = self.set_dirty(key, false);
-                }
-                self.drop_unused();
-                self.set_tables(t);
-                if let Some(up) = self.ups.get(&key).filter(|_| made) {
-                    up.shared.trust();
-                }
-            }
-            Job::Rewrite => {
-                self.drop_unused();
-                self.set_tables(t);
-            }
-        }
-        if self.over {
-            return;
-        }
-        match self.notes(t) {
-            Ok(notes) => {
-                self.doing = Some(Doing::Writing(job));
-                let logs = if let Job::Dirty(key) = job { self.logs(key) } else { Vec::new() };
-                let calm = self.to_calm(job);
-                settle |= !calm.is_empty();
-                let of = t.geom_name(me).to_owned();
-                records::write(t.switchboard(), me, Work { of, notes, settle, logs, calm });
-            }
-            Err(why) => {
-                self.set_fault(t, Some(why));
-                self.sicken(t, job);
-            }
-        }
-    }
-
-    fn drop_unused(&mut self) {
-        let Some(set) = &mut self.set else { return };
-        for index in (0..set.array.disks.len()).rev() {
-            let here = set.here.get(index).copied().flatten().is_some();
-            let gone = set.array.disks.get(index).map(|disk| disk.state);
-            if !here && matches!(gone, Some(DiskState::Missing | DiskState::Failed)) {
-                set.drop_disk(index);
-            }
-        }
-    }
-
-    /// What the disks' records shall say.
-    fn notes(&mut self, t: &Topology) -> Result<Vec<Note>, String> {
-        let (Some(set), Some(book)) = (&mut self.set, &mut self.book) else {
-            return Ok(Vec::new());
-        };
-        let mut array = set.record();
-        let mut here = Vec::new();
-        for (index, tag) in set.here.iter().enumerate() {
-            if let Some(disk) = tag.and_then(|tag| self.disks.get(&tag)) {
-                let sectors = disk.media_bytes / u64::from(self.sector.max(1));
-                here.push(Here { index, sectors, moved: disk.grown });
-            }
-        }
-        let plans = book.write(&mut array, &here, self.above, self.sector);
-        let plans = plans.map_err(|fault| fault.to_string())?;
-        self.above = self.above.max(array.generation);
-        set.array.generation = array.generation;
-        set.said = array;
-        let note = |(index, plan)| {
-            let tag = set.here.get(index).copied().flatten()?;
-            let disk = self.disks.get(&tag)?;
-            // J5; a spare that takes a place last of all: who does not know it would not have it.
-            let order = (disk.found.is_spare() && disk.holds.is_none(), disk.holds);
-            Some((order, Note { tag, edge: t.edge(disk.consumer), plan }))
-        };
-        let mut notes: Vec<_> = plans.into_iter().filter_map(note).collect();
-        notes.sort_by_key(|(order, _)| *order);
-        let notes: Vec<Note> = notes.into_iter().map(|(_, note)| note).collect();
-        self.noted = notes.iter().map(|note| note.tag).collect();
-        Ok(notes)
-    }
-
-    /// Records are written, but those of `failed`: which may be torn.
-    fn note_held(&mut self, failed: &[Tag]) {
-        let generation = self.set.as_ref().map(|set| set.array.generation);
-        for tag in std::mem::take(&mut self.noted) {
-            if let Some(disk) = self.disks.get_mut(&tag) {
-                disk.holds = generation.filter(|_| !failed.contains(&tag));
-                disk.grown &= failed.contains(&tag);
-                if let Some(book) = &mut self.book {
-                    book.written(&disk.key, !failed.contains(&tag), self.sector);
-                }
-            }
-        }
-    }
-
-    /// A disk that came is used. False when nothing is to be written for it.
-    fn use_disk(&mut self, t: &mut Topology, me: GeomId, tag: Tag) -> bool {
-        let (Some(disk), Some(set), Some(book)) =
-            (self.disks.get(&tag), &mut self.set, &mut self.book)
-        else {
-            return false;
-        };
-        let (found, key, media) = (disk.found.clone(), disk.key.clone(), disk.media_bytes);
-        let outdated = disk.holds != Some(set.array.generation);
-        book.enter(&found);
-        self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
-        let mut grew = false;
-        let trusted = match book.find(&set.array, &key) {
-            Some(index) => {
-                grew = other_size(set, index, media).is_some();
-                book.name(&mut set.array, index, &key);
-                set.arrive(index, tag, found.is_spare())
-            }
-            None => {
-                let number = found.generation().wrapping_add(tag);
-                let spare = book.new_disk(&key, number, media, self.sector);
-                set.array.disks.push(spare);
-                set.here.push(Some(tag));
-                false
-            }
-        };
-        let took = set.take_spares();
-        set.replay_again();
-        if let Some(disk) = self.disks.get_mut(&tag).filter(|_| grew) {
-            disk.grown = true;
-            self.note_size(tag);
-        }
-        self.halt_passes();
-        self.start_volumes(t, me);
-        self.start_passes();
-        took || !trusted || outdated || grew
-    }
-
-    /// Records are written, but those of `failed`.
-    pub(super) fn written(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        failed: Vec<(Tag, Errno)>,
-        left: Option<Tag>,
-    ) {
-        let Some(Doing::Writing(job)) = self.doing.take() else { return };
-        let torn: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
-        self.noted.retain(|tag| Some(*tag) != left);
-        self.note_held(&torn);
-        if left.is_some() {
-            return self.put_off(t, me, job, &failed);
-        }
-        let some = self.disks.keys().any(|tag| !torn.contains(tag));
-        if !some || self.blame(&failed) {
-            self.sicken(t, job);
-        } else {
-            for up in self.ups.values_mut() {
-                (up.unrecorded, up.fresh) = (0, 0);
-                up.shared.sick.store(false, Relaxed);
-            }
-            self.set_tables(t);
-            self.judged(t);
-            self.finish(job, failed.is_empty());
-            self.start_passes();
-        }
-        self.go_on(t, me);
-    }
-
-    /// J7: the volume is dirty still; who could not is out first.
-    pub(super) fn unsettled(&mut self, t: &mut Topology, me: GeomId, failed: Vec<(Tag, Errno)>) {
-        let Some(Doing::Writing(job)) = self.doing.take() else { return };
-        self.noted.clear();
-        if let Job::Clean(key) | Job::Passed(key) = job {
-            // J8: one that stays may have lost what it was to keep.
-            for (tag, _) in &failed {
-                self.doubt_if_needed(t, *tag);
-            }
-            self.set_dirty(key, true);
-            if let Some(set) = &mut self.set
-                && let Some(at) = set.volume(key)
-                && let Some(said) = set.said.volumes.get_mut(at)
-            {
-                said.dirty = true;
-            }
-        }
-        self.put_off(t, me, job, &failed);
-    }
-
-    /// No record says what a job was to say: it is still to be done.
-    fn put_off(&mut self, t: &mut Topology, me: GeomId, job: Job, failed: &[(Tag, Errno)]) {
-        match self.blame(failed) {
-            true => self.sicken(t, job),
-            // Who was lost has left: the records alone are still to be written.
-            false if matches!(job, Job::Out(..)) => self.queue.push_back(Job::Rewrite),
-            false => self.queue.push_back(job),
-        }
-        self.go_on(t, me);
-    }
-
-    /// Those that failed what their records needed are out next; true when one has to stay.
-    fn blame(&mut self, failed: &[(Tag, Errno)]) -> bool {
-        let mut stays = false;
-        for (tag, error) in failed {
-            let index = self.set.as_ref().and_then(|set| set.disk(*tag));
-            // Who was pulled in this moment has not failed.
-            let loss = if *error == Errno::NxIo { Loss::Unrecorded } else { Loss::Broken };
-            match index.map(|index| self.is_needed(index)) {
-                Some(false) => self.queue.push_front(Job::Out(*tag, loss)),
-                Some(true) => stays = true,
-                None => {}
-            }
-        }
-        stays
-    }
-
-    /// Records could not be written: nothing is acknowledged until they can.
-    fn sicken(&mut self, t: &mut Topology, job: Job) {
-        if self.ups.values().any(|up| !up.shared.sick.load(Relaxed)) {
-            let why = "records could not be written: writes wait until they can";
-            t.remark(self.me, Grade::Failed, why);
-        }
-        let keys: Vec<u32> = self.ups.keys().copied().collect();
-        for key in keys {
-            let Some(up) = self.ups.get_mut(&key) else { continue };
-            up.shared.sick.store(true, Relaxed);
-            up.knocked = false;
-            let (open, unrecorded) = (up.shared.gate.is_open(), up.unrecorded);
-            up.shared.refuse(unrecorded);
-            up.shared.gate.turn_away();
-            if !open && job == Job::Dirty(key) {
-                self.set_dirty(key, false);
-            }
-        }
-        self.after(t, SICK_NS, Told::Well);
-    }
-
-    /// Records are written: what waited goes on. With `whole` those of all.
-    fn finish(&mut self, job: Job, whole: bool) {
-        match job {
-            Job::Dirty(key) if whole => self.open(key),
-            // First those go whose record could not be written.
-            Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
-            Job::Passed(key) => self.reopen(key),
-            Job::Clean(key) => {
-                let set = self.set.as_ref();
-                let vol = set.and_then(|set| set.vols.get(set.volume(key)?));
-                let even = vol.is_some_and(|vol| vol.even == ALL);
-                if let Some(up) = self.ups.get(&key).filter(|_| even) {
-                    up.shared.trust();
-                }
-            }
-            Job::Out(..) | Job::In(_) | Job::Rewrite => {}
-        }
-    }
-
-    /// J1: the records say dirty already, and who is away (J2). Otherwise who comes next has them
-    /// written.
-    fn reopen(&mut self, key: u32) {
-        let said = self.set.as_ref().is_some_and(|set| {
-            let at = set.volume(key);
-            at.is_some_and(|at| set.is_said_dirty(at))
-        });
-        if said {
-            self.open(key);
-        }
-    }
-
-    fn open(&mut self, key: u32) {
-        let Some(up) = self.ups.get_mut(&key) else { return };
-        up.knocked = false;
-        up.drained = false;
-        up.shared.gate.open();
-        if !std::mem::replace(&mut up.watching, true) {
-            up.written = up.shared.writes();
-            let (board, me) = (up.shared.board.clone(), up.shared.geom);
-            records::after(board, me, self.tunables.idle_ns, Told::Idle(key));
-        }
     }
 
     /// Disks are let go, providers wither, whatever waits ends.

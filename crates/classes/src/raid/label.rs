@@ -4,9 +4,10 @@ use bio::{Attr, Errno};
 use geom::{Control, Error};
 use serde_json::Value;
 
-use super::book::{Found, Here, SetId};
+use super::book::Here;
 use super::class::RaidClass;
 use super::ddf::{self, Limits, Order, Place};
+use super::found::{Found, SetId};
 use super::geom::NAME;
 use super::imsm;
 use super::model::{

@@ -155,7 +155,7 @@ impl RaidGeom {
         set.disturb(at);
         if let (Some(up), Some(vol)) = (self.ups.get(&key), set.vols.get(at)) {
             up.shared.even.store(vol.even, SeqCst);
-            if let Some(log) = &up.shared.log {
+            if let Some(log) = up.shared.log() {
                 log.doubt();
                 Log::touch(&up.shared);
             }

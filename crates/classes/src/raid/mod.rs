@@ -8,10 +8,11 @@
 //! Array --create()/update()--> every disk's records --plan()--> writes, safe against power cuts
 //! ```
 //!
-//! The class: `class` tastes; `book` says whose record is in force and what each disk shall say;
-//! `set` who has what; `geom` decides, one thread an array, by what it is `told`, and offers what
-//! is `ups`; `volume` is the data path; `records` writes; `verbs`, `label`, `delete`, `compare`
-//! and `follow` are what users ask for; `show` what they see; `name` what volumes are called.
+//! The class: `class` tastes; `found` says whose record is in force, `book` what each disk shall
+//! say; `set` who has what; `geom` decides, one thread an array, by what it is `told`, in `jobs`
+//! that end with `notes`, and offers what is `ups`; `volume` is the data path; `records` writes;
+//! `verbs`, `label`, `delete`, `compare`, `policy` and `follow` are what users ask for; `show` what
+//! they see; `name` what volumes are called.
 
 mod arrive;
 mod book;
@@ -22,12 +23,16 @@ pub mod ddf;
 mod delete;
 mod fault;
 mod follow;
+mod found;
 mod geom;
 pub mod imsm;
+mod jobs;
 mod label;
 mod losses;
 pub mod model;
 mod name;
+mod notes;
+mod policy;
 mod records;
 mod set;
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //!      array's records follows behind a `~`: for all those volumes alike.
 //!  N3  A provider keeps its name while it is there.
 
-use super::book::SetId;
+use super::found::SetId;
 use super::geom::NAME;
 use super::model::Volume;
 use crate::label::clean;

@@ -69,13 +69,13 @@ pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
             on.spawn_for("raid records", &of, async move {
                 let mut failed = Vec::new();
                 for Logs { shared, tags } in &logs {
-                    let Some(log) = &shared.log else { continue };
+                    let Some(log) = shared.log() else { continue };
                     for (slot, error) in log.ready(&core, shared).await {
                         let tag = tags.get(slot).copied().flatten();
                         failed.extend(tag.map(|tag| (tag, error)));
                     }
                 }
-                for log in calm.iter().filter_map(|shared| shared.log.as_ref()) {
+                for log in calm.iter().filter_map(|shared| shared.log()) {
                     log.calm().await;
                 }
                 for note in notes.iter().filter(|_| settle) {

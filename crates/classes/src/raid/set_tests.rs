@@ -1,6 +1,7 @@
 //! Who is believed, who is used, and what is said, without any I/O.
 
-use super::book::{Book, Found, Here, judge};
+use super::book::{Book, Here};
+use super::found::{Found, judge};
 use super::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume, VolumeState,

@@ -8,8 +8,8 @@ use geom::{
     Word,
 };
 
-use super::book::SetId;
 use super::class::Tunables;
+use super::found::SetId;
 use super::geom::{NAME, RaidGeom, Told};
 use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::name;
@@ -122,7 +122,7 @@ impl RaidGeom {
             let now = if volume.dirty { "off while it is dirty" } else { "not used here" };
             line += &format!(", {guard} of Linux ({now})");
         }
-        let log = self.ups.get(&vol.key).and_then(|up| up.shared.log.as_ref());
+        let log = self.ups.get(&vol.key).and_then(|up| up.shared.log());
         if set.may_be_wrong(at) {
             line += ", parity may be wrong for what is missing";
         } else if log.is_some_and(Log::is_in_doubt) {

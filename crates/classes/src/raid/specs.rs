@@ -52,12 +52,6 @@ const ORDER: ArgSpec = ArgSpec {
     doc: "DDF: byte order and checksum, graid's -o (that letter is taken by every command's \
           --output) [default: linux]",
 };
-const SAME: ArgSpec = ArgSpec {
-    name: "assume_same",
-    short: None,
-    kind: ArgKind::Flag,
-    doc: "The disks hold the same, and right parity, already (all zeroes, say): nothing is synced",
-};
 const CONSISTENCY: ArgSpec = ArgSpec {
     name: "consistency",
     short: None,
@@ -65,11 +59,11 @@ const CONSISTENCY: ArgSpec = ArgSpec {
     doc: "What a crash costs: with \"resync\" all parity is made anew; with \"ppl\" (Intel, RAID5) \
           a log of partial parity is kept, and nothing is resynced [default: resync]",
 };
-const RATE: ArgSpec = ArgSpec {
-    name: "sync_rate",
+const POLICY: ArgSpec = ArgSpec {
+    name: "policy",
     short: None,
-    kind: ArgKind::Bytes,
-    doc: "Bytes a second that a rebuild may do; 0: as fast as it goes. Until the next start",
+    kind: ArgKind::Choice(&["resync", "ppl"]),
+    doc: "From now on, as with --consistency of `label` [default: show what it is]",
 };
 const REPAIR: ArgSpec = ArgSpec {
     name: "repair",
@@ -85,14 +79,6 @@ const ANYHOW: ArgSpec = ArgSpec {
     doc: "With --repair: RAID6 makes parity anew for the data as it is also where it cannot be \
           told which strips are wrong",
 };
-const VERIFY_RATE: ArgSpec = ArgSpec {
-    name: "rate",
-    short: None,
-    kind: ArgKind::Bytes,
-    doc: "Bytes a second of the volume that may be compared [default: the array's sync_rate]",
-};
-const END: ArgSpec =
-    ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that runs" };
 
 /// What the class can be asked.
 pub(super) const VERBS: &[VerbSpec] = &[
@@ -114,7 +100,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
                  with many small writes. Without it such a volume has to be forced, and what the \
                  missing disk held may be wrong wherever it was being written. With it that is so \
                  only of data that was being written to the missing disk itself in that moment. \
-                 It is chosen when the volume is made.",
+                 `ashlar raid consistency` changes it later.",
         ..verb(
             "label",
             "Make an array of disks with one volume on it",
@@ -127,7 +113,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
                 STRIP,
                 ORDER,
                 CONSISTENCY,
-                SAME,
+                words::SAME,
                 words::FORCE,
             ],
             "raid label Intel data RAID1 d0 d1",
@@ -137,7 +123,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
     verb(
         "add",
         "Make a further volume on an array's disks, behind the others",
-        &[ARRAY, LABEL, LEVEL, SIZE, STRIP, CONSISTENCY, SAME, words::FORCE],
+        &[ARRAY, LABEL, LEVEL, SIZE, STRIP, CONSISTENCY, words::SAME, words::FORCE],
         "raid add Intel-1234abcd more RAID0",
         true,
     ),
@@ -172,10 +158,24 @@ pub(super) const VERBS: &[VerbSpec] = &[
     verb(
         "configure",
         "Change how an array works",
-        &[ARRAY, RATE],
+        &[ARRAY, words::SYNC_RATE],
         "raid configure --sync-rate 50MiB Intel-1234abcd",
         false,
     ),
+    VerbSpec {
+        detail: "Without --policy nothing changes. With it writes wait for a moment, until those \
+                 under way have ended and the records say so; nothing is resynced. The volume must \
+                 be OPTIMAL. A log (ppl) needs 1 MiB behind the volume's data on each disk: what \
+                 `label` left with --size or --consistency ppl, or what is free before the next \
+                 volume or the record at the disk's end.",
+        ..verb(
+            "consistency",
+            "Show, or change while it is in use, what a crash costs a volume",
+            &[ARRAY, VOLUME, POLICY],
+            "raid consistency Intel-1234abcd --policy ppl",
+            true,
+        )
+    },
     VerbSpec {
         detail: "What Linux calls check, and with --repair, repair: copies are compared with each \
                  other, and parity with what it is made of, row after row, while the volume is in \
@@ -191,7 +191,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
         ..verb(
             "verify",
             "Compare copies with each other, or parity with its row, in the background",
-            &[ARRAY, VOLUME, REPAIR, ANYHOW, VERIFY_RATE, END],
+            &[ARRAY, VOLUME, REPAIR, ANYHOW, words::VERIFY_RATE, words::END],
             "raid verify Intel-1234abcd",
             true,
         )

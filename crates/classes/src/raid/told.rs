@@ -248,6 +248,15 @@ impl RaidGeom {
         self.disks.get(&tag).map(|disk| t.edge(disk.consumer))
     }
 
+    /// A disk that was to be inserted did not come.
+    pub(super) fn expect_no_more(&mut self, key: &str) {
+        let (Some(set), Some(book)) = (&mut self.set, &self.book) else { return };
+        let Some(index) = book.find(&set.array, key) else { return };
+        if set.here.get(index).copied().flatten().is_none() {
+            set.drop_disk(index);
+        }
+    }
+
     /// A volume is no more.
     pub(super) fn forget(&mut self, key: u32) {
         let (Some(set), Some(book)) = (&mut self.set, &mut self.book) else { return };

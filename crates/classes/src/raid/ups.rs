@@ -11,7 +11,7 @@ use super::model::{Identity, Level, SubdiskState, VolumeState};
 use super::name;
 use super::records::Logs;
 use super::set::{ALL, Replay, Set};
-use super::volume::log::Place;
+use super::volume::log::{Log, Place};
 use super::volume::map::Shape;
 use super::volume::{Kind, Path, Role, Shared, Table, VolumeLayer, pass, replay};
 use crate::members::{joined, zeroes};
@@ -108,7 +108,7 @@ impl RaidGeom {
 
     /// The logs of a volume, with its disks by slot.
     pub(super) fn logs(&self, key: u32) -> Vec<Logs> {
-        let up = self.ups.get(&key).filter(|up| up.shared.log.is_some());
+        let up = self.ups.get(&key).filter(|up| up.shared.log().is_some());
         let (Some(up), Some(set)) = (up, &self.set) else { return Vec::new() };
         let Some(at) = set.volume(key) else { return Vec::new() };
         let slots = set.array.volumes.get(at).map_or(0, |v| v.members.len());
@@ -121,7 +121,7 @@ impl RaidGeom {
     pub(super) fn to_calm(&self, job: Job) -> Vec<Arc<Shared>> {
         let changes = |key: u32, up: &Up| up.unrecorded != 0 || job == Job::Passed(key);
         let ups = self.ups.iter().filter(|(key, up)| changes(**key, up));
-        ups.map(|(_, up)| up.shared.clone()).filter(|shared| shared.log.is_some()).collect()
+        ups.map(|(_, up)| up.shared.clone()).filter(|shared| shared.log().is_some()).collect()
     }
 
     fn start_replay(&mut self, t: &Topology, me: GeomId, at: usize) {
@@ -150,14 +150,15 @@ impl RaidGeom {
     }
 
     fn start_volume(&mut self, t: &mut Topology, me: GeomId, at: usize) -> Result<(), Error> {
-        let place = self.log_place(at);
+        let place = self.log_place(at).or_else(|| self.log_room(at));
         let Some(set) = &mut self.set else { return Ok(()) };
         set.take_as_it_is(at);
         let (Some(volume), Some(vol)) = (set.array.volumes.get(at), set.vols.get_mut(at)) else {
             return Ok(());
         };
-        let log = place.map(|place| (place, vol.replay == Replay::Done));
         let shape = Shape::of(volume);
+        let (kept, replayed) = (volume.log.is_some(), vol.replay == Replay::Done);
+        let log = place.map(|place| Log::new(place, shape.members(), kept, replayed));
         let (board, sector) = (t.switchboard(), u64::from(self.sector));
         let key = vol.key;
         let name = name::provider(self.id, &set.array.volumes, at);
@@ -307,7 +308,7 @@ impl RaidGeom {
             }
         }
         let of = |job: &Job| match job {
-            Job::Dirty(k) | Job::Clean(k) | Job::Passed(k) => *k == key,
+            Job::Dirty(k) | Job::Clean(k) | Job::Passed(k) | Job::Policy(k, _) => *k == key,
             _ => false,
         };
         self.queue.retain(|job| !of(job));
@@ -338,7 +339,7 @@ impl RaidGeom {
             table.paths.push(path);
         }
         up.shared.even.store(vol.even, SeqCst);
-        if let Some(log) = up.shared.log.as_ref().filter(|_| vol.even != ALL) {
+        if let Some(log) = up.shared.log().filter(|_| vol.even != ALL) {
             log.doubt();
         }
         up.shared.set(&table);

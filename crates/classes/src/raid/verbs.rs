@@ -8,15 +8,16 @@ use geom::{Class, Control, Edge, Error, GeomId, Topology};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::book::{Book, Found};
+use super::book::Book;
 use super::class::RaidClass;
 use super::ddf::Place;
+use super::found::Found;
 use super::geom::{Job, Loss, NAME, RaidGeom};
 use super::model::{Array, DiskState, Volume};
 use super::set::Vol;
 use super::show::level_word;
 use super::specs::VERBS;
-use super::{compare, ddf, delete, follow, imsm, label, records};
+use super::{compare, ddf, delete, follow, imsm, label, policy, records};
 use crate::members::{hand, known};
 use crate::part::WritePlan;
 use crate::probe::{Sectors, Step};
@@ -36,6 +37,7 @@ pub(super) struct Request {
     pub(super) strip: Option<u64>,
     pub(super) order: Option<String>,
     pub(super) consistency: Option<String>,
+    pub(super) policy: Option<String>,
     pub(super) assume_same: bool,
     pub(super) force: bool,
     pub(super) volume: Option<String>,
@@ -74,6 +76,7 @@ pub(super) fn run(
         "fail" => fail(control, on, &request),
         "configure" => configure(control, on, &request),
         "verify" => compare::verify(control, on, &request),
+        "consistency" => policy::consistency(control, on, &request),
         "follow" => follow::follow(control, &request),
         "stop" | "destroy" => stop(class, control, on, &request),
         "start" => start(class, control, on, &request),
@@ -296,7 +299,7 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
         known::check_member(control, NAME, name, request.force, is_own)?;
         let serial = label::serial(control, name)?;
         let number = known::new_id(control, name);
-        let plan = with(control, on, |g, _, _| {
+        let (plan, key) = with(control, on, |g, _, _| {
             if sector != g.sector {
                 let what = format!("{name} has sectors of {sector} bytes, the array {}", g.sector);
                 return Err(inval(what));
@@ -345,10 +348,18 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
                     ddf::plan(&meta, places, sector, true)
                 }
             };
-            plan.map_err(refused)
+            plan.map(|plan| (plan, key)).map_err(refused)
         })?;
-        perform(control, name, plan)?;
-        with(control, on, |g, _, _| disk(g, name).map(drop))?;
+        let written = perform(control, name, plan);
+        let came = written.and_then(|()| with(control, on, |g, _, _| disk(g, name).map(drop)));
+        if came.is_err() {
+            // Nobody waits for it.
+            with(control, on, |g, _, _| {
+                g.expect_no_more(&key);
+                Ok(())
+            })?;
+            return came.map(|()| Value::Null);
+        }
     }
     Ok(json!({ "message": format!("{} inserted into {on}", request.members.join(", ")) }))
 }

@@ -79,6 +79,31 @@ pub(crate) const DUMP: VerbSpec = VerbSpec {
     writes: false,
 };
 
+/// What classes with copies or parity have in common: the same word for the same thing.
+pub(crate) const SYNC_RATE: ArgSpec = ArgSpec {
+    name: "sync_rate",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "Bytes a second that a rebuild may do; 0: as fast as it goes. Until the next start",
+};
+
+pub(crate) const VERIFY_RATE: ArgSpec = ArgSpec {
+    name: "rate",
+    short: None,
+    kind: ArgKind::Bytes,
+    doc: "Bytes a second that may be compared [default: the sync_rate of `configure`]",
+};
+
+pub(crate) const END: ArgSpec =
+    ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that runs" };
+
+pub(crate) const SAME: ArgSpec = ArgSpec {
+    name: "assume_same",
+    short: None,
+    kind: ArgKind::Flag,
+    doc: "The disks hold the same, and right parity, already (all zeroes, say): nothing is synced",
+};
+
 /// A verb without more to say than its line.
 pub(crate) const fn verb(
     name: &'static str,

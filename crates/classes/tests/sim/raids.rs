@@ -115,6 +115,10 @@ pub(super) struct Story {
     /// In some stories copies and parity are compared: dice of their own, so that the other stories
     /// are what they were before.
     verifies: Option<SeededRandom>,
+    /// In some with a log it is kept no longer, and again: dice of their own, too.
+    policies: Option<SeededRandom>,
+    /// Nobody knows whether one is kept: a crash may leave parity in doubt.
+    resyncs: bool,
     /// In some disks grow while the power is off: dice of their own, too.
     pub(super) grows: Option<SeededRandom>,
     pub(super) tally: Tally,
@@ -176,6 +180,8 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         user: None,
         forced: false,
         verifies: [0, 2].contains(&(seed % 5)).then(|| SeededRandom::new(seed ^ 0x5c2b)),
+        policies: (kind == Kind::Logged && seed % 5 == 1).then(|| SeededRandom::new(seed ^ 0x91c4)),
+        resyncs: false,
         grows,
         tally: Tally::default(),
     };
@@ -232,6 +238,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
     tally.cleaned += story.tally.cleaned;
     tally.followed += story.tally.followed;
     tally.verified += story.tally.verified;
+    tally.policies += story.tally.policies;
 }
 
 impl Story {
@@ -258,6 +265,7 @@ impl Story {
             self.people(life, &crowd);
             self.trouble(life);
             self.compare(life);
+            self.change_policy(life);
             let ns = self.random.below(6 * MS);
             life.pass(ns);
             self.listen(life, &crowd);
@@ -328,13 +336,17 @@ impl Story {
     /// Whether the array has seen all of its members: not one that was pulled, and is plugged in
     /// again before its loss was dealt with. With the next disk two would be lost at once.
     fn all_seen(&self, life: &Life) -> bool {
-        // The place of one that was pulled stays until the array has let go of it.
-        let going = life.control.topology.view(0).iter().any(|g| g.class == "test" && g.withering);
         let geoms = life.geoms("raid");
         let of = geoms.iter().filter(|geom| geom.name == self.set).flat_map(|geom| &geom.consumers);
         let spare = |(key, line): &(&str, String)| *key == "State" && line == "SPARE";
         let members = of.filter(|c| c.provider.is_some() && !c.show.iter().any(spare));
-        !going && members.count() >= self.count
+        !Self::is_leaving(life) && members.count() >= self.count
+    }
+
+    /// Whether the array has not let go yet of a disk that was pulled: its place stays until then.
+    /// That disk may be plugged in again already, and is not one of the array's.
+    fn is_leaving(life: &Life) -> bool {
+        life.control.topology.view(0).iter().any(|g| g.class == "test" && g.withering)
     }
 
     /// No disk fails requests.
@@ -351,7 +363,8 @@ impl Story {
         // Lists come after what happens: one that was pulled may stand there still, and one that is
         // back, but not in, is away.
         let seen = !self.out.iter().any(|name| lines.contains(&format!("{name} (")));
-        seen && away <= self.out.len()
+        seen && !Self::is_leaving(life)
+            && away <= self.out.len()
             && away < self.away
             && self.state(life) == "DEGRADED"
             && !busy.iter().any(|word| lines.contains(word))
@@ -409,7 +422,7 @@ impl Story {
     /// disks failed or were lost since the volume was in order.
     fn may_doubt(&self) -> bool {
         let failed = self.disks.values().filter(|disk| disk.lock().failed);
-        self.doubt.load(SeqCst) || failed.count() >= 2
+        self.doubt.load(SeqCst) || self.resyncs || failed.count() >= 2
     }
 
     fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
@@ -596,6 +609,23 @@ impl Story {
         let done = life.verb("raid", "verify", &self.set, with);
         talk(|| format!("verify: {done:?}"));
         self.tally.verbs += u64::from(done.is_ok());
+    }
+
+    /// A log is kept no longer, or again, beside whatever else goes on.
+    fn change_policy(&mut self, life: &mut Life) {
+        let Some(dice) = &mut self.policies else { return };
+        if !dice.chance(250) {
+            return;
+        }
+        let keep = dice.chance(600);
+        let with = json!({ "policy": if keep { "ppl" } else { "resync" } });
+        talk(|| format!("consistency {with}"));
+        // The power may go before it is said that it is done.
+        self.resyncs = true;
+        let done = life.verb("raid", "consistency", &self.set, with);
+        talk(|| format!("consistency: {done:?}"));
+        self.tally.policies += u64::from(done.is_ok());
+        self.resyncs = !(keep && done.is_ok());
     }
 
     /// What is compared is in order: nothing may differ.

@@ -46,6 +46,8 @@ pub struct Tally {
     pub followed: u64,
     /// Arrays that were compared from end to end.
     pub verified: u64,
+    /// Policies of consistency that were changed.
+    pub policies: u64,
 }
 
 pub(super) struct Story<'a> {

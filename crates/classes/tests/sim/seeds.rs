@@ -79,17 +79,20 @@ const ARRAYS: [u64; 6] = [139, 5149, 5233, 6278, 9064, 420531];
 /// parity of the same rows: what the first one held was solved for wrongly; 409988: of the story
 /// itself: the power went again between a start by force and the look at what was there, and nobody
 /// remembered that some of it could be anything; 422352: a volume was marked clean though a disk
-/// had failed to make stable what was written.
-const HARSH: [u64; 14] = [
+/// had failed to make stable what was written; 8029467: a disk that had been dropped long ago, and
+/// spoke of disks that had all been replaced since, was taken for another half; 12012451: a spare
+/// was struck from the list while it was being taken in, and went by a name that no record had.
+const HARSH: [u64; 16] = [
     3, 28, 80564, 80984, 80986, 200804, 402527, 407811, 409808, 409988, 411403, 413929, 414957,
-    422352,
+    422352, 8029467, 12012451,
 ];
 
 /// Of DDF: 1226: a disk failed while another was being pulled, and was judged as if that one had
 /// gone already; 3003499: a disk was back before its loss was on record, and nobody looked at it
 /// again; 8002472: a disk that was being taken in when the power went, and that nobody knew
-/// afterwards, was held for a half of the array.
-const DDF: [u64; 3] = [1226, 3003499, 8002472];
+/// afterwards, was held for a half of the array; 12005320: of the story itself: a disk was back
+/// before its loss was dealt with, and a third one was pulled.
+const DDF: [u64; 4] = [1226, 3003499, 8002472, 12005320];
 
 /// With a log of partial parity: 2006680, 2008684: a write waited for its log while one of its
 /// disks was put out on record, and was sent then as if that disk had it: what it held was known by

@@ -42,12 +42,6 @@ const AUTOSYNC: ArgSpec = ArgSpec {
     kind: ArgKind::Flag,
     doc: "Members that are out of date are rebuilt at once",
 };
-const SAME: ArgSpec = ArgSpec {
-    name: "assume_same",
-    short: None,
-    kind: ArgKind::Flag,
-    doc: "The members hold the same already (all zeroes, say): nothing is copied",
-};
 const PRIORITY: ArgSpec = ArgSpec {
     name: "priority",
     short: Some('p'),
@@ -59,12 +53,6 @@ const INACTIVE: ArgSpec = ArgSpec {
     short: Some('i'),
     kind: ArgKind::Flag,
     doc: "Take it in, but do not use it until it is activated",
-};
-const RATE: ArgSpec = ArgSpec {
-    name: "sync_rate",
-    short: None,
-    kind: ArgKind::Bytes,
-    doc: "Bytes a second that a rebuild may copy; 0: as fast as it goes. Until the next start",
 };
 const MEMBER: ArgSpec =
     ArgSpec { name: "member", short: None, kind: ArgKind::Text, doc: "One member, for --priority" };
@@ -92,14 +80,6 @@ const RIGHT: ArgSpec = ArgSpec {
     kind: ArgKind::Text,
     doc: "The member that is right [default: the one of the highest priority]",
 };
-const VERIFY_RATE: ArgSpec = ArgSpec {
-    name: "rate",
-    short: None,
-    kind: ArgKind::Bytes,
-    doc: "Bytes a second that may be compared [default: the mirror's sync_rate]",
-};
-const END: ArgSpec =
-    ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that runs" };
 
 /// What the class can be asked.
 pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
@@ -117,7 +97,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
                 SLICE,
                 NOFAILSYNC,
                 NOAUTOSYNC,
-                SAME,
+                words::SAME,
                 BITMAP,
                 REGION,
                 words::HARDCODE,
@@ -147,7 +127,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
             NOFAILSYNC,
             PRIORITY,
             MEMBER,
-            RATE,
+            words::SYNC_RATE,
             BITMAP,
             NO_BITMAP,
             REGION,
@@ -227,7 +207,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
         ..verb(
             "verify",
             "Compare the members with each other",
-            &[words::NAME, REPAIR, RIGHT, VERIFY_RATE, END],
+            &[words::NAME, REPAIR, RIGHT, words::VERIFY_RATE, words::END],
             "mirror verify data",
             true,
         )

@@ -22,6 +22,7 @@
 mod array;
 mod assemble;
 mod codec;
+mod departed;
 mod header;
 mod meta;
 mod records;
@@ -30,6 +31,7 @@ mod write;
 pub use array::{Change, usable_bytes};
 pub use assemble::{Assembled, assemble};
 pub use codec::Order;
+pub(crate) use departed::DEPARTED_MAX;
 pub(crate) use header::is_signature;
 pub use header::{Copy, Header, Limits, SECTION_SECTORS_MAX, SIGNATURE, Section};
 pub use meta::{Meta, step};

@@ -72,6 +72,13 @@ impl Record {
         self.volumes.iter().find(is_it).and_then(VolumeRecord::guard)
     }
 
+    /// The volume with this id has no guard any more.
+    pub(crate) fn unguard(&mut self, id: [u8; 24]) {
+        let is_it = |v: &&mut VolumeRecord| id.starts_with(&v.number.to_le_bytes());
+        let policy = self.volumes.iter_mut().find(is_it).and_then(|v| v.rest.get_mut(POLICY));
+        policy.into_iter().for_each(|policy| *policy = 0);
+    }
+
     /// What is to be known of this record for the next one: with the guards that `before` had, and
     /// that are off now.
     pub(crate) fn guarded_as(mut self, before: &Record) -> Record {

@@ -70,7 +70,7 @@ impl Rows {
     pub(super) fn apart<'a>(&self, touched: &'a [Touch]) -> Vec<&'a [Touch]> {
         let table = self.shared.table(self.core.id());
         let lost = touched.iter().position(|touch| !table.is_good_on_record(touch.slot));
-        let Some(at) = lost.filter(|_| self.shared.log.is_some()) else { return vec![touched] };
+        let Some(at) = lost.filter(|_| self.shared.log().is_some()) else { return vec![touched] };
         let (before, rest) = touched.split_at(at);
         let (lost, after) = rest.split_at(1);
         [before, after, lost].into_iter().filter(|part| !part.is_empty()).collect()
@@ -80,7 +80,7 @@ impl Rows {
     /// of a row, or while what was owed of it was paid.
     pub(super) fn is_cut_otherwise(&self, table: &Table, part: &[Touch]) -> bool {
         let lost = || part.iter().any(|touch| !table.is_good_on_record(touch.slot));
-        self.shared.log.is_some() && part.len() > 1 && lost()
+        self.shared.log().is_some() && part.len() > 1 && lost()
     }
 
     /// L1, L6: the entries of a row, on the member that has its parity, before it is sent. Returns

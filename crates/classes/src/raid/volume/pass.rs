@@ -110,7 +110,7 @@ impl Pass {
 
     /// S3
     async fn begin_logs(&self) -> Result<(), Halt> {
-        let Some(log) = &self.shared.log else { return Ok(()) };
+        let Some(log) = self.shared.log() else { return Ok(()) };
         let table = self.shared.table(self.core.id());
         for (slot, path) in table.all().filter(|(_, path)| path.role == Role::Filling) {
             if let Err(e) = log.anew(&self.core, slot, path).await {

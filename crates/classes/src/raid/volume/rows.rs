@@ -205,7 +205,7 @@ impl Rows {
         touched: &[Touch],
         void: bool,
     ) -> Outcome {
-        if self.shared.log.is_none() {
+        if self.shared.log().is_none() {
             return self.write_part(window, row, touched, void).await;
         }
         let mut outcome = Outcome::default();

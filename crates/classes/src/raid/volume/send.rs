@@ -30,7 +30,7 @@ impl Rows {
     /// alone, no data is written before the parity that allows for it is (R4). Nothing is written
     /// before the log has its entries; the error is a slot whose log could not be written.
     pub(super) async fn put(&self, mut turn: Turn<'_>, lost: u64) -> Result<Outcome, u64> {
-        let Some(log) = &self.shared.log else { return Ok(self.put_logged(&turn, lost).await.0) };
+        let Some(log) = self.shared.log() else { return Ok(self.put_logged(&turn, lost).await.0) };
         let logged = match self.enter_log(log, &mut turn).await {
             Ok(logged) => logged,
             Err(Stop::Out) => return Err(bit(turn.row.p)),

@@ -117,8 +117,8 @@ pub(crate) struct Kind {
     pub(crate) name: String,
     pub(crate) shape: Shape,
     pub(crate) sector: u64,
-    /// Where its log is, if it is kept; true when it was replayed.
-    pub(crate) log: Option<(Place, bool)>,
+    /// The log of partial parity that is kept, or could be.
+    pub(crate) log: Option<Log>,
 }
 
 /// See the module.
@@ -138,8 +138,8 @@ pub(crate) struct Shared {
     pub(crate) round: AtomicU64,
     /// Records can be written to nobody: writes end with EIO.
     pub(crate) sick: AtomicBool,
-    /// The log of partial parity, if it is kept.
-    pub(crate) log: Option<Log>,
+    /// The log of partial parity that is kept, or could be.
+    log: Option<Log>,
     /// DELETE is served, as was said when the volume was offered (levels with parity).
     pub(crate) deletes: AtomicBool,
     /// Slots of members that do not take WRITE ZEROES, as far as that is known (a bit a slot).
@@ -173,7 +173,6 @@ impl Shared {
         rate: Arc<AtomicU64>,
     ) -> Arc<Shared> {
         let Kind { key, name, shape, sector, log } = of;
-        let members = shape.members();
         let cores = board.cores().max(1);
         let (tell, wake, free) = (board.clone(), board.clone(), board.clone());
         // Rows are locked by their place on the members; copies by their place on the volume.
@@ -190,7 +189,7 @@ impl Shared {
             even: AtomicU64::new(u64::MAX),
             round: AtomicU64::new(0),
             sick: AtomicBool::new(false),
-            log: log.map(|(place, replayed)| Log::new(place, members, replayed)),
+            log,
             deletes: AtomicBool::new(false),
             no_zeroes: AtomicU64::new(0),
             owed: Owed::default(),
@@ -205,6 +204,22 @@ impl Shared {
             tunables,
             rate,
         })
+    }
+
+    /// The log of partial parity, if one is kept now (J9 of `geom`).
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref().filter(|log| log.is_kept())
+    }
+
+    /// Where its log is, or would be.
+    pub(crate) fn log_place(&self) -> Option<Place> {
+        self.log.as_ref().map(Log::place)
+    }
+
+    /// J9 of `geom`: a log is kept from now on, or no longer.
+    pub(crate) fn keep_log(&self, keep: bool) {
+        self.log.iter().for_each(|log| log.keep(keep));
     }
 
     /// Says something to the geom.
@@ -233,7 +248,7 @@ impl Shared {
     /// All parity is right, unless some is owed, or a row was left as nobody knows: the log says so
     /// from now on.
     pub(crate) fn trust(self: &Arc<Shared>) {
-        let Some(log) = self.log.as_ref().filter(|log| log.is_in_doubt()) else { return };
+        let Some(log) = self.log().filter(|log| log.is_in_doubt()) else { return };
         log.trust();
         // Whoever raises the doubt has noted before why.
         if !self.is_settled() || self.uneven.load(SeqCst) {

@@ -94,7 +94,7 @@ impl Work {
         let first = some.start.saturating_mul(shape.strip);
         let len = (some.end - some.start).saturating_mul(shape.strip);
         // The log speaks of rows that are written.
-        if self.shared.no_zeroes.load(Relaxed) != 0 || self.shared.log.is_some() {
+        if self.shared.no_zeroes.load(Relaxed) != 0 || self.shared.log().is_some() {
             return None;
         }
         let mut all = Vec::with_capacity(shape.members());

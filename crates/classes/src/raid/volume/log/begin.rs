@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 
 use bio::{Errno, Flags, Op, Pool, PoolConfig, Segs};
@@ -104,7 +105,7 @@ impl Log {
             let Some(path) = table.good(slot).filter(|path| !self.is_ready(slot, path.edge)) else {
                 continue;
             };
-            let how = if self.replayed { Begin::Behind } else { Begin::Over };
+            let how = if self.replayed.load(SeqCst) { Begin::Behind } else { Begin::Over };
             if let Err(error) = self.begin(core, slot, path, how).await {
                 failed.push((slot, error));
             }
@@ -132,7 +133,7 @@ impl Log {
                 let (on, core) = (core, core.clone());
                 let name = shared.name.clone();
                 on.spawn_for("raid log", &name, async move {
-                    let Some(log) = &shared.log else { return };
+                    let Some(log) = shared.log() else { return };
                     let table = shared.table(core.id());
                     for slot in 0..log.slots.len() {
                         let ready = |path: &&Path| log.is_ready(slot, path.edge);

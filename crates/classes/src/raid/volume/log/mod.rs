@@ -133,8 +133,10 @@ impl Slot {
 /// See the module.
 pub(crate) struct Log {
     place: Place,
+    /// It is written, not only a place for one.
+    kept: AtomicBool,
     /// What is in the logs was replayed: it may stand for rows of members that were missing then.
-    replayed: bool,
+    replayed: AtomicBool,
     doubt: AtomicBool,
     slots: Box<[Mutex<Slot>]>,
     sends: Sends,
@@ -145,9 +147,31 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Log {
-    pub(crate) fn new(place: Place, members: usize, replayed: bool) -> Log {
+    pub(crate) fn new(place: Place, members: usize, kept: bool, replayed: bool) -> Log {
         let slots = (0..members).map(|_| Mutex::default()).collect();
-        Log { place, replayed, doubt: AtomicBool::new(false), slots, sends: Sends::default() }
+        let [kept, replayed, doubt] = [kept, replayed, false].map(AtomicBool::new);
+        Log { place, kept, replayed, doubt, slots, sends: Sends::default() }
+    }
+
+    /// Where it is on each member.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Whether it is written.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.load(SeqCst)
+    }
+
+    /// J9 of `geom`: it is written from now on, or no longer. One that begins again speaks of no
+    /// row: whatever stands in it is older than what has been written without it (L3).
+    pub(crate) fn keep(&self, keep: bool) {
+        for slot in &self.slots {
+            *lock(slot) = Slot::default();
+        }
+        self.replayed.store(false, SeqCst);
+        self.doubt.store(false, SeqCst);
+        self.kept.store(keep, SeqCst);
     }
 
     /// L6: a row is sent from now on. Whoever it is sent to is looked up after this.

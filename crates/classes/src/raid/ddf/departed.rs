@@ -1,0 +1,62 @@
+//! Disks that a set went on without, and the last record that each is known to have had.
+//!
+//! A disk that was dropped keeps its record, which speaks of disks that may all have been replaced
+//! since: it looks like a half that was used by itself. Whoever used it would have counted up, so
+//! one whose record is no newer than the last that the set wrote there has nothing of its own.
+//!
+//! They stand in the 32 bytes of a configuration that are its vendor's, in configurations of our
+//! own alone: four pairs of reference and generation, big-endian, the last that left first; ones
+//! where there is none. Nobody else reads them; who rewrites the configuration keeps them, or
+//! fills them with ones, and then nothing is known, as before.
+
+use super::meta::Meta;
+use super::records::Config;
+
+/// Where they are in a configuration.
+const AT: usize = 480;
+/// Bytes of a pair.
+const PAIR: usize = 8;
+/// Disks that are known; of older ones nothing is.
+pub(crate) const DEPARTED_MAX: usize = 4;
+/// Whose configurations have them.
+const OURS: &[u8] = b"ASHLAR  ";
+const NOBODY: u32 = u32::MAX;
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    word.map_or(NOBODY, |word| u32::from_be_bytes(*word))
+}
+
+fn pairs(config: &Config) -> Vec<(u32, u32)> {
+    let pair = |nth: usize| {
+        let at = AT + nth * PAIR;
+        (word(&config.base, at), word(&config.base, at + 4))
+    };
+    let all = (0..DEPARTED_MAX).filter(|_| config.guid.starts_with(OURS)).map(pair);
+    all.filter(|(reference, _)| *reference != NOBODY).collect()
+}
+
+impl Meta {
+    /// Disks that the set went on without (reference), and their last records.
+    pub(crate) fn departed(&self) -> Vec<(u32, u32)> {
+        // They are the same in all.
+        self.configs.iter().map(pairs).find(|pairs| !pairs.is_empty()).unwrap_or_default()
+    }
+
+    /// What is to be said of such disks.
+    pub(crate) fn note_departed(&mut self, all: &[(u32, u32)]) {
+        for config in self.configs.iter_mut().filter(|c| c.guid.starts_with(OURS)) {
+            let room = all.get(..DEPARTED_MAX).unwrap_or(all);
+            if pairs(config) == room {
+                continue;
+            }
+            let mut bytes = [0xff; DEPARTED_MAX * PAIR];
+            for (nth, (reference, generation)) in room.iter().enumerate() {
+                crate::probe::put(&mut bytes, nth * PAIR, &reference.to_be_bytes());
+                crate::probe::put(&mut bytes, nth * PAIR + 4, &generation.to_be_bytes());
+            }
+            crate::probe::put(&mut config.base, AT, &bytes);
+            config.sequence = config.sequence.wrapping_add(1);
+        }
+    }
+}

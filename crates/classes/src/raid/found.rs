@@ -1,0 +1,300 @@
+//! What is found on disks, and who of them is believed.
+//!
+//! Disks are known by a *key*: Intel's serial number, DDF's reference number. A disk's own record
+//! speaks of the others; who lived on without whom decides who is believed ([`judge`]).
+
+use super::ddf::{self, Config, Meta, disk_state};
+use super::imsm::{Record, Torn, serial_of};
+use super::model::{DiskState, SubdiskState, Volume};
+
+/// Serial numbers of disks that are gone lose their first characters to a mark.
+const CUT_SERIAL: usize = 14;
+
+/// Which array a disk belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum SetId {
+    /// Family as it was at first.
+    Intel(u32),
+    /// GUID of the header.
+    Ddf([u8; 24]),
+}
+
+impl SetId {
+    /// As the geom is called.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            SetId::Intel(family) => format!("Intel-{family:08x}"),
+            SetId::Ddf(guid) => {
+                format!("DDF-{:08x}", crate::part::crc::crc32(&[guid]))
+            }
+        }
+    }
+
+    /// The format, as lists show it.
+    pub(crate) fn format(&self) -> &'static str {
+        match self {
+            SetId::Intel(_) => "Intel",
+            SetId::Ddf(_) => "DDF",
+        }
+    }
+}
+
+/// What was found on one disk.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// Intel's record, and the disk's own serial number.
+    Intel { serial: String, record: Box<Record> },
+    /// A record of Intel's that the power tore: only who the disk is, and of what.
+    Torn { serial: String, left: Torn },
+    /// DDF.
+    Ddf(Box<Meta>),
+}
+
+/// What a record says of a disk that has a place in a volume.
+struct Place {
+    key: String,
+    /// It was with the others.
+    there: bool,
+    /// It had everything.
+    whole: bool,
+}
+
+/// Whether a record's serial number is that of a disk.
+pub(crate) fn is_serial(known: &str, own: &str) -> bool {
+    known == own || known.len() == CUT_SERIAL && own.ends_with(known)
+}
+
+/// A volume that two records of Intel's give two shapes.
+fn intel_differs(one: &Record, two: &Record, sector: u32) -> Option<String> {
+    let (one, two) = (one.array(sector).ok()?, two.array(sector).ok()?);
+    let shape = |v: &Volume| {
+        let parts: Vec<_> = v.members.iter().map(|m| (m.offset, m.bytes)).collect();
+        (v.level, v.strip, v.bytes, parts)
+    };
+    let same = |a: &Volume, b: &Volume| a.id == b.id && a.name == b.name;
+    let differs =
+        |v: &&Volume| two.volumes.iter().any(|other| same(v, other) && shape(v) != shape(other));
+    one.volumes.iter().find(differs).map(|v| v.name.clone())
+}
+
+/// A volume that two disks with DDF give two shapes.
+fn ddf_differs(one: &Meta, two: &Meta) -> Option<String> {
+    let shape = |c: &Config| {
+        let place = (c.secondary.0, c.secondary.2, c.elements.len());
+        (c.level, place, c.strip, c.volume)
+    };
+    let same = |a: &Config, b: &Config| a.guid == b.guid && a.sequence == b.sequence;
+    let differs =
+        |c: &&Config| two.configs.iter().any(|other| same(c, other) && shape(c) != shape(other));
+    let guid = one.configs.iter().find(differs)?.guid;
+    let name = one.volumes.iter().find(|entry| entry.guid == guid)?.name;
+    Some(String::from_utf8_lossy(&name).trim_end_matches(['\0', ' ']).to_owned())
+}
+
+impl Found {
+    /// Which array it is of; a spare of Intel's is of any.
+    pub(crate) fn set(&self) -> SetId {
+        match self {
+            Found::Intel { record, .. } => SetId::Intel(record.set()),
+            Found::Torn { left, .. } => SetId::Intel(left.set),
+            Found::Ddf(meta) => SetId::Ddf(meta.header.guid),
+        }
+    }
+
+    /// True for a disk that waits to be of use, of no array yet.
+    pub(crate) fn is_spare(&self) -> bool {
+        matches!(self, Found::Intel { record, .. } if record.is_spare())
+    }
+
+    /// True for a disk whose record is torn: others must speak for it.
+    pub(crate) fn is_torn(&self) -> bool {
+        matches!(self, Found::Torn { .. })
+    }
+
+    /// True for a disk that speaks for itself and the others.
+    fn is_heard(&self) -> bool {
+        !self.is_spare() && !self.is_torn()
+    }
+
+    /// Counts up with every change.
+    pub(crate) fn generation(&self) -> u32 {
+        match self {
+            Found::Intel { record, .. } => record.generation,
+            Found::Torn { left, .. } => left.generation,
+            Found::Ddf(meta) => meta.header.sequence,
+        }
+    }
+
+    /// What the record says that this disk has, bytes; DDF does not say.
+    pub(crate) fn disk_bytes(&self, sector: u32) -> Option<u64> {
+        let Found::Intel { record, .. } = self else { return None };
+        let (array, key) = (record.array(sector).ok()?, self.key());
+        array.disks.iter().find(|disk| is_serial(&disk.serial, &key)).map(|disk| disk.bytes)
+    }
+
+    /// Who the disk is.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Found::Intel { serial, .. } | Found::Torn { serial, .. } => serial_of(serial),
+            Found::Ddf(meta) => format!("{:08x}", meta.data.reference),
+        }
+    }
+
+    /// Disks in slots of this record.
+    fn members(&self, sector: u32) -> Vec<Place> {
+        match self {
+            Found::Torn { .. } => Vec::new(),
+            Found::Intel { record, .. } => {
+                let Ok(array) = record.array(sector) else { return Vec::new() };
+                let whole = |index: usize| {
+                    let of = array.volumes.iter().filter(|v| v.level.redundant());
+                    let mut slots = of.flat_map(|v| &v.members).filter(|m| m.disk == index);
+                    slots.all(|m| m.state >= SubdiskState::Uninitialized)
+                };
+                let used = |index: &usize| {
+                    array.volumes.iter().flat_map(|v| &v.members).any(|m| m.disk == *index)
+                };
+                let all = array.disks.iter().enumerate().filter(|(index, _)| used(index));
+                all.map(|(i, disk)| {
+                    let there = disk.state == DiskState::Active;
+                    Place { key: disk.serial.clone(), there, whole: there && whole(i) }
+                })
+                .collect()
+            }
+            Found::Ddf(meta) => {
+                let used = meta.disks.iter().filter(|d| d.kind & ddf::kind::PARTICIPATING != 0);
+                used.map(|d| {
+                    let there = d.state & (disk_state::FAILED | disk_state::MISSING) == 0;
+                    let whole = there && d.state & disk_state::REBUILD == 0;
+                    Place { key: format!("{:08x}", d.reference), there, whole }
+                })
+                .collect()
+            }
+        }
+    }
+
+    /// Whether this record says that a disk lacks something.
+    pub(crate) fn excludes(&self, key: &str, sector: u32) -> bool {
+        let all = self.members(sector);
+        match all.iter().find(|member| is_serial(&member.key, key)) {
+            Some(member) => !member.whole,
+            // It was replaced.
+            None => !all.is_empty(),
+        }
+    }
+
+    /// Whether this record was made without a disk: not even as one that was being filled.
+    pub(crate) fn is_apart(&self, key: &str, sector: u32) -> bool {
+        let all = self.members(sector);
+        match all.iter().find(|member| is_serial(&member.key, key)) {
+            Some(member) => !member.there,
+            None => !all.is_empty(),
+        }
+    }
+
+    /// Whether it and another record of the same generation give a volume two shapes, and what to
+    /// do about it.
+    pub(crate) fn contradicts(&self, other: &Found, sector: u32) -> Option<String> {
+        if self.set() != other.set() || self.generation() != other.generation() {
+            return None;
+        }
+        let volume = match (self, other) {
+            (Found::Intel { record, .. }, Found::Intel { record: theirs, .. }) => {
+                intel_differs(record, theirs, sector)?
+            }
+            (Found::Ddf(meta), Found::Ddf(theirs)) => ddf_differs(meta, theirs)?,
+            _ => return None,
+        };
+        Some(format!(
+            "disks {} and {} say two things of volume {volume} in one generation ({}): one of them \
+             was not written with the other. `ashlar raid dump` shows both: `clear` the wrong one",
+            self.key(),
+            other.key(),
+            self.generation()
+        ))
+    }
+
+    /// Whether another's record is one of those that this array went on from: its disk was dropped
+    /// with it, or a later one, and was not used since.
+    fn went_on_from(&self, other: &Found) -> bool {
+        let (Found::Ddf(meta), Found::Ddf(theirs)) = (self, other) else { return false };
+        let was = |(of, last): &(u32, u32)| {
+            *of == theirs.data.reference && theirs.header.sequence <= *last
+        };
+        meta.departed().iter().any(was)
+    }
+
+    /// Whether this record has a place for a disk.
+    fn knows(&self, key: &str, sector: u32) -> bool {
+        self.members(sector).iter().any(|member| is_serial(&member.key, key))
+    }
+
+    /// Keys of the disks that this record says are there: to be waited for. One that was being
+    /// filled may have been finished since, and may know that this one was left behind.
+    pub(crate) fn wanted(&self, sector: u32) -> Vec<String> {
+        let all = self.members(sector).into_iter();
+        all.filter(|member| member.there).map(|member| member.key).collect()
+    }
+
+    /// True when every disk that is wanted is among `here`.
+    pub(crate) fn is_complete(&self, here: &[String], sector: u32) -> bool {
+        self.wanted(sector).iter().all(|key| here.iter().any(|own| is_serial(key, own)))
+    }
+}
+
+/// Who of several disks of one array is believed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Judged {
+    /// Whose record is in force.
+    pub(crate) winner: usize,
+    /// Disks that lived on without the winner and all it lived on with, as these did without them:
+    /// each half may hold data that the other has not.
+    pub(crate) split: Vec<usize>,
+    /// Disks whose records are torn, and were newer than the winner's: they may have lived on
+    /// without it.
+    pub(crate) ahead: Vec<usize>,
+}
+
+/// Whose record is in force: of a disk that no other lived on without; of these the newest. A
+/// record that leaves a disk out is believed over one that does not know of that, even if the
+/// latter is newer by number: a crash amid updates makes numbers differ, not data. A newer one of a
+/// disk that is being filled knows.
+pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
+    let members: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_heard()).collect();
+    let keys: Vec<String> = found.iter().map(|f| f.key()).collect();
+    let without = |a: usize, b: usize| found[a].excludes(&keys[b], sector);
+    let disowned = |x: usize| {
+        members.iter().any(|y| {
+            let newer = found[*y].generation() > found[x].generation();
+            *y != x && without(*y, x) && (newer || !without(x, *y) && !without(x, x))
+        })
+    };
+    let winner = members
+        .iter()
+        .copied()
+        .max_by_key(|x| (!disowned(*x), found[*x].generation(), std::cmp::Reverse(*x)))?;
+    let good: Vec<usize> =
+        members.iter().copied().filter(|y| *y == winner || !without(winner, *y)).collect();
+    // One that does not know the winner's disks need not have lived without them: they may have
+    // come since. It has nothing of its own if one that it lived with went on without it; and if
+    // the winner does not know it either, nothing will be done to it.
+    let is_left = |x: usize| members.iter().any(|y| without(*y, x) && !without(x, *y));
+    let knows = |a: usize, b: usize| found[a].knows(&keys[b], sector);
+    let is_strange = |x: usize| !knows(winner, x) && !good.iter().any(|y| knows(x, *y));
+    // One that was being filled by its own record has nothing that its source has not, which speaks
+    // for itself when it comes.
+    let has_own = |x: usize| !without(x, x);
+    let is_split = |x: &usize| {
+        let apart = |y: &usize| found[*x].is_apart(&keys[*y], sector);
+        let apart = *x != winner && without(winner, *x) && good.iter().all(apart);
+        let is_past = found[winner].went_on_from(found[*x]);
+        apart && has_own(*x) && !is_left(*x) && !is_strange(*x) && !is_past
+    };
+    let split = members.iter().copied().filter(is_split).collect();
+    // Whoever goes on without a disk counts up, and says so of it: what is torn and no newer was
+    // with the winner, or the winner says that it was not.
+    let newest = found[winner].generation();
+    let is_ahead = |x: &usize| found[*x].is_torn() && found[*x].generation() > newest;
+    let ahead = (0..found.len()).filter(is_ahead).collect();
+    Some(Judged { winner, split, ahead })
+}

@@ -1,0 +1,254 @@
+//! The jobs of an array, one after the other: what waits, what changes, what goes on after that.
+//! The invariants are those of [`super::geom`]: J1, J2, J6, J8.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use geom::{GeomId, Topology};
+
+use super::arrive::other_size;
+use super::geom::{Doing, Job, RaidGeom, Told, bit};
+use super::model::DiskState;
+use super::records::{self, Work};
+use super::set::{ALL, Replay, Set, Tag};
+
+impl RaidGeom {
+    /// Queues a job and goes on.
+    pub(super) fn push(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+        if !self.queue.contains(&job) {
+            self.queue.push_back(job);
+        }
+        self.go_on(t, me);
+    }
+
+    /// A job that comes before all others: the one that waits for a gate waits on behind it.
+    pub(super) fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+        if let Some(Doing::Draining(waits, _)) = self.doing {
+            self.doing = None;
+            self.queue.push_front(waits);
+        }
+        self.queue.retain(|other| *other != job);
+        self.queue.push_front(job);
+        self.go_on(t, me);
+    }
+
+    pub(super) fn go_on(&mut self, t: &mut Topology, me: GeomId) {
+        while self.doing.is_none() && !self.over {
+            let Some(job) = self.next() else { break };
+            let gate = match job {
+                Job::Clean(key) | Job::Policy(key, _) => {
+                    self.ups.get(&key).filter(|up| !up.drained).map(|_| key)
+                }
+                _ => None,
+            };
+            match gate.and_then(|key| self.ups.get(&key)) {
+                Some(up) => {
+                    let (shared, key) = (up.shared.clone(), up.shared.key);
+                    self.doing = Some(Doing::Draining(job, key));
+                    shared.gate.shut();
+                }
+                None => self.carry_out(t, me, job),
+            }
+        }
+        let replays = |set: &Set| set.vols.iter().any(|vol| vol.replay == Replay::Runs);
+        let busy = self.doing.is_some() || !self.queue.is_empty();
+        let busy = busy || self.set.as_ref().is_some_and(replays);
+        self.busy.store(u64::from(busy && !self.over), Relaxed);
+        self.tell(t, me);
+    }
+
+    pub(super) fn next(&mut self) -> Option<Job> {
+        if let Some(job) = self.queue.pop_front() {
+            return Some(job);
+        }
+        // Somebody came while the gate was shut for something else.
+        let knocked = self.ups.iter_mut().find(|(_, up)| up.knocked);
+        let (key, up) = knocked?;
+        up.knocked = false;
+        Some(Job::Dirty(*key))
+    }
+
+    pub(super) fn set_dirty(&mut self, key: u32, dirty: bool) -> bool {
+        let Some(set) = &mut self.set else { return false };
+        let Some(at) = set.volume(key) else { return false };
+        let even = set.vols.get(at).is_none_or(|vol| vol.even == ALL || vol.raw);
+        // J8
+        let even = even && self.ups.get(&key).is_none_or(|up| up.shared.is_settled());
+        // Who was left out by force is as it was until something is written.
+        let even = even && (set.is_said_dirty(at) || set.vols.get(at).is_none_or(|v| !v.as_it_is));
+        let Some(volume) = set.array.volumes.get_mut(at) else { return false };
+        if !dirty && !even {
+            return false;
+        }
+        std::mem::replace(&mut volume.dirty, dirty) != dirty
+    }
+
+    /// The state changes; then records are written, or nothing is left to do.
+    pub(super) fn carry_out(&mut self, t: &mut Topology, me: GeomId, job: Job) {
+        let mut settle = false;
+        match job {
+            Job::Dirty(key) => {
+                let Some(up) = self.ups.get(&key) else { return };
+                if up.shared.gate.is_open() {
+                    return;
+                }
+                let set = self.set.as_ref();
+                let volume = set.and_then(|set| set.array.volumes.get(set.volume(key)?));
+                if volume.is_some_and(|volume| !volume.level.redundant()) {
+                    return self.open(key);
+                }
+                self.set_dirty(key, true);
+            }
+            Job::Clean(key) => {
+                if !self.set_dirty(key, false) {
+                    // Copies may differ still: writes go on under the mark that is there.
+                    return self.reopen(key);
+                }
+                settle = true;
+            }
+            Job::Policy(key, keep) => {
+                if !self.change_policy(key, keep) {
+                    return self.reopen(key);
+                }
+            }
+            Job::Out(tag, loss) => {
+                if !self.lose(t, me, tag, loss) {
+                    return;
+                }
+            }
+            Job::In(tag) => {
+                if !self.use_disk(t, me, tag) {
+                    return;
+                }
+            }
+            Job::Passed(key) => {
+                let Some(set) = &mut self.set else { return };
+                let Some(at) = set.volume(key) else { return };
+                let made = set.vols.get(at).is_some_and(|vol| vol.even != ALL);
+                let filled = set.filled(at).into_iter().fold(0, |all, slot| all | bit(slot));
+                set.passed(at);
+                self.ups.entry(key).and_modify(|up| up.fresh |= filled);
+                let shut = self.ups.get(&key).is_some_and(|up| up.drained);
+                if shut {
+                    settle = self.set_dirty(key, false);
+                }
+                self.drop_unused();
+                self.set_tables(t);
+                if let Some(up) = self.ups.get(&key).filter(|_| made) {
+                    up.shared.trust();
+                }
+            }
+            Job::Rewrite => {
+                self.drop_unused();
+                self.set_tables(t);
+            }
+        }
+        if self.over {
+            return;
+        }
+        match self.notes(t) {
+            Ok(notes) => {
+                self.doing = Some(Doing::Writing(job));
+                let logs = if let Job::Dirty(key) = job { self.logs(key) } else { Vec::new() };
+                let calm = self.to_calm(job);
+                settle |= !calm.is_empty();
+                let of = t.geom_name(me).to_owned();
+                records::write(t.switchboard(), me, Work { of, notes, settle, logs, calm });
+            }
+            Err(why) => {
+                self.set_fault(t, Some(why));
+                self.sicken(t, job);
+            }
+        }
+    }
+
+    pub(super) fn drop_unused(&mut self) {
+        let Some(set) = &mut self.set else { return };
+        for index in (0..set.array.disks.len()).rev() {
+            let here = set.here.get(index).copied().flatten().is_some();
+            let gone = set.array.disks.get(index).map(|disk| disk.state);
+            if !here && matches!(gone, Some(DiskState::Missing | DiskState::Failed)) {
+                set.drop_disk(index);
+            }
+        }
+    }
+
+    /// A disk that came is used. False when nothing is to be written for it.
+    pub(super) fn use_disk(&mut self, t: &mut Topology, me: GeomId, tag: Tag) -> bool {
+        let (Some(disk), Some(set), Some(book)) =
+            (self.disks.get(&tag), &mut self.set, &mut self.book)
+        else {
+            return false;
+        };
+        let (found, key, media) = (disk.found.clone(), disk.key.clone(), disk.media_bytes);
+        let outdated = disk.holds != Some(set.array.generation);
+        book.enter(&found);
+        self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
+        let mut grew = false;
+        let trusted = match book.find(&set.array, &key) {
+            Some(index) => {
+                grew = other_size(set, index, media).is_some();
+                book.name(&mut set.array, index, &key);
+                set.arrive(index, tag, found.is_spare())
+            }
+            None => {
+                // It was struck from the list while it came: it is who it was.
+                set.array.disks.push(book.same_disk(&found, media, self.sector));
+                set.here.push(Some(tag));
+                false
+            }
+        };
+        let took = set.take_spares();
+        set.replay_again();
+        if let Some(disk) = self.disks.get_mut(&tag).filter(|_| grew) {
+            disk.grown = true;
+            self.note_size(tag);
+        }
+        self.halt_passes();
+        self.start_volumes(t, me);
+        self.start_passes();
+        took || !trusted || outdated || grew
+    }
+
+    /// Records are written: what waited goes on. With `whole` those of all.
+    pub(super) fn finish(&mut self, job: Job, whole: bool) {
+        match job {
+            Job::Dirty(key) if whole => self.open(key),
+            // First those go whose record could not be written.
+            Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
+            Job::Passed(key) => self.reopen(key),
+            Job::Clean(key) => {
+                let set = self.set.as_ref();
+                let vol = set.and_then(|set| set.vols.get(set.volume(key)?));
+                let even = vol.is_some_and(|vol| vol.even == ALL);
+                if let Some(up) = self.ups.get(&key).filter(|_| even) {
+                    up.shared.trust();
+                }
+            }
+            Job::Out(..) | Job::In(_) | Job::Rewrite | Job::Policy(..) => {}
+        }
+    }
+
+    /// J1: the records say dirty already, and who is away (J2). Otherwise who comes next has them
+    /// written.
+    pub(super) fn reopen(&mut self, key: u32) {
+        let said = self.set.as_ref().is_some_and(|set| {
+            let at = set.volume(key);
+            at.is_some_and(|at| set.is_said_dirty(at))
+        });
+        if said {
+            self.open(key);
+        }
+    }
+
+    pub(super) fn open(&mut self, key: u32) {
+        let Some(up) = self.ups.get_mut(&key) else { return };
+        up.knocked = false;
+        up.drained = false;
+        up.shared.gate.open();
+        if !std::mem::replace(&mut up.watching, true) {
+            up.written = up.shared.writes();
+            let (board, me) = (up.shared.board.clone(), up.shared.geom);
+            records::after(board, me, self.tunables.idle_ns, Told::Idle(key));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a crash costs an array's volumes: shown, and changed while they are in use. The invariant
+//! is J9 of [`super::geom`].
+//!
+//! ```text
+//!   verb --> Clean --> (gate shut and drained, records say clean) --> Policy --> records --> Dirty
+//! ```
+
+use bio::Errno;
+use geom::{Control, Error};
+use serde_json::{Value, json};
+
+use super::geom::{Job, RaidGeom};
+use super::imsm::ppl;
+use super::model::{Identity, Layout, Level, LogArea, Volume, VolumeState};
+use super::set::Set;
+use super::show::state_word;
+use super::verbs::{Request, inval, meant, with};
+use super::volume::log::Place;
+use super::volume::map::Shape;
+
+/// Bytes at the end of a disk that a log leaves for Intel's record; of small disks a sixteenth.
+const RECORD_BYTES: u64 = 1 << 20;
+
+/// What a volume's policy is called.
+fn word(volume: &Volume) -> &'static str {
+    match (volume.log, volume.level.redundant()) {
+        (Some(_), _) => "ppl",
+        (None, true) => "resync",
+        (None, false) => "none",
+    }
+}
+
+/// Where the rows of a volume end on its members.
+fn end_of_rows(volume: &Volume) -> u64 {
+    let row = Shape::of(volume).row_bytes().max(1);
+    (volume.bytes / row).saturating_mul(volume.strip)
+}
+
+/// How much room a log of partial parity has behind the rows of a volume; why none can be kept.
+fn room(set: &Set, at: usize) -> Result<u64, String> {
+    let Some(volume) = set.array.volumes.get(at) else { return Err("there is no volume".into()) };
+    let intel = matches!(set.array.identity, Identity::Intel { .. });
+    if !intel || volume.level != Level::Raid5(Layout::LeftAsymmetric) {
+        return Err("a log of partial parity (ppl) is kept for Intel's RAID5 alone".into());
+    }
+    let rows = end_of_rows(volume);
+    let of_member = |member: &super::model::Member| {
+        let own = member.offset.saturating_add(member.bytes);
+        let others = set.array.volumes.iter().flat_map(|v| &v.members);
+        let behind = others.filter(|m| m.disk == member.disk && m.offset >= own).map(|m| m.offset);
+        let media = set.array.disks.get(member.disk).map_or(0, |disk| disk.bytes);
+        let end = behind.min().unwrap_or(media - RECORD_BYTES.min(media / 16));
+        end.max(own).saturating_sub(member.offset.saturating_add(rows))
+    };
+    Ok(volume.members.iter().map(of_member).min().unwrap_or(0))
+}
+
+impl RaidGeom {
+    /// Where the logs of a volume would be that keeps none.
+    pub(super) fn log_room(&self, at: usize) -> Option<Place> {
+        let set = self.set.as_ref()?;
+        let volume = set.array.volumes.get(at)?;
+        let Identity::Intel { original, .. } = set.array.identity else { return None };
+        // How much room there is can change while the volume is in use: it is looked at then.
+        room(set, at).ok()?;
+        Some(Place { at: end_of_rows(volume), bytes: ppl::AREA, signature: original })
+    }
+
+    /// Whether a volume's policy is to be changed; why it cannot be.
+    fn may_change(&self, at: usize, keep: bool) -> Result<bool, Error> {
+        let Some(set) = &self.set else { return Ok(false) };
+        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+            return Ok(false);
+        };
+        let guarded = self.book.as_ref().is_some_and(|book| book.guard(volume.id).is_some());
+        if keep == volume.log.is_some() && (keep || !guarded) {
+            return Ok(false);
+        }
+        let name = &volume.name;
+        let up = self.ups.get(&vol.key);
+        let state = set.state(at);
+        let Some(up) = up.filter(|_| state == VolumeState::Optimal) else {
+            let what = format!(
+                "volume {name} is {}: its policy is changed while it is in order; `ashlar raid \
+                 list {}` says what goes on",
+                state_word(state),
+                self.id.name()
+            );
+            return Err(Error::new(Errno::Busy, what));
+        };
+        let (has, place) = (room(set, at), up.shared.log_place());
+        match (keep, has, place) {
+            (false, ..) => Ok(true),
+            (true, Ok(has), Some(place)) if has >= place.bytes => Ok(true),
+            (true, Err(why), _) => Err(inval(format!("volume {name}: {why}"))),
+            (true, has, place) => Err(inval(format!(
+                "volume {name}: a log takes {} bytes behind the data on each disk, and {} are free \
+                 there: `label` it with --consistency ppl, or with --size smaller",
+                place.map_or(ppl::AREA, |place| place.bytes),
+                has.unwrap_or(0)
+            ))),
+        }
+    }
+
+    /// J9. False when it cannot be now: the volume is as it was.
+    pub(super) fn change_policy(&mut self, key: u32, keep: bool) -> bool {
+        let (Some(set), Some(up)) = (&self.set, self.ups.get(&key)) else { return false };
+        let Some(at) = set.volume(key) else { return false };
+        let dirty = set.array.volumes.get(at).is_none_or(|volume| volume.dirty);
+        if dirty || !up.drained || !self.may_change(at, keep).unwrap_or(false) {
+            return false;
+        }
+        self.set_policy(key, keep);
+        true
+    }
+
+    /// Nobody has noted it: it is as it was.
+    pub(super) fn undo_policy(&mut self, job: Job) {
+        if let Job::Policy(key, keep) = job {
+            self.set_policy(key, !keep);
+        }
+    }
+
+    fn set_policy(&mut self, key: u32, keep: bool) {
+        let (Some(set), Some(book), Some(up)) = (&mut self.set, &mut self.book, self.ups.get(&key))
+        else {
+            return;
+        };
+        let at = set.volume(key);
+        let (Some(volume), Some(place)) =
+            (at.and_then(|at| set.array.volumes.get_mut(at)), up.shared.log_place())
+        else {
+            return;
+        };
+        volume.log = keep.then_some(LogArea { at: place.at, bytes: place.bytes });
+        match keep {
+            true => {
+                let end = place.at.saturating_add(place.bytes);
+                volume.members.iter_mut().for_each(|m| m.bytes = m.bytes.max(end));
+            }
+            false => book.unguard(volume.id),
+        }
+        up.shared.keep_log(keep);
+    }
+}
+
+/// Shows what a crash costs, or changes it.
+pub(super) fn consistency(
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let keep = match request.policy.as_deref() {
+        None => None,
+        Some("resync") => Some(false),
+        Some("ppl") => Some(true),
+        Some(other) => return Err(inval(format!("no policy {other}; resync, ppl"))),
+    };
+    if let Some(keep) = keep {
+        with(control, on, |g, t, me| {
+            let mut keys = Vec::new();
+            for at in meant(g, on, request)? {
+                let key = g.set.as_ref().and_then(|set| set.vols.get(at)).map(|vol| vol.key);
+                keys.extend(key.filter(|_| g.may_change(at, keep).as_ref() != Ok(&false)));
+                g.may_change(at, keep)?;
+            }
+            for key in keys {
+                // In one go: who comes meanwhile waits behind both.
+                g.queue.push_back(Job::Clean(key));
+                g.push(t, me, Job::Policy(key, keep));
+            }
+            Ok(())
+        })?;
+    }
+    let (set, volumes) = with(control, on, |g, _, _| {
+        let mut volumes = Vec::new();
+        for at in meant(g, on, request)? {
+            let Some(set) = &g.set else { continue };
+            let Some(volume) = set.array.volumes.get(at) else { continue };
+            let now = word(volume);
+            if keep.is_some_and(|keep| keep != volume.log.is_some()) {
+                let what = format!(
+                    "volume {} still has policy {now}: a disk was lost, or did not take its \
+                     record; `ashlar raid list {}` says what goes on",
+                    volume.name,
+                    g.id.name()
+                );
+                return Err(Error::new(Errno::Busy, what));
+            }
+            let can = keep.is_some() || g.may_change(at, volume.log.is_none()).is_ok();
+            let guard = g.book.as_ref().filter(|_| volume.log.is_none());
+            let guard = guard.and_then(|book| book.guard(volume.id));
+            volumes.push(json!({
+                "name": volume.name, "policy": now, "changeable": can, "linux": guard,
+            }));
+        }
+        Ok((g.id.name(), volumes))
+    })?;
+    let line = |volume: &Value| {
+        let of = |key: &str| volume[key].as_str().unwrap_or("").to_owned();
+        format!("{}: {}", of("name"), of("policy"))
+    };
+    let lines: Vec<String> = volumes.iter().map(line).collect();
+    Ok(json!({ "message": lines.join("\n"), "array": set, "volumes": volumes }))
+}

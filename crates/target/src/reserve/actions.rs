@@ -254,11 +254,11 @@ impl Reservations {
         if !self.keys.is_empty() {
             return if self.is_compatible(who.id) { Ok(None) } else { Err(Refusal::Conflict) };
         }
-        match self.legacy {
-            Some(legacy) if legacy.session == who.session => Ok(None),
+        match &self.legacy {
+            Some(legacy) if legacy.is_of(who.id, who.session) => Ok(None),
             Some(_) => Err(Refusal::Conflict),
             None => {
-                let legacy = Some(Legacy { session: who.session });
+                let legacy = Some(Legacy { session: who.session, id: who.id.cloned() });
                 Ok(Some(Reservations { legacy, ..self.clone() }))
             }
         }
@@ -269,7 +269,8 @@ impl Reservations {
         if !self.keys.is_empty() {
             return if self.is_compatible(who.id) { Ok(None) } else { Err(Refusal::Conflict) };
         }
-        Ok(self.without_session(who.session))
+        let mine = self.legacy.as_ref().is_some_and(|l| l.is_of(who.id, who.session));
+        Ok(mine.then(|| self.reset()).flatten())
     }
 
     /// SPC-4 5.12.3, compatible reservation handling.
@@ -281,14 +282,14 @@ impl Reservations {
     /// A session has ended or its nexus was lost: a SPC-2 reservation ends with it (P4). None when
     /// it had none.
     pub fn without_session(&self, session: u64) -> Option<Reservations> {
-        let mine = self.legacy.is_some_and(|l| l.session == session);
+        let mine = self.legacy.as_ref().is_some_and(|l| l.session == session);
         mine.then(|| self.reset()).flatten()
     }
 
     /// The unit was reset: a SPC-2 reservation ends, persistent ones stay. None when nothing
     /// changes.
     pub fn reset(&self) -> Option<Reservations> {
-        self.legacy.map(|_| Reservations { legacy: None, ..self.clone() })
+        self.legacy.as_ref().map(|_| Reservations { legacy: None, ..self.clone() })
     }
 }
 

@@ -37,10 +37,20 @@ pub struct Held {
 }
 
 /// A SPC-2 reservation of the whole unit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Legacy {
     /// The session that holds it.
     pub session: u64,
+    /// Its nexus, where it has a name: other sessions of the same nexus, on other cores, are no
+    /// strangers to the holder.
+    pub id: Option<Identity>,
+}
+
+impl Legacy {
+    /// A nexus that holds it.
+    pub fn is_of(&self, id: Option<&Identity>, session: u64) -> bool {
+        self.session == session || (id.is_some() && self.id.as_ref() == id)
+    }
 }
 
 /// What the unit's reservations forbid a nexus.
@@ -144,8 +154,8 @@ impl Reservations {
     }
 
     /// The SPC-2 reservation.
-    pub fn legacy(&self) -> Option<Legacy> {
-        self.legacy
+    pub fn legacy(&self) -> Option<&Legacy> {
+        self.legacy.as_ref()
     }
 
     /// Nothing is registered or reserved.
@@ -169,8 +179,8 @@ impl Reservations {
 
     /// What a nexus may not do. `id` is None for one that cannot be named and so cannot register.
     pub fn restriction(&self, id: Option<&Identity>, session: u64) -> Restriction {
-        if let Some(legacy) = self.legacy {
-            return match legacy.session == session {
+        if let Some(legacy) = &self.legacy {
+            return match legacy.is_of(id, session) {
                 true => Restriction::None,
                 false => Restriction::Legacy,
             };

@@ -419,8 +419,7 @@ fn a_spc2_reservation_belongs_to_a_session_and_excludes_persistent_ones() {
     assert_eq!(state.reserve_unit(i2), Err(Refusal::Conflict));
     assert_eq!(state.release_unit(i2), Ok(None));
     assert_eq!(state.restriction(Some(&a), 1), Restriction::None);
-    // Another session of the same ports is another nexus.
-    assert_eq!(state.restriction(Some(&a), 3), Restriction::Legacy);
+    assert_eq!(state.restriction(Some(&b), 3), Restriction::Legacy);
     assert_eq!(Restriction::Legacy.bits(), flags::RESERVED);
     for who in [i1, i2] {
         let register = plain(PrOutAction::Register, 0, 7, 0);
@@ -509,4 +508,24 @@ fn a_record_that_is_cut_or_changed_is_refused_or_sound() {
             }
         }
     }
+}
+
+#[test]
+fn a_spc_2_reservation_is_its_nexus_s_on_all_cores() {
+    let (a, b) = (nexus(0), nexus(1));
+    let who = |id, session| Who { id, session };
+    let held = Reservations::default().reserve_unit(who(Some(&a), 1)).unwrap().unwrap();
+    assert_eq!(held.restriction(Some(&a), 2), Restriction::None);
+    assert_eq!(held.restriction(Some(&b), 3), Restriction::Legacy);
+    assert_eq!(held.restriction(None, 3), Restriction::Legacy);
+    assert_eq!(held.reserve_unit(who(Some(&a), 2)), Ok(None));
+    assert_eq!(held.reserve_unit(who(Some(&b), 3)), Err(Refusal::Conflict));
+    assert_eq!(held.release_unit(who(Some(&b), 3)), Ok(None));
+    assert!(held.release_unit(who(Some(&a), 2)).unwrap().unwrap().is_empty());
+    // It ends with the session that made it.
+    assert!(held.without_session(2).is_none() && held.without_session(1).is_some());
+    // Sessions without a name are nobody's siblings.
+    let held = Reservations::default().reserve_unit(who(None, 1)).unwrap().unwrap();
+    assert_eq!(held.restriction(None, 2), Restriction::Legacy);
+    assert_eq!(held.release_unit(who(None, 2)), Ok(None));
 }

@@ -103,6 +103,11 @@ impl Unit {
         self.desk().device.lost_power();
     }
 
+    /// The SIM knows that the next 29/00 tells of a login or a reset: nothing in a cache was lost.
+    pub fn kept_power(&self) {
+        self.desk().device.kept_power();
+    }
+
     /// Gives the device's queue another shape. Before anything is sent to it.
     pub fn reshape(&self, shape: Shape) {
         self.desk().device.reshape(shape);

@@ -474,6 +474,11 @@ impl Device {
         self.power_losses += 1;
     }
 
+    /// The next 29/00 tells of something else.
+    pub fn kept_power(&mut self) {
+        self.was_reset = true;
+    }
+
     /// The SIM has the CCB.
     pub fn is_held(&self, id: CcbId) -> bool {
         let state = self.find(id).map(|at| self.slots[at].state);

@@ -1,7 +1,7 @@
 //! Buses: how `[[bus]]` and `ashlar cam attach` become one, and what they find by themselves.
 
 use control::api::{Error, Kind, Level, Result};
-use control::config::{self, BusConfig, secret};
+use control::config::{self, BusConfig, TargetConfig, secret};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::catalog;
@@ -26,6 +26,17 @@ pub fn remove(room: &mut Room, name: &str) -> Result<()> {
     match room.cam.bus(name) {
         Some(_) => room.verb_on("cam", "detach", name, &Value::Null).map(drop),
         None => Ok(()),
+    }
+}
+
+/// A target's LUNs have changed: disks of local buses come and go before the command is over, so
+/// that what is exported next can stand on them.
+pub fn look_at_target(room: &mut Room, target: &TargetConfig) {
+    for number in room.exports.local_buses(target) {
+        let only = json!({ "buses": [number.to_string()] });
+        if let Err(e) = room.verb_on("cam", "rescan", "", &only) {
+            room.note(Level::Error, &target.name, e.source);
+        }
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use cam::CamClass;
 use control::ClassVerbs;
 use control::config::{Catalog, Entry};
+use drivers::bus::LocalKind;
 use target::Registry;
+
+use crate::plant::bus_kinds;
 
 /// The classes with verbs that have no commands of their own in the control path.
 pub fn class_verbs() -> Vec<ClassVerbs> {
@@ -17,7 +20,9 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
 
 /// The catalog of this build.
 pub fn catalog() -> Catalog {
-    let buses = cam::sims::kinds().into_iter().map(|k| Entry {
+    let registry: Arc<Registry> = Registry::new();
+    let kinds = bus_kinds(LocalKind::new(registry.clone()));
+    let buses = kinds.into_iter().map(|k| Entry {
         name: k.name().into(),
         doc: k.doc().into(),
         schema: k.schema(),
@@ -44,7 +49,6 @@ pub fn catalog() -> Catalog {
             example: String::new(),
         }
     });
-    let registry: Arc<Registry> = Registry::new();
     let drivers = drivers::all(&registry).into_iter().map(|d| Entry {
         name: d.name().into(),
         doc: d.doc().into(),

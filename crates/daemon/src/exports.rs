@@ -32,6 +32,7 @@ use crate::attach::Attachments;
 use crate::by_hand::{ByHand, Tray};
 use crate::errors::{from_geom, named};
 use crate::identity;
+use crate::loops::Loops;
 pub use specs::units_of;
 use specs::{access_state, group_spec, lun_spec, port_group, target_spec};
 
@@ -58,6 +59,7 @@ pub fn install(core: &Rc<geom::Core>, registry: &Arc<Registry>, drivers: &[Arc<d
     for driver in drivers {
         driver.clone().install(&engine);
     }
+    drivers::bus::install(&engine);
     ENGINE.with(|e| *e.borrow_mut() = Some(engine));
 }
 
@@ -74,6 +76,7 @@ pub struct Exports {
     portals: BTreeMap<Address, Portal>,
     attachments: Attachments,
     by_hand: ByHand,
+    loops: Loops,
 }
 
 impl Exports {
@@ -83,8 +86,9 @@ impl Exports {
         drivers: Vec<Arc<dyn Driver>>,
         attachments: Attachments,
         by_hand: ByHand,
+        loops: Loops,
     ) -> Exports {
-        Exports { registry, drivers, portals: BTreeMap::new(), attachments, by_hand }
+        Exports { registry, drivers, portals: BTreeMap::new(), attachments, by_hand, loops }
     }
 
     /// What was set by hand of the group that is there without a configuration.
@@ -143,6 +147,7 @@ impl Exports {
 
     /// The daemon ends: what is attached and in use may wait for the next one.
     pub fn leave(&self, control: &mut Control) {
+        self.loops.hush();
         let ticket = self.attachments.leave();
         control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
     }
@@ -153,6 +158,11 @@ impl Exports {
             let ticket = self.attachments.drop_target(target);
             control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
         }
+    }
+
+    /// Numbers of the local buses that show the LUNs of a target.
+    pub fn local_buses(&self, target: &TargetConfig) -> Vec<u64> {
+        self.loops.buses_at(&target.driver, &target.name)
     }
 
     fn driver(&self, name: &str) -> Result<Arc<dyn Driver>> {
@@ -309,7 +319,8 @@ impl Exports {
             config.access.iter().filter(|a| a.target == target.name).collect();
         let wanted = units_of(all.iter().copied(), &config.unit, None);
         let mut opened = Vec::new();
-        let result = self.open_devices(control, &wanted, &mut opened).and_then(|()| {
+        let opens = self.open_devices(control, &wanted, &[target], &mut opened);
+        let result = opens.and_then(|()| {
             let specs: Vec<GroupSpec> = all.iter().map(|a| group_spec(a)).collect();
             let set = self.registry.set_groups(&target.driver, &target.name, &specs);
             set.map_err(|e| from_geom("set access group", &target.name, e))
@@ -340,7 +351,8 @@ impl Exports {
         let was = self.registry.target(driver, name);
         let was = was.and_then(|t| t.groups().group(&to.group).map(target::registry::Group::luns));
         let mut opened = Vec::new();
-        let result = self.open_devices(control, wanted, &mut opened).and_then(|()| {
+        let opens = self.open_devices(control, wanted, &[target], &mut opened);
+        let result = opens.and_then(|()| {
             let change = |(lun, to): &(u64, Option<LunConfig>)| match to {
                 Some(to) => LunChange::Set(lun_spec(*lun, to)),
                 None => LunChange::Remove(*lun),
@@ -428,7 +440,12 @@ impl Exports {
         wanted.retain(|name, _| lost.contains(name) && control.topology.find(name).is_some());
         let one = |(name, unit): (String, OpenSpec)| {
             let only = BTreeMap::from([(name.clone(), unit)]);
-            let done = self.open_devices(control, &only, &mut Vec::new());
+            let maps = |a: &&AccessConfig| a.luns.values().any(|lun| lun.provider == name);
+            let at: BTreeSet<&str> =
+                config.access.iter().filter(maps).map(|a| a.target.as_str()).collect();
+            let targets: Vec<&TargetConfig> =
+                config.target.iter().filter(|t| at.contains(t.name.as_str())).collect();
+            let done = self.open_devices(control, &only, &targets, &mut Vec::new());
             (name, done)
         };
         wanted.into_iter().map(one).collect()
@@ -498,14 +515,21 @@ impl Exports {
         &self,
         control: &mut Control,
         wanted: &BTreeMap<String, OpenSpec>,
+        at: &[&TargetConfig],
         opened: &mut Vec<String>,
     ) -> Result<()> {
         for (name, unit) in wanted {
-            if self.registry.device(name).is_some_and(|d| d.lost().is_none()) {
+            let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
+            if !is_open {
+                arrival::provider(control, name);
+            }
+            for target in at {
+                self.loops.refuse(&control.topology, name, &target.driver, &target.name)?;
+            }
+            if is_open {
                 continue;
             }
             let op = "export";
-            arrival::provider(control, name);
             let provider = named(&control.topology, op, name)?;
             let derived = || identity::serial_of(&control.topology, provider);
             let serial = unit.serial.clone().unwrap_or_else(derived);

@@ -22,6 +22,7 @@ mod exports;
 mod identity;
 mod journal;
 mod lists;
+mod loops;
 mod plant;
 mod returns;
 mod room;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use cam::CamClass;
+use cam::{CamClass, SimKind};
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
@@ -15,6 +15,7 @@ use control::plan::{Action, Step};
 use control::{Outcome, Plant, Progress};
 use disks::DiskClass;
 use drivers::Driver;
+use drivers::bus::LocalKind;
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use reactor::PortChoice;
 use serde_json::Value;
@@ -26,6 +27,7 @@ use crate::by_hand::ByHand;
 use crate::desk::{Ahead, Change, Desk, Question};
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
+use crate::loops::Loops;
 use crate::returns::Returns;
 use crate::room::{Room, Shown, check};
 use crate::state::{Sources, busy_ns, memory, state};
@@ -96,7 +98,8 @@ fn control_thread(
     }
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
-    let cam = load_classes(&mut control, reports.len(), &journal);
+    let local = LocalKind::new(registry.clone());
+    let cam = load_classes(&mut control, reports.len(), local.clone(), &journal);
     let desk = Arc::new(Desk::new(control.inbox().clone()));
     let shown: Arc<Mutex<Shown>> = Arc::default();
     let started_ns = control.now_ns();
@@ -135,10 +138,11 @@ fn control_thread(
         })
     });
     let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
+    let loops = Loops::new(cam.clone(), local);
     let mut room = Room {
         control,
         cam,
-        exports: Exports::new(registry, drivers, attachments, by_hand),
+        exports: Exports::new(registry, drivers, attachments, by_hand, loops),
         shown,
         journal,
         started_ns,
@@ -153,9 +157,15 @@ fn control_thread(
 }
 
 /// Every class there is; the buses are answered, for they are no geoms.
-fn load_classes(control: &mut geom::Control, cores: usize, journal: &Journal) -> Arc<CamClass> {
+fn load_classes(
+    control: &mut geom::Control,
+    cores: usize,
+    local: Arc<LocalKind>,
+    journal: &Journal,
+) -> Arc<CamClass> {
     let disk = DiskClass::new(control.inbox().clone(), cores);
-    let cam = Arc::new(CamClass::new(control.inbox().clone(), cam::sims::kinds(), cores));
+    let kinds = bus_kinds(local);
+    let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
     let ends: [Arc<dyn Class>; 3] = [Arc::new(disk), cam.clone(), Arc::new(LunClass)];
     for class in ends.into_iter().chain(classes::all()) {
         if let Err(e) = control.topology.load(class) {
@@ -163,6 +173,13 @@ fn load_classes(control: &mut geom::Control, cores: usize, journal: &Journal) ->
         }
     }
     cam
+}
+
+/// Every kind of bus: CAM's own, and the one that stands on the target engine.
+pub(crate) fn bus_kinds(local: Arc<LocalKind>) -> Vec<Arc<dyn SimKind>> {
+    let mut kinds = cam::sims::kinds();
+    kinds.push(local);
+    kinds
 }
 
 /// What the vault and its users have to say goes to the journal.

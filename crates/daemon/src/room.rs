@@ -340,7 +340,10 @@ impl Room {
             let why = "no such target";
             return Err(Error::new(Kind::NotFound, "set access group", why).at(name));
         };
-        self.exports.set_groups(&mut self.control, target, &after)
+        let target = target.clone();
+        self.exports.set_groups(&mut self.control, &target, &after)?;
+        buses::look_at_target(self, &target);
+        Ok(())
     }
 
     /// Some LUNs of a group change; what stays is not looked at by anybody below.
@@ -362,7 +365,9 @@ impl Room {
         let wanted = units_of(groups, &shown.config.unit, Some(&news));
         // Questions are answered while disks open.
         drop(shown);
-        self.exports.change_luns(&mut self.control, &target, to, &changes, &wanted)
+        self.exports.change_luns(&mut self.control, &target, to, &changes, &wanted)?;
+        buses::look_at_target(self, &target);
+        Ok(())
     }
 
     fn part(&mut self, order: &PartOrder) -> Result<PartAnswer> {
@@ -544,7 +549,8 @@ impl Room {
     fn stop(&mut self) {
         let config = self.config();
         self.exports.leave(&mut self.control);
-        for target in &config.target {
+        // The last one first: it may stand on a local bus of one before it.
+        for target in config.target.iter().rev() {
             let done = self.exports.remove_target(&mut self.control, target);
             if let Err(e) = done {
                 self.note(Level::Warn, &target.name, e.source);

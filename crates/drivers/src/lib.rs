@@ -5,6 +5,7 @@
 //!   line there.
 //! * [`TargetSpec`] is a target port as the configuration gives it.
 //! * [`aoe`]: ATA over Ethernet.
+//! * [`bus`]: LUNs as disks of our own graph, through CAM.
 //! * [`iscsi`]: iSCSI (RFC 7143) over TCP.
 //! * [`nbd`]: NBD over TCP and Unix sockets, with TLS.
 //! * [`local`]: LUNs for this machine itself.
@@ -14,6 +15,7 @@
 
 pub mod aoe;
 mod blocks;
+pub mod bus;
 mod common;
 mod driver;
 pub mod iscsi;

@@ -1,0 +1,89 @@
+//! Loops through local buses: a LUN of a target must not stand on a bus that shows the LUNs of the
+//! same target.
+//!
+//! ```text
+//!   target t: LUN 1 --> mirror m --> da0 --> bus loop0 --> target t     refused
+//! ```
+//! Even where such a chain would end (LUN 1 on the disk that is LUN 0), both ends would draw on one
+//! nexus's command slots, and those of LUN 1 can take the last one that LUN 0 needs for them.
+//!
+//! What comes to stand on itself by another way, such as a member that is put into a mirror below
+//! it, is no LUN that is being made; it ends as commands that nobody answers do: every CCB has its
+//! deadline, and the disk is lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cam::{CAM_CLASS, CamClass};
+use control::api::{Error, Kind, Result};
+use drivers::bus::LocalKind;
+use geom::Topology;
+
+/// Knows which buses are local, and what they reach.
+pub struct Loops {
+    cam: Arc<CamClass>,
+    local: Arc<LocalKind>,
+}
+
+impl Loops {
+    /// For the buses of `cam`.
+    pub fn new(cam: Arc<CamClass>, local: Arc<LocalKind>) -> Loops {
+        Loops { cam, local }
+    }
+
+    /// The daemon ends.
+    pub fn hush(&self) {
+        self.local.hush();
+    }
+
+    /// Refuses a provider as LUN of a target on which it stands.
+    pub fn refuse(
+        &self,
+        topology: &Topology,
+        provider: &str,
+        driver: &str,
+        target: &str,
+    ) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        let mut left = vec![provider.to_owned()];
+        while let Some(name) = left.pop() {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            let Some(geom) = topology.find(&name).and_then(|p| topology.geom_of(p)) else {
+                continue;
+            };
+            let below = topology.consumers_of(geom).iter().filter_map(|c| topology.below(*c));
+            left.extend(below.map(|p| topology.provider_name(p).to_owned()));
+            let is_cam = topology.find_geom(CAM_CLASS, &name) == Some(geom);
+            let Some(bus) = is_cam.then(|| self.bus_of(&name)).flatten() else { continue };
+            let Some(faces) = self.local.faces(&bus) else { continue };
+            if faces.driver == driver && faces.target == target {
+                let why = format!(
+                    "{provider} stands on {name}, which is on the local bus {bus} of this very \
+                     target: a loop"
+                );
+                let next = "Export it through another target.";
+                return Err(Error::new(Kind::Usage, "export", why).at(provider).next(next));
+            }
+            left.extend(self.local.reaches(&faces));
+        }
+        Ok(())
+    }
+
+    /// Numbers of the buses that show the LUNs of a target.
+    pub fn buses_at(&self, driver: &str, target: &str) -> Vec<u64> {
+        let at = |bus: &Arc<cam::Bus>| {
+            let faces = self.local.faces(&bus.sim().facts().name);
+            faces.is_some_and(|f| f.driver == driver && f.target == target)
+        };
+        self.cam.buses().iter().filter(|bus| at(bus)).map(|bus| bus.number()).collect()
+    }
+
+    /// The bus that a disk is on.
+    fn bus_of(&self, disk: &str) -> Option<String> {
+        let buses = self.cam.buses();
+        let bus = buses.iter().find(|b| b.devices().iter().any(|(.., name)| name == disk))?;
+        Some(bus.sim().facts().name)
+    }
+}

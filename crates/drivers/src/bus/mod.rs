@@ -1,0 +1,66 @@
+//! LUNs of our own targets as disks of our own graph: the kind `local` of `[[bus]]`.
+//!
+//! ```text
+//!   da0 --CCB--> CAM --Sim--> nexus of this core --Command--> Session --> LUN --> provider below
+//! ```
+//! A driver of a bus on one side and a transport of the target engine on the other. What this
+//! machine does with a disk that it exports passes through the same masking, reservations, unit
+//! attentions and access states as what others do with it.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `kind` | the parameters; which buses there are, and of what |
+//! | `sim` | the bus: its units, and the watch for LUNs that come and go |
+//! | `nexus` | the nexus on one core: CCBs in, answers out |
+//! | `flights` | commands that are with the engine, by tag |
+//!
+//! It stands here and not among CAM's own SIMs, because CAM and the target engine are rooms of one
+//! floor and know nothing of each other.
+//!
+//! Invariants
+//!  L1  A bus is one initiator port. Each core that sends CCBs has a session of its own there, so
+//!      that a CCB stays on its core; all of them have one TransportID, by which reservations know
+//!      them for one nexus.
+//!  L2  A CCB that the engine has ends when the engine says that it can no longer touch the medium:
+//!      aborts and resets are task management.
+//!  L3  Write data are shared with the engine, not copied. What was read is copied once, into the
+//!      request's own buffers: a CCB that CAM has given up has its buffers back, and no late answer
+//!      may reach them.
+//!  L4  While the engine or CAM is called, no cell of a nexus is borrowed.
+//!  L5  29/00 of a unit tells of a login or a reset, not of lost power: what a unit acknowledged is
+//!      lost with this process only, and disks below say by errors of a FLUSH what they have lost.
+
+mod flights;
+mod kind;
+mod nexus;
+mod sim;
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use geom::Core;
+use target::{Engine, Registry};
+
+pub use kind::{Faces, LocalKind};
+
+thread_local! {
+    /// The engines of this thread's cores: one, but for simulations.
+    static ENGINES: RefCell<Vec<Weak<Engine>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Settles on a core, on the core's thread and before a bus is opened.
+pub fn install(engine: &Rc<Engine>) {
+    ENGINES.with_borrow_mut(|all| {
+        all.retain(|e| e.strong_count() > 0);
+        all.push(Rc::downgrade(engine));
+    });
+}
+
+/// The engine of a core and a registry.
+fn engine(registry: &Arc<Registry>, core: &Core) -> Option<Rc<Engine>> {
+    let fits = |e: &Rc<Engine>| {
+        std::ptr::eq(Rc::as_ptr(e.core()), core) && Arc::ptr_eq(e.registry(), registry)
+    };
+    ENGINES.with_borrow(|all| all.iter().rev().filter_map(Weak::upgrade).find(fits))
+}

@@ -1,0 +1,279 @@
+//! The nexus on one core: CCBs go in as commands of a session, answers come out.
+//!
+//! The session holds it, and is held by the engine: it is gone when the session has ended.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak as RcWeak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use bio::Segs;
+use cam::{Begun, CamStatus, Ccb, CcbId, Command as Cam, Flags, Outcome, SenseData, Tag, Unit};
+use geom::Core;
+use target::{
+    CloseReason, Command, Login, Next, Refused, Residual, Response, Session, TaskAttribute,
+    TmFunction, TmOutcome, Transport,
+};
+use wire::scsi::{Lun, Sense, Status, asc};
+
+use super::flights::{Flights, Wants};
+use super::sim::Inner;
+use crate::common::hall::Cores;
+use crate::local::place;
+
+thread_local! {
+    static HERE: Cores<Nexus> = const { Cores::new() };
+}
+
+/// The nexus that a bus has on a core.
+pub(super) fn find(bus: usize, core: &Core) -> Option<Rc<Nexus>> {
+    HERE.with(|all| all.find(bus, core.id()))
+}
+
+/// See the module.
+pub(super) struct Nexus {
+    bus: Arc<Inner>,
+    core: Rc<Core>,
+    session: RefCell<RcWeak<Session>>,
+    flights: RefCell<Flights>,
+    /// Handles of units by LUN.
+    units: RefCell<BTreeMap<u64, Weak<Unit>>>,
+    /// RESET_DEV CCBs by the tags of their functions.
+    resets: RefCell<BTreeMap<u32, (Weak<Unit>, CcbId)>>,
+    last_tm: Cell<u32>,
+    /// It was told to end from our side: what is aborted has lost its nexus.
+    leaving: Cell<bool>,
+}
+
+impl Nexus {
+    /// The nexus of a bus on this core; logs in when it has none.
+    ///
+    /// # Errors
+    /// Nobody answers; or one that is ending is not at its end yet.
+    pub fn here(bus: &Arc<Inner>, core: &Core) -> Result<Rc<Nexus>, CamStatus> {
+        if let Some(nexus) = find(bus.number, core) {
+            return match nexus.session().is_some_and(|s| !s.is_closing()) {
+                true => Ok(nexus),
+                false => Err(CamStatus::Busy),
+            };
+        }
+        if bus.closed.load(Ordering::Acquire) {
+            return Err(CamStatus::NotThere);
+        }
+        let engine = super::engine(&bus.registry, core).ok_or(CamStatus::NoHba)?;
+        let target = bus.registry.target(&bus.faces.driver, &bus.faces.target);
+        let target = target.ok_or(CamStatus::SelectionTimeout)?;
+        let nexus = Rc::new(Nexus {
+            bus: bus.clone(),
+            core: engine.core().clone(),
+            session: RefCell::default(),
+            flights: RefCell::default(),
+            units: RefCell::default(),
+            resets: RefCell::default(),
+            last_tm: Cell::default(),
+            leaving: Cell::default(),
+        });
+        // One that sees nothing is no intruder: it is not noted as a refused login.
+        if !target.decide(&bus.faces.initiator, &place()).grants() {
+            return Err(CamStatus::SelectionTimeout);
+        }
+        let login = Login {
+            target,
+            initiator: bus.faces.initiator.clone(),
+            port_id: Vec::new(),
+            transport_id: bus.id.bytes().to_vec(),
+            portal: place(),
+            from: place(),
+            reinstates: false,
+            labels: vec![("bus", bus.name.clone())],
+        };
+        let session =
+            engine.login(login, nexus.clone()).map_err(|_: Refused| CamStatus::SelectionTimeout)?;
+        *nexus.session.borrow_mut() = Rc::downgrade(&session);
+        HERE.with(|all| all.add(bus.number, core.id(), &nexus));
+        Ok(nexus)
+    }
+
+    fn session(&self) -> Option<Rc<Session>> {
+        self.session.borrow().upgrade()
+    }
+
+    fn handle(&self, unit: &Unit) -> Weak<Unit> {
+        let mut units = self.units.borrow_mut();
+        let known = units.get(&unit.path().lun).filter(|u| std::ptr::eq(u.as_ptr(), unit));
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let handle = self.bus.handle(unit);
+        units.insert(unit.path().lun, handle.clone());
+        handle
+    }
+
+    /// Begins a CCB.
+    pub fn begin(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs) -> Begun {
+        let (tag, cdb) = match &ccb.command {
+            Cam::Scsi { tag, .. } => (*tag, ccb.command.cdb()),
+            _ => return self.reset(unit, Some(id)),
+        };
+        let (Some(session), Some(lun)) = (self.session(), lun_of(unit)) else {
+            return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
+        };
+        let attribute = match tag {
+            Tag::Ordered => TaskAttribute::Ordered,
+            Tag::None | Tag::Simple => TaskAttribute::Simple,
+        };
+        let side = |flag| if ccb.flags.has(flag) { ccb.length } else { 0 };
+        let (expect_in, expect_out) = (side(Flags::IN), side(Flags::OUT));
+        let wants = Wants { length: ccb.length, reads: expect_in > 0 };
+        let handle = self.handle(unit);
+        let tag = self.flights.borrow_mut().board(handle, id, wants, data);
+        let next = session.command(&Command { tag, lun, cdb, attribute, expect_in, expect_out });
+        if let Next::Data { wanted } = next {
+            // L3
+            let taken = self.flights.borrow_mut().data(tag);
+            let mut list = taken.map(|(_, list)| list).unwrap_or_default();
+            data.iter().for_each(|seg| list.push(seg.clone()));
+            list.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+            session.data(tag, &mut list);
+            self.flights.borrow_mut().keep(tag, list);
+        }
+        let ended = self.flights.borrow_mut().arrive(tag);
+        let Some(outcome) = ended else { return Begun::Pending };
+        explain(unit, &outcome);
+        Begun::Ended(outcome)
+    }
+
+    /// The command of a tag has ended.
+    fn end(&self, tag: u32, outcome: Outcome) {
+        let landing = self.flights.borrow_mut().land(tag, outcome);
+        let Some(landing) = landing else { return };
+        if let Some(unit) = landing.unit.upgrade() {
+            explain(&unit, &outcome);
+            unit.done(landing.id, outcome, &self.core);
+        }
+    }
+
+    /// ABORT TASK; false when the CCB is not here.
+    pub fn abort(&self, unit: &Unit, id: CcbId) -> bool {
+        let tag = self.flights.borrow_mut().abort(unit, id);
+        let (Some(tag), Some(session), Some(lun)) = (tag, self.session(), lun_of(unit)) else {
+            return false;
+        };
+        session.task_management(self.next_tm(), TmFunction::AbortTask, lun, Some(tag));
+        true
+    }
+
+    /// LOGICAL UNIT RESET, for a CCB or for nobody.
+    pub fn reset(&self, unit: &Unit, ccb: Option<CcbId>) -> Begun {
+        let (Some(session), Some(lun)) = (self.session(), lun_of(unit)) else {
+            return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
+        };
+        let tag = self.next_tm();
+        if let Some(id) = ccb {
+            self.resets.borrow_mut().insert(tag, (self.handle(unit), id));
+        }
+        session.task_management(tag, TmFunction::LunReset, lun, None);
+        Begun::Pending
+    }
+
+    fn next_tm(&self) -> u32 {
+        self.last_tm.set(self.last_tm.get().wrapping_add(1));
+        self.last_tm.get()
+    }
+
+    /// The bus has gone, or the target sends us away.
+    pub fn leave(&self) {
+        self.leaving.set(true);
+        if let Some(session) = self.session() {
+            session.close();
+        }
+    }
+}
+
+/// The engine says POWER ON, RESET to a new session and to others when one resets a unit (L5).
+fn explain(unit: &Unit, outcome: &Outcome) {
+    if outcome.sense.bytes().is_empty() {
+        return;
+    }
+    if Sense::decode(outcome.sense.bytes()).is_ok_and(|s| s.code == asc::POWER_ON_OR_RESET) {
+        unit.kept_power();
+    }
+}
+
+/// The LUN of a unit as the engine reads it.
+fn lun_of(unit: &Unit) -> Option<[u8; 8]> {
+    let number = u32::try_from(unit.path().lun).ok()?;
+    Lun::new(number).map(Lun::encode)
+}
+
+/// Copies what was read to where it is wanted; answers the bytes.
+fn hand_over(from: &Segs, to: &Segs) -> usize {
+    let mut at = 0;
+    for seg in from.iter() {
+        at += seg.with(|bytes| to.copy_from(at, bytes));
+    }
+    at
+}
+
+impl Transport for Nexus {
+    fn respond(&self, tag: u32, response: Response<'_>) {
+        let taken = self.flights.borrow_mut().data(tag);
+        let Some((wants, list)) = taken else { return };
+        let moved = match (wants.reads, response.residual) {
+            (true, _) => u32::try_from(hand_over(response.data, &list)).unwrap_or(u32::MAX),
+            (false, Residual::Under(less)) => wants.length.saturating_sub(less),
+            (false, _) => wants.length,
+        };
+        self.flights.borrow_mut().keep(tag, list);
+        let outcome = match response.status {
+            status if status == Status::Good.code() => Outcome::good(moved),
+            status => Outcome {
+                scsi_status: status,
+                sense: SenseData::new(response.sense),
+                moved,
+                ..Outcome::of(CamStatus::ScsiError)
+            },
+        };
+        self.end(tag, outcome);
+    }
+
+    fn discard(&self, tag: u32) {
+        let landing = self.flights.borrow_mut().land(tag, Outcome::of(CamStatus::ResetSent));
+        let Some(landing) = landing else { return };
+        // What others have aborted (a reset, PREEMPT AND ABORT) is no fault of its own.
+        let status = match (landing.aborted, self.leaving.get()) {
+            (true, _) => CamStatus::Aborted,
+            (false, true) => CamStatus::NexusLost,
+            (false, false) => CamStatus::ResetSent,
+        };
+        if let Some(unit) = landing.unit.upgrade() {
+            unit.done(landing.id, Outcome::of(status), &self.core);
+        }
+    }
+
+    fn task_management_done(&self, tag: u32, outcome: TmOutcome) {
+        let waits = self.resets.borrow_mut().remove(&tag);
+        let Some((unit, id)) = waits else { return };
+        let outcome = match outcome {
+            TmOutcome::NoLun => Outcome::of(CamStatus::LunInvalid),
+            _ => Outcome::good(0),
+        };
+        if let Some(unit) = unit.upgrade() {
+            unit.done(id, outcome, &self.core);
+        }
+    }
+
+    fn close(&self, _: CloseReason) {
+        self.leave();
+    }
+
+    fn ended(&self) {
+        let waiting = self.resets.take();
+        for (unit, id) in waiting.into_values() {
+            if let Some(unit) = unit.upgrade() {
+                unit.done(id, Outcome::of(CamStatus::NexusLost), &self.core);
+            }
+        }
+    }
+}

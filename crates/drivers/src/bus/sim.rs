@@ -1,0 +1,196 @@
+//! The bus: its units, and the watch for LUNs that come and go.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bio::Segs;
+use cam::{Begun, CamStatus, Ccb, CcbId, Command, Outcome, Rescan, Sim, SimFacts, Unit};
+use geom::{Core, Switchboard};
+use target::Registry;
+use target::registry::LunMap;
+use wire::scsi::TransportId;
+
+use super::kind::Faces;
+use super::nexus::{self, Nexus};
+
+/// Largest READ or WRITE, bytes; units whose limit is smaller say so themselves.
+const IO_MAX_BYTES: u32 = 1 << 20;
+
+/// How often the bus looks whether it sees other LUNs than before, ns.
+const WATCH_NS: u64 = 500_000_000;
+
+/// What the cores of a bus share.
+pub(super) struct Inner {
+    /// Its number among all buses of this kind that ever were.
+    pub number: usize,
+    pub name: String,
+    pub faces: Faces,
+    pub id: TransportId,
+    pub registry: Arc<Registry>,
+    pub closed: AtomicBool,
+    /// It looks no more for what comes and goes.
+    quiet: AtomicBool,
+    /// Units by LUN: the newest last. One is looked for once by each core.
+    units: Mutex<BTreeMap<u64, Vec<Weak<Unit>>>>,
+}
+
+impl Inner {
+    fn units(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Weak<Unit>>>> {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handle of a unit.
+    pub fn handle(&self, unit: &Unit) -> Weak<Unit> {
+        let units = self.units();
+        let all = units.get(&unit.path().lun).into_iter().flatten();
+        all.rev().find(|u| std::ptr::eq(u.as_ptr(), unit)).cloned().unwrap_or_default()
+    }
+
+    /// What the bus sees now; `None` without the target.
+    fn sees(&self) -> Option<Arc<LunMap>> {
+        let port = self.registry.target(&self.faces.driver, &self.faces.target)?;
+        Some(port.decide(&self.faces.initiator, &crate::local::place()).luns)
+    }
+}
+
+/// See the module.
+pub(super) struct LocalBus {
+    inner: Arc<Inner>,
+    switchboard: Switchboard,
+    cores: usize,
+}
+
+impl LocalBus {
+    pub fn new(
+        name: &str,
+        faces: Faces,
+        id: TransportId,
+        registry: Arc<Registry>,
+        (switchboard, cores): (Switchboard, usize),
+    ) -> Arc<LocalBus> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let inner = Inner {
+            number,
+            name: name.into(),
+            faces,
+            id,
+            registry,
+            closed: AtomicBool::new(false),
+            quiet: AtomicBool::new(false),
+            units: Mutex::default(),
+        };
+        Arc::new(LocalBus { inner: Arc::new(inner), switchboard, cores })
+    }
+
+    /// Looks no more for what comes and goes.
+    pub fn hush(&self) {
+        self.inner.quiet.store(true, Ordering::Release);
+    }
+
+    /// Which nexus it is.
+    pub fn faces(&self) -> &Faces {
+        &self.inner.faces
+    }
+}
+
+impl Sim for LocalBus {
+    fn facts(&self) -> SimFacts {
+        SimFacts {
+            name: self.inner.name.clone(),
+            targets: 1,
+            io_max_bytes: IO_MAX_BYTES,
+            is_ata: false,
+        }
+    }
+
+    fn begin(&self, rescan: Rescan) {
+        let inner = Arc::downgrade(&self.inner);
+        let watch = move |core: &Rc<Core>| {
+            let reactor = core.reactor().clone();
+            drop(core.reactor().spawn("local bus", async move {
+                let mut seen: Option<Arc<LunMap>> = None;
+                loop {
+                    let Some(bus) = inner.upgrade() else { return };
+                    let ends = [&bus.closed, &bus.quiet];
+                    if ends.iter().any(|flag| flag.load(Ordering::Acquire)) {
+                        return;
+                    }
+                    let sees = bus.sees();
+                    let same = match (&seen, &sees) {
+                        (Some(was), Some(is)) => Arc::ptr_eq(was, is),
+                        (was, is) => was.is_none() && is.is_none(),
+                    };
+                    drop(bus);
+                    if !same {
+                        seen = sees;
+                        rescan.wish();
+                    }
+                    reactor.sleep(WATCH_NS).await;
+                }
+            }));
+        };
+        self.switchboard.call(0, Box::new(watch));
+    }
+
+    fn close(&self) {
+        self.inner.closed.store(true, Ordering::Release);
+        let number = self.inner.number;
+        for core in 0..self.cores {
+            let leave = move |core: &Rc<Core>| {
+                nexus::find(number, core).into_iter().for_each(|nexus| nexus.leave());
+            };
+            self.switchboard.call(core, Box::new(leave));
+        }
+    }
+
+    fn attach(&self, unit: &Arc<Unit>) {
+        let mut units = self.inner.units();
+        let all = units.entry(unit.path().lun).or_default();
+        all.retain(|u| u.strong_count() > 0);
+        all.push(Arc::downgrade(unit));
+    }
+
+    fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
+        match ccb.command {
+            Command::Scsi { .. } | Command::Reset => {}
+            _ => return Begun::Ended(Outcome::of(CamStatus::CannotProvide)),
+        }
+        match Nexus::here(&self.inner, core) {
+            Ok(nexus) => nexus.begin(unit, id, ccb, data),
+            Err(status) => Begun::Ended(Outcome::of(status)),
+        }
+    }
+
+    fn finish(&self, _: &Unit, _: CcbId, _: &Segs, _: &Core) -> Begun {
+        Begun::Pending
+    }
+
+    fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
+        let number = self.inner.number;
+        if nexus::find(number, core).is_some_and(|nexus| nexus.abort(unit, id)) {
+            return;
+        }
+        // It is with another core.
+        let handle = self.inner.handle(unit);
+        for other in (0..self.cores).filter(|other| *other != core.id() as usize) {
+            let handle = handle.clone();
+            let abort = move |core: &Rc<Core>| {
+                let unit = handle.upgrade();
+                if let (Some(nexus), Some(unit)) = (nexus::find(number, core), unit) {
+                    nexus.abort(&unit, id);
+                }
+            };
+            self.switchboard.call(other, Box::new(abort));
+        }
+    }
+
+    fn reset(&self, unit: &Unit, core: &Core) {
+        // The engine resets the unit for all cores, and for all other nexuses.
+        if let Ok(nexus) = Nexus::here(&self.inner, core) {
+            nexus.reset(unit, None);
+        }
+    }
+}

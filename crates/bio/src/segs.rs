@@ -35,6 +35,11 @@ impl Seg {
         self.len == 0
     }
 
+    /// True when there is another handle on its buffer: somebody else may look at it.
+    pub fn is_shared(&self) -> bool {
+        self.buf.is_shared()
+    }
+
     /// True when the address of its first byte and its length are multiples of `unit`.
     pub fn is_aligned(&self, unit: usize) -> bool {
         (self.buf.address() + self.start as usize).is_multiple_of(unit)

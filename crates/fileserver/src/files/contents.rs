@@ -1,0 +1,301 @@
+//! Contents: runs of blocks by address.
+//!
+//! A file's blocks are named by items of [`RUN`] addresses each; zero stands for a hole. A write first finds out
+//! all it needs, then changes the tree, and copies bytes when nothing can fail any more.
+
+use bio::Seg;
+
+use super::{Files, Ino, Inode, Kind, SIZE_MAX};
+use crate::fault::{Addr, Fault, Stop, Wait};
+use crate::tree::{self, Blocks, Key, Kind as Item};
+use crate::volume::View;
+
+/// Addresses in an item.
+pub const RUN: u64 = 32;
+
+pub(super) type Run = [Addr; RUN as usize];
+
+fn decode_run(bytes: &[u8]) -> Run {
+    let mut out = Run::default();
+    for (to, b) in out.iter_mut().zip(bytes.chunks_exact(8)) {
+        let mut word = [0; 8];
+        word.copy_from_slice(b);
+        *to = Addr::from_le_bytes(word);
+    }
+    out
+}
+
+/// Zeros at the end are left away.
+fn encode_run(run: &Run) -> Vec<u8> {
+    let n = run.iter().rposition(|a| *a != 0).map_or(0, |i| i + 1);
+    run[..n].iter().flat_map(|a| a.to_le_bytes()).collect()
+}
+
+/// A block of a write: where in the file, which bytes of it, and where it is to go.
+struct Part {
+    block: u64,
+    from: usize,
+    to: usize,
+    seg: Option<Seg>,
+}
+
+impl Files<'_, '_> {
+    fn wide(&self) -> u64 {
+        self.step.block() as u64
+    }
+
+    pub(super) fn run_of(&mut self, view: View, ino: Ino, n: u64) -> Result<Run, Stop> {
+        let root = self.step.root(view)?;
+        let key = Key::new(ino, Item::Run, n);
+        Ok(tree::get(self.step, root, &key, decode_run)?.unwrap_or_default())
+    }
+
+    pub(super) fn put_run(&mut self, ino: Ino, n: u64, run: &Run) -> Result<(), Stop> {
+        let key = Key::new(ino, Item::Run, n);
+        if run.iter().all(|a| *a == 0) {
+            return self.take(&key).map(drop);
+        }
+        self.put(&key, &encode_run(run))
+    }
+
+    /// Adds up to `len` bytes from `offset` to `out`, as parts of blocks in memory; how many. Fewer at the end
+    /// of the file only.
+    pub fn read(
+        &mut self,
+        view: View,
+        ino: Ino,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<Seg>,
+    ) -> Result<usize, Stop> {
+        let inode = self.inode(view, ino)?;
+        if inode.kind == Kind::Dir {
+            return Err(Fault::IsDir.into());
+        }
+        let end = offset.saturating_add(len as u64).min(inode.size);
+        if offset >= end {
+            return Ok(0);
+        }
+        let wide = self.wide();
+        let (first, last) = (offset / wide, (end - 1) / wide);
+        let before = out.len();
+        let mut missing = None;
+        let mut run = (u64::MAX, Run::default());
+        for block in first..=last {
+            if block / RUN != run.0 {
+                run = (block / RUN, self.run_of(view, ino, block / RUN)?);
+            }
+            let at = run.1[(block % RUN) as usize];
+            let from = offset.saturating_sub(block * wide).min(wide) as usize;
+            let to = (end - block * wide).min(wide) as usize;
+            let whole = if at == 0 {
+                self.step.zeros()?
+            } else if missing.is_some() {
+                self.step.want(at);
+                continue;
+            } else {
+                match self.step.data(at) {
+                    Ok(seg) => seg,
+                    Err(stop) => {
+                        missing = Some(stop);
+                        continue;
+                    }
+                }
+            };
+            out.extend(whole.slice(from, to - from));
+        }
+        match missing {
+            Some(stop) => {
+                out.truncate(before);
+                Err(stop)
+            }
+            None => Ok((end - offset) as usize),
+        }
+    }
+
+    /// Says that so many bytes from `offset` on will be read: they are loaded beside.
+    pub fn ahead(&mut self, view: View, ino: Ino, offset: u64, len: u64) -> Result<(), Stop> {
+        let inode = self.inode(view, ino)?;
+        let wide = self.wide();
+        let end = offset.saturating_add(len).min(inode.size);
+        for n in offset / wide / RUN..end.div_ceil(wide).div_ceil(RUN) {
+            let run = self.run_of(view, ino, n)?;
+            for (block, at) in (n * RUN..).zip(run) {
+                if at != 0 && (offset / wide..end.div_ceil(wide)).contains(&block) {
+                    self.step.want(at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `data` at the end; where that was, and how much.
+    pub fn append(&mut self, ino: Ino, data: &[Seg], by: u32) -> Result<(u64, usize), Stop> {
+        let offset = self.inode(View::Live, ino)?.size;
+        Ok((offset, self.write(ino, offset, data, by)?))
+    }
+
+    /// Writes `data` at `offset`. All of it or nothing. Its bytes are not taken back if the rest of a step
+    /// fails: let it be the last of one.
+    pub fn write(&mut self, ino: Ino, offset: u64, data: &[Seg], by: u32) -> Result<usize, Stop> {
+        let mut inode = self.inode(View::Live, ino)?;
+        if inode.kind == Kind::Dir {
+            return Err(Fault::IsDir.into());
+        }
+        let len: u64 = data.iter().map(|s| s.len() as u64).sum();
+        let end = offset.checked_add(len).filter(|e| *e <= SIZE_MAX);
+        let end = end.ok_or(Stop::Fail(Fault::TooBig))?;
+        if len == 0 {
+            return Ok(0);
+        }
+        self.grow_over_garbage(ino, &inode, end)?;
+        let mut parts = self.parts(ino, offset, end)?;
+        self.place(ino, &mut parts)?;
+        inode.size = inode.size.max(end);
+        self.contents_changed(ino, &mut inode, by)?;
+        // Nothing fails from here on.
+        let mut from = data.iter().flat_map(|s| (0..s.len().div_ceil(4096)).map(move |i| (s, i)));
+        let mut left: Option<Seg> = None;
+        for part in &parts {
+            let Some(seg) = &part.seg else { continue };
+            let mut at = part.from;
+            while at < part.to {
+                let Some(some) = left.take().or_else(|| {
+                    let (s, i) = from.next()?;
+                    s.slice(i * 4096, (s.len() - i * 4096).min(4096))
+                }) else {
+                    break;
+                };
+                let n = some.len().min(part.to - at);
+                some.with(|b| seg.copy_from(at, &b[..n]));
+                left = some.slice(n, some.len() - n).filter(|rest| !rest.is_empty());
+                at += n;
+            }
+        }
+        Ok(len as usize)
+    }
+
+    fn contents_changed(&mut self, ino: Ino, inode: &mut Inode, by: u32) -> Result<(), Stop> {
+        inode.version = self.step.new_change()?;
+        inode.mtime_ns = self.now_ns();
+        inode.ctime_ns = inode.mtime_ns;
+        inode.muid = by;
+        self.put_inode(ino, inode)
+    }
+
+    /// Blocks of a range; those that are written in part and exist have to be in memory.
+    fn parts(&mut self, ino: Ino, offset: u64, end: u64) -> Result<Vec<Part>, Stop> {
+        let wide = self.wide();
+        let mut out = Vec::new();
+        let mut run = (u64::MAX, Run::default());
+        let mut missing = None;
+        for block in offset / wide..=(end - 1) / wide {
+            if block / RUN != run.0 {
+                run = (block / RUN, self.run_of(View::Live, ino, block / RUN)?);
+            }
+            let at = run.1[(block % RUN) as usize];
+            let from = offset.saturating_sub(block * wide).min(wide) as usize;
+            let to = (end - block * wide).min(wide) as usize;
+            let partial = from > 0 || to < wide as usize;
+            if at != 0 && partial && !self.step.has(at) {
+                self.step.want(at);
+                missing.get_or_insert(Stop::Missing(at));
+            }
+            out.push(Part { block, from, to, seg: None });
+        }
+        missing.map_or(Ok(out), Err)
+    }
+
+    /// Gives every part memory that is ours to change, and enters new addresses.
+    fn place(&mut self, ino: Ino, parts: &mut [Part]) -> Result<(), Stop> {
+        let wide = self.wide() as usize;
+        for parts in parts.chunk_by_mut(|a, b| a.block / RUN == b.block / RUN) {
+            let Some(n) = parts.first().map(|p| p.block / RUN) else { continue };
+            let mut run = self.run_of(View::Live, ino, n)?;
+            let before = run;
+            for part in parts {
+                let place = &mut run[(part.block % RUN) as usize];
+                let old = *place;
+                if old != 0 && !self.step.is_frozen(old) && self.step.has(old) {
+                    part.seg = Some(self.step.data_mut(old)?);
+                    continue;
+                }
+                let (new, seg) = self.step.fresh()?;
+                let kept = old != 0 && (part.from > 0 || part.to < wide);
+                if kept {
+                    let had = self.step.data(old)?;
+                    had.with(|b| seg.copy_from(0, b));
+                } else {
+                    seg.with_mut(|b| {
+                        b[..part.from].fill(0);
+                        b[part.to..].fill(0);
+                    });
+                }
+                if old != 0 {
+                    self.step.free(old);
+                }
+                *place = new;
+                part.seg = Some(seg);
+            }
+            if run != before {
+                self.put_run(ino, n, &run)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn grow_over_garbage(&mut self, ino: Ino, inode: &Inode, end: u64) -> Result<(), Stop> {
+        let (from, to) = inode.garbage;
+        if from < to && end > from * self.wide() {
+            return Err(Stop::Wait(Wait::Reap(ino)));
+        }
+        Ok(())
+    }
+
+    /// Makes a file longer or shorter; blocks that it loses are garbage until they are reaped.
+    pub(super) fn resize(&mut self, ino: Ino, inode: &mut Inode, size: u64) -> Result<(), Stop> {
+        if size > SIZE_MAX {
+            return Err(Fault::TooBig.into());
+        }
+        let wide = self.wide();
+        if size > inode.size {
+            self.grow_over_garbage(ino, inode, size)?;
+        } else if size < inode.size {
+            let (first, had) = (size.div_ceil(wide), inode.size.div_ceil(wide));
+            if size % wide > 0 {
+                self.zero_tail(ino, size)?;
+            }
+            if first < had {
+                let to = if inode.garbage.0 < inode.garbage.1 { inode.garbage.1 } else { 0 };
+                inode.garbage = (first, had.max(to));
+                self.put(&Key::new(0, Item::Orphan, ino), &[1])?;
+                self.step.reap(ino);
+            }
+        }
+        if size != inode.size {
+            inode.version = self.step.new_change()?;
+            inode.mtime_ns = self.now_ns();
+        }
+        inode.size = size;
+        Ok(())
+    }
+
+    /// Bytes behind a file's new end are zero (I4). The block is copied, so that this can be undone.
+    fn zero_tail(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
+        let wide = self.wide();
+        let (n, i) = (size / wide / RUN, (size / wide % RUN) as usize);
+        let mut run = self.run_of(View::Live, ino, n)?;
+        let old = run[i];
+        if old == 0 {
+            return Ok(());
+        }
+        let had = self.step.data(old)?;
+        let (new, seg) = self.step.fresh()?;
+        let keep = (size % wide) as usize;
+        had.with(|b| seg.copy_from(0, b));
+        seg.with_mut(|b| b[keep..].fill(0));
+        self.step.free(old);
+        run[i] = new;
+        self.put_run(ino, n, &run)
+    }
+}

@@ -1,0 +1,280 @@
+//! Directories: names and their files.
+
+use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
+use super::{Entry, Files, Flags, Ino, Inode, Kind, ROOT};
+use crate::fault::{Fault, Stop};
+use crate::tree::{self, Key, Kind as Item};
+use crate::volume::View;
+
+/// Longest name, bytes.
+pub const NAME_MAX: usize = 255;
+
+/// A file to be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct New {
+    /// What it is.
+    pub kind: Kind,
+    /// Append-only and the like.
+    pub flags: Flags,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner, who also is said to have changed it last.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// A name that a file can have in any protocol.
+fn legal(name: &[u8]) -> Result<(), Stop> {
+    let why = match name {
+        b"" => "it is empty",
+        b"." | b".." => "it stands for a directory",
+        n if n.len() > NAME_MAX => return Err(Fault::NameTooLong.into()),
+        n if n.contains(&b'/') || n.contains(&0) => "it contains a slash or a zero",
+        _ => return Ok(()),
+    };
+    Err(Fault::BadName(why).into())
+}
+
+impl Files<'_, '_> {
+    pub(super) fn make_root(&mut self, uid: u32, gid: u32) -> Result<(), Stop> {
+        // Numbers of files begin behind it.
+        let now = self.now_ns();
+        let ino = self.step.new_ino()?;
+        if ino != ROOT {
+            return Err(Fault::Corrupt("the root is missing".into()).into());
+        }
+        let root = Inode {
+            kind: Kind::Dir,
+            mode: 0o775,
+            uid,
+            gid,
+            muid: uid,
+            links: 1,
+            version: self.step.new_change()?,
+            mtime_ns: now,
+            atime_ns: now,
+            ctime_ns: now,
+            parent: ROOT,
+            cookie: 1,
+            ..Inode::default()
+        };
+        self.put_inode(ROOT, &root)
+    }
+
+    fn directory(&mut self, view: View, dir: Ino) -> Result<Inode, Stop> {
+        let inode = self.inode(view, dir)?;
+        if inode.kind == Kind::Dir { Ok(inode) } else { Err(Fault::NotDir.into()) }
+    }
+
+    fn named(&mut self, view: View, dir: Ino, name: &[u8]) -> Result<(Key, Vec<Named>), Stop> {
+        let key = Key::new(dir, Item::Name, hash(self.step.salt(), name));
+        let root = self.step.root(view)?;
+        let names = tree::get(self.step, root, &key, decode_names)?.unwrap_or_default();
+        Ok((key, names))
+    }
+
+    /// The file of a name; none: there is no such name.
+    pub fn lookup(&mut self, view: View, dir: Ino, name: &[u8]) -> Result<Option<Ino>, Stop> {
+        self.directory(view, dir)?;
+        let (_, names) = self.named(view, dir, name)?;
+        let Some(found) = names.into_iter().find(|n| n.name == name) else { return Ok(None) };
+        let shown = self.is_shown(view, found.ino)?;
+        Ok(shown.then_some(found.ino))
+    }
+
+    /// Temporary files are not in dumps.
+    fn is_shown(&mut self, view: View, ino: Ino) -> Result<bool, Stop> {
+        Ok(view == View::Live || !self.inode(view, ino)?.flags.has(Flags::TMP))
+    }
+
+    /// At most `most` entries behind the cookie `after` (0: from the first).
+    pub fn entries(
+        &mut self,
+        view: View,
+        dir: Ino,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<Entry>, Stop> {
+        self.directory(view, dir)?;
+        let root = self.step.root(view)?;
+        let mut out = Vec::new();
+        let Some(first) = after.checked_add(1) else { return Ok(out) };
+        tree::scan(self.step, root, Key::new(dir, Item::Entry, first), |k, v| {
+            let mine = k.ino == dir && k.kind == Item::Entry as u8;
+            if mine {
+                out.push(decode_entry(k.offset, v));
+            }
+            mine && out.len() < most
+        })?;
+        if view == View::Live {
+            return Ok(out);
+        }
+        let mut shown = Vec::new();
+        let (full, last) = (out.len() == most, out.last().map(|e| e.cookie));
+        for e in out {
+            if self.is_shown(view, e.ino)? {
+                shown.push(e);
+            }
+        }
+        match last {
+            // All of them were hidden: the ones behind them.
+            Some(last) if shown.is_empty() && full => self.entries(view, dir, last, most),
+            _ => Ok(shown),
+        }
+    }
+
+    /// Enters a name that is not there.
+    fn enter(&mut self, dir: Ino, d: &mut Inode, name: &[u8], ino: Ino) -> Result<(), Stop> {
+        legal(name)?;
+        let (key, mut names) = self.named(View::Live, dir, name)?;
+        if names.iter().any(|n| n.name == name) {
+            return Err(Fault::Exists.into());
+        }
+        let cookie = d.cookie;
+        names.push(Named { cookie, ino, name: name.to_vec() });
+        let value = encode_names(&names);
+        if value.len() > tree::value_max(self.step.block()) {
+            return Err(Fault::NoSpace("too many names of one hash in a directory").into());
+        }
+        self.put(&key, &value)?;
+        self.put(&Key::new(dir, Item::Entry, cookie), &encode_entry(ino, name))?;
+        d.cookie += 1;
+        d.entries += 1;
+        Ok(())
+    }
+
+    /// Takes a name out; its file.
+    fn strike(&mut self, dir: Ino, d: &mut Inode, name: &[u8]) -> Result<Ino, Stop> {
+        let (key, mut names) = self.named(View::Live, dir, name)?;
+        let at = names.iter().position(|n| n.name == name).ok_or(Stop::Fail(Fault::NotFound))?;
+        let gone = names.remove(at);
+        if names.is_empty() {
+            self.take(&key)?;
+        } else {
+            self.put(&key, &encode_names(&names))?;
+        }
+        self.take(&Key::new(dir, Item::Entry, gone.cookie))?;
+        d.entries = d.entries.saturating_sub(1);
+        Ok(gone.ino)
+    }
+
+    fn directory_changed(&mut self, dir: Ino, d: &mut Inode, by: u32) -> Result<(), Stop> {
+        d.version = self.step.new_change()?;
+        d.mtime_ns = self.now_ns();
+        d.ctime_ns = d.mtime_ns;
+        d.muid = by;
+        self.put_inode(dir, d)
+    }
+
+    /// Makes a file. [`Fault::Exists`] when the name is taken.
+    pub fn create(&mut self, dir: Ino, name: &[u8], new: &New) -> Result<Ino, Stop> {
+        let mut d = self.directory(View::Live, dir)?;
+        if d.links == 0 {
+            return Err(Fault::NotFound.into());
+        }
+        let ino = self.step.new_ino()?;
+        self.enter(dir, &mut d, name, ino)?;
+        let now = self.now_ns();
+        let inode = Inode {
+            kind: new.kind,
+            flags: new.flags,
+            mode: new.mode & 0o7777,
+            uid: new.uid,
+            gid: new.gid,
+            muid: new.uid,
+            links: 1,
+            version: self.step.new_change()?,
+            mtime_ns: now,
+            atime_ns: now,
+            ctime_ns: now,
+            parent: dir,
+            cookie: 1,
+            ..Inode::default()
+        };
+        self.put_inode(ino, &inode)?;
+        self.directory_changed(dir, &mut d, new.uid)?;
+        Ok(ino)
+    }
+
+    /// Takes a name away, and with the last one the file, as soon as nobody holds it.
+    pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
+        let mut d = self.directory(View::Live, dir)?;
+        let ino = self.strike(dir, &mut d, name)?;
+        let inode = self.inode(View::Live, ino)?;
+        if inode.kind == Kind::Dir && inode.entries > 0 {
+            return Err(Fault::NotEmpty.into());
+        }
+        self.directory_changed(dir, &mut d, by)?;
+        self.unlink(ino, inode)?;
+        Ok(ino)
+    }
+
+    /// Gives a file another name, in the same directory or another. A file in its place goes when `replace` says so;
+    /// a directory only for a directory, and only when it is empty.
+    pub fn rename(
+        &mut self,
+        from: Ino,
+        name: &[u8],
+        to: Ino,
+        new: &[u8],
+        replace: bool,
+        by: u32,
+    ) -> Result<(), Stop> {
+        legal(new)?;
+        let mut d = self.directory(View::Live, from)?;
+        let moved = self.lookup(View::Live, from, name)?.ok_or(Stop::Fail(Fault::NotFound))?;
+        if from == to && name == new {
+            return Ok(());
+        }
+        let mut inode = self.inode(View::Live, moved)?;
+        if inode.kind == Kind::Dir && from != to {
+            self.not_below(to, moved)?;
+        }
+        if let Some(old) = self.lookup(View::Live, to, new)? {
+            self.may_replace(old, &inode, replace)?;
+            self.remove(to, new, by)?;
+            d = self.directory(View::Live, from)?;
+        }
+        self.strike(from, &mut d, name)?;
+        if from == to {
+            self.enter(to, &mut d, new, moved)?;
+        } else {
+            self.directory_changed(from, &mut d, by)?;
+            d = self.directory(View::Live, to)?;
+            if d.links == 0 {
+                return Err(Fault::NotFound.into());
+            }
+            self.enter(to, &mut d, new, moved)?;
+            inode.parent = to;
+        }
+        self.directory_changed(to, &mut d, by)?;
+        inode.ctime_ns = self.now_ns();
+        self.put_inode(moved, &inode)
+    }
+
+    fn may_replace(&mut self, old: Ino, by: &Inode, replace: bool) -> Result<(), Stop> {
+        let there = self.inode(View::Live, old)?;
+        Err(match (replace, there.kind, by.kind) {
+            (false, ..) => Fault::Exists.into(),
+            (_, Kind::Dir, Kind::File) => Fault::IsDir.into(),
+            (_, Kind::File, Kind::Dir) => Fault::NotDir.into(),
+            (_, Kind::Dir, _) if there.entries > 0 => Fault::NotEmpty.into(),
+            _ => return Ok(()),
+        })
+    }
+
+    /// A directory does not move into itself.
+    fn not_below(&mut self, mut dir: Ino, moved: Ino) -> Result<(), Stop> {
+        for _ in 0..100_000 {
+            if dir == moved {
+                return Err(Fault::Invalid("a directory cannot move into itself").into());
+            }
+            if dir == ROOT {
+                return Ok(());
+            }
+            dir = self.inode(View::Live, dir)?.parent;
+        }
+        Err(Fault::Corrupt("directories lead in a circle".into()).into())
+    }
+}

@@ -1,0 +1,145 @@
+//! Giving back what files lost: contents of those without a name, and tails that were cut off. In steps, so
+//! that nobody waits for a large file to go.
+
+use super::contents::RUN;
+use super::{FileSystem, Files, Ino, Inode};
+use crate::fault::{Fault, Stop};
+use crate::tree::{self, Blocks, Key, Kind as Item};
+use crate::volume::View;
+
+/// Items of addresses that one step gives back.
+const RUNS_PER_STEP: usize = 64;
+/// A file of at most so many blocks goes with its name.
+const SMALL: u64 = 8 * RUN;
+
+impl Files<'_, '_> {
+    /// A name of the file has gone.
+    pub(super) fn unlink(&mut self, ino: Ino, mut inode: Inode) -> Result<(), Stop> {
+        inode.links = inode.links.saturating_sub(1);
+        inode.ctime_ns = self.now_ns();
+        if inode.links > 0 {
+            return self.put_inode(ino, &inode);
+        }
+        let blocks = inode.size.div_ceil(self.step.block() as u64).max(inode.garbage.1);
+        if !self.step.is_held(ino) && blocks <= SMALL && inode.garbage.0 >= inode.garbage.1 {
+            self.give_back(ino, 0, blocks.div_ceil(RUN))?;
+            return self.take(&Key::new(ino, Item::Inode, 0)).map(drop);
+        }
+        self.put_inode(ino, &inode)?;
+        self.put(&Key::new(0, Item::Orphan, ino), &[1])?;
+        self.step.reap(ino);
+        Ok(())
+    }
+
+    /// Frees all blocks of some runs.
+    fn give_back(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
+        for n in from..to {
+            let run = self.run_of(View::Live, ino, n)?;
+            if run.iter().any(|a| *a != 0) {
+                run.iter().for_each(|a| self.step.free(*a));
+                self.take(&Key::new(ino, Item::Run, n))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of reaping a file; true when there is nothing left to do for it now.
+    pub(super) fn reap_some(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let orphan = Key::new(0, Item::Orphan, ino);
+        let mut inode = match self.inode(View::Live, ino) {
+            Ok(inode) => inode,
+            Err(Stop::Fail(Fault::NotFound)) => return self.take(&orphan).map(|_| true),
+            Err(stop) => return Err(stop),
+        };
+        let gone = inode.links == 0;
+        if gone && self.step.is_held(ino) && inode.garbage.0 >= inode.garbage.1 {
+            return Ok(true);
+        }
+        let whole = gone && !self.step.is_held(ino);
+        let from = if whole { 0 } else { inode.garbage.0 };
+        if !whole && inode.garbage.0 >= inode.garbage.1 {
+            return self.take(&orphan).map(|_| true);
+        }
+        let runs = self.runs_from(ino, from / RUN)?;
+        for n in &runs {
+            let mut run = self.run_of(View::Live, ino, *n)?;
+            for (block, at) in (n * RUN..).zip(&mut run) {
+                if block >= from {
+                    self.step.free(std::mem::take(at));
+                }
+            }
+            self.put_run(ino, *n, &run)?;
+        }
+        if runs.len() == RUNS_PER_STEP {
+            return Ok(false);
+        }
+        if whole {
+            self.take(&Key::new(ino, Item::Inode, 0))?;
+        } else {
+            inode.garbage = (0, 0);
+            self.put_inode(ino, &inode)?;
+        }
+        if !gone || whole {
+            self.take(&orphan)?;
+        }
+        Ok(true)
+    }
+
+    /// Numbers of the file's items from `first` on, as many as a step takes. The item that is cut in its
+    /// middle keeps its head, and so comes first again: it has nothing to give then.
+    fn runs_from(&mut self, ino: Ino, first: u64) -> Result<Vec<u64>, Stop> {
+        let root = self.step.root(View::Live)?;
+        let mut out = Vec::new();
+        tree::scan(self.step, root, Key::new(ino, Item::Run, first), |k, _| {
+            let mine = k.ino == ino && k.kind == Item::Run as u8;
+            if mine {
+                out.push(k.offset);
+            }
+            mine && out.len() < RUNS_PER_STEP
+        })?;
+        Ok(out)
+    }
+
+    /// Some files that wait to be reaped, from a number on.
+    fn orphans(&mut self, from: Ino) -> Result<Vec<Ino>, Stop> {
+        let root = self.step.root(View::Live)?;
+        let mut out = Vec::new();
+        tree::scan(self.step, root, Key::new(0, Item::Orphan, from), |k, _| {
+            let mine = k.ino == 0 && k.kind == Item::Orphan as u8;
+            if mine {
+                out.push(k.offset);
+            }
+            mine && out.len() < 1000
+        })?;
+        Ok(out)
+    }
+}
+
+impl FileSystem {
+    /// Gives back all that a file lost.
+    pub(super) async fn reap(&self, ino: Ino) -> Result<(), Fault> {
+        while !self.volume.run(|step| Files { step }.reap_some(ino)).await? {}
+        Ok(())
+    }
+
+    /// Reaps what was left when the volume was closed, then whatever comes.
+    pub(super) async fn keep_reaping(self) {
+        let mut from = 0;
+        loop {
+            let Ok(some) = self.run(|f| f.orphans(from)).await else { break };
+            let Some(last) = some.last() else { break };
+            from = last + 1;
+            for ino in some {
+                if self.reap(ino).await.is_err() {
+                    return;
+                }
+            }
+        }
+        while !self.volume.is_closed() {
+            for ino in self.volume.released().await {
+                // What cannot be done now is done when the volume is opened again.
+                let _ = self.reap(ino).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! fileserver: files on a cached WORM, every day's dump readable for ever.
+//!
+//! ```text
+//!   ninep     9P2000: fids, tags, two flavours of rules
+//!     |  closures over Files
+//!   files     inodes, directories, contents; no permissions, no protocol
+//!     |  keys and blocks
+//!   tree      one B+tree a file system, copied on write
+//!     |  blocks by their w-address
+//!   volume    cached WORM: block cache, cache device, journal, dumps, copier, fence
+//!     |  ranges of bytes
+//!   medium    what a config string names: providers joined, mirrored, cut
+//! ```
+//!
+//! A file operation is a synchronous function over blocks in memory. What it misses ends it, the
+//! volume loads that block, and the operation runs again ([`volume::Volume::run`]). So an operation is
+//! atomic without a lock, and a commit or a dump may be taken between any two of them.
+
+#![forbid(unsafe_code)]
+
+pub mod fault;
+pub mod files;
+pub mod medium;
+pub mod tree;
+pub mod volume;
+
+pub use fault::{Fault, Stop};

@@ -1,0 +1,28 @@
+//! medium: what a config string names, as ranges of bytes that are read, written and flushed.
+
+mod provider;
+
+pub use provider::Provider;
+
+use bio::{Errno, Segs};
+use geom::Local;
+
+/// A device of the file server. Offsets and lengths are in bytes, multiples of the block that the volume was made
+/// with; nothing below is told what they mean.
+pub trait Medium {
+    /// What it is called in messages.
+    fn name(&self) -> &str;
+
+    /// Bytes; may grow.
+    fn size(&self) -> u64;
+
+    /// Reads into `into`, all of it.
+    fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>>;
+
+    /// Writes all of `from`. What ended is seen by every later read, and survives the loss of power
+    /// after the next flush.
+    fn write(&self, at: u64, from: Segs) -> Local<'_, Result<(), Errno>>;
+
+    /// Makes what ended before durable.
+    fn flush(&self) -> Local<'_, Result<(), Errno>>;
+}

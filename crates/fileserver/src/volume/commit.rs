@@ -1,0 +1,349 @@
+//! Commits: what changed in memory becomes durable, as a whole.
+//!
+//! ```text
+//!   capture (no wait): dirty frames, slots given up, the point
+//!   write blocks to free slots -> flush -> write the record -> flush
+//!   apply: the table says where blocks are now; slots that held them before are free
+//! ```
+//! Operations go on meanwhile; a frame that they change is copied first (F2).
+
+use std::ops::Range;
+
+use bio::{Errno, Seg, Segs};
+use wire::iscsi::crc32c;
+
+use super::journal::Record;
+use super::point::{Dump, Point};
+use super::table::Slot;
+use super::worm;
+use super::{Volume, state};
+use crate::fault::{Addr, Fault};
+
+/// Blocks checksummed between two chances for others.
+const AT_ONCE: usize = 64;
+/// Bytes of one write.
+const WRITE_BYTES: usize = 1 << 20;
+/// The ring is emptied when so many thousandths are taken.
+const CHECKPOINT_AT: u64 = 500;
+/// Slots emptied ahead when few are free.
+const EMPTY_AHEAD: usize = 1024;
+
+struct Captured {
+    dirty: Vec<(Addr, Seg)>,
+    clears: Vec<u32>,
+    fills: Vec<(u32, Slot)>,
+    point: Point,
+    dump: Option<Dump>,
+    seq: u64,
+    /// Slots for the blocks: first and how many.
+    runs: Vec<(u32, usize)>,
+}
+
+impl Volume {
+    /// Begins a commit in a task of its own: whoever waits for it may go away.
+    pub(super) fn begin_commit(&self) {
+        if self.0.committing.replace(true) {
+            return;
+        }
+        let volume = self.clone();
+        self.0.reactor.spawn("fs-commit", async move {
+            volume.0.begun.set(volume.0.begun.get() + 1);
+            let fault = volume.commit().await.err();
+            if let Some(fault) = fault {
+                let fault = volume.refuse(fault);
+                volume.0.fault.borrow_mut().get_or_insert(fault);
+            }
+            volume.0.ended.set(volume.0.begun.get());
+            volume.0.committing.set(false);
+            volume.0.committed.ring();
+        });
+    }
+
+    async fn commit(&self) -> Result<(), Fault> {
+        if let Some(why) = &self.0.state.borrow().refused {
+            return Err(why.clone());
+        }
+        self.checkpoint_if_needed().await?;
+        let Some(c) = self.capture()? else { return Ok(()) };
+        let mut blocks = self.summed(&c.dirty).await;
+        let mut point = c.point.clone();
+        if let Some(dump) = &c.dump {
+            self.add_dump(dump, &mut blocks, &mut point).await?;
+        }
+        let sets = self.write_blocks(&c.runs, &blocks).await?;
+        self.renew().await?;
+        let mut clears = c.clears.clone();
+        {
+            let state = self.0.state.borrow();
+            clears.extend(blocks.iter().filter_map(|(addr, ..)| state.table.slot(*addr)));
+        }
+        let all = sets.iter().chain(&c.fills).copied().collect();
+        let record =
+            Record { seq: c.seq, tail: self.tail(), sets: all, clears, point: point.clone() };
+        self.write_record(&record).await?;
+        self.apply(&c, &sets, &point);
+        Ok(())
+    }
+
+    fn io(&self, e: Errno) -> Fault {
+        Fault::Io(e, format!("cache device {}", self.0.cache.name()))
+    }
+
+    fn tail(&self) -> u64 {
+        self.0.state.borrow().checkpoint
+    }
+
+    /// Nothing changed: none.
+    fn capture(&self) -> Result<Option<Captured>, Fault> {
+        let mut state = self.0.state.borrow_mut();
+        let s = &mut *state;
+        let moved = s.legs.iter().map(|l| l.done).ne(s.written.legs.iter().copied());
+        let idle = s.frames.dirty() == 0
+            && s.dropped.is_empty()
+            && s.emptied.is_empty()
+            && s.pending.is_none()
+            && s.root == s.written.root
+            && !std::mem::take(&mut s.moved)
+            && !moved;
+        if idle {
+            return Ok(None);
+        }
+        for addr in std::mem::take(&mut s.dropped) {
+            if !s.frames.has(addr) {
+                s.emptied.extend(s.table.forget(addr));
+            }
+        }
+        let runs = take_slots(s)?;
+        let mut clears = std::mem::take(&mut s.emptied);
+        clears.sort_unstable();
+        clears.dedup();
+        let fills = std::mem::take(&mut s.fills);
+        // A slot may have been filled and emptied since.
+        let fills = fills.into_iter().filter(|(slot, f)| s.table.slot(f.addr) == Some(*slot));
+        Ok(Some(Captured {
+            runs,
+            fills: fills.collect(),
+            clears,
+            dirty: s.frames.take_dirty(),
+            point: s.point(),
+            dump: s.pending,
+            seq: s.seq + 1,
+        }))
+    }
+
+    async fn summed(&self, dirty: &[(Addr, Seg)]) -> Vec<(Addr, Seg, u32)> {
+        let mut out = Vec::with_capacity(dirty.len());
+        for some in dirty.chunks(AT_ONCE) {
+            out.extend(some.iter().map(|(addr, seg)| (*addr, seg.clone(), seg.with(crc32c))));
+            self.0.reactor.yield_now().await;
+        }
+        out
+    }
+
+    /// Checksums and superblock of a dump whose blocks are all on the cache device or in `blocks`.
+    async fn add_dump(
+        &self,
+        dump: &Dump,
+        blocks: &mut Vec<(Addr, Seg, u32)>,
+        point: &mut Point,
+    ) -> Result<(), Fault> {
+        let per = self.0.state.borrow().sums_per_block();
+        let fresh: super::table::AddrMap<u32> =
+            blocks.iter().map(|(addr, _, crc)| (*addr, *crc)).collect();
+        let mut made = Vec::new();
+        for (i, at) in (dump.end..dump.next).enumerate() {
+            let first = dump.sb + (i * per) as Addr;
+            let covered: Range<Addr> = first..(first + per as Addr).min(dump.end);
+            let body = {
+                let state = self.0.state.borrow();
+                let crc = |a: Addr| fresh.get(&a).copied().or_else(|| state.table.crc(a));
+                worm::encode_sums(covered.map(|a| if a == dump.sb { None } else { crc(a) }))
+            };
+            made.push((at, worm::Kind::Sums, body));
+            self.0.reactor.yield_now().await;
+        }
+        let body = {
+            let state = self.0.state.borrow();
+            worm::encode_superblock(dump, &state.dumps, state.block())
+        };
+        point.chain = crc32c(&body);
+        made.push((dump.sb, worm::Kind::Superblock, body));
+        let volume = self.0.state.borrow().layout.volume;
+        for (at, kind, body) in made {
+            let seg = self.own_memory().await?;
+            seg.with_mut(|b| worm::seal(b, kind, volume, at, &body));
+            let crc = seg.with(crc32c);
+            blocks.push((at, seg, crc));
+        }
+        Ok(())
+    }
+
+    /// Memory beside the block cache, for what is written once.
+    pub(super) async fn own_memory(&self) -> Result<Seg, Fault> {
+        let block = self.block();
+        for _ in 0..1000 {
+            if let Some(seg) = self.0.pool.get(block).and_then(|b| b.seg(0, block)) {
+                return Ok(seg);
+            }
+            self.0.reactor.sleep(1_000_000).await;
+        }
+        Err(Fault::NoSpace("the core's buffers are all in use"))
+    }
+
+    async fn write_blocks(
+        &self,
+        runs: &[(u32, usize)],
+        blocks: &[(Addr, Seg, u32)],
+    ) -> Result<Vec<(u32, Slot)>, Fault> {
+        let mut sets = Vec::with_capacity(blocks.len());
+        let most = (WRITE_BYTES / self.block()).max(1);
+        let slots = runs.iter().flat_map(|(first, n)| *first..*first + *n as u32);
+        let mut placed = slots.zip(blocks).peekable();
+        while let Some((first, block)) = placed.next() {
+            let mut segs = Segs::default();
+            let mut enter = |slot, (addr, seg, crc): &(Addr, Seg, u32)| {
+                segs.push(seg.clone());
+                sets.push((slot, Slot { addr: *addr, crc: *crc }));
+            };
+            enter(first, block);
+            let mut n = 1;
+            while n < most
+                && let Some((slot, block)) = placed.next_if(|(s, _)| *s == first + n as u32)
+            {
+                enter(slot, block);
+                n += 1;
+            }
+            let at = self.0.state.borrow().layout.slot_at(first);
+            self.0.cache.write(at, segs).await.map_err(|e| self.io(e))?;
+        }
+        if !sets.is_empty() {
+            self.0.cache.flush().await.map_err(|e| self.io(e))?;
+        }
+        Ok(sets)
+    }
+
+    async fn write_record(&self, record: &Record) -> Result<(), Fault> {
+        let (layout, block) = {
+            let state = self.0.state.borrow();
+            (state.layout, state.block())
+        };
+        let bytes = record.encode(layout.life, block);
+        let n = (bytes.len() / block) as u64;
+        let moves = record.tail == record.seq && n == 1;
+        let place = {
+            let ring = self.0.ring.borrow();
+            if moves { ring.place_last() } else { ring.place(n) }
+        };
+        let Some(first) = place else {
+            return Err(Fault::NoSpace("the journal has no room for a record"));
+        };
+        self.write_bytes(layout.at(layout.ring.0 + first), &bytes).await?;
+        self.0.cache.flush().await.map_err(|e| self.io(e))?;
+        self.0.ring.borrow_mut().written(record.seq, first, n);
+        Ok(())
+    }
+
+    /// Writes whole blocks from ordinary memory.
+    pub(super) async fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let block = self.block();
+        let mut done = 0;
+        for some in bytes.chunks(WRITE_BYTES.max(block)) {
+            let mut segs = Segs::default();
+            for one in some.chunks(block) {
+                let seg = self.own_memory().await?;
+                seg.copy_from(0, one);
+                segs.push(seg);
+            }
+            self.0.cache.write(at + done, segs).await.map_err(|e| self.io(e))?;
+            done += some.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn apply(&self, c: &Captured, sets: &[(u32, Slot)], point: &Point) {
+        let mut state = self.0.state.borrow_mut();
+        let s = &mut *state;
+        for (slot, held) in sets {
+            if let Some(old) = s.table.set(*slot, *held) {
+                s.table.release(old);
+            }
+        }
+        for slot in &c.clears {
+            s.table.release(*slot);
+        }
+        (s.ino_limit, s.change_limit) = (point.ino, point.change);
+        s.seq = c.seq;
+        s.written = point.clone();
+        if let Some(dump) = c.dump {
+            s.chain = point.chain;
+            s.pending = None;
+            s.dumped = dump.number;
+        }
+        drop(state);
+        self.0.dumped.ring();
+    }
+
+    /// Pages of the table are written when the journal fills up, or may not hold the next record.
+    async fn checkpoint_if_needed(&self) -> Result<(), Fault> {
+        let (fill, fits) = {
+            let (state, ring) = (self.0.state.borrow(), self.0.ring.borrow());
+            let blocks = state.frames.dirty() + state.dump_blocks();
+            let cleared = blocks + state.dropped.len() + state.emptied.len();
+            let bytes = Record::bytes(blocks + state.fills.len(), cleared);
+            (ring.fill(), ring.place(bytes.div_ceil(state.block()) as u64).is_some())
+        };
+        if fill < CHECKPOINT_AT && fits {
+            return Ok(());
+        }
+        let pages = self.0.state.borrow().table.changed_pages();
+        for (i, side) in &pages {
+            let (bytes, at) = {
+                let state = self.0.state.borrow();
+                let l = state.layout;
+                (state.table.page(&l, *i, state.seq), l.at(l.pages.0 + 2 * *i as u64 + u64::from(*side)))
+            };
+            self.write_bytes(at, &bytes).await?;
+        }
+        self.0.cache.flush().await.map_err(|e| self.io(e))?;
+        // Only when a record says so are those before it not needed any more.
+        let record = {
+            let mut state = self.0.state.borrow_mut();
+            state.table.pages_written(&pages);
+            state.seq += 1;
+            state.checkpoint = state.seq;
+            let (seq, point) = (state.seq, state.written.clone());
+            Record { seq, tail: seq, point, ..Record::default() }
+        };
+        self.write_record(&record).await?;
+        self.0.ring.borrow_mut().trim(record.seq);
+        Ok(())
+    }
+
+    /// Few slots are free: those of blocks that the WORM has too are given up, for the record after the
+    /// next commit.
+    pub(super) fn empty_slots(&self) {
+        let mut state = self.0.state.borrow_mut();
+        let copied = state.copied();
+        let wanted = (state.table.len() / 16).clamp(1, EMPTY_AHEAD);
+        if state.table.free() < state.frames.dirty() + wanted + state::SPARE {
+            let gone = state.table.evict(wanted, |addr| addr < copied);
+            state.emptied.extend(gone);
+        }
+    }
+}
+
+/// Slots for everything that a commit writes.
+fn take_slots(s: &mut state::State) -> Result<Vec<(u32, usize)>, Fault> {
+    let mut left = s.frames.dirty() + s.dump_blocks();
+    let mut runs = Vec::new();
+    while left > 0 {
+        let Some((first, n)) = s.table.take(left) else {
+            let given = runs.iter().flat_map(|(first, n)| *first..*first + *n as u32);
+            given.for_each(|slot| s.table.release(slot));
+            return Err(Fault::NoSpace("the cache device has no slot left for a commit"));
+        };
+        runs.push((first, n));
+        left -= n;
+    }
+    Ok(runs)
+}

@@ -1,0 +1,193 @@
+//! The copier: a task for each leg of the WORM.
+//!
+//! ```text
+//!   join -> wait for a dump that the leg lacks -> grant -> blocks in the order of addresses -> flush
+//!             ^                                               -> superblock -> flush -> done moves up --+
+//!             +-----------------------------------------------------------------------------------------+
+//!   an error of the leg: the leg is behind; wait, longer each time, and join again
+//! ```
+//! Legs do not wait for each other, and nothing waits for them but the room on the cache device. What is not
+//! there any more is read from a leg that has it.
+
+use bio::{Seg, Segs};
+
+use super::point::Dump;
+use super::{Volume, worm};
+use crate::fault::{Addr, Fault};
+
+/// Bytes of one write.
+const WRITE_BYTES: usize = 1 << 20;
+/// Waits after errors, ns: at first and at most.
+const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
+
+/// How a leg is doing.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Its name.
+    pub name: String,
+    /// Everything below is on it for good.
+    pub done: Addr,
+    /// Blocks still to be copied.
+    pub behind: u64,
+    /// Blocks copied, and the time that took, ns.
+    pub copied: u64,
+    /// See `copied`.
+    pub busy_ns: u64,
+    /// Why it is not being copied to.
+    pub fault: Option<String>,
+    /// How often a copy was broken off.
+    pub faults: u64,
+}
+
+impl Volume {
+    /// How the legs are doing.
+    pub fn legs(&self) -> Vec<Report> {
+        let state = self.0.state.borrow();
+        let last = state.dumps.iter().rev().find(|d| d.number <= state.dumped);
+        let mut reports = self.0.reports.borrow().clone();
+        for (r, leg) in reports.iter_mut().zip(&state.legs) {
+            r.done = leg.done;
+            r.behind = last.map_or(0, |d| d.next.saturating_sub(leg.done));
+        }
+        reports
+    }
+
+    /// Copies dumps to a leg until the volume is closed.
+    pub(super) async fn keep_copying(self, leg: usize) {
+        let mut wait = RETRY_NS.0;
+        while !self.0.closed.get() {
+            let copied = self.copy_next(leg).await;
+            let fault = copied.as_ref().err().map(ToString::to_string);
+            if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
+                r.faults += u64::from(fault.is_some());
+                r.fault = fault;
+            }
+            match copied {
+                Ok(()) => wait = RETRY_NS.0,
+                Err(Fault::Fenced(_) | Fault::Closed) => return,
+                Err(_) => {
+                    // What it has is looked at again before anything is written to it.
+                    if let Some(place) = self.0.places.borrow_mut().get_mut(leg) {
+                        *place = None;
+                    }
+                    self.0.reactor.sleep(wait).await;
+                    wait = (wait * 2).min(RETRY_NS.1);
+                }
+            }
+        }
+    }
+
+    async fn copy_next(&self, leg: usize) -> Result<(), Fault> {
+        let seated = self.0.places.borrow().get(leg).copied().flatten().is_some();
+        if !seated {
+            self.join(leg).await?;
+        }
+        let dump = loop {
+            let seen = self.0.dumped.count();
+            if self.0.closed.get() {
+                return Ok(());
+            }
+            if let Some(dump) = self.next_for(leg) {
+                break dump;
+            }
+            self.0.dumped.after(seen).await;
+        };
+        let before = self.0.reactor.now();
+        let latest = self.latest_on(leg);
+        self.extend(leg, dump.next, latest).await?;
+        let n = self.copy_blocks(leg, &dump).await?;
+        self.leg_flush(leg).await?;
+        let sb = self.fetch(dump.sb).await?;
+        let mut segs = Segs::default();
+        segs.push(sb);
+        self.leg_write(leg, dump.sb, segs).await?;
+        self.leg_flush(leg).await?;
+        self.write_seat(leg, dump.next, dump.sb, false).await?;
+        if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
+            l.done = dump.next;
+        }
+        if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
+            r.copied += n;
+            r.busy_ns += self.0.reactor.now() - before;
+        }
+        self.0.dumped.ring();
+        Ok(())
+    }
+
+    fn next_for(&self, leg: usize) -> Option<Dump> {
+        let state = self.0.state.borrow();
+        let done = state.legs.get(leg)?.done;
+        let i = state.dumps.partition_point(|d| d.next <= done);
+        state.dumps.get(i).copied().filter(|d| d.number <= state.dumped)
+    }
+
+    /// Superblock of the newest dump that a leg has; 0 for none.
+    pub(super) fn latest_on(&self, leg: usize) -> Addr {
+        let state = self.0.state.borrow();
+        let done = state.legs.get(leg).map_or(0, |l| l.done);
+        let i = state.dumps.partition_point(|d| d.next <= done);
+        i.checked_sub(1).and_then(|i| state.dumps.get(i)).map_or(0, |d| d.sb)
+    }
+
+    async fn copy_blocks(&self, leg: usize, dump: &Dump) -> Result<u64, Fault> {
+        let most = (WRITE_BYTES / self.block()).max(1);
+        let (mut run, mut first, mut n) = (Segs::default(), 0, 0);
+        let mut len = 0;
+        for addr in dump.sb + 1..dump.next {
+            let there = addr >= dump.end || self.is_in(dump, addr).await?;
+            if len > 0 && (!there || len == most) {
+                self.leg_write(leg, first, std::mem::take(&mut run)).await?;
+                len = 0;
+            }
+            if !there {
+                continue;
+            }
+            if len == 0 {
+                first = addr;
+            }
+            run.push(self.fetch(addr).await?);
+            (len, n) = (len + 1, n + 1);
+        }
+        if len > 0 {
+            self.leg_write(leg, first, run).await?;
+        }
+        Ok(n)
+    }
+
+    /// A dump's range has holes where something was made and deleted before it was taken.
+    async fn is_in(&self, dump: &Dump, addr: Addr) -> Result<bool, Fault> {
+        if self.0.state.borrow().table.slot(addr).is_some() {
+            return Ok(true);
+        }
+        let per = self.0.state.borrow().sums_per_block() as u64;
+        let (at, i) = (dump.end + (addr - dump.sb) / per, ((addr - dump.sb) % per) as usize);
+        let sums = self.fetch(at).await?;
+        let volume = self.0.state.borrow().layout.volume;
+        let sum = sums.with(|b| worm::sum(b, volume, at, i));
+        sum.map(|s| s.is_some()).map_err(|why| Fault::Corrupt(format!("checksums in block {at}: {why}")))
+    }
+
+    async fn fetch(&self, addr: Addr) -> Result<Seg, Fault> {
+        loop {
+            let found = self.0.state.borrow_mut().frames.find(addr);
+            match found {
+                Some(seg) => return Ok(seg),
+                None => self.load(addr).await?,
+            }
+        }
+    }
+
+    async fn leg_write(&self, leg: usize, addr: Addr, segs: Segs) -> Result<(), Fault> {
+        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+        if let Some(why) = &self.0.state.borrow().refused {
+            return Err(why.clone());
+        }
+        let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
+        medium.write(addr * self.block() as u64, segs).await.map_err(told)
+    }
+
+    async fn leg_flush(&self, leg: usize) -> Result<(), Fault> {
+        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+        medium.flush().await.map_err(|e| Fault::Io(e, format!("{}: flush", medium.name())))
+    }
+}

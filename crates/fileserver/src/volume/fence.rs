@@ -1,0 +1,247 @@
+//! The fence: of two servers that reach one WORM, one writes.
+//!
+//! Every server has a seat on each device of the WORM: a block that it alone writes. A seat says in which epoch its
+//! server owned the WORM and which addresses it may have written (its grant). There is no lock and no command of a
+//! bus in it: blocks that are written and read are enough.
+//!
+//! ```text
+//!   owner:      write seat (grant moved up) -> flush -> read all seats -> nobody higher? use the grant
+//!   successor:  write seat (epoch higher)   -> flush -> read all seats -> begin above every grant
+//! ```
+//! Whoever of the two reads last sees the other (both write before they read).
+//!
+//! Invariants
+//!  N1  An address of a leg is written by the owner of an epoch only after its grant covers it there and a look at
+//!      all seats found no higher epoch.
+//!  N2  A successor begins above every grant that it found after its own seat was durable: nothing that an earlier
+//!      owner still writes is ever part of what the successor wrote.
+//!  N3  Changes are taken for [`LEASE_NS`] after a look at the fence; a successor waits longer than that before it
+//!      takes any.
+
+use bio::{Seg, Segs};
+
+use super::seal::{Give, Take};
+use super::worm::{self, Kind};
+use super::{Inner, Volume, load};
+use crate::fault::{Addr, Fault};
+use crate::medium::Medium;
+
+/// Servers that may have a seat.
+pub const SEATS: u64 = 64;
+/// First seat's address.
+const FIRST: Addr = 2;
+/// How long a look at the fence holds, ns.
+pub const LEASE_NS: u64 = 2_000_000_000;
+/// How long a successor waits, ns.
+pub const WAIT_NS: u64 = LEASE_NS * 3 / 2;
+/// Bytes of a name in a seat.
+const NAME_MAX: usize = 200;
+
+/// Who a server is: chosen by chance, once.
+pub type Owner = [u8; 16];
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seat {
+    /// Whose.
+    pub owner: Owner,
+    /// What people call it.
+    pub name: String,
+    /// In which epoch it owned the WORM.
+    pub epoch: u32,
+    /// It left in order, and writes no more.
+    pub left: bool,
+    /// Addresses below may have been written by it.
+    pub grant: Addr,
+    /// Where its first dump's superblock is, or will be.
+    pub start: Addr,
+    /// Superblock of the newest dump that this device has whole; 0 for none.
+    pub latest: Addr,
+}
+
+impl Seat {
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Give::default();
+        body.0.extend_from_slice(&self.owner);
+        body.u32(self.epoch).u32(u32::from(self.left));
+        body.u64(self.grant).u64(self.start).u64(self.latest);
+        let mut end = self.name.len().min(NAME_MAX);
+        while !self.name.is_char_boundary(end) {
+            end -= 1;
+        }
+        body.0.extend_from_slice(&self.name.as_bytes()[..end]);
+        body.0
+    }
+
+    fn decode(body: &[u8]) -> Seat {
+        let mut t = Take(body);
+        let mut owner = Owner::default();
+        for (to, b) in owner.iter_mut().zip(t.bytes(16)) {
+            *to = *b;
+        }
+        let (epoch, left) = (t.u32(), t.u32() & 1 == 1);
+        let (grant, start, latest) = (t.u64(), t.u64(), t.u64());
+        let name = String::from_utf8_lossy(t.0).into_owned();
+        Seat { owner, name, epoch, left, grant, start, latest }
+    }
+}
+
+/// All seats of a device: those taken, and the first that is free. What a seat says fits a sector, so power that
+/// fails leaves the old one or the new one.
+pub async fn seats(
+    leg: &dyn Medium,
+    volume: u64,
+    block: usize,
+    memory: impl AsyncFn() -> Result<Seg, Fault>,
+) -> Result<(Vec<(u64, Seat)>, Option<u64>), Fault> {
+    let (mut taken, mut free) = (Vec::new(), None);
+    for i in 0..SEATS {
+        let seg = memory().await?;
+        let at = FIRST + i;
+        let read = leg.read(at * block as u64, load::one(&seg)).await;
+        read.map_err(|e| Fault::Io(e, format!("{}: seat {i} of the fence", leg.name())))?;
+        let seat = seg.with(|b| worm::open(b, Kind::Seat, volume, at).map(Seat::decode));
+        match (seat, free) {
+            (Ok(seat), None) => taken.push((i, seat)),
+            // They are taken in order: a hole is a seat that was damaged, and may be the highest.
+            (Ok(_), Some(bad)) => {
+                let text = format!("{}: seat {bad} of the fence cannot be read", leg.name());
+                return Err(Fault::Corrupt(text));
+            }
+            (Err(_), None) => free = Some(i),
+            (Err(_), Some(_)) => return Ok((taken, free)),
+        }
+    }
+    Ok((taken, free))
+}
+
+/// Writes a seat, durably.
+pub async fn sit(
+    leg: &dyn Medium,
+    volume: u64,
+    place: u64,
+    seat: &Seat,
+    seg: Seg,
+    block: usize,
+) -> Result<(), Fault> {
+    let at = FIRST + place;
+    seg.with_mut(|b| worm::seal(b, Kind::Seat, volume, at, &seat.encode()));
+    let mut segs = Segs::default();
+    segs.push(seg);
+    let told = |e| Fault::Io(e, format!("{}: seat {place} of the fence", leg.name()));
+    leg.write(at * block as u64, segs).await.map_err(told)?;
+    leg.flush().await.map_err(told)
+}
+
+/// What a look at a leg's seats says to the owner of `epoch`.
+pub fn judge(seats: &[(u64, Seat)], owner: &Owner, epoch: u32) -> Result<(), Fault> {
+    let other = |s: &Seat| s.owner != *owner && s.epoch >= epoch;
+    match seats.iter().map(|(_, s)| s).filter(|s| other(s)).max_by_key(|s| s.epoch) {
+        Some(s) => Err(Fault::Fenced(format!("{} in epoch {}", s.name, s.epoch))),
+        None => Ok(()),
+    }
+}
+
+impl Volume {
+    /// A look at the fence, if the last one does not hold any more: at every leg at once, and the first that
+    /// answers is enough; what the others say counts when it comes.
+    pub(super) async fn renew(&self) -> Result<(), Fault> {
+        {
+            let state = self.0.state.borrow();
+            if let Some(why) = &state.refused {
+                return Err(why.clone());
+            }
+            if self.0.legs.is_empty() || self.0.reactor.now() < state.lease_until {
+                return Ok(());
+            }
+        }
+        let before = self.0.reactor.now();
+        let round = self.0.looks.get() + 1;
+        self.0.looks.set(round);
+        let outcome = std::rc::Rc::new(std::cell::Cell::new((0, false)));
+        let all = self.0.legs.len();
+        for leg in 0..all {
+            let (volume, outcome) = (self.clone(), outcome.clone());
+            self.0.reactor.spawn("fs-fence", async move {
+                let seen = volume.look_at(leg).await;
+                let (answers, good) = outcome.get();
+                outcome.set((answers + 1, good || seen.is_ok()));
+                match seen {
+                    Ok(()) => {
+                        let mut state = volume.0.state.borrow_mut();
+                        state.lease_until = state.lease_until.max(before + LEASE_NS);
+                    }
+                    Err(fault @ Fault::Fenced(_)) => drop(volume.refuse(fault)),
+                    Err(_) => {}
+                }
+                volume.0.looked.ring();
+            });
+        }
+        loop {
+            let seen = self.0.looked.count();
+            if let Some(why) = &self.0.state.borrow().refused {
+                return Err(why.clone());
+            }
+            match outcome.get() {
+                (_, true) => return Ok(()),
+                (n, false) if n == all => {
+                    return Err(Fault::Io(
+                        bio::Errno::NxIo,
+                        "no device of the WORM answers, so another server may have taken it".into(),
+                    ));
+                }
+                _ => self.0.looked.after(seen).await,
+            }
+        }
+    }
+
+    async fn look_at(&self, leg: usize) -> Result<(), Fault> {
+        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+        let (volume, block, epoch) = {
+            let state = self.0.state.borrow();
+            (state.layout.volume, state.block(), state.epoch)
+        };
+        let (taken, _) =
+            seats(&**medium, volume, block, async || self.own_memory().await).await?;
+        judge(&taken, &self.0.owner, epoch)
+    }
+
+    /// Moves this server's grant on a leg up to `grant` (N1).
+    pub(super) async fn extend(&self, leg: usize, grant: Addr, latest: Addr) -> Result<(), Fault> {
+        self.write_seat(leg, grant, latest, false).await?;
+        let looked = self.look_at(leg).await;
+        if let Err(fault @ Fault::Fenced(_)) = looked {
+            return Err(self.refuse(fault));
+        }
+        looked
+    }
+
+    pub(super) async fn write_seat(
+        &self,
+        leg: usize,
+        grant: Addr,
+        latest: Addr,
+        left: bool,
+    ) -> Result<(), Fault> {
+        let Inner { legs, owner, name, places, start, .. } = &*self.0;
+        let place = places.borrow().get(leg).copied().flatten();
+        let (Some(medium), Some(place)) = (legs.get(leg), place) else {
+            return Err(Fault::Invalid("a device of the WORM on which this server has no seat"));
+        };
+        let (volume, block, epoch) = {
+            let state = self.0.state.borrow();
+            (state.layout.volume, state.block(), state.epoch)
+        };
+        let seat = Seat {
+            owner: *owner,
+            name: name.clone(),
+            epoch,
+            left,
+            grant,
+            start: start.get(),
+            latest,
+        };
+        let seg = self.own_memory().await?;
+        sit(&**medium, volume, place, &seat, seg, block).await
+    }
+}

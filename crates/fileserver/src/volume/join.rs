@@ -1,0 +1,89 @@
+//! A leg of the WORM is looked at before it is used: whose it is, and how much of the chain it has.
+
+use bio::Seg;
+
+use super::point::Dump;
+use super::worm::{self, Label};
+use super::{Volume, fence, load};
+use crate::fault::{Addr, Fault};
+use crate::medium::Medium;
+
+/// One block of a device, in memory of its own.
+pub(super) async fn read_block(
+    medium: &dyn Medium,
+    addr: Addr,
+    seg: Seg,
+) -> Result<Seg, Fault> {
+    let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
+    medium.read(addr * seg.len() as u64, load::one(&seg)).await.map_err(told)?;
+    Ok(seg)
+}
+
+impl Volume {
+    /// Takes a seat on a leg and finds out how far it is.
+    pub(super) async fn join(&self, leg: usize) -> Result<(), Fault> {
+        let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
+        let medium = &**medium;
+        let (volume, block, epoch) = {
+            let state = self.0.state.borrow();
+            (state.layout.volume, state.block(), state.epoch)
+        };
+        let head = read_block(medium, 0, self.own_memory().await?).await?;
+        let label = head.with(Label::decode).map_err(|why| {
+            Fault::Corrupt(format!("{}: no device of a WORM: {why}", medium.name()))
+        })?;
+        if label.volume != volume || label.block as usize != block {
+            let text = format!("{}: a device of another WORM", medium.name());
+            return Err(Fault::Corrupt(text));
+        }
+        let memory = async || self.own_memory().await;
+        let (taken, free) = fence::seats(medium, volume, block, memory).await?;
+        if let Err(fault) = fence::judge(&taken, &self.0.owner, epoch) {
+            return Err(self.refuse(fault));
+        }
+        let mine = taken.iter().find(|(_, s)| s.owner == self.0.owner).map(|(i, _)| *i);
+        let place = mine.or(free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
+        let done = self.progress(medium).await?;
+        let blocks = medium.size() / block as u64;
+        if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
+            (l.done, l.blocks) = (done, blocks);
+        }
+        if let Some(p) = self.0.places.borrow_mut().get_mut(leg) {
+            *p = Some(place);
+        }
+        // Nothing above what it has may have been written in this epoch, as far as others need to know.
+        let granted = taken.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
+        let latest = self.latest_on(leg);
+        self.write_seat(leg, granted.unwrap_or(0).max(done), latest, false).await?;
+        self.0.dumped.ring();
+        Ok(())
+    }
+
+    /// How far a leg has the chain of this volume: superblocks are compared, the newest first. A leg on which dumps
+    /// are missing that it had is behind; one that has others in their place is not touched.
+    async fn progress(&self, medium: &dyn Medium) -> Result<Addr, Fault> {
+        let (dumps, chain, volume) = {
+            let state = self.0.state.borrow();
+            (state.dumps.clone(), state.chain, state.layout.volume)
+        };
+        let committed = self.0.state.borrow().dumped;
+        let mut after: Option<Dump> = None;
+        for dump in dumps.iter().rev().filter(|d| d.number <= committed) {
+            let wanted = after.map_or(chain, |d| d.chain);
+            after = Some(*dump);
+            let seg = read_block(medium, dump.sb, self.own_memory().await?).await?;
+            match seg.with(|b| worm::superblock(b, volume, dump.sb)) {
+                Ok((_, _, crc)) if crc == wanted => return Ok(dump.next),
+                Ok((other, ..)) if other.number == dump.number && other.epoch >= dump.epoch => {
+                    return Err(Fault::Corrupt(format!(
+                        "{}: dump {} there is another one: the legs of the mirror have parted",
+                        medium.name(),
+                        dump.number
+                    )));
+                }
+                _ => {}
+            }
+        }
+        Ok(super::state::WORM_FIRST)
+    }
+}

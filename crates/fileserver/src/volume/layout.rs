@@ -1,0 +1,139 @@
+//! Where things stand on a cache device.
+//!
+//! ```text
+//!   | header | header again | journal ring | pages of the table, two copies each | slots ... |
+//! ```
+//! Everything is counted in blocks of the volume's size. The header is written when the volume is made
+//! and when the device grows, never while it runs.
+
+use super::seal::{self, Give, Take};
+use crate::fault::Fault;
+
+const MAGIC: [u8; 4] = *b"ASHC";
+const VERSION: u32 = 1;
+/// Block sizes that a volume may have, bytes.
+pub const BLOCKS: [u32; 3] = [4096, 16 << 10, 64 << 10];
+/// Blocks of the header's copies.
+const HEADERS: u64 = 2;
+/// The ring is this part of the device ...
+const RING_PART: u64 = 64;
+/// ... but at least and at most so much.
+const RING_BYTES: (u64, u64) = (512 << 10, 256 << 20);
+/// Bytes of a slot in the table: address, checksum.
+pub const ENTRY: usize = 12;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Says whose blocks these are; chosen by chance when the volume was made.
+    pub volume: u64,
+    /// Says of journal and table that they belong to this use of the device; chosen when it was formatted.
+    pub life: u64,
+    /// Bytes of a block.
+    pub block: u32,
+    /// First block of the journal, and how many.
+    pub ring: (u64, u64),
+    /// First block of the table's pages, and how many pages (two blocks each).
+    pub pages: (u64, u64),
+    /// First block of the slots, and how many.
+    pub slots: (u64, u64),
+}
+
+impl Layout {
+    /// For a new volume on a device of `size` bytes.
+    pub fn plan(size: u64, block: u32, volume: u64, life: u64) -> Result<Layout, Fault> {
+        if !BLOCKS.contains(&block) {
+            return Err(Fault::Invalid("block: a volume's blocks have 4096, 16384 or 65536 bytes"));
+        }
+        let wide = u64::from(block);
+        let all = size / wide;
+        let bytes = (size / RING_PART).clamp(RING_BYTES.0, RING_BYTES.1);
+        let ring = (HEADERS, bytes.div_ceil(wide).max(16));
+        let left = all.saturating_sub(ring.0 + ring.1);
+        let per_page = ((block as usize - seal::SEAL) / ENTRY) as u64;
+        // A page and its copy serve `per_page` slots.
+        let pages = left.div_ceil(per_page + 2);
+        let first = ring.0 + ring.1;
+        let slots = left.saturating_sub(2 * pages).min(u64::from(u32::MAX));
+        if slots < 32 {
+            return Err(Fault::NoSpace("the cache device is too small to hold a volume"));
+        }
+        let slots = (first + 2 * pages, slots);
+        Ok(Layout { volume, life, block, ring, pages: (first, pages), slots })
+    }
+
+    /// Slots that one page of the table describes.
+    pub fn per_page(&self) -> usize {
+        (self.block as usize - seal::SEAL) / ENTRY
+    }
+
+    /// Byte offset of a block of the device.
+    pub fn at(&self, block: u64) -> u64 {
+        block * u64::from(self.block)
+    }
+
+    /// Byte offset of a slot.
+    pub fn slot_at(&self, slot: u32) -> u64 {
+        self.at(self.slots.0 + u64::from(slot))
+    }
+
+    /// The header, as a block.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Give::default();
+        body.u32(VERSION).u32(self.block).u64(self.life);
+        for (first, n) in [self.ring, self.pages, self.slots] {
+            body.u64(first).u64(n);
+        }
+        let mut out = vec![0; self.block as usize];
+        seal::seal(&mut out, MAGIC, self.volume, 0, &body.0);
+        out
+    }
+
+    /// From the first bytes of a device of `size` bytes. Says why not.
+    pub fn decode(bytes: &[u8], size: u64) -> Result<Layout, &'static str> {
+        let sealed = seal::open(bytes, MAGIC)?;
+        let mut t = Take(sealed.body);
+        if t.u32() != VERSION {
+            return Err("a later version made it");
+        }
+        let (volume, block, life) = (sealed.volume, t.u32(), t.u64());
+        let mut pair = || (t.u64(), t.u64());
+        let l = Layout { volume, life, block, ring: pair(), pages: pair(), slots: pair() };
+        if !BLOCKS.contains(&block) {
+            return Err("its block size makes no sense");
+        }
+        let all = size / u64::from(block);
+        let ends = [l.ring, l.pages, l.slots].map(|(first, n)| first.checked_add(n));
+        let pages_end = l.pages.1.checked_mul(2).and_then(|n| l.pages.0.checked_add(n));
+        let per_page = l.per_page() as u64;
+        let fits = ends.iter().all(|e| e.is_some_and(|e| e <= all))
+            && l.ring.0 >= HEADERS
+            && l.ring.1 >= 4
+            && ends[0].is_some_and(|e| e <= l.pages.0)
+            && pages_end.is_some_and(|e| e <= l.slots.0)
+            && l.slots.1 > 0
+            && l.slots.1 <= u64::from(u32::MAX)
+            && l.pages.1.checked_mul(per_page).is_some_and(|n| n >= l.slots.1);
+        if fits { Ok(l) } else { Err("its parts do not fit the device") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_size_the_parts_fit_and_read_back() {
+        for size in [1 << 20, 3_000_001, 64 << 20, 25 << 30, 40_u64 << 40] {
+            for block in BLOCKS {
+                let Ok(l) = Layout::plan(size, block, 77, 5) else {
+                    assert!(size < 16 * RING_BYTES.0, "{size} {block}");
+                    continue;
+                };
+                assert_eq!(Layout::decode(&l.encode(), size), Ok(l), "{size} {block}");
+                assert!(Layout::decode(&l.encode(), l.at(l.slots.0 + l.slots.1) - 1).is_err());
+                assert!(l.slots.1 * u64::from(block) > size * 3 / 10, "{size} {block}: {l:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Blocks on their way into memory.
+
+use std::rc::Rc;
+
+use bio::{Seg, Segs};
+use wire::iscsi::crc32c;
+
+use super::bell::Bell;
+use super::point::Dump;
+use super::table::Slot;
+use super::{Inner, Volume, worm};
+use crate::fault::{Addr, Fault};
+
+/// Times that a block is looked for again because it moved while it was read.
+const TRIES: usize = 4;
+/// Slots that are left to what will be written; blocks of the WORM are kept in others.
+const FILL_LEAVES: usize = 8;
+
+/// Ends a load whatever happens to the task.
+struct Loading<'a> {
+    inner: &'a Inner,
+    addr: Addr,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let bell = self.inner.loading.borrow_mut().remove(&self.addr);
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+    }
+}
+
+/// How a block of the WORM proves itself.
+enum Proof {
+    Sum(u32),
+    Superblock,
+    Sums,
+}
+
+pub(super) fn one(seg: &Seg) -> Segs {
+    let mut segs = Segs::default();
+    segs.push(seg.clone());
+    segs
+}
+
+impl Volume {
+    /// Loads a block, or waits for whoever does.
+    pub(super) async fn load(&self, addr: Addr) -> Result<(), Fault> {
+        let already = self.0.loading.borrow().get(&addr).cloned();
+        if let Some(bell) = already {
+            let seen = bell.count();
+            if self.0.loading.borrow().contains_key(&addr) {
+                bell.after(seen).await;
+            }
+            return Ok(());
+        }
+        self.0.loading.borrow_mut().insert(addr, Rc::new(Bell::default()));
+        let _loading = Loading { inner: &self.0, addr };
+        for _ in 0..TRIES {
+            if self.0.state.borrow().frames.has(addr) {
+                return Ok(());
+            }
+            let found = self.0.state.borrow_mut().table.find(addr);
+            match found {
+                Some((slot, crc)) => {
+                    if self.load_slot(addr, slot, crc).await? {
+                        return Ok(());
+                    }
+                }
+                None => return self.load_worm(addr).await,
+            }
+        }
+        Err(Fault::Corrupt(format!("block {addr} is not what was written to the cache device")))
+    }
+
+    /// Memory for a block that is loaded.
+    async fn memory(&self) -> Result<Seg, Fault> {
+        for _ in 0..TRIES {
+            if let Some(seg) = self.0.state.borrow().frames.memory() {
+                return Ok(seg);
+            }
+            if !self.evict_for(1) {
+                self.sync().await?;
+            }
+        }
+        Err(Fault::NoSpace("the block cache is full of blocks in use"))
+    }
+
+    /// False: it moved meanwhile, or is to be had from the WORM.
+    async fn load_slot(&self, addr: Addr, slot: u32, crc: u32) -> Result<bool, Fault> {
+        let seg = self.memory().await?;
+        let at = self.0.state.borrow().layout.slot_at(slot);
+        let read = self.0.cache.read(at, one(&seg)).await;
+        let mut state = self.0.state.borrow_mut();
+        if state.table.find(addr) != Some((slot, crc)) {
+            return Ok(false);
+        }
+        match read {
+            Ok(()) if seg.with(crc32c) == crc => {
+                if !state.frames.has(addr) {
+                    state.frames.enter(addr, seg);
+                }
+                Ok(true)
+            }
+            _ if addr < state.copied() => {
+                // A leg has it too: the slot was only a copy.
+                state.table.forget(addr);
+                state.emptied.push(slot);
+                state.bad_slots += 1;
+                Ok(false)
+            }
+            Ok(()) => Ok(false),
+            Err(e) => Err(Fault::Io(e, format!("{}: block {addr}", self.0.cache.name()))),
+        }
+    }
+
+    fn dump_of(&self, addr: Addr) -> Option<Dump> {
+        let state = self.0.state.borrow();
+        let i = state.dumps.partition_point(|d| d.next <= addr);
+        state.dumps.get(i).copied().filter(|d| d.sb <= addr)
+    }
+
+    async fn proof(&self, addr: Addr) -> Result<Proof, Fault> {
+        let Some(dump) = self.dump_of(addr) else {
+            return Err(Fault::Corrupt(format!("block {addr} is in no dump and not on the cache device")));
+        };
+        if addr == dump.sb {
+            return Ok(Proof::Superblock);
+        }
+        if addr >= dump.end {
+            return Ok(Proof::Sums);
+        }
+        let per = self.0.state.borrow().sums_per_block() as u64;
+        let (at, i) = (dump.end + (addr - dump.sb) / per, ((addr - dump.sb) % per) as usize);
+        loop {
+            let seg = self.0.state.borrow_mut().frames.find(at);
+            let Some(seg) = seg else {
+                Box::pin(self.load(at)).await?;
+                continue;
+            };
+            let volume = self.0.state.borrow().layout.volume;
+            return match seg.with(|b| worm::sum(b, volume, at, i)) {
+                Ok(Some(crc)) => Ok(Proof::Sum(crc)),
+                Ok(None) => Err(Fault::Corrupt(format!(
+                    "block {addr} is not part of dump {}, yet something names it",
+                    dump.number
+                ))),
+                Err(why) => Err(Fault::Corrupt(format!("checksums in block {at}: {why}"))),
+            };
+        }
+    }
+
+    async fn load_worm(&self, addr: Addr) -> Result<(), Fault> {
+        let proof = self.proof(addr).await?;
+        let seg = self.memory().await?;
+        let (wide, volume) = (self.block() as u64, self.0.state.borrow().layout.volume);
+        let (mut bad, mut why) = (Vec::new(), None);
+        for (i, leg) in self.0.legs.iter().enumerate() {
+            if !self.on_leg(i, addr) {
+                continue;
+            }
+            let wrong = match leg.read(addr * wide, one(&seg)).await {
+                Err(e) => {
+                    why.get_or_insert(Fault::Io(e, format!("{}: block {addr}", leg.name())));
+                    continue;
+                }
+                Ok(()) => seg.with(|b| match proof {
+                    Proof::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
+                    Proof::Superblock => worm::check_superblock(b, volume, addr).err(),
+                    Proof::Sums => worm::sum(b, volume, addr, 0).err(),
+                }),
+            };
+            match wrong {
+                Some(wrong) => {
+                    bad.push(i);
+                    let text = format!("{}: block {addr}: {wrong}", leg.name());
+                    why = Some(Fault::Corrupt(text));
+                }
+                None => {
+                    self.mend(addr, &seg, &bad).await;
+                    let mut state = self.0.state.borrow_mut();
+                    if !state.frames.has(addr) {
+                        state.frames.enter(addr, seg.clone());
+                    }
+                    drop(state);
+                    self.fill(addr, seg);
+                    return Ok(());
+                }
+            }
+        }
+        Err(why.unwrap_or_else(|| {
+            Fault::Corrupt(format!("block {addr} is on no device of the WORM that answers"))
+        }))
+    }
+
+    /// Legs that hold something else get what another has.
+    async fn mend(&self, addr: Addr, seg: &Seg, bad: &[usize]) {
+        let wide = self.block() as u64;
+        for leg in bad.iter().filter_map(|i| self.0.legs.get(*i)) {
+            if leg.write(addr * wide, one(seg)).await.is_ok() {
+                self.0.state.borrow_mut().mended += 1;
+            }
+        }
+    }
+
+    /// Keeps a block of the WORM on the cache device, when there is room and it is wanted.
+    fn fill(&self, addr: Addr, seg: Seg) {
+        let slot = {
+            let mut state = self.0.state.borrow_mut();
+            let room = state.slots_left() > state.table.len() / FILL_LEAVES;
+            if state.fastworm || !room || state.table.crc(addr).is_some() {
+                return;
+            }
+            let Some((slot, _)) = state.table.take(1) else { return };
+            slot
+        };
+        let volume = self.clone();
+        self.0.reactor.spawn("fs-fill", async move {
+            let at = volume.0.state.borrow().layout.slot_at(slot);
+            let crc = seg.with(crc32c);
+            let done = volume.0.cache.write(at, one(&seg)).await;
+            let mut state = volume.0.state.borrow_mut();
+            if done.is_ok() && state.table.crc(addr).is_none() && addr < state.copied() {
+                let held = Slot { addr, crc };
+                state.table.set(slot, held);
+                state.fills.push((slot, held));
+            } else {
+                state.table.release(slot);
+            }
+        });
+    }
+}

@@ -1,0 +1,308 @@
+//! volume: a cached WORM.
+//!
+//! ```text
+//!   operation -> Step over State (memory)            never waits; undone when it misses something
+//!                    |  dirty frames
+//!   commit     slots of the cache device, then a record of the journal: atomic
+//!                    |
+//!   dump       a superblock and checksums are added, and everything below a line is frozen
+//!                    |
+//!   copier     a task for each leg of the WORM: blocks, flush, superblock, flush
+//! ```
+//!
+//! An address (w) is given to a block when it is made. Addresses only go up from one dump to the next, and
+//! `frozen` is the line: what is below belongs to a dump and never changes, so that taking a dump is moving the
+//! line. A block above it is changed where it is; one below is copied to a new address, with the blocks that
+//! lead to it. So a dump costs the same whatever the size of the tree, its blocks are one range of the WORM, and
+//! how far a leg has come is one number.
+//!
+//! The states that the first file servers kept for each block follow from its address:
+//!
+//! | state | here |
+//! |---|---|
+//! | none  | on the WORM and not on the cache device |
+//! | dirty | at or above `frozen` |
+//! | dump  | below `frozen`, above what the last leg has |
+//! | read  | on the cache device and on the WORM |
+//! | write | never: a changed block of a dump gets its new address at once |
+//! | dump1 | never: what a leg could not write stays on the cache device, and that leg is behind |
+//!
+//! Invariants
+//!  V1  Blocks below `frozen` are never changed, in memory, on the cache device or on the WORM.
+//!  V2  What a commit wrote is found after a loss of power as a whole or not at all; what was synced is found.
+//!  V3  A superblock reaches a leg after everything that it vouches for is durable there.
+//!  V4  A block leaves the cache device only when a leg has it for good.
+//!  V5  Nothing is acknowledged after another server took the WORM.
+
+mod bell;
+mod commit;
+mod copy;
+mod dump;
+mod fence;
+mod frames;
+mod journal;
+mod join;
+mod layout;
+mod load;
+mod open;
+mod point;
+pub mod seal;
+mod space;
+mod state;
+mod step;
+mod table;
+mod worm;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use reactor::Reactor;
+
+use crate::fault::{Addr, Fault, Stop, Wait};
+use crate::medium::Medium;
+use bell::Bell;
+use state::State;
+use table::AddrMap;
+
+pub use copy::Report;
+pub use fence::Owner;
+pub use layout::BLOCKS;
+pub use open::{Options, open, ream, recover};
+pub use point::{Dump, LEGS_MAX};
+pub use step::{Step, View};
+
+/// Blocks evicted from memory at a time.
+const EVICT: usize = 64;
+/// A commit is begun when so many thousandths of the block cache are dirty ...
+const COMMIT_AT: usize = 250;
+/// ... and operations wait for it at so many.
+const COMMIT_BOUND: usize = 600;
+
+struct Inner {
+    reactor: Reactor,
+    pool: bio::Pool,
+    cache: Rc<dyn Medium>,
+    legs: Vec<Rc<dyn Medium>>,
+    state: RefCell<State>,
+    clock: Rc<dyn Fn() -> u64>,
+    /// Blocks on their way into memory.
+    loading: RefCell<AddrMap<Rc<Bell>>>,
+    /// Commits begun and ended, and the fault of the last one.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    fault: RefCell<Option<Fault>>,
+    committing: Cell<bool>,
+    committed: Bell,
+    /// A dump was committed, or a leg got further.
+    dumped: Bell,
+    ring: RefCell<journal::Ring>,
+    /// Who this server is.
+    owner: fence::Owner,
+    name: String,
+    /// Its seat on each leg that has answered.
+    places: RefCell<Vec<Option<u64>>>,
+    /// Where the first superblock of its epoch is.
+    start: Cell<Addr>,
+    /// Nothing is begun any more.
+    closed: Cell<bool>,
+    /// What legs are at, for reports.
+    reports: RefCell<Vec<copy::Report>>,
+    /// Looks at the fence begun; rings when one ended.
+    looks: Cell<u64>,
+    looked: Bell,
+    /// Files kept although they have no name any more, with the number of their keepers.
+    held: RefCell<HashMap<u64, u32>>,
+    /// Files that nobody holds any more.
+    released: RefCell<Vec<u64>>,
+    reap: Bell,
+}
+
+/// A handle on a volume. Clones share it; it never leaves its core.
+#[derive(Clone)]
+pub struct Volume(Rc<Inner>);
+
+impl Volume {
+    /// Runs `op` until it needs nothing that is not in memory. It may run several times; what it did before it
+    /// stopped is undone, contents of blocks that [`Step::data_mut`] gave excepted.
+    pub async fn run<T>(
+        &self,
+        mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
+        let mut waits = 0;
+        loop {
+            let stopped = {
+                let mut state = self.0.state.borrow_mut();
+                state.now_ns = (self.0.clock)();
+                state.tick = self.0.reactor.now();
+                let mut step = Step::new(&mut state, &self.0.held);
+                match op(&mut step) {
+                    Ok(done) => {
+                        let reap = step.end();
+                        Ok((done, reap))
+                    }
+                    Err(stop) => {
+                        step.undo();
+                        Err(stop)
+                    }
+                }
+            };
+            match stopped {
+                Ok((done, reap)) => {
+                    reap.into_iter().for_each(|ino| self.release(ino));
+                    self.relieve();
+                    self.fetch_wanted();
+                    return Ok(done);
+                }
+                Err(Stop::Fail(fault)) => return Err(fault),
+                Err(Stop::Missing(addr)) => {
+                    self.fetch_wanted();
+                    self.load(addr).await?;
+                }
+                Err(Stop::Wait(Wait::Reap(ino))) => return Err(Fault::Unfinished(ino)),
+                Err(Stop::Wait(Wait::Fence)) => self.renew().await?,
+                Err(Stop::Wait(wait)) => {
+                    waits += 1;
+                    self.make_room(wait, waits).await?;
+                }
+            }
+        }
+    }
+
+    /// Begins a commit when much is dirty.
+    fn relieve(&self) {
+        let state = self.0.state.borrow();
+        let (dirty, limit) = (state.frames.dirty(), state.frames.limit());
+        drop(state);
+        if dirty * 1000 > limit * COMMIT_AT && !self.0.committing.get() {
+            self.begin_commit();
+        }
+    }
+
+    /// Memory, slots or numbers for an operation that stopped for want of them.
+    async fn make_room(&self, wait: Wait, waits: u32) -> Result<(), Fault> {
+        if wait == Wait::Memory {
+            let mut state = self.0.state.borrow_mut();
+            let busy = state.frames.dirty() * 1000 > state.frames.limit() * COMMIT_BOUND;
+            if state.frames.evict(EVICT) > 0 && !busy {
+                return Ok(());
+            }
+            drop(state);
+            if waits > 8 {
+                return Err(Fault::NoSpace("the block cache is too small for the operation"));
+            }
+            return self.sync().await;
+        }
+        // The slots that a commit leaves are free after the record of the next one.
+        let before = self.0.state.borrow().slots_left();
+        self.empty_slots();
+        self.sync().await?;
+        let after = self.0.state.borrow().slots_left();
+        if after == 0 && before == 0 && waits > 2 {
+            return Err(Fault::NoSpace("the cache device is full of blocks that no WORM has yet"));
+        }
+        Ok(())
+    }
+
+    /// What ended before it was called is durable when it returns.
+    pub async fn sync(&self) -> Result<(), Fault> {
+        if let Some(why) = &self.0.state.borrow().refused {
+            return Err(why.clone());
+        }
+        // One that runs may have begun before what is to be durable.
+        let wanted = self.0.begun.get() + 1;
+        while self.0.ended.get() < wanted {
+            let seen = self.0.committed.count();
+            if !self.0.committing.get() {
+                self.begin_commit();
+            }
+            self.0.committed.after(seen).await;
+            if let Some(fault) = &*self.0.fault.borrow() {
+                return Err(fault.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// While the guard lives the contents of a file are kept, whether it has a name or not.
+    pub fn hold(&self, ino: u64) -> Held {
+        *self.0.held.borrow_mut().entry(ino).or_default() += 1;
+        Held { volume: self.clone(), ino }
+    }
+
+    /// Files that nobody holds any more since the last call; waits for one, or for [`Volume::wake_reaper`].
+    pub async fn released(&self) -> Vec<u64> {
+        loop {
+            let seen = self.0.reap.count();
+            let released = self.0.released.take();
+            if !released.is_empty() || self.0.closed.get() {
+                return released;
+            }
+            self.0.reap.after(seen).await;
+        }
+    }
+
+    /// A file is to be looked at by whoever waits in [`Volume::released`].
+    pub fn release(&self, ino: u64) {
+        self.0.released.borrow_mut().push(ino);
+        self.0.reap.ring();
+    }
+
+    /// True once it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.get()
+    }
+
+    /// Runs a task on the volume's core.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + 'static) {
+        self.0.reactor.spawn(name, task);
+    }
+
+    /// Loads what operations said that they will want.
+    fn fetch_wanted(&self) {
+        let wanted = std::mem::take(&mut self.0.state.borrow_mut().wanted);
+        for addr in wanted {
+            let volume = self.clone();
+            // Whoever needs it hears of the fault when it asks.
+            self.0.reactor.spawn("fs-ahead", async move { drop(volume.load(addr).await) });
+        }
+    }
+
+    fn evict_for(&self, want: usize) -> bool {
+        let mut state = self.0.state.borrow_mut();
+        state.frames.evict(want.max(EVICT)) > 0
+    }
+
+    fn block(&self) -> usize {
+        self.0.state.borrow().block()
+    }
+
+    fn refuse(&self, why: Fault) -> Fault {
+        self.0.state.borrow_mut().refused.get_or_insert(why).clone()
+    }
+
+    /// True while `addr` may be read from a leg.
+    fn on_leg(&self, leg: usize, addr: Addr) -> bool {
+        self.0.state.borrow().legs.get(leg).is_some_and(|l| addr < l.done)
+    }
+}
+
+/// See [`Volume::hold`].
+pub struct Held {
+    volume: Volume,
+    ino: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = self.volume.0.held.borrow_mut();
+        if let Some(n) = held.get_mut(&self.ino) {
+            *n -= 1;
+            if *n == 0 {
+                held.remove(&self.ino);
+                drop(held);
+                self.volume.release(self.ino);
+            }
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! Making, opening and recovering volumes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bio::{Pool, Seg, Segs};
+use reactor::Reactor;
+
+use super::bell::Bell;
+use super::copy::Report;
+use super::fence::{self, Owner, Seat};
+use super::frames::Frames;
+use super::journal::{self, Record, Ring};
+use super::layout::Layout;
+use super::point::{Dump, LEGS_MAX, Point};
+use super::space::Space;
+use super::state::{BATCH, Leg, State, WORM_FIRST};
+use super::table::Table;
+use super::worm::{self, Label};
+use super::{Inner, Volume, join, load};
+use crate::fault::{Addr, Fault};
+use crate::medium::Medium;
+
+/// Bytes read at a time when the journal is read in.
+const READ_BYTES: usize = 1 << 20;
+/// A recovered volume counts its changes from so much higher: what the server before it gave since the dump is
+/// never given again.
+const RECOVERED: u64 = 1 << 31;
+
+/// What a volume is made of.
+#[derive(Clone)]
+pub struct Options {
+    /// The reactor of its core.
+    pub reactor: Reactor,
+    /// Buffers of that core.
+    pub pool: Pool,
+    /// The cache device.
+    pub cache: Rc<dyn Medium>,
+    /// Devices of the WORM, each with all of it; none for a plain file system.
+    pub legs: Vec<Rc<dyn Medium>>,
+    /// Bytes of the block cache.
+    pub memory: usize,
+    /// Bytes of a block; counts when a volume is made.
+    pub block: u32,
+    /// This server.
+    pub owner: Owner,
+    /// What people call it.
+    pub name: String,
+    /// Wall clock, ns since 1970.
+    pub clock: Rc<dyn Fn() -> u64>,
+    /// See [`State::fastworm`].
+    pub fastworm: bool,
+    /// How long what was written may wait for a commit that nobody asks for, ns.
+    pub commit_ns: u64,
+}
+
+impl Options {
+    async fn memory(&self, len: usize) -> Result<Seg, Fault> {
+        for _ in 0..1000 {
+            if let Some(seg) = self.pool.get(len).and_then(|b| b.seg(0, len)) {
+                return Ok(seg);
+            }
+            self.reactor.sleep(1_000_000).await;
+        }
+        Err(Fault::NoSpace("the core's buffers are all in use"))
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        if self.legs.len() > LEGS_MAX {
+            return Err(Fault::Invalid("a WORM is mirrored on at most 8 devices"));
+        }
+        if self.memory < 64 * self.block as usize {
+            return Err(Fault::Invalid("the block cache holds less than 64 blocks"));
+        }
+        Ok(())
+    }
+}
+
+async fn read(o: &Options, medium: &dyn Medium, at: u64, len: usize) -> Result<Vec<u8>, Fault> {
+    let mut out = Vec::with_capacity(len);
+    while out.len() < len {
+        let seg = o.memory((len - out.len()).min(Pool::largest())).await?;
+        let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
+        medium.read(at + out.len() as u64, load::one(&seg)).await.map_err(told)?;
+        seg.with(|b| out.extend_from_slice(b));
+    }
+    Ok(out)
+}
+
+async fn write(o: &Options, medium: &dyn Medium, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+    let mut done = 0;
+    for some in bytes.chunks(Pool::largest()) {
+        let seg = o.memory(some.len()).await?;
+        seg.copy_from(0, some);
+        let mut segs = Segs::default();
+        segs.push(seg);
+        let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
+        medium.write(at + done, segs).await.map_err(told)?;
+        done += some.len() as u64;
+    }
+    Ok(())
+}
+
+async fn flush(medium: &dyn Medium) -> Result<(), Fault> {
+    medium.flush().await.map_err(|e| Fault::Io(e, format!("{}: flush", medium.name())))
+}
+
+/// Makes a volume; what was on the devices is gone. Opening it is another step.
+pub async fn ream(o: &Options) -> Result<(), Fault> {
+    o.check()?;
+    let volume = o.reactor.random() | 1;
+    let block = o.block as usize;
+    let plain = o.legs.is_empty();
+    let first = if plain { 1 } else { WORM_FIRST };
+    for leg in &o.legs {
+        if leg.size() < (first + 16) * block as u64 {
+            return Err(Fault::NoSpace("a device of the WORM is too small"));
+        }
+        let label = Label { volume, block: o.block, made_ns: (o.clock)() };
+        // Seats and the first superblock of an earlier life end here.
+        for addr in 1..=first {
+            write(o, &**leg, addr * block as u64, &vec![0; block]).await?;
+        }
+        write(o, &**leg, 0, &label.encode()).await?;
+        let seat = Seat {
+            owner: o.owner,
+            name: o.name.clone(),
+            epoch: 1,
+            left: false,
+            grant: first,
+            start: first,
+            latest: 0,
+        };
+        fence::sit(&**leg, volume, 0, &seat, o.memory(block).await?, block).await?;
+    }
+    let point = Point {
+        root: 0,
+        next: if plain { first } else { first + 1 },
+        frozen: if plain { first } else { first + 1 },
+        sb: if plain { 0 } else { first },
+        ino: 1,
+        change: 0,
+        epoch: 1,
+        last: Dump::default(),
+        chain: 0,
+        legs: vec![first; o.legs.len()],
+    };
+    format(o, volume, o.block, &point).await
+}
+
+/// Makes a cache device empty, with a point to begin from.
+async fn format(o: &Options, volume: u64, block: u32, point: &Point) -> Result<(), Fault> {
+    let layout = Layout::plan(o.cache.size(), block, volume, o.reactor.random())?;
+    let cache = &*o.cache;
+    // Without a header nothing on it counts, until all of it does.
+    let blank = vec![0; block as usize];
+    write(o, cache, 0, &blank).await?;
+    write(o, cache, layout.at(1), &blank).await?;
+    flush(cache).await?;
+    let table = Table::new(&layout);
+    for i in 0..layout.pages.1 as usize {
+        let at = layout.at(layout.pages.0 + 2 * i as u64);
+        write(o, cache, at, &table.page(&layout, i, 0)).await?;
+    }
+    let record = Record { seq: 1, tail: 1, point: point.clone(), ..Record::default() };
+    write(o, cache, layout.at(layout.ring.0), &record.encode(layout.life, block as usize)).await?;
+    flush(cache).await?;
+    write(o, cache, 0, &layout.encode()).await?;
+    write(o, cache, layout.at(1), &layout.encode()).await?;
+    flush(cache).await
+}
+
+async fn layout(o: &Options) -> Result<Layout, Fault> {
+    let size = o.cache.size();
+    let mut why = "";
+    for block in [0].into_iter().chain(super::BLOCKS) {
+        let at = u64::from(block);
+        if at + u64::from(super::BLOCKS[0]) > size {
+            break;
+        }
+        let head = read(o, &*o.cache, at, super::BLOCKS[0] as usize).await;
+        match head.as_deref().map(|b| Layout::decode(b, size)) {
+            Ok(Ok(l)) => return Ok(l),
+            Ok(Err(e)) if block == 0 => why = e,
+            _ => {}
+        }
+    }
+    Err(Fault::Corrupt(format!("{}: no cache device of a volume: {why}", o.cache.name())))
+}
+
+/// Opens a volume that this server left, in order or not.
+pub async fn open(o: &Options) -> Result<Volume, Fault> {
+    o.check()?;
+    let layout = layout(o).await?;
+    if o.memory < 64 * layout.block as usize {
+        return Err(Fault::Invalid("the block cache holds less than 64 blocks"));
+    }
+    let mut table = Table::new(&layout);
+    let block = layout.block as usize;
+    for i in 0..layout.pages.1 as usize {
+        let at = layout.at(layout.pages.0 + 2 * i as u64);
+        let both = read(o, &*o.cache, at, 2 * block).await?;
+        let (a, b) = both.split_at(block);
+        if table.load(&layout, i, [a, b]).is_none() {
+            let text = format!("{}: page {i} of the table: neither copy is good", o.cache.name());
+            return Err(Fault::Corrupt(text));
+        }
+    }
+    let mut ring = Ring::new(&layout);
+    let records = journal::choose(records(o, &layout).await?)
+        .map_err(|why| Fault::Corrupt(format!("{}: {why}", o.cache.name())))?;
+    let mut last = Record::default();
+    for (first, n, record) in records {
+        for slot in &record.clears {
+            table.replay(record.seq, *slot, super::table::Slot::default());
+        }
+        for (slot, held) in &record.sets {
+            table.replay(record.seq, *slot, *held);
+        }
+        ring.found(record.seq, first, n);
+        last = record;
+    }
+    table.index().map_err(|addr| {
+        Fault::Corrupt(format!("{}: block {addr} is there twice", o.cache.name()))
+    })?;
+    start(o, layout, table, ring, last).await
+}
+
+/// Every record that stands in the ring.
+async fn records(o: &Options, l: &Layout) -> Result<Vec<(u64, u64, Record)>, Fault> {
+    let block = l.block as usize;
+    let mut out = Vec::new();
+    let (mut at, end) = (0, l.ring.1);
+    while at < end {
+        let n = (READ_BYTES / block).max(1).min((end - at) as usize);
+        let bytes = read(o, &*o.cache, l.at(l.ring.0 + at), n * block).await?;
+        for (i, head) in bytes.chunks(block).enumerate() {
+            let first = at + i as u64;
+            let Some(len) = Record::len_at(head, l.life) else { continue };
+            let blocks = len.div_ceil(block) as u64;
+            if first + blocks > end {
+                continue;
+            }
+            let record = if len <= block {
+                Record::decode(head, l.life)
+            } else {
+                let whole = read(o, &*o.cache, l.at(l.ring.0 + first), blocks as usize * block);
+                Record::decode(&whole.await?, l.life)
+            };
+            // One that does not read was torn, or written over by a later one.
+            if let Ok(record) = record {
+                out.push((first, blocks, record));
+            }
+        }
+        at += n as u64;
+    }
+    Ok(out)
+}
+
+async fn start(
+    o: &Options,
+    layout: Layout,
+    table: Table,
+    ring: Ring,
+    last: Record,
+) -> Result<Volume, Fault> {
+    let point = last.point;
+    if point.legs.len() != o.legs.len() {
+        return Err(Fault::Invalid("the volume was made with another number of devices of the WORM"));
+    }
+    let legs = point.legs.iter().zip(&o.legs);
+    let legs = legs.map(|(done, medium)| Leg {
+        done: *done,
+        blocks: medium.size() / u64::from(layout.block),
+    });
+    let used: Vec<Addr> = table.addresses().collect();
+    let space = Space::new(point.frozen, point.next, used.into_iter());
+    let frames = Frames::new(o.memory, layout.block as usize);
+    let state = State {
+        layout,
+        frames,
+        table,
+        space,
+        root: point.root,
+        // What was given since the last commit is among what it allowed.
+        ino: point.ino,
+        ino_limit: point.ino,
+        change: point.change,
+        change_limit: point.change,
+        dumps: Vec::new(),
+        sb: point.sb,
+        chain: point.chain,
+        epoch: point.epoch,
+        legs: legs.collect(),
+        dropped: Vec::new(),
+        emptied: Vec::new(),
+        fills: Vec::new(),
+        seq: last.seq,
+        checkpoint: last.tail,
+        written: point.clone(),
+        pending: None,
+        moved: false,
+        wanted: Vec::new(),
+        dumped: point.last.number,
+        fastworm: o.fastworm,
+        bad_slots: 0,
+        mended: 0,
+        refused: None,
+        lease_until: 0,
+        now_ns: (o.clock)(),
+        tick: o.reactor.now(),
+    };
+    let reports = o.legs.iter().map(|m| Report { name: m.name().into(), ..Report::default() });
+    let volume = Volume(Rc::new(Inner {
+        reactor: o.reactor.clone(),
+        pool: o.pool.clone(),
+        cache: o.cache.clone(),
+        legs: o.legs.clone(),
+        state: RefCell::new(state),
+        clock: o.clock.clone(),
+        loading: RefCell::default(),
+        begun: Cell::new(0),
+        ended: Cell::new(0),
+        fault: RefCell::new(None),
+        committing: Cell::new(false),
+        committed: Bell::default(),
+        dumped: Bell::default(),
+        ring: RefCell::new(ring),
+        owner: o.owner,
+        name: o.name.clone(),
+        places: RefCell::new(vec![None; o.legs.len()]),
+        start: Cell::new(point.sb),
+        closed: Cell::new(false),
+        reports: RefCell::new(reports.collect()),
+        looks: Cell::new(0),
+        looked: Bell::default(),
+        released: RefCell::default(),
+        reap: Bell::default(),
+        held: RefCell::default(),
+    }));
+    volume.dumps_before(&point.last).await?;
+    {
+        let mut state = volume.0.state.borrow_mut();
+        let first = state.dumps.iter().find(|d| d.epoch == point.epoch);
+        volume.0.start.set(first.map_or(point.sb, |d| d.sb));
+        // Numbers are given again once a record says that those before are gone.
+        state.moved = true;
+    }
+    volume.join_all().await?;
+    volume.sync().await?;
+    for leg in 0..o.legs.len() {
+        o.reactor.spawn("fs-copy", volume.clone().keep_copying(leg));
+    }
+    o.reactor.spawn("fs-tick", volume.clone().tick(o.commit_ns));
+    Ok(volume)
+}
+
+impl Volume {
+    /// The dumps up to the last one, from superblocks on the cache device or the WORM.
+    async fn dumps_before(&self, last: &Dump) -> Result<(), Fault> {
+        if last.number == 0 {
+            return Ok(());
+        }
+        let mut all = vec![*last];
+        let mut at = last.sb;
+        loop {
+            let earlier = self.superblock_at(at, &all).await?;
+            all.extend(earlier);
+            match all.last() {
+                Some(first) if first.number > 1 => at = first.sb,
+                _ => break,
+            }
+        }
+        all.reverse();
+        self.0.state.borrow_mut().dumps = all;
+        Ok(())
+    }
+
+    /// What the superblock at `at` knows of the dumps before those of `after`.
+    async fn superblock_at(&self, at: Addr, after: &[Dump]) -> Result<Vec<Dump>, Fault> {
+        let volume = self.0.state.borrow().layout.volume;
+        // A block of a dump that is not in the list yet proves itself by the list: give it what is known.
+        let mut known = after.to_vec();
+        known.reverse();
+        self.0.state.borrow_mut().dumps = known;
+        loop {
+            let seg = self.0.state.borrow_mut().frames.find(at);
+            let Some(seg) = seg else {
+                self.load(at).await?;
+                continue;
+            };
+            let read = seg.with(|b| worm::superblock(b, volume, at));
+            let (_, earlier, _) =
+                read.map_err(|why| Fault::Corrupt(format!("superblock in block {at}: {why}")))?;
+            if earlier.is_empty() && after.last().is_some_and(|d| d.number > 1) {
+                return Err(Fault::Corrupt(format!("the superblock in block {at} names no dump before")));
+            }
+            return Ok(earlier);
+        }
+    }
+
+    /// Every leg that answers; one is enough.
+    async fn join_all(&self) -> Result<(), Fault> {
+        let mut why = None;
+        let mut joined = self.0.legs.is_empty();
+        for leg in 0..self.0.legs.len() {
+            match self.join(leg).await {
+                Ok(()) => joined = true,
+                Err(fault @ Fault::Fenced(_)) => return Err(fault),
+                Err(fault) => {
+                    if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
+                        r.fault = Some(fault.to_string());
+                    }
+                    why = Some(fault);
+                }
+            }
+        }
+        match why {
+            Some(fault) if !joined => Err(fault),
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits what waits for nobody, and looks at how large devices are.
+    async fn tick(self, every_ns: u64) {
+        while !self.0.closed.get() {
+            self.0.reactor.sleep(every_ns).await;
+            for (i, medium) in self.0.legs.iter().enumerate() {
+                let mut state = self.0.state.borrow_mut();
+                let block = state.block() as u64;
+                if let Some(leg) = state.legs.get_mut(i) {
+                    leg.blocks = medium.size() / block;
+                }
+            }
+            self.empty_slots();
+            if self.0.state.borrow().refused.is_none() {
+                self.begin_commit();
+            }
+        }
+    }
+
+    /// Everything is made durable, and other servers may begin at once. Nothing is done after it.
+    pub async fn close(&self) -> Result<(), Fault> {
+        let done = self.sync().await;
+        self.0.closed.set(true);
+        if done.is_ok() {
+            for leg in 0..self.0.legs.len() {
+                let grant = self.0.state.borrow().legs.get(leg).map_or(0, |l| l.done);
+                // One that does not answer makes a successor wait a while longer.
+                let _ = self.write_seat(leg, grant, self.latest_on(leg), true).await;
+            }
+        }
+        self.refuse(Fault::Closed);
+        self.0.dumped.ring();
+        self.0.reap.ring();
+        done
+    }
+}
+
+struct Found {
+    leg: usize,
+    label: Label,
+    seats: Vec<(u64, Seat)>,
+    free: Option<u64>,
+    /// The newest dump of the highest epoch, and its superblock's checksum.
+    last: Option<(Dump, u32)>,
+    epoch: u32,
+}
+
+/// Begins again from the WORM's newest dump: the cache device is formatted. For a cache device that was lost, and
+/// for a standby that takes over; whoever owned the WORM is fenced.
+pub async fn recover(o: &Options) -> Result<Dump, Fault> {
+    o.check()?;
+    let mut found = Vec::new();
+    let mut why = Fault::Invalid("a file system without a WORM cannot be recovered");
+    for leg in 0..o.legs.len() {
+        match look(o, leg).await {
+            Ok(f) => found.push(f),
+            Err(fault) => why = fault,
+        }
+    }
+    let Some(best) = found.iter().max_by_key(|f| (f.epoch, f.last.map_or(0, |(d, _)| d.number)))
+    else {
+        return Err(why);
+    };
+    let Some((last, chain)) = best.last else {
+        return Err(Fault::Corrupt("the WORM holds no complete dump".into()));
+    };
+    let (volume, block, epoch) = (best.label.volume, best.label.block, best.epoch + 1);
+    let name = o.legs[best.leg].name().to_owned();
+    if let Some(other) = found.iter().find(|f| f.label.volume != volume) {
+        let text = format!("{} and {name} are of different WORMs", o.legs[other.leg].name());
+        return Err(Fault::Corrupt(text));
+    }
+    // The seat comes first: grants are read when whoever had the WORM can know that it has it no more (N2).
+    let mut start = last.next.max(WORM_FIRST);
+    let seat = |start, grant| Seat {
+        owner: o.owner,
+        name: o.name.clone(),
+        epoch,
+        left: false,
+        grant,
+        start,
+        latest: last.sb,
+    };
+    for f in &found {
+        take(o, f, volume, block, &seat(u64::MAX / 4, 0)).await?;
+    }
+    let alone = |s: &Seat| s.owner == o.owner || s.left;
+    if !found.iter().flat_map(|f| &f.seats).all(|(_, s)| s.epoch < best.epoch || alone(s)) {
+        o.reactor.sleep(fence::WAIT_NS).await;
+    }
+    for f in &found {
+        let (seats, _) = seats(o, f.leg, volume, block as usize).await?;
+        fence::judge(&seats, &o.owner, epoch)?;
+        start = seats.iter().map(|(_, s)| s.grant).fold(start, Addr::max);
+    }
+    for f in &found {
+        take(o, f, volume, block, &seat(start, start)).await?;
+    }
+    let point = Point {
+        root: last.root,
+        next: start + 1,
+        frozen: start + 1,
+        sb: start,
+        ino: last.ino.max(u64::from(epoch) << 40) + BATCH,
+        change: last.change + RECOVERED,
+        epoch,
+        last,
+        chain,
+        legs: vec![WORM_FIRST; o.legs.len()],
+    };
+    let mut point = point;
+    for f in &found {
+        // Each leg is looked at again when it is joined; this one has the blocks until then.
+        if f.leg == best.leg {
+            point.legs[f.leg] = last.next;
+        }
+    }
+    format(o, volume, block, &point).await?;
+    Ok(last)
+}
+
+async fn seats(
+    o: &Options,
+    leg: usize,
+    volume: u64,
+    block: usize,
+) -> Result<(Vec<(u64, Seat)>, Option<u64>), Fault> {
+    fence::seats(&*o.legs[leg], volume, block, async || o.memory(block).await).await
+}
+
+async fn take(
+    o: &Options,
+    f: &Found,
+    volume: u64,
+    block: u32,
+    seat: &Seat,
+) -> Result<(), Fault> {
+    let mine = f.seats.iter().find(|(_, s)| s.owner == o.owner).map(|(i, _)| *i);
+    let place = mine.or(f.free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
+    // A grant of an earlier epoch of this server holds for what it may have written then.
+    let own = f.seats.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
+    let seat = Seat { grant: seat.grant.max(own.unwrap_or(0)), ..seat.clone() };
+    let memory = o.memory(block as usize).await?;
+    fence::sit(&*o.legs[f.leg], volume, place, &seat, memory, block as usize).await
+}
+
+/// What a leg holds.
+async fn look(o: &Options, leg: usize) -> Result<Found, Fault> {
+    let medium = &*o.legs[leg];
+    let head = read(o, medium, 0, super::BLOCKS[0] as usize).await?;
+    let label = Label::decode(&head)
+        .map_err(|why| Fault::Corrupt(format!("{}: no device of a WORM: {why}", medium.name())))?;
+    let block = label.block as usize;
+    let (seats, free) = seats(o, leg, label.volume, block).await?;
+    let owner = seats.iter().map(|(_, s)| s).max_by_key(|s| s.epoch);
+    let (epoch, latest, start) = owner.map_or((0, 0, 0), |s| (s.epoch, s.latest, s.start));
+    let superblock = async |addr: Addr| -> Result<Option<(Dump, u32)>, Fault> {
+        if addr < WORM_FIRST || (addr + 1).saturating_mul(block as u64) > medium.size() {
+            return Ok(None);
+        }
+        let seg = join::read_block(medium, addr, o.memory(block).await?).await?;
+        Ok(seg.with(|b| worm::superblock(b, label.volume, addr)).ok().map(|(d, _, crc)| (d, crc)))
+    };
+    // What the seat names, then along the chain as far as it is whole.
+    let mut last = superblock(latest).await?;
+    loop {
+        let at = match &last {
+            Some((d, _)) if d.epoch == epoch => d.next,
+            _ => start,
+        };
+        let next = superblock(at).await?;
+        let follows = next.filter(|(d, _)| match &last {
+            Some((l, crc)) => d.number == l.number + 1 && d.chain == *crc,
+            None => d.number == 1,
+        });
+        if follows.is_none() {
+            break;
+        }
+        last = follows;
+    }
+    Ok(Found { leg, label, seats, free, last, epoch })
+}

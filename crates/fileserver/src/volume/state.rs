@@ -1,0 +1,143 @@
+//! A volume's state in memory: what operations work on, between two waits.
+
+use super::frames::Frames;
+use super::layout::Layout;
+use super::point::{Dump, Point};
+use super::space::Space;
+use super::table::{Slot, Table};
+use crate::fault::{Addr, Fault};
+
+/// Numbers of files and of changes that may be given before the next commit: those up to it count as
+/// given after a loss of power.
+pub const BATCH: u64 = 1 << 20;
+/// Addresses of a WORM before the first superblock: its label and the fence.
+pub const WORM_FIRST: Addr = 2 + super::fence::SEATS as Addr;
+
+/// A device of the WORM, as operations see it.
+#[derive(Clone, Debug, Default)]
+pub struct Leg {
+    /// Everything below is on it for good.
+    pub done: Addr,
+    /// Blocks that fit.
+    pub blocks: u64,
+}
+
+/// See the module.
+pub struct State {
+    /// Where things stand on the cache device.
+    pub layout: Layout,
+    /// Blocks in memory.
+    pub frames: Frames,
+    /// Blocks on the cache device.
+    pub table: Table,
+    /// Addresses.
+    pub space: Space,
+    /// The tree that is written.
+    pub root: Addr,
+    /// The next file's number, and how far numbers may go before a commit.
+    pub ino: u64,
+    /// See `ino`.
+    pub ino_limit: u64,
+    /// Count of changes, and how far it may go before a commit.
+    pub change: u64,
+    /// See `change`.
+    pub change_limit: u64,
+    /// Every dump, in the order of their numbers.
+    pub dumps: Vec<Dump>,
+    /// Where the next dump's superblock will be; 0 without a WORM.
+    pub sb: Addr,
+    /// CRC32C of the last dump's superblock.
+    pub chain: u32,
+    /// Which owner this is.
+    pub epoch: u32,
+    /// Devices of the WORM; none for a plain file system.
+    pub legs: Vec<Leg>,
+    /// Addresses that were given up since the last commit began.
+    pub dropped: Vec<Addr>,
+    /// Slots that were emptied and are to be in the next record.
+    pub emptied: Vec<u32>,
+    /// Slots that got a block of the WORM since the last record.
+    pub fills: Vec<(u32, Slot)>,
+    /// The last record, and the last one that moved the journal's tail.
+    pub seq: u64,
+    /// See `seq`.
+    pub checkpoint: u64,
+    /// How things stand in the last record.
+    pub written: Point,
+    /// A dump that was taken and is not committed yet.
+    pub pending: Option<Dump>,
+    /// The point has to be written again, whatever else changed.
+    pub moved: bool,
+    /// Blocks that operations will want soon.
+    pub wanted: Vec<Addr>,
+    /// Number of the last dump that is committed.
+    pub dumped: u32,
+    /// The WORM is as fast as the cache device: its blocks are not kept there.
+    pub fastworm: bool,
+    /// Blocks of the WORM whose copy on the cache device was bad.
+    pub bad_slots: u64,
+    /// Blocks that a leg had wrong and got again from another.
+    pub mended: u64,
+    /// Why nothing may be changed any more.
+    pub refused: Option<Fault>,
+    /// Until when (the reactor's clock) this server is known to own the WORM.
+    pub lease_until: u64,
+    /// Wall clock at the beginning of the operation, ns since 1970.
+    pub now_ns: u64,
+    /// The reactor's clock, ns.
+    pub tick: u64,
+}
+
+impl State {
+    /// Bytes of a block.
+    pub fn block(&self) -> usize {
+        self.layout.block as usize
+    }
+
+    /// Everything below is on some device of the WORM.
+    pub fn copied(&self) -> Addr {
+        self.legs.iter().map(|l| l.done).max().unwrap_or(0)
+    }
+
+    /// Addresses from here on do not fit the WORM.
+    pub fn space_end(&self) -> Addr {
+        // The checksums and the superblock of the dump to come need room too.
+        let blocks = self.legs.iter().map(|l| l.blocks).min().unwrap_or(u64::MAX / 4);
+        let sums = blocks / self.sums_per_block() as u64 + 4;
+        blocks.saturating_sub(sums)
+    }
+
+    /// Checksums in a block of them.
+    pub fn sums_per_block(&self) -> usize {
+        (self.block() - super::seal::SEAL) / 4
+    }
+
+    /// Slots that further dirty blocks may have: free, less those that are spoken for.
+    pub fn slots_left(&self) -> usize {
+        self.table.free().saturating_sub(self.frames.dirty() + self.dump_blocks() + SPARE)
+    }
+
+    /// Blocks that the dump to be committed adds.
+    pub fn dump_blocks(&self) -> usize {
+        self.pending.map_or(0, |d| (d.next - d.end) as usize + 1)
+    }
+
+    /// How things stand, for the next record.
+    pub fn point(&self) -> Point {
+        Point {
+            root: self.root,
+            next: self.space.next,
+            frozen: self.space.frozen,
+            sb: self.sb,
+            ino: self.ino + BATCH,
+            change: self.change + BATCH,
+            epoch: self.epoch,
+            last: self.dumps.last().copied().unwrap_or_default(),
+            chain: self.chain,
+            legs: self.legs.iter().map(|l| l.done).collect(),
+        }
+    }
+}
+
+/// Slots kept free so that a dump's superblock and checksums find room.
+pub const SPARE: usize = 8;

@@ -1,0 +1,137 @@
+//! A modelled disk as a medium: it takes time, loses what was not flushed, fails and hangs.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bio::{Errno, Segs};
+use fileserver::medium::Medium;
+use geom::Local;
+use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
+use reactor::{Reactor, SeededRandom};
+
+/// Outlives the servers that use it.
+pub struct Disk {
+    name: String,
+    model: RefCell<DiskModel>,
+    under_way: RefCell<BTreeMap<u64, (u64, Vec<u8>)>>,
+    next: Cell<u64>,
+    random: RefCell<SeededRandom>,
+    /// Answers nothing while set.
+    pub hangs: Cell<bool>,
+    /// Of a thousand operations so many fail.
+    pub failing: Cell<u32>,
+    /// Takes so much longer.
+    pub slow_ns: Cell<u64>,
+    /// Operations until the power of all disks fails; none for never.
+    pub fuse: RefCell<Option<Rc<Cell<i64>>>>,
+}
+
+impl Disk {
+    pub fn new(name: &str, size: u64, seed: u64) -> Rc<Disk> {
+        let timing = Timing::Between { min_ns: 20_000, max_ns: 400_000 };
+        let shape = DiskShape { size, timing, ..DiskShape::default() };
+        Rc::new(Disk {
+            name: name.into(),
+            model: RefCell::new(DiskModel::new(shape, seed).unwrap()),
+            under_way: RefCell::default(),
+            next: Cell::new(0),
+            random: RefCell::new(SeededRandom::new(seed ^ 0x5eed)),
+            hangs: Cell::new(false),
+            failing: Cell::new(0),
+            slow_ns: Cell::new(0),
+            fuse: RefCell::default(),
+        })
+    }
+
+    /// The power goes: what is under way may have arrived in part.
+    pub fn power_cut(&self) {
+        let mut model = self.model.borrow_mut();
+        for (_, (at, data)) in std::mem::take(&mut *self.under_way.borrow_mut()) {
+            model.tear(at, &data);
+        }
+        model.power_cut();
+        self.hangs.set(false);
+    }
+
+    /// Everything on it becomes zeros.
+    pub fn wipe(&self) {
+        let size = self.model.borrow().size();
+        let mut model = self.model.borrow_mut();
+        model.zero(0, size).unwrap();
+        model.flush().unwrap();
+    }
+
+    /// Changes bytes behind everybody's back.
+    pub fn with<R>(&self, f: impl FnOnce(&mut DiskModel) -> R) -> R {
+        f(&mut self.model.borrow_mut())
+    }
+
+    fn burn(&self) -> bool {
+        let fuse = self.fuse.borrow();
+        let Some(fuse) = &*fuse else { return false };
+        fuse.set(fuse.get() - 1);
+        fuse.get() <= 0
+    }
+
+    async fn takes(&self, reactor: &Reactor, op: DiskOp, at: u64, len: u64) -> Result<(), Errno> {
+        if self.burn() {
+            // Nothing is answered any more.
+            std::future::pending::<()>().await;
+        }
+        let end = self.model.borrow_mut().begin(reactor.now(), op, at, len) + self.slow_ns.get();
+        reactor.sleep(end.saturating_sub(reactor.now())).await;
+        while self.hangs.get() {
+            reactor.sleep(5_000_000).await;
+        }
+        let fails = self.random.borrow_mut().chance(self.failing.get());
+        if fails { Err(Errno::Io) } else { Ok(()) }
+    }
+}
+
+/// A disk as a server's reactor reaches it.
+pub struct Plugged(pub Rc<Disk>, pub Reactor);
+
+impl Medium for Plugged {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn size(&self) -> u64 {
+        self.0.model.borrow().size()
+    }
+
+    fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {
+        Box::pin(async move {
+            self.0.takes(&self.1, DiskOp::Read, at, into.len() as u64).await?;
+            let mut out = vec![0; into.len()];
+            let n = self.0.model.borrow_mut().read(at, &mut out)?;
+            if n < out.len() {
+                return Err(Errno::Io);
+            }
+            into.copy_from(0, &out);
+            Ok(())
+        })
+    }
+
+    fn write(&self, at: u64, from: Segs) -> Local<'_, Result<(), Errno>> {
+        Box::pin(async move {
+            let id = self.0.next.replace(self.0.next.get() + 1);
+            self.0.under_way.borrow_mut().insert(id, (at, from.to_vec()));
+            let done = self.0.takes(&self.1, DiskOp::Write, at, from.len() as u64).await;
+            // Memory that was lent for the write must not have changed meanwhile.
+            let sent = self.0.under_way.borrow_mut().remove(&id);
+            let Some((_, sent)) = sent else { return Err(Errno::Io) };
+            assert!(sent == from.to_vec(), "memory of a write under way was changed");
+            done?;
+            self.0.model.borrow_mut().write(at, &sent, false)
+        })
+    }
+
+    fn flush(&self) -> Local<'_, Result<(), Errno>> {
+        Box::pin(async move {
+            self.0.takes(&self.1, DiskOp::Flush, 0, 0).await?;
+            self.0.model.borrow_mut().flush()
+        })
+    }
+}

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A file operation is a synchronous function over blocks in memory. What it misses ends it, the
-//! volume loads that block, and the operation runs again ([`volume::Volume::run`]). So an operation is
-//! atomic without a lock, and a commit or a dump may be taken between any two of them.
+//! volume loads that block, and the operation runs again ([`volume::Volume::run`]). So an operation
+//! is atomic without a lock, and a commit or a dump may be taken between any two of them.
 
 #![forbid(unsafe_code)]
 

@@ -15,6 +15,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("target", 3),
     ("drivers", 4),
     ("bench", 4),
+    ("fileserver", 4),
     ("control", 5),
     ("daemon", 6),
     ("ashlar", 7),
@@ -36,11 +37,11 @@ const UNSAFE: &[&str] = &[
 ];
 
 /// Rooms that bytes of a peer or a disk reach, where nothing may panic.
-const NO_PANIC: &[&str] = &["wire", "space", "classes", "cam", "target", "drivers"];
+const NO_PANIC: &[&str] = &["wire", "space", "classes", "cam", "target", "drivers", "fileserver"];
 
 /// Rooms that ask the core for time and chance.
 const NO_CLOCK: &[&str] =
-    &["bio", "wire", "space", "geom", "classes", "disks", "cam", "target", "drivers"];
+    &["bio", "wire", "space", "geom", "classes", "disks", "cam", "target", "drivers", "fileserver"];
 
 const PANICS: &[(&str, &str)] = &[
     (".unwrap()", "return an error that names the field"),

@@ -1,7 +1,8 @@
 //! Contents: runs of blocks by address.
 //!
-//! A file's blocks are named by items of [`RUN`] addresses each; zero stands for a hole. A write first finds out
-//! all it needs, then changes the tree, and copies bytes when nothing can fail any more.
+//! A file's blocks are named by items of [`RUN`] addresses each; zero stands for a hole. A write
+//! first finds out all it needs, then changes the tree, and copies bytes when nothing can fail any
+//! more.
 
 use bio::Seg;
 
@@ -58,8 +59,8 @@ impl Files<'_, '_> {
         self.put(&key, &encode_run(run))
     }
 
-    /// Adds up to `len` bytes from `offset` to `out`, as parts of blocks in memory; how many. Fewer at the end
-    /// of the file only.
+    /// Adds up to `len` bytes from `offset` to `out`, as parts of blocks in memory; how many. Fewer
+    /// at the end of the file only.
     pub fn read(
         &mut self,
         view: View,
@@ -135,8 +136,8 @@ impl Files<'_, '_> {
         Ok((offset, self.write(ino, offset, data, by)?))
     }
 
-    /// Writes `data` at `offset`. All of it or nothing. Its bytes are not taken back if the rest of a step
-    /// fails: let it be the last of one.
+    /// Writes `data` at `offset`. All of it or nothing. Its bytes are not taken back if the rest of
+    /// a step fails: let it be the last of one.
     pub fn write(&mut self, ino: Ino, offset: u64, data: &[Seg], by: u32) -> Result<usize, Stop> {
         let mut inode = self.inode(View::Live, ino)?;
         if inode.kind == Kind::Dir {
@@ -262,7 +263,7 @@ impl Files<'_, '_> {
             self.grow_over_garbage(ino, inode, size)?;
         } else if size < inode.size {
             let (first, had) = (size.div_ceil(wide), inode.size.div_ceil(wide));
-            if size % wide > 0 {
+            if !size.is_multiple_of(wide) {
                 self.zero_tail(ino, size)?;
             }
             if first < had {
@@ -280,7 +281,8 @@ impl Files<'_, '_> {
         Ok(())
     }
 
-    /// Bytes behind a file's new end are zero (I4). The block is copied, so that this can be undone.
+    /// Bytes behind a file's new end are zero (I4). The block is copied, so that this can be
+    /// undone.
     fn zero_tail(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
         let wide = self.wide();
         let (n, i) = (size / wide / RUN, (size / wide % RUN) as usize);

@@ -1,8 +1,8 @@
 //! files: inodes, directories and contents over the tree. No permissions, no protocol, no users.
 //!
 //! Invariants
-//!  I1  A file's number is never given to another; its version moves with every change of its contents and is
-//!      never what it was before, also after a loss of power.
+//!  I1  A file's number is never given to another; its version moves with every change of its
+//!      contents and is never what it was before, also after a loss of power.
 //!  I2  An entry stands under the hash of its name and under its cookie, or under neither.
 //!  I3  A file without a name is among the orphans until its contents and its inode are given back.
 //!  I4  Blocks behind a file's end are zero, or its garbage: it does not grow over garbage.
@@ -142,8 +142,8 @@ impl FileSystem {
         &self.volume
     }
 
-    /// One atomic step: `op` may run several times until nothing that it needs is missing, and has done
-    /// nothing but for the last time.
+    /// One atomic step: `op` may run several times until nothing that it needs is missing, and has
+    /// done nothing but for the last time.
     pub async fn run<T>(
         &self,
         mut op: impl FnMut(&mut Files<'_, '_>) -> Result<T, Stop>,

@@ -1,5 +1,5 @@
-//! Giving back what files lost: contents of those without a name, and tails that were cut off. In steps, so
-//! that nobody waits for a large file to go.
+//! Giving back what files lost: contents of those without a name, and tails that were cut off. In
+//! steps, so that nobody waits for a large file to go.
 
 use super::contents::RUN;
 use super::{FileSystem, Files, Ino, Inode};
@@ -85,8 +85,8 @@ impl Files<'_, '_> {
         Ok(true)
     }
 
-    /// Numbers of the file's items from `first` on, as many as a step takes. The item that is cut in its
-    /// middle keeps its head, and so comes first again: it has nothing to give then.
+    /// Numbers of the file's items from `first` on, as many as a step takes. The item that is cut
+    /// in its middle keeps its head, and so comes first again: it has nothing to give then.
     fn runs_from(&mut self, ino: Ino, first: u64) -> Result<Vec<u64>, Stop> {
         let root = self.step.root(View::Live)?;
         let mut out = Vec::new();

@@ -7,8 +7,8 @@ pub use provider::Provider;
 use bio::{Errno, Segs};
 use geom::Local;
 
-/// A device of the file server. Offsets and lengths are in bytes, multiples of the block that the volume was made
-/// with; nothing below is told what they mean.
+/// A device of the file server. Offsets and lengths are in bytes, multiples of the block that the
+/// volume was made with; nothing below is told what they mean.
 pub trait Medium {
     /// What it is called in messages.
     fn name(&self) -> &str;

@@ -12,7 +12,8 @@ pub enum Kind {
     Entry = 3,
     /// Addresses of a file's blocks, a run of them an item; offset is the run's number.
     Run = 4,
-    /// Files without a name whose contents are still to be given back; offset is the inode's number.
+    /// Files without a name whose contents are still to be given back; offset is the inode's
+    /// number.
     Orphan = 5,
 }
 

@@ -1,14 +1,15 @@
 //! tree: one B+tree a file system, copied on write.
 //!
 //! Invariants
-//!  B1  A node is changed only after [`Blocks::own`] gave it, and its new address stands in its parent in
-//!      the same operation: what a dump holds is never changed.
-//!  B2  The lowest key of a node but the first of its parent is not below its key there, and all its keys are
-//!      below the next one's.
+//!  B1  A node is changed only after [`Blocks::own`] gave it, and its new address stands in its
+//!      parent in the same operation: what a dump holds is never changed.
+//!  B2  The lowest key of a node but the first of its parent is not below its key there, and all
+//!      its keys are below the next one's.
 //!  B3  No node but the root is empty.
 //!
 //! Full nodes are cut on the way down, so an insertion never goes up again. Nodes that became small
-//! are put together with a neighbour when that one is in memory: a deletion never loads a block for tidiness.
+//! are put together with a neighbour when that one is in memory: a deletion never loads a block for
+//! tidiness.
 
 mod key;
 mod node;
@@ -103,7 +104,8 @@ pub fn scan(
     Ok(())
 }
 
-/// The leaf in which a key stands or would stand, and the lowest key that the leaf behind it may hold.
+/// The leaf in which a key stands or would stand, and the lowest key that the leaf behind it may
+/// hold.
 fn leaf_and_next(
     blocks: &mut impl Blocks,
     root: Root,
@@ -240,8 +242,7 @@ fn cut(
         right.seg.with_mut(|r| node::split_at(b, from, r));
         lowest
     });
-    let entered =
-        above.seg.with_mut(|b| node::insert(b, i + 1, &lowest, &right.at.to_le_bytes()));
+    let entered = above.seg.with_mut(|b| node::insert(b, i + 1, &lowest, &right.at.to_le_bytes()));
     if !entered {
         return broken("a node above is full");
     }

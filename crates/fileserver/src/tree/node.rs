@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Level 0 holds items, others the addresses of the nodes below with the lowest key that each may
-//! hold (that of the first counts as lowest of all). A node that came from a disk is looked over once by
-//! [`check`]; after that no field of it leads outside.
+//! hold (that of the first counts as lowest of all). A node that came from a disk is looked over
+//! once by [`check`]; after that no field of it leads outside.
 
 use super::key::{KEY_BYTES, Key};
 use crate::fault::Addr;
@@ -182,8 +182,8 @@ pub fn remove(b: &mut [u8], i: usize) {
     put(b, 12, &gone.to_le_bytes());
 }
 
-/// Another value for a slot; false when there is no room (the item is gone then, and is to be put into a
-/// node that has room).
+/// Another value for a slot; false when there is no room (the item is gone then, and is to be put
+/// into a node that has room).
 pub fn replace(b: &mut [u8], i: usize, v: &[u8]) -> bool {
     let to = value_mut(b, i);
     if to.len() == v.len() {
@@ -249,7 +249,8 @@ pub fn cut(b: &[u8], at: usize) -> usize {
     n / 2
 }
 
-/// Looks over a node that came from a disk: its own address and volume, and that no slot leads outside.
+/// Looks over a node that came from a disk: its own address and volume, and that no slot leads
+/// outside.
 pub fn check(b: &[u8], addr: Addr, volume: u64) -> Result<(), String> {
     if b.get(..4) != Some(&MAGIC[..]) {
         return Err("not a node of the tree".into());

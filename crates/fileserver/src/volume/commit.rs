@@ -109,7 +109,10 @@ impl Volume {
             return Ok(None);
         }
         for addr in std::mem::take(&mut s.dropped) {
-            if !s.frames.has(addr) {
+            // One that was given again is dirty; a load that came too late may have brought it
+            // back.
+            if !s.frames.is_dirty(addr) {
+                s.frames.drop_block(addr);
                 s.emptied.extend(s.table.forget(addr));
             }
         }
@@ -271,6 +274,7 @@ impl Volume {
         for slot in &c.clears {
             s.table.release(*slot);
         }
+        s.frames.written(c.dirty.iter().map(|(addr, _)| *addr));
         (s.ino_limit, s.change_limit) = (point.ino, point.change);
         s.seq = c.seq;
         s.written = point.clone();
@@ -300,7 +304,10 @@ impl Volume {
             let (bytes, at) = {
                 let state = self.0.state.borrow();
                 let l = state.layout;
-                (state.table.page(&l, *i, state.seq), l.at(l.pages.0 + 2 * *i as u64 + u64::from(*side)))
+                (
+                    state.table.page(&l, *i, state.seq),
+                    l.at(l.pages.0 + 2 * *i as u64 + u64::from(*side)),
+                )
             };
             self.write_bytes(at, &bytes).await?;
         }
@@ -319,14 +326,19 @@ impl Volume {
         Ok(())
     }
 
-    /// Few slots are free: those of blocks that the WORM has too are given up, for the record after the
-    /// next commit.
+    /// Few slots are free: those of blocks that the WORM has too are given up, for the record after
+    /// the next commit.
     pub(super) fn empty_slots(&self) {
         let mut state = self.0.state.borrow_mut();
         let copied = state.copied();
         let wanted = (state.table.len() / 16).clamp(1, EMPTY_AHEAD);
         if state.table.free() < state.frames.dirty() + wanted + state::SPARE {
-            let gone = state.table.evict(wanted, |addr| addr < copied);
+            // Rather those that every leg has.
+            let safe = state.legs.iter().map(|l| l.done).min().unwrap_or(0);
+            let mut gone = state.table.evict(wanted, |addr| addr < safe);
+            if gone.len() < wanted {
+                gone.extend(state.table.evict(wanted - gone.len(), |addr| addr < copied));
+            }
             state.emptied.extend(gone);
         }
     }

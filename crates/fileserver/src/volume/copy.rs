@@ -1,13 +1,13 @@
 //! The copier: a task for each leg of the WORM.
 //!
 //! ```text
-//!   join -> wait for a dump that the leg lacks -> grant -> blocks in the order of addresses -> flush
-//!             ^                                               -> superblock -> flush -> done moves up --+
-//!             +-----------------------------------------------------------------------------------------+
-//!   an error of the leg: the leg is behind; wait, longer each time, and join again
+//!   join -> wait for a dump that the leg lacks -> grant -> blocks by address -> flush
+//!             ^                                     -> superblock -> flush -> done moves up --+
+//!             +------------------------------------------------------------------------------+
+//!   an error of the leg: it is behind; wait, longer each time, and join again
 //! ```
-//! Legs do not wait for each other, and nothing waits for them but the room on the cache device. What is not
-//! there any more is read from a leg that has it.
+//! Legs do not wait for each other, and nothing waits for them but the room on the cache device.
+//! What is not there any more is read from a leg that has it.
 
 use bio::{Seg, Segs};
 
@@ -164,7 +164,8 @@ impl Volume {
         let sums = self.fetch(at).await?;
         let volume = self.0.state.borrow().layout.volume;
         let sum = sums.with(|b| worm::sum(b, volume, at, i));
-        sum.map(|s| s.is_some()).map_err(|why| Fault::Corrupt(format!("checksums in block {at}: {why}")))
+        sum.map(|s| s.is_some())
+            .map_err(|why| Fault::Corrupt(format!("checksums in block {at}: {why}")))
     }
 
     async fn fetch(&self, addr: Addr) -> Result<Seg, Fault> {

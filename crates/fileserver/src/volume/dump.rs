@@ -6,8 +6,8 @@ use super::state::State;
 use crate::fault::{Fault, Wait};
 
 impl Volume {
-    /// Freezes the tree as it is as the dump of `date` (20261121). When it returns the dump is durable on the cache
-    /// device; [`Volume::copied`] says when the WORM has it.
+    /// Freezes the tree as it is as the dump of `date` (20261121). When it returns the dump is
+    /// durable on the cache device; [`Volume::copied`] says when the WORM has it.
     pub async fn dump(&self, date: u32) -> Result<Dump, Fault> {
         if self.0.legs.is_empty() {
             return Err(Fault::Invalid("a file system without a WORM has no dumps"));
@@ -40,14 +40,15 @@ impl Volume {
     pub async fn copied(&self, dump: &Dump) -> Result<(), Fault> {
         loop {
             let seen = self.0.dumped.count();
-            let state = self.0.state.borrow();
-            if state.copied() >= dump.next {
-                return Ok(());
+            {
+                let state = self.0.state.borrow();
+                if state.copied() >= dump.next {
+                    return Ok(());
+                }
+                if let Some(why) = &state.refused {
+                    return Err(why.clone());
+                }
             }
-            if let Some(why) = &state.refused {
-                return Err(why.clone());
-            }
-            drop(state);
             self.0.dumped.after(seen).await;
         }
     }

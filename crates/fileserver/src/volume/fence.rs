@@ -1,22 +1,25 @@
 //! The fence: of two servers that reach one WORM, one writes.
 //!
-//! Every server has a seat on each device of the WORM: a block that it alone writes. A seat says in which epoch its
-//! server owned the WORM and which addresses it may have written (its grant). There is no lock and no command of a
-//! bus in it: blocks that are written and read are enough.
+//! Every server has a seat on each device of the WORM: a block that it alone writes. A seat says in
+//! which epoch its server owned the WORM and which addresses it may have written (its grant). There
+//! is no lock and no command of a bus in it: blocks that are written and read are enough.
 //!
 //! ```text
-//!   owner:      write seat (grant moved up) -> flush -> read all seats -> nobody higher? use the grant
+//!   owner:      write seat (grant moved up) -> flush -> read all seats -> nobody higher? use it
 //!   successor:  write seat (epoch higher)   -> flush -> read all seats -> begin above every grant
 //! ```
 //! Whoever of the two reads last sees the other (both write before they read).
 //!
 //! Invariants
-//!  N1  An address of a leg is written by the owner of an epoch only after its grant covers it there and a look at
-//!      all seats found no higher epoch.
-//!  N2  A successor begins above every grant that it found after its own seat was durable: nothing that an earlier
-//!      owner still writes is ever part of what the successor wrote.
-//!  N3  Changes are taken for [`LEASE_NS`] after a look at the fence; a successor waits longer than that before it
-//!      takes any.
+//!  N1  An address of a leg is written by the owner of an epoch only after its grant covers it
+//!      there and a look at all seats found no higher epoch.
+//!  N2  A successor begins above every grant that it found after its own seat was durable: nothing
+//!      that an earlier owner still writes is ever part of what the successor wrote.
+//!  N3  Changes are taken for [`LEASE_NS`] after a look at the fence; a successor waits longer than
+//!      that before it takes any.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use bio::{Seg, Segs};
 
@@ -34,8 +37,18 @@ const FIRST: Addr = 2;
 pub const LEASE_NS: u64 = 2_000_000_000;
 /// How long a successor waits, ns.
 pub const WAIT_NS: u64 = LEASE_NS * 3 / 2;
+/// How long a leg may take to show its seats, ns.
+const LOOK_NS: u64 = 500_000_000;
 /// Bytes of a name in a seat.
 const NAME_MAX: usize = 200;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Look {
+    #[default]
+    Waiting,
+    Good,
+    Bad,
+}
 
 /// Who a server is: chosen by chance, once.
 pub type Owner = [u8; 16];
@@ -86,8 +99,8 @@ impl Seat {
     }
 }
 
-/// All seats of a device: those taken, and the first that is free. What a seat says fits a sector, so power that
-/// fails leaves the old one or the new one.
+/// All seats of a device: those taken, and the first that is free. What a seat says fits a sector,
+/// so power that fails leaves the old one or the new one.
 pub async fn seats(
     leg: &dyn Medium,
     volume: u64,
@@ -143,8 +156,7 @@ pub fn judge(seats: &[(u64, Seat)], owner: &Owner, epoch: u32) -> Result<(), Fau
 }
 
 impl Volume {
-    /// A look at the fence, if the last one does not hold any more: at every leg at once, and the first that
-    /// answers is enough; what the others say counts when it comes.
+    /// A look at the fence, if the last one does not hold any more.
     pub(super) async fn renew(&self) -> Result<(), Fault> {
         {
             let state = self.0.state.borrow();
@@ -155,42 +167,86 @@ impl Volume {
                 return Ok(());
             }
         }
+        self.look_again().await
+    }
+
+    /// A look at every leg at once. One has to answer; those that answered before are waited for,
+    /// others are heard when they speak.
+    async fn look_again(&self) -> Result<(), Fault> {
         let before = self.0.reactor.now();
-        let round = self.0.looks.get() + 1;
-        self.0.looks.set(round);
-        let outcome = std::rc::Rc::new(std::cell::Cell::new((0, false)));
-        let all = self.0.legs.len();
-        for leg in 0..all {
-            let (volume, outcome) = (self.clone(), outcome.clone());
+        let looks: Vec<Rc<Cell<Look>>> = self.0.legs.iter().map(|_| Rc::default()).collect();
+        let awaited = self.awaited();
+        for (leg, look) in looks.iter().enumerate() {
+            let (volume, look) = (self.clone(), look.clone());
             self.0.reactor.spawn("fs-fence", async move {
                 let seen = volume.look_at(leg).await;
-                let (answers, good) = outcome.get();
-                outcome.set((answers + 1, good || seen.is_ok()));
-                match seen {
-                    Ok(()) => {
-                        let mut state = volume.0.state.borrow_mut();
-                        state.lease_until = state.lease_until.max(before + LEASE_NS);
-                    }
-                    Err(fault @ Fault::Fenced(_)) => drop(volume.refuse(fault)),
-                    Err(_) => {}
+                if seen.is_ok() && look.get() == Look::Waiting {
+                    let mut state = volume.0.state.borrow_mut();
+                    state.lease_until = state.lease_until.max(before + LEASE_NS);
+                }
+                volume.heard(leg, seen.is_ok());
+                look.set(if seen.is_ok() { Look::Good } else { Look::Bad });
+                if let Err(fault @ Fault::Fenced(_)) = seen {
+                    volume.refuse(fault);
                 }
                 volume.0.looked.ring();
             });
         }
+        let volume = self.clone();
+        let late: Vec<_> = looks.clone();
+        self.0.reactor.spawn("fs-fence-late", async move {
+            volume.0.reactor.sleep(LOOK_NS).await;
+            for (leg, look) in late.iter().enumerate() {
+                if look.get() == Look::Waiting {
+                    look.set(Look::Bad);
+                    volume.heard(leg, false);
+                }
+            }
+            volume.0.looked.ring();
+        });
         loop {
             let seen = self.0.looked.count();
             if let Some(why) = &self.0.state.borrow().refused {
                 return Err(why.clone());
             }
-            match outcome.get() {
-                (_, true) => return Ok(()),
-                (n, false) if n == all => {
-                    return Err(Fault::Io(
-                        bio::Errno::NxIo,
-                        "no device of the WORM answers, so another server may have taken it".into(),
-                    ));
-                }
-                _ => self.0.looked.after(seen).await,
+            let is = |look: Look| looks.iter().any(|l| l.get() == look);
+            let waiting = looks.iter().zip(&awaited).any(|(l, w)| *w && l.get() == Look::Waiting);
+            if is(Look::Good) && !waiting {
+                return Ok(());
+            }
+            if !is(Look::Good) && !is(Look::Waiting) {
+                return Err(Fault::Io(
+                    bio::Errno::NxIo,
+                    "no device of the WORM answers, so another server may have taken it".into(),
+                ));
+            }
+            self.0.looked.after(seen).await;
+        }
+    }
+
+    /// Legs whose answer is waited for: those that answered last time, or all if none did.
+    fn awaited(&self) -> Vec<bool> {
+        let silent = self.0.silent.borrow();
+        let all = silent.iter().all(|s| *s);
+        silent.iter().map(|s| all || !s).collect()
+    }
+
+    fn heard(&self, leg: usize, answers: bool) {
+        if let Some(s) = self.0.silent.borrow_mut().get_mut(leg) {
+            *s = !answers;
+        }
+    }
+
+    /// Looks at the fence ahead of time while there is work, so that nobody waits for it.
+    pub(super) async fn keep_lease(self) {
+        let mut worked = 0;
+        while !self.0.closed.get() && self.0.state.borrow().refused.is_none() {
+            self.0.reactor.sleep(LEASE_NS / 2).await;
+            let now = self.0.state.borrow().change;
+            if now != worked {
+                worked = now;
+                // Whoever needs it hears why it failed.
+                let _ = self.look_again().await;
             }
         }
     }
@@ -201,8 +257,7 @@ impl Volume {
             let state = self.0.state.borrow();
             (state.layout.volume, state.block(), state.epoch)
         };
-        let (taken, _) =
-            seats(&**medium, volume, block, async || self.own_memory().await).await?;
+        let (taken, _) = seats(&**medium, volume, block, async || self.own_memory().await).await?;
         judge(&taken, &self.0.owner, epoch)
     }
 

@@ -1,9 +1,10 @@
 //! The block cache: blocks in memory, bounded by a pool.
 //!
 //! Invariants
-//!  F1  A dirty frame is never evicted.
-//!  F2  Memory that somebody else holds (a reply on its way, a commit that is being written) is never changed: the
-//!      frame gets a copy first.
+//!  F1  A frame that is dirty, or is being written by a commit, is never evicted: it is the newest
+//!      there is.
+//!  F2  Memory that somebody else holds (a reply on its way, a commit that is being written) is
+//!      never changed: the frame gets a copy first.
 
 use std::collections::VecDeque;
 
@@ -16,6 +17,8 @@ struct Frame {
     seg: Seg,
     dirty: bool,
     hot: bool,
+    /// A commit that writes it has not ended: the cache device has something older.
+    writing: bool,
     /// Looked over as a node of the tree.
     node: bool,
 }
@@ -63,11 +66,6 @@ impl Frames {
     /// Blocks that fit.
     pub fn limit(&self) -> usize {
         self.limit
-    }
-
-    /// Blocks there.
-    pub fn len(&self) -> usize {
-        self.map.len()
     }
 
     /// Dirty ones.
@@ -128,7 +126,7 @@ impl Frames {
 
     /// A block that came from a device.
     pub fn enter(&mut self, addr: Addr, seg: Seg) {
-        let frame = Frame { seg, dirty: false, hot: true, node: false };
+        let frame = Frame { seg, dirty: false, hot: true, writing: false, node: false };
         if self.map.insert(addr, frame).is_none() {
             self.ring.push_back(addr);
         }
@@ -140,8 +138,8 @@ impl Frames {
         self.soil(addr);
     }
 
-    /// A block in memory is going to be changed: memory that nobody else holds (F2). None: no such block,
-    /// or no memory for a copy.
+    /// A block in memory is going to be changed: memory that nobody else holds (F2). None: no such
+    /// block, or no memory for a copy.
     pub fn exclusive(&mut self, addr: Addr) -> Option<Seg> {
         let held = &self.map.get(&addr)?.seg;
         let seg = if held.is_shared() {
@@ -192,11 +190,21 @@ impl Frames {
             if let Some(f) = self.map.get_mut(&addr)
                 && std::mem::take(&mut f.dirty)
             {
+                f.writing = true;
                 out.push((addr, f.seg.clone()));
             }
         }
         out.sort_by_key(|(addr, _)| *addr);
         out
+    }
+
+    /// The commit that wrote them has ended.
+    pub fn written(&mut self, addrs: impl Iterator<Item = Addr>) {
+        for addr in addrs {
+            if let Some(f) = self.map.get_mut(&addr) {
+                f.writing = false;
+            }
+        }
     }
 
     /// Evicts up to `most` clean blocks that nobody looked at lately; how many.
@@ -208,7 +216,7 @@ impl Frames {
             }
             let Some(addr) = self.ring.pop_front() else { break };
             let Some(f) = self.map.get_mut(&addr) else { continue };
-            if f.dirty || std::mem::take(&mut f.hot) {
+            if f.dirty || f.writing || std::mem::take(&mut f.hot) {
                 self.ring.push_back(addr);
                 continue;
             }

@@ -9,11 +9,7 @@ use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
 
 /// One block of a device, in memory of its own.
-pub(super) async fn read_block(
-    medium: &dyn Medium,
-    addr: Addr,
-    seg: Seg,
-) -> Result<Seg, Fault> {
+pub(super) async fn read_block(medium: &dyn Medium, addr: Addr, seg: Seg) -> Result<Seg, Fault> {
     let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
     medium.read(addr * seg.len() as u64, load::one(&seg)).await.map_err(told)?;
     Ok(seg)
@@ -43,7 +39,10 @@ impl Volume {
         }
         let mine = taken.iter().find(|(_, s)| s.owner == self.0.owner).map(|(i, _)| *i);
         let place = mine.or(free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
-        let done = self.progress(medium).await?;
+        // What it shows may be in its cache only; what was known before it failed is on it for
+        // good.
+        let known = self.0.state.borrow().legs.get(leg).map_or(0, |l| l.done);
+        let done = self.progress(medium).await?.min(known);
         let blocks = medium.size() / block as u64;
         if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
             (l.done, l.blocks) = (done, blocks);
@@ -51,7 +50,8 @@ impl Volume {
         if let Some(p) = self.0.places.borrow_mut().get_mut(leg) {
             *p = Some(place);
         }
-        // Nothing above what it has may have been written in this epoch, as far as others need to know.
+        // Nothing above what it has may have been written in this epoch, as far as others need to
+        // know.
         let granted = taken.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
         let latest = self.latest_on(leg);
         self.write_seat(leg, granted.unwrap_or(0).max(done), latest, false).await?;
@@ -59,8 +59,9 @@ impl Volume {
         Ok(())
     }
 
-    /// How far a leg has the chain of this volume: superblocks are compared, the newest first. A leg on which dumps
-    /// are missing that it had is behind; one that has others in their place is not touched.
+    /// How far a leg has the chain of this volume: superblocks are compared, the newest first. A
+    /// leg on which dumps are missing that it had is behind; one that has others in their place is
+    /// not touched.
     async fn progress(&self, medium: &dyn Medium) -> Result<Addr, Fault> {
         let (dumps, chain, volume) = {
             let state = self.0.state.borrow();

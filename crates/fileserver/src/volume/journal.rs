@@ -1,15 +1,15 @@
 //! The journal: a ring of records, each of which is one commit.
 //!
 //! Invariants
-//!  J1  A record is written after the blocks that it names are durable in their slots; the commit has happened when
-//!      the record is durable.
+//!  J1  A record is written after the blocks that it names are durable in their slots; the commit
+//!      has happened when the record is durable.
 //!  J2  No record from the tail on is written over, and the last one never.
 //!
 //! ```text
-//!   record: | seal, number = sequence | tail 8 · sets 4 · clears 4 | set 16 each | clear 4 each | point |
+//!   record: | seal, number = sequence | tail 8 · sets 4 · clears 4 | sets 16 | clears 4 | point |
 //! ```
-//! A record stands in one piece; one that does not fit before the end of the ring stands at its start. After a
-//! loss of power the records are found by their sequences, wherever they stand.
+//! A record stands in one piece; one that does not fit before the end of the ring stands at its
+//! start. After a loss of power the records are found by their sequences, wherever they stand.
 
 use std::collections::VecDeque;
 
@@ -122,8 +122,8 @@ impl Ring {
         self.head = (first + blocks) % self.blocks;
     }
 
-    /// Where a record of `blocks` blocks goes; `None` until the tail has moved (J2). Behind it there is room for the
-    /// one that moves the tail.
+    /// Where a record of `blocks` blocks goes; `None` until the tail has moved (J2). Behind it
+    /// there is room for the one that moves the tail.
     pub fn place(&self, blocks: u64) -> Option<u64> {
         if blocks > self.record_max() {
             return None;
@@ -138,8 +138,7 @@ impl Ring {
 
     fn room(&self, blocks: u64) -> Option<u64> {
         let first = if self.head + blocks <= self.blocks { self.head } else { 0 };
-        let meets =
-            |(_, at, n): &(u64, u64, u64)| first < at + n && *at < first + blocks;
+        let meets = |(_, at, n): &(u64, u64, u64)| first < at + n && *at < first + blocks;
         (!self.live.iter().any(meets)).then_some(first)
     }
 
@@ -169,12 +168,10 @@ pub fn choose(mut found: Vec<(u64, u64, Record)>) -> Result<Vec<(u64, u64, Recor
     };
     let (tail, end) = (last.tail.min(last.seq), last.seq);
     found.retain(|(_, _, r)| r.seq >= tail);
-    let mut wanted = tail;
-    for (_, _, r) in &found {
+    for (wanted, (_, _, r)) in (tail..).zip(&found) {
         if r.seq != wanted {
             return Err(format!("record {wanted} of {tail} to {end} is missing in the journal"));
         }
-        wanted += 1;
     }
     Ok(found)
 }

@@ -3,8 +3,8 @@
 //! ```text
 //!   | header | header again | journal ring | pages of the table, two copies each | slots ... |
 //! ```
-//! Everything is counted in blocks of the volume's size. The header is written when the volume is made
-//! and when the device grows, never while it runs.
+//! Everything is counted in blocks of the volume's size. The header is written when the volume is
+//! made and when the device grows, never while it runs.
 
 use super::seal::{self, Give, Take};
 use crate::fault::Fault;
@@ -27,7 +27,8 @@ pub const ENTRY: usize = 12;
 pub struct Layout {
     /// Says whose blocks these are; chosen by chance when the volume was made.
     pub volume: u64,
-    /// Says of journal and table that they belong to this use of the device; chosen when it was formatted.
+    /// Says of journal and table that they belong to this use of the device; chosen when it was
+    /// formatted.
     pub life: u64,
     /// Bytes of a block.
     pub block: u32,

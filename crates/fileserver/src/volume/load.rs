@@ -123,7 +123,9 @@ impl Volume {
 
     async fn proof(&self, addr: Addr) -> Result<Proof, Fault> {
         let Some(dump) = self.dump_of(addr) else {
-            return Err(Fault::Corrupt(format!("block {addr} is in no dump and not on the cache device")));
+            return Err(Fault::Corrupt(format!(
+                "block {addr} is in no dump and not on the cache device"
+            )));
         };
         if addr == dump.sb {
             return Ok(Proof::Superblock);

@@ -10,11 +10,11 @@
 //!   copier     a task for each leg of the WORM: blocks, flush, superblock, flush
 //! ```
 //!
-//! An address (w) is given to a block when it is made. Addresses only go up from one dump to the next, and
-//! `frozen` is the line: what is below belongs to a dump and never changes, so that taking a dump is moving the
-//! line. A block above it is changed where it is; one below is copied to a new address, with the blocks that
-//! lead to it. So a dump costs the same whatever the size of the tree, its blocks are one range of the WORM, and
-//! how far a leg has come is one number.
+//! An address (w) is given to a block when it is made. Addresses only go up from one dump to the
+//! next, and `frozen` is the line: what is below belongs to a dump and never changes, so that
+//! taking a dump is moving the line. A block above it is changed where it is; one below is copied
+//! to a new address, with the blocks that lead to it. So a dump costs the same whatever the size of
+//! the tree, its blocks are one range of the WORM, and how far a leg has come is one number.
 //!
 //! The states that the first file servers kept for each block follow from its address:
 //!
@@ -29,7 +29,8 @@
 //!
 //! Invariants
 //!  V1  Blocks below `frozen` are never changed, in memory, on the cache device or on the WORM.
-//!  V2  What a commit wrote is found after a loss of power as a whole or not at all; what was synced is found.
+//!  V2  What a commit wrote is found after a loss of power as a whole or not at all; what was
+//!      synced is found.
 //!  V3  A superblock reaches a leg after everything that it vouches for is durable there.
 //!  V4  A block leaves the cache device only when a leg has it for good.
 //!  V5  Nothing is acknowledged after another server took the WORM.
@@ -40,8 +41,8 @@ mod copy;
 mod dump;
 mod fence;
 mod frames;
-mod journal;
 mod join;
+mod journal;
 mod layout;
 mod load;
 mod open;
@@ -108,9 +109,10 @@ struct Inner {
     closed: Cell<bool>,
     /// What legs are at, for reports.
     reports: RefCell<Vec<copy::Report>>,
-    /// Looks at the fence begun; rings when one ended.
-    looks: Cell<u64>,
+    /// A look at the fence ended.
     looked: Bell,
+    /// Legs that did not answer the last one.
+    silent: RefCell<Vec<bool>>,
     /// Files kept although they have no name any more, with the number of their keepers.
     held: RefCell<HashMap<u64, u32>>,
     /// Files that nobody holds any more.
@@ -123,8 +125,8 @@ struct Inner {
 pub struct Volume(Rc<Inner>);
 
 impl Volume {
-    /// Runs `op` until it needs nothing that is not in memory. It may run several times; what it did before it
-    /// stopped is undone, contents of blocks that [`Step::data_mut`] gave excepted.
+    /// Runs `op` until it needs nothing that is not in memory. It may run several times; what it
+    /// did before it stopped is undone, contents of blocks that [`Step::data_mut`] gave excepted.
     pub async fn run<T>(
         &self,
         mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
@@ -182,12 +184,14 @@ impl Volume {
     /// Memory, slots or numbers for an operation that stopped for want of them.
     async fn make_room(&self, wait: Wait, waits: u32) -> Result<(), Fault> {
         if wait == Wait::Memory {
-            let mut state = self.0.state.borrow_mut();
-            let busy = state.frames.dirty() * 1000 > state.frames.limit() * COMMIT_BOUND;
-            if state.frames.evict(EVICT) > 0 && !busy {
+            let (gone, busy) = {
+                let mut state = self.0.state.borrow_mut();
+                let busy = state.frames.dirty() * 1000 > state.frames.limit() * COMMIT_BOUND;
+                (state.frames.evict(EVICT), busy)
+            };
+            if gone > 0 && !busy {
                 return Ok(());
             }
-            drop(state);
             if waits > 8 {
                 return Err(Fault::NoSpace("the block cache is too small for the operation"));
             }
@@ -230,7 +234,8 @@ impl Volume {
         Held { volume: self.clone(), ino }
     }
 
-    /// Files that nobody holds any more since the last call; waits for one, or for [`Volume::wake_reaper`].
+    /// Files that nobody holds any more since the last call; waits for one, or for
+    /// [`Volume::wake_reaper`].
     pub async fn released(&self) -> Vec<u64> {
         loop {
             let seen = self.0.reap.count();

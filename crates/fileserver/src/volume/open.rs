@@ -23,8 +23,8 @@ use crate::medium::Medium;
 
 /// Bytes read at a time when the journal is read in.
 const READ_BYTES: usize = 1 << 20;
-/// A recovered volume counts its changes from so much higher: what the server before it gave since the dump is
-/// never given again.
+/// A recovered volume counts its changes from so much higher: what the server before it gave since
+/// the dump is never given again.
 const RECOVERED: u64 = 1 << 31;
 
 /// What a volume is made of.
@@ -257,26 +257,16 @@ async fn records(o: &Options, l: &Layout) -> Result<Vec<(u64, u64, Record)>, Fau
     Ok(out)
 }
 
-async fn start(
-    o: &Options,
-    layout: Layout,
-    table: Table,
-    ring: Ring,
-    last: Record,
-) -> Result<Volume, Fault> {
-    let point = last.point;
-    if point.legs.len() != o.legs.len() {
-        return Err(Fault::Invalid("the volume was made with another number of devices of the WORM"));
-    }
+/// The state that a record describes.
+fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
+    let point = &last.point;
     let legs = point.legs.iter().zip(&o.legs);
-    let legs = legs.map(|(done, medium)| Leg {
-        done: *done,
-        blocks: medium.size() / u64::from(layout.block),
-    });
+    let legs = legs
+        .map(|(done, medium)| Leg { done: *done, blocks: medium.size() / u64::from(layout.block) });
     let used: Vec<Addr> = table.addresses().collect();
     let space = Space::new(point.frozen, point.next, used.into_iter());
     let frames = Frames::new(o.memory, layout.block as usize);
-    let state = State {
+    State {
         layout,
         frames,
         table,
@@ -309,9 +299,14 @@ async fn start(
         lease_until: 0,
         now_ns: (o.clock)(),
         tick: o.reactor.now(),
-    };
+    }
+}
+
+fn inner(o: &Options, state: State, ring: Ring) -> Inner {
+    let point = &state.written;
+    let start = Cell::new(point.sb);
     let reports = o.legs.iter().map(|m| Report { name: m.name().into(), ..Report::default() });
-    let volume = Volume(Rc::new(Inner {
+    Inner {
         reactor: o.reactor.clone(),
         pool: o.pool.clone(),
         cache: o.cache.clone(),
@@ -329,15 +324,31 @@ async fn start(
         owner: o.owner,
         name: o.name.clone(),
         places: RefCell::new(vec![None; o.legs.len()]),
-        start: Cell::new(point.sb),
+        start,
         closed: Cell::new(false),
         reports: RefCell::new(reports.collect()),
-        looks: Cell::new(0),
         looked: Bell::default(),
+        silent: RefCell::new(vec![false; o.legs.len()]),
         released: RefCell::default(),
         reap: Bell::default(),
         held: RefCell::default(),
-    }));
+    }
+}
+
+async fn start(
+    o: &Options,
+    layout: Layout,
+    table: Table,
+    ring: Ring,
+    last: Record,
+) -> Result<Volume, Fault> {
+    let point = last.point.clone();
+    if point.legs.len() != o.legs.len() {
+        return Err(Fault::Invalid(
+            "the volume was made with another number of devices of the WORM",
+        ));
+    }
+    let volume = Volume(Rc::new(inner(o, state(o, layout, table, &last), ring)));
     volume.dumps_before(&point.last).await?;
     {
         let mut state = volume.0.state.borrow_mut();
@@ -350,6 +361,9 @@ async fn start(
     volume.sync().await?;
     for leg in 0..o.legs.len() {
         o.reactor.spawn("fs-copy", volume.clone().keep_copying(leg));
+    }
+    if !o.legs.is_empty() {
+        o.reactor.spawn("fs-lease", volume.clone().keep_lease());
     }
     o.reactor.spawn("fs-tick", volume.clone().tick(o.commit_ns));
     Ok(volume)
@@ -379,7 +393,8 @@ impl Volume {
     /// What the superblock at `at` knows of the dumps before those of `after`.
     async fn superblock_at(&self, at: Addr, after: &[Dump]) -> Result<Vec<Dump>, Fault> {
         let volume = self.0.state.borrow().layout.volume;
-        // A block of a dump that is not in the list yet proves itself by the list: give it what is known.
+        // A block of a dump that is not in the list yet proves itself by the list: give it what is
+        // known.
         let mut known = after.to_vec();
         known.reverse();
         self.0.state.borrow_mut().dumps = known;
@@ -393,7 +408,9 @@ impl Volume {
             let (_, earlier, _) =
                 read.map_err(|why| Fault::Corrupt(format!("superblock in block {at}: {why}")))?;
             if earlier.is_empty() && after.last().is_some_and(|d| d.number > 1) {
-                return Err(Fault::Corrupt(format!("the superblock in block {at} names no dump before")));
+                return Err(Fault::Corrupt(format!(
+                    "the superblock in block {at} names no dump before"
+                )));
             }
             return Ok(earlier);
         }
@@ -467,8 +484,8 @@ struct Found {
     epoch: u32,
 }
 
-/// Begins again from the WORM's newest dump: the cache device is formatted. For a cache device that was lost, and
-/// for a standby that takes over; whoever owned the WORM is fenced.
+/// Begins again from the WORM's newest dump: the cache device is formatted. For a cache device that
+/// was lost, and for a standby that takes over; whoever owned the WORM is fenced.
 pub async fn recover(o: &Options) -> Result<Dump, Fault> {
     o.check()?;
     let mut found = Vec::new();
@@ -492,7 +509,8 @@ pub async fn recover(o: &Options) -> Result<Dump, Fault> {
         let text = format!("{} and {name} are of different WORMs", o.legs[other.leg].name());
         return Err(Fault::Corrupt(text));
     }
-    // The seat comes first: grants are read when whoever had the WORM can know that it has it no more (N2).
+    // The seat comes first: grants are read when whoever had the WORM can know that it has it no
+    // more (N2).
     let mut start = last.next.max(WORM_FIRST);
     let seat = |start, grant| Seat {
         owner: o.owner,
@@ -532,10 +550,9 @@ pub async fn recover(o: &Options) -> Result<Dump, Fault> {
     };
     let mut point = point;
     for f in &found {
-        // Each leg is looked at again when it is joined; this one has the blocks until then.
-        if f.leg == best.leg {
-            point.legs[f.leg] = last.next;
-        }
+        // What was read may have been in a cache of the device only.
+        flush(&*o.legs[f.leg]).await?;
+        point.legs[f.leg] = f.last.map_or(WORM_FIRST, |(d, _)| d.next);
     }
     format(o, volume, block, &point).await?;
     Ok(last)
@@ -550,13 +567,7 @@ async fn seats(
     fence::seats(&*o.legs[leg], volume, block, async || o.memory(block).await).await
 }
 
-async fn take(
-    o: &Options,
-    f: &Found,
-    volume: u64,
-    block: u32,
-    seat: &Seat,
-) -> Result<(), Fault> {
+async fn take(o: &Options, f: &Found, volume: u64, block: u32, seat: &Seat) -> Result<(), Fault> {
     let mine = f.seats.iter().find(|(_, s)| s.owner == o.owner).map(|(i, _)| *i);
     let place = mine.or(f.free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
     // A grant of an earlier epoch of this server holds for what it may have written then.

@@ -1,4 +1,5 @@
-//! A point: all that has to be known of a volume beside its blocks. Each record of the journal ends with one.
+//! A point: all that has to be known of a volume beside its blocks. Each record of the journal ends
+//! with one.
 
 use super::seal::{Give, Take};
 use crate::fault::Addr;

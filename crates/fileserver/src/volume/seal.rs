@@ -4,15 +4,16 @@
 //!   | magic 4 | crc32c 4 | volume 8 | number 8 | length 4 | pad 4 | body ... | zeros |
 //! ```
 //! The checksum covers everything behind it up to the body's end. The number says which block of
-//! its kind it is (an address, an index, a sequence): one that stands in the wrong place is not taken.
+//! its kind it is (an address, an index, a sequence): one that stands in the wrong place is not
+//! taken.
 
 use wire::iscsi::crc32c;
 
 /// Bytes before the body.
 pub const SEAL: usize = 32;
 
-/// Seals `body` as a block; what is behind it is zero. A body that is too long is a fault of ours, answered
-/// by `false`.
+/// Seals `body` as a block; what is behind it is zero. A body that is too long is a fault of ours,
+/// answered by `false`.
 pub fn seal(block: &mut [u8], magic: [u8; 4], volume: u64, number: u64, body: &[u8]) -> bool {
     if SEAL + body.len() > block.len() {
         return false;
@@ -56,7 +57,8 @@ pub fn open(bytes: &[u8], magic: [u8; 4]) -> Result<Sealed<'_>, &'static str> {
     Ok(Sealed { volume, number, body: &bytes[SEAL..end] })
 }
 
-/// Little-endian fields of a body, front to back; behind the end there are zeros ([`Take::over`] says so).
+/// Little-endian fields of a body, front to back; behind the end there are zeros ([`Take::over`]
+/// says so).
 pub struct Take<'a>(pub &'a [u8]);
 
 impl<'a> Take<'a> {

@@ -7,8 +7,8 @@ use super::space::Space;
 use super::table::{Slot, Table};
 use crate::fault::{Addr, Fault};
 
-/// Numbers of files and of changes that may be given before the next commit: those up to it count as
-/// given after a loss of power.
+/// Numbers of files and of changes that may be given before the next commit: those up to it count
+/// as given after a loss of power.
 pub const BATCH: u64 = 1 << 20;
 /// Addresses of a WORM before the first superblock: its label and the fence.
 pub const WORM_FIRST: Addr = 2 + super::fence::SEATS as Addr;

@@ -171,8 +171,8 @@ impl<'s> Step<'s> {
         at < self.s.space.frozen
     }
 
-    /// Memory of a block of contents of this epoch, to be changed. What is written there is not undone: do
-    /// it when nothing can fail any more.
+    /// Memory of a block of contents of this epoch, to be changed. What is written there is not
+    /// undone: do it when nothing can fail any more.
     pub fn data_mut(&mut self, at: Addr) -> Result<Seg, Stop> {
         self.may_change()?;
         if !self.s.frames.has(at) {

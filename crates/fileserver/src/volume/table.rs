@@ -2,11 +2,12 @@
 //!
 //! Invariants
 //!  S1  An address is in one slot at most.
-//!  S2  A slot is written only when the table on the device says that it holds nothing: one that is taken out
-//!      is free again after the next record of the journal.
+//!  S2  A slot is written only when the table on the device says that it holds nothing: one that is
+//!      taken out is free again after the next record of the journal.
 //!
-//! Kept whole in memory, 12 bytes a slot and an index from addresses; on the device as pages, each with two
-//! places that are written in turn. What changed since a page was written stands in the journal.
+//! Kept whole in memory, 12 bytes a slot and an index from addresses; on the device as pages, each
+//! with two places that are written in turn. What changed since a page was written stands in the
+//! journal.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -75,7 +76,7 @@ impl Table {
         let n = l.slots.1 as usize;
         let mut free = vec![u64::MAX; n.div_ceil(64)];
         if let Some(last) = free.last_mut()
-            && n % 64 > 0
+            && !n.is_multiple_of(64)
         {
             *last = (1 << (n % 64)) - 1;
         }
@@ -104,11 +105,6 @@ impl Table {
         self.free_count
     }
 
-    /// Slots that hold something.
-    pub fn used(&self) -> usize {
-        self.by_addr.len()
-    }
-
     /// Where an address is.
     pub fn find(&mut self, addr: Addr) -> Option<(u32, u32)> {
         let slot = *self.by_addr.get(&addr)?;
@@ -132,8 +128,8 @@ impl Table {
         self.by_addr.keys().copied()
     }
 
-    /// Takes a run of free slots, at most `most` of them, wherever the last one ended: what is written
-    /// together stands together. None when none is free.
+    /// Takes a run of free slots, at most `most` of them, wherever the last one ended: what is
+    /// written together stands together. None when none is free.
     pub fn take(&mut self, most: usize) -> Option<(u32, usize)> {
         let first = self.next_free(self.cursor).or_else(|| self.next_free(0))?;
         let mut n = 0;
@@ -169,7 +165,8 @@ impl Table {
         }
     }
 
-    /// Enters a block in a slot that was taken; the slot that held it before, if any, is to be released.
+    /// Enters a block in a slot that was taken; the slot that held it before, if any, is to be
+    /// released.
     pub fn set(&mut self, slot: u32, held: Slot) -> Option<u32> {
         let i = slot as usize;
         self.mark(i, false);
@@ -205,7 +202,8 @@ impl Table {
         }
     }
 
-    /// Takes out up to `most` blocks that nobody looked at lately, of those that `may` go; their slots.
+    /// Takes out up to `most` blocks that nobody looked at lately, of those that `may` go; their
+    /// slots.
     pub fn evict(&mut self, most: usize, may: impl Fn(Addr) -> bool) -> Vec<u32> {
         let mut out = Vec::new();
         for _ in 0..2 * self.slots.len() {
@@ -228,8 +226,8 @@ impl Table {
         }
     }
 
-    /// Pages to write so that the device has what memory has: number, and the place (0 or 1) of each. The
-    /// caller writes and flushes them all, or none counts.
+    /// Pages to write so that the device has what memory has: number, and the place (0 or 1) of
+    /// each. The caller writes and flushes them all, or none counts.
     pub fn changed_pages(&self) -> Vec<(usize, u8)> {
         let changed = self.changed.iter().enumerate().filter(|(_, c)| **c);
         changed.map(|(i, _)| (i, 1 - self.sides[i])).collect()

@@ -1,11 +1,11 @@
 //! What stands on a device of the WORM.
 //!
 //! ```text
-//!   | label | (unused) | seats of the fence | superblock 1 | blocks | checksums | superblock 2 | ...
+//!   | label | (unused) | seats of the fence | superblock 1 | blocks | checksums | superblock 2 |
 //! ```
-//! Each dump is one range: its superblock, written last of all, then its blocks, then a CRC32C for each of them. A
-//! superblock names where the next one will be, and carries the checksum of the one before it: a stale one of an
-//! earlier life of the medium does not continue the chain.
+//! Each dump is one range: its superblock, written last of all, then its blocks, then a CRC32C for
+//! each of them. A superblock names where the next one will be, and carries the checksum of the one
+//! before it: a stale one of an earlier life of the medium does not continue the chain.
 
 use wire::iscsi::crc32c;
 
@@ -73,18 +73,14 @@ pub fn encode_sums(crcs: impl Iterator<Item = Option<u32>>) -> Vec<u8> {
 }
 
 /// Checksum number `i` in the block of them at `addr`; `None` when the dump has no such block.
-pub fn sum(
-    bytes: &[u8],
-    volume: u64,
-    addr: Addr,
-    i: usize,
-) -> Result<Option<u32>, &'static str> {
+pub fn sum(bytes: &[u8], volume: u64, addr: Addr, i: usize) -> Result<Option<u32>, &'static str> {
     let body = open(bytes, Kind::Sums, volume, addr)?;
     let crc = Take(body.get(i * 4..).unwrap_or(&[])).u32();
     Ok((crc != 0).then_some(crc))
 }
 
-/// Body of a superblock: its dump, then as many of those before it as there is room for, newest first.
+/// Body of a superblock: its dump, then as many of those before it as there is room for, newest
+/// first.
 pub fn encode_superblock(dump: &Dump, dumps: &[Dump], block: usize) -> Vec<u8> {
     let mut body = Give::default();
     dump.encode(&mut body);

@@ -1,5 +1,5 @@
-//! The file server in a simulated world: clients, dumps, legs that fail, power cuts, takeovers; all contents
-//! beside a model.
+//! The file server in a simulated world: clients, dumps, legs that fail, power cuts, takeovers; all
+//! contents beside a model.
 
 mod disk;
 mod model;
@@ -15,7 +15,8 @@ fn number(name: &str) -> Option<u64> {
 /// Plays seeds; a failing one prints itself. `ASHLAR_SEED=n` plays one, `ASHLAR_SEEDS=n` so many.
 fn play(few: u64, mut one: impl FnMut(u64)) {
     let first = number("ASHLAR_SEED").or(number("ASHLAR_FIRST")).unwrap_or(0);
-    let many = if number("ASHLAR_SEED").is_some() { 1 } else { number("ASHLAR_SEEDS").unwrap_or(few) };
+    let many =
+        if number("ASHLAR_SEED").is_some() { 1 } else { number("ASHLAR_SEEDS").unwrap_or(few) };
     for seed in first..first + many {
         catch_unwind(AssertUnwindSafe(|| one(seed))).unwrap_or_else(|e| {
             eprintln!("seed {seed}; again: ASHLAR_SEED={seed}");

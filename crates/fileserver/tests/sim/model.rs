@@ -45,7 +45,8 @@ pub fn read_all(f: &mut Files<'_, '_>, view: View, ino: Ino) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// All of a view; with a few blocks in memory this takes many steps, so that it must not change meanwhile.
+/// All of a view; with a few blocks in memory this takes many steps, so that it must not change
+/// meanwhile.
 pub async fn tree(fs: &FileSystem, view: View) -> Result<Tree, Fault> {
     let mut out = Tree::new();
     let mut waiting = vec![(String::new(), ROOT)];

@@ -242,12 +242,7 @@ async fn operation(shared: &Rc<Shared>, fs: &FileSystem, pool: &Pool) -> Result<
     Ok(())
 }
 
-async fn write(
-    shared: &Rc<Shared>,
-    fs: &FileSystem,
-    pool: &Pool,
-    path: &str,
-) -> Result<(), Fault> {
+async fn write(shared: &Rc<Shared>, fs: &FileSystem, pool: &Pool, path: &str) -> Result<(), Fault> {
     let size = shared.history.borrow().now().get(path).cloned().flatten().map_or(0, |c| c.len());
     let offset = shared.below(size as u64 * 5 / 4 + 2) as usize;
     let longest = if shared.chance(100) { 60_000 } else { 9_000 };
@@ -287,12 +282,7 @@ async fn write(
     Ok(())
 }
 
-async fn rename(
-    shared: &Rc<Shared>,
-    fs: &FileSystem,
-    dir: &str,
-    leaf: &str,
-) -> Result<(), Fault> {
+async fn rename(shared: &Rc<Shared>, fs: &FileSystem, dir: &str, leaf: &str) -> Result<(), Fault> {
     let (to, new) = (directory(shared), name(shared));
     let replace = shared.chance(500);
     let (from_path, to_path) = (format!("{dir}/{leaf}"), format!("{to}/{new}"));
@@ -360,8 +350,7 @@ async fn dumper(shared: Rc<Shared>, fs: FileSystem, reactor: Reactor) {
                 shared.asked.set(None);
                 shared.tally.borrow_mut().dumps += 1;
                 let to = shared.history.borrow().len();
-                let known =
-                    Known { number: dump.number, from, to, tree: None, copied: false };
+                let known = Known { number: dump.number, from, to, tree: None, copied: false };
                 shared.known.borrow_mut().push(known);
                 shared.synced.set(shared.synced.get().max(from + 1));
                 let (shared, fs) = (shared.clone(), fs.clone());
@@ -451,8 +440,8 @@ async fn verify_live(shared: Rc<Shared>, fs: FileSystem) {
         panic!("what is found is none of states {least}..{last}, but {earlier:?}");
     };
     shared.tally.borrow_mut().lost += (last - 1 - at) as u64;
-    // Dumps that were not looked at keep their states' numbers: nothing is taken away, the state is only the
-    // last one again.
+    // Dumps that were not looked at keep their states' numbers: nothing is taken away, the state is
+    // only the last one again.
     let state = history.states[at].clone();
     history.states.push(state);
     shared.synced.set(history.len());
@@ -464,8 +453,9 @@ pub fn play(seed: u64) -> Tally {
     let cache = Disk::new("cache", 6 << 20, seed ^ 1);
     let two = random.chance(600);
     let worm = if random.chance(150) { 3 << 20 } else { 40 << 20 };
-    let legs: Vec<Rc<Disk>> =
-        (0..if two { 2 } else { 1 }).map(|i| Disk::new(&format!("leg{i}"), worm, seed ^ (2 + i))).collect();
+    let legs: Vec<Rc<Disk>> = (0..if two { 2 } else { 1 })
+        .map(|i| Disk::new(&format!("leg{i}"), worm, seed ^ (2 + i)))
+        .collect();
     let shared = Rc::new(Shared {
         history: RefCell::new(History::new()),
         synced: Cell::new(0),
@@ -484,6 +474,7 @@ pub fn play(seed: u64) -> Tally {
     // The cache device is lost.
     let copied = shared.known.borrow().iter().filter(|k| k.copied).map(|k| k.number).max();
     if let Some(least) = copied {
+        legs.iter().for_each(|leg| leg.failing.set(0));
         cache.wipe();
         let s = server(&world, "main", 1, &cache, &legs);
         let (o, sh) = (s.options.clone(), shared.clone());

@@ -23,8 +23,8 @@ async fn put(fs: &FileSystem, name: &str, seg: &Seg) -> Result<(), Fault> {
     .await
 }
 
-/// The main server is stopped at a moment of chance, the standby takes over, the main goes on: it notices before it
-/// acknowledges anything, and nothing of what it still writes is in the way.
+/// The main server is stopped at a moment of chance, the standby takes over, the main goes on: it
+/// notices before it acknowledges anything, and nothing of what it still writes is in the way.
 pub fn play(seed: u64) {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed ^ 0x7a6e);
@@ -101,9 +101,14 @@ pub fn play(seed: u64) {
     .unwrap();
     // Both run.
     let (f, o, r) = (other.clone(), standby.options.clone(), standby.reactor.clone());
+    let ends = Rc::new(Cell::new(false));
+    let end = ends.clone();
     standby.reactor.spawn("writer", async move {
         let seg = o.pool.get(4096).unwrap().seg(0, 2500).unwrap();
         for n in 1.. {
+            if end.get() {
+                return;
+            }
             put(&f, &format!("s{n}"), &seg).await.unwrap();
             if n % 5 == 0 {
                 f.volume().dump(20_261_122).await.unwrap();
@@ -121,6 +126,9 @@ pub fn play(seed: u64) {
     drop(actors);
     main.reactor.shutdown();
     // All that the standby dumped reads, from the WORM alone.
+    ends.set(true);
+    let limits = Limits { ns: 100_000_000, steps: 10_000_000 };
+    world.run(&mut [Actor::of_tasks(&standby.reactor)], limits, &mut || false);
     let f = other.clone();
     let last = run(&world, &standby.reactor, async move {
         let d = f.volume().dump(20_261_123).await.unwrap();

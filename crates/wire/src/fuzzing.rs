@@ -11,6 +11,7 @@ mod fuse;
 mod iscsi;
 mod nbd;
 mod netlink;
+mod ninep;
 mod scsi;
 
 pub use aoe::{fuzz_aoe, fuzz_ata};
@@ -22,6 +23,7 @@ pub use iscsi::{
 };
 pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission, fuzz_x509};
 pub use netlink::fuzz_netlink;
+pub use ninep::fuzz_ninep;
 pub use scsi::{
     fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_initiator, fuzz_medium, fuzz_mode_select, fuzz_parameters,
     fuzz_reserve, fuzz_sense, fuzz_token, fuzz_unmap,
@@ -46,6 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_ata", fuzz_ata),
     ("wire_fuse", fuzz_fuse),
     ("wire_netlink", fuzz_netlink),
+    ("wire_ninep", fuzz_ninep),
     ("wire_cdb", fuzz_cdb),
     ("wire_sense", fuzz_sense),
     ("wire_mode_select", fuzz_mode_select),

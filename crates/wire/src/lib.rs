@@ -7,6 +7,7 @@
 //! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
+//! * [`ninep`]: 9P2000, both directions.
 //! * [`aoe`]: frames of ATA over Ethernet. [`ata`]: registers, IDENTIFY DEVICE, TRIM (ACS-3).
 //! * [`fuse`]: how the kernel asks for a file system of one file.
 //! * [`netlink`]: how the kernel is asked for a network block device.
@@ -32,6 +33,7 @@ pub mod fuzzing;
 pub mod iscsi;
 pub mod nbd;
 pub mod netlink;
+pub mod ninep;
 pub mod pattern;
 pub mod portal;
 pub mod scsi;

@@ -18,10 +18,13 @@
 
 #![forbid(unsafe_code)]
 
+mod bell;
 pub mod fault;
 pub mod files;
 pub mod medium;
+pub mod ninep;
 pub mod tree;
+pub mod users;
 pub mod volume;
 
 pub use fault::{Fault, Stop};

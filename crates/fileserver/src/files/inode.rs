@@ -62,8 +62,10 @@ pub struct Inode {
     pub atime_ns: u64,
     /// When anything of it changed.
     pub ctime_ns: u64,
-    /// A directory's directory.
+    /// The directory that it stands in, and the cookie of its entry there.
     pub parent: u64,
+    /// See `parent`.
+    pub place: u64,
     /// Entries of a directory, and the cookie of the next one.
     pub entries: u64,
     /// See `entries`.
@@ -83,7 +85,7 @@ impl Inode {
         out.u32(self.uid).u32(self.gid).u32(self.muid).u32(self.links);
         out.u64(self.size).u64(self.version);
         out.u64(self.mtime_ns).u64(self.atime_ns).u64(self.ctime_ns);
-        out.u64(self.parent).u64(self.entries).u64(self.cookie);
+        out.u64(self.parent).u64(self.place).u64(self.entries).u64(self.cookie);
         if self.garbage.0 < self.garbage.1 {
             out.u64(self.garbage.0).u64(self.garbage.1);
         }
@@ -101,10 +103,11 @@ impl Inode {
         (i.uid, i.gid, i.muid, i.links) = (t.u32(), t.u32(), t.u32(), t.u32());
         (i.size, i.version) = (t.u64(), t.u64());
         (i.mtime_ns, i.atime_ns, i.ctime_ns) = (t.u64(), t.u64(), t.u64());
-        if t.0.len() < 24 {
+        if t.0.len() < 32 {
             return None;
         }
-        (i.parent, i.entries, i.cookie) = (t.u64(), t.u64(), t.u64());
+        (i.parent, i.place) = (t.u64(), t.u64());
+        (i.entries, i.cookie) = (t.u64(), t.u64());
         if !t.over() {
             i.garbage = (t.u64(), t.u64());
         }

@@ -124,8 +124,23 @@ impl Files<'_, '_> {
         }
     }
 
-    /// Enters a name that is not there.
-    fn enter(&mut self, dir: Ino, d: &mut Inode, name: &[u8], ino: Ino) -> Result<(), Stop> {
+    /// Where a file stands and what it is called there; none for the root, and for what has no name.
+    pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
+        let inode = self.inode(view, ino)?;
+        if ino == ROOT || inode.links == 0 {
+            return Ok(None);
+        }
+        let root = self.step.root(view)?;
+        let key = Key::new(inode.parent, Item::Entry, inode.place);
+        let entry = tree::get(self.step, root, &key, |v| decode_entry(inode.place, v))?;
+        match entry {
+            Some(e) if e.ino == ino => Ok(Some((inode.parent, e.name))),
+            _ => Err(Fault::Corrupt(format!("file {ino} is not where it says it is")).into()),
+        }
+    }
+
+    /// Enters a name that is not there; its cookie.
+    fn enter(&mut self, dir: Ino, d: &mut Inode, name: &[u8], ino: Ino) -> Result<u64, Stop> {
         legal(name)?;
         let (key, mut names) = self.named(View::Live, dir, name)?;
         if names.iter().any(|n| n.name == name) {
@@ -141,7 +156,7 @@ impl Files<'_, '_> {
         self.put(&Key::new(dir, Item::Entry, cookie), &encode_entry(ino, name))?;
         d.cookie += 1;
         d.entries += 1;
-        Ok(())
+        Ok(cookie)
     }
 
     /// Takes a name out; its file.
@@ -174,7 +189,7 @@ impl Files<'_, '_> {
             return Err(Fault::NotFound.into());
         }
         let ino = self.step.new_ino()?;
-        self.enter(dir, &mut d, name, ino)?;
+        let place = self.enter(dir, &mut d, name, ino)?;
         let now = self.now_ns();
         let inode = Inode {
             kind: new.kind,
@@ -189,6 +204,7 @@ impl Files<'_, '_> {
             atime_ns: now,
             ctime_ns: now,
             parent: dir,
+            place,
             cookie: 1,
             ..Inode::default()
         };
@@ -238,14 +254,14 @@ impl Files<'_, '_> {
         }
         self.strike(from, &mut d, name)?;
         if from == to {
-            self.enter(to, &mut d, new, moved)?;
+            inode.place = self.enter(to, &mut d, new, moved)?;
         } else {
             self.directory_changed(from, &mut d, by)?;
             d = self.directory(View::Live, to)?;
             if d.links == 0 {
                 return Err(Fault::NotFound.into());
             }
-            self.enter(to, &mut d, new, moved)?;
+            inode.place = self.enter(to, &mut d, new, moved)?;
             inode.parent = to;
         }
         self.directory_changed(to, &mut d, by)?;

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use bio::{Seg, Segs};
 use wire::iscsi::crc32c;
 
-use super::bell::Bell;
 use super::point::Dump;
 use super::table::Slot;
 use super::{Inner, Volume, worm};
+use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 
 /// Times that a block is looked for again because it moved while it was read.

@@ -35,7 +35,6 @@
 //!  V4  A block leaves the cache device only when a leg has it for good.
 //!  V5  Nothing is acknowledged after another server took the WORM.
 
-mod bell;
 mod commit;
 mod copy;
 mod dump;
@@ -60,9 +59,9 @@ use std::rc::Rc;
 
 use reactor::Reactor;
 
+use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::medium::Medium;
-use bell::Bell;
 use state::State;
 use table::AddrMap;
 

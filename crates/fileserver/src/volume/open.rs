@@ -6,7 +6,6 @@ use std::rc::Rc;
 use bio::{Pool, Seg, Segs};
 use reactor::Reactor;
 
-use super::bell::Bell;
 use super::copy::Report;
 use super::fence::{self, Owner, Seat};
 use super::frames::Frames;
@@ -18,6 +17,7 @@ use super::state::{BATCH, Leg, State, WORM_FIRST};
 use super::table::Table;
 use super::worm::{self, Label};
 use super::{Inner, Volume, join, load};
+use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
 

@@ -1,7 +1,7 @@
 //! 9P2000 (Plan 9 manual, section 5): messages between a file server and its clients.
 //!
 //! ```text
-//!   | size 4 | type 1 | tag 2 | fields ...         integers little-endian, strings counted by 2 bytes
+//!   | size 4 | type 1 | tag 2 | fields ...     integers little-endian, strings with a count of 2
 //! ```
 //! Decoding borrows; nothing is copied but what is small. The data of a Twrite and of an Rread stay
 //! where they are: [`write_head`] and [`read_head`] are the bytes before them.

@@ -1,0 +1,352 @@
+//! Bytes to messages and back.
+//!
+//! ```text
+//!   reader: recv -> messages -> a task each --+
+//!                                             +--> replies -> one send for all that are there
+//! ```
+//! Requests of a client go beside one another; a slow one holds up nobody. Reading stops while too much is under
+//! way, so a client's part of memory is bounded.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bio::{Buf, Seg};
+use reactor::{Stream, TaskHandle};
+use wire::ninep::{self, HEAD, R, T, WRITE_HEAD};
+
+use super::refusal::Refusal;
+use super::session::{Reply, Session};
+use crate::bell::Bell;
+
+/// Requests of one client under way.
+const REQUESTS_MAX: usize = 128;
+/// Bytes of requests under way beyond which no further one is read.
+const BYTES_MAX: usize = 8 << 20;
+/// Bytes received at a time.
+const RECV_BYTES: usize = 64 << 10;
+/// Replies shorter than this are put together.
+const SMALL: usize = 4096;
+
+/// A request under way.
+struct Doing {
+    task: Option<TaskHandle>,
+    /// Tags of the flushes that wait for its reply.
+    flushed_by: Vec<u16>,
+    /// It changes nothing: a flush may break it off.
+    is_read: bool,
+    bytes: usize,
+}
+
+struct Line {
+    session: Rc<Session>,
+    stream: Stream,
+    doing: RefCell<HashMap<u16, Doing>>,
+    bytes: Cell<usize>,
+    out: RefCell<Vec<Seg>>,
+    chunk: RefCell<Option<(Buf, usize)>>,
+    /// Something is to be sent, or a request has ended.
+    news: Bell,
+    over: Cell<bool>,
+}
+
+/// Serves a connection until it ends.
+pub(super) async fn run(session: Rc<Session>, stream: Stream) {
+    // Small replies are not to wait for each other; a socket that cannot is used as it is.
+    let _ = stream.nodelay(true);
+    let line = Rc::new(Line {
+        session,
+        stream,
+        doing: RefCell::default(),
+        bytes: Cell::new(0),
+        out: RefCell::default(),
+        chunk: RefCell::default(),
+        news: Bell::default(),
+        over: Cell::new(false),
+    });
+    let writer = line.clone();
+    line.session.server.reactor.spawn("9p-send", async move { writer.send_all().await });
+    // Whatever ended it, there is nobody to tell.
+    let _ = line.read_all().await;
+    line.over.set(true);
+    line.abort_all();
+    line.news.ring();
+    line.stream.close();
+}
+
+impl Line {
+    /// Reads are broken off; what changes something goes on to its end, unanswered.
+    fn abort_all(&self) {
+        for (_, doing) in self.doing.borrow_mut().drain() {
+            if let (true, Some(task)) = (doing.is_read, doing.task) {
+                task.abort();
+            }
+        }
+        self.bytes.set(0);
+    }
+
+    async fn send_all(self: Rc<Self>) {
+        let mut batch = Vec::new();
+        loop {
+            let seen = self.news.count();
+            if self.out.borrow().is_empty() {
+                if self.over.get() {
+                    return;
+                }
+                self.news.after(seen).await;
+                continue;
+            }
+            std::mem::swap(&mut *self.out.borrow_mut(), &mut batch);
+            // The rest of a chunk may be written while its front is being sent.
+            if self.stream.send(&mut batch).await.is_err() {
+                self.over.set(true);
+                self.stream.close();
+                return;
+            }
+        }
+    }
+
+    async fn read_all(self: &Rc<Self>) -> io::Result<()> {
+        let mut inbox = Inbox { line: self.clone(), segs: VecDeque::new(), len: 0, room: None };
+        loop {
+            let mut head = [0; HEAD];
+            inbox.need(HEAD).await?;
+            inbox.peek(&mut head);
+            let msize = match self.session.msize.get() {
+                0 => self.session.door.msize,
+                agreed => agreed,
+            };
+            let Ok((size, kind, tag)) = ninep::head(&head, msize) else {
+                return Err(io::ErrorKind::InvalidData.into());
+            };
+            self.wait_for_room(size as usize).await;
+            inbox.need(size as usize).await?;
+            // A Twrite's data stay in the buffers that they came in.
+            let front = if kind == 118 { WRITE_HEAD.min(size as usize) } else { size as usize };
+            let mut message = vec![0; front];
+            inbox.peek(&mut message);
+            inbox.take(front);
+            let data = inbox.take(size as usize - front);
+            self.begin(message, size, tag, data);
+        }
+    }
+
+    async fn wait_for_room(&self, more: usize) {
+        loop {
+            let seen = self.news.count();
+            let n = self.doing.borrow().len();
+            if n == 0 || (n < REQUESTS_MAX && self.bytes.get() + more <= BYTES_MAX) {
+                return;
+            }
+            self.news.after(seen).await;
+        }
+    }
+
+    fn begin(self: &Rc<Self>, message: Vec<u8>, size: u32, tag: u16, data: Vec<Seg>) {
+        let t = match T::decode(&message, size) {
+            Ok(t) => t,
+            Err(e) => return self.refuse(tag, &Refusal::Malformed(e.to_string())),
+        };
+        match t {
+            T::Flush { oldtag } => return self.flush(tag, oldtag),
+            // A new session begins: nothing of the old one is answered.
+            T::Version { .. } => self.abort_all(),
+            _ => {}
+        }
+        if self.doing.borrow().contains_key(&tag) {
+            return self.refuse(tag, &Refusal::TagInUse);
+        }
+        let is_read = matches!(t, T::Read { .. } | T::Stat { .. });
+        let bytes = size as usize;
+        self.bytes.set(self.bytes.get() + bytes);
+        let doing = Doing { task: None, flushed_by: Vec::new(), is_read, bytes };
+        self.doing.borrow_mut().insert(tag, doing);
+        let line = self.clone();
+        let task = self.session.server.reactor.spawn("9p", async move {
+            let age = line.session.age.get();
+            let done = match T::decode(&message, size) {
+                Ok(t) => {
+                    let is_version = matches!(t, T::Version { .. });
+                    let done = line.session.handle(t, &data).await;
+                    if line.session.age.get() != age && !is_version {
+                        return;
+                    }
+                    done
+                }
+                Err(e) => Err(Refusal::Malformed(e.to_string())),
+            };
+            drop(data);
+            line.end(tag, done);
+        });
+        if let Some(doing) = self.doing.borrow_mut().get_mut(&tag) {
+            doing.task = Some(task);
+        }
+    }
+
+    fn end(&self, tag: u16, done: Result<Reply, Refusal>) {
+        let ended = self.doing.borrow_mut().remove(&tag);
+        self.session.requests.set(self.session.requests.get() + 1);
+        match done {
+            Ok(reply) => self.reply(tag, reply),
+            Err(why) => self.refuse(tag, &why),
+        }
+        if let Some(ended) = ended {
+            self.bytes.set(self.bytes.get().saturating_sub(ended.bytes));
+            for flush in ended.flushed_by {
+                self.put(|out| R::Flush.encode(flush, out));
+            }
+        }
+        self.news.ring();
+    }
+
+    /// P2
+    fn flush(&self, tag: u16, old: u16) {
+        let mut doing = self.doing.borrow_mut();
+        match doing.get_mut(&old) {
+            Some(d) if d.is_read => {
+                let d = doing.remove(&old);
+                drop(doing);
+                if let Some(d) = d {
+                    if let Some(task) = d.task {
+                        task.abort();
+                    }
+                    self.bytes.set(self.bytes.get().saturating_sub(d.bytes));
+                    for flush in d.flushed_by {
+                        self.put(|out| R::Flush.encode(flush, out));
+                    }
+                }
+            }
+            Some(d) => return d.flushed_by.push(tag),
+            None => drop(doing),
+        }
+        self.put(|out| R::Flush.encode(tag, out));
+        self.news.ring();
+    }
+
+    fn refuse(&self, tag: u16, why: &Refusal) {
+        let text = why.text(self.session.door.flavour);
+        let mut end = text.len().min(ninep::ERROR_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.put(|out| R::Error { ename: &text[..end] }.encode(tag, out));
+        self.news.ring();
+    }
+
+    fn reply(&self, tag: u16, reply: Reply) {
+        match reply {
+            Reply::R(r) => self.put(|out| r.encode(tag, out)),
+            Reply::Version(msize, version) => {
+                self.put(|out| R::Version { msize, version }.encode(tag, out));
+            }
+            Reply::Entries(data) => self.put(|out| R::Read { data: &data }.encode(tag, out)),
+            Reply::Data(segs, n) => {
+                self.put(|out| ninep::read_head(tag, n, out));
+                self.out.borrow_mut().extend(segs);
+            }
+            Reply::Stat(stat) => self.put(|out| {
+                if let Ok((stat, _)) = ninep::Stat::decode(&stat) {
+                    R::Stat { stat }.encode(tag, out);
+                }
+            }),
+        }
+    }
+
+    /// Puts bytes into what is sent next. Without memory the connection ends: a reply cannot be left out.
+    fn put(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::with_capacity(64);
+        encode(&mut bytes);
+        let pool = &self.session.server.pool;
+        let mut chunk = self.chunk.borrow_mut();
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            if chunk.as_ref().is_none_or(|(buf, used)| *used == buf.capacity()) {
+                *chunk = pool.get(left.len().max(SMALL)).map(|buf| (buf, 0));
+            }
+            let Some((buf, used)) = &mut *chunk else { return self.stream.close() };
+            let n = left.len().min(buf.capacity() - *used);
+            let Some(seg) = buf.seg(*used, n) else { return self.stream.close() };
+            seg.copy_from(0, &left[..n]);
+            *used += n;
+            left = &left[n..];
+            self.out.borrow_mut().push(seg);
+        }
+    }
+}
+
+/// Bytes that came and were not taken yet.
+struct Inbox {
+    line: Rc<Line>,
+    segs: VecDeque<Seg>,
+    len: usize,
+    /// A buffer that is not full, and how much of it is used.
+    room: Option<(Buf, usize)>,
+}
+
+impl Inbox {
+    async fn need(&mut self, n: usize) -> io::Result<()> {
+        while self.len < n {
+            let into = self.space().await?;
+            let got = self.line.stream.recv(&into).await?;
+            if got == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Some((_, used)) = &mut self.room {
+                *used += got;
+            }
+            self.segs.extend(into.slice(0, got));
+            self.len += got;
+        }
+        Ok(())
+    }
+
+    /// The rest of the buffer, or a new one; waits while there is none.
+    async fn space(&mut self) -> io::Result<Seg> {
+        if self.room.as_ref().is_none_or(|(buf, used)| buf.capacity() - used < SMALL) {
+            let server = &self.line.session.server;
+            let buf = poll_fn(|cx| match server.pool.get(RECV_BYTES) {
+                Some(buf) => Poll::Ready(buf),
+                None => {
+                    server.pool.wake_on_free(cx.waker());
+                    server.reactor.heed();
+                    Poll::Pending
+                }
+            });
+            self.room = Some((buf.await, 0));
+        }
+        let Some((buf, used)) = &self.room else { return Err(io::ErrorKind::OutOfMemory.into()) };
+        buf.seg(*used, buf.capacity() - used).ok_or(io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Copies the first bytes.
+    fn peek(&self, to: &mut [u8]) {
+        let mut at = 0;
+        for seg in &self.segs {
+            let n = seg.len().min(to.len() - at);
+            at += seg.copy_to(0, &mut to[at..at + n]);
+            if at == to.len() {
+                break;
+            }
+        }
+    }
+
+    /// Takes the first bytes, as they are.
+    fn take(&mut self, n: usize) -> Vec<Seg> {
+        let (mut out, mut left) = (Vec::new(), n);
+        while left > 0 {
+            let Some(front) = self.segs.front_mut() else { break };
+            let some = front.len().min(left);
+            out.extend(front.slice(0, some));
+            match front.slice(some, front.len() - some) {
+                Some(rest) if !rest.is_empty() => *front = rest,
+                _ => drop(self.segs.pop_front()),
+            }
+            left -= some;
+        }
+        self.len -= n - left;
+        out
+    }
+}

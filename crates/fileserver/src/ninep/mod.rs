@@ -1,0 +1,154 @@
+//! ninep: 9P2000 over any stream.
+//!
+//! ```text
+//!   connection    bytes to messages and back; a task for each request
+//!     |
+//!   session       fids and tags of one client; the rules of the protocol
+//!     |  closures
+//!   node          files, and the tree of dumps; attributes as 9P has them
+//! ```
+//!
+//! Invariants
+//!  P1  A fid is what it was after every request that failed.
+//!  P2  An Rflush leaves after the reply to what it flushed, or when that will never leave.
+//!  P3  A removed file lives as long as a fid has it open.
+
+mod connection;
+mod locks;
+mod node;
+mod refusal;
+mod session;
+mod transfer;
+mod wstat;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bio::Pool;
+use reactor::{Reactor, Stream};
+
+use crate::files::FileSystem;
+use crate::users::{Id, Users};
+
+pub use refusal::{Flavour, Refusal};
+
+/// Largest message that is offered, bytes: a megabyte of data and the head.
+pub const MSIZE_MAX: u32 = (1 << 20) + wire::ninep::IOHDR;
+/// Smallest message that a client may ask for.
+pub const MSIZE_MIN: u32 = 256;
+
+/// How clients of a listener are met.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// Rules and words.
+    pub flavour: Flavour,
+    /// Everybody is this user, whatever name they give; none: who they say they are, if there is one of that name.
+    pub everybody: Option<Id>,
+    /// Names are believed; otherwise everybody without a proof is `none`.
+    pub trusted: bool,
+    /// Largest message.
+    pub msize: u32,
+}
+
+impl Default for Door {
+    fn default() -> Door {
+        Door { flavour: Flavour::Plan9, everybody: None, trusted: true, msize: MSIZE_MAX }
+    }
+}
+
+/// A file system that clients attach to.
+pub struct Export {
+    /// Its name; the first one is attached to by default.
+    pub name: String,
+    /// Its files.
+    pub files: FileSystem,
+}
+
+/// File systems of one core, and who may do what with them.
+pub struct Server {
+    pub(crate) reactor: Reactor,
+    pub(crate) pool: Pool,
+    exports: RefCell<Vec<Rc<Export>>>,
+    users: RefCell<Rc<Users>>,
+    locks: locks::Locks,
+    /// New attaches are refused.
+    pub noattach: Cell<bool>,
+    /// Permissions are not looked at.
+    pub allow: Cell<bool>,
+    next: Cell<u64>,
+    sessions: RefCell<Vec<Rc<session::Session>>>,
+}
+
+/// Who is there, for `who`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presence {
+    /// Number of the connection.
+    pub number: u64,
+    /// The other end.
+    pub peer: String,
+    /// Users it attached as.
+    pub users: Vec<String>,
+    /// Fids, and those of them that are open.
+    pub fids: usize,
+    /// See `fids`.
+    pub open: usize,
+    /// Requests answered.
+    pub requests: u64,
+    /// Bytes read and written.
+    pub read: u64,
+    /// See `read`.
+    pub written: u64,
+}
+
+impl Server {
+    /// Without file systems.
+    pub fn new(reactor: Reactor, pool: Pool) -> Rc<Server> {
+        Rc::new(Server {
+            reactor,
+            pool,
+            exports: RefCell::default(),
+            users: RefCell::default(),
+            locks: locks::Locks::default(),
+            noattach: Cell::new(false),
+            allow: Cell::new(false),
+            next: Cell::new(1),
+            sessions: RefCell::default(),
+        })
+    }
+
+    /// A further file system.
+    pub fn export(&self, name: &str, files: FileSystem) {
+        self.exports.borrow_mut().push(Rc::new(Export { name: name.into(), files }));
+    }
+
+    /// The file system of a name; the first one for none.
+    pub fn find(&self, name: &str) -> Option<Rc<Export>> {
+        let exports = self.exports.borrow();
+        exports.iter().find(|e| name.is_empty() || e.name == name).cloned()
+    }
+
+    /// Who is who.
+    pub fn users(&self) -> Rc<Users> {
+        self.users.borrow().clone()
+    }
+
+    /// Who is who from now on.
+    pub fn set_users(&self, users: Users) {
+        *self.users.borrow_mut() = Rc::new(users);
+    }
+
+    /// Serves a client until it leaves. `peer` is what it is called in reports.
+    pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, door: Door) {
+        let number = self.next.replace(self.next.get() + 1);
+        let session = session::Session::new(self.clone(), number, peer, door);
+        self.sessions.borrow_mut().push(session.clone());
+        connection::run(session.clone(), stream).await;
+        self.sessions.borrow_mut().retain(|s| s.number != number);
+        session.end().await;
+    }
+
+    /// Who is there.
+    pub fn who(&self) -> Vec<Presence> {
+        self.sessions.borrow().iter().map(|s| s.presence()).collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! Why a request is refused, in the words that the client knows.
+
+use crate::fault::Fault;
+
+/// How strict the rules are, and which words go with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flavour {
+    /// The manual, and the words of Plan 9.
+    #[default]
+    Plan9,
+    /// What Linux needs of a 9P2000 server: a rename replaces, some fields of a Twstat are let pass, an open
+    /// fid can be walked from; and words that its client translates, all others being errno 526 to it.
+    Linux,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The file layer says so.
+    Fault(Fault),
+    /// No such fid.
+    UnknownFid,
+    /// The fid is in use.
+    FidInUse,
+    /// The tag is in use.
+    TagInUse,
+    /// Permissions do not allow it.
+    Permission,
+    /// The fid is not open for that, or is open.
+    BadUse,
+    /// An offset that a directory cannot be read at.
+    BadOffset,
+    /// A directory entry is longer than what was asked for.
+    ShortRead,
+    /// No such user, or no proof.
+    UnknownUser,
+    /// No such file system.
+    UnknownTree,
+    /// Nobody may attach now.
+    Maintenance,
+    /// There is nothing to prove.
+    NoAuth,
+    /// Somebody else has the file.
+    Locked,
+    /// The lock was lost.
+    LockBroken,
+    /// A bit or mode that makes no sense; says which.
+    BadMode(&'static str),
+    /// A field of a Twstat may not change; says which.
+    BadStat(&'static str),
+    /// Not the owner, nor leader of the group.
+    NotOwner,
+    /// Not in the group.
+    NotMember,
+    /// A message that cannot be read; says why.
+    Malformed(String),
+    /// Tversion first.
+    NoVersion,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        Refusal::Fault(fault)
+    }
+}
+
+impl Refusal {
+    /// For the client.
+    pub fn text(&self, flavour: Flavour) -> String {
+        match flavour {
+            Flavour::Plan9 => self.plan9(),
+            Flavour::Linux => self.linux().map_or_else(|| self.plan9(), str::to_owned),
+        }
+    }
+
+    fn plan9(&self) -> String {
+        match self {
+            Refusal::Fault(Fault::NotFound) => "file does not exist".into(),
+            Refusal::Fault(fault) => fault.to_string(),
+            Refusal::UnknownFid => "unknown fid".into(),
+            Refusal::FidInUse => "fid already in use".into(),
+            Refusal::TagInUse => "duplicate tag".into(),
+            Refusal::Permission => "permission denied".into(),
+            Refusal::BadUse => "bad use of fid".into(),
+            Refusal::BadOffset => "bad offset in directory read".into(),
+            Refusal::ShortRead => "directory entry longer than the count".into(),
+            Refusal::UnknownUser => "unknown user or failed authentication".into(),
+            Refusal::UnknownTree => "bad attach specifier".into(),
+            Refusal::Maintenance => "system maintenance".into(),
+            Refusal::NoAuth => "authentication not required".into(),
+            Refusal::Locked => "exclusive use file already open: file is locked".into(),
+            Refusal::LockBroken => "lock is broken".into(),
+            Refusal::BadMode(what) => format!("unknown mode: {what}"),
+            Refusal::BadStat(what) => format!("wstat prohibited: {what}"),
+            Refusal::NotOwner => "not owner".into(),
+            Refusal::NotMember => "not in group".into(),
+            Refusal::Malformed(why) => format!("malformed message: {why}"),
+            Refusal::NoVersion => "Tversion not seen".into(),
+        }
+    }
+
+    /// Exactly as the kernel's table has them (net/9p/error.c).
+    fn linux(&self) -> Option<&'static str> {
+        Some(match self {
+            Refusal::Fault(fault) => match fault {
+                Fault::NotFound => "file not found",
+                Fault::Exists => "file already exists",
+                Fault::NotEmpty => "directory is not empty",
+                Fault::NotDir => "not a directory",
+                Fault::IsDir => "Is a directory",
+                Fault::NoSpace(_) => "file system is full",
+                Fault::TooBig => "file too big",
+                Fault::BadName(_) => "illegal name",
+                Fault::NameTooLong => "File name too long",
+                Fault::ReadOnly => "read only file system",
+                Fault::Invalid(_) => "illegal mode",
+                Fault::Io(..) | Fault::Corrupt(_) | Fault::Closed | Fault::Unfinished(_) => {
+                    "i/o error"
+                }
+                Fault::Fenced(_) => "read only file system",
+            },
+            Refusal::UnknownFid => "fid unknown or out of range",
+            Refusal::FidInUse => "fid already in use",
+            Refusal::TagInUse | Refusal::NoVersion | Refusal::Malformed(_) => "protocol botch",
+            Refusal::Permission | Refusal::UnknownTree | Refusal::Maintenance => {
+                "permission denied"
+            }
+            Refusal::BadUse => "bad use of fid",
+            Refusal::BadOffset | Refusal::ShortRead => "illegal offset",
+            Refusal::UnknownUser => "unknown user",
+            Refusal::NoAuth => return None,
+            Refusal::Locked => "exclusive use file already open",
+            Refusal::LockBroken => "i/o error",
+            Refusal::BadMode(_) => "illegal mode",
+            Refusal::BadStat(_) => "wstat prohibited",
+            Refusal::NotOwner => "not owner",
+            Refusal::NotMember => "not a member of proposed group",
+        })
+    }
+}

@@ -1,0 +1,457 @@
+//! One client: its fids, and what its requests do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bio::Seg;
+use wire::ninep::{IOHDR, NOFID, Names, Qid, R, T, mode, open};
+
+use super::node::{Facts, Node, split_mode};
+use super::refusal::{Flavour, Refusal};
+use super::{Door, Export, MSIZE_MIN, Presence, Server};
+use crate::fault::{Fault, Stop};
+use crate::files::{Change, Files, Flags, Kind, New, ROOT};
+use crate::users::{Id, NONE};
+use crate::volume::{Held, View};
+
+/// Fids of one client.
+const FIDS_MAX: usize = 65_536;
+
+/// What a fid may do once it is open.
+pub(super) struct Open {
+    /// READ, WRITE, RDWR or EXEC.
+    pub access: u8,
+    remove: bool,
+    pub excl: bool,
+    /// Keeps the contents of a file that loses its name (P3).
+    _held: Option<Held>,
+    /// A directory's next offset, and the cookie behind which it goes on.
+    pub cursor: (u64, u64),
+}
+
+pub(super) struct Fid {
+    pub export: Rc<Export>,
+    pub node: Node,
+    pub user: Id,
+    pub open: Option<Open>,
+}
+
+/// What goes back.
+pub(super) enum Reply {
+    /// A message.
+    R(R<'static>),
+    /// Contents.
+    Data(Vec<Seg>, u32),
+    /// Entries of a directory.
+    Entries(Vec<u8>),
+    /// A file's attributes, encoded.
+    Stat(Vec<u8>),
+    /// The version agreed on.
+    Version(u32, &'static str),
+}
+
+/// See the module.
+pub struct Session {
+    pub(super) server: Rc<Server>,
+    /// Number of the connection.
+    pub(super) number: u64,
+    peer: String,
+    pub(super) door: Door,
+    pub(super) msize: Cell<u32>,
+    /// Moves up with each Tversion: replies to what came before it do not leave.
+    pub(super) age: Cell<u64>,
+    fids: RefCell<HashMap<u32, Fid>>,
+    pub(super) requests: Cell<u64>,
+    pub(super) read: Cell<u64>,
+    pub(super) written: Cell<u64>,
+}
+
+impl Session {
+    pub(super) fn new(server: Rc<Server>, number: u64, peer: String, door: Door) -> Rc<Session> {
+        Rc::new(Session {
+            server,
+            number,
+            peer,
+            door,
+            msize: Cell::new(0),
+            age: Cell::new(0),
+            fids: RefCell::default(),
+            requests: Cell::new(0),
+            read: Cell::new(0),
+            written: Cell::new(0),
+        })
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        let fids = self.fids.borrow();
+        let names = self.server.users();
+        let mut users: Vec<String> = fids.values().map(|f| names.name(f.user)).collect();
+        users.sort();
+        users.dedup();
+        Presence {
+            number: self.number,
+            peer: self.peer.clone(),
+            users,
+            fids: fids.len(),
+            open: fids.values().filter(|f| f.open.is_some()).count(),
+            requests: self.requests.get(),
+            read: self.read.get(),
+            written: self.written.get(),
+        }
+    }
+
+    pub(super) fn is_lenient(&self) -> bool {
+        self.door.flavour == Flavour::Linux
+    }
+
+    /// A look at a fid; no wait while it lasts.
+    pub(super) fn fid<T>(&self, fid: u32, f: impl FnOnce(&mut Fid) -> T) -> Result<T, Refusal> {
+        self.fids.borrow_mut().get_mut(&fid).map(f).ok_or(Refusal::UnknownFid)
+    }
+
+    fn known(&self, fid: u32) -> Result<(Rc<Export>, Node, Id, bool), Refusal> {
+        self.fid(fid, |f| (f.export.clone(), f.node, f.user, f.open.is_some()))
+    }
+
+    fn enter(&self, fid: u32, new: Fid) -> Result<(), Refusal> {
+        let mut fids = self.fids.borrow_mut();
+        if fid == NOFID || fids.contains_key(&fid) || fids.len() >= FIDS_MAX {
+            return Err(Refusal::FidInUse);
+        }
+        fids.insert(fid, new);
+        Ok(())
+    }
+
+    /// Whether permissions allow it.
+    pub(super) fn may(&self, user: Id, facts: &Facts, want: u32) -> bool {
+        self.server.allow.get() || self.server.users().may(user, &facts.owned(), want)
+    }
+
+    /// One request, up to its reply.
+    pub(super) async fn handle(&self, t: T<'_>, data: &[Seg]) -> Result<Reply, Refusal> {
+        if self.msize.get() == 0 && !matches!(t, T::Version { .. }) {
+            return Err(Refusal::NoVersion);
+        }
+        match t {
+            T::Version { msize, version } => self.version(msize, version).await,
+            T::Auth { .. } => Err(Refusal::NoAuth),
+            T::Attach { fid, afid, uname, aname } => self.attach(fid, afid, uname, aname).await,
+            // The connection knows what is under way.
+            T::Flush { .. } => Ok(Reply::R(R::Flush)),
+            T::Walk { fid, newfid, names } => self.walk(fid, newfid, &names).await,
+            T::Open { fid, mode } => self.open(fid, mode).await,
+            T::Create { fid, name, perm, mode } => self.create(fid, name, perm, mode).await,
+            T::Read { fid, offset, count } => self.read(fid, offset, count).await,
+            T::Write { fid, offset, .. } => self.write(fid, offset, data).await,
+            T::Clunk { fid } => self.clunk(fid).await,
+            T::Remove { fid } => self.remove(fid).await,
+            T::Stat { fid } => self.stat(fid).await,
+            T::Wstat { fid, stat } => self.wstat(fid, &stat).await,
+        }
+    }
+
+    async fn version(&self, msize: u32, version: &str) -> Result<Reply, Refusal> {
+        if msize < MSIZE_MIN {
+            return Err(Refusal::Malformed(format!("msize of {msize}: less than {MSIZE_MIN}")));
+        }
+        self.age.set(self.age.get() + 1);
+        self.end().await;
+        let msize = msize.min(self.door.msize);
+        // What is behind a dot is a variant that we need not know.
+        let known = version.split('.').next() == Some("9P2000");
+        self.msize.set(if known { msize } else { 0 });
+        Ok(Reply::Version(msize, if known { "9P2000" } else { "unknown" }))
+    }
+
+    /// All fids are clunked.
+    pub(super) async fn end(&self) {
+        let fids: Vec<u32> = self.fids.borrow().keys().copied().collect();
+        for fid in fids {
+            // It is gone whatever the answer.
+            let _ = self.clunk(fid).await;
+        }
+    }
+
+    fn user(&self, uname: &str) -> Result<Id, Refusal> {
+        if let Some(id) = self.door.everybody {
+            return Ok(id);
+        }
+        if !self.door.trusted {
+            return Ok(NONE);
+        }
+        self.server.users().can_attach(uname).ok_or(Refusal::UnknownUser)
+    }
+
+    async fn attach(
+        &self,
+        fid: u32,
+        afid: u32,
+        uname: &str,
+        aname: &str,
+    ) -> Result<Reply, Refusal> {
+        if afid != NOFID {
+            return Err(Refusal::NoAuth);
+        }
+        let user = self.user(uname)?;
+        if self.server.noattach.get() && user != NONE {
+            return Err(Refusal::Maintenance);
+        }
+        // The dumps of a file system are "dump", or "NAME.dump" of one that is not the first.
+        let (name, dumps) = match aname.strip_suffix("dump") {
+            Some("") => ("", true),
+            Some(name) if name.ends_with('.') => (&name[..name.len() - 1], true),
+            _ => (aname, false),
+        };
+        let export = self.server.find(name).ok_or(Refusal::UnknownTree)?;
+        if dumps && user == NONE {
+            return Err(Refusal::Permission);
+        }
+        let node = if dumps { Node::Dumps } else { Node::File(View::Live, ROOT) };
+        let facts = export.files.run(|f| node.facts(f)).await?;
+        self.enter(fid, Fid { export, node, user, open: None })?;
+        Ok(Reply::R(R::Attach { qid: facts.qid }))
+    }
+
+    async fn walk(&self, fid: u32, newfid: u32, names: &Names<'_>) -> Result<Reply, Refusal> {
+        let (export, node, user, is_open) = self.known(fid)?;
+        if is_open && !self.is_lenient() {
+            return Err(Refusal::BadUse);
+        }
+        if newfid != fid && self.fids.borrow().contains_key(&newfid) {
+            return Err(Refusal::FidInUse);
+        }
+        let names = names.as_slice();
+        let (qids, to, why) = export.files.run(|f| self.steps(f, node, user, names)).await?;
+        if let (Some(why), true) = (why, qids.is_empty()) {
+            return Err(why);
+        }
+        if qids.len() == names.len() {
+            let there = Fid { export, node: to, user, open: None };
+            if newfid == fid {
+                if is_open {
+                    return Err(Refusal::BadUse);
+                }
+                self.fid(fid, |f| f.node = to)?;
+            } else {
+                self.enter(newfid, there)?;
+            }
+        }
+        Ok(Reply::R(R::Walk { qids }))
+    }
+
+    fn steps(
+        &self,
+        f: &mut Files<'_, '_>,
+        from: Node,
+        user: Id,
+        names: &[&str],
+    ) -> Result<(Vec<Qid>, Node, Option<Refusal>), Stop> {
+        let (mut at, mut qids) = (from, Vec::with_capacity(names.len()));
+        for name in names {
+            let facts = match at.facts(f) {
+                Ok(facts) => facts,
+                Err(Stop::Fail(fault)) => return Ok((qids, at, Some(fault.into()))),
+                Err(stop) => return Err(stop),
+            };
+            let refused = match *name {
+                _ if !facts.is_dir() => Some(Fault::NotDir.into()),
+                "" | "." => Some(Fault::BadName("it stands for a directory").into()),
+                _ if !self.may(user, &facts, 1) => Some(Refusal::Permission),
+                _ => None,
+            };
+            if refused.is_some() {
+                return Ok((qids, at, refused));
+            }
+            let next = if *name == ".." { Some(at.parent(f)?) } else { at.child(f, name)? };
+            let Some(next) = next else { return Ok((qids, at, Some(Fault::NotFound.into()))) };
+            at = next;
+            qids.push(at.facts(f)?.qid);
+        }
+        Ok((qids, at, None))
+    }
+
+    pub(super) fn iounit(&self) -> u32 {
+        self.msize.get() - IOHDR
+    }
+
+    /// The parent of a file and its name there, if the user may change that directory.
+    pub(super) fn changeable(
+        &self,
+        f: &mut Files<'_, '_>,
+        ino: u64,
+        user: Id,
+    ) -> Result<Result<(u64, Vec<u8>), Refusal>, Stop> {
+        let Some((dir, name)) = f.name(View::Live, ino)? else {
+            let gone = ino != ROOT;
+            return Ok(Err(if gone { Fault::NotFound.into() } else { Refusal::Permission }));
+        };
+        let facts = Node::File(View::Live, dir).facts(f)?;
+        let may = self.may(user, &facts, 2);
+        Ok(if may { Ok((dir, name)) } else { Err(Refusal::Permission) })
+    }
+
+    async fn open(&self, fid: u32, how: u8) -> Result<Reply, Refusal> {
+        let (export, node, user, is_open) = self.known(fid)?;
+        if is_open {
+            return Err(Refusal::BadUse);
+        }
+        if how & !(3 | open::TRUNC | open::RCLOSE) != 0 {
+            return Err(Refusal::BadMode("open"));
+        }
+        let access = how & 3;
+        let (cuts, removes) = (how & open::TRUNC != 0, how & open::RCLOSE != 0);
+        let writes = matches!(access, open::WRITE | open::RDWR);
+        let want = match access {
+            open::READ => 4,
+            open::WRITE => 2,
+            open::RDWR => 6,
+            _ => 1,
+        } | if cuts { 2 } else { 0 };
+        let opened = export
+            .files
+            .run(|f| {
+                let facts = node.facts(f)?;
+                if facts.is_dir() && (how & !open::RCLOSE) != open::READ {
+                    return Ok(Err(Refusal::Permission));
+                }
+                if (writes || cuts || removes) && node.live().is_err() {
+                    return Ok(Err(Fault::ReadOnly.into()));
+                }
+                if !self.may(user, &facts, want) {
+                    return Ok(Err(Refusal::Permission));
+                }
+                if removes
+                    && let Node::File(_, ino) = node
+                    && let Err(why) = self.changeable(f, ino, user)?
+                {
+                    return Ok(Err(why));
+                }
+                if let (true, Node::File(View::Live, ino)) = (facts.qid.kind & 0x20 != 0, node)
+                    && !self.lock(ino, fid)
+                {
+                    return Ok(Err(Refusal::Locked));
+                }
+                if let (true, Node::File(View::Live, ino)) = (cuts, node)
+                    && !facts.inode.flags.has(Flags::APPEND)
+                {
+                    let cut = Change { size: Some(0), by: user, ..Change::default() };
+                    f.set(ino, &cut)?;
+                }
+                Ok(Ok(node.facts(f)?))
+            })
+            .await??;
+        let excl = opened.qid.kind & 0x20 != 0;
+        let held = node.live().ok().map(|ino| export.files.hold(ino));
+        self.fid(fid, |f| {
+            f.open = Some(Open { access, remove: removes, excl, _held: held, cursor: (0, 0) });
+        })?;
+        Ok(Reply::R(R::Open { qid: opened.qid, iounit: self.iounit() }))
+    }
+
+    fn lock(&self, ino: u64, fid: u32) -> bool {
+        self.server.locks.take(ino, (self.number, fid), self.server.reactor.now())
+    }
+
+    async fn create(&self, fid: u32, name: &str, perm: u32, how: u8) -> Result<Reply, Refusal> {
+        let (export, node, user, is_open) = self.known(fid)?;
+        if is_open {
+            return Err(Refusal::BadUse);
+        }
+        let is_dir = perm & mode::DIR != 0;
+        if perm & !mode::KNOWN != 0 {
+            return Err(Refusal::BadMode("perm has bits that no file has"));
+        }
+        if how & !(3 | open::TRUNC | open::RCLOSE) != 0 {
+            return Err(Refusal::BadMode("open"));
+        }
+        if is_dir && (how & !open::RCLOSE != 0 || perm & (mode::APPEND | mode::EXCL) != 0) {
+            return Err(Refusal::BadMode("a directory is opened to read"));
+        }
+        if name.chars().any(char::is_control) && !self.is_lenient() {
+            return Err(Fault::BadName("it has control characters").into());
+        }
+        let dir = node.live()?;
+        let (bits, flags) = split_mode(perm);
+        let (ino, facts) = export
+            .files
+            .run(|f| {
+                let above = node.facts(f)?;
+                if !above.is_dir() {
+                    return Err(Stop::Fail(Fault::NotDir));
+                }
+                if !self.may(user, &above, 2) {
+                    return Ok(Err(Refusal::Permission));
+                }
+                let shared = if is_dir { 0o777 } else { 0o666 };
+                let new = New {
+                    kind: if is_dir { Kind::Dir } else { Kind::File },
+                    flags,
+                    mode: bits & (!shared | above.inode.mode & shared),
+                    uid: user,
+                    gid: above.inode.gid,
+                };
+                let ino = f.create(dir, name.as_bytes(), &new)?;
+                Ok(Ok((ino, Node::File(View::Live, ino).facts(f)?)))
+            })
+            .await??;
+        let excl = flags.has(Flags::EXCL);
+        if excl {
+            self.lock(ino, fid);
+        }
+        let held = export.files.hold(ino);
+        self.fid(fid, |f| {
+            f.node = Node::File(View::Live, ino);
+            f.open = Some(Open {
+                access: how & 3,
+                remove: how & open::RCLOSE != 0,
+                excl,
+                _held: Some(held),
+                cursor: (0, 0),
+            });
+        })?;
+        Ok(Reply::R(R::Create { qid: facts.qid, iounit: self.iounit() }))
+    }
+
+    async fn clunk(&self, fid: u32) -> Result<Reply, Refusal> {
+        let gone = self.fids.borrow_mut().remove(&fid).ok_or(Refusal::UnknownFid)?;
+        self.unlock(fid, &gone);
+        if gone.open.as_ref().is_some_and(|o| o.remove) {
+            self.remove_file(&gone).await?;
+        }
+        Ok(Reply::R(R::Clunk))
+    }
+
+    fn unlock(&self, fid: u32, gone: &Fid) {
+        if let (Some(Open { excl: true, .. }), Node::File(_, ino)) = (&gone.open, gone.node) {
+            self.server.locks.leave(ino, (self.number, fid));
+        }
+    }
+
+    async fn remove(&self, fid: u32) -> Result<Reply, Refusal> {
+        // It is clunked whether the file can be removed or not.
+        let gone = self.fids.borrow_mut().remove(&fid).ok_or(Refusal::UnknownFid)?;
+        self.unlock(fid, &gone);
+        self.remove_file(&gone).await?;
+        Ok(Reply::R(R::Remove))
+    }
+
+    async fn remove_file(&self, gone: &Fid) -> Result<(), Refusal> {
+        let (ino, user) = (gone.node.live()?, gone.user);
+        gone.export
+            .files
+            .run(|f| match self.changeable(f, ino, user)? {
+                Ok((dir, name)) => f.remove(dir, &name, user).map(|_| Ok(())),
+                Err(why) => Ok(Err(why)),
+            })
+            .await?
+    }
+
+    async fn stat(&self, fid: u32) -> Result<Reply, Refusal> {
+        let (export, node, ..) = self.known(fid)?;
+        let facts = export.files.run(|f| node.facts(f)).await?;
+        let mut out = Vec::new();
+        facts.encode(&self.server.users(), &mut out);
+        Ok(Reply::Stat(out))
+    }
+}

@@ -1,0 +1,152 @@
+//! Twstat: all that is asked for, or nothing.
+
+use wire::ninep::{R, Stat, mode};
+
+use super::node::{Facts, Node, split_mode};
+use super::refusal::Refusal;
+use super::session::{Reply, Session};
+use crate::fault::{Fault, Stop};
+use crate::files::{Change, Files};
+use crate::users::Id;
+use crate::volume::View;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Session {
+    pub(super) async fn wstat(&self, fid: u32, stat: &Stat<'_>) -> Result<Reply, Refusal> {
+        let (export, node, user) = self.fid(fid, |f| (f.export.clone(), f.node, f.user))?;
+        let muid = if self.is_lenient() { "" } else { stat.muid };
+        if (Stat { muid, ..*stat }) == Stat::KEEP {
+            // Stable storage is what it asks for.
+            export.files.sync().await?;
+            return Ok(Reply::R(R::Wstat));
+        }
+        let ino = node.live()?;
+        export.files.run(|f| self.change(f, ino, user, stat)).await??;
+        Ok(Reply::R(R::Wstat))
+    }
+
+    fn change(
+        &self,
+        f: &mut Files<'_, '_>,
+        ino: u64,
+        user: Id,
+        stat: &Stat<'_>,
+    ) -> Result<Result<(), Refusal>, Stop> {
+        let facts = Node::File(View::Live, ino).facts(f)?;
+        let mut change = Change { by: user, ..Change::default() };
+        if let Err(why) = self.attributes(&facts, user, stat, &mut change) {
+            return Ok(Err(why));
+        }
+        if !stat.name.is_empty() && stat.name.as_bytes() != facts.name {
+            let (dir, name) = match self.changeable(f, ino, user)? {
+                Ok(place) => place,
+                Err(why) => return Ok(Err(why)),
+            };
+            if stat.name.chars().any(char::is_control) && !self.is_lenient() {
+                return Ok(Err(Fault::BadName("it has control characters").into()));
+            }
+            f.rename(dir, &name, dir, stat.name.as_bytes(), self.is_lenient(), user)?;
+        }
+        f.set(ino, &change)?;
+        Ok(Ok(()))
+    }
+
+    /// The rules of each field, by the manual (stat(5)); nothing is changed.
+    fn attributes(
+        &self,
+        facts: &Facts,
+        user: Id,
+        stat: &Stat<'_>,
+        change: &mut Change,
+    ) -> Result<(), Refusal> {
+        let (users, inode, keep) = (self.server.users(), &facts.inode, Stat::KEEP);
+        let god = self.server.allow.get();
+        let owner = god || user == inode.uid || users.leads(user, inode.gid);
+        for (given, kept, is, what) in [
+            (u64::from(stat.kind), u64::from(keep.kind), 0, "type"),
+            (u64::from(stat.dev), u64::from(keep.dev), 0, "dev"),
+            (stat.qid.path, keep.qid.path, facts.qid.path, "qid.path"),
+            (
+                u64::from(stat.qid.version),
+                u64::from(keep.qid.version),
+                u64::from(facts.qid.version),
+                "qid.vers",
+            ),
+        ] {
+            if given != kept && given != is {
+                return Err(Refusal::BadStat(what));
+            }
+        }
+        if stat.mode != keep.mode {
+            if !owner {
+                return Err(Refusal::NotOwner);
+            }
+            if (stat.mode ^ facts.mode()) & mode::DIR != 0 || stat.mode & !mode::KNOWN != 0 {
+                return Err(Refusal::BadStat("mode"));
+            }
+            let top = (stat.mode >> 24) as u8;
+            if stat.qid.kind != keep.qid.kind && stat.qid.kind != top {
+                return Err(Refusal::BadStat("qid.type"));
+            }
+            let (bits, flags) = split_mode(stat.mode);
+            (change.mode, change.flags) = (Some(bits), Some(flags));
+        } else if stat.qid.kind != keep.qid.kind && stat.qid.kind != facts.qid.kind {
+            return Err(Refusal::BadStat("qid.type"));
+        }
+        if stat.length != keep.length {
+            let may = god || users.may(user, &facts.owned(), 2);
+            if !may {
+                return Err(Refusal::Permission);
+            }
+            if stat.length > i64::MAX as u64 {
+                return Err(Refusal::BadStat("length"));
+            }
+            change.size = Some(stat.length);
+        }
+        if stat.mtime != keep.mtime {
+            // Whoever may cut a file says when, as Linux does with O_TRUNC.
+            let cuts = change.size.is_some() && self.is_lenient();
+            if !owner && !cuts {
+                return Err(Refusal::NotOwner);
+            }
+            change.mtime_ns = Some(u64::from(stat.mtime) * SECOND_NS);
+        }
+        if stat.atime != keep.atime && self.is_lenient() && owner {
+            change.atime_ns = Some(u64::from(stat.atime) * SECOND_NS);
+        }
+        self.owners(facts, user, stat, change)
+    }
+
+    fn owners(
+        &self,
+        facts: &Facts,
+        user: Id,
+        stat: &Stat<'_>,
+        change: &mut Change,
+    ) -> Result<(), Refusal> {
+        let (users, inode) = (self.server.users(), &facts.inode);
+        let god = self.server.allow.get();
+        if !stat.uid.is_empty() && users.id(stat.uid) != Some(inode.uid) {
+            if !god {
+                return Err(Refusal::BadStat("uid"));
+            }
+            change.uid = Some(users.id(stat.uid).ok_or(Refusal::UnknownUser)?);
+        }
+        if !stat.gid.is_empty() && users.id(stat.gid) != Some(inode.gid) {
+            let gid = users.id(stat.gid).ok_or(Refusal::UnknownUser)?;
+            let own = user == inode.uid && users.is_in(user, gid);
+            let leads = users.leads(user, inode.gid) && users.leads(user, gid);
+            if !(god || own || leads) {
+                return Err(Refusal::NotMember);
+            }
+            change.gid = Some(gid);
+        }
+        // Linux says who renames; that is us, or nobody that matters.
+        let muid = stat.muid.is_empty() || users.id(stat.muid) == Some(inode.muid);
+        if !muid && !self.is_lenient() {
+            return Err(Refusal::BadStat("muid"));
+        }
+        Ok(())
+    }
+}

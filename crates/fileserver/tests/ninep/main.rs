@@ -1,0 +1,10 @@
+//! 9P2000: the behaviours that toys get wrong, each by a test that shows it.
+
+mod client;
+mod directories;
+#[path = "../sim/disk.rs"]
+#[allow(dead_code)] // the simulation uses more of it
+mod disk;
+mod permissions;
+mod protocol;
+mod removed;

@@ -1,0 +1,186 @@
+//! Versions, tags, fids, walks, flushes, malformed messages.
+
+use fileserver::ninep::{Flavour, MSIZE_MAX};
+use wire::ninep::{NOTAG, Names, R, T, mode, open};
+
+use super::client::in_a_house;
+
+#[test]
+fn a_walk_that_fails_in_the_middle_leaves_both_fids_as_they_were() {
+    in_a_house(1, |h| async move {
+        let c = h.user("ann", Flavour::Plan9).await;
+        c.make(1, "a", mode::DIR | 0o777, 0).await;
+        c.clunk(1).await.unwrap();
+        assert_eq!(c.walk(0, 1, &["a"]).await.unwrap().len(), 1);
+        c.create(1, "b", mode::DIR | 0o777, 0).await.unwrap();
+        c.clunk(1).await.unwrap();
+        // Another newfid: it is not made.
+        assert_eq!(c.walk(0, 5, &["a", "b", "missing"]).await.unwrap().len(), 2);
+        assert_eq!(c.clunk(5).await, Err("unknown fid".into()));
+        // newfid is fid: it stays where it was.
+        assert_eq!(c.walk(0, 6, &[]).await, Ok(vec![]));
+        assert_eq!(c.walk(6, 6, &["a", "missing"]).await.unwrap().len(), 1);
+        assert_eq!(c.facts(6).await.0, "/");
+        assert_eq!(c.walk(6, 6, &["missing"]).await, Err("file does not exist".into()));
+        assert_eq!(c.walk(6, 6, &["a", "b"]).await.unwrap().len(), 2);
+        assert_eq!(c.facts(6).await.0, "b");
+        // Up and up again, beyond the root.
+        assert_eq!(c.walk(6, 6, &["..", "..", "..", ".."]).await.unwrap().len(), 4);
+        assert_eq!(c.facts(6).await.0, "/");
+        assert_eq!(c.walk(0, 6, &[]).await, Err("fid already in use".into()));
+        assert!(c.walk(0, 7, &["a", "."]).await.unwrap().len() == 1);
+    });
+}
+
+#[test]
+fn a_second_version_begins_anew() {
+    in_a_house(2, |h| async move {
+        let c = h.user("ann", Flavour::Plan9).await;
+        c.make(1, "goes", 0o644, open::RDWR | open::RCLOSE).await;
+        assert_eq!(c.version(8192).await, 8192);
+        assert_eq!(c.clunk(0).await, Err("unknown fid".into()));
+        c.attach(0, "ann", "").await.unwrap();
+        assert!(c.walk(0, 1, &["goes"]).await.is_err(), "removed when its fid was clunked");
+        // Nothing without a version; no version below 256; ours at most.
+        let s = h.stranger(Flavour::Plan9).await;
+        assert_eq!(s.clunk(0).await, Err("Tversion not seen".into()));
+        assert!(s.rpc(T::Version { msize: 255, version: "9P2000" }).await.error().is_some());
+        assert_eq!(s.version(256).await, 256);
+        assert_eq!(s.version(u32::MAX).await, MSIZE_MAX);
+        for (asked, said) in [("9P2000.L", "9P2000"), ("9P2000.x", "9P2000"), ("9P2001", "unknown")]
+        {
+            let a = s.rpc(T::Version { msize: 8192, version: asked }).await;
+            assert_eq!(a.r(), R::Version { msize: 8192, version: said });
+        }
+        assert_eq!(s.clunk(0).await, Err("Tversion not seen".into()), "after an unknown one");
+    });
+}
+
+#[test]
+fn a_flush_is_answered_after_what_it_flushes_or_instead_of_it() {
+    in_a_house(3, |h| async move {
+        let c = h.user("ann", Flavour::Plan9).await;
+        c.make(1, "f", 0o644, open::RDWR).await;
+        c.write(1, 0, &[7; 20_000]).await.unwrap();
+        h.fs.sync().await.unwrap();
+        // A read that hangs on its disk: no reply to it ever, and its tag is free again.
+        for n in 0..40_000 {
+            // Everything else out of memory.
+            c.write(1, 1 << 20, &[n as u8; 8_000]).await.unwrap();
+            if n == 3 {
+                break;
+            }
+        }
+        h.cache.hangs.set(true);
+        let names = Names::new(&["f"]).unwrap();
+        let walk = c.post(&T::Walk { fid: 0, newfid: 9, names }, &[]).await;
+        let flush = c.post(&T::Flush { oldtag: walk }, &[]).await;
+        // It was answered at once, from memory: first the walk, then the flush.
+        let first = c.receive().await.unwrap();
+        let second = c.receive().await.unwrap();
+        assert_eq!(u16::from_le_bytes([first[5], first[6]]), walk);
+        assert_eq!(u16::from_le_bytes([second[5], second[6]]), flush);
+        // A sync waits for the disk; the flush of it, and the flush of the flush, wait with it.
+        c.write(1, 5, b"x").await.unwrap();
+        let sync = c.post(&T::Wstat { fid: 1, stat: wire::ninep::Stat::KEEP }, &[]).await;
+        let flush = c.post(&T::Flush { oldtag: sync }, &[]).await;
+        let again = c.post(&T::Flush { oldtag: sync }, &[]).await;
+        let unknown = c.rpc(T::Flush { oldtag: 999 }).await;
+        assert_eq!(unknown.r(), R::Flush);
+        h.cache.hangs.set(false);
+        for tag in [sync, flush, again] {
+            let next = c.receive().await.unwrap();
+            assert_eq!(u16::from_le_bytes([next[5], next[6]]), tag, "in this order");
+        }
+    });
+}
+
+#[test]
+fn a_tag_twice_is_refused_and_a_bad_size_ends_the_connection() {
+    in_a_house(4, |h| async move {
+        let c = h.user("ann", Flavour::Plan9).await;
+        c.make(1, "f", 0o644, open::RDWR).await;
+        c.write(1, 0, b"x").await.unwrap();
+        h.cache.hangs.set(true);
+        let mut twice = Vec::new();
+        T::Wstat { fid: 1, stat: wire::ninep::Stat::KEEP }.encode(77, &mut twice);
+        T::Stat { fid: 1 }.encode(77, &mut twice);
+        c.send_raw(&twice).await;
+        let first = c.receive().await.unwrap();
+        assert!(matches!(R::decode(&first), Ok(R::Error { ename: "duplicate tag" })));
+        h.cache.hangs.set(false);
+        assert!(matches!(R::decode(&c.receive().await.unwrap()), Ok(R::Wstat)));
+        // Messages that do not read are answered, and the connection goes on.
+        for kind in (0..=255).filter(|k| !(100..=127).contains(k)) {
+            c.send_raw(&[7, 0, 0, 0, kind, 9, 0]).await;
+            let a = c.receive().await.unwrap();
+            assert!(matches!(R::decode(&a), Ok(R::Error { .. })), "type {kind}");
+        }
+        let mut long = Vec::new();
+        T::Clunk { fid: 1 }.encode(5, &mut long);
+        long[0] += 1;
+        long.push(0);
+        c.send_raw(&long).await;
+        let a = c.receive().await.unwrap();
+        assert!(matches!(R::decode(&a), Ok(R::Error { .. })));
+        assert_eq!(c.clunk(1).await, Ok(()), "it was not clunked by half");
+        for size in [0_u32, 6, 65_561, 1 << 31, u32::MAX] {
+            let s = h.client(Flavour::Plan9).await;
+            let mut bad = size.to_le_bytes().to_vec();
+            bad.extend([100, 0xff, 0xff]);
+            s.send_raw(&bad).await;
+            assert_eq!(s.receive().await, None, "size {size}");
+        }
+        assert_eq!(NOTAG, 0xffff);
+    });
+}
+
+#[test]
+fn iounit_is_kept_both_ways_and_the_root_is_called_slash() {
+    in_a_house(5, |h| async move {
+        let c = h.stranger(Flavour::Plan9).await;
+        assert_eq!(c.version(1000).await, 1000);
+        c.attach(0, "ann", "").await.unwrap();
+        c.walk(0, 1, &[]).await.unwrap();
+        let t = T::Create { fid: 1, name: "f", perm: 0o600, mode: open::RDWR };
+        let a = c.rpc(t).await;
+        assert!(matches!(a.r(), R::Create { iounit: 976, .. }), "{:?}", a.r());
+        assert_eq!(c.write(1, 0, &[1; 976]).await, Ok(976));
+        // A longer count is answered by what fits.
+        assert_eq!(c.write(1, 976, &[2; 976]).await, Ok(976));
+        assert_eq!(c.read(1, 0, 5000).await.unwrap().len(), 976);
+        assert_eq!(c.read(1, 1900, 976).await.unwrap(), [2; 52]);
+        assert_eq!(c.read(1, 1952, 976).await, Ok(vec![]));
+        assert_eq!(c.facts(0).await.0, "/");
+        assert!(c.read(1, 1 << 63, 10).await.is_err());
+        // Names longer than any, and none.
+        c.walk(0, 2, &[]).await.unwrap();
+        for name in ["", ".", "..", "a/b", "ctl\u{1}", &"x".repeat(256)] {
+            assert!(c.create(2, name, 0o644, 0).await.is_err(), "{name:?}");
+        }
+        assert_eq!(c.create(2, &"y".repeat(255), 0o644, 0).await, Ok(()));
+        assert_eq!(c.facts(2).await.0.len(), 255);
+    });
+}
+
+#[test]
+fn what_fails_names_no_fid_and_attaching_is_for_those_who_are_known() {
+    in_a_house(6, |h| async move {
+        let c = h.client(Flavour::Plan9).await;
+        assert_eq!(
+            c.attach(0, "mallory", "").await,
+            Err("unknown user or failed authentication".into())
+        );
+        assert!(c.attach(0, "adm", "").await.is_err(), "a group");
+        assert_eq!(c.attach(0, "ann", "other").await, Err("bad attach specifier".into()));
+        assert_eq!(c.attach(0, "none", "dump").await, Err("permission denied".into()));
+        c.attach(0, "none", "").await.unwrap();
+        assert_eq!(c.attach(0, "ann", "").await, Err("fid already in use".into()));
+        let auth = T::Auth { afid: 3, uname: "ann", aname: "" };
+        assert_eq!(c.rpc(auth).await.error().as_deref(), Some("authentication not required"));
+        h.server.noattach.set(true);
+        assert_eq!(c.attach(1, "ann", "").await, Err("system maintenance".into()));
+        assert!(c.attach(1, "none", "").await.is_ok());
+        assert_eq!(h.server.who()[0].users, ["none"]);
+    });
+}

@@ -1,7 +1,7 @@
 //! Who is who: the users file of Plan 9 (`/adm/users`), one line a user or group.
 //!
 //! ```text
-//!   id:name:leader:member,member       a negative id is a group nobody can be; no leader: all members lead
+//!   id:name:leader:member,member    a negative id is a group; without a leader all members lead
 //! ```
 
 use std::collections::BTreeMap;
@@ -52,8 +52,8 @@ impl Default for Users {
 }
 
 impl Users {
-    /// From a users file. Ids come first, then leaders and members, so a line may name a later one. Says which
-    /// line is wrong.
+    /// From a users file. Ids come first, then leaders and members, so a line may name a later one.
+    /// Says which line is wrong.
     pub fn parse(text: &str) -> Result<Users, String> {
         let mut users = Users { by_id: BTreeMap::new(), by_name: BTreeMap::new() };
         let mut lines = Vec::new();
@@ -156,8 +156,9 @@ impl Users {
         user != NOWORLD && self.is_in(user, NOWORLD)
     }
 
-    /// What Plan 9 grants: the owner's bits to the owner, the group's to members, everybody's to all; together,
-    /// where POSIX takes the first that fits. `want` is a sum of 4 (read), 2 (write), 1 (execute).
+    /// What Plan 9 grants: the owner's bits to the owner, the group's to members, everybody's to
+    /// all; together, where POSIX takes the first that fits. `want` is a sum of 4 (read), 2
+    /// (write), 1 (execute).
     pub fn may(&self, user: Id, file: &Owned, want: u32) -> bool {
         let mut bits = file.mode & 7;
         if self.has_no_world(user) {
@@ -174,8 +175,8 @@ impl Users {
         bits & want == want
     }
 
-    /// The command `newuser`: `name` makes a user, `name :` a group; `+member`, `-member`, `=leader`, `=` and
-    /// another name change one. Answers the line of whom it was about.
+    /// The command `newuser`: `name` makes a user, `name :` a group; `+member`, `-member`,
+    /// `=leader`, `=` and another name change one. Answers the line of whom it was about.
     pub fn edit(&mut self, name: &str, what: Option<&str>) -> Result<String, String> {
         match (what, self.id(name)) {
             (Some("?"), Some(_)) => {}

@@ -19,6 +19,9 @@ pub const HOST_LIST: &str = include_str!("../../../ci/packages/rig.txt");
 /// Packages unpacked for the guest.
 pub const GUEST_LIST: &str = include_str!("../../../ci/packages/guest.txt");
 
+/// Packages unpacked for a guest that mounts 9P.
+pub const NINEP_LIST: &str = include_str!("../../../ci/packages/ninep.txt");
+
 /// Packages unpacked to make a bootable disk.
 pub const BOOT_LIST: &str = include_str!("../../../ci/packages/boot.txt");
 

@@ -124,7 +124,8 @@ impl Files<'_, '_> {
         }
     }
 
-    /// Where a file stands and what it is called there; none for the root, and for what has no name.
+    /// Where a file stands and what it is called there; none for the root, and for what has no
+    /// name.
     pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
         let inode = self.inode(view, ino)?;
         if ino == ROOT || inode.links == 0 {

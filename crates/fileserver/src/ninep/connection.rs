@@ -4,8 +4,8 @@
 //!   reader: recv -> messages -> a task each --+
 //!                                             +--> replies -> one send for all that are there
 //! ```
-//! Requests of a client go beside one another; a slow one holds up nobody. Reading stops while too much is under
-//! way, so a client's part of memory is bounded.
+//! Requests of a client go beside one another; a slow one holds up nobody. Reading stops while too
+//! much is under way, so a client's part of memory is bounded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -255,7 +255,8 @@ impl Line {
         }
     }
 
-    /// Puts bytes into what is sent next. Without memory the connection ends: a reply cannot be left out.
+    /// Puts bytes into what is sent next. Without memory the connection ends: a reply cannot be
+    /// left out.
     fn put(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::with_capacity(64);
         encode(&mut bytes);

@@ -42,7 +42,8 @@ pub const MSIZE_MIN: u32 = 256;
 pub struct Door {
     /// Rules and words.
     pub flavour: Flavour,
-    /// Everybody is this user, whatever name they give; none: who they say they are, if there is one of that name.
+    /// Everybody is this user, whatever name they give; none: who they say they are, if there is
+    /// one of that name.
     pub everybody: Option<Id>,
     /// Names are believed; otherwise everybody without a proof is `none`.
     pub trusted: bool,

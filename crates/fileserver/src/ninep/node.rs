@@ -80,7 +80,8 @@ impl Facts {
     }
 }
 
-/// Paths of what is not a file of the live tree are mixed: clients take files of one path for one file.
+/// Paths of what is not a file of the live tree are mixed: clients take files of one path for one
+/// file.
 fn mixed(a: u64, b: u64) -> u64 {
     let x = (a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (x ^ (x >> 29)) | 1 << 63
@@ -171,7 +172,8 @@ impl Node {
                 let date = f.dumps().iter().find(|d| d.number == n).map(|d| d.date);
                 Node::Year(date.ok_or(Stop::Fail(Fault::NotFound))? / 10_000)
             }
-            // A directory that was removed still knows where it was; if that has gone too, the root is left.
+            // A directory that was removed still knows where it was; if that has gone too, the root
+            // is left.
             Node::File(view, ino) => match f.inode(view, ino).map(|i| i.parent) {
                 Ok(parent) if f.inode(view, parent).is_ok_and(|p| p.links > 0) => {
                     Node::File(view, parent)

@@ -8,8 +8,9 @@ pub enum Flavour {
     /// The manual, and the words of Plan 9.
     #[default]
     Plan9,
-    /// What Linux needs of a 9P2000 server: a rename replaces, some fields of a Twstat are let pass, an open
-    /// fid can be walked from; and words that its client translates, all others being errno 526 to it.
+    /// What Linux needs of a 9P2000 server: a rename replaces, some fields of a Twstat are let
+    /// pass, an open fid can be walked from; and words that its client translates, all others being
+    /// errno 526 to it.
     Linux,
 }
 

@@ -70,7 +70,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whole entries, as many as fit. A directory is read from its beginning or where the last read ended.
+    /// Whole entries, as many as fit. A directory is read from its beginning or where the last read
+    /// ended.
     async fn entries(
         &self,
         fid: u32,

@@ -62,6 +62,11 @@ impl Disk {
         model.flush().unwrap();
     }
 
+    /// Changes bytes behind everybody's back.
+    pub fn with<R>(&self, f: impl FnOnce(&mut DiskModel) -> R) -> R {
+        f(&mut self.model.borrow_mut())
+    }
+
     fn burn(&self) -> bool {
         let fuse = self.fuse.borrow();
         let Some(fuse) = &*fuse else { return false };

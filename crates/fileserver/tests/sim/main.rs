@@ -1,6 +1,7 @@
 //! The file server in a simulated world: clients, dumps, legs that fail, power cuts, takeovers; all
 //! contents beside a model.
 
+mod damage;
 mod disk;
 mod model;
 mod story;
@@ -39,4 +40,13 @@ fn what_was_synced_is_found_and_dumps_stay_as_they_were() {
 #[test]
 fn a_main_that_was_stopped_and_comes_back_writes_nothing_more() {
     play(40, takeover::play);
+}
+
+#[test]
+fn damaged_devices_give_what_was_written_or_an_error_that_says_where() {
+    let seen = std::cell::Cell::new((0, 0, 0));
+    play(120, |seed| damage::anywhere(seed, &seen));
+    let (good, bad, n) = seen.get();
+    eprintln!("{good} trees read, {bad} refused, {n} seeds");
+    assert!(n < 100 || (good > n && bad > n / 10), "{good} {bad} {n}");
 }

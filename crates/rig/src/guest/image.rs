@@ -50,7 +50,11 @@ impl Image {
     pub fn with_programs(kits: &[Kit], programs: &[(&Path, &str)]) -> Result<Image> {
         packages::ensure_host()?;
         let unpacked = packages::ensure_guest()?;
-        let kernel = Kernel::find(&unpacked)?;
+        let kernel = if kits.contains(&Kit::Ninep) {
+            Kernel::find(&packages::ensure_unpacked("ninep", packages::NINEP_LIST)?)?
+        } else {
+            Kernel::find(&unpacked)?
+        };
         let mut cpio = Cpio::new();
         cpio.file("init", 0o755, include_bytes!("init.sh"));
         cpio.file("rig/lib.sh", 0o644, include_bytes!("lib.sh"));

@@ -22,6 +22,8 @@ pub enum Kit {
     Dmraid,
     /// What a daemon in the guest needs to make LUNs block devices there.
     Local,
+    /// The kernel's client of 9P, with a kernel that has one; git and rsync.
+    Ninep,
     /// The kernel's AoE driver, its tools, and two ends of an Ethernet cable that loses frames when
     /// it is told to.
     Aoe,
@@ -192,6 +194,21 @@ const LOCAL: Parts = Parts {
     links: &[],
 };
 
+const NINEP: Parts = Parts {
+    modules: &["9pnet_fd", "9p"],
+    host: &["git", "rsync"],
+    unpacked: &[],
+    loaded: &["libgcc_s.so.1"],
+    files: &[],
+    own: &[],
+    // Programs that git runs are itself under other names.
+    links: &[
+        ("usr/lib/git-core/git", "/usr/sbin/git"),
+        ("usr/lib/git-core/git-upload-pack", "/usr/sbin/git"),
+        ("usr/lib/git-core/git-receive-pack", "/usr/sbin/git"),
+    ],
+};
+
 const AOE: Parts = Parts {
     modules: &["aoe", "veth", "sch_netem"],
     host: &["ip", "tc", "aoeping", "aoecfg"],
@@ -232,6 +249,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::Nbd => NBD,
         Kit::Local => LOCAL,
         Kit::Aoe => AOE,
+        Kit::Ninep => NINEP,
         Kit::Raid => RAID,
         Kit::Dmraid => DMRAID,
     });

@@ -1,0 +1,125 @@
+//! The kernel's own client of 9P2000 in a guest: programs that people run, over a mount, with a
+//! dump after each; every dump still hashes the same at the end, and after a restart of the server.
+
+mod plant;
+
+use std::time::Duration;
+
+use plant::Plant;
+use rig::guest::{Boot, HOST, Image, Kit, Script, boot};
+use rig::proc::Scratch;
+
+const HASH: &str = "find . -type f | sort | xargs sha1sum | sha1sum";
+
+/// Steps that change the files; the server takes a dump after each.
+const WORK: &[(&str, &str)] = &[
+    (
+        "a repository",
+        "mkdir src; cd src
+        git init -q .
+        for n in $(seq 40); do mkdir -p d$n
+            dd if=/dev/urandom of=d$n/data bs=3k count=$n 2>/dev/null; done
+        git add .; git commit -qm first
+        for n in $(seq 10); do echo line $n >> d$n/text; git add .; git commit -qm c$n; done
+        git fsck --full; git status --short",
+    ),
+    (
+        "a clone, gc and fsck",
+        "git clone -q src copy; cd copy; git log --oneline | wc -l | grep -qx 11
+        git gc -q; git fsck --full; cmp d9/data ../src/d9/data; mv d1/data d1/moved; rm -r d2
+        git add -A; git commit -qm moved; git fsck",
+    ),
+    (
+        "rsync twice",
+        "rsync -a src/ mirror/; rsync -a --itemize-changes src/ mirror/ | grep '^>f' && exit 1
+        echo more >> src/d3/data; rsync -a src/ mirror/; cmp src/d3/data mirror/d3/data
+        rsync -a --delete copy/ mirror/; [ ! -e mirror/d2 ]; [ -e mirror/d1/moved ]",
+    ),
+    (
+        "small things",
+        "echo a > f; echo b > g; mv g f; grep -qx b f
+        exec 3<>open; rm open; echo kept >&3; exec 3>&-
+        touch -d @1000000000 f; [ $(stat -c %Y f) = 1000000000 ]
+        chmod 600 f; [ $(stat -c %a f) = 600 ]
+        dd if=/dev/urandom of=big bs=1M count=20 2>/dev/null; sync; truncate -s 5000000 big
+        [ $(stat -c %s big) = 5000000 ]; cp big big2; cmp big big2; rm big
+        mkdir many; cd many; for n in $(seq 500); do echo $n > f$n; done; ls | wc -l | grep -qx 500
+        for n in $(seq 2 2 500); do rm f$n; done; ls | wc -l | grep -qx 250; tar cf ../many.tar .
+        mkdir ../out; tar xf ../many.tar -C ../out; diff -r . ../out",
+    ),
+];
+
+fn mount(port: u16, place: &str, aname: &str) -> String {
+    format!(
+        "mkdir -p {place}; mount -t 9p -o trans=tcp,port={port},version=9p2000 \
+         -o msize=131096,uname=bootes,aname={aname} {HOST} {place}\n"
+    )
+}
+
+#[test]
+fn linux_works_on_it_and_every_dump_stays_what_it_was() {
+    let scratch = Scratch::new("files").unwrap();
+    let image = Image::with_kits(&[Kit::Ninep]).unwrap();
+    let plant = Plant::start(scratch.path(), true);
+    let port = plant.at.port();
+    let mut script = Script::new();
+    let git = "export HOME=/tmp; git config --global user.email a@b
+        git config --global user.name a; git config --global gc.auto 0
+        git config --global --add safe.directory '*'";
+    let mounts = mount(port, "/n/main", "") + &mount(port, "/n/dump", "dump");
+    script.step("mount", format!("{mounts}{git}"));
+    for (name, shell) in WORK {
+        script.step(
+            name,
+            format!(
+                "export HOME=/tmp; cd /n/main\n({shell}\n)\ncd /n/main; sync; {HASH}
+                echo TAKE-A-DUMP; read -r day; echo DAY $day; cd /n/dump/$day
+                {HASH} > /tmp/hash.$(echo $day | tr / .); cat /tmp/hash.*"
+            ),
+        );
+    }
+    script.step(
+        "all dumps again",
+        format!(
+            "for day in 2026/1121 2026/11211 2026/11212 2026/11213; do
+                cd /n/dump/$day; {HASH} > /tmp/now; cmp /tmp/now /tmp/hash.$(echo $day | tr / .)
+            done; echo HASHES $(cat /tmp/hash.* | cut -c1-40)
+            cd /; umount /n/main; umount /n/dump"
+        ),
+    );
+    let how = Boot { deadline: Duration::from_secs(600), core: None };
+    let run = boot(&image, &script, how, &mut |line, console| {
+        if line.contains("TAKE-A-DUMP") {
+            console.send(&plant.dump(20_261_121))?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    eprintln!("{}", run.summary());
+    run.expect_ok().unwrap();
+    // What the live files hashed to before the dump is what the dump hashes to.
+    for step in &run.steps[1..=WORK.len()] {
+        let hashes: Vec<&String> = step.output.iter().filter(|l| l.ends_with("  -")).collect();
+        assert_eq!(hashes.first(), hashes.last(), "{}: {:?}", step.name, step.output);
+    }
+    let hashes = |run: &rig::guest::Run| {
+        run.console.lines().find_map(|l| l.trim().strip_prefix("HASHES ").map(str::to_owned))
+    };
+    let before = hashes(&run).expect("the hashes");
+    plant.close();
+    // Another server on the same devices, and a guest that looks at nothing but the dumps.
+    let plant = Plant::start(scratch.path(), false);
+    let mut script = Script::new();
+    script.step(
+        "dumps",
+        format!(
+            "{}for day in 1121 11211 11212 11213; do cd /n/dump/2026/$day; {HASH} >> /tmp/all; done
+            echo HASHES $(cut -c1-40 /tmp/all)",
+            mount(plant.at.port(), "/n/dump", "dump")
+        ),
+    );
+    let again = boot(&image, &script, how, &mut |_, _| Ok(())).unwrap();
+    again.expect_ok().unwrap();
+    assert_eq!(hashes(&again), Some(before));
+    plant.close();
+}

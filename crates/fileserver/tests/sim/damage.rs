@@ -1,0 +1,112 @@
+//! Devices that hold something else than what was written.
+
+use std::cell::Cell;
+
+use bio::Seg;
+use fileserver::Fault;
+use fileserver::files::{FileSystem, Kind, New, ROOT};
+use fileserver::volume::{self, Options, View};
+use reactor::SeededRandom;
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::model;
+use super::story::{run, server};
+
+async fn filled(o: &Options) -> FileSystem {
+    volume::ream(o).await.unwrap();
+    let fs = FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap();
+    let seg: Seg = o.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
+    for n in 0..12_u8 {
+        let dir = New { kind: Kind::Dir, mode: 0o755, ..New::default() };
+        let file = New { mode: 0o644, ..New::default() };
+        seg.with_mut(|b| b.fill(n + 1));
+        fs.run(|f| {
+            let at = f.create(ROOT, format!("d{n}").as_bytes(), &dir)?;
+            let ino = f.create(at, b"f", &file)?;
+            f.write(ino, 0, std::slice::from_ref(&seg), 0)
+        })
+        .await
+        .unwrap();
+        if n % 4 == 3 {
+            let d = fs.volume().dump(20_261_121).await.unwrap();
+            fs.volume().copied(&d).await.unwrap();
+        }
+    }
+    fs
+}
+
+/// Bytes anywhere are changed, on some devices: every answer is what was written, or an error that
+/// says where.
+pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
+    let world = World::new(seed);
+    let mut random = SeededRandom::new(seed ^ 0xda7a);
+    let cache = Disk::new("cache", 6 << 20, seed);
+    let legs = [Disk::new("near", 30 << 20, seed ^ 1), Disk::new("far", 30 << 20, seed ^ 2)];
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    let (live, dumps) = run(&world, &s.reactor, async move {
+        let fs = filled(&o).await;
+        let live = model::tree(&fs, View::Live).await.unwrap();
+        let mut dumps = Vec::new();
+        for d in fs.volume().dumps() {
+            dumps.push(model::tree(&fs, View::Dump(d.number)).await.unwrap());
+        }
+        fs.volume().close().await.unwrap();
+        (live, dumps)
+    })
+    .unwrap();
+    s.reactor.shutdown();
+    let mut hurt = |disk: &Disk, used: u64| {
+        for _ in 0..1 + random.below(60) {
+            let at = random.below(used);
+            let byte = [random.next_u64() as u8];
+            disk.with(|d| d.write(at, &byte, true)).unwrap();
+        }
+    };
+    match seed % 4 {
+        0 => hurt(&cache, 6 << 20),
+        1 => hurt(&legs[0], 3 << 20),
+        2 => {
+            hurt(&cache, 2 << 20);
+            hurt(&legs[1], 3 << 20);
+        }
+        _ => {
+            hurt(&legs[0], 2 << 20);
+            hurt(&legs[1], 2 << 20);
+        }
+    }
+    let again = server(&world, "main", 1, &cache, &legs);
+    let o = again.options.clone();
+    // What is on the cache device is out of the way in half of them.
+    let recovers = seed % 8 < 4;
+    let tally = run(&world, &again.reactor, async move {
+        let (mut good, mut bad) = (0, 0);
+        let mut count = |found: Result<model::Tree, Fault>, wanted: &model::Tree| match found {
+            Ok(found) => {
+                assert!(found == *wanted, "seed {seed}: something else was read");
+                good += 1;
+            }
+            Err(Fault::Corrupt(text) | Fault::Io(_, text)) => {
+                assert!(!text.is_empty());
+                bad += 1;
+            }
+            Err(fault) => panic!("seed {seed}: {fault}"),
+        };
+        if recovers && volume::recover(&o).await.is_err() {
+            return (good, bad + 1);
+        }
+        let Ok(volume) = volume::open(&o).await else { return (good, bad + 1) };
+        let Ok(fs) = FileSystem::mount(volume, 0, 0).await else { return (good, bad + 1) };
+        for (number, wanted) in (1..).zip(&dumps) {
+            count(model::tree(&fs, View::Dump(number)).await, wanted);
+        }
+        let wanted = if recovers { dumps.last().unwrap_or(&live) } else { &live };
+        count(model::tree(&fs, View::Live).await, wanted);
+        (good, bad)
+    });
+    again.reactor.shutdown();
+    let (good, bad) = tally.unwrap_or_default();
+    let (g, b, n) = seen.get();
+    seen.set((g + good, b + bad, n + 1));
+}

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod bell;
+pub mod config;
 pub mod fault;
 pub mod files;
 pub mod medium;

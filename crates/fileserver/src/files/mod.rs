@@ -7,11 +7,13 @@
 //!  I3  A file without a name is among the orphans until its contents and its inode are given back.
 //!  I4  Blocks behind a file's end are zero, or its garbage: it does not grow over garbage.
 
+mod check;
 mod contents;
 mod inode;
 mod names;
 mod reap;
 
+pub use check::Checked;
 pub use inode::{Entry, Flags, Inode, Kind};
 pub use names::{NAME_MAX, New};
 

@@ -1,7 +1,11 @@
 //! medium: what a config string names, as ranges of bytes that are read, written and flushed.
 
+mod build;
+mod joined;
 mod provider;
 
+pub use build::{Find, Stand, stand};
+pub use joined::{Joined, Loose, Part};
 pub use provider::Provider;
 
 use bio::{Errno, Segs};

@@ -272,6 +272,13 @@ impl Volume {
         }
     }
 
+    /// The first address that belongs to no dump, and how many from there on are in use.
+    pub fn used_by_live(&self) -> (Addr, u64) {
+        let state = self.0.state.borrow();
+        let given = state.space.next - state.space.frozen;
+        (state.space.frozen, given - state.space.free() as u64)
+    }
+
     fn evict_for(&self, want: usize) -> bool {
         let mut state = self.0.state.borrow_mut();
         state.frames.evict(want.max(EVICT)) > 0

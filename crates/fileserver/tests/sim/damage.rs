@@ -110,3 +110,42 @@ pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
     let (g, b, n) = seen.get();
     seen.set((g + good, b + bad, n + 1));
 }
+
+/// Blocks of one file are spoiled on every device: the check names that file, and no other.
+pub fn of_one_file() {
+    let world = World::new(1);
+    let cache = Disk::new("cache", 6 << 20, 1);
+    let legs = [Disk::new("near", 30 << 20, 2), Disk::new("far", 30 << 20, 3)];
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move { filled(&o).await.volume().close().await.unwrap() });
+    s.reactor.shutdown();
+    for leg in &legs {
+        // The file of /d4 is full of fives.
+        let spoilt = leg.with(|d| {
+            let mut block = vec![0; 4096];
+            let all = (0..d.size()).step_by(4096);
+            let mine = all.filter(|at| {
+                d.read(*at, &mut block).unwrap();
+                block.iter().all(|b| *b == 5)
+            });
+            let mine: Vec<u64> = mine.collect();
+            mine.iter().for_each(|at| d.write(at + 77, &[6], true).unwrap());
+            mine.len()
+        });
+        assert_eq!(spoilt, 16);
+    }
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        volume::recover(&o).await.unwrap();
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        for view in [View::Dump(2), View::Live] {
+            let found = fs.check(view, true).await.unwrap();
+            assert_eq!(found.faults.len(), 16, "{found:?}");
+            assert!(found.faults.iter().all(|f| f.starts_with("/d4/f: ")), "{found:?}");
+        }
+        assert_eq!(fs.check(View::Dump(1), true).await.unwrap().faults.len(), 0);
+    });
+    s.reactor.shutdown();
+}

@@ -3,6 +3,7 @@
 
 mod damage;
 mod disk;
+mod media;
 mod model;
 mod story;
 mod takeover;
@@ -49,4 +50,9 @@ fn damaged_devices_give_what_was_written_or_an_error_that_says_where() {
     let (good, bad, n) = seen.get();
     eprintln!("{good} trees read, {bad} refused, {n} seeds");
     assert!(n < 100 || (good > n && bad > n / 10), "{good} {bad} {n}");
+}
+
+#[test]
+fn a_damaged_block_is_reported_with_its_files_name() {
+    damage::of_one_file();
 }

@@ -428,6 +428,24 @@ async fn verify_dumps(shared: Rc<Shared>, fs: FileSystem, least: u32) {
     shared.known.borrow_mut().retain(|k| k.number <= newest);
 }
 
+/// Nothing of the trees is wrong, and no block is lost.
+async fn verify_check(fs: FileSystem, reactor: Reactor) {
+    // Until what was left to be given back is given back.
+    for _ in 0..1000 {
+        let found = fs.check(View::Live, true).await.expect("the check ends");
+        assert_eq!((&found.faults[..], found.more), (&[][..], 0));
+        if found.orphans == 0 {
+            assert_eq!(found.leaked, 0, "{found:?}");
+            break;
+        }
+        reactor.sleep(1_000_000).await;
+    }
+    for d in fs.volume().dumps() {
+        let found = fs.check(View::Dump(d.number), false).await.expect("the check ends");
+        assert_eq!(found.faults, Vec::<String>::new());
+    }
+}
+
 /// What is found is a state not older than what was synced.
 async fn verify_live(shared: Rc<Shared>, fs: FileSystem) {
     let found = model::tree(&fs, View::Live).await.expect("the files read");
@@ -501,12 +519,13 @@ fn live(world: &World, shared: &Rc<Shared>, cache: &Rc<Disk>, legs: &[Rc<Disk>],
     }
     let s = server(world, "main", 1, cache, legs);
     let least = shared.known.borrow().iter().map(|k| k.number).max().unwrap_or(0);
-    let (o, sh) = (s.options.clone(), shared.clone());
+    let (o, sh, clock) = (s.options.clone(), shared.clone(), s.reactor.clone());
     let fs = run(world, &s.reactor, async move {
         let v = volume::open(&o).await.unwrap_or_else(|e| panic!("life {life}: {e}"));
         let fs = FileSystem::mount(v, 0, 0).await.expect("mounts");
         verify_dumps(sh.clone(), fs.clone(), least).await;
         verify_live(sh, fs.clone()).await;
+        verify_check(fs.clone(), clock).await;
         fs
     });
     let fs = fs.unwrap();

@@ -1,0 +1,273 @@
+//! The check: everything that a view's tree names is looked at, item by item, in the order of the
+//! tree.
+//!
+//! On a dump it needs nobody to wait. On the live tree it tells the truth when nobody changes it;
+//! what changes meanwhile may show as a fault that is none, so such a check is repeated before
+//! anybody is alarmed.
+
+use super::contents::RUN;
+use super::inode::{decode_entry, decode_names};
+use super::{FileSystem, Files, Ino, Inode, Kind, ROOT};
+use crate::fault::{Addr, Fault, Stop};
+use crate::tree::{self, Key, Kind as Item};
+use crate::volume::View;
+
+/// Items looked at in one step.
+const ITEMS: usize = 256;
+/// Faults that are told; further ones are counted.
+const FAULTS_MAX: usize = 1000;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Files.
+    pub files: u64,
+    /// Directories.
+    pub dirs: u64,
+    /// Blocks of contents, and of the tree itself.
+    pub blocks: u64,
+    /// See `blocks`.
+    pub nodes: u64,
+    /// Files without a name that wait to be given back.
+    pub orphans: u64,
+    /// What is wrong, each with the file that it is about.
+    pub faults: Vec<String>,
+    /// Faults beyond those that are told.
+    pub more: u64,
+    /// Blocks of the live tree's own that nothing names, when nothing waits to be given back.
+    pub leaked: u64,
+}
+
+impl Checked {
+    fn fault(&mut self, text: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(text);
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// Addresses that were seen.
+#[derive(Default)]
+struct Seen(Vec<u64>);
+
+impl Seen {
+    /// False: it was seen before.
+    fn add(&mut self, at: Addr) -> bool {
+        let (word, bit) = ((at / 64) as usize, 1_u64 << (at % 64));
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let before = self.0[word];
+        self.0[word] |= bit;
+        before & bit == 0
+    }
+
+    fn from(&self, first: Addr) -> u64 {
+        let bits =
+            (0..).zip(&self.0).flat_map(|(i, w)| (0..64).map(move |b| (i * 64 + b, w >> b & 1)));
+        bits.filter(|(at, on)| *on == 1 && *at >= first).count() as u64
+    }
+}
+
+/// The file whose items are being looked at.
+#[derive(Default)]
+struct At {
+    ino: Ino,
+    inode: Option<Inode>,
+    names: u64,
+    entries: u64,
+}
+
+impl FileSystem {
+    /// Checks a view. With `contents`, every block of every file is read and its checksum verified.
+    pub async fn check(&self, view: View, contents: bool) -> Result<Checked, Fault> {
+        let (mut out, mut seen, mut at) = (Checked::default(), Seen::default(), At::default());
+        let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
+        while let Some(start) = from {
+            let items = self.run(|f| f.items(view, start)).await?;
+            from =
+                if items.len() == ITEMS { items.last().and_then(|(k, _)| k.next()) } else { None };
+            for (key, value) in items {
+                if key.ino != at.ino {
+                    self.close(&mut out, std::mem::take(&mut at));
+                    at.ino = key.ino;
+                }
+                let faults = self.run(|f| f.check_item(view, &key, &value)).await?;
+                faults.into_iter().for_each(|text| out.fault(text));
+                self.count(&mut out, &mut seen, &mut at, &key, &value);
+                if contents && key.kind == Item::Run as u8 {
+                    self.read_run(view, &mut out, &key, &value).await?;
+                }
+            }
+        }
+        self.close(&mut out, at);
+        self.check_nodes(view, &mut out, &mut seen).await?;
+        if view == View::Live && out.orphans == 0 {
+            let used = self.volume.used_by_live();
+            out.leaked = used.1.saturating_sub(seen.from(used.0));
+        }
+        Ok(out)
+    }
+
+    fn count(&self, out: &mut Checked, seen: &mut Seen, at: &mut At, key: &Key, value: &[u8]) {
+        match key.kind {
+            k if k == Item::Inode as u8 => at.inode = Inode::decode(value),
+            k if k == Item::Name as u8 => at.names += decode_names(value).len() as u64,
+            k if k == Item::Entry as u8 => at.entries += 1,
+            k if k == Item::Orphan as u8 => out.orphans += 1,
+            k if k == Item::Run as u8 => {
+                for addr in addresses(value).filter(|a| *a != 0) {
+                    out.blocks += 1;
+                    if !seen.add(addr) {
+                        out.fault(format!("file {}: block {addr} belongs to another too", key.ino));
+                    }
+                }
+            }
+            other => out.fault(format!("file {}: an item of no known kind {other}", key.ino)),
+        }
+    }
+
+    fn close(&self, out: &mut Checked, at: At) {
+        let Some(inode) = at.inode else {
+            if at.ino != 0 {
+                out.fault(format!("file {}: there are items and no inode", at.ino));
+            }
+            return;
+        };
+        match inode.kind {
+            Kind::Dir => out.dirs += 1,
+            Kind::File => out.files += 1,
+        }
+        if at.names != at.entries || inode.entries != at.entries {
+            out.fault(format!(
+                "directory {}: {} names, {} entries, {} counted",
+                at.ino, at.names, at.entries, inode.entries
+            ));
+        }
+    }
+
+    async fn read_run(
+        &self,
+        view: View,
+        out: &mut Checked,
+        key: &Key,
+        value: &[u8],
+    ) -> Result<(), Fault> {
+        for addr in addresses(value).filter(|a| *a != 0) {
+            match self.volume.run(|step| step.data(addr).map(drop)).await {
+                Err(fault @ (Fault::Corrupt(_) | Fault::Io(..))) => {
+                    let path = self.path(view, key.ino).await?;
+                    out.fault(format!("{path}: {fault}"));
+                }
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_nodes(
+        &self,
+        view: View,
+        out: &mut Checked,
+        seen: &mut Seen,
+    ) -> Result<(), Fault> {
+        let nodes = self.run(|f| f.nodes(view)).await?;
+        out.nodes = nodes.len() as u64;
+        for addr in nodes {
+            if !seen.add(addr) {
+                out.fault(format!("block {addr} of the tree is something else too"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a file is, from the root.
+    pub async fn path(&self, view: View, ino: Ino) -> Result<String, Fault> {
+        self.run(|f| {
+            let (mut at, mut parts) = (ino, Vec::new());
+            while let Some((parent, name)) = f.name(view, at)? {
+                parts.push(String::from_utf8_lossy(&name).into_owned());
+                at = parent;
+                if parts.len() > 10_000 {
+                    return Err(Fault::Corrupt("directories lead in a circle".into()).into());
+                }
+            }
+            parts.reverse();
+            let rooted = if at == ROOT { String::new() } else { format!("(file {at})") };
+            Ok(format!("{rooted}/{}", parts.join("/")))
+        })
+        .await
+    }
+}
+
+fn addresses(value: &[u8]) -> impl Iterator<Item = Addr> + '_ {
+    value.chunks_exact(8).take(RUN as usize).map(|b| {
+        let mut word = [0; 8];
+        word.copy_from_slice(b);
+        Addr::from_le_bytes(word)
+    })
+}
+
+impl Files<'_, '_> {
+    fn items(&mut self, view: View, from: Key) -> Result<Vec<(Key, Vec<u8>)>, Stop> {
+        let root = self.step.root(view)?;
+        let mut out = Vec::new();
+        tree::scan(self.step, root, from, |k, v| {
+            out.push((*k, v.to_vec()));
+            out.len() < ITEMS
+        })?;
+        Ok(out)
+    }
+
+    fn nodes(&mut self, view: View) -> Result<Vec<Addr>, Stop> {
+        let root = self.step.root(view)?;
+        let mut out = Vec::new();
+        tree::nodes(self.step, root, &mut |addr, _| out.push(addr))?;
+        Ok(out)
+    }
+
+    /// What an item says of others is what they say of it.
+    fn check_item(&mut self, view: View, key: &Key, value: &[u8]) -> Result<Vec<String>, Stop> {
+        let mut out = Vec::new();
+        let root = self.step.root(view)?;
+        match key.kind {
+            k if k == Item::Inode as u8 => {
+                let Some(inode) = Inode::decode(value) else {
+                    return Ok(vec![format!("file {}: attributes that do not read", key.ino)]);
+                };
+                if inode.links > 0
+                    && let Err(Stop::Fail(fault)) = self.name(view, key.ino)
+                {
+                    out.push(fault.to_string());
+                }
+                let orphan = Key::new(0, Item::Orphan, key.ino);
+                let waits = tree::get(self.step, root, &orphan, |_| ())?.is_some();
+                let loses = inode.links == 0 || inode.garbage.0 < inode.garbage.1;
+                if loses && !waits {
+                    out.push(format!("file {}: lost, and nobody will give it back", key.ino));
+                }
+            }
+            k if k == Item::Name as u8 => {
+                for n in decode_names(value) {
+                    let entry = Key::new(key.ino, Item::Entry, n.cookie);
+                    let same = tree::get(self.step, root, &entry, |v| {
+                        let e = decode_entry(n.cookie, v);
+                        e.ino == n.ino && e.name == n.name
+                    })?;
+                    if same != Some(true) {
+                        let name = String::from_utf8_lossy(&n.name).into_owned();
+                        out.push(format!("directory {}: {name} has no entry", key.ino));
+                    }
+                    if let Err(Stop::Fail(fault)) = self.inode(view, n.ino) {
+                        let name = String::from_utf8_lossy(&n.name).into_owned();
+                        out.push(format!("directory {}: {name}: {fault}", key.ino));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,61 @@
+//! From a config string to media.
+
+use std::rc::Rc;
+
+use super::{Joined, Loose, Medium, Part};
+use crate::config::Device;
+
+/// What a file system stands on.
+pub struct Stand {
+    /// The cache device; of a plain file system all there is.
+    pub cache: Rc<dyn Medium>,
+    /// Devices of the WORM, each with all of it; none for a plain file system.
+    pub legs: Vec<Rc<dyn Medium>>,
+}
+
+/// Finds the disk or provider of a string's leaf. Says why not.
+pub type Find<'a> = &'a mut dyn FnMut(&Device) -> Result<Rc<dyn Medium>, String>;
+
+/// The devices of a file system. The members of a mirror at the WORM's top are its legs: each is
+/// copied to by itself, at its own pace.
+pub fn stand(device: &Device, block: u32, find: Find<'_>) -> Result<Stand, String> {
+    let Device::Cached(cache, worm) = device else {
+        return Ok(Stand { cache: medium(device, block, find)?, legs: Vec::new() });
+    };
+    let cache = medium(cache, block, find)?;
+    let legs = match &**worm {
+        Device::Mirror(legs) => legs.iter().collect(),
+        one => vec![one],
+    };
+    let legs = legs.into_iter().map(|leg| medium(leg, block, find)).collect::<Result<_, _>>()?;
+    Ok(Stand { cache, legs })
+}
+
+fn medium(device: &Device, block: u32, find: Find<'_>) -> Result<Rc<dyn Medium>, String> {
+    let name = device.to_string();
+    let mut all = |members: &[Device]| {
+        members.iter().map(|m| medium(m, block, find)).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(match device {
+        Device::Cat(v) => Rc::new(Joined::cat(&name, block, all(v)?)),
+        Device::Interleave(v) => Rc::new(Joined::interleave(&name, block, all(v)?)),
+        Device::Mirror(v) => Rc::new(Loose::new(&name, all(v)?)),
+        Device::Part(of, first, second) => {
+            let of = medium(of, block, find)?;
+            Rc::new(Part::new(&name, block, of, *first, *second)?)
+        }
+        Device::Cached(..) | Device::Dumps => {
+            return Err(format!("{name}: a cached WORM cannot be part of another device"));
+        }
+        Device::Once(_) => {
+            return Err(format!(
+                "{name}: a fake WORM is for images of the first file servers; dumps are never \
+                 written twice here"
+            ));
+        }
+        Device::Swapped(_) | Device::Jukebox(..) | Device::Side(_) | Device::Labelled(_) => {
+            return Err(format!("{name}: there is no such device on this machine"));
+        }
+        leaf => find(leaf)?,
+    })
+}

@@ -5,6 +5,7 @@ mod damage;
 mod disk;
 mod media;
 mod model;
+mod powercut;
 mod story;
 mod takeover;
 
@@ -55,4 +56,10 @@ fn damaged_devices_give_what_was_written_or_an_error_that_says_where() {
 #[test]
 fn a_damaged_block_is_reported_with_its_files_name() {
     damage::of_one_file();
+}
+
+#[test]
+fn power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
+    let most = powercut::everywhere();
+    assert!(most > 10, "{most} operations in a copy");
 }

@@ -468,7 +468,9 @@ async fn verify_live(shared: Rc<Shared>, fs: FileSystem) {
 pub fn play(seed: u64) -> Tally {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed);
-    let cache = Disk::new("cache", 6 << 20, seed ^ 1);
+    // In a small one slots are used again at once.
+    let room = if random.chance(350) { 1_500_000 } else { 6 << 20 };
+    let cache = Disk::new("cache", room, seed ^ 1);
     let two = random.chance(600);
     let worm = if random.chance(150) { 3 << 20 } else { 40 << 20 };
     let legs: Vec<Rc<Disk>> = (0..if two { 2 } else { 1 })

@@ -1,0 +1,90 @@
+//! The power fails after each single operation of a leg while a dump is copied to it: what is recovered from
+//! that leg alone is a whole dump, every time.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bio::Seg;
+use fileserver::files::{FileSystem, New, ROOT};
+use fileserver::volume::{self, View};
+use reactor::sim::{Actor, Limits, World};
+
+use super::disk::Disk;
+use super::model;
+use super::story::{run, server};
+
+async fn put(fs: &FileSystem, name: &str, seg: &Seg) {
+    let new = New { mode: 0o644, ..New::default() };
+    fs.run(|f| {
+        let ino = f.create(ROOT, name.as_bytes(), &new)?;
+        f.write(ino, 0, std::slice::from_ref(seg), 0)
+    })
+    .await
+    .unwrap();
+}
+
+/// False: all was done before the power failed.
+fn cut_after(operations: i64, seed: u64) -> bool {
+    let world = World::new(seed);
+    let cache = Disk::new("cache", 6 << 20, seed);
+    let legs = [Disk::new("leg", 30 << 20, seed ^ 1)];
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    let (fs, first) = run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let seg = o.pool.get(20_000).unwrap().seg(0, 20_000).unwrap();
+        seg.with_mut(|b| b.fill(5));
+        put(&fs, "first", &seg).await;
+        let d = fs.volume().dump(20_261_120).await.unwrap();
+        fs.volume().copied(&d).await.unwrap();
+        let tree = model::tree(&fs, View::Live).await.unwrap();
+        seg.with_mut(|b| b.fill(6));
+        put(&fs, "second", &seg).await;
+        (fs, tree)
+    })
+    .unwrap();
+    let fuse = Rc::new(Cell::new(operations));
+    *legs[0].fuse.borrow_mut() = Some(fuse.clone());
+    let f = fs.clone();
+    s.reactor.spawn("dump", async move {
+        f.volume().dump(20_261_121).await.unwrap();
+    });
+    let limits = Limits { ns: 200_000_000, steps: 1_000_000 };
+    world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || false);
+    drop(fs);
+    s.reactor.shutdown();
+    let burnt = fuse.get() <= 0;
+    *legs[0].fuse.borrow_mut() = None;
+    legs[0].power_cut();
+    cache.wipe();
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        let last = volume::recover(&o).await.unwrap().number;
+        assert!(last == 2 || (last == 1 && burnt), "dump {last} after {operations} operations");
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        for number in 1..=last {
+            let found = fs.check(View::Dump(number), true).await.unwrap();
+            assert!(found.faults.is_empty(), "after {operations} operations: {found:?}");
+        }
+        let tree = model::tree(&fs, View::Live).await.unwrap();
+        assert_eq!(tree.len(), last as usize);
+        assert!(tree.get("/first") == first.get("/first"));
+    });
+    s.reactor.shutdown();
+    burnt
+}
+
+pub fn everywhere() -> i64 {
+    let mut most = 0;
+    for seed in 0..12 {
+        let mut operations = 1;
+        while cut_after(operations, seed) {
+            operations += 1;
+            assert!(operations < 500, "it never ends");
+        }
+        most = most.max(operations);
+    }
+    most
+}

@@ -314,3 +314,73 @@ fn page_number(i: usize, seq: u64) -> u64 {
 fn split_number(n: u64) -> (u64, u64) {
     (n & 0xff_ffff, n >> 24)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> (Layout, Table) {
+        let l = Layout::plan(2 << 20, 4096, 1, 2).unwrap();
+        let t = Table::new(&l);
+        (l, t)
+    }
+
+    fn all_free(t: &mut Table) -> Vec<u32> {
+        let mut out = Vec::new();
+        while let Some((first, n)) = t.take(7) {
+            out.extend(first..first + n as u32);
+        }
+        out
+    }
+
+    #[test]
+    fn s2_a_slot_that_was_emptied_is_not_given_until_it_is_released() {
+        let (_, mut t) = table();
+        let (slot, n) = t.take(1).unwrap();
+        assert_eq!(n, 1);
+        assert_eq!(t.set(slot, Slot { addr: 70, crc: 1 }), None);
+        assert_eq!(t.forget(70), Some(slot));
+        let before = t.free();
+        let given = all_free(&mut t);
+        assert!(given.len() == before && !given.contains(&slot));
+        t.release(slot);
+        assert_eq!(all_free(&mut t), [slot]);
+        // Evicted, it is the same.
+        assert_eq!(t.set(slot, Slot { addr: 71, crc: 1 }), None);
+        t.find(71);
+        assert_eq!(t.evict(1, |_| true), [slot]);
+        assert_eq!(t.take(1), None);
+    }
+
+    #[test]
+    fn s1_an_address_moves_and_its_old_slot_is_told() {
+        let (_, mut t) = table();
+        let (a, _) = t.take(1).unwrap();
+        let (b, _) = t.take(1).unwrap();
+        t.set(a, Slot { addr: 70, crc: 1 });
+        assert_eq!(t.set(b, Slot { addr: 70, crc: 2 }), Some(a));
+        assert_eq!((t.slot(70), t.crc(70), t.find(70)), (Some(b), Some(2), Some((b, 2))));
+    }
+
+    #[test]
+    fn pages_read_back_and_the_newer_copy_counts() {
+        let (l, mut t) = table();
+        let (a, _) = t.take(1).unwrap();
+        t.set(a, Slot { addr: 70, crc: 1 });
+        let old = t.page(&l, 0, 5);
+        t.set(a, Slot { addr: 80, crc: 2 });
+        let new = t.page(&l, 0, 6);
+        let blank = vec![0; 4096];
+        for (copies, seq, addr) in
+            [([&old, &new], 6, 80), ([&new, &old], 6, 80), ([&old, &blank], 5, 70)]
+        {
+            let mut again = Table::new(&l);
+            assert_eq!(again.load(&l, 0, [&copies[0][..], &copies[1][..]]), Some(seq));
+            again.index().unwrap();
+            assert_eq!(again.slot(addr), Some(a));
+            assert_eq!(again.free(), t.len() - 1);
+        }
+        assert_eq!(Table::new(&l).load(&l, 0, [&blank, &blank]), None);
+        assert_eq!(Table::new(&l).load(&l, 1, [&old, &new]), None, "another page");
+    }
+}

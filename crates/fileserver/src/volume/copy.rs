@@ -130,7 +130,9 @@ impl Volume {
     }
 
     async fn copy_blocks(&self, leg: usize, dump: &Dump) -> Result<u64, Fault> {
-        let most = (WRITE_BYTES / self.block()).max(1);
+        // Blocks on their way to a leg are held in the block cache, however long the leg takes.
+        let share = self.0.state.borrow().frames.limit() / (8 * self.0.legs.len());
+        let most = (WRITE_BYTES / self.block()).min(share).max(1);
         let (mut run, mut first, mut n) = (Segs::default(), 0, 0);
         let mut len = 0;
         for addr in dump.sb + 1..dump.next {

@@ -13,6 +13,10 @@ use crate::fault::{Addr, Fault};
 
 /// Times that a block is looked for again because it moved while it was read.
 const TRIES: usize = 4;
+/// How often memory is waited for, and how long each time, ns.
+const WAITS: usize = 1000;
+/// See [`WAITS`].
+const WAIT_NS: u64 = 1_000_000;
 /// Slots that are left to what will be written; blocks of the WORM are kept in others.
 const FILL_LEAVES: usize = 8;
 
@@ -76,12 +80,16 @@ impl Volume {
 
     /// Memory for a block that is loaded.
     async fn memory(&self) -> Result<Seg, Fault> {
-        for _ in 0..TRIES {
+        for _ in 0..WAITS {
             if let Some(seg) = self.0.state.borrow().frames.memory() {
                 return Ok(seg);
             }
             if !self.evict_for(1) {
                 self.sync().await?;
+            }
+            // What was evicted may still be on its way to somebody.
+            if self.0.state.borrow().frames.memory().is_none() {
+                self.0.reactor.sleep(WAIT_NS).await;
             }
         }
         Err(Fault::NoSpace("the block cache is full of blocks in use"))

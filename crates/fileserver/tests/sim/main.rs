@@ -66,7 +66,7 @@ fn power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
 
 #[test]
 fn seeds_that_failed_once() {
-    // 1443: blocks on their way to a slow leg held all of the block cache, and a read found no memory.
+    // 1443: blocks on their way to a slow leg held all of the block cache: a read found no memory.
     for seed in [1443] {
         story::play(seed);
     }

@@ -285,7 +285,7 @@ fn enter(
     let sim = unit.sim().facts();
     let Disk { language, limits, shape, stripe_bytes, read_only, mut attrs, .. } = disk;
     let path = unit.path();
-    let place = format!("{}@{path}", sim.name);
+    let place = format!("{}@{}", sim.name, unit.sim().place(path));
     attrs.push(("GEOM::physpath", bio::Attr::Text(place.clone())));
     let made = DiskGeom { unit: unit.clone(), place, read_only, label: facts.label() };
     let geom = topology.new_geom(CAM_CLASS, &name, "found on its bus", Box::new(made))?;

@@ -55,6 +55,12 @@ pub trait Sim: Send + Sync {
     /// PATH_INQ.
     fn facts(&self) -> SimFacts;
 
+    /// Where a device is, for people and for whoever keeps it: what is behind the `@` of its
+    /// `GEOM::physpath`.
+    fn place(&self, path: Path) -> String {
+        path.to_string()
+    }
+
     /// The bus is there. Who learns of new or lost devices by itself keeps `rescan`, and asks.
     fn begin(&self, rescan: Rescan) {
         let _ = rescan;

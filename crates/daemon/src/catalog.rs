@@ -1,11 +1,14 @@
 //! What a configuration may name: every disk kind, class and driver of the rooms below.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use cam::CamClass;
 use control::ClassVerbs;
 use control::config::{Catalog, Entry};
 use drivers::bus::LocalKind;
+use fileserver::{FS_CLASS, FsClass, Site};
+use geom::Class;
 use target::Registry;
 
 use crate::plant::bus_kinds;
@@ -15,7 +18,19 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
     let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty());
     let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::VERBS };
     let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
-    classes.chain([cam]).collect()
+    let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::VERBS };
+    classes.chain([cam, fs]).collect()
+}
+
+/// What file servers have to know of this machine.
+pub(crate) fn site() -> Site {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Site { clock: wall_ns, machine: name.trim().to_owned() }
+}
+
+fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The catalog of this build.
@@ -38,7 +53,8 @@ pub fn catalog() -> Catalog {
         configurable: true,
         example: k.example().into(),
     });
-    let classes = classes::all().into_iter().map(|c| {
+    let fs: Arc<dyn Class> = Arc::new(FsClass::new(site()));
+    let classes = classes::all().into_iter().chain([fs]).map(|c| {
         let schema = c.params();
         Entry {
             name: c.name().into(),

@@ -37,7 +37,10 @@ pub fn answer(
         all.into_iter().filter(|g| names.is_empty() || names.iter().any(|n| is(g, n))).collect();
     let text = match verb {
         "list" => {
-            let shown = chosen.iter().filter(|g| !g.providers.is_empty() || flag("all"));
+            // Geoms of some classes have no provider at all, and who names one wants to see it.
+            let provides = |g: &&&GeomView| !g.providers.is_empty();
+            let all = flag("all") || !names.is_empty() || !chosen.iter().any(|g| provides(&g));
+            let shown = chosen.iter().filter(|g| all || provides(g));
             shown.map(|g| listed(&control.topology, g)).collect()
         }
         _ => status(&chosen, flag("script"), flag("geoms")),

@@ -16,6 +16,7 @@ use control::{Outcome, Plant, Progress};
 use disks::DiskClass;
 use drivers::Driver;
 use drivers::bus::LocalKind;
+use fileserver::FsClass;
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use reactor::PortChoice;
 use serde_json::Value;
@@ -24,6 +25,7 @@ use target::lun::LunClass;
 
 use crate::attach::Attachments;
 use crate::by_hand::ByHand;
+use crate::catalog::site;
 use crate::desk::{Ahead, Change, Desk, Question};
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
@@ -166,7 +168,8 @@ fn load_classes(
     let disk = DiskClass::new(control.inbox().clone(), cores);
     let kinds = bus_kinds(local);
     let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
-    let ends: [Arc<dyn Class>; 3] = [Arc::new(disk), cam.clone(), Arc::new(LunClass)];
+    let fs = FsClass::new(site());
+    let ends: [Arc<dyn Class>; 4] = [Arc::new(disk), cam.clone(), Arc::new(LunClass), Arc::new(fs)];
     for class in ends.into_iter().chain(classes::all()) {
         if let Err(e) = control.topology.load(class) {
             journal.note(0, Level::Error, "daemon", e.to_string());

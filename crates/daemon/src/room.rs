@@ -12,6 +12,7 @@ use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
 use control::plan::{Action, Step};
+use fileserver::FsClass;
 use geom::{Class, Control, Create, ProviderId};
 use serde_json::Value;
 
@@ -466,9 +467,11 @@ impl Room {
         match (class, verb, told) {
             // A question.
             ("part", "backup", _) => {}
-            ("part", _, Some(told)) => {
+            // A question too, for its answer is something to read; and one who has to ask again.
+            _ if done.get("text").is_some() || done.get("unfinished").is_some() => {}
+            ("part" | "fs", _, Some(told)) => {
                 let told = told.lines().collect::<Vec<_>>().join(", ");
-                self.note(Level::Info, &on, format!("part {verb}: {told}"));
+                self.note(Level::Info, &on, format!("{class} {verb}: {told}"));
             }
             _ => self.note(Level::Info, &on, format!("{class} {verb}")),
         }
@@ -556,6 +559,7 @@ impl Room {
                 self.note(Level::Warn, &target.name, e.source);
             }
         }
+        FsClass::halt_all(&mut self.control);
         self.control.topology.shut_down();
         self.control.pump();
         self.cam.shut_down();

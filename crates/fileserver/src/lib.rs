@@ -1,6 +1,8 @@
 //! fileserver: files on a cached WORM, every day's dump readable for ever.
 //!
 //! ```text
+//!   service   the class `fs`: a file server as a geom, on a core; console: its verbs
+//!     |
 //!   ninep     9P2000: fids, tags, two flavours of rules
 //!     |  closures over Files
 //!   files     inodes, directories, contents; no permissions, no protocol
@@ -20,12 +22,15 @@
 
 mod bell;
 pub mod config;
+mod console;
 pub mod fault;
 pub mod files;
 pub mod medium;
 pub mod ninep;
+mod service;
 pub mod tree;
 pub mod users;
 pub mod volume;
 
 pub use fault::{Fault, Stop};
+pub use service::{FS_CLASS, FsClass, Site};

@@ -1,6 +1,8 @@
 //! A provider of the graph.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::{Errno, Op, Segs};
 use geom::{Core, Edge, Local};
@@ -12,12 +14,17 @@ pub struct Provider {
     name: String,
     core: Rc<Core>,
     edge: Edge,
-    size: u64,
+    size: Arc<AtomicU64>,
 }
 
 impl Provider {
     /// `edge` leads to a provider of `size` bytes, opened for reading and writing.
     pub fn new(name: &str, core: Rc<Core>, edge: Edge, size: u64) -> Provider {
+        Provider::growing(name, core, edge, Arc::new(size.into()))
+    }
+
+    /// One whose size somebody else keeps true.
+    pub fn growing(name: &str, core: Rc<Core>, edge: Edge, size: Arc<AtomicU64>) -> Provider {
         Provider { name: name.into(), core, edge, size }
     }
 
@@ -43,7 +50,7 @@ impl Medium for Provider {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Relaxed)
     }
 
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {

@@ -67,10 +67,13 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
         news: Bell::default(),
         over: Cell::new(false),
     });
+    let ends = line.clone();
+    *line.session.end_line.borrow_mut() = Some(Box::new(move || ends.stream.close()));
     let writer = line.clone();
     line.session.server.reactor.spawn("9p-send", async move { writer.send_all().await });
     // Whatever ended it, there is nobody to tell.
     let _ = line.read_all().await;
+    line.session.end_line.take();
     line.over.set(true);
     line.abort_all();
     line.news.ring();

@@ -74,6 +74,8 @@ pub struct Server {
     locks: locks::Locks,
     /// New attaches are refused.
     pub noattach: Cell<bool>,
+    /// The user `none` cannot attach.
+    pub nonone: Cell<bool>,
     /// Permissions are not looked at.
     pub allow: Cell<bool>,
     next: Cell<u64>,
@@ -111,6 +113,7 @@ impl Server {
             users: RefCell::default(),
             locks: locks::Locks::default(),
             noattach: Cell::new(false),
+            nonone: Cell::new(false),
             allow: Cell::new(false),
             next: Cell::new(1),
             sessions: RefCell::default(),
@@ -146,6 +149,18 @@ impl Server {
         connection::run(session.clone(), stream).await;
         self.sessions.borrow_mut().retain(|s| s.number != number);
         session.end().await;
+    }
+
+    /// No file systems any more; those that clients have stay theirs.
+    pub fn forget(&self) {
+        self.exports.borrow_mut().clear();
+    }
+
+    /// Ends connections: the one of a number, or all. How many there were.
+    pub fn hang_up(&self, number: Option<u64>) -> usize {
+        let all = self.sessions.borrow().clone();
+        let ended = all.iter().filter(|s| number.is_none_or(|n| s.number == n));
+        ended.map(|s| s.hang_up()).count()
     }
 
     /// Who is there.

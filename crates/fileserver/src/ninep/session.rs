@@ -62,6 +62,8 @@ pub struct Session {
     /// Moves up with each Tversion: replies to what came before it do not leave.
     pub(super) age: Cell<u64>,
     fids: RefCell<HashMap<u32, Fid>>,
+    /// Ends the connection.
+    pub(super) end_line: RefCell<Option<Box<dyn Fn()>>>,
     pub(super) requests: Cell<u64>,
     pub(super) read: Cell<u64>,
     pub(super) written: Cell<u64>,
@@ -77,6 +79,7 @@ impl Session {
             msize: Cell::new(0),
             age: Cell::new(0),
             fids: RefCell::default(),
+            end_line: RefCell::default(),
             requests: Cell::new(0),
             read: Cell::new(0),
             written: Cell::new(0),
@@ -98,6 +101,13 @@ impl Session {
             requests: self.requests.get(),
             read: self.read.get(),
             written: self.written.get(),
+        }
+    }
+
+    /// Ends the connection.
+    pub(super) fn hang_up(&self) {
+        if let Some(end) = &*self.end_line.borrow() {
+            end();
         }
     }
 
@@ -194,6 +204,9 @@ impl Session {
             return Err(Refusal::NoAuth);
         }
         let user = self.user(uname)?;
+        if self.server.nonone.get() && user == NONE {
+            return Err(Refusal::Permission);
+        }
         if self.server.noattach.get() && user != NONE {
             return Err(Refusal::Maintenance);
         }

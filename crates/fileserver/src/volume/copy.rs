@@ -10,6 +10,7 @@
 //! What is not there any more is read from a leg that has it.
 
 use bio::{Seg, Segs};
+use serde::Serialize;
 
 use super::point::Dump;
 use super::{Volume, worm};
@@ -21,7 +22,7 @@ const WRITE_BYTES: usize = 1 << 20;
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
 /// How a leg is doing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Its name.
     pub name: String,
@@ -40,18 +41,6 @@ pub struct Report {
 }
 
 impl Volume {
-    /// How the legs are doing.
-    pub fn legs(&self) -> Vec<Report> {
-        let state = self.0.state.borrow();
-        let last = state.dumps.iter().rev().find(|d| d.number <= state.dumped);
-        let mut reports = self.0.reports.borrow().clone();
-        for (r, leg) in reports.iter_mut().zip(&state.legs) {
-            r.done = leg.done;
-            r.behind = last.map_or(0, |d| d.next.saturating_sub(leg.done));
-        }
-        reports
-    }
-
     /// Copies dumps to a leg until the volume is closed.
     pub(super) async fn keep_copying(self, leg: usize) {
         let mut wait = RETRY_NS.0;

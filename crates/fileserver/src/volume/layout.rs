@@ -6,6 +6,7 @@
 //! Everything is counted in blocks of the volume's size. The header is written when the volume is
 //! made and when the device grows, never while it runs.
 
+use super::fence::Owner;
 use super::seal::{self, Give, Take};
 use crate::fault::Fault;
 
@@ -30,6 +31,8 @@ pub struct Layout {
     /// Says of journal and table that they belong to this use of the device; chosen when it was
     /// formatted.
     pub life: u64,
+    /// The server that the device belongs to, as the fence knows it.
+    pub owner: Owner,
     /// Bytes of a block.
     pub block: u32,
     /// First block of the journal, and how many.
@@ -42,7 +45,12 @@ pub struct Layout {
 
 impl Layout {
     /// For a new volume on a device of `size` bytes.
-    pub fn plan(size: u64, block: u32, volume: u64, life: u64) -> Result<Layout, Fault> {
+    pub fn plan(
+        size: u64,
+        block: u32,
+        (volume, life): (u64, u64),
+        owner: Owner,
+    ) -> Result<Layout, Fault> {
         if !BLOCKS.contains(&block) {
             return Err(Fault::Invalid("block: a volume's blocks have 4096, 16384 or 65536 bytes"));
         }
@@ -60,7 +68,7 @@ impl Layout {
             return Err(Fault::NoSpace("the cache device is too small to hold a volume"));
         }
         let slots = (first + 2 * pages, slots);
-        Ok(Layout { volume, life, block, ring, pages: (first, pages), slots })
+        Ok(Layout { volume, life, owner, block, ring, pages: (first, pages), slots })
     }
 
     /// Slots that one page of the table describes.
@@ -85,6 +93,7 @@ impl Layout {
         for (first, n) in [self.ring, self.pages, self.slots] {
             body.u64(first).u64(n);
         }
+        body.0.extend_from_slice(&self.owner);
         let mut out = vec![0; self.block as usize];
         seal::seal(&mut out, MAGIC, self.volume, 0, &body.0);
         out
@@ -99,7 +108,10 @@ impl Layout {
         }
         let (volume, block, life) = (sealed.volume, t.u32(), t.u64());
         let mut pair = || (t.u64(), t.u64());
-        let l = Layout { volume, life, block, ring: pair(), pages: pair(), slots: pair() };
+        let (ring, pages, slots) = (pair(), pair(), pair());
+        let mut owner = Owner::default();
+        owner.iter_mut().zip(t.bytes(16)).for_each(|(to, b)| *to = *b);
+        let l = Layout { volume, life, owner, block, ring, pages, slots };
         if !BLOCKS.contains(&block) {
             return Err("its block size makes no sense");
         }
@@ -127,7 +139,7 @@ mod tests {
     fn whatever_size_the_parts_fit_and_read_back() {
         for size in [1 << 20, 3_000_001, 64 << 20, 25 << 30, 40_u64 << 40] {
             for block in BLOCKS {
-                let Ok(l) = Layout::plan(size, block, 77, 5) else {
+                let Ok(l) = Layout::plan(size, block, (77, 5), [9; 16]) else {
                     assert!(size < 16 * RING_BYTES.0, "{size} {block}");
                     continue;
                 };

@@ -38,6 +38,7 @@
 mod commit;
 mod copy;
 mod dump;
+mod facts;
 mod fence;
 mod frames;
 mod join;
@@ -66,9 +67,10 @@ use state::State;
 use table::AddrMap;
 
 pub use copy::Report;
+pub use facts::{Facts, percent};
 pub use fence::Owner;
 pub use layout::BLOCKS;
-pub use open::{Options, open, ream, recover};
+pub use open::{Options, is_formatted, open, ream, recover};
 pub use point::{Dump, LEGS_MAX};
 pub use step::{Step, View};
 

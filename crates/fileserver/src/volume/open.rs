@@ -42,7 +42,8 @@ pub struct Options {
     pub memory: usize,
     /// Bytes of a block; counts when a volume is made.
     pub block: u32,
-    /// This server.
+    /// Who this server is when a cache device is formatted; what that device says counts from then
+    /// on, for the cache device is what makes a server the same one.
     pub owner: Owner,
     /// What people call it.
     pub name: String,
@@ -150,7 +151,7 @@ pub async fn ream(o: &Options) -> Result<(), Fault> {
 
 /// Makes a cache device empty, with a point to begin from.
 async fn format(o: &Options, volume: u64, block: u32, point: &Point) -> Result<(), Fault> {
-    let layout = Layout::plan(o.cache.size(), block, volume, o.reactor.random())?;
+    let layout = Layout::plan(o.cache.size(), block, (volume, o.reactor.random()), o.owner)?;
     let cache = &*o.cache;
     // Without a header nothing on it counts, until all of it does.
     let blank = vec![0; block as usize];
@@ -188,10 +189,16 @@ async fn layout(o: &Options) -> Result<Layout, Fault> {
     Err(Fault::Corrupt(format!("{}: no cache device of a volume: {why}", o.cache.name())))
 }
 
+/// Its cache device is one of a volume.
+pub async fn is_formatted(o: &Options) -> bool {
+    layout(o).await.is_ok()
+}
+
 /// Opens a volume that this server left, in order or not.
 pub async fn open(o: &Options) -> Result<Volume, Fault> {
     o.check()?;
     let layout = layout(o).await?;
+    let o = &Options { owner: layout.owner, ..o.clone() };
     if o.memory < 64 * layout.block as usize {
         return Err(Fault::Invalid("the block cache holds less than 64 blocks"));
     }
@@ -505,6 +512,9 @@ pub async fn recover(o: &Options) -> Result<Dump, Fault> {
     };
     let (volume, block, epoch) = (best.label.volume, best.label.block, best.epoch + 1);
     let name = o.legs[best.leg].name().to_owned();
+    // A cache device that knows this WORM keeps its seat.
+    let known = layout(o).await.ok().filter(|l| l.volume == volume);
+    let o = &Options { owner: known.map_or(o.owner, |l| l.owner), ..o.clone() };
     if let Some(other) = found.iter().find(|f| f.label.volume != volume) {
         let text = format!("{} and {name} are of different WORMs", o.legs[other.leg].name());
         return Err(Fault::Corrupt(text));

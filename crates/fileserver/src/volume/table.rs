@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     fn table() -> (Layout, Table) {
-        let l = Layout::plan(2 << 20, 4096, 1, 2).unwrap();
+        let l = Layout::plan(2 << 20, 4096, (1, 2), [3; 16]).unwrap();
         let t = Table::new(&l);
         (l, t)
     }

@@ -117,6 +117,12 @@ impl Sim for Aoe {
         SimFacts { name: self.inner.name.clone(), targets: 0, io_max_bytes: 1 << 20, is_ata: true }
     }
 
+    /// As config strings of the file server have it: `e565.1`.
+    fn place(&self, path: Path) -> String {
+        let Address { shelf, slot } = address_of(path.target);
+        format!("e{shelf}.{slot}")
+    }
+
     fn begin(&self, rescan: Rescan) {
         let _first = self.inner.rescan.set(rescan);
         for core in 0..self.cores {

@@ -1,0 +1,247 @@
+//! Making, checking, stopping and starting.
+
+use std::fmt::Write;
+use std::rc::Rc;
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use serde_json::{Value, json};
+
+use super::args::Args;
+use super::{Command, NAME, about, error, paths};
+use crate::files::{Checked, FileSystem};
+use crate::service::{Host, Phase};
+use crate::volume::{self, View};
+
+pub(super) const CHECK: Command = Command {
+    spec: VerbSpec {
+        name: "check",
+        doc: "Look at everything that the tree names",
+        detail: "Each item of the tree, and what it says of others; with --rdall every block of \
+                 every file too, its checksum verified. A damaged block is named with its file. \
+                 Clients go on meanwhile: what they change may show as a fault that is none, so a \
+                 check of the live tree that finds something is done once more before it is said.",
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "dump",
+                short: None,
+                kind: ArgKind::Text,
+                doc: "Check a dump: 2026/1121, yesterday, last, or all [default: the live tree]",
+            },
+            ArgSpec {
+                name: "rdall",
+                short: Some('r'),
+                kind: ArgKind::Flag,
+                doc: "Read every block of every file",
+            },
+        ],
+        example: "fs check main --rdall",
+        writes: false,
+    },
+    run: |host, args| Box::pin(check(host, args)),
+};
+
+async fn check_one(fs: &FileSystem, view: View, rdall: bool) -> Result<Checked, Error> {
+    let mut found = fs.check(view, rdall).await.map_err(about("check"))?;
+    if view == View::Live && (!found.faults.is_empty() || found.leaked > 0) {
+        found = fs.check(view, rdall).await.map_err(about("check"))?;
+    }
+    Ok(found)
+}
+
+async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    let fs = host.files()?;
+    let mut views = Vec::new();
+    match args.text("dump") {
+        None => views.push((View::Live, "the live tree".to_owned())),
+        Some(word) => {
+            let all = match word {
+                "all" => fs.volume().dumps(),
+                word => vec![paths::dump(&host, &fs, word)?],
+            };
+            for d in all {
+                let (year, day) = d.path();
+                views.push((View::Dump(d.number), format!("/dump/{year}/{day}")));
+            }
+        }
+    }
+    let (mut text, mut list, mut faults) = (String::new(), Vec::new(), 0);
+    let total = views.len() as u64;
+    for (done, (view, what)) in (0..).zip(views) {
+        host.said(args.number, format!("check of {what}"), done, total);
+        let c = check_one(&fs, view, args.flag("rdall")).await?;
+        let n = c.faults.len() as u64 + c.more;
+        faults += n;
+        let _ = writeln!(
+            text,
+            "{what}: {} files, {} directories, {} blocks of files, {} of the tree; {}",
+            c.files,
+            c.dirs,
+            c.blocks,
+            c.nodes,
+            match (n, c.leaked) {
+                (0, 0) => "all is well".to_owned(),
+                (0, leaked) => format!("{leaked} blocks belong to nobody"),
+                (n, _) => format!("{n} faults"),
+            }
+        );
+        c.faults.iter().for_each(|f| {
+            let _ = writeln!(text, "  {f}");
+        });
+        if c.more > 0 {
+            let _ = writeln!(text, "  and {} more", c.more);
+        }
+        list.push(json!({
+            "view": what, "files": c.files, "dirs": c.dirs, "blocks": c.blocks, "nodes": c.nodes,
+            "orphans": c.orphans, "leaked": c.leaked, "faults": c.faults, "more": c.more,
+        }));
+    }
+    Ok(json!({ "text": text, "checked": list, "faults": faults }))
+}
+
+pub(super) const SYNC: Command = Command {
+    spec: VerbSpec {
+        name: "sync",
+        doc: "Make what was written durable",
+        detail: "",
+        args: &[NAME],
+        example: "fs sync main",
+        writes: false,
+    },
+    run: |host, _| {
+        Box::pin(async move {
+            host.files()?.sync().await.map_err(|f| error(&f))?;
+            Ok(json!({ "message": "all is durable" }))
+        })
+    },
+};
+
+pub(super) const HALT: Command = Command {
+    spec: VerbSpec {
+        name: "halt",
+        doc: "Serve nobody any more, and make everything durable",
+        detail: "Clients are cut off. Its devices stay its own; another server that reaches the \
+                 WORM may take it at once. `fs start` opens it again.",
+        args: &[NAME],
+        example: "fs halt main",
+        writes: false,
+    },
+    run: |host, _| {
+        Box::pin(async move {
+            host.files()?;
+            let done = host.halt().await;
+            host.shared.report(|s| s.phase = Phase::Halted);
+            done?;
+            Ok(json!({ "message": "halted; all is durable" }))
+        })
+    },
+};
+
+pub(super) const START: Command = Command {
+    spec: VerbSpec {
+        name: "start",
+        doc: "Open one that was halted or refused to open",
+        detail: "",
+        args: &[NAME],
+        example: "fs start main",
+        writes: false,
+    },
+    run: |host, _| {
+        Box::pin(async move {
+            idle(&host)?;
+            host.open(false).await;
+            outcome(&host, "it serves its files")
+        })
+    },
+};
+
+/// It has no files open.
+fn idle(host: &Host) -> Result<(), Error> {
+    match host.shared.status().phase {
+        Phase::Refused(..) | Phase::Halted => Ok(()),
+        Phase::Serving => {
+            let what = format!("it is serving: `ashlar fs halt {}` first", host.shared.name);
+            Err(Error::new(Errno::Busy, what))
+        }
+        _ => Err(Error::new(Errno::Again, "it is on its way: look at `ashlar fs status`")),
+    }
+}
+
+fn outcome(host: &Host, good: &str) -> Result<Value, Error> {
+    match host.shared.status().phase {
+        Phase::Refused(why, next) => Err(Error::new(Errno::NxIo, format!("{why}; {next}"))),
+        _ => Ok(json!({ "message": good })),
+    }
+}
+
+pub(super) const REAM: Command = Command {
+    spec: VerbSpec {
+        name: "ream",
+        doc: "Make a new file system on its devices; what they hold is lost",
+        detail: "Devices that hold something are refused without --force: a WORM is kept for ever \
+                 unless somebody says this.",
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "force",
+                short: Some('f'),
+                kind: ArgKind::Flag,
+                doc: "Destroy what is there, every dump of it",
+            },
+        ],
+        example: "fs ream main",
+        writes: true,
+    },
+    run: |host, args| Box::pin(ream(host, args)),
+};
+
+async fn ream(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    idle(&host)?;
+    if !args.flag("force") && !host.is_blank().await {
+        let what = "its devices hold something; --force destroys it, every dump with it";
+        return Err(Error::new(Errno::Busy, what));
+    }
+    volume::ream(host.options()).await.map_err(about("ream"))?;
+    host.open(false).await;
+    outcome(&host, "a new file system; it serves its files")
+}
+
+pub(super) const RECOVER: Command = Command {
+    spec: VerbSpec {
+        name: "recover",
+        doc: "Begin again from the newest dump of the WORM",
+        detail: "For a cache device that was lost, and for a standby that takes over. What was \
+                 written after that dump is not in it. Whoever had the WORM is fenced: it notices, \
+                 and changes nothing any more. The cache device is made new, so one that holds a \
+                 volume is refused without --force.",
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "force",
+                short: Some('f'),
+                kind: ArgKind::Flag,
+                doc: "Give up what the cache device holds beyond that dump",
+            },
+        ],
+        example: "fs recover standby --force",
+        writes: true,
+    },
+    run: |host, args| Box::pin(recover(host, args)),
+};
+
+async fn recover(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    idle(&host)?;
+    if !args.flag("force") && volume::is_formatted(host.options()).await {
+        let what = format!(
+            "its cache device holds a volume; if `ashlar fs start {}` cannot open it, or what it \
+             holds beyond the newest dump may go, --force",
+            host.shared.name
+        );
+        return Err(Error::new(Errno::Busy, what));
+    }
+    let dump = volume::recover(host.options()).await.map_err(about("recover"))?;
+    host.open(false).await;
+    let (year, day) = dump.path();
+    outcome(&host, &format!("it goes on from /dump/{year}/{day}; it serves its files"))
+}

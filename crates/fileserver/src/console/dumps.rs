@@ -1,0 +1,125 @@
+//! Taking dumps, and naming them.
+
+use std::fmt::Write;
+use std::rc::Rc;
+
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use serde_json::{Value, json};
+
+use super::args::Args;
+use super::{Command, NAME, about};
+use crate::service::{Host, when};
+
+pub(super) const DUMP: Command = Command {
+    spec: VerbSpec {
+        name: "dump",
+        doc: "Take a dump now",
+        detail: "The tree as it is becomes readable for ever as /dump/YEAR/MMDD, the second of a \
+                 day as MMDD1. Clients go on meanwhile. The dump is durable on the cache device \
+                 when the verb ends; with --wait, on a device of the WORM.",
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "wait",
+                short: Some('w'),
+                kind: ArgKind::Flag,
+                doc: "Return when a device of the WORM has it",
+            },
+        ],
+        example: "fs dump main --wait",
+        writes: true,
+    },
+    run: |host, args| Box::pin(dump(host, args)),
+};
+
+async fn dump(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    let taken = host.dump().await?;
+    let (year, day) = taken.path();
+    let blocks = taken.next - taken.sb;
+    if args.flag("wait") {
+        let fs = host.files()?;
+        let name = host.shared.name.clone();
+        loop {
+            let behind = fs.volume().legs().iter().map(|l| l.behind).min().unwrap_or(0);
+            let done = blocks.saturating_sub(behind);
+            host.said(args.number, format!("dump {name}: blocks to the WORM"), done, blocks);
+            let copied = fs.volume().copied(&taken);
+            match host.within(250_000_000, copied).await {
+                Some(done) => break done.map_err(about("copying"))?,
+                None => continue,
+            }
+        }
+        host.look();
+    }
+    let path = format!("/dump/{year}/{day}");
+    Ok(json!({
+        "message": format!("{path}: {blocks} blocks"),
+        "path": path, "blocks": blocks, "number": taken.number,
+    }))
+}
+
+pub(super) const DUMPS: Command = Command {
+    spec: VerbSpec {
+        name: "dumps",
+        doc: "List the dumps",
+        detail: "",
+        args: &[NAME],
+        example: "fs dumps main",
+        writes: false,
+    },
+    run: |host, _| Box::pin(async move { dumps(&host) }),
+};
+
+fn dumps(host: &Host) -> Result<Value, Error> {
+    let fs = host.files()?;
+    let block = fs.volume().facts().block;
+    let legs = fs.volume().legs();
+    let mut text = format!("{:<16} {:<19} {:>12}  where\n", "dump", "taken", "bytes");
+    let mut all = Vec::new();
+    for d in fs.volume().dumps() {
+        let (year, day) = d.path();
+        let on: Vec<&str> =
+            legs.iter().filter(|l| l.done >= d.next).map(|l| l.name.as_str()).collect();
+        let bytes = (d.next - d.sb) * block;
+        let place = if on.is_empty() { "the cache device alone".to_owned() } else { on.join(" ") };
+        let path = format!("{year}/{day}");
+        let taken = when(host, d.time_ns);
+        let _ = writeln!(text, "{path:<16} {taken:<19} {bytes:>12}  {place}");
+        all.push(json!({
+            "path": path, "time_ns": d.time_ns, "bytes": bytes, "on": on, "number": d.number,
+        }));
+    }
+    if all.is_empty() {
+        text = format!("none yet; `ashlar fs dump {}` takes one\n", host.shared.name);
+    }
+    Ok(json!({ "text": text, "dumps": all }))
+}
+
+pub(super) const DUMPCTL: Command = Command {
+    spec: VerbSpec {
+        name: "dumpctl",
+        doc: "Say whether dumps are taken by the clock",
+        detail: "Until the next start; `dump_at` of the configuration says it for good. A dump by \
+                 hand is taken whatever this says.",
+        args: &[NAME, ArgSpec { name: "what", short: None, kind: ArgKind::Name, doc: "on or off" }],
+        example: "fs dumpctl main off",
+        writes: false,
+    },
+    run: |host, args| {
+        Box::pin(async move {
+            let on = on_off(&args)?;
+            host.dumps_on.set(on);
+            let what = if on { "dumps are taken by the clock" } else { "no dumps by the clock" };
+            Ok(json!({ "message": what, "on": on }))
+        })
+    },
+};
+
+/// `on` or `off`, as people write it.
+pub(super) fn on_off(args: &Args) -> Result<bool, Error> {
+    match args.need("what") {
+        "on" | "yes" | "1" => Ok(true),
+        "off" | "no" | "0" => Ok(false),
+        _ => Err(args.wrong("say on or off")),
+    }
+}

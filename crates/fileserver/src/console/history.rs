@@ -1,0 +1,307 @@
+//! A file across dumps.
+
+use std::fmt::Write;
+use std::rc::Rc;
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use super::args::Args;
+use super::paths::{self, Contents, Found};
+use super::{Command, NAME, about};
+use crate::files::{FileSystem, Inode, Kind, New};
+use crate::service::{Host, today, when};
+use crate::volume::{Dump, View};
+
+/// Files up to so many bytes are compared line by line.
+const DIFF_MAX: u64 = 8 << 20;
+
+const PATH: ArgSpec = ArgSpec {
+    name: "path",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "The file, from the root: /usr/rob/lib/profile",
+};
+
+/// What a file was like at one time.
+struct Version {
+    /// The path of the dump, none: now.
+    dump: Option<Dump>,
+    inode: Inode,
+}
+
+/// The file now, then what it was like in each dump, the newest first; a version that stayed the
+/// same over several dumps counts once, under the oldest of them that has it.
+async fn versions(fs: &FileSystem, path: &str) -> Result<Vec<Version>, Error> {
+    let mut out: Vec<Version> = Vec::new();
+    let now = paths::find(fs, View::Live, path).await.map_err(about(path))?;
+    out.extend(now.map(|f| Version { dump: None, inode: f.inode }));
+    for dump in fs.volume().dumps().into_iter().rev() {
+        let there = paths::find(fs, View::Dump(dump.number), path).await.map_err(about(path))?;
+        let Some(there) = there else { continue };
+        let same = |v: &Version| v.inode.version == there.inode.version;
+        match out.last_mut() {
+            // What is there now is shown as it is now.
+            Some(last) if same(last) && last.dump.is_none() => {}
+            Some(last) if same(last) => last.dump = Some(dump),
+            _ => out.push(Version { dump: Some(dump), inode: there.inode }),
+        }
+    }
+    if out.is_empty() {
+        let what = format!("{path}: not there now, and in no dump");
+        return Err(Error::new(Errno::NoEnt, what));
+    }
+    Ok(out)
+}
+
+fn named(dump: Option<&Dump>, path: &str) -> String {
+    let path = path.trim_start_matches('/');
+    match dump {
+        None => format!("/{path}"),
+        Some(d) => {
+            let (year, day) = d.path();
+            format!("/dump/{year}/{day}/{path}")
+        }
+    }
+}
+
+pub(super) const HISTORY: Command = Command {
+    spec: VerbSpec {
+        name: "history",
+        doc: "Show every version of a file that is there or in a dump",
+        detail: "One line a version, the newest first: when it was changed, where it can be read, \
+                 how large it was, who changed it. With --diff, what changed from one to the next.",
+        args: &[
+            NAME,
+            PATH,
+            ArgSpec {
+                name: "diff",
+                short: Some('D'),
+                kind: ArgKind::Flag,
+                doc: "Show what changed between neighbours",
+            },
+        ],
+        example: "fs history main /lib/ndb/local",
+        writes: false,
+    },
+    run: |host, args| Box::pin(history(host, args)),
+};
+
+async fn history(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    let fs = host.files()?;
+    let path = args.need("path");
+    let all = versions(&fs, path).await?;
+    let users = host.server.users();
+    let (mut text, mut list) = (String::new(), Vec::new());
+    let mut newer: Option<Found> = None;
+    for v in &all {
+        let view = v.dump.map_or(View::Live, |d| View::Dump(d.number));
+        let at = named(v.dump.as_ref(), path);
+        if args.flag("diff") {
+            let found = paths::find(&fs, view, path).await.map_err(about(path))?;
+            let above = std::mem::replace(&mut newer, found.clone());
+            if let (Some(new), Some(old)) = (above, found) {
+                text += &compare(&fs, (&old, &at), (&new, "the one above")).await?;
+            }
+        }
+        let (time, who) = (when(&host, v.inode.mtime_ns), users.name(v.inode.muid));
+        let _ = writeln!(text, "{time} {at} {} [{who}]", v.inode.size);
+        list.push(json!({
+            "path": at, "mtime_ns": v.inode.mtime_ns, "bytes": v.inode.size, "by": who,
+        }));
+    }
+    Ok(json!({ "text": text, "versions": list }))
+}
+
+pub(super) const DIFF: Command = Command {
+    spec: VerbSpec {
+        name: "diff",
+        doc: "Show what changed in a file since a dump",
+        detail: "Lines that went are marked -, lines that came +. Files of other things than text, \
+                 and those of more than 8 MiB, are only said to differ.",
+        args: &[
+            NAME,
+            PATH,
+            ArgSpec {
+                name: "from",
+                short: None,
+                kind: ArgKind::Text,
+                doc: "The older one: a dump as 2026/1121, `yesterday` or `last` [default: last]",
+            },
+            ArgSpec {
+                name: "to",
+                short: None,
+                kind: ArgKind::Text,
+                doc: "The newer one: a dump [default: what is there now]",
+            },
+        ],
+        example: "fs diff main /lib/ndb/local --from yesterday",
+        writes: false,
+    },
+    run: |host, args| Box::pin(diff(host, args)),
+};
+
+async fn one(
+    host: &Host,
+    fs: &FileSystem,
+    path: &str,
+    dump: Option<&str>,
+) -> Result<(Found, String), Error> {
+    let dump = dump.map(|word| paths::dump(host, fs, word)).transpose()?;
+    let view = dump.map_or(View::Live, |d| View::Dump(d.number));
+    let at = named(dump.as_ref(), path);
+    let found = paths::find(fs, view, path).await.map_err(about(path))?;
+    let found = found.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: file not found")))?;
+    Ok((found, at))
+}
+
+async fn diff(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    let fs = host.files()?;
+    let path = args.need("path");
+    let old = one(&host, &fs, path, Some(args.text("from").unwrap_or("last"))).await?;
+    let new = one(&host, &fs, path, args.text("to")).await?;
+    let text = compare(&fs, (&old.0, &old.1), (&new.0, &new.1)).await?;
+    let differs = !text.is_empty();
+    let text = if differs { text } else { "no difference\n".to_owned() };
+    Ok(json!({ "text": text, "differs": differs }))
+}
+
+/// What changed, as `diff -u` has it; nothing: they are the same.
+async fn compare(
+    fs: &FileSystem,
+    (old, old_at): (&Found, &str),
+    (new, new_at): (&Found, &str),
+) -> Result<String, Error> {
+    if old.inode.version == new.inode.version {
+        return Ok(String::new());
+    }
+    if old.inode.kind == Kind::Dir || new.inode.kind == Kind::Dir {
+        return Err(Error::new(Errno::Inval, format!("{old_at}: a directory, not a file")));
+    }
+    let a = paths::bytes(fs, old, DIFF_MAX).await.map_err(about(old_at))?;
+    let b = paths::bytes(fs, new, DIFF_MAX).await.map_err(about(new_at))?;
+    let (Some(a), Some(b)) = (a, b) else {
+        return Ok(format!("{old_at} and {new_at} differ; they are too large to show how\n"));
+    };
+    if a == b {
+        return Ok(String::new());
+    }
+    let (Ok(a), Ok(b)) = (String::from_utf8(a), String::from_utf8(b)) else {
+        return Ok(format!("{old_at} and {new_at} differ, and are no text\n"));
+    };
+    let diff = TextDiff::from_lines(a.as_str(), b.as_str());
+    Ok(diff.unified_diff().context_radius(3).header(old_at, new_at).to_string())
+}
+
+pub(super) const YESTERDAY: Command = Command {
+    spec: VerbSpec {
+        name: "yesterday",
+        doc: "Find a file as it was, and bring it back",
+        detail: "Without --date and --ago: as it is in the newest dump of a day before today. \
+                 With --copy it is put back under its name, at once; what is there now stays in \
+                 the dumps that have it, and is gone if none has.",
+        args: &[
+            NAME,
+            PATH,
+            ArgSpec {
+                name: "date",
+                short: None,
+                kind: ArgKind::Text,
+                doc: "The dump: 2026/1121, 1121 of the newest year that has it, or last",
+            },
+            ArgSpec {
+                name: "ago",
+                short: Some('n'),
+                kind: ArgKind::Number,
+                doc: "The newest dump that was taken so many days ago or before",
+            },
+            ArgSpec { name: "copy", short: Some('c'), kind: ArgKind::Flag, doc: "Put it back" },
+            ArgSpec {
+                name: "diff",
+                short: Some('d'),
+                kind: ArgKind::Flag,
+                doc: "Show what changed since",
+            },
+        ],
+        example: "fs yesterday main /usr/rob/thesis.ms --copy",
+        writes: true,
+    },
+    run: |host, args| Box::pin(yesterday(host, args)),
+};
+
+/// Days of a date, counted so that a difference is a number of days.
+fn days(date: u32) -> i64 {
+    let part = |n: u32| i8::try_from(n).unwrap_or(1);
+    let (y, m, d) = (date / 10_000, part(date / 100 % 100), part(date % 100));
+    let date = jiff::civil::Date::new(i16::try_from(y).unwrap_or(0), m, d);
+    let epoch = jiff::civil::Date::new(1970, 1, 1);
+    match (date, epoch) {
+        (Ok(date), Ok(epoch)) => date.since(epoch).map_or(0, |s| i64::from(s.get_days())),
+        _ => 0,
+    }
+}
+
+async fn yesterday(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    let fs = host.files()?;
+    let path = args.need("path");
+    let dump = match (args.text("date"), args.number("ago")) {
+        (Some(_), Some(_)) => return Err(args.wrong("either --date or --ago")),
+        (Some(word), None) => paths::dump(&host, &fs, word)?,
+        (None, ago) => {
+            let most = days(today(&host)) - i64::try_from(ago.unwrap_or(1)).unwrap_or(i64::MAX / 2);
+            let all = fs.volume().dumps();
+            let found = all.into_iter().rev().find(|d| days(d.date) <= most);
+            found.ok_or_else(|| {
+                let what = "no dump is that old; `ashlar fs dumps` lists them, --date names one";
+                Error::new(Errno::NoEnt, what)
+            })?
+        }
+    };
+    let view = View::Dump(dump.number);
+    let at = named(Some(&dump), path);
+    let old = paths::find(&fs, view, path).await.map_err(about(path))?;
+    let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: it is not there")))?;
+    let mut text = format!("{at}\n");
+    let now = paths::find(&fs, View::Live, path).await.map_err(about(path))?;
+    if args.flag("diff")
+        && let Some(now) = &now
+    {
+        text += &compare(&fs, (&old, &at), (now, &named(None, path))).await?;
+    }
+    let mut copied = false;
+    if args.flag("copy") {
+        if old.inode.kind == Kind::Dir {
+            let what = format!("{at}: a directory; its files are brought back one by one");
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
+        if same {
+            text += "it is the same now\n";
+        } else {
+            let (dir, name) = paths::place(&fs, path).await?;
+            let i = &old.inode;
+            let new =
+                New { kind: Kind::File, flags: i.flags, mode: i.mode, uid: i.uid, gid: i.gid };
+            let from = Contents::Of(&old);
+            paths::replace(&host, &fs, (dir, name), new, from).await.map_err(about(path))?;
+            text += &format!("{} is as it was then\n", named(None, path));
+            copied = true;
+        }
+    }
+    let key = if copied { "message" } else { "text" };
+    Ok(json!({ key: text, "path": at, "copied": copied }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::days;
+
+    #[test]
+    fn days_between_dates() {
+        assert_eq!(days(20_260_301) - days(20_260_228), 1);
+        assert_eq!(days(20_280_301) - days(20_280_228), 2);
+        assert_eq!(days(20_270_101) - days(20_261_231), 1);
+    }
+}

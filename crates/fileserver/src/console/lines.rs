@@ -1,0 +1,285 @@
+//! Typed lines: the same verbs on a socket, without the name of the file server.
+
+use std::fmt::Write as _;
+use std::io;
+use std::rc::Rc;
+
+use bio::{Errno, Seg};
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use reactor::Stream;
+use serde_json::{Map, Value, json};
+
+use super::args::Args;
+use super::{Command, NAME, VERBS, run};
+use crate::service::Host;
+
+/// Longest line, bytes.
+const LINE_MAX: usize = 4096;
+/// Bytes received at a time.
+const RECV: usize = 4096;
+
+/// The words of a line: what stands between quotes is one, as rc has it.
+pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut out = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next() {
+                        Some('\'') if chars.peek() == Some(&'\'') => {
+                            chars.next();
+                            word.push('\'');
+                        }
+                        Some('\'') => break,
+                        Some(c) => word.push(c),
+                        None => return Err("a quote is not closed".into()),
+                    }
+                }
+            }
+            c if c.is_whitespace() => out.extend(word.take()),
+            '#' if word.is_none() => break,
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    out.extend(word);
+    Ok(out)
+}
+
+/// What was typed as a verb's parameters.
+fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
+    let mut out = Map::new();
+    let own: Vec<&ArgSpec> = spec.args.iter().filter(|a| a.name != NAME.name).collect();
+    let places = own.iter().filter(|a| matches!(a.kind, ArgKind::Name | ArgKind::Names(_)));
+    let mut places = places.copied().peekable();
+    let mut words = words.iter();
+    let mut options = true;
+    while let Some(word) = words.next() {
+        if options && word == "--" {
+            options = false;
+            continue;
+        }
+        let option = if !options {
+            None
+        } else if let Some(long) = word.strip_prefix("--") {
+            own.iter().find(|a| a.name.replace('_', "-") == long)
+        } else {
+            let mut letters = word.strip_prefix('-').unwrap_or("").chars();
+            let one = letters.next().filter(|_| letters.next().is_none());
+            one.and_then(|c| own.iter().find(|a| a.short == Some(c)))
+        };
+        match (option, places.peek().copied()) {
+            (Some(a), _) if a.kind == ArgKind::Flag => {
+                out.insert(a.name.into(), Value::Bool(true));
+            }
+            (Some(a), _) => {
+                let text = words.next().ok_or(format!("{word} wants a value: {}", a.doc))?;
+                let value = match a.kind {
+                    ArgKind::Number | ArgKind::Bytes => {
+                        let n = text.parse::<u64>();
+                        Value::from(n.map_err(|_| format!("{word}: `{text}` is no number"))?)
+                    }
+                    _ => Value::from(text.as_str()),
+                };
+                out.insert(a.name.into(), value);
+            }
+            (None, Some(a)) if a.kind == ArgKind::Name => {
+                out.insert(a.name.into(), Value::from(word.as_str()));
+                places.next();
+            }
+            (None, Some(a)) => {
+                let all = out.entry(a.name).or_insert_with(|| json!([]));
+                if let Some(all) = all.as_array_mut() {
+                    all.push(Value::from(word.as_str()));
+                }
+            }
+            (None, None) => {
+                let help = format!("`help {}` says what it takes", spec.name);
+                return Err(format!("`{word}` is too much; {help}"));
+            }
+        }
+    }
+    Ok(Value::Object(out))
+}
+
+/// One line; what to print. Nothing for an empty one.
+pub(crate) async fn line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
+    let inval = |why: String| Error::new(Errno::Inval, why);
+    let words = words(text).map_err(inval)?;
+    let Some((verb, rest)) = words.split_first() else { return Ok(String::new()) };
+    let Some(spec) = VERBS.iter().find(|v| v.name == verb && v.name != CONS.spec.name) else {
+        return Err(inval(format!("no command `{verb}`: `help` names them")));
+    };
+    let params = parse(spec, rest).map_err(inval)?;
+    let done = run(host, 0, verb, &params).await?;
+    Ok(match (done.get("text"), done.get("message")) {
+        (Some(Value::String(text)), _) => text.clone(),
+        (_, Some(Value::String(message))) => format!("{message}\n"),
+        _ => format!("{done:#}\n"),
+    })
+}
+
+/// Serves whoever types, until they leave.
+pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
+    let pool = host.options().pool.clone();
+    let prompt = format!("{}: ", host.shared.name);
+    let none = || io::Error::from(io::ErrorKind::OutOfMemory);
+    let buffer: Seg = pool.get(RECV).and_then(|b| b.seg(0, RECV)).ok_or_else(none)?;
+    let mut typed: Vec<u8> = Vec::new();
+    say(host, &stream, &prompt).await?;
+    loop {
+        let n = stream.recv(&buffer).await?;
+        if n == 0 {
+            return Ok(());
+        }
+        if let Some(some) = buffer.slice(0, n) {
+            some.with(|b| typed.extend_from_slice(b));
+        }
+        while let Some(end) = typed.iter().position(|b| *b == b'\n') {
+            let bytes: Vec<u8> = typed.drain(..=end).collect();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let out = match line(host, text.trim()).await {
+                Ok(out) => out,
+                Err(e) => format!("{}\n", e.what),
+            };
+            say(host, &stream, &(out + &prompt)).await?;
+        }
+        if typed.len() > LINE_MAX {
+            say(host, &stream, "the line is too long\n").await?;
+            return Ok(());
+        }
+    }
+}
+
+async fn say(host: &Host, stream: &Stream, text: &str) -> io::Result<()> {
+    let pool = &host.options().pool;
+    for some in text.as_bytes().chunks(RECV) {
+        let seg = pool.get(some.len()).and_then(|b| b.seg(0, some.len()));
+        let seg = seg.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        seg.copy_from(0, some);
+        let mut batch = vec![seg];
+        stream.send(&mut batch).await?;
+    }
+    Ok(())
+}
+
+pub(super) const CONS: Command = Command {
+    spec: VerbSpec {
+        name: "cons",
+        doc: "Type a line on its console",
+        detail: "What its console sockets take: a verb without the name of the file server.",
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "line",
+                short: None,
+                kind: ArgKind::Names(1),
+                doc: "The words of the line",
+            },
+        ],
+        example: "fs cons main who",
+        writes: false,
+    },
+    run: |host, args| Box::pin(cons(host, args)),
+};
+
+async fn cons(host: Rc<Host>, args: Args) -> Result<Value, Error> {
+    let text = line(&host, &args.words("line").join(" ")).await?;
+    Ok(json!({ "text": text }))
+}
+
+pub(super) const HELP: Command = Command {
+    spec: VerbSpec {
+        name: "help",
+        doc: "List the commands of the console, or say more of one",
+        detail: "",
+        args: &[
+            NAME,
+            ArgSpec { name: "verb", short: None, kind: ArgKind::Names(0), doc: "The command" },
+        ],
+        example: "fs help main",
+        writes: false,
+    },
+    run: |_, args| Box::pin(async move { help(&args) }),
+};
+
+fn usage(spec: &VerbSpec) -> String {
+    let mut out = spec.name.to_owned();
+    for a in spec.args.iter().filter(|a| a.name != NAME.name) {
+        let long = a.name.replace('_', "-");
+        let _ = match a.kind {
+            ArgKind::Name => write!(out, " {}", a.name.to_uppercase()),
+            ArgKind::Names(0) => write!(out, " [{}...]", a.name.to_uppercase()),
+            ArgKind::Names(_) => write!(out, " {}...", a.name.to_uppercase()),
+            ArgKind::Flag => write!(out, " [--{long}]"),
+            _ => write!(out, " [--{long} {}]", a.name.to_uppercase()),
+        };
+    }
+    out
+}
+
+fn help(args: &Args) -> Result<Value, Error> {
+    let mut text = String::new();
+    let wanted = args.words("verb");
+    for spec in VERBS.iter().filter(|s| wanted.is_empty() || wanted.contains(&s.name)) {
+        let _ = writeln!(text, "{:<44} {}", usage(spec), spec.doc);
+        if !wanted.is_empty() {
+            for a in spec.args.iter().filter(|a| a.name != NAME.name) {
+                let _ = writeln!(text, "  {:<12} {}", a.name, a.doc);
+            }
+            if !spec.detail.is_empty() {
+                let _ = writeln!(text, "  {}", spec.detail);
+            }
+        }
+    }
+    match text.is_empty() {
+        true => Err(args.wrong("no such command")),
+        false => Ok(json!({ "text": text })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_cut_as_rc_cuts_them() {
+        let all = |line: &str| words(line).map(|w| w.join("|"));
+        assert_eq!(all("create '/a b/it''s'  x # why"), Ok("create|/a b/it's|x".into()));
+        assert_eq!(all("  "), Ok(String::new()));
+        assert_eq!(all("a''b c#d"), Ok("ab|c#d".into()));
+        assert!(all("dump 'x").is_err());
+    }
+
+    #[test]
+    fn what_is_typed_becomes_parameters() {
+        let of = |verb: &str, text: &str| {
+            let spec = VERBS.iter().find(|v| v.name == verb).unwrap();
+            parse(spec, &words(text).unwrap()).map(|v| v.to_string())
+        };
+        assert_eq!(
+            of("yesterday", "-c /usr/rob/x --ago 3").as_deref(),
+            Ok(r#"{"ago":3,"copy":true,"path":"/usr/rob/x"}"#)
+        );
+        assert_eq!(
+            of("newuser", "sys -- -rob").as_deref(),
+            Ok(r#"{"user":"sys","what":["-rob"]}"#)
+        );
+        assert!(of("yesterday", "x --ago y").is_err_and(|e| e.contains("no number")));
+        assert!(of("yesterday", "x --ago").is_err_and(|e| e.contains("wants a value")));
+        assert!(of("dump", "x").is_err_and(|e| e.contains("too much")));
+    }
+
+    #[test]
+    fn every_verb_is_named_once_and_begins_with_the_file_server() {
+        for (i, v) in VERBS.iter().enumerate() {
+            assert!(VERBS.iter().skip(i + 1).all(|o| o.name != v.name), "{} twice", v.name);
+            assert_eq!(v.args.first().map(|a| a.name), Some("name"), "{}", v.name);
+            // These words say on what a verb is carried out; the control path takes them away.
+            let taken = ["on", "geom", "provider"];
+            assert!(v.args.iter().skip(1).all(|a| !taken.contains(&a.name)), "{}", v.name);
+        }
+    }
+}

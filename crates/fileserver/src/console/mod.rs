@@ -1,0 +1,130 @@
+//! console: what an operator can ask of a file server, typed as `ashlar fs VERB` or on its console.
+//!
+//! A verb is one entry of [`COMMANDS`]; its words are the same on both. An answer is a value with
+//! the text that a person reads in `text` or `message`.
+
+mod args;
+mod care;
+mod dumps;
+mod history;
+mod lines;
+mod paths;
+pub(crate) mod people;
+mod reports;
+mod tree;
+
+use std::rc::Rc;
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec};
+use serde_json::Value;
+
+use crate::fault::Fault;
+use crate::service::Host;
+use args::Args;
+
+pub(crate) use lines::serve;
+
+type Done = Local<'static, Result<Value, Error>>;
+
+/// A verb.
+struct Command {
+    spec: VerbSpec,
+    run: fn(Rc<Host>, Args) -> Done,
+}
+
+/// Which file server.
+const NAME: ArgSpec =
+    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The file server" };
+
+/// Every verb: one a line.
+const COMMANDS: &[Command] = &[
+    dumps::DUMP,
+    dumps::DUMPS,
+    dumps::DUMPCTL,
+    history::HISTORY,
+    history::YESTERDAY,
+    history::DIFF,
+    care::CHECK,
+    care::SYNC,
+    care::HALT,
+    care::START,
+    care::REAM,
+    care::RECOVER,
+    reports::STATS,
+    reports::STATW,
+    reports::FSTAT,
+    reports::PRINTCONF,
+    reports::VERSION,
+    people::WHO,
+    people::FILES,
+    people::HANGUP,
+    people::USERS,
+    people::NEWUSER,
+    people::ALLOW,
+    people::DISALLOW,
+    people::ATTACHES,
+    tree::LS,
+    tree::CAT,
+    tree::CREATE,
+    tree::REMOVE,
+    lines::CONS,
+    lines::HELP,
+];
+
+const fn specs() -> [VerbSpec; COMMANDS.len()] {
+    let mut out = [COMMANDS[0].spec; COMMANDS.len()];
+    let mut i = 0;
+    while i < out.len() {
+        out[i] = COMMANDS[i].spec;
+        i += 1;
+    }
+    out
+}
+
+/// What the class can be asked.
+pub(crate) const VERBS: &[VerbSpec] = &specs();
+
+/// A verb, as the control thread hands it on; `number` is that of its answer.
+pub(crate) async fn run(
+    host: &Rc<Host>,
+    number: u64,
+    verb: &str,
+    params: &Value,
+) -> Result<Value, Error> {
+    let Some(command) = COMMANDS.iter().find(|c| c.spec.name == verb) else {
+        return Err(Error::new(Errno::NotSup, format!("no verb {verb}: `help` names them")));
+    };
+    let args = Args::new(number, params, &command.spec)?;
+    (command.run)(host.clone(), args).await
+}
+
+/// A fault of the volume for whoever typed.
+pub(crate) fn error(fault: &Fault) -> Error {
+    let kind = match fault {
+        Fault::NotFound => Errno::NoEnt,
+        Fault::Exists => Errno::Exist,
+        Fault::NoSpace(_) => Errno::NoSpc,
+        Fault::ReadOnly => Errno::RoFs,
+        Fault::Io(e, _) => *e,
+        Fault::Corrupt(_) => Errno::Io,
+        Fault::Fenced(_) => Errno::Busy,
+        Fault::Closed => Errno::NxIo,
+        Fault::NotEmpty | Fault::Unfinished(_) => Errno::Busy,
+        Fault::NotDir
+        | Fault::IsDir
+        | Fault::TooBig
+        | Fault::BadName(_)
+        | Fault::NameTooLong
+        | Fault::Invalid(_) => Errno::Inval,
+    };
+    Error::new(kind, fault.to_string())
+}
+
+/// The same with what it is about.
+fn about(what: &str) -> impl Fn(Fault) -> Error + '_ {
+    move |fault| {
+        let e = error(&fault);
+        Error::new(e.kind, format!("{what}: {}", e.what))
+    }
+}

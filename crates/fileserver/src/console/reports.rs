@@ -1,0 +1,214 @@
+//! How it is.
+
+use std::fmt::Write;
+
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use serde_json::{Value, json};
+
+use super::{Command, NAME, paths};
+use crate::config::{Filsys, Settings};
+use crate::files::{Flags, Kind};
+use crate::service::{Host, when};
+use crate::volume::percent;
+
+pub(super) const STATS: Command = Command {
+    spec: VerbSpec {
+        name: "stats",
+        doc: "Show the block cache, the cache device, the WORM and those who use it",
+        detail: "",
+        args: &[NAME],
+        example: "fs stats main",
+        writes: false,
+    },
+    run: |host, _| Box::pin(async move { stats(&host) }),
+};
+
+fn stats(host: &Host) -> Result<Value, Error> {
+    let f = host.files()?.volume().facts();
+    let who = host.server.who();
+    let sum = |get: fn(&crate::ninep::Presence) -> u64| who.iter().map(get).sum::<u64>();
+    let (requests, read, written) = (sum(|p| p.requests), sum(|p| p.read), sum(|p| p.written));
+    let mut t = String::new();
+    let _ = writeln!(t, "clients   {}; {requests} requests of theirs", who.len());
+    let _ = writeln!(t, "          {read} bytes read, {written} written");
+    let _ = writeln!(
+        t,
+        "memory    {} blocks of {}, {} dirty; {}% of {} looks found what they sought",
+        f.memory,
+        f.block,
+        f.dirty,
+        percent(f.hits, f.hits + f.misses),
+        f.hits + f.misses
+    );
+    let _ = writeln!(
+        t,
+        "cache     {}% of {} slots in use, {} free for changes; {} commits",
+        percent(f.slots_used, f.slots),
+        f.slots,
+        f.slots_left,
+        f.commits
+    );
+    if f.worm > 0 {
+        let _ = writeln!(
+            t,
+            "worm      {}% of {} blocks; {} dumps; epoch {}",
+            percent(f.next, f.worm),
+            f.worm,
+            f.dumps,
+            f.epoch
+        );
+    }
+    let _ = writeln!(t, "live      {} blocks that no dump has", f.live);
+    if f.bad_slots + f.mended > 0 {
+        let _ = writeln!(
+            t,
+            "damage    {} blocks of the cache device, {} of the WORM mended from another device",
+            f.bad_slots, f.mended
+        );
+    }
+    if let Some(why) = &f.refused {
+        let _ = writeln!(t, "refused   {why}");
+    }
+    let volume = serde_json::to_value(&f).unwrap_or_default();
+    Ok(json!({
+        "text": t, "volume": volume,
+        "clients": who.len(), "requests": requests, "read": read, "written": written,
+    }))
+}
+
+pub(super) const STATW: Command = Command {
+    spec: VerbSpec {
+        name: "statw",
+        doc: "Show how each device of the WORM is doing",
+        detail: "What is behind is copied by itself, to each device at its own pace; clients never \
+                 wait for one.",
+        args: &[NAME],
+        example: "fs statw main",
+        writes: false,
+    },
+    run: |host, _| Box::pin(async move { statw(&host) }),
+};
+
+fn statw(host: &Host) -> Result<Value, Error> {
+    let fs = host.files()?;
+    let (f, legs) = (fs.volume().facts(), fs.volume().legs());
+    let mut t = format!(
+        "{:<16} {:>12} {:>10} {:>12} {:>10}  fault\n",
+        "device", "has", "behind", "copied", "MB/s"
+    );
+    for l in &legs {
+        let bytes = l.copied * f.block;
+        let rate = if l.busy_ns == 0 { 0.0 } else { bytes as f64 * 1e3 / l.busy_ns as f64 };
+        let fault = l.fault.as_deref().unwrap_or("");
+        let _ = writeln!(
+            t,
+            "{:<16} {:>12} {:>10} {:>12} {rate:>10.1}  {fault}",
+            l.name, l.done, l.behind, l.copied
+        );
+    }
+    if legs.is_empty() {
+        t = "it has no WORM\n".to_owned();
+    }
+    Ok(json!({ "text": t, "legs": serde_json::to_value(&legs).unwrap_or_default() }))
+}
+
+pub(super) const FSTAT: Command = Command {
+    spec: VerbSpec {
+        name: "fstat",
+        doc: "Show everything that is known of a file",
+        detail: "",
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "path",
+                short: None,
+                kind: ArgKind::Name,
+                doc: "From the root; /dump/2026/1121/... for that of a dump",
+            },
+        ],
+        example: "fs fstat main /adm/users",
+        writes: false,
+    },
+    run: |host, args| {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let found = paths::must(&host, &fs, args.need("path")).await?;
+            let (i, users) = (&found.inode, host.server.users());
+            let mut t = String::new();
+            let (uid, gid, muid) = (users.name(i.uid), users.name(i.gid), users.name(i.muid));
+            let _ = writeln!(t, "file      {} version {}", found.ino, i.version);
+            let _ = writeln!(t, "mode      {}", mode(i.kind, i.flags, i.mode));
+            let _ = writeln!(t, "owner     {uid}, group {gid}; {muid} changed it last");
+            let _ = writeln!(t, "size      {} bytes, {} entries", i.size, i.entries);
+            let _ = writeln!(t, "modified  {}", when(&host, i.mtime_ns));
+            let _ = writeln!(t, "read      {}", when(&host, i.atime_ns));
+            Ok(json!({
+                "text": t, "file": found.ino, "version": i.version, "mode": i.mode,
+                "directory": i.kind == Kind::Dir, "uid": uid, "gid": gid, "muid": muid,
+                "bytes": i.size, "entries": i.entries,
+                "mtime_ns": i.mtime_ns, "atime_ns": i.atime_ns,
+            }))
+        })
+    },
+};
+
+/// As ls has it: `d-rwxrwxr-x`, with a, l and t of Plan 9.
+pub(super) fn mode(kind: Kind, flags: Flags, bits: u32) -> String {
+    let first = match kind {
+        Kind::Dir => 'd',
+        Kind::File if flags.has(Flags::APPEND) => 'a',
+        Kind::File => '-',
+    };
+    let second = match () {
+        () if flags.has(Flags::EXCL) => 'l',
+        () if flags.has(Flags::TMP) => 't',
+        () => '-',
+    };
+    let letters = "rwxrwxrwx".chars().zip((0..9).rev());
+    let bits = letters.map(|(c, bit)| if bits >> bit & 1 == 1 { c } else { '-' });
+    [first, second].into_iter().chain(bits).collect()
+}
+
+pub(super) const PRINTCONF: Command = Command {
+    spec: VerbSpec {
+        name: "printconf",
+        doc: "Print its configuration as lines of the first file servers",
+        detail: "",
+        args: &[NAME],
+        example: "fs printconf main",
+        writes: false,
+    },
+    run: |host, _| {
+        Box::pin(async move {
+            let params = &host.shared.params;
+            let main = Filsys { name: "main".into(), device: host.shared.device.clone() };
+            let settings = Settings {
+                service: host.shared.name.clone(),
+                filsys: vec![main],
+                nodump: !host.dumps_on.get(),
+                noattach: host.server.noattach.get(),
+                nonone: params.nonone,
+                noauth: true,
+                ..Settings::default()
+            };
+            Ok(json!({ "text": settings.to_string() }))
+        })
+    },
+};
+
+pub(super) const VERSION: Command = Command {
+    spec: VerbSpec {
+        name: "version",
+        doc: "Say which program it is",
+        detail: "",
+        args: &[NAME],
+        example: "fs version main",
+        writes: false,
+    },
+    run: |_, _| {
+        Box::pin(async move {
+            let version = env!("CARGO_PKG_VERSION");
+            Ok(json!({ "message": format!("ashlar {version}"), "version": version }))
+        })
+    },
+};

@@ -1,0 +1,127 @@
+//! The class.
+
+use std::time::Duration;
+
+use bio::Errno;
+use geom::{Class, Control, Create, Error, GeomId, Topology, VerbSpec};
+use serde_json::{Value, json};
+
+use super::geom::FsGeom;
+use super::params::FsParams;
+use super::shared::Progress;
+use crate::console;
+
+/// Its name.
+pub const FS_CLASS: &str = "fs";
+/// How long a verb is waited for before whoever asked is told how far it is.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// What a file server has to know of the machine.
+#[derive(Clone)]
+pub struct Site {
+    /// Wall clock, ns since 1970.
+    pub clock: fn() -> u64,
+    /// The machine's name, by which another server's operator knows who has the WORM.
+    pub machine: String,
+}
+
+/// The class.
+pub struct FsClass {
+    site: Site,
+}
+
+impl FsClass {
+    /// For file servers of this machine.
+    pub fn new(site: Site) -> FsClass {
+        FsClass { site }
+    }
+
+    /// Its verbs.
+    pub const VERBS: &'static [VerbSpec] = console::VERBS;
+    /// One sentence.
+    pub const DOC: &'static str =
+        "Serves files by 9P from a cached WORM, and keeps every day's dump for ever.";
+
+    /// Every file server makes all durable and lets go: for the end of the daemon.
+    pub fn halt_all(control: &mut Control) {
+        let all: Vec<GeomId> = {
+            let view = control.topology.view(0);
+            view.iter().filter(|g| g.class == FS_CLASS && !g.withering).map(|g| g.id).collect()
+        };
+        for geom in all {
+            // One that does not end in time is as after a loss of power.
+            let _ = control.call(|t| {
+                let halting = t.with(geom, |g: &mut FsGeom, t| g.halt(t, geom));
+                halting.ok_or_else(|| Error::new(Errno::NxIo, "it is going"))
+            });
+        }
+    }
+}
+
+impl Class for FsClass {
+    fn name(&self) -> &'static str {
+        FS_CLASS
+    }
+
+    fn doc(&self) -> &'static str {
+        FsClass::DOC
+    }
+
+    fn params(&self) -> Option<Value> {
+        Some(schemars::schema_for!(FsParams).to_value())
+    }
+
+    fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let params = FsParams::read(request.params)?;
+        FsGeom::create(t, request, params, self.site.clone())
+    }
+
+    fn destroy(&self, t: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        if !force && t.geom_is_open(geom) {
+            let name = t.geom_name(geom);
+            let what = format!("a file of {name} is in use as a disk; take that away first");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let halting = t.with(geom, |g: &mut FsGeom, t| g.halt(t, geom));
+        halting.ok_or_else(|| Error::new(Errno::NxIo, "it is going"))
+    }
+
+    fn verbs(&self) -> &'static [VerbSpec] {
+        FsClass::VERBS
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        let name = on.strip_prefix("fs/").unwrap_or(on);
+        let geom = control.topology.find_geom(FS_CLASS, name).ok_or_else(|| {
+            let what = format!("there is no file server {name}; `ashlar fs status` names them");
+            Error::new(Errno::NoEnt, what)
+        })?;
+        let shared = control.topology.with(geom, |g: &mut FsGeom, _| g.shared.clone());
+        let shared = shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is going")))?;
+        let number = match params.get("ticket").and_then(Value::as_u64) {
+            Some(number) => number,
+            None if !console::VERBS.iter().any(|v| v.name == verb) => {
+                let names: Vec<&str> = console::VERBS.iter().map(|v| v.name).collect();
+                let what = format!("fs has no verb {verb}; {}", names.join(", "));
+                return Err(Error::new(Errno::NotSup, what));
+            }
+            None => shared.ask(verb, params),
+        };
+        control.wait_until(PATIENCE, |_| shared.is_answered(number));
+        match shared.answer(number) {
+            Some(Ok(done)) => done,
+            Some(Err(Progress { what, done, total })) => Ok(json!({ "unfinished": {
+                "what": if what.is_empty() { format!("{verb} {name}") } else { what },
+                "done": done, "total": total,
+                "again": { "name": name, "ticket": number },
+            } })),
+            None => Err(Error::new(Errno::Canceled, format!("{verb}: nobody waits for it"))),
+        }
+    }
+}

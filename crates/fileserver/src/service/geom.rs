@@ -1,0 +1,332 @@
+//! The geom: what a file server has open, and who is told what.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bio::Errno;
+use geom::{
+    Access, ConsumerId, Create, Error, Geom, GeomId, Grade, ProviderId, Topology, Trouble, Word,
+    deadline,
+};
+
+use super::class::{FS_CLASS, Site};
+use super::clock;
+use super::host::{self, Opened};
+use super::leaves::{device_of, leaves, provider};
+use super::params::FsParams;
+use super::shared::{Phase, Shared, Status, Told};
+use crate::volume::percent;
+
+/// How long a change waits for a file server to open; it goes on opening after that, ns.
+const OPENING_NS: u64 = 10_000_000_000;
+/// How long one is given to make everything durable, ns.
+const HALTING_NS: u64 = 25_000_000_000;
+
+/// Every core has the graph with its consumers.
+struct Ready;
+
+struct Below {
+    consumer: ConsumerId,
+    opened: Opened,
+    lost: bool,
+}
+
+/// See the module.
+pub struct FsGeom {
+    pub(super) shared: Arc<Shared>,
+    below: Vec<Below>,
+    /// What was remarked last.
+    said: Phase,
+    /// It goes when it has halted.
+    going: bool,
+}
+
+/// Stands for a geom that has no number yet.
+struct Unmade;
+
+impl Geom for Unmade {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NxIo)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl FsGeom {
+    pub(super) fn create(
+        t: &mut Topology,
+        &Create { name, members, .. }: &Create<'_>,
+        params: FsParams,
+        site: Site,
+    ) -> Result<GeomId, Error> {
+        let inval = |what: &str| Error::new(Errno::Inval, what);
+        let names: Vec<String> = members.iter().map(|p| t.provider_name(*p).to_owned()).collect();
+        let device = match (params.device()?, device_of(&names)) {
+            (Some(device), None) => device,
+            (None, Some(device)) => device,
+            (None, None) => {
+                return Err(inval(
+                    "it stands on `members` (the cache device, then each device of the WORM) or \
+                     on a `device` by its config string",
+                ));
+            }
+            (Some(_), Some(_)) => return Err(inval("either `members` or `device`")),
+        };
+        let me = t.new_geom(FS_CLASS, name, "created by hand", Box::new(Unmade))?;
+        match open_all(t, me, &device) {
+            Ok(below) => {
+                let shared = Shared::new(name, (t.switchboard(), me), params, device, site);
+                let said = Phase::Opening;
+                t.set_ops(me, Box::new(FsGeom { shared, below, said, going: false }));
+                t.barrier(me, Box::new(Ready));
+                Ok(me)
+            }
+            Err(e) => {
+                t.wither_geom_close(me, Errno::NxIo);
+                Err(e)
+            }
+        }
+    }
+
+    /// Every core knows the way down.
+    fn start(&self, t: &mut Topology, me: GeomId) {
+        let shared = self.shared.clone();
+        let disks: Vec<Opened> = self.below.iter().map(|b| b.opened.clone()).collect();
+        let cores = shared.board.cores().max(1);
+        let core = shared.params.core.map_or(cores - 1, |c| c as usize % cores);
+        let board = shared.board.clone();
+        board.call(core, Box::new(move |core| host::start(core, shared, disks)));
+        let shared = self.shared.clone();
+        t.converse(
+            me,
+            "opening",
+            Box::new(move |core| {
+                Box::pin(async move {
+                    let opened = shared.until(|p| *p != Phase::Opening);
+                    // Whoever waits any longer looks at `status`.
+                    let _ = deadline(core, OPENING_NS, opened).await;
+                    Box::new(Told::News) as Word
+                })
+            }),
+        );
+    }
+
+    /// Has it make everything durable, and go.
+    pub(super) fn halt(&mut self, t: &mut Topology, me: GeomId) {
+        if std::mem::replace(&mut self.going, true) {
+            return;
+        }
+        let shared = self.shared.clone();
+        shared.stop();
+        t.converse(
+            me,
+            "halting",
+            Box::new(move |core| {
+                Box::pin(async move {
+                    let halted = shared.until(|p| *p == Phase::Halted);
+                    let _ = deadline(core, HALTING_NS, halted).await;
+                    Box::new(Told::Gone) as Word
+                })
+            }),
+        );
+    }
+
+    fn news(&mut self, t: &mut Topology, me: GeomId) {
+        let phase = self.shared.status().phase;
+        if phase == self.said {
+            return;
+        }
+        match &phase {
+            Phase::Serving => t.remark(me, Grade::Good, "it serves its files"),
+            Phase::Refused(why, next) => t.remark(me, Grade::Failed, &format!("{why}; {next}")),
+            Phase::Halted => t.remark(me, Grade::Good, "it is halted; all is durable"),
+            Phase::Opening | Phase::Halting => {}
+        }
+        self.said = phase;
+    }
+}
+
+fn open_all(
+    t: &mut Topology,
+    me: GeomId,
+    device: &crate::config::Device,
+) -> Result<Vec<Below>, Error> {
+    let mut out: Vec<Below> = Vec::new();
+    for disk in leaves(device) {
+        let on = provider(t, disk)?;
+        let name = t.provider_name(on).to_owned();
+        if out.iter().any(|b| b.opened.name == name) {
+            let what = format!("{name} stands in it twice, once as {disk}");
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let Some(limits) = t.limits(on) else { return Err(Error::of(Errno::NxIo, &name)) };
+        let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach {name}")))?;
+        t.access(consumer, Access::EXCLUSIVE).map_err(|e| {
+            let what = format!("{name} cannot be opened alone for writing: {}", e.text());
+            Error::new(e, format!("{what}; `ashlar list` shows who has it"))
+        })?;
+        let size = Arc::new(AtomicU64::new(limits.media_bytes));
+        let opened = Opened { disk: disk.clone(), name, edge: t.edge(consumer), size };
+        out.push(Below { consumer, opened, lost: false });
+    }
+    Ok(out)
+}
+
+impl Geom for FsGeom {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
+        if word.is::<Ready>() {
+            return self.start(t, me);
+        }
+        match word.downcast_ref::<Told>() {
+            Some(Told::News) | None => self.news(t, me),
+            Some(Told::Gone) => {
+                self.news(t, me);
+                t.wither_geom_close(me, Errno::NxIo);
+            }
+        }
+    }
+
+    fn orphan(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, _: Errno) {
+        t.leave(consumer);
+        if let Some(b) = self.below.iter_mut().find(|b| b.consumer == consumer) {
+            b.lost = true;
+            let text = format!("{} is gone", b.opened.name);
+            t.remark(me, Grade::Failed, &text);
+        }
+    }
+
+    fn resizes(&self) -> bool {
+        true
+    }
+
+    /// The volume looks at sizes by itself; one that shrank refuses what lies behind its end.
+    fn resized(&mut self, t: &mut Topology, _: GeomId, consumer: ConsumerId) {
+        let size = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
+        let found = self.below.iter().find(|b| b.consumer == consumer);
+        if let (Some(size), Some(b)) = (size, found) {
+            b.opened.size.store(size, Relaxed);
+        }
+    }
+
+    fn keeps(&self, t: &Topology, me: GeomId, _: ConsumerId) -> Option<String> {
+        Some(format!(
+            "take the file server {} out of the configuration, and `ashlar apply`",
+            t.geom_name(me)
+        ))
+    }
+
+    fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
+        lines(&self.shared, &self.shared.status())
+    }
+
+    fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
+        let name = t.geom_name(me);
+        let status = self.shared.status();
+        let mut out = Vec::new();
+        match &status.phase {
+            Phase::Refused(why, next) => out.push(Trouble::failed(why.clone(), next.clone())),
+            Phase::Halted => out.push(Trouble::failed(
+                "it was halted",
+                format!("`ashlar fs start {name}` opens it again"),
+            )),
+            _ => {}
+        }
+        if let Some(why) = &status.facts.refused
+            && status.phase == Phase::Serving
+        {
+            let action = format!("`ashlar fs halt {name}`; `ashlar fs start {name}` says more");
+            out.push(Trouble::failed(why.clone(), action));
+        }
+        for leg in &status.legs {
+            let Some(fault) = &leg.fault else { continue };
+            let why = format!("{} is {} blocks behind: {fault}", leg.name, leg.behind);
+            let action = "see to it; copying goes on by itself when it answers";
+            out.push(Trouble::degraded(why, action));
+        }
+        if let Some(fault) = &status.dump_fault {
+            let action = format!("mend that, then `ashlar fs dump {name}`");
+            out.push(Trouble::degraded(format!("the last daily dump failed: {fault}"), action));
+        }
+        for b in self.below.iter().filter(|b| b.lost) {
+            let action = "bring it back, then restart the daemon, or take the file server out of \
+                          the configuration and in again";
+            out.push(Trouble::failed(format!("{} is gone", b.opened.name), action));
+        }
+        out
+    }
+
+    fn show_consumer(
+        &self,
+        _: &Topology,
+        _: GeomId,
+        consumer: ConsumerId,
+    ) -> Vec<(&'static str, String)> {
+        let Some(b) = self.below.iter().find(|b| b.consumer == consumer) else { return Vec::new() };
+        let status = self.shared.status();
+        let leg = status.legs.iter().find(|l| l.name == b.opened.name);
+        let state = match (b.lost, leg) {
+            (true, _) => "LOST".to_owned(),
+            (_, Some(l)) if l.fault.is_some() => "FAULTED".to_owned(),
+            (_, Some(l)) if l.behind > 0 => format!("COPYING {} blocks", l.behind),
+            _ => "ACTIVE".to_owned(),
+        };
+        vec![("state", state)]
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// What lists say of it.
+fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
+    let f = &s.facts;
+    let zone = clock::zone();
+    let phase = match &s.phase {
+        Phase::Opening => "OPENING",
+        Phase::Serving => "SERVING",
+        Phase::Refused(..) => "REFUSED",
+        Phase::Halting => "HALTING",
+        Phase::Halted => "HALTED",
+    };
+    let mut out = vec![("state", phase.to_owned()), ("device", shared.device.to_string())];
+    if s.phase != Phase::Serving {
+        return out;
+    }
+    out.push(("listens", s.listens.join(" ")));
+    out.push(("clients", s.clients.to_string()));
+    out.push(("block", f.block.to_string()));
+    out.push(("memory", format!("{} blocks, {} dirty", f.memory, f.dirty)));
+    out.push(("hits", format!("{}%", percent(f.hits, f.hits + f.misses))));
+    out.push(("cache", format!("{}% of {} blocks", percent(f.slots_used, f.slots), f.slots)));
+    if f.worm > 0 {
+        out.push(("worm", format!("{}% of {} blocks", percent(f.next, f.worm), f.worm)));
+        out.push(("dumps", f.dumps.to_string()));
+    }
+    if let Some((ns, path)) = &s.last {
+        out.push(("last", format!("{path} at {}", clock::text(*ns, &zone))));
+    }
+    if let Some(ns) = s.next {
+        out.push(("next", clock::text(ns, &zone)));
+    }
+    out
+}

@@ -1,0 +1,343 @@
+//! The core's side: a volume, its files, those who use them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bio::Errno;
+use geom::{Core, Edge, Error, deadline};
+use jiff::tz::TimeZone;
+use reactor::{Reactor, TaskHandle};
+
+use super::class::Site;
+use super::clock::{self, APART_NS, At};
+use super::shared::{Order, Phase, Progress, Shared};
+use crate::config::Device;
+use crate::console;
+use crate::fault::Fault;
+use crate::files::FileSystem;
+use crate::medium::{self, Medium, Provider};
+use crate::ninep::Server;
+use crate::users::{ADM, Users};
+use crate::volume::{self, Dump, Options};
+
+/// How long what was written may wait for a commit that nobody asks for, ns.
+const COMMIT_NS: u64 = 5_000_000_000;
+/// How often lists hear how it is, ns.
+const LOOK_NS: u64 = 1_000_000_000;
+/// Longest sleep of the clock of dumps: a clock that is put right is seen so soon, ns.
+const CLOCK_NS: u64 = 60_000_000_000;
+/// A device is blank when so much at its beginning is zero, bytes.
+const BLANK: u64 = 1 << 20;
+/// Bytes looked at together.
+const PIECE: usize = 64 << 10;
+
+/// A disk of the config string that is open.
+#[derive(Clone)]
+pub struct Opened {
+    /// What the string calls it.
+    pub disk: Device,
+    /// Its provider.
+    pub name: String,
+    /// The way to it.
+    pub edge: Edge,
+    /// Its bytes; they may grow.
+    pub size: Arc<AtomicU64>,
+}
+
+/// See the module.
+pub(crate) struct Host {
+    core: Rc<Core>,
+    pub(super) reactor: Reactor,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) server: Rc<Server>,
+    pub(crate) zone: TimeZone,
+    pub(super) listening: RefCell<Vec<TaskHandle>>,
+    options: Options,
+    fs: RefCell<Option<FileSystem>>,
+    /// Dumps are taken by the clock.
+    pub(crate) dumps_on: Cell<bool>,
+    /// Moves up when it is halted: tasks of an earlier life end.
+    life: Cell<u64>,
+}
+
+/// Today, as dumps have it: 20261121.
+pub(crate) fn today(host: &Host) -> u32 {
+    clock::day(host.wall(), &host.zone)
+}
+
+/// A moment (ns since 1970) as people write it.
+pub(crate) fn when(host: &Host, ns: u64) -> String {
+    clock::text(ns, &host.zone)
+}
+
+/// Starts one on its core; it ends when it is told to stop.
+pub fn start(core: &Rc<Core>, shared: Arc<Shared>, disks: Vec<Opened>) {
+    let (own, name) = (core.clone(), shared.name.clone());
+    core.spawn_for("fs", &name, async move {
+        let made = Host::new(&own, shared.clone(), &disks);
+        match made {
+            Ok(host) => host.run().await,
+            Err(why) => {
+                let next = "mend `device`, then `ashlar apply`".to_owned();
+                shared.report(|s| s.phase = Phase::Refused(why, next));
+                while !matches!(shared.order().await, Order::Stop) {}
+            }
+        }
+        shared.report(|s| s.phase = Phase::Halted);
+    });
+}
+
+impl Host {
+    fn new(core: &Rc<Core>, shared: Arc<Shared>, disks: &[Opened]) -> Result<Rc<Host>, String> {
+        let mut find = |disk: &Device| {
+            let found = disks.iter().find(|o| o.disk == *disk);
+            let o = found.ok_or_else(|| format!("{disk}: it was not opened"))?;
+            let size = o.size.clone();
+            Ok(Rc::new(Provider::growing(&o.name, core.clone(), o.edge, size)) as Rc<dyn Medium>)
+        };
+        let block = shared.params.block();
+        let stand = medium::stand(&shared.device, block, &mut find)?;
+        let reactor = core.reactor().clone();
+        let mut owner = [0; 16];
+        for half in owner.chunks_exact_mut(8) {
+            half.copy_from_slice(&reactor.random().to_le_bytes());
+        }
+        let Site { clock, machine } = shared.site.clone();
+        let options = Options {
+            reactor: reactor.clone(),
+            pool: core.pool().clone(),
+            cache: stand.cache,
+            legs: stand.legs,
+            memory: shared.params.memory(),
+            block,
+            owner,
+            name: format!("{} of {machine}", shared.name),
+            clock: Rc::new(clock),
+            fastworm: shared.params.fastworm,
+            commit_ns: COMMIT_NS,
+        };
+        let server = Server::new(reactor.clone(), core.pool().clone());
+        Ok(Rc::new(Host {
+            core: core.clone(),
+            reactor,
+            server,
+            zone: clock::zone(),
+            listening: RefCell::default(),
+            options,
+            fs: RefCell::default(),
+            dumps_on: Cell::new(true),
+            life: Cell::new(0),
+            shared,
+        }))
+    }
+
+    async fn run(self: Rc<Self>) {
+        self.open(self.shared.params.create).await;
+        loop {
+            match self.shared.order().await {
+                Order::Stop => break,
+                Order::Verb(number, verb, params) => {
+                    let host = self.clone();
+                    self.reactor.spawn("fs-verb", async move {
+                        let done = console::run(&host, number, &verb, &params).await;
+                        host.shared.put(number, done);
+                    });
+                }
+            }
+        }
+        self.shared.report(|s| s.phase = Phase::Halting);
+        // What could not be made durable is found in the journal, or was refused before.
+        let _ = self.halt().await;
+    }
+
+    /// Its files; an error says why there are none.
+    pub(crate) fn files(&self) -> Result<FileSystem, Error> {
+        if let Some(fs) = &*self.fs.borrow() {
+            return Ok(fs.clone());
+        }
+        Err(Error::new(
+            Errno::NxIo,
+            match self.shared.status().phase {
+                Phase::Opening => "it is opening still: try again".to_owned(),
+                Phase::Refused(why, next) => format!("it serves nobody: {why}; {next}"),
+                _ => format!("it is halted: `ashlar fs start {}`", self.shared.name),
+            },
+        ))
+    }
+
+    /// What it stands on.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Opens it, or says why not.
+    pub(crate) async fn open(self: &Rc<Self>, create: bool) {
+        self.shared.report(|s| s.phase = Phase::Opening);
+        if let Err((why, next)) = self.try_open(create).await {
+            self.shared.report(|s| s.phase = Phase::Refused(why, next));
+        }
+    }
+
+    async fn try_open(self: &Rc<Self>, create: bool) -> Result<(), (String, String)> {
+        let name = &self.shared.name;
+        let opened = match volume::open(&self.options).await {
+            Err(Fault::Corrupt(_)) if create && self.is_blank().await => {
+                match volume::ream(&self.options).await {
+                    Ok(()) => volume::open(&self.options).await,
+                    Err(fault) => Err(fault),
+                }
+            }
+            opened => opened,
+        };
+        let volume = opened.map_err(|fault| self.why(&fault))?;
+        let fs = FileSystem::mount(volume, ADM, ADM).await.map_err(|fault| self.why(&fault))?;
+        self.server.export(name, fs.clone());
+        *self.fs.borrow_mut() = Some(fs);
+        let ready = async {
+            console::people::settle(self).await?;
+            self.listen().await
+        };
+        if let Err(e) = ready.await {
+            // Nobody was served: it is as it was.
+            let _ = self.halt().await;
+            return Err((e.what, format!("mend that, then `ashlar fs start {name}`")));
+        }
+        let params = &self.shared.params;
+        self.server.noattach.set(params.noattach);
+        self.server.nonone.set(params.nonone);
+        self.look();
+        self.shared.report(|s| s.phase = Phase::Serving);
+        let life = self.life.get();
+        let host = self.clone();
+        self.reactor.spawn("fs-look", async move {
+            while host.life.get() == life {
+                host.look();
+                host.reactor.sleep(LOOK_NS).await;
+            }
+        });
+        if let (Ok(Some(at)), false) = (params.dump_at(), self.options.legs.is_empty()) {
+            let host = self.clone();
+            self.reactor.spawn("fs-clock", async move { host.keep_dumping(at, life).await });
+        }
+        Ok(())
+    }
+
+    /// A fault of its opening in words, and what to type.
+    fn why(&self, fault: &Fault) -> (String, String) {
+        let name = &self.shared.name;
+        let has_worm = !self.options.legs.is_empty();
+        let next = match fault {
+            Fault::Corrupt(_) if has_worm => format!(
+                "`ashlar fs ream {name}` makes a new one on blank devices; `ashlar fs recover \
+                 {name}` begins again from the newest dump of the WORM"
+            ),
+            Fault::Corrupt(_) => format!("`ashlar fs ream {name}` makes a new one"),
+            Fault::Fenced(_) => format!(
+                "if that server is to serve no more, `ashlar fs recover {name}` takes the WORM \
+                 back from its newest dump"
+            ),
+            Fault::Io(..) => format!("see to the device, then `ashlar fs start {name}`"),
+            _ => format!("mend that, then `ashlar fs start {name}`"),
+        };
+        (fault.to_string(), next)
+    }
+
+    /// None of its devices holds anything.
+    pub(crate) async fn is_blank(&self) -> bool {
+        let Options { cache, legs, pool, .. } = &self.options;
+        for medium in std::iter::once(cache).chain(legs) {
+            let Some(seg) = pool.get(PIECE).and_then(|b| b.seg(0, PIECE)) else { return false };
+            for at in (0..BLANK.min(medium.size())).step_by(PIECE) {
+                let mut segs = bio::Segs::default();
+                segs.push(seg.clone());
+                let read = medium.read(at, segs).await.is_ok();
+                if !read || !seg.with(|b| b.iter().all(|b| *b == 0)) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Nobody is served any more, and everything is durable.
+    pub(crate) async fn halt(&self) -> Result<(), Error> {
+        self.life.set(self.life.get() + 1);
+        self.listening.borrow_mut().drain(..).for_each(|task| task.abort());
+        self.shared.report(|s| s.listens.clear());
+        self.server.hang_up(None);
+        self.server.forget();
+        let fs = self.fs.borrow_mut().take();
+        match fs {
+            Some(fs) => fs.volume().close().await.map_err(|f| console::error(&f)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lists hear how it is.
+    pub(crate) fn look(&self) {
+        let Some(fs) = &*self.fs.borrow() else { return };
+        let (facts, legs) = (fs.volume().facts(), fs.volume().legs());
+        let last = fs.volume().dumps().last().map(|d| {
+            let (year, day) = d.path();
+            (d.time_ns, format!("{year}/{day}"))
+        });
+        let clients = self.server.who().len();
+        self.shared.report(|s| {
+            (s.facts, s.legs, s.last, s.clients) = (facts, legs, last, clients);
+            (s.noattach, s.allow) = (self.server.noattach.get(), self.server.allow.get());
+        });
+    }
+
+    /// Takes a dump of today.
+    pub(crate) async fn dump(&self) -> Result<Dump, Error> {
+        let fs = self.files()?;
+        let dump = fs.volume().dump(clock::day(self.wall(), &self.zone)).await;
+        let dump = dump.map_err(|fault| console::error(&fault))?;
+        self.look();
+        Ok(dump)
+    }
+
+    /// A dump a day.
+    async fn keep_dumping(&self, at: At, life: u64) {
+        let mut due = at.after(self.wall(), &self.zone);
+        while self.life.get() == life {
+            let now = self.wall();
+            let next = self.dumps_on.get().then_some(due);
+            self.shared.report(|s| s.next = next);
+            if now < due {
+                // A clock that was put back does not put off the dump by more than a day.
+                due = due.min(at.after(now, &self.zone));
+                self.reactor.sleep((due - now).clamp(1, CLOCK_NS)).await;
+                continue;
+            }
+            due = at.after(now, &self.zone);
+            let last = self.shared.status().last.map_or(0, |(ns, _)| ns);
+            if self.dumps_on.get() && now.saturating_sub(last) >= APART_NS {
+                let fault = self.dump().await.err().map(|e| e.what);
+                self.shared.report(|s| s.dump_fault = fault);
+            }
+        }
+    }
+
+    /// Whoever waits for the answer of that number hears how far it is.
+    pub(crate) fn said(&self, number: u64, what: String, done: u64, total: u64) {
+        self.shared.progress(number, Progress { what, done, total });
+    }
+
+    /// What `f` gives, if it does in so many ns.
+    pub(crate) async fn within<T>(&self, ns: u64, f: impl Future<Output = T>) -> Option<T> {
+        deadline(&self.core, ns, f).await
+    }
+
+    /// Wall clock, ns since 1970.
+    fn wall(&self) -> u64 {
+        (self.shared.site.clock)()
+    }
+
+    /// Everybody's names from now on.
+    pub(crate) fn set_users(&self, users: Users) {
+        self.server.set_users(users);
+    }
+}

@@ -1,0 +1,33 @@
+//! service: the class `fs`. A file server is a geom that stands on the devices of its config
+//! string; its files are reached by 9P.
+//!
+//! ```text
+//!   control thread                          one core
+//!   class, geom  -- orders (shared.rs) -->  host: opens the volume, listens, answers verbs
+//!        ^                                    |
+//!        +---- answers, how it is ------------+
+//!
+//!   Opening --> Serving --> Halting --> Halted
+//!      |           |  (another server takes the WORM)
+//!      +-------> Refused: it says why, and what to type; `fs start` tries again
+//! ```
+//!
+//! Invariants
+//!  F1  A file server that is taken away, or whose daemon ends in order, has made everything
+//!      durable before its devices are let go.
+//!  F2  The control thread never waits for a file server but while it is taken away, and then with
+//!      a deadline: what takes longer is asked for again.
+//!  F3  Nothing is written to a device that holds something, but by `ream --force`.
+
+mod class;
+mod clock;
+mod geom;
+mod host;
+mod leaves;
+mod listen;
+mod params;
+mod shared;
+
+pub use class::{FS_CLASS, FsClass, Site};
+pub(crate) use host::{Host, today, when};
+pub(crate) use shared::Phase;

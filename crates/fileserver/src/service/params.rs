@@ -1,0 +1,119 @@
+//! What can be said of a file server in the configuration.
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::clock::At;
+use crate::config::Device;
+use crate::volume::BLOCKS;
+
+/// Bytes of a block when nobody says otherwise.
+const BLOCK: u32 = 16 << 10;
+/// Bytes of the block cache when nobody says otherwise, and the least.
+const MEMORY: (u64, u64) = (64 << 20, 8 << 20);
+/// When a dump is taken when nobody says otherwise.
+const DUMP_AT: &str = "05:00";
+
+/// A file server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FsParams {
+    /// Config string of what it stands on: `c"ssd"{"near""far"}`, `ce565.0{e565.1e545.1}`. Absent:
+    /// the first member is the cache device, the others hold the WORM, each all of it; on a single
+    /// member there are files and no dumps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Make it when its devices are blank. Those that hold something are left alone.
+    pub create: bool,
+    /// Bytes of a block when it is made: 4096, 16384 or 65536; absent: 16384.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<u32>,
+    /// Bytes of the block cache, at least 8 MiB; absent: 64 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 8_388_608))]
+    pub memory: Option<u64>,
+    /// Addresses at which Linux mounts it (`mount -t 9p`): `0.0.0.0:564`, or `unix:PATH`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub linux: Vec<String>,
+    /// Addresses for clients of Plan 9: 9P2000 by the manual.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plan9: Vec<String>,
+    /// Addresses of its console, `unix:PATH`: whoever may open the socket may type.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub console: Vec<String>,
+    /// Clients of `linux` are this user, whatever name they give; absent: the user of that name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub everybody: Option<String>,
+    /// Local time of the daily dump, `05:00`, or `never`; absent: 05:00.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dump_at: Option<String>,
+    /// The WORM is as fast as the cache device: what is read from it is not kept there.
+    pub fastworm: bool,
+    /// Nobody can attach, until `fs attaches NAME on`.
+    pub noattach: bool,
+    /// The user `none` cannot attach.
+    pub nonone: bool,
+    /// The core that it works on; absent: the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 255))]
+    pub core: Option<u32>,
+}
+
+fn inval(what: impl Into<String>) -> Error {
+    Error::new(Errno::Inval, what)
+}
+
+impl FsParams {
+    /// From what the configuration says, checked.
+    pub fn read(value: &serde_json::Value) -> Result<FsParams, Error> {
+        let params = match value {
+            serde_json::Value::Null => FsParams::default(),
+            v => serde_json::from_value(v.clone()).map_err(|e| inval(format!("fs: {e}")))?,
+        };
+        let FsParams { block, memory, .. } = &params;
+        if block.is_some_and(|b| !BLOCKS.contains(&b)) {
+            return Err(inval("block is 4096, 16384 or 65536"));
+        }
+        if memory.is_some_and(|m| m < MEMORY.1) {
+            return Err(inval("memory is at least 8 MiB"));
+        }
+        params.dump_at()?;
+        for at in params.linux.iter().chain(&params.plan9).chain(&params.console) {
+            super::listen::parse(at)?;
+        }
+        Ok(params)
+    }
+
+    /// What it stands on, if a config string says so.
+    pub fn device(&self) -> Result<Option<Device>, Error> {
+        let Some(text) = &self.device else { return Ok(None) };
+        let device: Device =
+            text.parse().map_err(|wrong| inval(format!("device `{text}`: {wrong}")))?;
+        if device == Device::Dumps {
+            return Err(inval("device: `o` is the dumps of another; attach them as `dump`"));
+        }
+        Ok(Some(device))
+    }
+
+    /// When a dump is taken; none: never.
+    pub fn dump_at(&self) -> Result<Option<At>, Error> {
+        match self.dump_at.as_deref().unwrap_or(DUMP_AT) {
+            "never" => Ok(None),
+            text => At::parse(text).map(Some).ok_or_else(|| {
+                inval(format!("dump_at `{text}` is no time of day (05:00), nor `never`"))
+            }),
+        }
+    }
+
+    /// Bytes of a block of a new one.
+    pub fn block(&self) -> u32 {
+        self.block.unwrap_or(BLOCK)
+    }
+
+    /// Bytes of the block cache.
+    pub fn memory(&self) -> usize {
+        usize::try_from(self.memory.unwrap_or(MEMORY.0)).unwrap_or(usize::MAX)
+    }
+}

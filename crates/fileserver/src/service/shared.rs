@@ -1,0 +1,256 @@
+//! What the control thread and the core of a file server have in common: orders one way, answers
+//! and how it is the other.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use geom::{Error, GeomId, Switchboard};
+use serde_json::Value;
+
+use super::class::Site;
+use super::params::FsParams;
+use crate::config::Device;
+use crate::volume::{Facts, Report};
+
+/// Answers kept for those who asked and did not come back.
+const ANSWERS_MAX: usize = 256;
+
+/// How far a file server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Its devices are being read.
+    #[default]
+    Opening,
+    /// Clients are served.
+    Serving,
+    /// It cannot: why, and what to do.
+    Refused(String, String),
+    /// Everything is being made durable.
+    Halting,
+    /// It has let go of its devices' contents.
+    Halted,
+}
+
+/// How it is, for lists.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// See [`Phase`].
+    pub phase: Phase,
+    /// Its volume.
+    pub facts: Facts,
+    /// Devices of the WORM.
+    pub legs: Vec<Report>,
+    /// Clients that are connected.
+    pub clients: usize,
+    /// Addresses that are listened at.
+    pub listens: Vec<String>,
+    /// The last dump: when (ns since 1970), and its path.
+    pub last: Option<(u64, String)>,
+    /// When the next one is taken, ns since 1970.
+    pub next: Option<u64>,
+    /// Nobody can attach.
+    pub noattach: bool,
+    /// Permissions are not looked at.
+    pub allow: bool,
+    /// What went wrong with the last automatic dump.
+    pub dump_fault: Option<String>,
+}
+
+/// What the core is to do.
+pub enum Order {
+    /// A verb; its number, its word, what was given.
+    Verb(u64, String, Value),
+    /// Everything is made durable, and the host ends.
+    Stop,
+}
+
+/// What the geom is told.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told {
+    /// An answer is there, or the phase is another one.
+    News,
+    /// It has halted.
+    Gone,
+}
+
+/// How far a verb is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// What is going on.
+    pub what: String,
+    /// So many of `total`; 0: nobody knows.
+    pub done: u64,
+    /// See `done`.
+    pub total: u64,
+}
+
+enum Answer {
+    Working(Progress),
+    Ready(Result<Value, Error>),
+}
+
+#[derive(Default)]
+struct Desk {
+    orders: VecDeque<Order>,
+    answers: HashMap<u64, Answer>,
+    next: u64,
+    waker: Option<Waker>,
+    /// Those who wait for the phase to change.
+    watchers: Vec<Waker>,
+}
+
+/// See the module.
+pub struct Shared {
+    /// Name of the geom.
+    pub name: String,
+    /// Its number.
+    pub geom: GeomId,
+    /// The way to it and to the cores.
+    pub board: Switchboard,
+    /// What was said of it.
+    pub params: FsParams,
+    /// What it stands on.
+    pub device: Device,
+    /// The machine.
+    pub site: Site,
+    desk: Mutex<Desk>,
+    status: Mutex<Status>,
+}
+
+impl Shared {
+    pub fn new(
+        name: &str,
+        (board, geom): (Switchboard, GeomId),
+        params: FsParams,
+        device: Device,
+        site: Site,
+    ) -> Arc<Shared> {
+        Arc::new(Shared {
+            name: name.to_owned(),
+            geom,
+            board,
+            params,
+            device,
+            site,
+            desk: Mutex::default(),
+            status: Mutex::default(),
+        })
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, order: impl FnOnce(&mut Desk) -> Order) {
+        let waker = {
+            let mut desk = self.desk();
+            let order = order(&mut desk);
+            desk.orders.push_back(order);
+            desk.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Asks for a verb; the number of its answer.
+    pub fn ask(&self, verb: &str, params: &Value) -> u64 {
+        let mut number = 0;
+        self.send(|desk| {
+            desk.next += 1;
+            number = desk.next;
+            let oldest = number.saturating_sub(ANSWERS_MAX as u64);
+            desk.answers.retain(|n, a| *n > oldest || matches!(a, Answer::Working(_)));
+            desk.answers.insert(number, Answer::Working(Progress::default()));
+            Order::Verb(number, verb.to_owned(), params.clone())
+        });
+        number
+    }
+
+    /// Has the host end.
+    pub fn stop(&self) {
+        self.send(|_| Order::Stop);
+    }
+
+    /// The answer, which is gone then, or how far it is; none: nobody asked.
+    pub fn answer(&self, number: u64) -> Option<Result<Result<Value, Error>, Progress>> {
+        let mut desk = self.desk();
+        if let Some(Answer::Working(progress)) = desk.answers.get(&number) {
+            return Some(Err(progress.clone()));
+        }
+        match desk.answers.remove(&number) {
+            Some(Answer::Ready(result)) => Some(Ok(result)),
+            _ => None,
+        }
+    }
+
+    /// True when the answer is there.
+    pub fn is_answered(&self, number: u64) -> bool {
+        !matches!(self.desk().answers.get(&number), Some(Answer::Working(_)))
+    }
+
+    /// The host answers.
+    pub fn put(&self, number: u64, result: Result<Value, Error>) {
+        self.desk().answers.insert(number, Answer::Ready(result));
+        self.board.tell(self.geom, Box::new(Told::News));
+    }
+
+    /// The host says how far a verb is.
+    pub fn progress(&self, number: u64, progress: Progress) {
+        if let Some(answer) = self.desk().answers.get_mut(&number) {
+            *answer = Answer::Working(progress);
+        }
+    }
+
+    /// The host's next order.
+    pub async fn order(&self) -> Order {
+        poll_fn(|cx| {
+            let mut desk = self.desk();
+            match desk.orders.pop_front() {
+                Some(order) => Poll::Ready(order),
+                None => {
+                    desk.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The host says how it is.
+    pub fn report(&self, f: impl FnOnce(&mut Status)) {
+        let changed = {
+            let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = status.phase.clone();
+            f(&mut status);
+            before != status.phase
+        };
+        if changed {
+            let watchers = std::mem::take(&mut self.desk().watchers);
+            watchers.into_iter().for_each(Waker::wake);
+            self.board.tell(self.geom, Box::new(Told::News));
+        }
+    }
+
+    /// Until its phase is one that `f` likes.
+    pub async fn until(&self, f: impl Fn(&Phase) -> bool) {
+        poll_fn(|cx| {
+            // The desk first, so that no change between the look and the entry is lost.
+            let mut desk = self.desk();
+            let is = f(&self.status.lock().unwrap_or_else(PoisonError::into_inner).phase);
+            if is {
+                return Poll::Ready(());
+            }
+            desk.watchers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}

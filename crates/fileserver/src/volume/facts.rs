@@ -1,0 +1,94 @@
+//! How a volume is doing, for reports.
+
+use serde::Serialize;
+
+use super::Volume;
+use super::copy::Report;
+use crate::fault::Addr;
+
+/// Counts of blocks, where nothing else is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Bytes of a block.
+    pub block: u64,
+    /// What the block cache may hold, and what of it no commit has written yet.
+    pub memory: u64,
+    /// See `memory`.
+    pub dirty: u64,
+    /// Blocks found in memory, and not.
+    pub hits: u64,
+    /// See `hits`.
+    pub misses: u64,
+    /// Slots of the cache device: all, in use, and those that may still take a changed block.
+    pub slots: u64,
+    /// See `slots`.
+    pub slots_used: u64,
+    /// See `slots`.
+    pub slots_left: u64,
+    /// Blocks of the smallest device of the WORM; 0 without one.
+    pub worm: u64,
+    /// Addresses given so far; those below `frozen` are dumps'.
+    pub next: Addr,
+    /// See `next`.
+    pub frozen: Addr,
+    /// Blocks of the live tree alone.
+    pub live: u64,
+    /// Dumps that are committed.
+    pub dumps: u64,
+    /// Which owner of the WORM this server is.
+    pub epoch: u32,
+    /// Blocks of dumps whose copy on the cache device was bad, and those that a leg had wrong and
+    /// got again from another.
+    pub bad_slots: u64,
+    /// See `bad_slots`.
+    pub mended: u64,
+    /// Records of the journal so far.
+    pub commits: u64,
+    /// Why nothing may be changed any more.
+    pub refused: Option<String>,
+}
+
+/// A part in percent, rounded down; of nothing there is none.
+pub fn percent(part: u64, all: u64) -> u64 {
+    part.saturating_mul(100).checked_div(all).unwrap_or(0)
+}
+
+impl Volume {
+    /// How it is doing.
+    pub fn facts(&self) -> Facts {
+        let live = self.used_by_live().1;
+        let s = self.0.state.borrow();
+        Facts {
+            block: s.block() as u64,
+            memory: s.frames.limit() as u64,
+            dirty: s.frames.dirty() as u64,
+            hits: s.frames.hits,
+            misses: s.frames.misses,
+            slots: s.layout.slots.1,
+            slots_used: s.layout.slots.1.saturating_sub(s.table.free() as u64),
+            slots_left: s.slots_left() as u64,
+            worm: s.legs.iter().map(|l| l.blocks).min().unwrap_or(0),
+            next: s.space.next,
+            frozen: s.space.frozen,
+            live,
+            dumps: s.dumps.iter().filter(|d| d.number <= s.dumped).count() as u64,
+            epoch: s.epoch,
+            bad_slots: s.bad_slots,
+            mended: s.mended,
+            commits: s.seq,
+            refused: s.refused.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// How the legs are doing; see [`Report`].
+    pub fn legs(&self) -> Vec<Report> {
+        let state = self.0.state.borrow();
+        let last = state.dumps.iter().rev().find(|d| d.number <= state.dumped);
+        let mut reports = self.0.reports.borrow().clone();
+        for (r, leg) in reports.iter_mut().zip(&state.legs) {
+            r.done = leg.done;
+            r.behind = last.map_or(0, |d| d.next.saturating_sub(leg.done));
+        }
+        reports
+    }
+}

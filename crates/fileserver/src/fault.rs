@@ -61,6 +61,8 @@ pub enum Fault {
     Io(Errno, String),
     /// Bytes are not what was written; says which and where.
     Corrupt(String),
+    /// A device holds nothing of ours; says which, and what it is like.
+    Strange(String),
     /// Another server has taken the WORM; says which.
     Fenced(String),
     /// A file is being cut; whoever runs operations finishes that and tries again.
@@ -85,6 +87,7 @@ impl fmt::Display for Fault {
             Fault::Invalid(why) => f.write_str(why),
             Fault::Io(e, place) => write!(f, "i/o error: {place}: {e:?}"),
             Fault::Corrupt(what) => write!(f, "corrupted: {what}"),
+            Fault::Strange(what) => f.write_str(what),
             Fault::Fenced(by) => write!(f, "taken over by another server: {by}"),
             Fault::Unfinished(_) => f.write_str("file is being cut"),
             Fault::Closed => f.write_str("the file system is halted"),

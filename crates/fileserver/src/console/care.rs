@@ -132,8 +132,11 @@ pub(super) const HALT: Command = Command {
             host.files()?;
             let done = host.halt().await;
             host.shared.report(|s| s.phase = Phase::Halted);
-            done?;
-            Ok(json!({ "message": "halted; all is durable" }))
+            let text = match &done {
+                Ok(()) => "halted; all is durable".to_owned(),
+                Err(e) => format!("halted; what was not durable before is lost: {}", e.what),
+            };
+            Ok(json!({ "message": text, "durable": done.is_ok() }))
         })
     },
 };

@@ -5,6 +5,7 @@
 
 mod args;
 mod care;
+mod disks;
 mod dumps;
 mod history;
 mod lines;
@@ -24,6 +25,7 @@ use crate::service::Host;
 use args::Args;
 
 pub(crate) use lines::serve;
+pub(crate) use paths::file;
 
 type Done = Local<'static, Result<Value, Error>>;
 
@@ -68,6 +70,8 @@ const COMMANDS: &[Command] = &[
     tree::CAT,
     tree::CREATE,
     tree::REMOVE,
+    disks::DISK,
+    disks::UNDISK,
     lines::CONS,
     lines::HELP,
 ];
@@ -107,7 +111,7 @@ pub(crate) fn error(fault: &Fault) -> Error {
         Fault::NoSpace(_) => Errno::NoSpc,
         Fault::ReadOnly => Errno::RoFs,
         Fault::Io(e, _) => *e,
-        Fault::Corrupt(_) => Errno::Io,
+        Fault::Corrupt(_) | Fault::Strange(_) => Errno::Io,
         Fault::Fenced(_) => Errno::Busy,
         Fault::Closed => Errno::NxIo,
         Fault::NotEmpty | Fault::Unfinished(_) => Errno::Busy,

@@ -18,7 +18,7 @@ const PIECE: usize = 64 << 10;
 
 /// A file, and what it is.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub view: View,
     pub ino: Ino,
     pub inode: Inode,
@@ -89,6 +89,15 @@ pub(super) async fn must(host: &Host, fs: &FileSystem, path: &str) -> Result<Fou
     let (view, rest) = split(host, fs, path)?;
     let found = find(fs, view, rest).await.map_err(about(path))?;
     found.ok_or_else(|| Error::new(Errno::NoEnt, format!("{path}: file not found")))
+}
+
+/// The same, and it is no directory.
+pub(crate) async fn file(host: &Host, fs: &FileSystem, path: &str) -> Result<Found, Error> {
+    let found = must(host, fs, path).await?;
+    match found.inode.kind {
+        Kind::File => Ok(found),
+        Kind::Dir => Err(Error::new(Errno::Inval, format!("{path}: a directory, not a file"))),
+    }
 }
 
 /// All bytes of a file, if they are at most `most`.

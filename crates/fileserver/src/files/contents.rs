@@ -176,7 +176,12 @@ impl Files<'_, '_> {
         Ok(len as usize)
     }
 
-    fn contents_changed(&mut self, ino: Ino, inode: &mut Inode, by: u32) -> Result<(), Stop> {
+    pub(super) fn contents_changed(
+        &mut self,
+        ino: Ino,
+        inode: &mut Inode,
+        by: u32,
+    ) -> Result<(), Stop> {
         inode.version = self.step.new_change()?;
         inode.mtime_ns = self.now_ns();
         inode.ctime_ns = inode.mtime_ns;
@@ -291,13 +296,7 @@ impl Files<'_, '_> {
         if old == 0 {
             return Ok(());
         }
-        let had = self.step.data(old)?;
-        let (new, seg) = self.step.fresh()?;
-        let keep = (size % wide) as usize;
-        had.with(|b| seg.copy_from(0, b));
-        seg.with_mut(|b| b[keep..].fill(0));
-        self.step.free(old);
-        run[i] = new;
+        run[i] = self.zero_part(old, (size % wide) as usize, wide as usize)?;
         self.put_run(ino, n, &run)
     }
 }

@@ -8,6 +8,7 @@
 //!  I4  Blocks behind a file's end are zero, or its garbage: it does not grow over garbage.
 
 mod check;
+mod clear;
 mod contents;
 mod inode;
 mod names;

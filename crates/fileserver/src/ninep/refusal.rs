@@ -115,9 +115,11 @@ impl Refusal {
                 Fault::NameTooLong => "File name too long",
                 Fault::ReadOnly => "read only file system",
                 Fault::Invalid(_) => "illegal mode",
-                Fault::Io(..) | Fault::Corrupt(_) | Fault::Closed | Fault::Unfinished(_) => {
-                    "i/o error"
-                }
+                Fault::Io(..)
+                | Fault::Corrupt(_)
+                | Fault::Strange(_)
+                | Fault::Closed
+                | Fault::Unfinished(_) => "i/o error",
                 Fault::Fenced(_) => "read only file system",
             },
             Refusal::UnknownFid => "fid unknown or out of range",

@@ -4,14 +4,15 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bio::Errno;
+use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Create, Error, Geom, GeomId, Grade, ProviderId, Topology, Trouble, Word,
-    deadline,
+    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, Grade, NewProvider, ProviderId,
+    Topology, Trouble, Word, deadline,
 };
 
 use super::class::{FS_CLASS, Site};
 use super::clock;
+use super::disks::{FileDisk, FileLayer};
 use super::host::{self, Opened};
 use super::leaves::{device_of, leaves, provider};
 use super::params::FsParams;
@@ -23,6 +24,9 @@ const OPENING_NS: u64 = 10_000_000_000;
 /// How long one is given to make everything durable, ns.
 const HALTING_NS: u64 = 25_000_000_000;
 
+/// A cache device is nearly full when less than this part of it takes changes still.
+const NEARLY_FULL: u64 = 10;
+
 /// Every core has the graph with its consumers.
 struct Ready;
 
@@ -32,10 +36,14 @@ struct Below {
     lost: bool,
 }
 
+/// A file that is a disk, and its provider.
+type Disk = (FileDisk, ProviderId);
+
 /// See the module.
 pub struct FsGeom {
     pub(super) shared: Arc<Shared>,
     below: Vec<Below>,
+    disks: Vec<Disk>,
     /// What was remarked last.
     said: Phase,
     /// It goes when it has halted.
@@ -86,7 +94,10 @@ impl FsGeom {
             Ok(below) => {
                 let shared = Shared::new(name, (t.switchboard(), me), params, device, site);
                 let said = Phase::Opening;
-                t.set_ops(me, Box::new(FsGeom { shared, below, said, going: false }));
+                t.set_ops(
+                    me,
+                    Box::new(FsGeom { shared, below, disks: Vec::new(), said, going: false }),
+                );
                 t.barrier(me, Box::new(Ready));
                 Ok(me)
             }
@@ -101,8 +112,7 @@ impl FsGeom {
     fn start(&self, t: &mut Topology, me: GeomId) {
         let shared = self.shared.clone();
         let disks: Vec<Opened> = self.below.iter().map(|b| b.opened.clone()).collect();
-        let cores = shared.board.cores().max(1);
-        let core = shared.params.core.map_or(cores - 1, |c| c as usize % cores);
+        let core = self.core();
         let board = shared.board.clone();
         board.call(core, Box::new(move |core| host::start(core, shared, disks)));
         let shared = self.shared.clone();
@@ -140,8 +150,42 @@ impl FsGeom {
         );
     }
 
+    /// The core that it works on.
+    fn core(&self) -> usize {
+        let cores = self.shared.board.cores().max(1);
+        self.shared.params.core.map_or(cores - 1, |c| c as usize % cores)
+    }
+
+    /// Providers are what files are disks now.
+    fn settle_disks(&mut self, t: &mut Topology, me: GeomId, wanted: &[FileDisk]) {
+        let gone = |d: &Disk| !wanted.iter().any(|w| w.key == d.0.key);
+        for (_, provider) in self.disks.iter().filter(|d| gone(d)) {
+            t.wither_provider(*provider, Errno::NxIo);
+        }
+        self.disks.retain(|d| !gone(d));
+        for disk in wanted {
+            if self.disks.iter().any(|(d, _)| d.key == disk.key) {
+                continue;
+            }
+            let layer = FileLayer::new(self.shared.board.clone(), self.core(), disk.key);
+            let new = NewProvider {
+                name: disk.name.clone(),
+                layer: Arc::new(layer),
+                limits: disk.limits(),
+                stripe_bytes: disk.block,
+                stripe_offset: 0,
+                attrs: disk.attrs(),
+            };
+            match t.new_provider(me, new) {
+                Ok(provider) => self.disks.push((disk.clone(), provider)),
+                Err(e) => t.remark(me, Grade::Failed, &format!("disk {}: {}", disk.name, e.what)),
+            }
+        }
+    }
+
     fn news(&mut self, t: &mut Topology, me: GeomId) {
-        let phase = self.shared.status().phase;
+        let Status { phase, disks, .. } = self.shared.status();
+        self.settle_disks(t, me, &disks);
         if phase == self.said {
             return;
         }
@@ -186,10 +230,24 @@ impl Geom for FsGeom {
         &mut self,
         _: &mut Topology,
         _: GeomId,
-        _: ProviderId,
-        _: Access,
+        provider: ProviderId,
+        delta: Access,
     ) -> Result<(), Errno> {
-        Ok(())
+        let disk = self.disks.iter().find(|(_, p)| *p == provider);
+        match disk {
+            Some((d, _)) if d.read_only && delta.w > 0 => Err(Errno::RoFs),
+            _ => Ok(()),
+        }
+    }
+
+    /// Attributes are a file's own, not those of what is below.
+    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
+        None
+    }
+
+    fn deletes(&self, _: &Topology, _: GeomId, provider: ProviderId) -> Deletes {
+        let disk = self.disks.iter().find(|(_, p)| *p == provider);
+        Deletes::of(disk.map_or(1, |(d, _)| d.block))
     }
 
     fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
@@ -255,6 +313,21 @@ impl Geom for FsGeom {
         {
             let action = format!("`ashlar fs halt {name}`; `ashlar fs start {name}` says more");
             out.push(Trouble::failed(why.clone(), action));
+        }
+        let f = &status.facts;
+        if status.phase == Phase::Serving && f.slots_left * NEARLY_FULL < f.slots {
+            let waits = status.legs.iter().any(|l| l.behind > 0);
+            let action = match waits {
+                true => {
+                    "it is being copied to the WORM; `ashlar fs statw` shows how far".to_owned()
+                }
+                false => format!("`ashlar fs dump {name}`; a larger one lasts longer"),
+            };
+            let why = format!(
+                "the cache device is nearly full of what no dump has: room for {} blocks",
+                f.slots_left
+            );
+            out.push(Trouble::degraded(why, action));
         }
         for leg in &status.legs {
             let Some(fault) = &leg.fault else { continue };
@@ -324,6 +397,10 @@ fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
     }
     if let Some((ns, path)) = &s.last {
         out.push(("last", format!("{path} at {}", clock::text(*ns, &zone))));
+    }
+    for d in &s.disks {
+        let how = if d.read_only { "read-only" } else { "read-write" };
+        out.push(("disk", format!("{} is {}, {} bytes, {how}", d.name, d.path, d.bytes)));
     }
     if let Some(ns) = s.next {
         out.push(("next", clock::text(ns, &zone)));

@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bio::Errno;
+use bio::{Errno, Seg};
 use geom::{Core, Edge, Error, deadline};
 use jiff::tz::TimeZone;
 use reactor::{Reactor, TaskHandle};
 
 use super::class::Site;
 use super::clock::{self, APART_NS, At};
+use super::disks::{self, FileDisk};
 use super::shared::{Order, Phase, Progress, Shared};
 use crate::config::Device;
 use crate::console;
@@ -20,7 +21,7 @@ use crate::files::FileSystem;
 use crate::medium::{self, Medium, Provider};
 use crate::ninep::Server;
 use crate::users::{ADM, Users};
-use crate::volume::{self, Dump, Options};
+use crate::volume::{self, Dump, Options, View};
 
 /// How long what was written may wait for a commit that nobody asks for, ns.
 const COMMIT_NS: u64 = 5_000_000_000;
@@ -183,7 +184,7 @@ impl Host {
     async fn try_open(self: &Rc<Self>, create: bool) -> Result<(), (String, String)> {
         let name = &self.shared.name;
         let opened = match volume::open(&self.options).await {
-            Err(Fault::Corrupt(_)) if create && self.is_blank().await => {
+            Err(Fault::Strange(_)) if create && self.is_blank().await => {
                 match volume::ream(&self.options).await {
                     Ok(()) => volume::open(&self.options).await,
                     Err(fault) => Err(fault),
@@ -197,6 +198,9 @@ impl Host {
         *self.fs.borrow_mut() = Some(fs);
         let ready = async {
             console::people::settle(self).await?;
+            for (disk, path) in &self.shared.params.disks {
+                self.add_disk(disk, path).await?;
+            }
             self.listen().await
         };
         if let Err(e) = ready.await {
@@ -229,11 +233,14 @@ impl Host {
         let name = &self.shared.name;
         let has_worm = !self.options.legs.is_empty();
         let next = match fault {
-            Fault::Corrupt(_) if has_worm => format!(
+            Fault::Strange(_) if has_worm => format!(
                 "`ashlar fs ream {name}` makes a new one on blank devices; `ashlar fs recover \
                  {name}` begins again from the newest dump of the WORM"
             ),
-            Fault::Corrupt(_) => format!("`ashlar fs ream {name}` makes a new one"),
+            Fault::Strange(_) => format!("`ashlar fs ream {name}` makes a new one"),
+            Fault::Corrupt(_) if has_worm => format!(
+                "`ashlar fs recover {name} --force` begins again from the newest dump of the WORM"
+            ),
             Fault::Fenced(_) => format!(
                 "if that server is to serve no more, `ashlar fs recover {name}` takes the WORM \
                  back from its newest dump"
@@ -265,7 +272,12 @@ impl Host {
     pub(crate) async fn halt(&self) -> Result<(), Error> {
         self.life.set(self.life.get() + 1);
         self.listening.borrow_mut().drain(..).for_each(|task| task.abort());
-        self.shared.report(|s| s.listens.clear());
+        let disks = self.shared.status().disks;
+        disks.iter().for_each(|d| disks::close(d.key));
+        self.shared.report(|s| {
+            s.listens.clear();
+            s.disks.clear();
+        });
         self.server.hang_up(None);
         self.server.forget();
         let fs = self.fs.borrow_mut().take();
@@ -329,6 +341,57 @@ impl Host {
     /// What `f` gives, if it does in so many ns.
     pub(crate) async fn within<T>(&self, ns: u64, f: impl Future<Output = T>) -> Option<T> {
         deadline(&self.core, ns, f).await
+    }
+
+    /// A buffer with these bytes, at most [`bio::Pool::largest`]; waits while there is none.
+    pub(crate) async fn buffer(&self, bytes: &[u8]) -> Seg {
+        loop {
+            if let Some(seg) =
+                self.options.pool.get(bytes.len()).and_then(|b| b.seg(0, bytes.len()))
+            {
+                seg.copy_from(0, bytes);
+                return seg;
+            }
+            self.reactor.sleep(1_000_000).await;
+        }
+    }
+
+    /// Makes a file a disk. Its provider is there when the graph has heard of it.
+    pub(crate) async fn add_disk(self: &Rc<Self>, name: &str, path: &str) -> Result<(), Error> {
+        let fs = self.files()?;
+        if self.shared.status().disks.iter().any(|d| d.name == name) {
+            return Err(Error::new(Errno::Exist, format!("{name}: there is a disk of that name")));
+        }
+        let found = console::file(self, &fs, path).await?;
+        let (view, ino, inode) = (found.view, found.ino, found.inode);
+        let volume = self.options.cache.name();
+        let disk = FileDisk {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            bytes: inode.size,
+            read_only: view != View::Live,
+            key: disks::open(self, &fs, view, ino),
+            ident: match view {
+                View::Live => format!("fs-{volume}-{ino}"),
+                View::Dump(n) => format!("fs-{volume}-{ino}-{n}"),
+            },
+            block: fs.volume().facts().block,
+        };
+        self.shared.report(|s| s.disks.push(disk));
+        self.shared.news();
+        Ok(())
+    }
+
+    /// It is a disk no longer.
+    pub(crate) fn remove_disk(&self, name: &str) -> Result<(), Error> {
+        let gone = self.shared.status().disks.into_iter().find(|d| d.name == name);
+        let gone = gone.ok_or_else(|| {
+            Error::new(Errno::NoEnt, format!("no file is a disk called {name}: `fs disks`"))
+        })?;
+        disks::close(gone.key);
+        self.shared.report(|s| s.disks.retain(|d| d.name != name));
+        self.shared.news();
+        Ok(())
     }
 
     /// Wall clock, ns since 1970.

@@ -21,6 +21,7 @@
 
 mod class;
 mod clock;
+mod disks;
 mod geom;
 mod host;
 mod leaves;

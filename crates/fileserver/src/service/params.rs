@@ -1,5 +1,7 @@
 //! What can be said of a file server in the configuration.
 
+use std::collections::BTreeMap;
+
 use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
@@ -55,6 +57,10 @@ pub struct FsParams {
     pub noattach: bool,
     /// The user `none` cannot attach.
     pub nonone: bool,
+    /// Files that are disks, by the names of their providers: `vm0 = "/images/vm0"`, and as they
+    /// were: `old = "/dump/2026/1121/images/vm0"`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub disks: BTreeMap<String, String>,
     /// The core that it works on; absent: the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 255))]

@@ -10,6 +10,7 @@ use geom::{Error, GeomId, Switchboard};
 use serde_json::Value;
 
 use super::class::Site;
+use super::disks::FileDisk;
 use super::params::FsParams;
 use crate::config::Device;
 use crate::volume::{Facts, Report};
@@ -54,6 +55,8 @@ pub struct Status {
     pub noattach: bool,
     /// Permissions are not looked at.
     pub allow: bool,
+    /// Files that are disks.
+    pub disks: Vec<FileDisk>,
     /// What went wrong with the last automatic dump.
     pub dump_fault: Option<String>,
 }
@@ -237,6 +240,11 @@ impl Shared {
             watchers.into_iter().for_each(Waker::wake);
             self.board.tell(self.geom, Box::new(Told::News));
         }
+    }
+
+    /// The geom looks at what there is to say.
+    pub fn news(&self) {
+        self.board.tell(self.geom, Box::new(Told::News));
     }
 
     /// Until its phase is one that `f` likes.

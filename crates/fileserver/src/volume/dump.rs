@@ -72,7 +72,7 @@ fn freeze(s: &mut State, date: u32) -> Result<Option<Dump>, Fault> {
     if next >= blocks {
         return Err(Fault::NoSpace("the WORM has no room for the end of a dump"));
     }
-    if s.slots_left() <= sums as usize + 1 {
+    if s.slots_for_dump() <= sums as usize + 1 {
         return Ok(None);
     }
     let number = s.dumps.last().map_or(0, |d| d.number) + 1;

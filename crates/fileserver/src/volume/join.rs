@@ -26,7 +26,7 @@ impl Volume {
         };
         let head = read_block(medium, 0, self.own_memory().await?).await?;
         let label = head.with(Label::decode).map_err(|why| {
-            Fault::Corrupt(format!("{}: no device of a WORM: {why}", medium.name()))
+            Fault::Strange(format!("{} is no device of a WORM: {why}", medium.name()))
         })?;
         if label.volume != volume || label.block as usize != block {
             let text = format!("{}: a device of another WORM", medium.name());

@@ -203,7 +203,9 @@ impl Volume {
         self.empty_slots();
         self.sync().await?;
         let after = self.0.state.borrow().slots_left();
-        if after == 0 && before == 0 && waits > 2 {
+        // What is left may be less than one operation needs: then it is full too.
+        let stuck = (after == 0 && before == 0 && waits > 2) || (after <= before && waits > 8);
+        if stuck {
             return Err(Fault::NoSpace("the cache device is full of blocks that no WORM has yet"));
         }
         Ok(())

@@ -185,8 +185,11 @@ async fn layout(o: &Options) -> Result<Layout, Fault> {
             Ok(Err(e)) if block == 0 => why = e,
             _ => {}
         }
+        if block == 0 && head.is_ok_and(|b| b.iter().all(|b| *b == 0)) {
+            why = "its beginning is blank";
+        }
     }
-    Err(Fault::Corrupt(format!("{}: no cache device of a volume: {why}", o.cache.name())))
+    Err(Fault::Strange(format!("{} is no cache device of a volume: {why}", o.cache.name())))
 }
 
 /// Its cache device is one of a volume.
@@ -591,8 +594,9 @@ async fn take(o: &Options, f: &Found, volume: u64, block: u32, seat: &Seat) -> R
 async fn look(o: &Options, leg: usize) -> Result<Found, Fault> {
     let medium = &*o.legs[leg];
     let head = read(o, medium, 0, super::BLOCKS[0] as usize).await?;
-    let label = Label::decode(&head)
-        .map_err(|why| Fault::Corrupt(format!("{}: no device of a WORM: {why}", medium.name())))?;
+    let label = Label::decode(&head).map_err(|why| {
+        Fault::Strange(format!("{} is no device of a WORM: {why}", medium.name()))
+    })?;
     let block = label.block as usize;
     let (seats, free) = seats(o, leg, label.volume, block).await?;
     let owner = seats.iter().map(|(_, s)| s).max_by_key(|s| s.epoch);

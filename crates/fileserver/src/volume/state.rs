@@ -114,7 +114,22 @@ impl State {
 
     /// Slots that further dirty blocks may have: free, less those that are spoken for.
     pub fn slots_left(&self) -> usize {
-        self.table.free().saturating_sub(self.frames.dirty() + self.dump_blocks() + SPARE)
+        self.slots_for_dump().saturating_sub(self.dump_to_come() + SPARE)
+    }
+
+    /// Slots that a dump to be taken may have for its superblock and checksums.
+    pub fn slots_for_dump(&self) -> usize {
+        self.table.free().saturating_sub(self.frames.dirty() + self.dump_blocks())
+    }
+
+    /// Blocks that the next dump would add if it were taken now. They are kept free: a cache device
+    /// that is full of changes is emptied by a dump and by nothing else.
+    fn dump_to_come(&self) -> usize {
+        if self.legs.is_empty() {
+            return 0;
+        }
+        let blocks = self.space.next.saturating_sub(self.sb);
+        blocks.div_ceil(self.sums_per_block() as u64) as usize + 2
     }
 
     /// Blocks that the dump to be committed adds.

@@ -3,6 +3,7 @@
 
 mod damage;
 mod disk;
+mod full;
 mod media;
 mod model;
 mod powercut;
@@ -62,6 +63,13 @@ fn a_damaged_block_is_reported_with_its_files_name() {
 fn power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
     let most = powercut::everywhere();
     assert!(most > 10, "{most} operations in a copy");
+}
+
+#[test]
+fn a_full_cache_device_is_said_and_a_dump_makes_room() {
+    for len in [4096, 12_288, 65_536] {
+        full::is_said_and_a_dump_makes_room(len);
+    }
 }
 
 #[test]

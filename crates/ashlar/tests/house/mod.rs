@@ -94,7 +94,7 @@ pub struct House {
     daemon: Option<Proc>,
     portal: SocketAddr,
     scratch: Scratch,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl House {
@@ -103,7 +103,17 @@ impl House {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         rig::packages::ensure_host().unwrap();
         let portal = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
-        House { daemon: None, portal, scratch: Scratch::new(name).unwrap(), _turn: turn }
+        House { daemon: None, portal, scratch: Scratch::new(name).unwrap(), _turn: Some(turn) }
+    }
+
+    /// A second house beside this one, whose turn it is; its daemon serves.
+    pub fn sibling(&self, name: &str, disks: &str) -> House {
+        let portal = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
+        let scratch = Scratch::new(name).unwrap();
+        let mut house = House { daemon: None, portal, scratch, _turn: None };
+        house.configure(disks, "");
+        house.start();
+        house
     }
 
     /// A place in its folder.

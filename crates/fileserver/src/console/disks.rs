@@ -18,9 +18,10 @@ pub(super) const DISK: Command = Command {
         name: "disk",
         doc: "Make a file a disk, which LUNs and layers can stand on",
         detail: "The file of a dump is a disk that can be read only: yesterday's state of a LUN is \
-                 a LUN beside it (a [[unit]] section says `read_only = true` of it). A dump taken while it is written holds what a loss of power at \
-                 that moment would have left. Until the file server is opened again; `disks` of \
-                 the configuration says it for good.",
+                 a LUN beside it (a [[unit]] section says `read_only = true` of it). A dump taken \
+                 while it is written holds what a loss of power at that moment would have left. \
+                 Until the file server is opened again; `disks` of the configuration says it for \
+                 good.",
         args: &[
             NAME,
             ArgSpec {

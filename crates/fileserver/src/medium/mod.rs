@@ -6,7 +6,7 @@ mod provider;
 
 pub use build::{Find, Stand, stand};
 pub use joined::{Joined, Loose, Part};
-pub use provider::Provider;
+pub use provider::{Provider, Way};
 
 use bio::{Errno, Segs};
 use geom::Local;

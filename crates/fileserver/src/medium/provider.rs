@@ -2,37 +2,64 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use bio::{Errno, Op, Segs};
 use geom::{Core, Edge, Local};
 
 use super::Medium;
 
+/// The way to a provider that may go, come back and grow: whoever keeps the graph keeps it true.
+#[derive(Clone, Debug)]
+pub struct Way {
+    edge: Arc<AtomicU32>,
+    size: Arc<AtomicU64>,
+}
+
+impl Way {
+    /// To a provider of so many bytes.
+    pub fn new(edge: Edge, size: u64) -> Way {
+        Way { edge: Arc::new(edge.0.into()), size: Arc::new(size.into()) }
+    }
+
+    /// It is another one from now on.
+    pub fn turn(&self, edge: Edge) {
+        self.edge.store(edge.0, Relaxed);
+    }
+
+    /// The provider has so many bytes now.
+    pub fn resize(&self, size: u64) {
+        self.size.store(size, Relaxed);
+    }
+
+    fn edge(&self) -> Edge {
+        Edge(self.edge.load(Relaxed))
+    }
+}
+
 /// A provider that the file server opened.
 pub struct Provider {
     name: String,
     core: Rc<Core>,
-    edge: Edge,
-    size: Arc<AtomicU64>,
+    way: Way,
 }
 
 impl Provider {
     /// `edge` leads to a provider of `size` bytes, opened for reading and writing.
     pub fn new(name: &str, core: Rc<Core>, edge: Edge, size: u64) -> Provider {
-        Provider::growing(name, core, edge, Arc::new(size.into()))
+        Provider::by(name, core, Way::new(edge, size))
     }
 
-    /// One whose size somebody else keeps true.
-    pub fn growing(name: &str, core: Rc<Core>, edge: Edge, size: Arc<AtomicU64>) -> Provider {
-        Provider { name: name.into(), core, edge, size }
+    /// The same by a way that somebody keeps.
+    pub fn by(name: &str, core: Rc<Core>, way: Way) -> Provider {
+        Provider { name: name.into(), core, way }
     }
 
     async fn io(&self, op: Op, at: u64, data: Segs) -> Result<(), Errno> {
         let len = data.len() as u64;
         let done = self
             .core
-            .io(self.edge, |bio| {
+            .io(self.way.edge(), |bio| {
                 bio.op = op;
                 bio.offset = at;
                 bio.length = len;
@@ -50,7 +77,7 @@ impl Medium for Provider {
     }
 
     fn size(&self) -> u64 {
-        self.size.load(Relaxed)
+        self.way.size.load(Relaxed)
     }
 
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {
@@ -62,6 +89,6 @@ impl Medium for Provider {
     }
 
     fn flush(&self) -> Local<'_, Result<(), Errno>> {
-        Box::pin(self.core.flush(self.edge))
+        Box::pin(self.core.flush(self.way.edge()))
     }
 }

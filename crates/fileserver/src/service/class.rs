@@ -3,16 +3,22 @@
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Class, Control, Create, Error, GeomId, Topology, VerbSpec};
+use geom::{
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
+    Verdict,
+};
 use serde_json::{Value, json};
 
 use super::geom::FsGeom;
 use super::params::FsParams;
 use super::shared::Progress;
 use crate::console;
+use crate::volume::Label;
 
 /// Its name.
 pub const FS_CLASS: &str = "fs";
+/// Bytes of a label, and of the smallest block.
+const HEAD: usize = 4096;
 /// How long a verb is waited for before whoever asked is told how far it is.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -69,6 +75,44 @@ impl Class for FsClass {
 
     fn params(&self) -> Option<Value> {
         Some(schemars::schema_for!(FsParams).to_value())
+    }
+
+    /// A device of the WORM that was away is taken in again.
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move {
+            let head = match disk.read(0, HEAD).await {
+                Ok(head) => head,
+                Err(e) => return Verdict::No(format!("cannot be read: {}", e.text())),
+            };
+            match Label::decode(&head) {
+                Ok(label) => {
+                    let why = format!("a device of the WORM {:016x}", label.volume);
+                    Verdict::Yes(why, Box::new(label.volume))
+                }
+                Err(why) => Verdict::No(format!("no device of a WORM: {why}")),
+            }
+        })
+    }
+
+    fn claim(&self, t: &mut Topology, on: ProviderId, _: &str, claim: Claim) -> Result<(), Error> {
+        let Some(volume) = claim.downcast_ref::<u64>() else {
+            return Err(Error::of(Errno::Inval, "claim"));
+        };
+        let all: Vec<GeomId> = {
+            let view = t.view(0);
+            view.iter().filter(|g| g.class == FS_CLASS && !g.withering).map(|g| g.id).collect()
+        };
+        for geom in all {
+            let taken = t.with(geom, |g: &mut FsGeom, t| g.rejoin(t, geom, on, *volume));
+            if taken.transpose()? == Some(true) {
+                return Ok(());
+            }
+        }
+        Err(Error::new(Errno::NoEnt, "no file server here lacks it"))
     }
 
     fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {

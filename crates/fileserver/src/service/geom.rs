@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::{Attr, Errno};
 use geom::{
@@ -17,6 +16,7 @@ use super::host::{self, Opened};
 use super::leaves::{device_of, leaves, provider};
 use super::params::FsParams;
 use super::shared::{Phase, Shared, Status, Told};
+use crate::medium::Way;
 use crate::volume::percent;
 
 /// How long a change waits for a file server to open; it goes on opening after that, ns.
@@ -29,6 +29,9 @@ const NEARLY_FULL: u64 = 10;
 
 /// Every core has the graph with its consumers.
 struct Ready;
+
+/// Every core has the graph with a consumer of a device that came back.
+struct Back(ConsumerId);
 
 struct Below {
     consumer: ConsumerId,
@@ -150,6 +153,29 @@ impl FsGeom {
         );
     }
 
+    /// A device of the WORM `volume` is there: if it is the one that this server lacks, it is
+    /// taken in again. True when it was.
+    pub(super) fn rejoin(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        on: ProviderId,
+        volume: u64,
+    ) -> Result<bool, Error> {
+        if self.shared.status().facts.volume != volume {
+            return Ok(false);
+        }
+        let lacks = |b: &Below| b.lost && provider(t, &b.opened.disk).is_ok_and(|p| p == on);
+        let Some(i) = self.below.iter().position(lacks) else { return Ok(false) };
+        let (consumer, size) = attach(t, me, on)?;
+        let b = &mut self.below[i];
+        b.consumer = consumer;
+        b.opened.way.resize(size);
+        // Its edge leads there when every core has heard of it.
+        t.barrier(me, Box::new(Back(consumer)));
+        Ok(true)
+    }
+
     /// The core that it works on.
     fn core(&self) -> usize {
         let cores = self.shared.board.cores().max(1);
@@ -199,6 +225,21 @@ impl FsGeom {
     }
 }
 
+/// Opens a provider, alone; the consumer, and its bytes.
+fn attach(t: &mut Topology, me: GeomId, on: ProviderId) -> Result<(ConsumerId, u64), Error> {
+    let name = t.provider_name(on).to_owned();
+    let Some(limits) = t.limits(on) else { return Err(Error::of(Errno::NxIo, &name)) };
+    let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach {name}")))?;
+    match t.access(consumer, Access::EXCLUSIVE) {
+        Ok(()) => Ok((consumer, limits.media_bytes)),
+        Err(e) => {
+            t.detach(consumer);
+            let what = format!("{name} cannot be opened alone for writing: {}", e.text());
+            Err(Error::new(e, format!("{what}; `ashlar list` shows who has it")))
+        }
+    }
+}
+
 fn open_all(
     t: &mut Topology,
     me: GeomId,
@@ -212,14 +253,8 @@ fn open_all(
             let what = format!("{name} stands in it twice, once as {disk}");
             return Err(Error::new(Errno::Inval, what));
         }
-        let Some(limits) = t.limits(on) else { return Err(Error::of(Errno::NxIo, &name)) };
-        let consumer = t.attach_new(me, on).map_err(|e| Error::of(e, &format!("attach {name}")))?;
-        t.access(consumer, Access::EXCLUSIVE).map_err(|e| {
-            let what = format!("{name} cannot be opened alone for writing: {}", e.text());
-            Error::new(e, format!("{what}; `ashlar list` shows who has it"))
-        })?;
-        let size = Arc::new(AtomicU64::new(limits.media_bytes));
-        let opened = Opened { disk: disk.clone(), name, edge: t.edge(consumer), size };
+        let (consumer, size) = attach(t, me, on)?;
+        let opened = Opened { disk: disk.clone(), name, way: Way::new(t.edge(consumer), size) };
         out.push(Below { consumer, opened, lost: false });
     }
     Ok(out)
@@ -254,6 +289,14 @@ impl Geom for FsGeom {
         if word.is::<Ready>() {
             return self.start(t, me);
         }
+        if let Some(Back(consumer)) = word.downcast_ref::<Back>() {
+            if let Some(b) = self.below.iter_mut().find(|b| b.consumer == *consumer) {
+                b.opened.way.turn(t.edge(*consumer));
+                b.lost = false;
+                t.remark(me, Grade::Good, &format!("{} is back", b.opened.name));
+            }
+            return;
+        }
         match word.downcast_ref::<Told>() {
             Some(Told::News) | None => self.news(t, me),
             Some(Told::Gone) => {
@@ -281,7 +324,7 @@ impl Geom for FsGeom {
         let size = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
         let found = self.below.iter().find(|b| b.consumer == consumer);
         if let (Some(size), Some(b)) = (size, found) {
-            b.opened.size.store(size, Relaxed);
+            b.opened.way.resize(size);
         }
     }
 
@@ -340,8 +383,11 @@ impl Geom for FsGeom {
             out.push(Trouble::degraded(format!("the last daily dump failed: {fault}"), action));
         }
         for b in self.below.iter().filter(|b| b.lost) {
-            let action = "bring it back, then restart the daemon, or take the file server out of \
-                          the configuration and in again";
+            let is_leg = status.legs.iter().any(|l| l.name == b.opened.name);
+            let action = match is_leg {
+                true => "bring it back: it is taken in again by itself",
+                false => "bring it back, then restart the daemon",
+            };
             out.push(Trouble::failed(format!("{} is gone", b.opened.name), action));
         }
         out

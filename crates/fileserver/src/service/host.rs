@@ -3,10 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use bio::{Errno, Seg};
-use geom::{Core, Edge, Error, deadline};
+use geom::{Core, Error, deadline};
 use jiff::tz::TimeZone;
 use reactor::{Reactor, TaskHandle};
 
@@ -18,7 +17,7 @@ use crate::config::Device;
 use crate::console;
 use crate::fault::Fault;
 use crate::files::FileSystem;
-use crate::medium::{self, Medium, Provider};
+use crate::medium::{self, Medium, Provider, Way};
 use crate::ninep::Server;
 use crate::users::{ADM, Users};
 use crate::volume::{self, Dump, Options, View};
@@ -42,9 +41,7 @@ pub struct Opened {
     /// Its provider.
     pub name: String,
     /// The way to it.
-    pub edge: Edge,
-    /// Its bytes; they may grow.
-    pub size: Arc<AtomicU64>,
+    pub way: Way,
 }
 
 /// See the module.
@@ -95,8 +92,8 @@ impl Host {
         let mut find = |disk: &Device| {
             let found = disks.iter().find(|o| o.disk == *disk);
             let o = found.ok_or_else(|| format!("{disk}: it was not opened"))?;
-            let size = o.size.clone();
-            Ok(Rc::new(Provider::growing(&o.name, core.clone(), o.edge, size)) as Rc<dyn Medium>)
+            let medium = Provider::by(&o.name, core.clone(), o.way.clone());
+            Ok(Rc::new(medium) as Rc<dyn Medium>)
         };
         let block = shared.params.block();
         let stand = medium::stand(&shared.device, block, &mut find)?;

@@ -9,6 +9,8 @@ use crate::fault::Addr;
 /// Counts of blocks, where nothing else is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Facts {
+    /// Which volume it is.
+    pub volume: u64,
     /// Bytes of a block.
     pub block: u64,
     /// What the block cache may hold, and what of it no commit has written yet.
@@ -59,6 +61,7 @@ impl Volume {
         let live = self.used_by_live().1;
         let s = self.0.state.borrow();
         Facts {
+            volume: s.layout.volume,
             block: s.block() as u64,
             memory: s.frames.limit() as u64,
             dirty: s.frames.dirty() as u64,

@@ -73,6 +73,7 @@ pub use layout::BLOCKS;
 pub use open::{Options, is_formatted, open, ream, recover};
 pub use point::{Dump, LEGS_MAX};
 pub use step::{Step, View};
+pub use worm::Label;
 
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;

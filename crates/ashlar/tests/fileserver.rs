@@ -1,0 +1,318 @@
+//! A file server in the daemon: typed verbs, restarts, the config string of the first one over AoE
+//! shelves, a standby that takes over, a file as a LUN.
+
+mod house;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use house::{House, tool};
+use rig::proc::{self, Proc};
+
+/// Longest way of a change from a server to where it is looked for.
+const SOON: Duration = Duration::from_secs(20);
+
+const DISKS: &str = r#"
+[[disk]]
+name = "ssd"
+kind = "file"
+path = "{here}/ssd.img"
+[[disk]]
+name = "near"
+kind = "file"
+path = "{here}/near.img"
+[[disk]]
+name = "far"
+kind = "file"
+path = "{here}/far.img"
+"#;
+
+const SERVER: &str = r#"
+[[geom]]
+class = "fs"
+name = "main"
+members = ["ssd", "near", "far"]
+create = true
+linux = ["127.0.0.1:0"]
+console = ["unix:{here}/cons"]
+everybody = "glenda"
+dump_at = "never"
+"#;
+
+fn images(house: &House) {
+    for (name, mib) in [("ssd", 48), ("near", 128), ("far", 128)] {
+        house.image(&format!("{name}.img"), mib << 20);
+    }
+}
+
+/// The path of the dump that is taken.
+fn dump(house: &House, name: &str) -> String {
+    let said = house.json(&["fs", "dump", name, "--wait"]);
+    said["answer"]["path"].as_str().expect("a path").to_owned()
+}
+
+/// It is refused with this text.
+#[track_caller]
+fn refuses(house: &House, words: &[&str], text: &str) {
+    let said = house.ashlar(words);
+    assert!(said.code != 0, "{said}");
+    said.complains(&[text]);
+}
+
+#[test]
+fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
+    let mut house = House::new("fs-verbs");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING", "far (ACTIVE)"]);
+    house.ashlar(&["fs", "ls", "main", "/"]).ends(0).says(&["adm"]);
+    house.ashlar(&["fs", "newuser", "main", "rob"]).ends(0).says(&["rob:rob"]);
+    house.ashlar(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]).ends(0);
+    // A dump, a change, what changed, and back.
+    let first = dump(&house, "main");
+    house.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
+    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["+1", "ken:ken"]);
+    let old = format!("{first}/adm/users");
+    house.ashlar(&["fs", "history", "main", "/adm/users"]).ends(0).says(&[&old, "/adm/users "]);
+    house.ashlar(&["fs", "history", "main", "/adm/users", "-D"]).ends(0).says(&["ken:ken"]);
+    let back = ["fs", "yesterday", "main", "/adm/users", "--date", "last", "--copy"];
+    house.ashlar(&back).ends(0).says(&[&old, "as it was then"]);
+    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["no difference"]);
+    refuses(&house, &["fs", "yesterday", "main", "/adm/users"], "no dump is that old");
+    house.ashlar(&["fs", "users", "main"]).ends(0).says(&["rob"]);
+    let second = dump(&house, "main");
+    assert_eq!(second, format!("{first}1"), "the second dump of a day");
+    for words in
+        [&["fs", "check", "main", "--rdall"][..], &["fs", "check", "main", "--dump", "all"]]
+    {
+        let found = house.json(words);
+        assert_eq!(found["answer"]["faults"], 0, "{found}");
+    }
+    house.ashlar(&["fs", "statw", "main"]).ends(0).says(&["near", "far"]);
+    house.ashlar(&["fs", "printconf", "main"]).ends(0).says(&["c\"ssd\"{\"near\"\"far\"}"]);
+    // What is wrong is said with what to type.
+    refuses(&house, &["fs", "remove", "main", &format!("{first}/adm/users")], "kept for ever");
+    refuses(&house, &["fs", "remove", "main", "/adm"], "not empty");
+    refuses(&house, &["fs", "cat", "main", "/nowhere"], "file not found");
+    refuses(&house, &["fs", "check", "main", "--dump", "1999/0101"], "fs dumps main");
+    refuses(&house, &["fs", "ream", "main"], "fs halt main");
+    refuses(&house, &["fs", "dump", "other"], "fs status");
+    // The same words on the console's socket.
+    let mut console = UnixStream::connect(house.path("cons")).unwrap();
+    console.set_read_timeout(Some(SOON)).unwrap();
+    console.write_all(b"ls /\nsync\nfrob\ncreate '/lib/a b' sys sys 644\n").unwrap();
+    let mut heard = String::new();
+    while heard.matches("main: ").count() < 5 {
+        let mut some = [0; 4096];
+        let n = console.read(&mut some).unwrap();
+        heard += &String::from_utf8_lossy(&some[..n]);
+    }
+    for text in ["lib\n", "all is durable", "no command `frob`", "/lib/a b is there"] {
+        assert!(heard.contains(text), "{text} in {heard}");
+    }
+    drop(console);
+    // Killed, and stopped in order: nothing that was durable is lost, no dump changes.
+    house.ashlar(&["fs", "sync", "main"]).ends(0);
+    let users = house.ok(&["fs", "cat", "main", &old]);
+    for kill in [true, false] {
+        match kill {
+            true => house.kill(),
+            false => house.stop(),
+        }
+        house.start();
+        house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+        assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
+        let found = house.json(&["fs", "check", "main", "--rdall"]);
+        assert_eq!(found["answer"]["faults"], 0, "{found}");
+    }
+    // Halted: it says so, refuses, and starts again.
+    house.ashlar(&["fs", "halt", "main"]).ends(0).says(&["all is durable"]);
+    house.ashlar(&["status"]).ends(3).says(&["fs start main"]);
+    refuses(&house, &["fs", "ls", "main", "/"], "fs start main");
+    refuses(&house, &["fs", "ream", "main"], "--force");
+    house.ashlar(&["fs", "start", "main"]).ends(0);
+    // The cache device is lost: the WORM has all but what came after the last dump.
+    house.ashlar(&["fs", "create", "main", "/later", "sys", "sys", "644"]).ends(0);
+    house.stop();
+    house.image("ssd.img", 48 << 20);
+    fs::File::options().write(true).open(house.path("ssd.img")).unwrap().set_len(0).unwrap();
+    house.image("ssd.img", 48 << 20);
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["blank", "fs recover main"]);
+    house.ashlar(&["fs", "recover", "main"]).ends(0).says(&[&second]);
+    assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
+    refuses(&house, &["fs", "cat", "main", "/later"], "file not found");
+    let found = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
+    assert_eq!(found["answer"]["checked"].as_array().map(Vec::len), Some(2));
+    house.stop();
+}
+
+#[test]
+fn a_file_is_a_lun_and_so_is_the_file_as_it_was() {
+    let mut house = House::new("fs-lun");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    house.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
+    house.ashlar(&["fs", "disk", "main", "/images/vm0", "--size", "12MiB"]).ends(0);
+    let server = SERVER.replace("dump_at", "disks = { vm0 = \"/images/vm0\" }\ndump_at");
+    house.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
+    house.ashlar(&["apply"]).ends(0);
+    let bytes = |seed: u64| -> Vec<u8> {
+        let mut value = seed;
+        let words = (0..(12 << 20) / 8).map(|_| {
+            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+            value
+        });
+        words.flat_map(u64::to_le_bytes).collect()
+    };
+    let raw = ["-f", "raw", "-O", "raw"];
+    let write = |house: &House, seed: u64| {
+        let from = house.path(&format!("{seed}.img"));
+        fs::write(&from, bytes(seed)).unwrap();
+        let (from, url) = (from.to_str().unwrap().to_owned(), house.url(0));
+        tool("qemu-img", &[&["convert", "-n"][..], &raw, &[&from, &url]].concat(), "");
+    };
+    let holds = |house: &House, lun: u64, seed: u64| {
+        let from = house.path(&format!("{seed}.img"));
+        let url = house.url(lun);
+        tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from.to_str().unwrap(), &url], "");
+    };
+    write(&house, 1);
+    let then = dump(&house, "main");
+    write(&house, 2);
+    holds(&house, 0, 2);
+    let old = format!("old = \"{then}/images/vm0\"");
+    let both = server.replace("/images/vm0\" }", &format!("/images/vm0\", {old} }}"));
+    let unit = "[[unit]]\nprovider = \"old\"\nread_only = true\n";
+    house.configure(&format!("{DISKS}{both}{unit}"), "0 = \"vm0\", 1 = \"old\"");
+    // A server's parameters take effect when it is made: that cuts off its LUNs, and is said.
+    house.ashlar(&["plan"]).says(&["disruptive"]);
+    house.stop();
+    house.start();
+    holds(&house, 0, 2);
+    holds(&house, 1, 1);
+    house.kill();
+    house.start();
+    holds(&house, 0, 2);
+    holds(&house, 1, 1);
+    house.stop();
+}
+
+/// A pair of interfaces with shelves at the far end, in a namespace.
+struct Shelves {
+    here: String,
+    there: String,
+    space: String,
+}
+
+fn ip(line: &str) {
+    tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
+}
+
+impl Shelves {
+    fn new() -> Shelves {
+        let id = std::process::id() % 100_000;
+        let (here, there) = (format!("fh{id}"), format!("ft{id}"));
+        let space = format!("ashlar-fs-{id}");
+        ip(&format!("netns add {space}"));
+        ip(&format!("link add {here} type veth peer name {there} netns {space}"));
+        ip(&format!("link set {here} up mtu 9000"));
+        ip(&format!("-n {space} link set {there} up mtu 9000"));
+        Shelves { here, there, space }
+    }
+
+    fn shelf(&self, house: &House, shelf: &str, slot: &str) -> Proc {
+        let file: PathBuf = house.path(&format!("e{shelf}.{slot}"));
+        let mut command = Command::new(proc::tool("ip").unwrap());
+        command.args(["netns", "exec", &self.space]).arg(proc::tool("vblade").unwrap());
+        command.args(["-b", "16", shelf, slot, &self.there]).arg(&file);
+        Proc::start("vblade", &mut command, &house.path("vblade.log")).unwrap()
+    }
+}
+
+impl Drop for Shelves {
+    fn drop(&mut self) {
+        for line in [format!("link del {}", self.here), format!("netns del {}", self.space)] {
+            let _ = Command::new("ip").args(line.split(' ')).status();
+        }
+    }
+}
+
+/// The section of a server on shelves.
+fn on_shelves(shelves: &Shelves, name: &str, cache: &str, create: bool) -> String {
+    format!(
+        "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{}\"]\ndeadline_s = 5\n\
+         frame_life_ms = 500\nask_s = 1\n\
+         [[geom]]\nclass = \"fs\"\nname = \"{name}\"\ndevice = \"c{cache}{{e565.1e545.1}}\"\n\
+         create = {create}\nlinux = [\"127.0.0.1:0\"]\ndump_at = \"never\"\n",
+        shelves.here
+    )
+}
+
+#[test]
+fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over() {
+    let mut main = House::new("fs-shelves");
+    let shelves = Shelves::new();
+    for (name, mib) in [("e565.0", 32), ("e565.1", 96), ("e545.1", 96), ("e545.0", 32)] {
+        main.image(name, mib << 20);
+    }
+    let start = |shelf, slot| shelves.shelf(&main, shelf, slot);
+    let _cache = start("565", "0");
+    let _near = start("565", "1");
+    let mut far = start("545", "1");
+    let _other = start("545", "0");
+    main.configure(&on_shelves(&shelves, "main", "e565.0", true), "");
+    main.start();
+    main.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+    main.ashlar(&["fs", "list", "main"]).ends(0).says(&["ce565.0{e565.1e545.1}"]);
+    main.ashlar(&["fs", "newuser", "main", "rob"]).ends(0);
+    let first = dump(&main, "main");
+    // A shelf goes: nobody waits for it, it is said, and it gets what it missed.
+    far.kill().unwrap();
+    main.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
+    let second = dump(&main, "main");
+    let behind = |main: &House| {
+        let legs = main.json(&["fs", "statw", "main"]);
+        let legs = legs["answer"]["legs"].as_array().expect("legs").clone();
+        legs.iter().map(|l| l["behind"].as_u64().unwrap()).max().unwrap()
+    };
+    assert!(behind(&main) > 0, "the far one lacks a dump");
+    main.until("a word about the shelf", SOON, || {
+        main.ashlar(&["status"]).out.contains("blocks behind")
+    });
+    let _far = shelves.shelf(&main, "545", "1");
+    main.until("the shelf has all", Duration::from_secs(90), || behind(&main) == 0);
+    // Another daemon with another cache device takes the WORM.
+    let text = on_shelves(&shelves, "standby", "e545.0", false);
+    let mut standby = main.sibling("standby", &text);
+    standby.ashlar(&["status"]).ends(3).says(&["blank", "fs recover standby"]);
+    standby.ashlar(&["fs", "recover", "standby"]).ends(0).says(&[&second]);
+    standby.ashlar(&["fs", "ls", "standby", "/usr"]).ends(0).says(&["rob", "ken"]);
+    // The main server is there still, and changes nothing more.
+    refuses(&main, &["fs", "newuser", "main", "late"], "taken over by another server: standby");
+    main.until("the main server says who has it", SOON, || {
+        main.ashlar(&["status"]).out.contains("taken over by another server: standby")
+    });
+    standby.ashlar(&["fs", "newuser", "standby", "dmr"]).ends(0);
+    let wait = ["fs", "dump", "standby", "--wait"];
+    standby.ashlar(&wait).ends(0);
+    // And back.
+    main.ashlar(&["fs", "halt", "main"]).ends(0).says(&["taken over"]);
+    refuses(&main, &["fs", "start", "main"], "fs recover main");
+    main.ashlar(&["fs", "recover", "main", "--force"]).ends(0);
+    main.ashlar(&["fs", "ls", "main", "/usr"]).ends(0).says(&["rob", "ken", "dmr"]);
+    refuses(&standby, &["fs", "newuser", "standby", "late"], "taken over by another server: main");
+    let found = main.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
+    let cat = |dump: &str| main.ok(&["fs", "cat", "main", &format!("{dump}/adm/users")]);
+    assert!(!cat(&first).contains("ken") && cat(&second).contains("ken"));
+    standby.stop();
+    main.stop();
+}

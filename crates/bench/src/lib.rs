@@ -14,6 +14,7 @@ mod bed;
 mod classes;
 mod cores;
 mod error;
+mod files;
 mod idle;
 mod inproc;
 mod iscsi;

@@ -29,6 +29,8 @@ pub enum What {
     Nbd,
     /// Load over AoE, beside vblade, over cables into network namespaces.
     Aoe,
+    /// Files over 9P, beside diod; and what a dump costs those who use them.
+    Files,
     /// What a daemon costs that has nothing to do.
     Idle,
     /// What a second core adds, without a network.
@@ -80,8 +82,8 @@ impl Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `aoe`, `cores`, `luns`,
-    /// `idle`; or `seeds`; or `bare`, the bare responder alone.
+    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `aoe`, `files`, `cores`,
+    /// `luns`, `idle`; or `seeds`; or `bare`, the bare responder alone.
     pub what: What,
     /// Which seed, for `seeds`: `scst`, `sched`, `trim`, `aoe`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,14 +190,14 @@ impl Options {
             words => words.join(" "),
         };
         words.push_str(&match what {
-            "iscsi" | "nbd" | "cores" | "luns" | "seeds scst" => {
+            "iscsi" | "nbd" | "files" | "cores" | "luns" | "seeds scst" => {
                 format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
             }
             "seeds sched" => format!(" {what} --case {case}"),
             "idle" => format!(" idle --case {case} --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
-        let servers = matches!(what, "iscsi" | "nbd" | "idle");
+        let servers = matches!(what, "iscsi" | "nbd" | "files" | "idle");
         if self.no_peers && servers {
             words.push_str(" --no-peers");
         }

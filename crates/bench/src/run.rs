@@ -8,7 +8,7 @@ use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
 use crate::report::{Goal, Of, Report, Row, Series};
 use crate::servers::free_address;
-use crate::{aoe, bare, classes, cores, idle, iscsi, luns, nbd, seeds};
+use crate::{aoe, bare, classes, cores, files, idle, iscsi, luns, nbd, seeds};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -62,6 +62,9 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
     if wants(What::Aoe) {
         aoe::measure(&options, &mut report, progress)?;
     }
+    if wants(What::Files) {
+        files::measure(&options, &mut report, progress)?;
+    }
     if wants(What::Cores) {
         cores::measure(&options, &mut report, progress)?;
     }
@@ -96,6 +99,8 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(nbd)
         .chain(aoe::CASES.iter().map(|c| c.name.to_owned()))
         .chain(aoe::initiator::CASES.iter().map(|c| c.name.to_owned()))
+        .chain(files::CASES.iter().map(|c| c.name.to_owned()))
+        .chain([files::HALT.to_owned()])
         .chain(cores)
         .chain([luns::CASE.to_owned()])
         .chain(idle::CASES.iter().map(|c| c.name.to_owned()))

@@ -1,0 +1,131 @@
+//! File servers as children, weighed as all others are.
+
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::client::Dialect;
+use crate::error::{Error, Kind};
+use crate::load::pattern;
+use crate::servers::{Child, Scratch, free_address, pinned, tool};
+
+/// The file that is read, and its bytes: in every server's memory once it was read.
+pub(super) const FILE: &str = "data";
+pub(super) const FILE_BYTES: u64 = 256 << 20;
+/// What it holds follows from this.
+pub(super) const SEED: u64 = 9;
+/// Bytes that a pattern is made of at a time.
+pub(super) const PIECE: usize = 64 << 10;
+
+/// A running server. Its process is killed when this is dropped.
+pub(super) struct Server {
+    pub name: &'static str,
+    pub at: SocketAddr,
+    pub dialect: Dialect,
+    /// What a client attaches to.
+    pub aname: String,
+    child: Child,
+    control: Option<(PathBuf, PathBuf)>,
+    _scratch: Vec<Scratch>,
+}
+
+impl Server {
+    /// The process to weigh.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// `ashlar` with these words, about this server; what it prints.
+    pub fn ashlar(&self, words: &[&str]) -> Result<String, Error> {
+        let Some((program, socket)) = &self.control else {
+            return Err(Error::new(Kind::System, "it takes no commands"));
+        };
+        let run = Command::new(program).args(words).arg("--socket").arg(socket).output();
+        let done = run.map_err(|e| Error::system("ashlar", e))?;
+        if !done.status.success() {
+            let why = String::from_utf8_lossy(&done.stderr).into_owned();
+            return Err(Error::new(Kind::Protocol, format!("ashlar {}: {why}", words.join(" "))));
+        }
+        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    }
+}
+
+/// Sizes of a server of ours, bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub block: u64,
+    /// The block cache.
+    pub memory: u64,
+    /// The cache device and the WORM, which stand in memory.
+    pub device: u64,
+}
+
+/// `ashlar serve`, as anybody would run it.
+pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<Server, Error> {
+    let scratch = Scratch::new("ashlar-files")?;
+    let home = scratch.path();
+    let at = free_address()?;
+    let quoted = |name: &str| format!("{:?}", home.join(name).to_string_lossy());
+    let one = if core.is_some() { "cores = 1\n" } else { "" };
+    let Sizes { block, memory, device } = sizes;
+    let disk =
+        |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = {device}\n\n");
+    let text = format!(
+        "[daemon]\nsocket = {}\nhistory = {}\n{one}\n{}{}\
+         [[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"cache\", \"worm\"]\n\
+         create = true\nblock = {block}\nmemory = {memory}\nlinux = [\"{at}\"]\n\
+         everybody = \"bench\"\ndump_at = \"never\"\n",
+        quoted("control.sock"),
+        quoted("history"),
+        disk("cache"),
+        disk("worm"),
+    );
+    let file = home.join("ashlar.toml");
+    fs::write(&file, text).map_err(|e| Error::system(file.display(), e))?;
+    let mut command = pinned(Path::new(binary), core)?;
+    command.arg("serve").arg(&file);
+    let mut child = Child::start("ashlar", &mut command, &home.join("log"))?;
+    child.wait_port(at)?;
+    Ok(Server {
+        name: "ashlar",
+        at,
+        dialect: Dialect::Plain,
+        aname: String::new(),
+        child,
+        control: Some((binary.into(), home.join("control.sock"))),
+        _scratch: vec![scratch],
+    })
+}
+
+/// diod, from Debian's package, with the file in a file system in memory.
+pub(super) fn diod(core: Option<usize>) -> Result<Server, Error> {
+    let scratch = Scratch::new("diod")?;
+    let program = tool("diod")?;
+    let memory = Scratch::in_memory("diod")?;
+    let path = memory.file(FILE, 0)?;
+    let broken = |e| Error::system(path.display(), e);
+    let mut file = fs::File::options().write(true).open(&path).map_err(broken)?;
+    let mut piece = vec![0; PIECE];
+    for place in (0..FILE_BYTES).step_by(PIECE) {
+        pattern::fill(SEED, place, &mut piece);
+        file.write_all(&piece).map_err(broken)?;
+    }
+    let at = free_address()?;
+    let export = memory.path().to_string_lossy().into_owned();
+    let mut command = pinned(&program, core)?;
+    command.args(["-f", "-n", "-N", "-c", "/dev/null", "-L", "stderr", "-l", &at.to_string()]);
+    command.args(["-e", &export]);
+    let mut child = Child::start("diod", &mut command, &scratch.path().join("log"))?;
+    child.wait_port(at)?;
+    Ok(Server {
+        name: "diod",
+        at,
+        dialect: Dialect::Linux,
+        aname: export,
+        child,
+        control: None,
+        _scratch: vec![scratch, memory],
+    })
+}

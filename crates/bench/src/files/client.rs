@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,9 @@ const SLOTS: u32 = 16;
 const RERROR: u8 = 107;
 const RLERROR: u8 = 7;
 const RREAD: u8 = 117;
+
+/// Loads so far.
+static LOADS: AtomicU64 = AtomicU64::new(0);
 
 /// Which 9P a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +174,8 @@ struct Client {
     idle: Vec<u16>,
     in_flight: u32,
     issued: u64,
+    /// Which load it is of this process.
+    number: u64,
     random: SeededRandom,
     out: Vec<u8>,
     sent: usize,
@@ -214,6 +219,7 @@ impl Client {
             clock: Instant::now(),
             in_flight: 0,
             issued: 0,
+            number: LOADS.fetch_add(1, Relaxed),
             random: SeededRandom::new(1),
             out: Vec::new(),
             sent: 0,
@@ -368,7 +374,8 @@ impl Client {
     fn name(&mut self, index: u16) {
         let Some(slot) = self.slots.get(usize::from(index)) else { return };
         let fid = SLOTS + u32::from(index);
-        let (name, mode) = (format!("f{index}"), open::RDWR);
+        // A load that ends between the two leaves its files.
+        let (name, mode) = (format!("f{}-{index}", self.number), open::RDWR);
         let out = &mut self.out;
         match slot.step {
             Step::Walk => {

@@ -27,6 +27,8 @@ pub(crate) struct Case {
     depth: u32,
     /// Beside diod.
     peer: bool,
+    /// Most CPU time of a request, of the peer's.
+    ratio: Option<f64>,
     /// Most time for a request, us.
     most_us: Option<f64>,
 }
@@ -50,6 +52,7 @@ pub(crate) const CASES: [Case; 4] = [
         depth: 4,
         // diod's messages are smaller.
         peer: false,
+        ratio: None,
         most_us: Some(LARGE_US),
     },
     Case {
@@ -57,6 +60,7 @@ pub(crate) const CASES: [Case; 4] = [
         work: Work::Random(8192),
         depth: 16,
         peer: true,
+        ratio: Some(PEER_RATIO),
         most_us: None,
     },
     Case {
@@ -64,6 +68,7 @@ pub(crate) const CASES: [Case; 4] = [
         work: Work::Random(8192),
         depth: 1,
         peer: true,
+        ratio: None,
         most_us: None,
     },
     Case {
@@ -71,6 +76,7 @@ pub(crate) const CASES: [Case; 4] = [
         work: Work::Names,
         depth: 16,
         peer: false,
+        ratio: None,
         most_us: Some(NAME_US),
     },
 ];
@@ -200,11 +206,9 @@ fn rows(
     for (n, &figure) in FIGURES.iter().enumerate() {
         let theirs = if peer.is_some() { pick(1, n) } else { Vec::new() };
         let row = Series { ours: pick(0, n), theirs }.row(case.name, figure, peer);
-        let goal = match (n, case.work, case.most_us) {
-            (0, Work::Random(_), _) if peer.is_some() => {
-                Some(Goal { of: Of::Ratio, at_most: PEER_RATIO })
-            }
-            (1, _, Some(at_most)) => Some(Goal { of: Of::Ours, at_most }),
+        let goal = match n {
+            0 if peer.is_some() => case.ratio.map(|at_most| Goal { of: Of::Ratio, at_most }),
+            1 => case.most_us.map(|at_most| Goal { of: Of::Ours, at_most }),
             _ => None,
         };
         report.rows.extend(row.map(|r| with(r, options, "files", goal)));
@@ -225,7 +229,7 @@ fn halt(
     progress(Progress { done: 0, of: 1, what: "files: a tree of a million blocks".into() });
     let write = |work, depth| Load { depth, core: load_core, ..Load::new(&server, work) };
     client::run(&write(Work::Fill(bytes / 65_536 * 65_536), 8))?;
-    server.ashlar(&["fs", "dump", "main", "--wait"])?;
+    server.typed("dump --wait")?;
     let (mut longest, mut took, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.rounds {
         let what = format!("files: {HALT}, round {}", round + 1);
@@ -239,7 +243,7 @@ fn halt(
             running.record(true);
             let begun = Instant::now();
             if dump {
-                server.ashlar(&["fs", "dump", "main"])?;
+                server.typed("dump")?;
                 took.push(begun.elapsed().as_secs_f64() * 1e3);
             }
             sleep(AROUND);

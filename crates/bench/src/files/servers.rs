@@ -1,10 +1,11 @@
 //! File servers as children, weighed as all others are.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Duration;
 
 use super::client::Dialect;
 use crate::error::{Error, Kind};
@@ -19,6 +20,10 @@ pub(super) const SEED: u64 = 9;
 /// Bytes that a pattern is made of at a time.
 pub(super) const PIECE: usize = 64 << 10;
 
+/// Longest wait for the console's answer, and what it says when it wants a line.
+const ANSWER: Duration = Duration::from_secs(120);
+const PROMPT: &str = "main: ";
+
 /// A running server. Its process is killed when this is dropped.
 pub(super) struct Server {
     pub name: &'static str,
@@ -27,7 +32,7 @@ pub(super) struct Server {
     /// What a client attaches to.
     pub aname: String,
     child: Child,
-    control: Option<(PathBuf, PathBuf)>,
+    console: Option<PathBuf>,
     _scratch: Vec<Scratch>,
 }
 
@@ -37,18 +42,30 @@ impl Server {
         self.child.pid()
     }
 
-    /// `ashlar` with these words, about this server; what it prints.
-    pub fn ashlar(&self, words: &[&str]) -> Result<String, Error> {
-        let Some((program, socket)) = &self.control else {
-            return Err(Error::new(Kind::System, "it takes no commands"));
+    /// A line typed on its console; what it says. No process is started for it, which would take
+    /// the server's core.
+    pub fn typed(&self, line: &str) -> Result<String, Error> {
+        let Some(console) = &self.console else {
+            return Err(Error::new(Kind::System, "it has no console"));
         };
-        let run = Command::new(program).args(words).arg("--socket").arg(socket).output();
-        let done = run.map_err(|e| Error::system("ashlar", e))?;
-        if !done.status.success() {
-            let why = String::from_utf8_lossy(&done.stderr).into_owned();
-            return Err(Error::new(Kind::Protocol, format!("ashlar {}: {why}", words.join(" "))));
+        let io = |e| Error::system(console.display(), e);
+        let mut stream = UnixStream::connect(console).map_err(io)?;
+        stream.set_read_timeout(Some(ANSWER)).map_err(io)?;
+        stream.write_all(format!("{line}\n").as_bytes()).map_err(io)?;
+        let mut said = String::new();
+        while said.matches(PROMPT).count() < 2 {
+            let mut some = [0; 4096];
+            let n = stream.read(&mut some).map_err(io)?;
+            if n == 0 {
+                break;
+            }
+            said += &String::from_utf8_lossy(some.get(..n).unwrap_or(&[]));
         }
-        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+        let said = said.replace(PROMPT, "");
+        match said.starts_with("/dump/") {
+            true => Ok(said),
+            false => Err(Error::new(Kind::Protocol, format!("{line}: {said}"))),
+        }
     }
 }
 
@@ -76,11 +93,12 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<
         "[daemon]\nsocket = {}\nhistory = {}\n{one}\n{}{}\
          [[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"cache\", \"worm\"]\n\
          create = true\nblock = {block}\nmemory = {memory}\nlinux = [\"{at}\"]\n\
-         everybody = \"bench\"\ndump_at = \"never\"\n",
+         everybody = \"bench\"\ndump_at = \"never\"\nconsole = [\"unix:{}\"]\n",
         quoted("control.sock"),
         quoted("history"),
         disk("cache"),
         disk("worm"),
+        home.join("console").display(),
     );
     let file = home.join("ashlar.toml");
     fs::write(&file, text).map_err(|e| Error::system(file.display(), e))?;
@@ -94,7 +112,7 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<
         dialect: Dialect::Plain,
         aname: String::new(),
         child,
-        control: Some((binary.into(), home.join("control.sock"))),
+        console: Some(home.join("console")),
         _scratch: vec![scratch],
     })
 }
@@ -125,7 +143,7 @@ pub(super) fn diod(core: Option<usize>) -> Result<Server, Error> {
         dialect: Dialect::Linux,
         aname: export,
         child,
-        control: None,
+        console: None,
         _scratch: vec![scratch, memory],
     })
 }

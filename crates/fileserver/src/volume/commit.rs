@@ -21,8 +21,8 @@ use crate::fault::{Addr, Fault};
 
 /// Blocks checksummed between two chances for others.
 const AT_ONCE: usize = 64;
-/// Bytes of one write.
-const WRITE_BYTES: usize = 1 << 20;
+/// Bytes of one write. A device in memory takes the core for all of one.
+const WRITE_BYTES: usize = 256 << 10;
 /// The ring is emptied when so many thousandths are taken.
 const CHECKPOINT_AT: u64 = 500;
 /// Slots emptied ahead when few are free.
@@ -218,6 +218,8 @@ impl Volume {
             }
             let at = self.0.state.borrow().layout.slot_at(first);
             self.0.cache.write(at, segs).await.map_err(|e| self.io(e))?;
+            // A device in memory has written at once.
+            self.0.reactor.yield_now().await;
         }
         if !sets.is_empty() {
             self.0.cache.flush().await.map_err(|e| self.io(e))?;
@@ -258,6 +260,7 @@ impl Volume {
                 segs.push(seg);
             }
             self.0.cache.write(at + done, segs).await.map_err(|e| self.io(e))?;
+            self.0.reactor.yield_now().await;
             done += some.len() as u64;
         }
         Ok(())

@@ -16,8 +16,8 @@ use super::point::Dump;
 use super::{Volume, worm};
 use crate::fault::{Addr, Fault};
 
-/// Bytes of one write.
-const WRITE_BYTES: usize = 1 << 20;
+/// Bytes of one write. A device in memory takes the core for all of one.
+const WRITE_BYTES: usize = 256 << 10;
 /// Waits after errors, ns: at first and at most.
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
@@ -129,6 +129,9 @@ impl Volume {
             if len > 0 && (!there || len == most) {
                 self.leg_write(leg, first, std::mem::take(&mut run)).await?;
                 len = 0;
+                // A device in memory has written at once, and what was in the block cache needed no
+                // wait either: others get their turn.
+                self.0.reactor.yield_now().await;
             }
             if !there {
                 continue;

@@ -77,8 +77,10 @@ pub use worm::Label;
 
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;
-/// A commit is begun when so many thousandths of the block cache are dirty ...
+/// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks: what
+/// begins and ends one is done in one go, while clients wait ...
 const COMMIT_AT: usize = 250;
+const COMMIT_BLOCKS: usize = 4096;
 /// ... and operations wait for it at so many.
 const COMMIT_BOUND: usize = 600;
 
@@ -178,7 +180,8 @@ impl Volume {
         let state = self.0.state.borrow();
         let (dirty, limit) = (state.frames.dirty(), state.frames.limit());
         drop(state);
-        if dirty * 1000 > limit * COMMIT_AT && !self.0.committing.get() {
+        let many = dirty * 1000 > limit * COMMIT_AT || dirty > COMMIT_BLOCKS;
+        if many && !self.0.committing.get() {
             self.begin_commit();
         }
     }

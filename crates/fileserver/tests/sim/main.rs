@@ -3,6 +3,7 @@
 
 mod damage;
 mod disk;
+mod exposing;
 mod full;
 mod media;
 mod model;
@@ -66,7 +67,7 @@ fn power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
 }
 
 #[test]
-fn a_full_cache_device_is_said_and_a_dump_makes_room() {
+fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
     for len in [4096, 12_288, 65_536] {
         full::is_said_and_a_dump_makes_room(len);
     }

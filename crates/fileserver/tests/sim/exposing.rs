@@ -1,0 +1,182 @@
+//! Tests that expose toys, by the numbers that the reference gives them; 3, 5 and 7 are the
+//! story's, the power cuts' and the takeover's, 8 is `full`.
+
+use std::rc::Rc;
+
+use bio::Seg;
+use fileserver::files::{FileSystem, New, ROOT};
+use fileserver::volume::{self, Options, View};
+use reactor::Reactor;
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::model;
+use super::story::{Server, run, server};
+
+const BLOCK: usize = 4096;
+const BLOCKS: u64 = 1000;
+
+fn roomy(world: &World, name: &str, cache: &Rc<Disk>, legs: &[Rc<Disk>]) -> Server {
+    let s = server(world, name, 1, cache, legs);
+    Server { options: Options { memory: 4096 * BLOCK, ..s.options.clone() }, ..s }
+}
+
+async fn made(o: &Options) -> FileSystem {
+    volume::ream(o).await.unwrap();
+    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
+}
+
+async fn file(fs: &FileSystem, name: &str) -> u64 {
+    let new = New { mode: 0o644, ..New::default() };
+    fs.run(|f| f.create(ROOT, name.as_bytes(), &new)).await.unwrap()
+}
+
+fn block(o: &Options, byte: u8) -> Seg {
+    let seg = o.pool.get(BLOCK).unwrap().seg(0, BLOCK).unwrap();
+    seg.with_mut(|b| b.fill(byte));
+    seg
+}
+
+/// Writes every block of a file, out of order; what 99 of 100 writes take at most, ns.
+async fn rewrite(fs: &FileSystem, reactor: &Reactor, ino: u64, seg: &Seg) -> u64 {
+    let mut took = Vec::new();
+    for i in 0..BLOCKS {
+        let at = i * 389 % BLOCKS * BLOCK as u64;
+        let before = reactor.now();
+        fs.run(|f| f.write(ino, at, std::slice::from_ref(seg), 0)).await.unwrap();
+        took.push(reactor.now() - before);
+        reactor.sleep(100_000).await;
+    }
+    took.sort_unstable();
+    took[took.len() * 99 / 100]
+}
+
+async fn all_have(fs: &FileSystem, reactor: &Reactor) {
+    while fs.volume().legs().iter().any(|l| l.behind > 0) {
+        reactor.sleep(50_000_000).await;
+    }
+}
+
+#[test]
+fn exposing_4_a_write_to_what_a_dump_froze_waits_for_no_leg_and_the_dump_stays() {
+    let world = World::new(4);
+    let cache = Disk::new("cache", 40 << 20, 4);
+    let legs = [Disk::new("near", 60 << 20, 5), Disk::new("far", 60 << 20, 6)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor, far) = (s.options.clone(), s.reactor.clone(), legs[1].clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "f").await;
+        rewrite(&fs, &reactor, ino, &block(&o, 1)).await;
+        fs.sync().await.unwrap();
+        let usual = rewrite(&fs, &reactor, ino, &block(&o, 2)).await;
+        // 256 KiB in a quarter of a second: 1 MB/s.
+        far.slow_ns.set(250_000_000);
+        let before = model::tree(&fs, View::Live).await.unwrap();
+        let dump = fs.volume().dump(20_261_121).await.unwrap();
+        let after = rewrite(&fs, &reactor, ino, &block(&o, 3)).await;
+        assert!(fs.volume().legs()[1].behind > 0, "the far leg has it before it could");
+        assert!(after <= 2 * usual.max(1000), "{after} ns where {usual} are usual");
+        let view = View::Dump(dump.number);
+        assert!(model::tree(&fs, view).await.unwrap() == before, "the dump changed");
+        all_have(&fs, &reactor).await;
+        assert!(model::tree(&fs, view).await.unwrap() == before, "the dump changed");
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
+fn exposing_6_recover_does_not_follow_superblocks_of_an_earlier_life() {
+    for lives in 0..4_u8 {
+        let world = World::new(60 + u64::from(lives));
+        let cache = Disk::new("cache", 20 << 20, 6);
+        let legs = [Disk::new("leg", 60 << 20, 7)];
+        let s = roomy(&world, "main", &cache, &legs);
+        let o = s.options.clone();
+        let second = run(&world, &s.reactor, async move {
+            let fs = made(&o).await;
+            for n in 0..5_u8 {
+                let ino = file(&fs, &format!("first{n}")).await;
+                let seg = block(&o, n);
+                fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
+                let dump = fs.volume().dump(20_261_121).await.unwrap();
+                fs.volume().copied(&dump).await.unwrap();
+            }
+            fs.volume().close().await.unwrap();
+            // The same shape, so that its next superblock's place holds an old one.
+            let fs = made(&o).await;
+            for n in 0..=lives {
+                let ino = file(&fs, &format!("other{n}")).await;
+                let seg = block(&o, 100 + n);
+                fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
+                let dump = fs.volume().dump(20_261_122).await.unwrap();
+                fs.volume().copied(&dump).await.unwrap();
+            }
+            model::tree(&fs, View::Live).await.unwrap()
+        });
+        let second = second.unwrap();
+        s.reactor.shutdown();
+        legs[0].power_cut();
+        cache.wipe();
+        let s = roomy(&world, "main", &cache, &legs);
+        let o = s.options.clone();
+        run(&world, &s.reactor, async move {
+            let found = volume::recover(&o).await.unwrap();
+            assert_eq!((found.number, found.date), (u32::from(lives) + 1, 20_261_122));
+            let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+            assert!(model::tree(&fs, View::Live).await.unwrap() == second);
+        });
+        s.reactor.shutdown();
+    }
+}
+
+#[test]
+fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed() {
+    for hangs in [false, true] {
+        let world = World::new(9);
+        let cache = Disk::new("cache", 40 << 20, 9);
+        let legs = [Disk::new("near", 60 << 20, 10), Disk::new("far", 60 << 20, 11)];
+        let s = roomy(&world, "main", &cache, &legs);
+        let (o, reactor, far) = (s.options.clone(), s.reactor.clone(), legs[1].clone());
+        let last = run(&world, &s.reactor, async move {
+            let fs = made(&o).await;
+            let ino = file(&fs, "f").await;
+            let usual = rewrite(&fs, &reactor, ino, &block(&o, 1)).await;
+            fs.volume().dump(20_261_120).await.unwrap();
+            all_have(&fs, &reactor).await;
+            let had = fs.volume().legs()[1].copied;
+            match hangs {
+                true => far.hangs.set(true),
+                false => far.failing.set(1000),
+            }
+            let without = rewrite(&fs, &reactor, ino, &block(&o, 2)).await;
+            assert!(without <= 2 * usual.max(1000), "{without} ns, {usual} with both");
+            let dump = fs.volume().dump(20_261_121).await.unwrap();
+            fs.volume().copied(&dump).await.unwrap();
+            let both = fs.volume().legs();
+            assert!(both[0].behind == 0 && both[1].behind > 0, "{both:?}");
+            (far.failing.set(0), far.hangs.set(false));
+            all_have(&fs, &reactor).await;
+            let both = fs.volume().legs();
+            assert_eq!(both[1].copied - had, both[0].copied - had, "{both:?}");
+            fs.volume().close().await.unwrap();
+            model::tree(&fs, View::Dump(2)).await.unwrap()
+        });
+        let last = last.unwrap();
+        s.reactor.shutdown();
+        // The other leg and the cache device are lost: nothing that is old is shown.
+        legs.iter().for_each(|leg| leg.power_cut());
+        cache.wipe();
+        legs[0].wipe();
+        let s = roomy(&world, "main", &cache, &legs);
+        let o = s.options.clone();
+        run(&world, &s.reactor, async move {
+            assert_eq!(volume::recover(&o).await.unwrap().number, 2);
+            let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+            assert!(model::tree(&fs, View::Live).await.unwrap() == last);
+            let found = fs.check(View::Dump(2), true).await.unwrap();
+            assert!(found.faults.is_empty(), "{found:?}");
+        });
+        s.reactor.shutdown();
+    }
+}

@@ -132,10 +132,12 @@ fn exposing_6_recover_does_not_follow_superblocks_of_an_earlier_life() {
 
 #[test]
 fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed() {
-    for hangs in [false, true] {
-        let world = World::new(9);
+    // Of a thousand operations so many fail; none: it does not answer.
+    let some = (11..19).map(|seed| (seed, Some(60)));
+    for (seed, fails) in [(9, Some(1000)), (10, None)].into_iter().chain(some) {
+        let world = World::new(seed);
         let cache = Disk::new("cache", 40 << 20, 9);
-        let legs = [Disk::new("near", 60 << 20, 10), Disk::new("far", 60 << 20, 11)];
+        let legs = [Disk::new("near", 60 << 20, seed), Disk::new("far", 60 << 20, seed + 90)];
         let s = roomy(&world, "main", &cache, &legs);
         let (o, reactor, far) = (s.options.clone(), s.reactor.clone(), legs[1].clone());
         let last = run(&world, &s.reactor, async move {
@@ -145,16 +147,21 @@ fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed()
             fs.volume().dump(20_261_120).await.unwrap();
             all_have(&fs, &reactor).await;
             let had = fs.volume().legs()[1].copied;
-            match hangs {
-                true => far.hangs.set(true),
-                false => far.failing.set(1000),
+            match fails {
+                Some(n) => far.failing.set(n),
+                None => far.hangs.set(true),
             }
             let without = rewrite(&fs, &reactor, ino, &block(&o, 2)).await;
             assert!(without <= 2 * usual.max(1000), "{without} ns, {usual} with both");
             let dump = fs.volume().dump(20_261_121).await.unwrap();
             fs.volume().copied(&dump).await.unwrap();
             let both = fs.volume().legs();
-            assert!(both[0].behind == 0 && both[1].behind > 0, "{both:?}");
+            if fails == Some(60) {
+                // It gets there by trying again.
+                all_have(&fs, &reactor).await;
+            } else {
+                assert!(both[0].behind == 0 && both[1].behind > 0, "{both:?}");
+            }
             (far.failing.set(0), far.hangs.set(false));
             all_have(&fs, &reactor).await;
             let both = fs.volume().legs();

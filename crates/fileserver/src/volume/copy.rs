@@ -18,6 +18,10 @@ use crate::fault::{Addr, Fault};
 
 /// Bytes of one write. A device in memory takes the core for all of one.
 const WRITE_BYTES: usize = 256 << 10;
+/// A leg is flushed after so much of it ...
+const FLUSH_PART: u64 = 64;
+/// ... but at least and at most so many bytes.
+const FLUSH_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 /// Waits after errors, ns: at first and at most.
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
@@ -84,8 +88,7 @@ impl Volume {
         let before = self.0.reactor.now();
         let latest = self.latest_on(leg);
         self.extend(leg, dump.next, latest).await?;
-        let n = self.copy_blocks(leg, &dump).await?;
-        self.leg_flush(leg).await?;
+        self.copy_blocks(leg, &dump).await?;
         let sb = self.fetch(dump.sb).await?;
         let mut segs = Segs::default();
         segs.push(sb);
@@ -96,7 +99,6 @@ impl Volume {
             l.done = dump.next;
         }
         if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
-            r.copied += n;
             r.busy_ns += self.0.reactor.now() - before;
         }
         self.0.dumped.ring();
@@ -118,13 +120,19 @@ impl Volume {
         i.checked_sub(1).and_then(|i| state.dumps.get(i)).map_or(0, |d| d.sb)
     }
 
-    async fn copy_blocks(&self, leg: usize, dump: &Dump) -> Result<u64, Fault> {
+    /// Blocks and checksums of a dump, durably. What was made durable before the leg failed is not
+    /// copied again.
+    async fn copy_blocks(&self, leg: usize, dump: &Dump) -> Result<(), Fault> {
         // Blocks on their way to a leg are held in the block cache, however long the leg takes.
         let share = self.0.state.borrow().frames.limit() / (8 * self.0.legs.len());
         let most = (WRITE_BYTES / self.block()).min(share).max(1);
-        let (mut run, mut first, mut n) = (Segs::default(), 0, 0);
-        let mut len = 0;
-        for addr in dump.sb + 1..dump.next {
+        let (mut run, mut first, mut n, mut len) = (Segs::default(), 0, 0, 0);
+        let size = self.0.legs.get(leg).map_or(0, |m| m.size());
+        let between = (size / FLUSH_PART).clamp(FLUSH_BYTES.0, FLUSH_BYTES.1);
+        let between = (between / self.block() as u64).max(1);
+        let had = self.0.partial.borrow().get(leg).copied().unwrap_or(0);
+        let from = if (dump.sb + 1..=dump.next).contains(&had) { had } else { dump.sb + 1 };
+        for addr in from..dump.next {
             let there = addr >= dump.end || self.is_in(dump, addr).await?;
             if len > 0 && (!there || len == most) {
                 self.leg_write(leg, first, std::mem::take(&mut run)).await?;
@@ -132,6 +140,9 @@ impl Volume {
                 // A device in memory has written at once, and what was in the block cache needed no
                 // wait either: others get their turn.
                 self.0.reactor.yield_now().await;
+                if n >= between {
+                    self.keep(leg, addr, std::mem::take(&mut n)).await?;
+                }
             }
             if !there {
                 continue;
@@ -145,7 +156,19 @@ impl Volume {
         if len > 0 {
             self.leg_write(leg, first, run).await?;
         }
-        Ok(n)
+        self.keep(leg, dump.next, n).await
+    }
+
+    /// Makes what was copied below `addr` durable: `n` more blocks.
+    async fn keep(&self, leg: usize, addr: Addr, n: u64) -> Result<(), Fault> {
+        self.leg_flush(leg).await?;
+        if let Some(p) = self.0.partial.borrow_mut().get_mut(leg) {
+            *p = addr;
+        }
+        if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
+            r.copied += n;
+        }
+        Ok(())
     }
 
     /// A dump's range has holes where something was made and deleted before it was taken.

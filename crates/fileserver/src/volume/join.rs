@@ -53,6 +53,12 @@ impl Volume {
         // Nothing above what it has may have been written in this epoch, as far as others need to
         // know.
         let granted = taken.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
+        // A part of a dump counts on the device that was granted it, and on no other in its place.
+        if let Some(part) = self.0.partial.borrow_mut().get_mut(leg)
+            && granted.is_none_or(|g| g < *part)
+        {
+            *part = 0;
+        }
         let latest = self.latest_on(leg);
         self.write_seat(leg, granted.unwrap_or(0).max(done), latest, false).await?;
         self.0.dumped.ring();

@@ -107,6 +107,8 @@ struct Inner {
     name: String,
     /// Its seat on each leg that has answered.
     places: RefCell<Vec<Option<u64>>>,
+    /// Of each leg: blocks of the dump that is being copied to it are on it for good below this.
+    partial: RefCell<Vec<Addr>>,
     /// Where the first superblock of its epoch is.
     start: Cell<Addr>,
     /// Nothing is begun any more.

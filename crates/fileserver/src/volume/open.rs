@@ -334,6 +334,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         owner: o.owner,
         name: o.name.clone(),
         places: RefCell::new(vec![None; o.legs.len()]),
+        partial: RefCell::new(vec![0; o.legs.len()]),
         start,
         closed: Cell::new(false),
         reports: RefCell::new(reports.collect()),

@@ -62,6 +62,11 @@ impl Disk {
         model.flush().unwrap();
     }
 
+    /// Writes so far.
+    pub fn writes(&self) -> u64 {
+        self.next.get()
+    }
+
     /// Changes bytes behind everybody's back.
     pub fn with<R>(&self, f: impl FnOnce(&mut DiskModel) -> R) -> R {
         f(&mut self.model.borrow_mut())

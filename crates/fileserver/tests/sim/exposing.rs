@@ -187,3 +187,39 @@ fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed()
         s.reactor.shutdown();
     }
 }
+
+#[test]
+fn copying_goes_on_where_a_leg_failed() {
+    let world = World::new(90);
+    let cache = Disk::new("cache", 60 << 20, 90);
+    let legs = [Disk::new("near", 60 << 20, 91), Disk::new("far", 60 << 20, 92)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor, far) = (s.options.clone(), s.reactor.clone(), legs[1].clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        for n in 0..4_u8 {
+            let ino = file(&fs, &format!("f{n}")).await;
+            rewrite(&fs, &reactor, ino, &block(&o, n)).await;
+        }
+        far.slow_ns.set(20_000_000);
+        let before = far.writes();
+        let dump = fs.volume().dump(20_261_121).await.unwrap();
+        while fs.volume().legs()[1].copied < 2 * BLOCKS {
+            reactor.sleep(1_000_000).await;
+        }
+        far.failing.set(1000);
+        while fs.volume().legs()[1].faults == 0 {
+            reactor.sleep(1_000_000).await;
+        }
+        far.failing.set(0);
+        all_have(&fs, &reactor).await;
+        let wrote = far.writes() - before;
+        // 64 blocks a write make 63 of all; half of them twice would be 94.
+        assert!(wrote < 80, "{wrote} writes");
+        let both = fs.volume().legs();
+        assert_eq!(both[0].copied, both[1].copied);
+        let found = fs.check(View::Dump(dump.number), true).await.unwrap();
+        assert!(found.faults.is_empty(), "{found:?}");
+    });
+    s.reactor.shutdown();
+}

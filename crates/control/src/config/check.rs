@@ -126,8 +126,10 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
     for (i, geom) in config.geom.iter().enumerate() {
         let text = match (&geom.provider, geom.members.is_empty()) {
             (Some(_), false) => "either `provider` or `members`, not both",
-            // A file server's config string names what it stands on.
-            (None, true) if geom.params.contains_key("device") => continue,
+            // A file server's config string names what it stands on, or its lines do.
+            (None, true) if ["device", "settings"].iter().any(|k| geom.params.contains_key(*k)) => {
+                continue;
+            }
             (None, true) => "it stands on nothing: `provider` or `members` is missing",
             _ => continue,
         };

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::At;
-use crate::config::Device;
+use crate::config::{Device, Settings};
 use crate::volume::BLOCKS;
 
 /// Bytes of a block when nobody says otherwise.
@@ -17,6 +17,8 @@ const BLOCK: u32 = 16 << 10;
 const MEMORY: (u64, u64) = (64 << 20, 8 << 20);
 /// When a dump is taken when nobody says otherwise.
 const DUMP_AT: &str = "05:00";
+/// No dumps by the clock.
+const NEVER: &str = "never";
 
 /// A file server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +29,10 @@ pub struct FsParams {
     /// member there are files and no dumps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// The same as lines of the first file servers' config mode, one file system of them: `filsys
+    /// main ...`, `filsys dump o`, `dumpctl no`, `noattach`, `nonone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
     /// Make it when its devices are blank. Those that hold something are left alone.
     pub create: bool,
     /// Bytes of a block when it is made: 4096, 16384 or 65536; absent: 16384.
@@ -74,10 +80,11 @@ fn inval(what: impl Into<String>) -> Error {
 impl FsParams {
     /// From what the configuration says, checked.
     pub fn read(value: &serde_json::Value) -> Result<FsParams, Error> {
-        let params = match value {
+        let mut params: FsParams = match value {
             serde_json::Value::Null => FsParams::default(),
             v => serde_json::from_value(v.clone()).map_err(|e| inval(format!("fs: {e}")))?,
         };
+        params.settle()?;
         let FsParams { block, memory, .. } = &params;
         if block.is_some_and(|b| !BLOCKS.contains(&b)) {
             return Err(inval("block is 4096, 16384 or 65536"));
@@ -90,6 +97,35 @@ impl FsParams {
             super::listen::parse(at)?;
         }
         Ok(params)
+    }
+
+    /// What the lines of config mode say is said in our words.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(text) = self.settings.take() else { return Ok(()) };
+        let refuse = |what: String| Err(inval(format!("settings: {what}")));
+        let s = Settings::parse(&text).map_err(|why| inval(format!("settings: {why}")))?;
+        if self.device.is_some() {
+            return refuse("`device` says what it stands on already".into());
+        }
+        if let Some(name) = s.ream.first().or(s.recover.first()) {
+            return refuse(format!(
+                "`ream` and `recover` are done once, by hand: `ashlar fs ream {name}`"
+            ));
+        }
+        if s.readonly {
+            return refuse("readonly: a standby is kept from clients by `noattach`".into());
+        }
+        let mut own = s.filsys.iter().filter(|f| f.device != Device::Dumps);
+        let (Some(main), None) = (own.next(), own.next()) else {
+            return refuse("one file system (`filsys main ...`) makes a section".into());
+        };
+        self.device = Some(main.device.to_string());
+        self.noattach |= s.noattach;
+        self.nonone |= s.nonone;
+        if s.nodump {
+            self.dump_at = Some(NEVER.into());
+        }
+        Ok(())
     }
 
     /// What it stands on, if a config string says so.
@@ -106,7 +142,7 @@ impl FsParams {
     /// When a dump is taken; none: never.
     pub fn dump_at(&self) -> Result<Option<At>, Error> {
         match self.dump_at.as_deref().unwrap_or(DUMP_AT) {
-            "never" => Ok(None),
+            NEVER => Ok(None),
             text => At::parse(text).map(Some).ok_or_else(|| {
                 inval(format!("dump_at `{text}` is no time of day (05:00), nor `never`"))
             }),
@@ -121,5 +157,53 @@ impl FsParams {
     /// Bytes of the block cache.
     pub fn memory(&self) -> usize {
         usize::try_from(self.memory.unwrap_or(MEMORY.0)).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<FsParams, String> {
+        FsParams::read(&json!({ "settings": text })).map_err(|e| e.what)
+    }
+
+    #[test]
+    fn lines_of_config_mode_say_the_same() {
+        let p = read(
+            "service emelie\nfilsys main ce565.0{e565.1e545.1}\nfilsys dump o\ndumpctl no\n\
+             noattach\nip 10.0.0.1\nend\n",
+        );
+        let p = p.unwrap();
+        assert_eq!(p.device.as_deref(), Some("ce565.0{e565.1e545.1}"));
+        assert_eq!((p.dump_at(), p.noattach, p.nonone), (Ok(None), true, false));
+        for (text, why) in [
+            ("service x", "one file system"),
+            ("filsys main w0\nfilsys other w1", "one file system"),
+            ("filsys main ce1.0e1.1\nream main", "by hand"),
+            ("filsys main ce1.0e1.1\nfrob", "line 2"),
+            ("filsys main c", "line 1"),
+        ] {
+            assert!(read(text).is_err_and(|e| e.contains(why)), "{text}: {:?}", read(text));
+        }
+        let both = json!({ "settings": "filsys main w0", "device": "w1" });
+        assert!(FsParams::read(&both).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for wrong in [
+            json!({ "block": 5000 }),
+            json!({ "memory": 1 }),
+            json!({ "dump_at": "5" }),
+            json!({ "linux": ["nowhere"] }),
+            json!({ "devise": "x" }),
+        ] {
+            assert!(FsParams::read(&wrong).is_err(), "{wrong}");
+        }
+        assert!(FsParams::read(&json!({ "device": "c" })).unwrap().device().is_err());
+        assert!(FsParams::read(&json!({ "device": "o" })).unwrap().device().is_err());
     }
 }

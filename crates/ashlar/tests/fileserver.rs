@@ -136,6 +136,22 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     refuses(&house, &["fs", "ls", "main", "/"], "fs start main");
     refuses(&house, &["fs", "ream", "main"], "--force");
     house.ashlar(&["fs", "start", "main"]).ends(0);
+    // Changed by a plan it is made anew over what it has; taken out it leaves its disks.
+    house.configure(&format!("{DISKS}{}", SERVER.replace("never", "03:00")), "");
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["fs", "list", "main"]).ends(0).says(&["03:00:00"]);
+    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+    house.configure(DISKS, "");
+    house.ashlar(&["apply"]).ends(0);
+    refuses(&house, &["fs", "ls", "main", "/lib"], "there is no file server main");
+    let settings = "settings = \"\"\"\nfilsys main c'ssd'{'near''far'}\ndumpctl no\n\"\"\"\n";
+    let lines = SERVER.replace("members = [\"ssd\", \"near\", \"far\"]\n", settings);
+    let lines = lines.replace("dump_at = \"never\"\n", "");
+    house.configure(&format!("{DISKS}{lines}"), "");
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.ashlar(&["apply"]).ends(0);
     // The cache device is lost: the WORM has all but what came after the last dump.
     house.ashlar(&["fs", "create", "main", "/later", "sys", "sys", "644"]).ends(0);
     house.stop();

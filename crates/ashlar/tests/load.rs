@@ -221,6 +221,14 @@ fn growth(samples: &[(Duration, u64)]) -> f64 {
     up / along
 }
 
+/// Until every writer has written a round to the daemon that runs.
+fn all_write(house: &House, writers: &[Writer]) {
+    let before: Vec<u32> = writers.iter().map(Writer::rounds).collect();
+    house.until("every writer writes", Duration::from_secs(60), || {
+        writers.iter().zip(&before).all(|(w, before)| w.rounds() > before + 2)
+    });
+}
+
 #[test]
 fn nothing_acknowledged_and_flushed_is_lost_when_the_daemon_is_killed() {
     const WRITERS: u8 = 8;
@@ -238,11 +246,12 @@ fn nothing_acknowledged_and_flushed_is_lost_when_the_daemon_is_killed() {
     let portal = house.portal();
     let writers: Vec<Writer> = (0..WRITERS).map(|lun| Writer::start(portal, lun, 0)).collect();
     for kill in 0..KILLS {
-        sleep(Duration::from_millis(700 + u64::from(kill) * 130));
+        all_write(&house, &writers);
+        sleep(Duration::from_millis(300 + u64::from(kill) * 130));
         house.kill();
         house.start();
     }
-    sleep(Duration::from_millis(700));
+    all_write(&house, &writers);
     let ends: Vec<Kept> = writers.into_iter().map(Writer::finish).collect();
     for (lun, end) in ends.iter().enumerate() {
         assert!(end.resumed >= KILLS, "LUN {lun}: {} of {KILLS} kills were met", end.resumed);

@@ -6,8 +6,9 @@ use crate::kind::SimKind;
 
 pub mod aoe;
 pub mod hba;
+pub mod iscsi;
 
 /// The kinds of SIMs that a configuration may name.
 pub fn kinds() -> Vec<Arc<dyn SimKind>> {
-    vec![Arc::new(hba::Virtual), Arc::new(aoe::AoeKind)]
+    vec![Arc::new(hba::Virtual), Arc::new(aoe::AoeKind), Arc::new(iscsi::IscsiKind)]
 }

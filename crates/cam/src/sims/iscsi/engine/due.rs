@@ -1,0 +1,112 @@
+//! What time brings.
+
+use super::{Engine, Fault, Kind, Stage, Wire};
+
+const MS: u64 = 1_000_000;
+
+/// How long after a failure a connection is tried again: from there, doubled, up to there, ns.
+pub(super) const BACKOFF_MIN_NS: u64 = 100 * MS;
+pub(super) const BACKOFF_MAX_NS: u64 = 3_000 * MS;
+/// How long the target has for an answer to a logout, ns.
+const LOGOUT_NS: u64 = 500 * MS;
+
+impl Engine {
+    /// When a connection is to be tried.
+    pub(in crate::sims::iscsi) fn try_ns(&self) -> u64 {
+        self.wait_ns
+    }
+
+    /// How long one may take to stand, ns.
+    pub(in crate::sims::iscsi) fn patience_ns(&self) -> u64 {
+        self.rules.deadline_ns / 4
+    }
+
+    /// When something is to be done at the latest, ns.
+    pub(in crate::sims::iscsi) fn due(&self) -> u64 {
+        let quarter = self.rules.deadline_ns / 4;
+        let ping = self.heard_ns + if self.pinged { 2 * quarter } else { quarter };
+        let lost = if self.lost { u64::MAX } else { self.down_ns + self.rules.deadline_ns };
+        match self.stage {
+            Stage::Down => lost,
+            Stage::Login(_) => lost.min(self.stage_due_ns),
+            Stage::Up | Stage::Leaving(_) => ping.min(self.stage_due_ns).min(self.task_due()),
+        }
+    }
+
+    fn task_due(&self) -> u64 {
+        if self.ops.is_empty() {
+            return u64::MAX;
+        }
+        let tasks = self.ops.iter().filter(|op| op.busy && op.sent && op.kind != Kind::Command);
+        tasks.map(|op| op.due_ns).min().unwrap_or(u64::MAX)
+    }
+
+    /// Does what is due, and sends what may be sent.
+    ///
+    /// # Errors
+    /// The connection is to be dropped.
+    pub(in crate::sims::iscsi) fn pump(
+        &mut self,
+        wire: &mut dyn Wire,
+        now: u64,
+    ) -> Result<(), Fault> {
+        self.watch(wire, now)?;
+        self.send(wire, now);
+        Ok(())
+    }
+
+    fn watch(&mut self, wire: &mut dyn Wire, now: u64) -> Result<(), Fault> {
+        let quarter = self.rules.deadline_ns / 4;
+        if matches!(self.stage, Stage::Down | Stage::Login(_)) {
+            // I5
+            if !self.lost && now >= self.down_ns + self.rules.deadline_ns {
+                // Whoever has nothing under way hears of it too.
+                (self.lost, self.found, self.news) = (true, true, true);
+                self.counts.lost += 1;
+                self.give_up();
+            }
+            if matches!(self.stage, Stage::Login(_)) && now >= self.stage_due_ns {
+                return Err(Fault::Protocol("the login is not answered"));
+            }
+            return Ok(());
+        }
+        if now >= self.stage_due_ns {
+            match self.stage {
+                Stage::Leaving(false) => {
+                    self.logout(wire);
+                    self.stage_due_ns = now + LOGOUT_NS;
+                }
+                _ => return Err(Fault::Protocol("the session has to be ended")),
+            }
+        }
+        if now >= self.task_due() {
+            return Err(Fault::Protocol("task management is not answered"));
+        }
+        if now >= self.heard_ns + 2 * quarter {
+            return Err(Fault::Protocol("the target is silent"));
+        }
+        if now >= self.heard_ns + quarter && !self.pinged {
+            self.pinged = true;
+            self.ping(wire);
+        }
+        Ok(())
+    }
+
+    /// The session is to end, within so long: no command is sent any more, and what is under way
+    /// has half of the time.
+    pub(in crate::sims::iscsi) fn leave(&mut self, within_ns: u64, now: u64) {
+        if self.is_up() {
+            self.stage = Stage::Leaving(false);
+            self.stage_due_ns = now + within_ns / 2;
+            self.leave_when_idle(now);
+        }
+    }
+
+    /// Nothing is under way any more: it may end at once.
+    pub(super) fn leave_when_idle(&mut self, now: u64) {
+        let idle = !self.ops.iter().any(|op| op.busy && op.sent);
+        if idle && matches!(self.stage, Stage::Leaving(false)) {
+            self.stage_due_ns = now;
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The protocol of one session, without I/O: what is sent, and what is made of answers (RFC 7143).
+//!
+//! ```text
+//!            connected         login answered             logout asked or answered
+//!   Down ------------> Login ----------------> Up ------------------------------> Leaving
+//!    ^                   |                      |                                    |
+//!    +----- dropped -----+----------------------+------------------------------------+
+//! ```
+//! A command waits in line while nothing can be sent. One that was sent and not answered when the
+//! connection fails is stranded: what it has done nobody knows.
+//!
+//! Invariants
+//!  I1  A tag that was answered, or given up, finds nobody: no answer counts twice, and none
+//!      reaches memory of a command that has ended.
+//!  I2  A stranded command ends when a login with the same ISID was answered: the target has ended
+//!      the old session by then, so nothing of the command can happen later. Only a path that is
+//!      lost ends it earlier.
+//!  I3  No more is sent than the target's command window, its bursts and its R2Ts allow.
+//!  I4  A READ ended well has all bytes that its answer speaks of, each once and in its place; a
+//!      WRITE ended well had all of its bytes taken.
+//!  I5  Everything ends: a silent connection is dropped, a path without a session is lost at its
+//!      deadline, and then nothing waits.
+
+mod due;
+mod hear;
+mod op;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use bio::Segs;
+use wire::WireError;
+use wire::iscsi::{
+    Algorithms, Challenge, ChapUser, ClientChap, ClientConfig, ClientError, ClientLogin,
+    DigestPolicy, Framer, Offer, PRE_LOGIN, Params, task_function,
+};
+
+pub(super) use self::op::Task;
+use self::op::{Burst, Kind, Op, tag_of};
+pub(super) use self::send::over;
+use crate::ccb::{CamStatus, Outcome};
+
+/// Commands that a session holds at a time.
+const OPS_MAX: usize = 1024;
+/// Largest data segment that is taken, bytes.
+pub(super) const RECEIVE_MAX: u32 = 32 << 10;
+/// Longest PDU: header, digests, padding.
+pub(super) const PDU_MAX: usize = RECEIVE_MAX as usize + 64;
+/// Largest data segment that is sent, bytes, whatever the target takes.
+const SEND_MAX: u32 = 32 << 10;
+
+/// The connection, as the protocol sees it.
+pub(super) trait Wire {
+    /// Bytes that it takes now.
+    fn room(&self) -> usize;
+
+    /// Sends a PDU: its header, `len` bytes of `data` from `at`, and what is behind them. There is
+    /// room for it.
+    fn send(&mut self, head: &[u8], data: Option<(&Segs, usize, usize)>, tail: &[u8]);
+}
+
+/// Names and secrets.
+#[derive(Clone, Debug)]
+pub(super) struct Chap {
+    pub user: ChapUser,
+    /// What the target has to show.
+    pub mutual: Option<ChapUser>,
+    pub algorithms: Algorithms,
+}
+
+/// What the administrator has said.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub initiator: String,
+    pub target: String,
+    pub isid: [u8; 6],
+    pub chap: Option<Chap>,
+    pub header_digest: DigestPolicy,
+    pub data_digest: DigestPolicy,
+    /// How long a path may be silent, ns.
+    pub deadline_ns: u64,
+}
+
+/// Why a connection is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The target's bytes are wrong.
+    Wire(WireError),
+    /// The target left the protocol, or us.
+    Protocol(&'static str),
+    /// It does not let us in.
+    Login(ClientError),
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Fault {
+        Fault::Wire(error)
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Wire(error) => write!(f, "{error}"),
+            Fault::Protocol(words) => write!(f, "{words}"),
+            Fault::Login(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// What it has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub logins: u64,
+    pub drops: u64,
+    /// Answers that nobody waits for.
+    pub stray: u64,
+    /// Commands that were stranded.
+    pub stranded: u64,
+    /// Answers that speak of other lengths than were moved.
+    pub lies: u64,
+    pub pings: u64,
+    /// How often the path was lost.
+    pub lost: u64,
+}
+
+enum Stage {
+    Down,
+    Login(Box<ClientLogin>),
+    Up,
+    /// No command is sent any more; `true`: a logout was sent.
+    Leaving(bool),
+}
+
+/// See the module.
+pub(super) struct Engine {
+    rules: Rules,
+    stage: Stage,
+    params: Params,
+    framer: Framer,
+    cmd_sn: u32,
+    max_cmd_sn: u32,
+    exp_stat_sn: u32,
+    ops: Vec<Op>,
+    free: Vec<usize>,
+    /// Commands that were not sent, by tag.
+    line: VecDeque<u32>,
+    /// Task management that was not sent.
+    urgent: VecDeque<u32>,
+    /// Commands with data to send, in the order in which they were asked for.
+    senders: VecDeque<u32>,
+    /// Pings of the target that were not answered: LUN and tag.
+    pongs: VecDeque<([u8; 8], u32)>,
+    ended: VecDeque<(u32, Outcome)>,
+    /// When the target was last heard, or a connection began.
+    heard_ns: u64,
+    pinged: bool,
+    /// Since when nothing of a working session was heard.
+    down_ns: u64,
+    /// When a login, or a logout, has to be over.
+    stage_due_ns: u64,
+    /// No connection is wanted before.
+    wait_ns: u64,
+    backoff_ns: u64,
+    /// The target did something for us since it was connected.
+    useful: bool,
+    tried: bool,
+    lost: bool,
+    found: bool,
+    /// There may be other units than before.
+    news: bool,
+    counts: Counts,
+}
+
+impl Engine {
+    pub(super) fn new(rules: Rules, now: u64) -> Engine {
+        Engine {
+            rules,
+            stage: Stage::Down,
+            params: Params::default(),
+            framer: PRE_LOGIN,
+            cmd_sn: 1,
+            max_cmd_sn: 1,
+            exp_stat_sn: 0,
+            ops: Vec::new(),
+            free: Vec::new(),
+            line: VecDeque::new(),
+            urgent: VecDeque::new(),
+            senders: VecDeque::new(),
+            pongs: VecDeque::new(),
+            ended: VecDeque::new(),
+            heard_ns: now,
+            pinged: false,
+            down_ns: now,
+            stage_due_ns: u64::MAX,
+            wait_ns: now,
+            backoff_ns: due::BACKOFF_MIN_NS,
+            useful: false,
+            tried: false,
+            lost: false,
+            found: true,
+            news: false,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// There is a session.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.stage, Stage::Up)
+    }
+
+    /// A connection was tried, and something came of it.
+    pub(super) fn is_tried(&self) -> bool {
+        self.tried || self.is_up()
+    }
+
+    /// Whether there is a session for the first time, or again after the path was lost, or the path
+    /// was lost, or the target says that its units changed, since this was last asked.
+    pub(super) fn take_found(&mut self) -> bool {
+        let found = self.is_up() && std::mem::take(&mut self.found);
+        std::mem::take(&mut self.news) || found
+    }
+
+    /// A command that has ended.
+    pub(super) fn take_ended(&mut self) -> Option<(u32, Outcome)> {
+        self.ended.pop_front()
+    }
+
+    /// A connection stands: the login begins. `random` is drawn afresh.
+    pub(super) fn connected(
+        &mut self,
+        random: Challenge,
+        wire: &mut dyn Wire,
+        now: u64,
+    ) -> Result<(), Fault> {
+        let rules = &self.rules;
+        let chap = rules.chap.as_ref().map(|chap| ClientChap {
+            user: chap.user.clone(),
+            algorithms: chap.algorithms,
+            mutual: chap.mutual.clone().map(|user| (user, random)),
+        });
+        let params = Params {
+            initial_r2t: false,
+            recv_data_len_max: RECEIVE_MAX,
+            max_burst: 1 << 20,
+            time2wait_s: 0,
+            time2retain_s: 0,
+            ..Params::default()
+        };
+        let offer = Offer {
+            header_digest: rules.header_digest,
+            data_digest: rules.data_digest,
+            params,
+            ..Offer::default()
+        };
+        let config = ClientConfig {
+            initiator: rules.initiator.clone(),
+            target: Some(rules.target.clone()),
+            isid: rules.isid,
+            cid: 0,
+            cmd_sn: 1,
+            offer,
+            chap,
+        };
+        let (login, first) = ClientLogin::start(config).map_err(Fault::Login)?;
+        (self.framer, self.heard_ns, self.pinged, self.useful) = (PRE_LOGIN, now, false, false);
+        self.stage = Stage::Login(Box::new(login));
+        self.stage_due_ns = now + self.rules.deadline_ns / 4;
+        wire.send(&first.to_bytes(), None, &[]);
+        Ok(())
+    }
+
+    /// The connection is gone, or could not be had.
+    pub(super) fn dropped(&mut self, now: u64) {
+        let was_up = matches!(self.stage, Stage::Up | Stage::Leaving(_));
+        if was_up {
+            // Who was silent is away since then.
+            self.down_ns = if self.pinged { self.heard_ns } else { now };
+            self.counts.drops += 1;
+        }
+        self.tried = true;
+        self.stage = Stage::Down;
+        self.stage_due_ns = u64::MAX;
+        self.urgent.clear();
+        self.senders.clear();
+        self.pongs.clear();
+        self.backoff_ns = match self.useful {
+            true => due::BACKOFF_MIN_NS,
+            false => (self.backoff_ns * 2).min(due::BACKOFF_MAX_NS),
+        };
+        self.wait_ns = self.wait_ns.max(now + self.backoff_ns);
+        for at in 0..self.ops.len() {
+            let Some(op) = self.ops.get(at).filter(|op| op.busy) else { continue };
+            match op.kind {
+                Kind::Command if op.sent => self.counts.stranded += 1,
+                Kind::Command => {}
+                Kind::Abort { .. } | Kind::Reset => self.end(at, Outcome::of(CamStatus::NexusLost)),
+            }
+        }
+    }
+
+    /// I2: there is a new session, so nothing of the old one can happen any more.
+    fn is_new(&mut self) {
+        for at in 0..self.ops.len() {
+            let Some(op) = self.ops.get(at).filter(|op| op.busy && op.sent) else { continue };
+            let status = if op.aborting { CamStatus::Aborted } else { CamStatus::NexusLost };
+            self.end(at, Outcome::of(status));
+        }
+    }
+
+    /// Nothing is to be had here any more: all that waits ends.
+    pub(super) fn give_up(&mut self) {
+        for at in 0..self.ops.len() {
+            if self.ops.get(at).is_some_and(|op| op.busy) {
+                self.end(at, Outcome::of(CamStatus::NoHba));
+            }
+        }
+        self.line.clear();
+        self.urgent.clear();
+        self.senders.clear();
+    }
+
+    /// Begins a command; answers its tag.
+    pub(super) fn begin(&mut self, task: &Task, data: &Segs) -> Result<u32, Outcome> {
+        if self.lost {
+            return Err(Outcome::of(CamStatus::NoHba));
+        }
+        if data.len() < task.length as usize || task.read && task.write {
+            return Err(Outcome::of(CamStatus::Invalid));
+        }
+        let tag = self.enter(Kind::Command, task).ok_or(Outcome::of(CamStatus::Busy))?;
+        if let Some(op) = self.op(tag) {
+            data.iter().for_each(|seg| op.data.push(seg.clone()));
+        }
+        self.line.push_back(tag);
+        Ok(tag)
+    }
+
+    /// Ends a command early: at once when it was not sent, else when the target says that it has
+    /// ended it.
+    pub(super) fn abort(&mut self, tag: u32) {
+        let up = self.is_up();
+        let Some(op) = self.op(tag) else { return };
+        if !op.sent {
+            let at = op::place_of(tag);
+            self.line.retain(|other| *other != tag);
+            return self.end(at, Outcome::of(CamStatus::Aborted));
+        }
+        if std::mem::replace(&mut op.aborting, true) || !up {
+            return;
+        }
+        let (task, cmd_sn) = (Task { lun: op.task.lun, ..Task::default() }, op.cmd_sn);
+        match self.enter(Kind::Abort { tag, cmd_sn }, &task) {
+            Some(abort) => self.urgent.push_back(abort),
+            None => self.stage_due_ns = 0,
+        }
+    }
+
+    /// LOGICAL UNIT RESET: its answer ends all commands of the unit that were sent before.
+    pub(super) fn reset(&mut self, lun: [u8; 8]) -> Result<u32, Outcome> {
+        if !self.is_up() {
+            let lost = if self.lost { CamStatus::NoHba } else { CamStatus::NexusLost };
+            return Err(Outcome::of(lost));
+        }
+        let task = Task { lun, ..Task::default() };
+        let tag = self.enter(Kind::Reset, &task).ok_or(Outcome::of(CamStatus::Busy))?;
+        self.urgent.push_back(tag);
+        // Those that were not sent wait for nobody.
+        for at in 0..self.ops.len() {
+            let Some(op) = self.ops.get(at).filter(|op| op.busy && !op.sent) else { continue };
+            if op.kind == Kind::Command && op.task.lun == lun {
+                self.end(at, Outcome::of(CamStatus::ResetSent));
+            }
+        }
+        Ok(tag)
+    }
+
+    /// Commands of a unit that wait for answers.
+    pub(super) fn has(&self, lun: [u8; 8]) -> bool {
+        let fits = |op: &Op| op.busy && op.kind == Kind::Command && op.task.lun == lun;
+        self.ops.iter().any(fits)
+    }
+
+    fn enter(&mut self, kind: Kind, task: &Task) -> Option<u32> {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None if self.ops.len() < OPS_MAX => {
+                self.ops.push(Op::default());
+                self.ops.len() - 1
+            }
+            None => return None,
+        };
+        let op = self.ops.get_mut(at)?;
+        *op = Op {
+            uses: op.uses,
+            data: std::mem::take(&mut op.data),
+            busy: true,
+            kind,
+            task: *task,
+            ..Op::default()
+        };
+        Some(tag_of(at, op.uses))
+    }
+
+    /// I1: who has a tag.
+    fn op(&mut self, tag: u32) -> Option<&mut Op> {
+        let op = self.ops.get_mut(op::place_of(tag))?;
+        (op.busy && tag_of(op::place_of(tag), op.uses) == tag).then_some(op)
+    }
+
+    fn end(&mut self, at: usize, outcome: Outcome) {
+        let Some(op) = self.ops.get_mut(at).filter(|op| op.busy) else { return };
+        self.ended.push_back((tag_of(at, op.uses), outcome));
+        op.busy = false;
+        op.uses = op.uses.wrapping_add(1);
+        op.data.clear();
+        self.free.push(at);
+    }
+}

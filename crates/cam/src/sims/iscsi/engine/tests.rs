@@ -1,0 +1,261 @@
+//! The engine face to face with a target's login, PDU by PDU.
+
+use bio::{Pool, PoolConfig, Segs};
+use wire::iscsi::{
+    Access, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge, DigestPolicy,
+    Grant, Login, LoginConfig, LogoutRequest, Need, NopIn, NopOut, Numbers, Offer, PRE_LOGIN,
+    Params, Pdu, R2t, ScsiCommand, ScsiResponse, Step, TAG_NONE, TaskRequest, opcode, opcode_of,
+};
+
+use super::{Engine, Fault, Rules, Task, Wire};
+use crate::ccb::CamStatus;
+
+const S: u64 = 1_000_000_000;
+
+#[derive(Default)]
+struct Line(Vec<u8>);
+
+impl Wire for Line {
+    fn room(&self) -> usize {
+        1 << 20
+    }
+
+    fn send(&mut self, head: &[u8], data: Option<(&Segs, usize, usize)>, tail: &[u8]) {
+        self.0.extend_from_slice(head);
+        if let Some((segs, from, len)) = data {
+            super::over(segs, from, len, &mut |bytes| self.0.extend_from_slice(bytes));
+        }
+        self.0.extend_from_slice(tail);
+    }
+}
+
+impl Line {
+    /// PDUs that went out.
+    fn take(&mut self) -> Vec<(Bhs, Vec<u8>)> {
+        let mut out = Vec::new();
+        while let Need::Header(frame) = PRE_LOGIN.header(&self.0).unwrap() {
+            let pdu: Vec<u8> = self.0.drain(..frame.total_len()).collect();
+            let data = pdu[frame.header_len..frame.header_len + frame.data_len].to_vec();
+            out.push((*pdu.first_chunk().unwrap(), data));
+        }
+        out
+    }
+}
+
+struct Stage {
+    engine: Engine,
+    line: Line,
+    pool: Pool,
+    stat_sn: u32,
+}
+
+fn bytes_of(pdu: &impl Pdu) -> Bhs {
+    let mut bhs = [0; BHS_LEN];
+    pdu.encode(&mut bhs);
+    bhs
+}
+
+fn challenge() -> Challenge {
+    Challenge { id: 1, bytes: [3; CHALLENGE_LEN] }
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let rules = Rules {
+            initiator: "iqn.2026-11.test:us".into(),
+            target: "iqn.2026-11.test:them".into(),
+            isid: [0x80, 1, 2, 3, 4, 5],
+            chap: None,
+            header_digest: DigestPolicy::Prefer,
+            data_digest: DigestPolicy::Prefer,
+            deadline_ns: 8 * S,
+        };
+        let pool = Pool::new(PoolConfig::default());
+        Stage { engine: Engine::new(rules, 0), line: Line::default(), pool, stat_sn: 0 }
+    }
+
+    /// Up to the last answer; that too where `whole` is set. Answers the ISID.
+    fn login(&mut self, whole: bool, now: u64) -> [u8; 6] {
+        self.engine.connected(challenge(), &mut self.line, now).unwrap();
+        let digest = DigestPolicy::Off;
+        let params = Params { max_burst: 4096, first_burst: 1024, ..Params::default() };
+        let offer =
+            Offer { header_digest: digest, data_digest: digest, params, ..Offer::default() };
+        let mut login = Login::new(LoginConfig {
+            offer,
+            algorithms: Default::default(),
+            challenge: challenge(),
+            stat_sn: 10,
+            command_window: 4,
+        });
+        loop {
+            let (bhs, data) = self.line.take().pop().unwrap();
+            let mut step = login.request(&bhs, &data);
+            if let Step::NeedTarget(_) = step {
+                let (auth, alias) = (Auth::None, None);
+                step = login.decide(Access::Allow(Grant { auth, tsih: 1, portal_group: 1, alias }));
+            }
+            match step {
+                Step::Reply(reply) => self.say(&reply.to_bytes(), now).unwrap(),
+                Step::FullFeature(done) => {
+                    self.stat_sn = done.stat_sn;
+                    if whole {
+                        self.say(&done.reply.to_bytes(), now).unwrap();
+                    }
+                    return done.query.isid;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8], now: u64) -> Result<(), Fault> {
+        let taken = self.engine.hear(bytes, &mut self.line, now)?;
+        assert_eq!(taken, bytes.len());
+        Ok(())
+    }
+
+    fn numbers(&mut self) -> Numbers {
+        self.stat_sn += 1;
+        Numbers { stat_sn: self.stat_sn - 1, exp_cmd_sn: 1, max_cmd_sn: 4 }
+    }
+
+    fn write(&mut self, len: usize) -> u32 {
+        let data = Segs::alloc(&self.pool, len).unwrap();
+        let task = Task { write: true, length: len as u32, ..Task::default() };
+        self.engine.begin(&task, &data).unwrap()
+    }
+
+    fn ended(&mut self) -> Vec<(u32, CamStatus)> {
+        let engine = &mut self.engine;
+        std::iter::from_fn(|| engine.take_ended().map(|(tag, o)| (tag, o.status))).collect()
+    }
+
+    fn pump(&mut self, now: u64) -> Result<(), Fault> {
+        self.engine.pump(&mut self.line, now)
+    }
+}
+
+/// I2
+#[test]
+fn a_stranded_command_ends_with_the_answer_to_the_next_login() {
+    let mut s = Stage::new();
+    let isid = s.login(true, 0);
+    let (sent, aborted) = (s.write(512), s.write(512));
+    s.pump(S).unwrap();
+    let waits = s.write(512);
+    s.engine.dropped(S);
+    s.engine.abort(aborted);
+    assert_eq!(s.ended(), [], "what they did is not known");
+    assert_eq!(s.login(false, 2 * S), isid);
+    s.pump(2 * S).unwrap();
+    assert_eq!(s.ended(), [], "the old session may live still");
+    s.engine.dropped(2 * S);
+    s.login(true, 3 * S);
+    s.line.take();
+    s.pump(3 * S).unwrap();
+    assert_eq!(s.ended(), [(sent, CamStatus::NexusLost), (aborted, CamStatus::Aborted)]);
+    let out = s.line.take();
+    let command = ScsiCommand::decode(&out.last().unwrap().0).unwrap();
+    assert_eq!((out.len(), command.task_tag, command.cmd_sn), (1, waits, 1));
+}
+
+/// I1
+#[test]
+fn an_answer_counts_once() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    let tag = s.write(512);
+    s.pump(S).unwrap();
+    let sn = s.numbers();
+    let answer = bytes_of(&ScsiResponse { task_tag: tag, sn, ..ScsiResponse::default() });
+    s.say(&answer, S).unwrap();
+    s.say(&answer, S).unwrap();
+    assert_eq!(s.ended(), [(tag, CamStatus::Complete)]);
+    // The place has another tenant by now, and the answer another number.
+    let next = s.write(512);
+    s.pump(S).unwrap();
+    let sn = s.numbers();
+    let late = bytes_of(&ScsiResponse { task_tag: tag, sn, ..ScsiResponse::default() });
+    s.say(&late, S).unwrap();
+    assert_eq!(s.ended(), []);
+    assert_eq!(s.engine.counts().stray, 2);
+    let skipped = Numbers { stat_sn: s.stat_sn + 1, ..s.numbers() };
+    let gap = bytes_of(&ScsiResponse { task_tag: next, sn: skipped, ..ScsiResponse::default() });
+    assert!(s.say(&gap, S).is_err(), "one got lost");
+}
+
+/// I3
+#[test]
+fn no_more_is_sent_than_is_asked_for() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    let tags: Vec<u32> = (0..6).map(|_| s.write(4096)).collect();
+    s.pump(S).unwrap();
+    let out = s.line.take();
+    assert_eq!(out.len(), 4, "the window has four");
+    assert!(out.iter().all(|(_, data)| data.len() == 1024), "the first burst");
+    let r2t = |sn, offset, desired_len, r2t_sn| {
+        let (task_tag, target_tag) = (tags[0], 9);
+        bytes_of(&R2t { lun: [0; 8], task_tag, target_tag, sn, r2t_sn, offset, desired_len })
+    };
+    let sn = Numbers { stat_sn: s.stat_sn, exp_cmd_sn: 5, max_cmd_sn: 4 };
+    s.say(&r2t(sn, 1024, 3072, 0), S).unwrap();
+    s.pump(S).unwrap();
+    let sent: usize = s.line.take().iter().map(|(_, data)| data.len()).sum();
+    assert_eq!(sent, 3072);
+    for bad in [r2t(sn, 1024, 512, 1), r2t(sn, 4096, 1, 1), r2t(sn, 0, 4096, 0)] {
+        assert!(s.say(&bad, S).is_err());
+    }
+}
+
+/// I5
+#[test]
+fn who_is_silent_is_asked_then_dropped_then_lost() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    let tag = s.write(512);
+    s.pump(S).unwrap();
+    s.line.take();
+    s.pump(2 * S).unwrap();
+    let ping = s.line.take();
+    assert_eq!(opcode_of(&ping[0].0), opcode::NOP_OUT);
+    assert!(s.pump(3 * S).is_ok() && s.pump(4 * S).is_err());
+    s.engine.dropped(4 * S);
+    s.pump(7 * S).unwrap();
+    assert_eq!(s.ended(), []);
+    s.pump(8 * S).unwrap();
+    assert_eq!(s.ended(), [(tag, CamStatus::NoHba)], "counted from the last sign of life");
+    let data = Segs::alloc(&s.pool, 512).unwrap();
+    assert!(s.engine.begin(&Task::default(), &data).is_err());
+    assert!(s.engine.take_found());
+}
+
+#[test]
+fn pings_and_requests_to_leave_are_answered() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    let sn = Numbers { stat_sn: s.stat_sn, exp_cmd_sn: 1, max_cmd_sn: 4 };
+    let ping = NopIn { task_tag: TAG_NONE, target_tag: 77, sn, lun: [0; 8], data_len: 0 };
+    s.say(&bytes_of(&ping), S).unwrap();
+    s.pump(S).unwrap();
+    let pong = NopOut::decode(&s.line.take()[0].0).unwrap();
+    assert_eq!((pong.target_tag, pong.task_tag), (77, TAG_NONE));
+    let tag = s.write(512);
+    s.pump(S).unwrap();
+    s.engine.abort(tag);
+    s.pump(S).unwrap();
+    let abort = TaskRequest::decode(&s.line.take()[1].0).unwrap();
+    assert_eq!((abort.referenced_tag, abort.ref_cmd_sn), (tag, 1));
+    assert_eq!(s.ended(), [], "the target has not said that it is over");
+    let sn = s.numbers();
+    let event = AsyncEvent::LogoutRequested;
+    let leave = AsyncMessage { event, sn, parameters: [0, 0, 4], ..AsyncMessage::default() };
+    s.say(&bytes_of(&leave), S).unwrap();
+    s.pump(S).unwrap();
+    assert!(s.line.take().is_empty(), "what is under way has half of the time");
+    s.pump(3 * S).unwrap();
+    let out = s.line.take();
+    assert!(out.iter().any(|(bhs, _)| LogoutRequest::decode(bhs).is_ok()), "{out:?}");
+    assert!(s.pump(4 * S).is_err(), "nobody answers");
+}

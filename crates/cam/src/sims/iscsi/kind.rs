@@ -1,0 +1,201 @@
+//! The kind `iscsi` of `[[bus]]`.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use wire::iscsi::{Algorithms, ChapUser, DigestPolicy, SECRET_LEN_MIN, normalise_name};
+
+use super::engine::{Chap, Rules};
+use super::{Iscsi, secret};
+use crate::kind::{Open, SimKind};
+use crate::sim::Sim;
+
+const S: u64 = 1_000_000_000;
+
+/// Most portals of a bus: their numbers stand in a byte of the ISID.
+const PORTALS_MAX: u32 = 64;
+
+/// An iSCSI initiator.
+pub struct IscsiKind;
+
+#[derive(Deserialize, JsonSchema)]
+struct Params {
+    /// Addresses of the target, with ports. Each is a path of its own: the disks behind several are
+    /// what class multipath is for.
+    #[schemars(length(min = 1, max = 64))]
+    portals: Vec<SocketAddr>,
+    /// Name of the target.
+    target: String,
+    /// Our own name. No other machine may have it.
+    initiator: String,
+    /// CHAP: what we prove to the target.
+    chap: Option<Proof>,
+    /// CHAP: what the target has to prove to us.
+    mutual: Option<Proof>,
+    /// Digests that CHAP may use; the target takes one. Old ones know nothing but md5, and some
+    /// offer more than they can do.
+    #[serde(default = "algorithms")]
+    #[schemars(length(min = 1))]
+    chap_algorithms: Vec<Algorithm>,
+    /// CRC32C over headers.
+    #[serde(default)]
+    header_digest: Digest,
+    /// CRC32C over data.
+    #[serde(default)]
+    data_digest: Digest,
+    /// Seconds of silence after which a portal is lost, with the disks that were reached by it.
+    /// They are taken in again when it answers.
+    #[serde(default = "deadline")]
+    #[schemars(range(min = 1, max = 25))]
+    deadline_s: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Proof {
+    /// The name.
+    user: String,
+    /// `file:PATH`, `credential:NAME` (systemd), or the secret itself (discouraged).
+    secret: String,
+}
+
+/// A digest for CHAP.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+enum Algorithm {
+    /// Weak.
+    #[serde(rename = "md5")]
+    Md5,
+    #[serde(rename = "sha1")]
+    Sha1,
+    #[serde(rename = "sha256")]
+    Sha256,
+    #[serde(rename = "sha3-256")]
+    Sha3,
+}
+
+fn algorithms() -> Vec<Algorithm> {
+    vec![Algorithm::Sha3, Algorithm::Sha256, Algorithm::Sha1]
+}
+
+/// What is wanted of a digest.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Digest {
+    /// Never.
+    Off,
+    /// When the target insists.
+    Allow,
+    /// When the target has it.
+    #[default]
+    Prefer,
+    /// No session without.
+    Require,
+}
+
+impl From<Digest> for DigestPolicy {
+    fn from(digest: Digest) -> DigestPolicy {
+        match digest {
+            Digest::Off => DigestPolicy::Off,
+            Digest::Allow => DigestPolicy::Allow,
+            Digest::Prefer => DigestPolicy::Prefer,
+            Digest::Require => DigestPolicy::Require,
+        }
+    }
+}
+
+fn deadline() -> u64 {
+    20
+}
+
+fn user(proof: &Proof) -> Result<ChapUser, String> {
+    let secret = secret::read(&proof.secret)?;
+    match secret.len() {
+        n if n < SECRET_LEN_MIN => {
+            Err(format!("{}: the secret has {n} bytes, {SECRET_LEN_MIN} are needed", proof.user))
+        }
+        _ => Ok(ChapUser { name: proof.user.clone(), secret }),
+    }
+}
+
+fn chap(params: &Params) -> Result<Option<Chap>, String> {
+    let Some(ours) = &params.chap else {
+        return match params.mutual {
+            Some(_) => Err("mutual: needs chap too: the target asks first".into()),
+            None => Ok(None),
+        };
+    };
+    let own = user(ours).map_err(|e| format!("chap: {e}"))?;
+    let theirs = params.mutual.as_ref().map(user).transpose();
+    let mutual = theirs.map_err(|e| format!("mutual: {e}"))?;
+    if mutual.as_ref().is_some_and(|theirs| theirs.secret == own.secret) {
+        return Err("mutual: the target's secret has to be another one than ours".into());
+    }
+    let has = |algorithm| params.chap_algorithms.contains(&algorithm);
+    let algorithms = Algorithms {
+        md5: has(Algorithm::Md5),
+        sha1: has(Algorithm::Sha1),
+        sha256: has(Algorithm::Sha256),
+        sha3: has(Algorithm::Sha3),
+    };
+    if params.chap_algorithms.is_empty() {
+        return Err("chap_algorithms: one at least is needed".into());
+    }
+    Ok(Some(Chap { user: own, mutual, algorithms }))
+}
+
+impl SimKind for IscsiKind {
+    fn name(&self) -> &'static str {
+        "iscsi"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Disks of an iSCSI target, by TCP/IP."
+    }
+
+    fn schema(&self) -> Value {
+        schemars::schema_for!(Params).to_value()
+    }
+
+    fn example(&self) -> &'static str {
+        "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\n\
+         portals = [\"10.0.0.1:3260\", \"10.0.1.1:3260\"]\n\
+         target = \"iqn.2026-01.org.example:t0\"\n\
+         initiator = \"iqn.2026-01.org.example:host7\"\n"
+    }
+
+    fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
+        let name = request.name;
+        let refuse = |what: String| Error::new(Errno::Inval, format!("bus {name}: {what}"));
+        let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
+        let named = |key: &str, text: &str| {
+            normalise_name(text).map_err(|_| {
+                refuse(format!("{key}: `{text}` is no iSCSI name (iqn.2026-01.org.example:name)"))
+            })
+        };
+        let (target, initiator) =
+            (named("target", &params.target)?, named("initiator", &params.initiator)?);
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = params.portals.iter().find(|portal| !seen.insert(**portal)) {
+            return Err(refuse(format!("portals: {twice} stands there twice")));
+        }
+        if params.portals.is_empty() || params.portals.len() > PORTALS_MAX as usize {
+            return Err(refuse(format!("portals: 1 to {PORTALS_MAX} are needed")));
+        }
+        let rules = Rules {
+            initiator,
+            target,
+            isid: [0; 6],
+            chap: chap(&params).map_err(refuse)?,
+            header_digest: params.header_digest.into(),
+            data_digest: params.data_digest.into(),
+            deadline_ns: params.deadline_s * S,
+        };
+        let site = (request.site.switchboard.clone(), request.site.cores);
+        Ok(Arc::new(Iscsi::new(name, params.portals, rules, site)))
+    }
+}

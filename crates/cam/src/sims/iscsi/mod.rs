@@ -1,0 +1,280 @@
+//! iSCSI: disks of a target elsewhere, by TCP/IP (RFC 7143).
+//!
+//! ```text
+//!   CCB --> Iscsi (any core) --> port: this core's session at the portal, its connection and tasks
+//!                                  engine: PDUs, numbers, recovery
+//! ```
+//! A portal is a target of the bus: several are several paths to the same disks, told to be the
+//! same by what the disks say of themselves. Each core that sends has a session of its own at each
+//! portal, because a command's data never leave its core; its ISID is made of the names of bus and
+//! initiator and of the numbers of portal and core, so that it is the same one when the session,
+//! or this process, begins anew.
+//!
+//! Invariants
+//!  N1  A unit's 29/00 tells of our own login, or of a reset: a cache is taken to have lost its
+//!      power when the target says so (29/01) and not because a connection failed.
+//!  N2  A command goes again by CAM, on its own core: so by the same ISID as before (engine I2).
+
+mod engine;
+mod kind;
+mod port;
+mod secret;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bio::Segs;
+use geom::{Core, Local, Switchboard};
+use wire::iscsi::Attribute;
+use wire::scsi::Lun;
+
+use self::engine::{Counts, Rules, Task};
+use self::port::Session;
+use crate::address::Path;
+use crate::bus::Rescan;
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Flags, Outcome, Tag};
+use crate::sim::{Begun, Sim, SimFacts};
+use crate::unit::Unit;
+
+pub use self::kind::IscsiKind;
+
+/// Largest READ or WRITE, bytes; units whose limit is smaller say so themselves.
+const IO_MAX_BYTES: u32 = 1 << 20;
+/// How long a scan waits for portals that were not tried yet, and how often it looks, ns.
+const WAIT_NS: u64 = 3_000_000_000;
+const LOOK_NS: u64 = 5_000_000;
+
+/// A portal, as all cores know it.
+struct Portal {
+    at: SocketAddr,
+    /// There was a session of core 0 once.
+    seen: AtomicBool,
+}
+
+/// What all cores need.
+struct Inner {
+    /// Of this process's buses: for the sessions.
+    number: u64,
+    name: String,
+    portals: Vec<Portal>,
+    rules: Rules,
+    /// Units by place: the newest last.
+    units: Mutex<BTreeMap<Path, Vec<Weak<Unit>>>>,
+    /// What sessions have counted, by core and portal.
+    counts: Mutex<BTreeMap<(u32, usize), Counts>>,
+    rescan: OnceLock<Rescan>,
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    /// The handle of a unit.
+    fn handle(&self, unit: &Unit) -> Weak<Unit> {
+        let units = lock(&self.units);
+        let all = units.get(&unit.path()).into_iter().flatten();
+        all.rev().find(|u| std::ptr::eq(u.as_ptr(), unit)).cloned().unwrap_or_default()
+    }
+
+    /// What a session goes by.
+    fn rules(&self, core: u32, portal: usize) -> Rules {
+        let names = [self.name.as_bytes(), b"\0", self.rules.initiator.as_bytes()].concat();
+        let [_, a, b, c] = wire::iscsi::crc32c(&names).to_be_bytes();
+        // 80h: numbers that nobody else hands out (RFC 7143 section 11.12.5).
+        Rules { isid: [0x80, a, b, c, core as u8, portal as u8], ..self.rules.clone() }
+    }
+}
+
+/// See the module.
+pub struct Iscsi {
+    inner: Arc<Inner>,
+    switchboard: Switchboard,
+    cores: usize,
+}
+
+impl Iscsi {
+    fn new(
+        name: &str,
+        portals: Vec<SocketAddr>,
+        rules: Rules,
+        (switchboard, cores): (Switchboard, usize),
+    ) -> Iscsi {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let portal = |at| Portal { at, seen: AtomicBool::new(false) };
+        let inner = Inner {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            portals: portals.into_iter().map(portal).collect(),
+            rules,
+            units: Mutex::default(),
+            counts: Mutex::default(),
+            rescan: OnceLock::new(),
+        };
+        Iscsi { inner: Arc::new(inner), switchboard, cores }
+    }
+
+    /// The session for a unit on this core; one that is not there yet begins.
+    fn session(&self, unit: &Unit, core: &Core) -> Option<Rc<Session>> {
+        let portal = usize::try_from(unit.path().target).ok()?;
+        port::find(&self.inner, portal, core)
+            .or_else(|| port::open(&self.inner, portal, &core.handle()?))
+    }
+
+    /// Has something done on all cores but this one.
+    fn elsewhere(&self, here: &Core, f: impl Fn(&Rc<Core>) + Clone + Send + 'static) {
+        for core in (0..self.cores).filter(|core| *core != here.id() as usize) {
+            let f = f.clone();
+            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| f(core)));
+        }
+    }
+}
+
+/// The LUN of a unit as it stands in PDUs.
+fn lun_of(unit: &Unit) -> Option<[u8; 8]> {
+    let number = u32::try_from(unit.path().lun).ok()?;
+    Lun::new(number).map(Lun::encode)
+}
+
+fn task_of(lun: [u8; 8], ccb: &Ccb, tag: Tag) -> Task {
+    let mut cdb = [0; 16];
+    cdb.iter_mut().zip(ccb.command.cdb()).for_each(|(to, from)| *to = *from);
+    let attribute = match tag {
+        Tag::None => Attribute::Untagged,
+        Tag::Simple => Attribute::Simple,
+        Tag::Ordered => Attribute::Ordered,
+    };
+    let (read, write) = (ccb.flags.has(Flags::IN), ccb.flags.has(Flags::OUT));
+    let length = if read || write { ccb.length } else { 0 };
+    Task { lun, cdb, attribute, read: read && length > 0, write: write && length > 0, length }
+}
+
+impl Sim for Iscsi {
+    fn facts(&self) -> SimFacts {
+        let targets = self.inner.portals.len() as u64;
+        let name = self.inner.name.clone();
+        SimFacts { name, targets, io_max_bytes: IO_MAX_BYTES, is_ata: false }
+    }
+
+    fn place(&self, path: Path) -> String {
+        let target = &self.inner.rules.target;
+        let portal = usize::try_from(path.target).ok().and_then(|at| self.inner.portals.get(at));
+        match portal {
+            Some(portal) => format!("{target},{},{}", portal.at, path.lun),
+            None => path.to_string(),
+        }
+    }
+
+    fn begin(&self, rescan: Rescan) {
+        let _first = self.inner.rescan.set(rescan);
+        let inner = self.inner.clone();
+        let open = move |core: &Rc<Core>| {
+            for portal in 0..inner.portals.len() {
+                let _session = port::open(&inner, portal, core);
+            }
+        };
+        self.switchboard.call(0, Box::new(open));
+    }
+
+    fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
+        Box::pin(async move {
+            let end = core.now() + WAIT_NS;
+            let tried = |portal| port::find(&self.inner, portal, core).is_none_or(|s| s.is_tried());
+            while core.now() < end && !(0..self.inner.portals.len()).all(tried) {
+                core.reactor().sleep(LOOK_NS).await;
+            }
+        })
+    }
+
+    fn targets(&self) -> Vec<u64> {
+        let portals = (0..).zip(&self.inner.portals);
+        portals.filter(|(_, p)| p.seen.load(Ordering::Acquire)).map(|(n, _)| n).collect()
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let mut sum = Counts::default();
+        for counts in lock(&self.inner.counts).values() {
+            sum.logins += counts.logins;
+            sum.drops += counts.drops;
+            sum.stray += counts.stray;
+            sum.stranded += counts.stranded;
+            sum.lies += counts.lies;
+            sum.pings += counts.pings;
+            sum.lost += counts.lost;
+        }
+        vec![
+            ("logins", sum.logins),
+            ("sessions-dropped", sum.drops),
+            ("commands-stranded", sum.stranded),
+            ("answers-unasked", sum.stray),
+            ("answers-of-other-lengths", sum.lies),
+            ("pings", sum.pings),
+            ("paths-lost", sum.lost),
+        ]
+    }
+
+    fn close(&self) {
+        let (bus, cores) = (self.inner.number, 0..self.cores);
+        for core in cores {
+            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| port::close(bus, core)));
+        }
+    }
+
+    fn attach(&self, unit: &Arc<Unit>) {
+        let mut units = lock(&self.inner.units);
+        let all = units.entry(unit.path()).or_default();
+        all.retain(|u| u.strong_count() > 0);
+        all.push(Arc::downgrade(unit));
+    }
+
+    fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
+        let Some(lun) = lun_of(unit) else {
+            return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
+        };
+        let Some(session) = self.session(unit, core) else {
+            return Begun::Ended(Outcome::of(CamStatus::NoHba));
+        };
+        let refused = match ccb.command {
+            Command::Scsi { tag, .. } => session.begin(unit, id, &task_of(lun, ccb, tag), data),
+            Command::Reset => session.reset(unit, Some(id), lun),
+            _ => return Begun::Ended(Outcome::of(CamStatus::CannotProvide)),
+        };
+        refused.map_or(Begun::Pending, Begun::Ended)
+    }
+
+    fn finish(&self, _: &Unit, _: CcbId, _: &Segs, _: &Core) -> Begun {
+        Begun::Pending
+    }
+
+    fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
+        if self.session(unit, core).is_some_and(|session| session.abort(unit, id)) {
+            return;
+        }
+        // It is with another core.
+        let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
+        self.elsewhere(core, move |core| {
+            let Some(unit) = handle.upgrade() else { return };
+            if let Some(session) = port::find_for(&inner, &unit, core) {
+                session.abort(&unit, id);
+            }
+        });
+    }
+
+    /// The target ends a unit's commands of all nexuses, but tells only the one that asked: so each
+    /// session that has some asks for itself.
+    fn reset(&self, unit: &Unit, core: &Core) {
+        let Some(lun) = lun_of(unit) else { return };
+        if let Some(session) = self.session(unit, core) {
+            let _refused = session.reset(unit, None, lun);
+        }
+        let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
+        self.elsewhere(core, move |core| {
+            let Some(unit) = handle.upgrade() else { return };
+            let session = port::find_for(&inner, &unit, core).filter(|s| s.has(lun));
+            let _refused = session.map(|session| session.reset(&unit, None, lun));
+        });
+    }
+}

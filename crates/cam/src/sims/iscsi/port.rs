@@ -1,0 +1,404 @@
+//! A session of one core at one portal: its connection, its tasks, and whose commands are whose.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use bio::{Pool, Seg, Segs};
+use geom::{Core, deadline};
+use reactor::{Stream, TaskHandle};
+use wire::iscsi::{CHALLENGE_LEN, Challenge};
+use wire::scsi::{Sense, asc};
+
+use super::Inner;
+use super::engine::{Engine, Fault, PDU_MAX, Task, Wire};
+use crate::ccb::{CcbId, Outcome};
+use crate::unit::Unit;
+
+/// Memory for what comes in, for what goes out, and for what is going out: one buffer each, which
+/// the longest PDU fills by half.
+const BUFFER_BYTES: usize = Pool::largest();
+/// The clock sleeps no longer, ns.
+const LOOK_NS: u64 = 1_000_000_000;
+/// How long a session that is closed may take to say so, ns.
+const FAREWELL_NS: u64 = 600_000_000;
+/// How long a connection waits for memory before it is tried again, ns.
+const NO_MEMORY_NS: u64 = 10_000_000;
+
+/// What goes out next, and the memory of what is going out.
+struct Out {
+    fill: Seg,
+    used: usize,
+    idle: Option<Seg>,
+    writer: Option<Waker>,
+}
+
+impl Wire for &RefCell<Option<Out>> {
+    fn room(&self) -> usize {
+        self.borrow().as_ref().map_or(0, |out| out.fill.len() - out.used)
+    }
+
+    fn send(&mut self, head: &[u8], data: Option<(&Segs, usize, usize)>, tail: &[u8]) {
+        let mut out = self.borrow_mut();
+        let Some(Out { fill, used, .. }) = out.as_mut() else { return };
+        *used += fill.copy_from(*used, head);
+        if let Some((segs, from, len)) = data {
+            super::engine::over(segs, from, len, &mut |bytes| {
+                *used += fill.copy_from(*used, bytes)
+            });
+        }
+        *used += fill.copy_from(*used, tail);
+    }
+}
+
+/// Whose a command is.
+type Owner = (Weak<Unit>, CcbId);
+
+/// See the module.
+pub(super) struct Session {
+    core: std::rc::Weak<Core>,
+    inner: Arc<Inner>,
+    portal: usize,
+    engine: RefCell<Engine>,
+    out: RefCell<Option<Out>>,
+    stream: RefCell<Option<Stream>>,
+    /// By tag.
+    owners: RefCell<HashMap<u32, Owner>>,
+    /// Handles of units by LUN.
+    units: RefCell<BTreeMap<u64, Weak<Unit>>>,
+    stirred: Cell<bool>,
+    closing: Cell<bool>,
+    clock: RefCell<Option<Waker>>,
+    tasks: RefCell<Vec<TaskHandle>>,
+}
+
+/// Bus, core, portal.
+type Key = (u64, u32, usize);
+
+thread_local! {
+    /// The sessions of this thread.
+    static SESSIONS: RefCell<HashMap<Key, Rc<Session>>> = RefCell::default();
+}
+
+/// The session that a bus has at a portal on this core.
+pub(super) fn find(inner: &Inner, portal: usize, core: &Core) -> Option<Rc<Session>> {
+    let key = (inner.number, core.id(), portal);
+    SESSIONS.with_borrow(|all| all.get(&key).cloned())
+}
+
+/// The same, for a unit.
+pub(super) fn find_for(inner: &Inner, unit: &Unit, core: &Core) -> Option<Rc<Session>> {
+    find(inner, usize::try_from(unit.path().target).ok()?, core)
+}
+
+/// Makes the session of a bus at a portal on this core.
+pub(super) fn open(inner: &Arc<Inner>, portal: usize, core: &Rc<Core>) -> Option<Rc<Session>> {
+    inner.portals.get(portal)?;
+    let rules = inner.rules(core.id(), portal);
+    let session = Rc::new(Session {
+        core: Rc::downgrade(core),
+        inner: inner.clone(),
+        portal,
+        engine: RefCell::new(Engine::new(rules, core.now())),
+        out: RefCell::default(),
+        stream: RefCell::default(),
+        owners: RefCell::default(),
+        units: RefCell::default(),
+        stirred: Cell::default(),
+        closing: Cell::default(),
+        clock: RefCell::default(),
+        tasks: RefCell::default(),
+    });
+    let key = (inner.number, core.id(), portal);
+    SESSIONS.with_borrow_mut(|all| all.insert(key, session.clone()));
+    let tasks = vec![
+        core.reactor().spawn("iscsi session", run(session.clone())),
+        core.reactor().spawn("iscsi clock", clock(session.clone())),
+    ];
+    *session.tasks.borrow_mut() = tasks;
+    Some(session)
+}
+
+/// Ends the sessions of a bus on this core: they log out first.
+pub(super) fn close(bus: u64, core: &Rc<Core>) {
+    let mine = |key: &Key| key.0 == bus && key.1 == core.id();
+    let gone: Vec<Rc<Session>> = SESSIONS.with_borrow_mut(|all| {
+        all.extract_if(|key, _| mine(key)).map(|(_, session)| session).collect()
+    });
+    for session in gone {
+        session.closing.set(true);
+        session.engine.borrow_mut().give_up();
+        session.engine.borrow_mut().leave(0, core.now());
+        session.stir();
+        let held = core.clone();
+        drop(core.reactor().spawn("iscsi farewell", async move {
+            let end = held.now() + FAREWELL_NS;
+            while session.stream.borrow().is_some() && held.now() < end {
+                held.reactor().sleep(super::LOOK_NS).await;
+            }
+            session.tasks.take().iter().for_each(TaskHandle::abort);
+            session.hang_up();
+        }));
+    }
+}
+
+impl Session {
+    pub(super) fn is_tried(&self) -> bool {
+        self.engine.borrow().is_tried()
+    }
+
+    /// Commands of a unit wait here.
+    pub(super) fn has(&self, lun: [u8; 8]) -> bool {
+        self.engine.borrow().has(lun)
+    }
+
+    fn handle(&self, unit: &Unit) -> Weak<Unit> {
+        let mut units = self.units.borrow_mut();
+        let known = units.get(&unit.path().lun).filter(|u| std::ptr::eq(u.as_ptr(), unit));
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let handle = self.inner.handle(unit);
+        units.insert(unit.path().lun, handle.clone());
+        handle
+    }
+
+    /// Begins a command; an answer at once when it cannot be.
+    pub(super) fn begin(
+        &self,
+        unit: &Unit,
+        id: CcbId,
+        task: &Task,
+        data: &Segs,
+    ) -> Option<Outcome> {
+        let tag = match self.engine.borrow_mut().begin(task, data) {
+            Ok(tag) => tag,
+            Err(outcome) => return Some(outcome),
+        };
+        self.owners.borrow_mut().insert(tag, (self.handle(unit), id));
+        self.stir();
+        None
+    }
+
+    /// False: there is no such command here.
+    pub(super) fn abort(&self, unit: &Unit, id: CcbId) -> bool {
+        let fits = |owner: &Owner| owner.1 == id && std::ptr::eq(owner.0.as_ptr(), unit);
+        let owners = self.owners.borrow();
+        let Some(tag) = owners.iter().find(|(_, owner)| fits(owner)).map(|(tag, _)| *tag) else {
+            return false;
+        };
+        drop(owners);
+        self.engine.borrow_mut().abort(tag);
+        self.stir();
+        true
+    }
+
+    /// Resets a unit, for a CCB or for nobody.
+    pub(super) fn reset(&self, unit: &Unit, id: Option<CcbId>, lun: [u8; 8]) -> Option<Outcome> {
+        let tag = match self.engine.borrow_mut().reset(lun) {
+            Ok(tag) => tag,
+            Err(outcome) => return Some(outcome),
+        };
+        if let Some(id) = id {
+            self.owners.borrow_mut().insert(tag, (self.handle(unit), id));
+        }
+        self.stir();
+        None
+    }
+
+    fn stir(&self) {
+        if !self.stirred.replace(true) {
+            let waker = self.clock.borrow_mut().take();
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Sends what may be sent, and tells who waits what has ended.
+    fn pump(&self) {
+        let Some(core) = self.core.upgrade() else { return };
+        let now = core.reactor().fresh_now();
+        let done = self.engine.borrow_mut().pump(&mut &self.out, now);
+        if done.is_err() {
+            self.hang_up();
+        }
+        let mut out = self.out.borrow_mut();
+        let writer = out.as_mut().filter(|out| out.used > 0).and_then(|out| out.writer.take());
+        drop(out);
+        writer.into_iter().for_each(Waker::wake);
+        self.tell(&core);
+    }
+
+    fn tell(&self, core: &Rc<Core>) {
+        loop {
+            let ended = self.engine.borrow_mut().take_ended();
+            let Some((tag, outcome)) = ended else { break };
+            let owner = self.owners.borrow_mut().remove(&tag);
+            let Some((unit, id)) = owner.and_then(|(unit, id)| Some((unit.upgrade()?, id))) else {
+                continue;
+            };
+            explain(&unit, &outcome);
+            unit.done(id, outcome, core);
+        }
+        let found = self.engine.borrow_mut().take_found();
+        let Some(portal) = self.inner.portals.get(self.portal).filter(|_| found) else { return };
+        let is_up = self.engine.borrow().is_up();
+        portal.seen.fetch_or(is_up, Ordering::AcqRel);
+        if let Some(rescan) = self.inner.rescan.get() {
+            rescan.wish_target(self.portal as u64);
+        }
+    }
+
+    fn count(&self, core: &Core) {
+        let counts = self.engine.borrow().counts();
+        super::lock(&self.inner.counts).insert((core.id(), self.portal), counts);
+    }
+
+    fn hang_up(&self) {
+        if let Some(stream) = self.stream.borrow().as_ref() {
+            stream.close();
+        }
+    }
+
+    /// From a connection to its end.
+    async fn converse(self: &Rc<Session>, core: &Rc<Core>) -> Result<(), Fault> {
+        let lost = |_: io::Error| Fault::Protocol("the connection failed");
+        let Some(portal) = self.inner.portals.get(self.portal) else { return Ok(()) };
+        let most = self.engine.borrow().patience_ns();
+        let connect = deadline(core, most, core.reactor().connect(portal.at)).await;
+        let late = io::Error::from(io::ErrorKind::TimedOut);
+        let stream = connect.unwrap_or(Err(late)).map_err(lost)?;
+        stream.nodelay(true).map_err(lost)?;
+        let memory = |bytes: usize| core.pool().get(bytes).and_then(|buf| buf.seg(0, bytes));
+        let pieces = (memory(BUFFER_BYTES), memory(BUFFER_BYTES), memory(BUFFER_BYTES));
+        let (Some(into), Some(fill), idle @ Some(_)) = pieces else {
+            core.reactor().sleep(NO_MEMORY_NS).await;
+            return Err(Fault::Protocol("there is no memory for a connection"));
+        };
+        *self.out.borrow_mut() = Some(Out { fill, used: 0, idle, writer: None });
+        *self.stream.borrow_mut() = Some(stream.clone());
+        let mut challenge = Challenge { id: 0, bytes: [0; CHALLENGE_LEN] };
+        core.reactor().fill_random(&mut challenge.bytes);
+        challenge.id = core.reactor().random() as u8;
+        let now = core.reactor().fresh_now();
+        self.engine.borrow_mut().connected(challenge, &mut &self.out, now)?;
+        let writer = core.reactor().spawn("iscsi writer", write(self.clone(), stream.clone()));
+        self.stir();
+        let done = self.read(core, &stream, &into).await;
+        writer.abort();
+        done
+    }
+
+    async fn read(&self, core: &Rc<Core>, stream: &Stream, into: &Seg) -> Result<(), Fault> {
+        let (mut start, mut end) = (0, 0);
+        loop {
+            if start == end {
+                (start, end) = (0, 0);
+            } else if into.len() - start < PDU_MAX {
+                into.with_mut(|bytes| bytes.copy_within(start..end, 0));
+                (start, end) = (0, end - start);
+            }
+            let Some(room) = into.slice(end, into.len() - end) else { return Ok(()) };
+            match stream.recv(&room).await {
+                Ok(n) if n > 0 => end += n,
+                _ => return Ok(()),
+            }
+            drop(room);
+            let now = core.reactor().fresh_now();
+            start += into.with(|bytes| {
+                let came = bytes.get(start..end).unwrap_or(&[]);
+                self.engine.borrow_mut().hear(came, &mut &self.out, now)
+            })?;
+            self.pump();
+        }
+    }
+}
+
+/// Connects, and connects again.
+async fn run(session: Rc<Session>) {
+    loop {
+        let Some(core) = session.core.upgrade() else { return };
+        let _why = session.converse(&core).await;
+        session.hang_up();
+        *session.stream.borrow_mut() = None;
+        *session.out.borrow_mut() = None;
+        session.engine.borrow_mut().dropped(core.reactor().fresh_now());
+        session.pump();
+        session.count(&core);
+        if session.closing.get() {
+            return;
+        }
+        let wait = session.engine.borrow().try_ns().saturating_sub(core.now());
+        core.reactor().sleep(wait).await;
+    }
+}
+
+/// Sends what there is to send.
+async fn write(session: Rc<Session>, stream: Stream) {
+    let mut going = Vec::with_capacity(1);
+    loop {
+        let next = poll_fn(|cx| {
+            let mut out = session.out.borrow_mut();
+            let Some(out) = out.as_mut() else { return Poll::Ready(None) };
+            if out.used == 0 {
+                out.writer = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let Some(idle) = out.idle.take() else { return Poll::Ready(None) };
+            let full = std::mem::replace(&mut out.fill, idle);
+            Poll::Ready(Some((full, std::mem::take(&mut out.used))))
+        });
+        let Some((full, used)) = next.await else { return };
+        going.extend(full.slice(0, used));
+        if stream.send(&mut going).await.is_err() {
+            stream.close();
+            return;
+        }
+        if let Some(out) = session.out.borrow_mut().as_mut() {
+            out.idle = Some(full);
+        }
+        session.stir();
+    }
+}
+
+/// Pumps when something was stirred or is due.
+async fn clock(session: Rc<Session>) {
+    let mut counted: u64 = 0;
+    loop {
+        let Some(core) = session.core.upgrade() else { return };
+        session.stirred.set(false);
+        session.pump();
+        let (due, now) = (session.engine.borrow().due(), core.reactor().fresh_now());
+        if now >= due {
+            core.reactor().yield_now().await;
+        }
+        if now >= counted.saturating_add(LOOK_NS) {
+            counted = now;
+            session.count(&core);
+        }
+        let mut sleep = pin!(core.reactor().sleep(due.saturating_sub(now).min(LOOK_NS)));
+        poll_fn(|cx| {
+            if session.stirred.get() {
+                return Poll::Ready(());
+            }
+            *session.clock.borrow_mut() = Some(cx.waker().clone());
+            sleep.as_mut().poll(cx)
+        })
+        .await;
+    }
+}
+
+/// N1
+fn explain(unit: &Unit, outcome: &Outcome) {
+    if outcome.sense.bytes().is_empty() {
+        return;
+    }
+    if Sense::decode(outcome.sense.bytes()).is_ok_and(|s| s.code == asc::POWER_ON_OR_RESET) {
+        unit.kept_power();
+    }
+}

@@ -1,0 +1,34 @@
+//! Where secrets of a bus are: `file:PATH`, `credential:NAME` (systemd), or the text itself.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Longest secret, bytes.
+const SECRET_MAX: usize = 1024;
+
+/// The secret behind a reference. A line end at the end of a file is not part of it.
+pub(super) fn read(reference: &str) -> Result<Vec<u8>, String> {
+    let path = if let Some(path) = reference.strip_prefix("file:") {
+        PathBuf::from(path)
+    } else if let Some(name) = reference.strip_prefix("credential:") {
+        let folder = std::env::var_os("CREDENTIALS_DIRECTORY");
+        let folder = folder.ok_or("systemd passed no credentials")?;
+        let plain = !name.is_empty() && !name.contains('/') && name != "..";
+        let name = Some(name).filter(|_| plain).ok_or("no name of a credential")?;
+        Path::new(&folder).join(name)
+    } else {
+        return Ok(reference.as_bytes().to_vec());
+    };
+    let said = |e: std::io::Error| format!("{}: {e}", path.display());
+    let mut secret = Vec::new();
+    let file = File::open(&path).map_err(said)?;
+    file.take(SECRET_MAX as u64 + 2).read_to_end(&mut secret).map_err(said)?;
+    while secret.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
+        secret.pop();
+    }
+    match secret.len() {
+        1..=SECRET_MAX => Ok(secret),
+        n => Err(format!("{}: has {n} bytes, 1 to {SECRET_MAX} are a secret", path.display())),
+    }
+}

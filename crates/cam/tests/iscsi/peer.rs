@@ -1,0 +1,570 @@
+//! An iSCSI target for tests, which does what the protocol allows and more: its disk takes its
+//! time, a session that lost its connection goes on with what it has until a login with the same
+//! ISID ends it, and it answers twice, with wrong tags, and lies about lengths.
+#![allow(dead_code)] // each test binary uses its part
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bio::Seg;
+use geom::Core;
+use reactor::{SeededRandom, Stream};
+use wire::iscsi::*;
+use wire::scsi::{Capacity, Identity, inquiry_data, read_capacity16};
+
+pub const SECTOR: usize = 512;
+const MS: u64 = 1_000_000;
+
+/// What goes wrong, and what is agreed on.
+#[derive(Clone, Copy, Default)]
+pub struct Ways {
+    /// Longest time of a command, ns.
+    pub slow_ns: u64,
+    /// Of a thousand, answers that come twice.
+    pub twice: u32,
+    /// Of a thousand, answers with a tag that nobody has, before the right one.
+    pub wrong: u32,
+    /// Of a thousand, answers that speak of other lengths.
+    pub lies: u32,
+    /// Of a thousand, commands that are never answered.
+    pub mute: u32,
+    pub digests: bool,
+    pub initial_r2t: bool,
+    pub immediate: bool,
+    pub burst: u32,
+    pub segment: u32,
+    pub window: u32,
+}
+
+/// One session: what it has under way ends with it.
+struct Nexus {
+    alive: Cell<bool>,
+    /// Commands that came and were not carried out, and those of them that are to be given up.
+    open: RefCell<BTreeMap<u32, bool>>,
+}
+
+/// See the module.
+pub struct Peer {
+    pub bytes: RefCell<Vec<u8>>,
+    pub ways: RefCell<Ways>,
+    /// Nothing is read or answered.
+    pub deaf: Cell<bool>,
+    /// Nobody is let in.
+    pub shut: Cell<bool>,
+    /// Bytes that the next connection in full feature phase says instead of an answer.
+    pub raw: RefCell<Vec<u8>>,
+    /// WRITEs that were carried out after their connection had failed.
+    pub orphans: Cell<u64>,
+    pub reinstated: Cell<u64>,
+    auth: Auth,
+    core: Rc<Core>,
+    random: RefCell<SeededRandom>,
+    sessions: RefCell<BTreeMap<[u8; 6], Rc<Nexus>>>,
+    streams: RefCell<Vec<Stream>>,
+}
+
+struct Conn {
+    peer: Rc<Peer>,
+    stream: Stream,
+    out: RefCell<Vec<u8>>,
+    open: Cell<bool>,
+    stat_sn: Cell<u32>,
+    exp_cmd_sn: Cell<u32>,
+    params: Cell<Params>,
+    nexus: RefCell<Option<Rc<Nexus>>>,
+    /// WRITEs whose data come.
+    writes: RefCell<BTreeMap<u32, Write>>,
+}
+
+struct Write {
+    command: ScsiCommand,
+    data: Vec<u8>,
+    came: u32,
+    /// Up to there it was asked for.
+    asked: u32,
+    r2t_sn: u32,
+}
+
+impl Peer {
+    pub fn start(
+        core: &Rc<Core>,
+        at: &[SocketAddr],
+        sectors: usize,
+        seed: u64,
+        (ways, auth): (Ways, Auth),
+    ) -> Rc<Peer> {
+        let peer = Rc::new(Peer {
+            bytes: RefCell::new(vec![0; sectors * SECTOR]),
+            ways: RefCell::new(ways),
+            deaf: Cell::default(),
+            shut: Cell::default(),
+            raw: RefCell::default(),
+            orphans: Cell::default(),
+            reinstated: Cell::default(),
+            auth,
+            core: core.clone(),
+            random: RefCell::new(SeededRandom::new(seed)),
+            sessions: RefCell::default(),
+            streams: RefCell::default(),
+        });
+        for at in at {
+            let listener = core.reactor().listen(*at).unwrap();
+            let peer = peer.clone();
+            core.reactor().spawn("peer", async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    if peer.shut.get() {
+                        continue;
+                    }
+                    peer.streams.borrow_mut().push(stream.clone());
+                    let peer2 = peer.clone();
+                    peer.core.reactor().spawn("peer conn", peer2.serve(stream));
+                }
+            });
+        }
+        peer
+    }
+
+    /// All connections fail; sessions go on without.
+    pub fn cut(&self) {
+        for stream in self.streams.take() {
+            stream.reset();
+            stream.close();
+        }
+    }
+
+    /// The process is killed: all that is under way is gone.
+    pub fn kill(&self) {
+        self.sessions.borrow().values().for_each(|nexus| nexus.alive.set(false));
+        self.sessions.borrow_mut().clear();
+        self.cut();
+    }
+
+    fn chance(&self, of: impl Fn(&Ways) -> u32) -> bool {
+        let rate = of(&self.ways.borrow());
+        self.random.borrow_mut().chance(rate)
+    }
+
+    fn below(&self, n: u64) -> u64 {
+        self.random.borrow_mut().below(n.max(1))
+    }
+
+    async fn serve(self: Rc<Peer>, stream: Stream) {
+        let conn = Rc::new(Conn {
+            peer: self.clone(),
+            stream: stream.clone(),
+            out: RefCell::default(),
+            open: Cell::new(true),
+            stat_sn: Cell::new(1),
+            exp_cmd_sn: Cell::new(1),
+            params: Cell::new(Params::default()),
+            nexus: RefCell::default(),
+            writes: RefCell::default(),
+        });
+        let writer = self.core.reactor().spawn("peer writer", conn.clone().write());
+        conn.read().await;
+        conn.open.set(false);
+        writer.abort();
+        stream.close();
+    }
+}
+
+fn memory(core: &Core, bytes: usize) -> Seg {
+    core.pool().get(bytes).and_then(|buf| buf.seg(0, bytes)).unwrap()
+}
+
+impl Conn {
+    async fn write(self: Rc<Conn>) {
+        let core = self.peer.core.clone();
+        loop {
+            let bytes = match self.peer.deaf.get() {
+                true => Vec::new(),
+                false => std::mem::take(&mut *self.out.borrow_mut()),
+            };
+            for chunk in bytes.chunks(64 << 10) {
+                let seg = memory(&core, chunk.len());
+                seg.copy_from(0, chunk);
+                if self.stream.send(&mut vec![seg]).await.is_err() {
+                    return;
+                }
+            }
+            core.reactor().sleep(20_000).await;
+        }
+    }
+
+    async fn read(self: &Rc<Conn>) {
+        let core = self.peer.core.clone();
+        let (mut have, mut login, mut framer) = (Vec::new(), Some(self.login()), PRE_LOGIN);
+        let into = memory(&core, 64 << 10);
+        loop {
+            while self.peer.deaf.get() {
+                core.reactor().sleep(10 * MS).await;
+            }
+            let n = match self.stream.recv(&into).await {
+                Ok(n) if n > 0 => n,
+                _ => return,
+            };
+            into.with(|bytes| have.extend_from_slice(&bytes[..n]));
+            while let Ok(Need::Header(frame)) = framer.header(&have) {
+                if have.len() < frame.total_len() {
+                    break;
+                }
+                let pdu: Vec<u8> = have.drain(..frame.total_len()).collect();
+                let bhs: Bhs = *pdu.first_chunk().unwrap();
+                let data = framer.data(&frame, &pdu[frame.header_len..]).expect("good digest");
+                match &mut login {
+                    Some(state) => match self.enter(state, &bhs, data) {
+                        Some(true) => {
+                            login = None;
+                            framer = self.framer();
+                        }
+                        Some(false) => {}
+                        None => {
+                            core.reactor().sleep(5 * MS).await;
+                            return;
+                        }
+                    },
+                    None => {
+                        if self.request(&bhs, data).is_none() {
+                            core.reactor().sleep(MS).await;
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn framer(&self) -> Framer {
+        let params = self.params.get();
+        Framer {
+            header_digest: params.header_digest,
+            data_digest: params.data_digest,
+            data_len_max: 1 << 20,
+            ahs_len_max: 0,
+        }
+    }
+
+    fn login(&self) -> Login {
+        let ways = *self.peer.ways.borrow();
+        let digest = if ways.digests { DigestPolicy::Allow } else { DigestPolicy::Off };
+        let params = Params {
+            initial_r2t: ways.initial_r2t,
+            immediate_data: ways.immediate,
+            max_burst: ways.burst,
+            first_burst: ways.burst.min(1024),
+            recv_data_len_max: ways.segment,
+            ..Params::default()
+        };
+        let offer =
+            Offer { header_digest: digest, data_digest: digest, params, ..Offer::default() };
+        let mut challenge = Challenge { id: 7, bytes: [0; CHALLENGE_LEN] };
+        challenge.bytes.iter_mut().for_each(|b| *b = self.peer.below(256) as u8);
+        Login::new(LoginConfig {
+            offer,
+            algorithms: Algorithms::default(),
+            challenge,
+            stat_sn: 1,
+            command_window: ways.window,
+        })
+    }
+
+    /// `Some(true)`: logged in; `None`: refused.
+    fn enter(&self, login: &mut Login, bhs: &Bhs, data: &[u8]) -> Option<bool> {
+        let mut step = login.request(bhs, data);
+        if let Step::NeedTarget(_) = step {
+            step = login.decide(Access::Allow(Grant {
+                auth: self.peer.auth.clone(),
+                tsih: 1 + self.peer.below(1000) as u16,
+                portal_group: 1,
+                alias: None,
+            }));
+        }
+        match step {
+            Step::Reply(reply) => self.out.borrow_mut().extend(reply.to_bytes()),
+            Step::FullFeature(done) => {
+                self.stat_sn.set(done.stat_sn);
+                self.exp_cmd_sn.set(done.exp_cmd_sn);
+                self.params.set(done.params);
+                let nexus = Rc::new(Nexus { alive: Cell::new(true), open: RefCell::default() });
+                let isid = done.query.isid;
+                let old = self.peer.sessions.borrow_mut().insert(isid, nexus.clone());
+                if let Some(old) = old {
+                    old.alive.set(false);
+                    self.peer.reinstated.set(self.peer.reinstated.get() + 1);
+                }
+                *self.nexus.borrow_mut() = Some(nexus);
+                self.out.borrow_mut().extend(done.reply.to_bytes());
+                return Some(true);
+            }
+            Step::Refuse { reply, .. } => {
+                self.out.borrow_mut().extend(reply.to_bytes());
+                return None;
+            }
+            _ => return None,
+        }
+        Some(false)
+    }
+
+    fn numbers(&self, counts: bool) -> Numbers {
+        let stat_sn = self.stat_sn.get();
+        if counts {
+            self.stat_sn.set(stat_sn.wrapping_add(1));
+        }
+        let exp_cmd_sn = self.exp_cmd_sn.get();
+        let window = self.peer.ways.borrow().window;
+        Numbers { stat_sn, exp_cmd_sn, max_cmd_sn: exp_cmd_sn.wrapping_add(window).wrapping_sub(1) }
+    }
+
+    fn say(&self, pdu: &impl Pdu, data: &[u8]) {
+        let params = self.params.get();
+        let mut bhs = [0; BHS_LEN];
+        pdu.encode(&mut bhs);
+        let mut out = self.out.borrow_mut();
+        let times = if self.peer.chance(|w| w.twice) { 2 } else { 1 };
+        // Only what ends a command comes twice: of data the second is a fault.
+        let times = if opcode_of(&bhs) == opcode::SCSI_RESPONSE { times } else { 1 };
+        for _ in 0..times {
+            out.extend_from_slice(&bhs);
+            if params.header_digest {
+                out.extend(crc32c(&bhs).to_le_bytes());
+            }
+            let padded = [data, &vec![0; data.len().next_multiple_of(4) - data.len()]].concat();
+            out.extend_from_slice(&padded);
+            if params.data_digest && !data.is_empty() {
+                out.extend(crc32c(&padded).to_le_bytes());
+            }
+        }
+    }
+
+    /// `None`: the connection ends.
+    fn request(self: &Rc<Conn>, bhs: &Bhs, data: &[u8]) -> Option<()> {
+        let raw = std::mem::take(&mut *self.peer.raw.borrow_mut());
+        self.out.borrow_mut().extend(raw);
+        match opcode_of(bhs) {
+            opcode::SCSI_COMMAND => {
+                let command = ScsiCommand::decode(bhs).expect("a good command");
+                assert_eq!(command.cmd_sn, self.exp_cmd_sn.get(), "CmdSN in order");
+                self.exp_cmd_sn.set(command.cmd_sn.wrapping_add(1));
+                self.command(command, data);
+            }
+            opcode::DATA_OUT => self.data_out(&DataOut::decode(bhs).expect("good data"), data),
+            opcode::NOP_OUT => {
+                let ping = NopOut::decode(bhs).expect("a good ping");
+                if ping.task_tag != TAG_NONE {
+                    let sn = self.numbers(true);
+                    let pong = NopIn {
+                        task_tag: ping.task_tag,
+                        target_tag: TAG_NONE,
+                        sn,
+                        ..NopIn::default()
+                    };
+                    self.say(&pong, &[]);
+                }
+            }
+            opcode::TASK_REQUEST => self.task(&TaskRequest::decode(bhs).expect("a good function")),
+            opcode::LOGOUT_REQUEST => {
+                let logout = LogoutRequest::decode(bhs).expect("a good logout");
+                let sn = self.numbers(true);
+                let answer =
+                    LogoutResponse { task_tag: logout.task_tag, sn, ..LogoutResponse::default() };
+                self.say(&answer, &[]);
+                return None;
+            }
+            other => panic!("opcode {other:02x}"),
+        }
+        Some(())
+    }
+
+    fn task(&self, request: &TaskRequest) {
+        let nexus = self.nexus.borrow().clone().unwrap();
+        let mut open = nexus.open.borrow_mut();
+        let answer = match request.function {
+            task_function::ABORT_TASK => match open.get_mut(&request.referenced_tag) {
+                Some(gone) => {
+                    *gone = true;
+                    TaskAnswer::Complete
+                }
+                None => TaskAnswer::NoTask,
+            },
+            _ => {
+                open.values_mut().for_each(|gone| *gone = true);
+                TaskAnswer::Complete
+            }
+        };
+        let sn = self.numbers(true);
+        self.say(&TaskResponse { answer, task_tag: request.task_tag, sn }, &[]);
+    }
+
+    fn command(self: &Rc<Conn>, command: ScsiCommand, data: &[u8]) {
+        let nexus = self.nexus.borrow().clone().unwrap();
+        nexus.open.borrow_mut().insert(command.task_tag, false);
+        if !command.write {
+            return self.later(command, Vec::new());
+        }
+        let params = self.params.get();
+        assert!(params.immediate_data || data.is_empty(), "no immediate data were agreed on");
+        assert!(command.last || !params.initial_r2t, "no unsolicited data were agreed on");
+        assert!(data.len() as u32 <= params.first_burst);
+        let first = command.transfer_len.min(params.first_burst);
+        let asked = if command.last { data.len() as u32 } else { first };
+        let write =
+            Write { command, data: data.to_vec(), came: data.len() as u32, asked, r2t_sn: 0 };
+        self.writes.borrow_mut().insert(command.task_tag, write);
+        self.go_on(command.task_tag);
+    }
+
+    fn data_out(self: &Rc<Conn>, head: &DataOut, data: &[u8]) {
+        let mut writes = self.writes.borrow_mut();
+        let Some(write) = writes.get_mut(&head.task_tag) else { return };
+        assert_eq!(head.offset, write.came, "data in order");
+        assert!(data.len() as u32 <= self.params.get().send_data_len_max.max(512) || true);
+        write.came += head.data_len;
+        assert!(write.came <= write.asked, "no more than was asked for");
+        assert_eq!(head.last, write.came == write.asked, "the last PDU of a burst says so");
+        write.data.extend_from_slice(data);
+        drop(writes);
+        self.go_on(head.task_tag);
+    }
+
+    fn go_on(self: &Rc<Conn>, tag: u32) {
+        let mut writes = self.writes.borrow_mut();
+        let Some(write) = writes.get_mut(&tag) else { return };
+        if write.came < write.asked {
+            return;
+        }
+        if write.came == write.command.transfer_len {
+            let write = writes.remove(&tag).unwrap();
+            drop(writes);
+            return self.later(write.command, write.data);
+        }
+        let (offset, left) = (write.came, write.command.transfer_len - write.came);
+        let desired_len = left.min(self.params.get().max_burst);
+        write.asked = offset + desired_len;
+        let r2t_sn = write.r2t_sn;
+        write.r2t_sn += 1;
+        drop(writes);
+        let sn = self.numbers(false);
+        let target_tag = tag ^ 0x5555;
+        let r2t = R2t { lun: [0; 8], task_tag: tag, target_tag, sn, r2t_sn, offset, desired_len };
+        self.say(&r2t, &[]);
+    }
+
+    /// Carries a command out when its time has come, connected or not, while the session lives.
+    fn later(self: &Rc<Conn>, command: ScsiCommand, data: Vec<u8>) {
+        let conn = self.clone();
+        let nexus = self.nexus.borrow().clone().unwrap();
+        let most = self.peer.ways.borrow().slow_ns;
+        let wait = self.peer.below(most);
+        self.peer.core.reactor().spawn("peer command", async move {
+            conn.peer.core.reactor().sleep(wait).await;
+            let gone = nexus.open.borrow_mut().remove(&command.task_tag);
+            if !nexus.alive.get() || gone != Some(false) {
+                return;
+            }
+            conn.carry_out(&command, &data);
+        });
+    }
+
+    fn carry_out(&self, command: &ScsiCommand, data: &[u8]) {
+        let peer = &self.peer;
+        let cdb = &command.cdb;
+        let lba = match cdb[0] {
+            0x28 | 0x2a => u32::from_be_bytes([cdb[2], cdb[3], cdb[4], cdb[5]]) as usize,
+            _ => u32::from_be_bytes([cdb[6], cdb[7], cdb[8], cdb[9]]) as usize,
+        };
+        let identity = || Identity {
+            vendor: "peer".into(),
+            product: "disk for tests".into(),
+            ..Identity::default()
+        };
+        let sectors = peer.bytes.borrow().len() / SECTOR;
+        let answer = match cdb[0] {
+            0x00 | 0x35 | 0x91 => Some(Vec::new()),
+            0x12 if cdb[1] & 1 == 0 => Some(inquiry_data(&identity())),
+            0x12 if cdb[2] == 0 => Some(vec![0, 0, 0, 2, 0, 0x80]),
+            0x12 if cdb[2] == 0x80 => Some(b"\0\x80\0\x05PEER1".to_vec()),
+            0xa0 => Some(vec![0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            0x9e => {
+                let capacity =
+                    Capacity { blocks: sectors as u64, block_len: 512, ..Capacity::default() };
+                Some(read_capacity16(&capacity).to_vec())
+            }
+            0x28 | 0x88 => {
+                let from = lba * SECTOR;
+                Some(peer.bytes.borrow()[from..from + command.transfer_len as usize].to_vec())
+            }
+            0x2a | 0x8a => {
+                let from = lba * SECTOR;
+                assert_eq!(data.len(), command.transfer_len as usize);
+                peer.bytes.borrow_mut()[from..from + data.len()].copy_from_slice(data);
+                if !self.open.get() {
+                    peer.orphans.set(peer.orphans.get() + 1);
+                }
+                Some(Vec::new())
+            }
+            _ => None,
+        };
+        if !self.open.get() || peer.chance(|w| w.mute) {
+            return;
+        }
+        if peer.chance(|w| w.wrong) {
+            let task_tag = command.task_tag ^ 0x40_0000;
+            let sn = self.numbers(true);
+            self.say(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() }, &[]);
+        }
+        self.answer(command, answer);
+    }
+
+    fn answer(&self, command: &ScsiCommand, answer: Option<Vec<u8>>) {
+        let (task_tag, length) = (command.task_tag, command.transfer_len);
+        let Some(mut bytes) = answer else {
+            let sense =
+                [&[0, 18, 0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x20][..], &[0; 5]].concat();
+            let (sn, data_len) = (self.numbers(true), sense.len() as u32);
+            let response =
+                ScsiResponse { status: 2, task_tag, sn, data_len, ..ScsiResponse::default() };
+            return self.say(&response, &sense);
+        };
+        bytes.truncate(length as usize);
+        let moved = if command.write { length } else { bytes.len() as u32 };
+        let mut residual = Residual::of(moved.into(), length);
+        let lies = self.peer.chance(|w| w.lies);
+        if lies && command.read && !bytes.is_empty() {
+            bytes.truncate(bytes.len() / 2);
+        } else if lies {
+            residual = Residual::Underflow(length / 2);
+        }
+        let most = self.peer.ways.borrow().segment as usize;
+        let mut data_sn = 0;
+        let count = bytes.chunks(most).count();
+        let with_status = self.peer.below(2) == 0;
+        for (n, chunk) in bytes.chunks(most).enumerate() {
+            let last = n + 1 == count;
+            let status = (last && with_status).then_some((0, residual));
+            let head = DataIn {
+                last,
+                acknowledge: false,
+                status,
+                lun: [0; 8],
+                task_tag,
+                target_tag: TAG_NONE,
+                sn: self.numbers(status.is_some()),
+                data_sn,
+                offset: (n * most) as u32,
+                data_len: chunk.len() as u32,
+            };
+            self.say(&head, chunk);
+            data_sn += 1;
+        }
+        if count == 0 || !with_status {
+            let sn = self.numbers(true);
+            let exp_data_sn = data_sn;
+            self.say(
+                &ScsiResponse { task_tag, sn, residual, exp_data_sn, ..ScsiResponse::default() },
+                &[],
+            );
+        }
+    }
+}

@@ -10,8 +10,11 @@ use std::time::Duration;
 use house::raw::Raw;
 use house::writer::Writer;
 use house::{House, IQN, file_disk};
+use rig::proc::{Proc, signal};
 use serde_json::Value;
 
+/// For what takes some seconds on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(30);
 const DISK_BYTES: u64 = 64 << 20;
 /// Where the writer writes, and where blocks are written to be deleted.
 const FAR: u32 = 65_536;
@@ -166,5 +169,41 @@ fn a_configured_queue_is_there_again_after_a_restart() {
         assert!(block.iter().all(|b| *b == 7), "and was not deleted");
     }
     house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 20 %"]);
+    house.stop();
+}
+
+#[test]
+fn ctrl_c_ends_the_waiting_and_says_what_ends_the_trim() {
+    let mut house = House::new("trim-interrupted");
+    house.image("d0.img", DISK_BYTES);
+    let stack = "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"d0\"\n\
+                 [[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"slow\"\n\
+                 quiet_ms = 60000\nzeroes = \"drop\"\n";
+    house.configure(&format!("{}{stack}", file_disk("d0", "d0.img")), "0 = \"q\"");
+    house.start();
+    let mut raw = login(&house);
+    write(&mut raw);
+    let delay = ["geom", "nop", "configure", "name=slow", "delete_delay_percent=100"];
+    house.ok(&[&delay[..], &["delay_ms=5000"]].concat());
+    unmap(&mut raw);
+    let said = house.path("said");
+    let words = ["trim", "now", "q", "--wait", "--progress", "json"];
+    let mut waits = Proc::start("ashlar trim now", &mut house.command(&words), &said).unwrap();
+    let line = |text: &str| -> Option<Value> {
+        let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+        lines.map(|l| l["progress"].clone()).find(|p| p["what"] == "trim q")
+    };
+    let text = || std::fs::read_to_string(&said).unwrap();
+    house.until("it says how far it is", LIMIT, || line(&text()).is_some());
+    let line = line(&text()).unwrap();
+    assert_eq!(line["goes_on"], "ashlar trim now q --end");
+    assert!(line["total"].as_u64() > Some(0) && line["done"].as_u64() < line["total"].as_u64());
+    signal("INT", waits.pid()).unwrap();
+    house.until("Ctrl-C ends it", LIMIT, || waits.ended().unwrap().is_some());
+    assert_eq!(waits.ended().unwrap().unwrap().code(), Some(1), "{}", text());
+    for words in ["ASH-0054", "trim q goes on", "`ashlar trim now q --end` ends it"] {
+        assert!(text().contains(words), "{words}: {}", text());
+    }
+    house.ashlar(&["trim", "now", "q", "--end"]).ends(0).says(&["the full trim has ended"]);
     house.stop();
 }

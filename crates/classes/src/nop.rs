@@ -53,6 +53,14 @@ pub struct NopFaults {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 100))]
     pub write_delay_percent: Option<u8>,
+    /// Deletes that fail, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub delete_fail_percent: Option<u8>,
+    /// Deletes that are delayed, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub delete_delay_percent: Option<u8>,
     /// How long delayed requests wait, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 3_600_000))]
@@ -85,6 +93,14 @@ pub struct NopParams {
     #[serde(default)]
     #[schemars(range(max = 100))]
     pub write_delay_percent: u8,
+    /// Deletes that fail, in percent.
+    #[serde(default)]
+    #[schemars(range(max = 100))]
+    pub delete_fail_percent: u8,
+    /// Deletes that are delayed, in percent.
+    #[serde(default)]
+    #[schemars(range(max = 100))]
+    pub delete_delay_percent: u8,
     /// How long delayed requests wait, in ms.
     #[serde(default)]
     #[schemars(range(max = 3_600_000))]
@@ -120,6 +136,8 @@ impl NopParams {
             write_fail_percent: Some(self.write_fail_percent),
             read_delay_percent: Some(self.read_delay_percent),
             write_delay_percent: Some(self.write_delay_percent),
+            delete_fail_percent: Some(self.delete_fail_percent),
+            delete_delay_percent: Some(self.delete_delay_percent),
             delay_ms: Some(self.delay_ms),
             count_until_fail: Some(self.count_until_fail),
         }
@@ -134,6 +152,8 @@ struct State {
     write_fail: AtomicU8,
     read_delay: AtomicU8,
     write_delay: AtomicU8,
+    delete_fail: AtomicU8,
+    delete_delay: AtomicU8,
     delay_ms: AtomicU32,
     count: AtomicU64,
     ops: [AtomicU64; Op::COUNT],
@@ -170,6 +190,8 @@ impl State {
             write_fail: AtomicU8::new(0),
             read_delay: AtomicU8::new(0),
             write_delay: AtomicU8::new(0),
+            delete_fail: AtomicU8::new(0),
+            delete_delay: AtomicU8::new(0),
             delay_ms: AtomicU32::new(0),
             count: AtomicU64::new(0),
             ops: Default::default(),
@@ -187,6 +209,8 @@ impl State {
             ("write_fail_percent", f.write_fail_percent, &self.write_fail),
             ("read_delay_percent", f.read_delay_percent, &self.read_delay),
             ("write_delay_percent", f.write_delay_percent, &self.write_delay),
+            ("delete_fail_percent", f.delete_fail_percent, &self.delete_fail),
+            ("delete_delay_percent", f.delete_delay_percent, &self.delete_delay),
         ];
         for (name, value, _) in &percents {
             if value.is_some_and(|v| v > 100) {
@@ -238,9 +262,10 @@ impl State {
         let (fail, delay) = match op {
             Op::Read => (&self.read_fail, &self.read_delay),
             Op::Write | Op::WriteZeroes => (&self.write_fail, &self.write_delay),
+            Op::Delete => (&self.delete_fail, &self.delete_delay),
             _ => return Fate::Pass,
         };
-        if self.count.load(Relaxed) > 0 {
+        if op != Op::Delete && self.count.load(Relaxed) > 0 {
             let left = self.count.fetch_update(Relaxed, Relaxed, |c| c.checked_sub(1));
             if left == Ok(1) {
                 self.read_fail.store(100, Relaxed);
@@ -381,6 +406,8 @@ impl Geom for NopGeom {
             ("write fail", percent(&s.write_fail)),
             ("read delay", percent(&s.read_delay)),
             ("write delay", percent(&s.write_delay)),
+            ("delete fail", percent(&s.delete_fail)),
+            ("delete delay", percent(&s.delete_delay)),
             ("delay", format!("{} ms", s.delay_ms.load(Relaxed))),
             ("count until fail", s.count.load(Relaxed).to_string()),
             ("error", s.error().name().to_string()),

@@ -7,6 +7,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::Value;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -97,10 +98,11 @@ impl Client {
         })
     }
 
-    /// Carries out a verb; `progress` hears how far it is.
+    /// Carries out a verb; `progress` hears how far it is. Ctrl-C ends the waiting, and only that:
+    /// a change half made would be worse than one that nobody watches.
     ///
     /// # Errors
-    /// Those of the verb and of the way there.
+    /// Those of the verb and of the way there; [`Kind::Interrupted`].
     pub fn verb(
         &self,
         name: &str,
@@ -114,33 +116,50 @@ impl Client {
             .header("accept", "application/x-ndjson")
             .body(body)
             .map_err(|e| self.odd(e))?;
+        let goes_on = Cell::new(None);
+        let mut progress = |line: ProgressLine| {
+            goes_on.set(line.goes_on.clone().map(|end| (line.what.clone(), end)));
+            progress(line);
+        };
         self.block(async {
-            let mut answer = self.send(request).await?;
-            if !answer.status().is_success() {
-                let bytes = self.collect(answer).await?;
-                return Err(self.refusal(&bytes));
+            tokio::select! {
+                ended = self.converse(request, &mut progress) => ended,
+                Ok(()) = tokio::signal::ctrl_c() => Err(interrupted(name, goes_on.take())),
             }
-            // Lines not yet whole, and how much of them holds no end of a line.
-            let (mut pending, mut seen) = (Vec::new(), 0);
-            while let Some(frame) = answer.body_mut().frame().await {
-                let frame = frame.map_err(|e| self.odd(e))?;
-                pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
-                if pending.len() > ANSWER_BYTES_MAX {
-                    return Err(self.odd("the answer is too long"));
-                }
-                while let Some(end) = pending.iter().skip(seen).position(|&b| b == b'\n') {
-                    let line: Vec<u8> = pending.drain(..=seen + end).collect();
-                    seen = 0;
-                    match serde_json::from_slice(&line).map_err(|e| self.odd(e))? {
-                        Line::Progress(line) => progress(line),
-                        Line::Answer(value) => return Ok(value),
-                        Line::Error(error) => return Err(error),
-                    }
-                }
-                seen = pending.len();
-            }
-            Err(self.odd("the answer was cut short"))
         })
+    }
+
+    /// Reads progress until the answer is there.
+    async fn converse(
+        &self,
+        request: Request<Full<Bytes>>,
+        progress: &mut dyn FnMut(ProgressLine),
+    ) -> Result<Value> {
+        let mut answer = self.send(request).await?;
+        if !answer.status().is_success() {
+            let bytes = self.collect(answer).await?;
+            return Err(self.refusal(&bytes));
+        }
+        // Lines not yet whole, and how much of them holds no end of a line.
+        let (mut pending, mut seen) = (Vec::new(), 0);
+        while let Some(frame) = answer.body_mut().frame().await {
+            let frame = frame.map_err(|e| self.odd(e))?;
+            pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
+            if pending.len() > ANSWER_BYTES_MAX {
+                return Err(self.odd("the answer is too long"));
+            }
+            while let Some(end) = pending.iter().skip(seen).position(|&b| b == b'\n') {
+                let line: Vec<u8> = pending.drain(..=seen + end).collect();
+                seen = 0;
+                match serde_json::from_slice(&line).map_err(|e| self.odd(e))? {
+                    Line::Progress(line) => progress(line),
+                    Line::Answer(value) => return Ok(value),
+                    Line::Error(error) => return Err(error),
+                }
+            }
+            seen = pending.len();
+        }
+        Err(self.odd("the answer was cut short"))
     }
 
     fn block<T>(&self, f: impl Future<Output = Result<T>>) -> Result<T> {
@@ -184,5 +203,17 @@ impl Client {
 
     fn odd(&self, why: impl std::fmt::Display) -> Error {
         Error::new(Kind::Protocol, "ask", why).at(self.socket.display().to_string())
+    }
+}
+
+/// What is said of a verb that nobody waits for any more: what goes on, and the command that ends
+/// it.
+fn interrupted(verb: &str, goes_on: Option<(String, String)>) -> Error {
+    let error = |why: &str| Error::new(Kind::Interrupted, verb, why);
+    match goes_on {
+        Some((what, end)) => {
+            error(&format!("{what} goes on without you")).next(format!("`{end}` ends it."))
+        }
+        None => error("nobody waits for the answer any more"),
     }
 }

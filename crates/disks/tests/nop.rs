@@ -117,6 +117,32 @@ fn delays_reorder_and_take_as_long_as_asked() {
 }
 
 #[test]
+fn deletes_fail_and_wait_as_asked_and_count_for_no_end() {
+    let mut w = World::simulated(9);
+    let edge = over_memory(&mut w, json!({ "delete_fail_percent": 30, "count_until_fail": 2 }));
+    let delete = |w: &mut World, n: u64| {
+        let ended = Ended::default();
+        w.start(edge, n as usize, &ended, |bio| {
+            range(bio, Op::Delete, n * 512, 512, Segs::default())
+        });
+        let begun = w.reactor.now();
+        w.until("the delete", |_| ended.list().len() == 1);
+        (ended.list()[0].1, w.reactor.now() - begun)
+    };
+    let failed = (0..500).filter(|n| delete(&mut w, *n).0 == Err(Errno::Io)).count();
+    assert!((100..200).contains(&failed), "{failed} of 500");
+    assert!(w.read(edge, 0, 512).is_ok() && w.read(edge, 0, 512).is_ok(), "deletes count not");
+    assert_eq!(w.read(edge, 0, 512), Err(Errno::Io));
+    let late = json!({
+        "delete_fail_percent": 0, "delete_delay_percent": 100, "delay_ms": 20,
+        "read_fail_percent": 0, "write_fail_percent": 0,
+    });
+    configure(&mut w, "n0", late).unwrap();
+    let (status, took) = delete(&mut w, 1);
+    assert!(status.is_ok() && took >= 19_000_000, "{status:?} after {took} ns");
+}
+
+#[test]
 fn sizes_and_sectors_are_overridden_within_reason() {
     let mut w = World::simulated(5);
     w.disk("memory", "m0", json!({ "size": 1 << 20 })).unwrap();

@@ -294,6 +294,7 @@ fn now(control: &mut Control, on: &str, asked: &Now) -> Result<Value, Error> {
             "what": format!("trim {on}"),
             "done": done,
             "total": all,
+            "goes_on": format!("ashlar trim now {on} --end"),
             "again": { "name": on, "wait": true, "again": true },
         }}));
     }

@@ -180,6 +180,10 @@ kinds! {
     Timeout = 53, "timeout", Failed, 504,
         "It took longer than it may.",
         "Run `ashlar status`; a hung disk is the usual reason.";
+    /// Ctrl-C.
+    Interrupted = 54, "interrupted", Failed, 499,
+        "The command was told to stop waiting for the daemon.",
+        "The daemon ends what it has begun all the same; run `ashlar status` to see it.";
     /// Our fault.
     Internal = 90, "internal", Failed, 500,
         "Ashlar contradicts itself; this is a defect in it.",

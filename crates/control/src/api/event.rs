@@ -57,4 +57,7 @@ pub struct ProgressLine {
     pub total: u64,
     /// What is counted.
     pub unit: ProgressUnit,
+    /// The command that ends it, when it goes on though nobody waits for it any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goes_on: Option<String>,
 }

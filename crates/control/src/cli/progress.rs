@@ -101,7 +101,7 @@ fn style(unit: ProgressUnit) -> ProgressStyle {
 
 /// One line: `3/7 create disk d0`, `40% 12M of 30M copy`.
 fn text(line: &ProgressLine) -> String {
-    let ProgressLine { what, done, total, unit } = line;
+    let ProgressLine { what, done, total, unit, .. } = line;
     match (unit, total) {
         (_, 0) => what.clone(),
         (ProgressUnit::Steps, total) => format!("{done}/{total} {what}"),
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn line(done: u64, total: u64, unit: ProgressUnit) -> ProgressLine {
-        ProgressLine { what: "copy".to_owned(), done, total, unit }
+        ProgressLine { what: "copy".to_owned(), done, total, unit, goes_on: None }
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! ```
 
 use super::action::{Action, Risk, Step};
-use crate::api::{Error, Kind, ProgressLine, ProgressUnit, Result};
+use crate::api::{Error, Kind, ProgressLine, Result};
 use crate::config::Config;
 use crate::plant::{Plant, Progress};
 
@@ -57,7 +57,7 @@ pub fn apply(
 }
 
 fn line(what: &str, done: u64, total: u64) -> ProgressLine {
-    ProgressLine { what: what.to_owned(), done, total, unit: ProgressUnit::Steps }
+    ProgressLine { what: what.to_owned(), done, total, ..ProgressLine::default() }
 }
 
 /// The plant's error about one step, as an error of the whole.

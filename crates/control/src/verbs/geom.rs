@@ -112,5 +112,6 @@ fn unfinished(answer: &Value) -> Option<(ProgressLine, Value)> {
     let number = |key: &str| so_far.get(key).and_then(Value::as_u64).unwrap_or_default();
     let what = so_far.get("what").and_then(Value::as_str).unwrap_or_default().to_owned();
     let (done, total, unit) = (number("done"), number("total"), ProgressUnit::Bytes);
-    Some((ProgressLine { what, done, total, unit }, so_far.get("again")?.clone()))
+    let goes_on = so_far.get("goes_on").and_then(Value::as_str).map(str::to_owned);
+    Some((ProgressLine { what, done, total, unit, goes_on }, so_far.get("again")?.clone()))
 }

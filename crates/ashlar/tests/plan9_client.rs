@@ -1,0 +1,77 @@
+//! The file server as Plan 9's own client sees it: the Go module 9fans.net/go, through both
+//! listeners, and what it wrote as it stands in a dump.
+
+mod house;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use house::House;
+use rig::proc;
+
+/// For a compiler on a machine that is busy.
+const BUILD: Duration = Duration::from_secs(300);
+const RUN: Duration = Duration::from_secs(120);
+
+/// The client's program, built.
+fn client(house: &House) -> String {
+    let program = house.path("plan9").to_str().unwrap().to_owned();
+    let mut go = Command::new(proc::tool("go").unwrap());
+    go.args(["build", "-mod=readonly", "-o", &program, "."]);
+    go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan9"));
+    // Its cache is wanted where there is no home.
+    if std::env::var_os("HOME").is_none() {
+        go.env("GOPATH", house.path("go")).env("GOCACHE", house.path("go-cache"));
+    }
+    let built = proc::run_limited(&mut go, BUILD).unwrap();
+    assert!(built.ok(), "{built:?}");
+    program
+}
+
+/// Runs it to its end; how many scenes there were.
+#[track_caller]
+fn scenes(program: &str, words: &[&str]) -> usize {
+    let ran = proc::run_limited(Command::new(program).args(words), RUN).unwrap();
+    assert!(ran.ok(), "{words:?}: {ran:?}");
+    ran.output.lines().filter(|line| line.starts_with("ok ")).count()
+}
+
+#[test]
+fn the_go_module_of_plan_9_finds_its_files_as_it_left_them() {
+    let mut house = House::new("fs-plan9");
+    let program = client(&house);
+    let ports = [proc::free_port().unwrap(), proc::free_port().unwrap()];
+    let [strict, lenient] = ports.map(|port| format!("127.0.0.1:{port}"));
+    let mut all = String::new();
+    for (name, mib) in [("ssd", 48), ("worm", 128)] {
+        house.image(&format!("{name}.img"), mib << 20);
+        all += &house::file_disk(name, &format!("{name}.img"));
+    }
+    all += &format!(
+        "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"worm\"]\n\
+         create = true\nplan9 = [\"{strict}\"]\nlinux = [\"{lenient}\"]\n\
+         everybody = \"rob\"\ndump_at = \"never\"\n"
+    );
+    house.configure(&all, "");
+    house.start();
+    // `everybody` is there already.
+    house.ok(&["fs", "newuser", "main", "ken"]);
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    let flavours = [("plan9", &strict), ("linux", &lenient)];
+    for (flavour, at) in flavours {
+        let place = format!("/lib/{flavour}");
+        house.ok(&["fs", "create", "main", &place, "rob", "rob", "775", "d"]);
+        assert_eq!(scenes(&program, &["work", at, flavour, "rob", "ken"]), 8);
+    }
+    let dump = house.json(&["fs", "dump", "main", "--wait"]);
+    let dump = dump["answer"]["path"].as_str().expect("a path").to_owned();
+    house.ok(&["fs", "remove", "main", "/lib/plan9/big"]);
+    house.kill();
+    house.start();
+    for (flavour, at) in flavours {
+        let place = format!("{}/lib/{flavour}", dump.trim_start_matches("/dump"));
+        assert_eq!(scenes(&program, &["check", at, flavour, "rob", &place]), 1);
+    }
+    house.stop();
+}

@@ -32,6 +32,8 @@ pub struct TgtConfig {
     pub store: Store,
     /// None: no authentication.
     pub chap: Option<Chap>,
+    /// It insists on digests over headers and data.
+    pub digests: bool,
     /// The only core it may run on; None: all.
     pub core: Option<usize>,
 }
@@ -39,7 +41,7 @@ pub struct TgtConfig {
 impl TgtConfig {
     /// An open target without a core of its own.
     pub fn new(store: Store) -> TgtConfig {
-        TgtConfig { store, chap: None, core: None }
+        TgtConfig { store, chap: None, digests: false, core: None }
     }
 }
 
@@ -131,6 +133,9 @@ impl Tgt {
         let thin = "--op update --mode logicalunit --tid 1 --lun 1 --params thin_provisioning=1";
         adm(thin)?;
         adm("--op bind --mode target --tid 1 -I ALL")?;
+        for key in ["HeaderDigest", "DataDigest"].into_iter().filter(|_| self.config.digests) {
+            adm(&format!("--op update --mode target --tid 1 --name {key} --value CRC32C"))?;
+        }
         let Some(chap) = &self.config.chap else {
             return Ok(());
         };

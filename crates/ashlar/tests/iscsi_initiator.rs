@@ -1,0 +1,159 @@
+//! The iSCSI initiator against tgt: a daemon exports the disk it finds, and what initiators write
+//! there is in tgt's file. The target is killed and started again under load.
+
+mod house;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use house::{House, tool};
+use rig::Chap;
+use rig::peer::{Store, Tgt, TgtConfig};
+use rig::proc::{self, Proc};
+
+const BYTES: u64 = 24 << 20;
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Proofs of both sides, and digests over everything.
+const GUARDED: &str = "header_digest = \"require\"\ndata_digest = \"require\"\n\
+    chap_algorithms = [\"sha1\", \"md5\"]\n\
+    chap = { user = \"house\", secret = \"file:{here}/own\" }\n\
+    mutual = { user = \"peer\", secret = \"file:{here}/theirs\" }\n";
+
+struct Shop {
+    house: House,
+    disk: PathBuf,
+    tgt: Tgt,
+}
+
+impl Shop {
+    fn new(name: &str, guarded: bool) -> Shop {
+        let house = House::new(name);
+        house.secret("own", "own-secret-own\n");
+        house.secret("theirs", "peer-secret-too\n");
+        let disk = house.image("tgt.img", BYTES);
+        let chap = guarded.then(|| Chap {
+            user: "house".into(),
+            secret: "own-secret-own".into(),
+            mutual: Some(("peer".into(), "peer-secret-too".into())),
+        });
+        let store = Store::File(disk.clone());
+        let tgt = Tgt::start(TgtConfig { chap, digests: guarded, ..TgtConfig::new(store) });
+        Shop { house, disk, tgt: tgt.unwrap() }
+    }
+
+    /// A bus to these portals, and `lun` exported again.
+    fn configure(&self, portals: &[SocketAddr], more: &str, lun: &str) {
+        let portals: Vec<String> = portals.iter().map(|at| format!("\"{at}\"")).collect();
+        let bus = format!(
+            "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [{}]\ntarget = \"{}\"\n\
+             initiator = \"iqn.2026-11.test.ashlar:initiator\"\n{more}\n",
+            portals.join(", "),
+            self.tgt.target().iqn
+        );
+        let luns = if lun.is_empty() { String::new() } else { format!("0 = \"{lun}\"") };
+        self.house.configure(&bus, &luns);
+    }
+
+    /// Writes a file of its own over the disk, through iSCSI twice, and reads it back both ways.
+    fn fill(&self, seed: u64) {
+        let source = self.house.path("source.img");
+        let mut value = seed;
+        let word = |_| {
+            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+            (value >> 32) as u32
+        };
+        let bytes: Vec<u8> = (0..BYTES / 4).map(word).flat_map(u32::to_le_bytes).collect();
+        fs::write(&source, &bytes).unwrap();
+        let (from, url) = (source.to_str().unwrap(), self.house.url(0));
+        tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
+        assert!(fs::read(&self.disk).unwrap() == bytes, "seed {seed}: tgt's file differs");
+        tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        let list = self.house.json(&["cam", "devlist"]);
+        list["answer"]["buses"][0]["counts"][name].as_u64().unwrap()
+    }
+
+    /// Writes for a while; it has to end well.
+    fn load(&self) -> Proc {
+        let mut command = Command::new(proc::tool("qemu-img").unwrap());
+        let load = ["-c", "30000", "-d", "8", "-f", "raw", "-w", "-t", "none"];
+        command.arg("bench").args(load).arg(self.house.url(0));
+        Proc::start("qemu-img bench", &mut command, &self.house.path("bench.log")).unwrap()
+    }
+
+    fn ends_well(&self, mut load: Proc) {
+        let mut ended = None;
+        self.house.until("the load ends", Duration::from_secs(300), || {
+            ended = load.ended().unwrap();
+            ended.is_some()
+        });
+        let log = fs::read_to_string(self.house.path("bench.log")).unwrap();
+        assert!(ended.is_some_and(|s| s.success()), "{log}");
+    }
+}
+
+#[test]
+fn what_is_written_is_in_the_peers_file_with_proofs_and_digests() {
+    let mut shop = Shop::new("iscsi-guarded", true);
+    shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
+    shop.house.start();
+    let list = shop.house.ok(&["cam", "devlist"]);
+    assert!(list.contains("IET VIRTUAL-DISK") && list.contains("da0"), "{list}");
+    shop.fill(1);
+    shop.house.assert_alive();
+    shop.house.stop();
+    // A wrong secret finds nothing, and says so without any harm.
+    shop.house.secret("own", "another-secret\n");
+    shop.configure(&[shop.tgt.target().portal], GUARDED, "");
+    shop.house.start();
+    let list = shop.house.ok(&["cam", "devlist"]);
+    assert!(!list.contains("IET"), "{list}");
+    shop.house.assert_alive();
+}
+
+#[test]
+fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
+    let mut shop = Shop::new("iscsi-killed", true);
+    shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
+    shop.house.start();
+    let load = shop.load();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(700));
+        shop.tgt.kill().unwrap();
+        std::thread::sleep(Duration::from_millis(1500));
+        shop.tgt.restart().unwrap();
+    }
+    shop.ends_well(load);
+    shop.fill(7);
+    assert!(shop.count("sessions-dropped") >= 3, "nobody was killed");
+    assert!(shop.count("commands-stranded") > 0, "nothing was under way");
+    assert_eq!(shop.count("paths-lost"), 0);
+    shop.house.assert_alive();
+}
+
+#[test]
+fn a_target_that_stays_away_is_given_up_and_taken_in_again() {
+    let mut shop = Shop::new("iscsi-away", false);
+    shop.configure(&[shop.tgt.target().portal], "deadline_s = 2", "da0");
+    shop.house.start();
+    shop.fill(1);
+    shop.tgt.kill().unwrap();
+    shop.house.until("the disk is gone", LIMIT, || shop.house.provider("da0").is_none());
+    shop.house.assert_alive();
+    shop.tgt.restart().unwrap();
+    let back = || shop.house.provider("da0").is_some();
+    shop.house.until("the disk is back", LIMIT, back);
+    let url = shop.house.url(0);
+    shop.house.until("its LUN answers", LIMIT, || {
+        let words = ["-f", "raw", "-c", "read 0 4k", &url];
+        let read = Command::new(proc::tool("qemu-io").unwrap()).args(words).output().unwrap();
+        read.status.success() && !format!("{read:?}").contains("failed")
+    });
+    shop.fill(2);
+}

@@ -1,5 +1,5 @@
-//! Frames and PDUs to the initiators: the seeds of `fuzz/corpus`, pieces of them and seeded mutations.
-//! Guided by coverage the same runs from `fuzz/`, see its README.
+//! Frames and PDUs to the initiators: the seeds of `fuzz/corpus`, pieces of them and seeded
+//! mutations. Guided by coverage the same runs from `fuzz/`, see its README.
 //!
 //! `ASHLAR_SEEDS=n` plays that many mutations.
 

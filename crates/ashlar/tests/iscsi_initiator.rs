@@ -1,5 +1,6 @@
 //! The iSCSI initiator against tgt: a daemon exports the disk it finds, and what initiators write
-//! there is in tgt's file. The target is killed and started again under load.
+//! there is in tgt's file. The target is killed and started again under load; two portals of one
+//! disk are a multipath, and one of them dies.
 
 mod house;
 
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use house::{House, tool};
 use rig::Chap;
-use rig::peer::{Store, Tgt, TgtConfig};
+use rig::peer::{Store, Tgt, TgtConfig, wait_port};
 use rig::proc::{self, Proc};
+use rig::relay::{Cable, Relay};
 
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -69,9 +71,19 @@ impl Shop {
         let bytes: Vec<u8> = (0..BYTES / 4).map(word).flat_map(u32::to_le_bytes).collect();
         fs::write(&source, &bytes).unwrap();
         let (from, url) = (source.to_str().unwrap(), self.house.url(0));
+        // A multipath is smaller by its record.
+        tool("truncate", &["-s", &self.size().to_string(), from], "");
         tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
-        assert!(fs::read(&self.disk).unwrap() == bytes, "seed {seed}: tgt's file differs");
+        let (found, most) = (fs::read(&self.disk).unwrap(), self.size() as usize);
+        assert!(found[..most] == bytes[..most], "seed {seed}: tgt's file differs");
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
+    }
+
+    fn size(&self) -> u64 {
+        match self.house.provider("multipath/both") {
+            Some(_) => BYTES - 512,
+            None => BYTES,
+        }
     }
 
     fn count(&self, name: &str) -> u64 {
@@ -79,11 +91,13 @@ impl Shop {
         list["answer"]["buses"][0]["counts"][name].as_u64().unwrap()
     }
 
-    /// Writes for a while; it has to end well.
-    fn load(&self) -> Proc {
+    /// Writes of so many bytes for a while; it has to end well.
+    fn load(&self, count: u32, bytes: u32) -> Proc {
         let mut command = Command::new(proc::tool("qemu-img").unwrap());
-        let load = ["-c", "30000", "-d", "8", "-f", "raw", "-w", "-t", "none"];
-        command.arg("bench").args(load).arg(self.house.url(0));
+        let (count, bytes) = (count.to_string(), bytes.to_string());
+        command.arg("bench").args(["-c", &count, "-s", &bytes]);
+        let load = ["-d", "8", "-f", "raw", "-w", "-t", "none"];
+        command.args(load).arg(self.house.url(0));
         Proc::start("qemu-img bench", &mut command, &self.house.path("bench.log")).unwrap()
     }
 
@@ -122,7 +136,7 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
     let mut shop = Shop::new("iscsi-killed", true);
     shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
     shop.house.start();
-    let load = shop.load();
+    let load = shop.load(30_000, 4096);
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(700));
         shop.tgt.kill().unwrap();
@@ -156,4 +170,36 @@ fn a_target_that_stays_away_is_given_up_and_taken_in_again() {
         read.status.success() && !format!("{read:?}").contains("failed")
     });
     shop.fill(2);
+}
+
+#[test]
+fn two_portals_are_one_disk_and_one_may_die() {
+    let mut shop = Shop::new("iscsi-portals", false);
+    let relays = [(); 2].map(|()| Relay::start(shop.tgt.target().portal).unwrap());
+    let portals = relays.each_ref().map(Relay::address);
+    portals.iter().for_each(|portal| wait_port(*portal).unwrap());
+    shop.configure(&portals, "deadline_s = 2", "");
+    shop.house.start();
+    shop.house.ok(&["multipath", "label", "both", "da0", "da1"]);
+    let both = || {
+        let list = shop.house.ok(&["multipath", "list"]);
+        list.contains("da0") && list.contains("da1") && list.contains("OPTIMAL")
+    };
+    shop.house.until("both paths", LIMIT, both);
+    shop.configure(&portals, "deadline_s = 2", "multipath/both");
+    shop.house.ok(&["apply"]);
+    shop.fill(1);
+    // The record takes a sector: only sectors fit evenly, and the load goes round.
+    let load = shop.load(200_000, 512);
+    for relay in relays.iter().chain(&relays[..1]) {
+        std::thread::sleep(Duration::from_millis(700));
+        relay.set(Cable::Silent);
+        shop.house.until("one path", LIMIT, || !both());
+        relay.set(Cable::Whole);
+        shop.house.until("both paths again", LIMIT, both);
+    }
+    shop.ends_well(load);
+    shop.fill(3);
+    assert!(shop.count("paths-lost") >= 2, "no path was lost");
+    shop.house.assert_alive();
 }

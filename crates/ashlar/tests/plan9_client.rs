@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use house::House;
+use rig::papers::{Good, Papers};
 use rig::proc;
 
 /// For a compiler on a machine that is busy.
@@ -32,7 +33,14 @@ fn client(house: &House) -> String {
 /// Runs it to its end; how many scenes there were.
 #[track_caller]
 fn scenes(program: &str, words: &[&str]) -> usize {
-    let ran = proc::run_limited(Command::new(program).args(words), RUN).unwrap();
+    by_keys(program, "", words)
+}
+
+/// The same with the keys of a folder.
+#[track_caller]
+fn by_keys(program: &str, keys: &str, words: &[&str]) -> usize {
+    let mut command = Command::new(program);
+    let ran = proc::run_limited(command.args(words).env("KEYS", keys), RUN).unwrap();
     assert!(ran.ok(), "{words:?}: {ran:?}");
     ran.output.lines().filter(|line| line.starts_with("ok ")).count()
 }
@@ -73,5 +81,78 @@ fn the_go_module_of_plan_9_finds_its_files_as_it_left_them() {
         let place = format!("{}/lib/{flavour}", dump.trim_start_matches("/dump"));
         assert_eq!(scenes(&program, &["check", at, flavour, "rob", &place]), 1);
     }
+    house.stop();
+}
+
+#[test]
+fn who_comes_by_tls_is_whose_certificate_it_shows() {
+    let mut house = House::new("fs-tls");
+    let program = client(&house);
+    let papers = Papers::new("fs-tls-papers").unwrap();
+    papers.authority("ca").unwrap();
+    papers.authority("other").unwrap();
+    let at_home = "subjectAltName=DNS:localhost,IP:127.0.0.1";
+    for (by, name, common, good) in [
+        ("ca", "server", "localhost", Good::Now),
+        ("ca", "rob", "rob", Good::Now),
+        ("ca", "late", "rob", Good::Before),
+        ("ca", "stranger", "stranger", Good::Now),
+        ("other", "mallory", "rob", Good::Now),
+    ] {
+        papers.sign(by, name, common, at_home, good).unwrap();
+    }
+    let file = |name: &str| papers.file(name).to_str().unwrap().to_owned();
+    let ports = [proc::free_port().unwrap(), proc::free_port().unwrap()];
+    let [strict, lenient] = ports.map(|port| format!("127.0.0.1:{port}"));
+    let mut all = String::new();
+    for (name, mib) in [("ssd", 48), ("worm", 128)] {
+        house.image(&format!("{name}.img"), mib << 20);
+        all += &house::file_disk(name, &format!("{name}.img"));
+    }
+    all += &format!(
+        "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"worm\"]\n\
+         create = true\nplan9_tls = [\"{strict}\"]\nlinux_tls = [\"{lenient}\"]\n\
+         dump_at = \"never\"\n"
+    );
+    let keys = format!(
+        "tls_certificate = \"{}\"\ntls_key = \"{}\"\n",
+        file("server/server-cert.pem"),
+        file("server/server-key.pem")
+    );
+    house.configure(&format!("{all}{keys}tls_client_ca = \"{}\"\n", file("ca.pem")), "");
+    house.start();
+    for user in ["rob", "ken"] {
+        house.ok(&["fs", "newuser", "main", user]);
+    }
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    for (flavour, at) in [("plan9", &strict), ("linux", &lenient)] {
+        let place = format!("/lib/{flavour}");
+        house.ok(&["fs", "create", "main", &place, "rob", "rob", "775", "d"]);
+        let at = format!("tls:{at}");
+        assert_eq!(by_keys(&program, &file("rob"), &["work", &at, flavour, "rob", "ken"]), 8);
+    }
+    // Refused with a reason, on both sides.
+    let at = format!("tls:{strict}");
+    for (who, why) in [
+        ("mallory", "UnknownIssuer"),
+        ("late", "xpired"),
+        ("stranger", "says `stranger`: there is no such user"),
+    ] {
+        let mut command = Command::new(&program);
+        command.args(["work", &at, "plan9", "rob", "ken"]).env("KEYS", file(who));
+        let ran = proc::run_limited(&mut command, RUN).unwrap();
+        assert!(!ran.ok() && ran.output.contains("FAILED attach"), "{who}: {ran:?}");
+        house.ashlar(&["fs", "list", "main"]).ends(0).says(&["turned away", why]);
+    }
+    let mut plain = Command::new(&program);
+    plain.args(["work", &strict, "plan9", "rob", "ken"]);
+    let ran = proc::run_limited(&mut plain, RUN).unwrap();
+    assert!(!ran.ok(), "in the clear: {ran:?}");
+    house.configure(&format!("{all}{keys}"), "");
+    house.ashlar(&["apply"]).complains(&["tls_client_ca is missing"]);
+    // None of them harmed the others.
+    house.ok(&["fs", "create", "main", "/lib/again", "rob", "rob", "775", "d"]);
+    let found = house.json(&["fs", "check", "main", "--rdall"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
     house.stop();
 }

@@ -19,6 +19,7 @@ pub mod cpio;
 pub mod guest;
 pub mod modules;
 pub mod packages;
+pub mod papers;
 pub mod peer;
 pub mod proc;
 pub mod relay;

@@ -8,6 +8,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("wire", 0),
     ("space", 0),
     ("reactor", 1),
+    ("keys", 1),
     ("geom", 2),
     ("classes", 3),
     ("disks", 3),

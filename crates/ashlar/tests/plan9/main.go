@@ -1,5 +1,8 @@
 // A client of the file server that is not of our making: 9fans.net/go's plan9/client.
 //
+// An ADDRESS with "tls:" before it is dialled by TLS, with the keys in the folder that the
+// environment's KEYS names.
+//
 //	plan9 work  ADDRESS FLAVOUR USER OTHER   everything below /lib/FLAVOUR, which USER may write
 //	plan9 check ADDRESS FLAVOUR USER PATH    what `work` left, as it stands in PATH of a dump
 //
@@ -8,8 +11,11 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"io/ioutil"
 	"math/rand"
 	"os"
 	"strings"
@@ -54,6 +60,30 @@ func refused(err error, words ...string) {
 		}
 	}
 	fail(err, " has none of ", words)
+}
+
+func dial(address string) *client.Conn {
+	bare := strings.TrimPrefix(address, "tls:")
+	if bare == address {
+		conn, err := client.Dial("tcp", address)
+		must(err)
+		return conn
+	}
+	keys := os.Getenv("KEYS")
+	own, err := tls.LoadX509KeyPair(keys+"/client-cert.pem", keys+"/client-key.pem")
+	must(err)
+	pem, err := ioutil.ReadFile(keys + "/ca-cert.pem")
+	must(err)
+	roots := x509.NewCertPool()
+	is(roots.AppendCertsFromPEM(pem), "no certificate in ca-cert.pem")
+	// Shown whoever the server says may vouch for it.
+	show := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
+	config := &tls.Config{GetClientCertificate: show, RootCAs: roots}
+	line, err := tls.Dial("tcp", bare, config)
+	must(err)
+	conn, err := client.NewConn(line)
+	must(err)
+	return conn
 }
 
 func at(name string) string { return top + "/" + name }
@@ -251,10 +281,13 @@ func permissions(address, other string) {
 		// There everybody is one user.
 		return
 	}
-	conn, err := client.Dial("tcp", address)
-	must(err)
+	conn := dial(address)
 	defer conn.Close()
 	theirs, err := conn.Attach(nil, other, "")
+	if strings.HasPrefix(address, "tls:") {
+		refused(err, "failed authentication")
+		return
+	}
 	must(err)
 	for _, mode := range []uint8{plan9.OREAD, plan9.OWRITE, plan9.ORDWR} {
 		_, err = theirs.Open(at("mine"), mode)
@@ -332,8 +365,8 @@ func main() {
 	is(len(os.Args) == 6, "usage: see the head of main.go")
 	what, address, user := os.Args[1], os.Args[2], os.Args[4]
 	lenient, top = os.Args[3] == "linux", "lib/"+os.Args[3]
-	conn, err := client.Dial("tcp", address)
-	must(err)
+	conn := dial(address)
+	var err error
 	aname := ""
 	if what == "check" {
 		aname = "dump"

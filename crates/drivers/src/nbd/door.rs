@@ -15,6 +15,7 @@ use super::ending::Ending;
 use super::inlet::Inbox;
 use super::params::{Checked, TlsPolicy};
 use super::session::Session;
+use super::tls::Secure;
 use super::{NAME, exports};
 
 /// What happens at the door of one connection.
@@ -120,7 +121,7 @@ impl Door<'_> {
         if inbox.arrived() > 0 {
             return Err(Ending::Refused("bytes in the clear behind STARTTLS".into()));
         }
-        let secure = Rc::new(keys.begin()?);
+        let secure = Rc::new(Secure::begin(keys)?);
         inbox.secure(secure.clone())?;
         self.conn.secure(secure.clone());
         if let Err(ending) = inbox.shake().await {

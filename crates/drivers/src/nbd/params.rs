@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bio::Errno;
 use geom::Error;
+use keys::{Files, Keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tls::Keys;
 use crate::driver::TargetSpec;
 
 /// Longest name of a target, bytes: export names begin with it.
@@ -100,7 +100,9 @@ impl Checked {
         check(&params).map_err(bad)?;
         let keys = match params.tls {
             TlsPolicy::Off => None,
-            TlsPolicy::Allow | TlsPolicy::Require => Some(Keys::read(&params).map_err(bad)?),
+            TlsPolicy::Allow | TlsPolicy::Require => {
+                Some(Keys::read(&files(&params)).map_err(bad)?)
+            }
         };
         Ok(Checked { spec, params, keys, connections: Arc::default() })
     }
@@ -127,6 +129,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+fn files(p: &NbdParams) -> Files<'_> {
+    let (certificate, key) = (&p.tls_certificate, &p.tls_key);
+    Files { certificate, key, client_ca: &p.tls_client_ca }
 }
 
 fn check(p: &NbdParams) -> Result<(), String> {

@@ -1,71 +1,18 @@
-//! TLS over a connection's stream: keys, the protocol fed by hand, and who the client is.
-//!
-//! Certificates only (X.509): the library has no pre-shared keys. The library reads the wall clock
-//! when it looks at a certificate's dates, and its own source of randomness: in handshakes only.
+//! TLS over a connection's stream: the protocol fed by hand.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 
 use bio::Seg;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use keys::Keys;
+use rustls::ServerConnection;
 
 use super::ending::Ending;
-use super::params::NbdParams;
 use crate::common::cause::Cause;
 use crate::outbox::Outbox;
 
 /// Bytes that are encrypted before they are sent.
 pub(crate) const BATCH_MAX: usize = 128 * 1024;
-
-/// What a target needs for TLS.
-pub(crate) struct Keys(Arc<ServerConfig>);
-
-fn certificates(key: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_file_iter(path).map_err(|e| format!("{key}: {path}: {e}"))?;
-    let all: Result<Vec<_>, _> = all.collect();
-    let all = all.map_err(|e| format!("{key}: {path}: {e}"))?;
-    if all.is_empty() { Err(format!("{key}: {path}: no certificate in it")) } else { Ok(all) }
-}
-
-impl Keys {
-    /// Reads the files of a target; an error names the key of the configuration.
-    pub fn read(params: &NbdParams) -> Result<Keys, String> {
-        let chain = certificates("tls_certificate", &params.tls_certificate)?;
-        let file = &params.tls_key;
-        let key =
-            PrivateKeyDer::from_pem_file(file).map_err(|e| format!("tls_key: {file}: {e}"))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|e| format!("tls: {e}"))?;
-        let config = if params.tls_client_ca.is_empty() {
-            config.with_no_client_auth()
-        } else {
-            let mut roots = RootCertStore::empty();
-            for root in certificates("tls_client_ca", &params.tls_client_ca)? {
-                roots.add(root).map_err(|e| format!("tls_client_ca: {e}"))?;
-            }
-            let roots = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            config.with_client_cert_verifier(
-                roots.build().map_err(|e| format!("tls_client_ca: {e}"))?,
-            )
-        };
-        let config = config.with_single_cert(chain, key).map_err(|e| format!("tls_key: {e}"))?;
-        Ok(Keys(Arc::new(config)))
-    }
-
-    /// The server's side of a connection.
-    pub fn begin(&self) -> Result<Secure, Ending> {
-        let mut tls = ServerConnection::new(self.0.clone()).map_err(|e| refused(&e))?;
-        // The caller bounds what it hands in (`BATCH_MAX`).
-        tls.set_buffer_limit(None);
-        Ok(Secure { tls: RefCell::new(tls), failed: Cell::new(false) })
-    }
-}
 
 fn refused(e: &rustls::Error) -> Ending {
     Ending::Tls(e.to_string())
@@ -92,6 +39,12 @@ impl Write for Sink<'_> {
 }
 
 impl Secure {
+    /// The server's side of a connection; what is handed in is at most [`BATCH_MAX`].
+    pub fn begin(keys: &Keys) -> Result<Secure, Ending> {
+        let tls = keys.begin().map_err(|e| refused(&e))?;
+        Ok(Secure { tls: RefCell::new(tls), failed: Cell::new(false) })
+    }
+
     /// Feeds what arrived; answers how much of `bytes` was taken. What it takes may have to be
     /// read by [`Secure::read`] before more is taken.
     pub fn feed(&self, bytes: &[u8]) -> Result<usize, Ending> {
@@ -146,10 +99,7 @@ impl Secure {
 
     /// The name in the client's certificate.
     pub fn client(&self) -> Option<String> {
-        let tls = self.tls.borrow();
-        let own = tls.peer_certificates()?.first()?;
-        let names = wire::x509::names(own).ok()?;
-        names.first().map(str::to_owned)
+        keys::client(&self.tls.borrow())
     }
 
     /// Version and cipher, for lists.

@@ -1,61 +1,32 @@
 //! Certificates made on the spot, clients of GnuTLS (libnbd, QEMU), and our server.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
-use rig::proc;
+use rig::papers::{self, Good};
 use serde_json::json;
 
 use crate::server::{MEMORY_BYTES, Server, Shape};
 use crate::tools::try_run;
 
-fn openssl(folder: &Path, arguments: &str) {
-    let mut command = Command::new(proc::tool("openssl").unwrap());
-    proc::run(command.current_dir(folder).args(arguments.split(' '))).unwrap();
-}
-
 /// A CA, and what it signed, in folders as libnbd and QEMU want them.
-pub struct Papers(proc::Scratch);
+pub struct Papers(papers::Papers);
 
 impl Papers {
     pub fn new() -> Papers {
         rig::packages::ensure_host().unwrap();
-        let papers = Papers(proc::Scratch::new("drivers-nbd-tls").unwrap());
-        papers.authority("ca");
-        papers.sign("ca", "server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1");
-        papers.sign("ca", "alice", "alice", "subjectAltName=DNS:alice.example");
-        papers.authority("other");
-        papers.sign("other", "mallory", "alice", "subjectAltName=DNS:alice.example");
-        papers
-    }
-
-    fn folder(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn authority(&self, name: &str) {
-        let how = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
-        let files = format!("-keyout {name}.key -out {name}.pem -subj /CN={name}");
-        openssl(self.folder(), &format!("{how} {files}"));
-    }
-
-    /// A key and a certificate in a folder of their own, with the first CA's beside them.
-    fn sign(&self, by: &str, name: &str, common: &str, alternative: &str) {
-        let folder = self.folder();
-        let mine = folder.join(name);
-        std::fs::create_dir(&mine).unwrap();
-        std::fs::write(folder.join("ext"), alternative).unwrap();
-        let side = if name == "server" { "server" } else { "client" };
-        let (key, cert) = (format!("{name}/{side}-key.pem"), format!("{name}/{side}-cert.pem"));
-        let how = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-        openssl(folder, &format!("{how} -keyout {key} -out {name}.csr -subj /CN={common}"));
-        let ca = format!("-CA {by}.pem -CAkey {by}.key -CAcreateserial -days 2 -extfile ext");
-        openssl(folder, &format!("x509 -req -in {name}.csr {ca} -out {cert}"));
-        std::fs::copy(folder.join("ca.pem"), mine.join("ca-cert.pem")).unwrap();
+        let papers = papers::Papers::new("drivers-nbd-tls").unwrap();
+        let own = "subjectAltName=DNS:localhost,IP:127.0.0.1";
+        let alice = "subjectAltName=DNS:alice.example";
+        papers.authority("ca").unwrap();
+        papers.sign("ca", "server", "localhost", own, Good::Now).unwrap();
+        papers.sign("ca", "alice", "alice", alice, Good::Now).unwrap();
+        papers.authority("other").unwrap();
+        papers.sign("other", "mallory", "alice", alice, Good::Now).unwrap();
+        Papers(papers)
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.0.file(name)
     }
 
     pub fn params(&self, tls: &str, clients: bool) -> serde_json::Value {

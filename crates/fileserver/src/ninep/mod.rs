@@ -45,6 +45,8 @@ pub struct Door {
     /// Everybody is this user, whatever name they give; none: who they say they are, if there is
     /// one of that name.
     pub everybody: Option<Id>,
+    /// The client has proven to be `everybody`: by the manual it attaches under no other name.
+    pub proven: bool,
     /// Names are believed; otherwise everybody without a proof is `none`.
     pub trusted: bool,
     /// Largest message.
@@ -53,7 +55,13 @@ pub struct Door {
 
 impl Default for Door {
     fn default() -> Door {
-        Door { flavour: Flavour::Plan9, everybody: None, trusted: true, msize: MSIZE_MAX }
+        Door {
+            flavour: Flavour::Plan9,
+            everybody: None,
+            proven: false,
+            trusted: true,
+            msize: MSIZE_MAX,
+        }
     }
 }
 

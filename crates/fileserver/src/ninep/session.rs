@@ -185,7 +185,9 @@ impl Session {
 
     fn user(&self, uname: &str) -> Result<Id, Refusal> {
         if let Some(id) = self.door.everybody {
-            return Ok(id);
+            let strict = self.door.proven && self.door.flavour == Flavour::Plan9;
+            let is_own = uname.is_empty() || self.server.users().id(uname) == Some(id);
+            return if strict && !is_own { Err(Refusal::UnknownUser) } else { Ok(id) };
         }
         if !self.door.trusted {
             return Ok(NONE);

@@ -432,6 +432,9 @@ fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
         return out;
     }
     out.push(("listens", s.listens.join(" ")));
+    if let Some(who) = &s.turned_away {
+        out.push(("turned away", who.clone()));
+    }
     out.push(("clients", s.clients.to_string()));
     out.push(("block", f.block.to_string()));
     out.push(("memory", format!("{} blocks, {} dirty", f.memory, f.dirty)));

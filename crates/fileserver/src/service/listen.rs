@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bio::Errno;
 use geom::Error;
+use keys::Keys;
 use reactor::{Address, Reactor, Stream};
 
 use super::host::Host;
@@ -31,6 +32,8 @@ pub fn parse(text: &str) -> Result<Address, Error> {
 #[derive(Clone)]
 pub enum Speaks {
     NineP(Door),
+    /// The same, by TLS.
+    Secure(Door, Keys),
     Console,
 }
 
@@ -86,11 +89,17 @@ impl Host {
         };
         let linux = Door { flavour: Flavour::Linux, everybody, ..Door::default() };
         let plan9 = Door::default();
+        let keys = params.keys()?;
         let with = |all: &[String], speaks: &Speaks| {
             all.iter().map(|at| (at.clone(), speaks.clone())).collect::<Vec<_>>()
         };
         let mut out = with(&params.linux, &Speaks::NineP(linux));
         out.extend(with(&params.plan9, &Speaks::NineP(plan9)));
+        if let Some(keys) = keys {
+            let linux = Door { flavour: Flavour::Linux, ..Door::default() };
+            out.extend(with(&params.linux_tls, &Speaks::Secure(linux, keys.clone())));
+            out.extend(with(&params.plan9_tls, &Speaks::Secure(Door::default(), keys)));
+        }
         out.extend(with(&params.console, &Speaks::Console));
         Ok(out)
     }
@@ -131,6 +140,10 @@ impl Host {
             Speaks::NineP(door) => {
                 let served = self.server.clone().serve(stream, peer, door.clone());
                 self.reactor.spawn("fs-client", served);
+            }
+            Speaks::Secure(door, keys) => {
+                let met = self.clone().meet_secure(stream, peer, keys.clone(), door.clone());
+                self.reactor.spawn("fs-tls", met);
             }
             Speaks::Console => {
                 let host = self.clone();

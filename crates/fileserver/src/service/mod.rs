@@ -28,6 +28,7 @@ mod leaves;
 mod listen;
 mod params;
 mod shared;
+mod tls;
 
 pub use class::{FS_CLASS, FsClass, Site};
 pub(crate) use host::{Host, today, when};

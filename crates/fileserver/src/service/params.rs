@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bio::Errno;
 use geom::Error;
+use keys::{Files, Keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,22 @@ pub struct FsParams {
     /// Addresses for clients of Plan 9: 9P2000 by the manual.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plan9: Vec<String>,
+    /// Addresses where clients of Plan 9 come by TLS. A client is the user whose name its
+    /// certificate has, and attaches under no other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plan9_tls: Vec<String>,
+    /// The same with the rules of `linux`, where the name that a mount gives is not looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub linux_tls: Vec<String>,
+    /// File with the certificates of the server in PEM, its own first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_certificate: Option<String>,
+    /// File with the private key of the server in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<String>,
+    /// File with the certificates in PEM of whoever may vouch for clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_client_ca: Option<String>,
     /// Addresses of its console, `unix:PATH`: whoever may open the socket may type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<String>,
@@ -93,10 +110,29 @@ impl FsParams {
             return Err(inval("memory is at least 8 MiB"));
         }
         params.dump_at()?;
-        for at in params.linux.iter().chain(&params.plan9).chain(&params.console) {
+        let proven = params.linux_tls.iter().chain(&params.plan9_tls);
+        let believed = params.linux.iter().chain(&params.plan9);
+        for at in believed.chain(proven).chain(&params.console) {
             super::listen::parse(at)?;
         }
+        params.keys()?;
         Ok(params)
+    }
+
+    /// What its listeners need for TLS; none where there are no such listeners.
+    pub fn keys(&self) -> Result<Option<Keys>, Error> {
+        if self.linux_tls.is_empty() && self.plan9_tls.is_empty() {
+            return Ok(None);
+        }
+        let file = |name: &str, path: &Option<String>| {
+            let missing = || inval(format!("{name} is missing: clients that come by TLS need it"));
+            path.clone().filter(|path| !path.is_empty()).ok_or_else(missing)
+        };
+        let certificate = file("tls_certificate", &self.tls_certificate)?;
+        let key = file("tls_key", &self.tls_key)?;
+        let client_ca = file("tls_client_ca", &self.tls_client_ca)?;
+        let files = Files { certificate: &certificate, key: &key, client_ca: &client_ca };
+        Keys::read(&files).map(Some).map_err(inval)
     }
 
     /// What the lines of config mode say is said in our words.

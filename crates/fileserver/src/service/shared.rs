@@ -59,6 +59,8 @@ pub struct Status {
     pub disks: Vec<FileDisk>,
     /// What went wrong with the last automatic dump.
     pub dump_fault: Option<String>,
+    /// Who could not prove to be a user, the last one, and why.
+    pub turned_away: Option<String>,
 }
 
 /// What the core is to do.

@@ -1,0 +1,242 @@
+//! A client that comes by TLS: who it is, and its bytes in the clear for the 9P service.
+//!
+//! ```text
+//!   socket --recv--> decrypt --> pair --> ninep, as from any stream
+//!   socket <--send-- queue <-- encrypt <-- pair <-- replies
+//! ```
+//! The service gets one end of a pair of sockets, so clients that come in the clear pay nothing for
+//! those that do not.
+//!
+//! Invariants
+//!  S1  Nothing of a client reaches the service before its certificate was accepted and names a
+//!      user.
+//!  S2  What is encrypted is sent in the order in which it was encrypted: by one task.
+//!  S3  A client that does not read has at most [`QUEUE_MAX`] and a record of replies waiting here.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bio::Seg;
+use keys::Keys;
+use reactor::Stream;
+use rustls::ServerConnection;
+
+use super::host::Host;
+use crate::bell::Bell;
+use crate::ninep::Door;
+
+/// Bytes received, or read from the service, at a time.
+const PIECE: usize = 64 << 10;
+/// Encrypted bytes beyond which nothing more is encrypted (S3).
+const QUEUE_MAX: usize = 256 << 10;
+/// How long a client may take to say who it is, ns.
+const SHAKE_NS: u64 = 15_000_000_000;
+
+struct Line {
+    host: Rc<Host>,
+    /// Towards the client.
+    outside: Stream,
+    tls: RefCell<ServerConnection>,
+    /// Encrypted, not sent yet.
+    queue: RefCell<Vec<u8>>,
+    /// The queue has grown or shrunk, or it is over.
+    news: Bell,
+    over: Cell<bool>,
+}
+
+fn bad(e: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, e.to_string())
+}
+
+impl Line {
+    /// Memory for a piece; waits while there is none.
+    async fn memory(&self) -> io::Result<Seg> {
+        let buf = poll_fn(|cx| match self.host.server.pool.get(PIECE) {
+            Some(buf) => Poll::Ready(buf),
+            None => {
+                self.host.server.pool.wake_on_free(cx.waker());
+                self.host.reactor.heed();
+                Poll::Pending
+            }
+        });
+        let buf = buf.await;
+        buf.seg(0, buf.capacity()).ok_or(io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// What the protocol wants to say goes into the queue.
+    fn gather(&self) -> io::Result<()> {
+        let mut tls = self.tls.borrow_mut();
+        while tls.wants_write() {
+            tls.write_tls(&mut *self.queue.borrow_mut())?;
+        }
+        drop(tls);
+        self.news.ring();
+        Ok(())
+    }
+
+    /// Takes what came from the client; what of it is in the clear.
+    fn open(&self, came: &Seg) -> io::Result<Vec<u8>> {
+        let mut clear = Vec::new();
+        let done = came.with(|bytes| {
+            let mut tls = self.tls.borrow_mut();
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                // Its own buffer is full until what is in it has been opened.
+                tls.read_tls(&mut rest)?;
+                let state = tls.process_new_packets().map_err(bad)?;
+                let from = clear.len();
+                clear.resize(from + state.plaintext_bytes_to_read(), 0);
+                tls.reader().read_exact(&mut clear[from..])?;
+            }
+            Ok(())
+        });
+        // An alert says to the client what was wrong.
+        self.gather()?;
+        done.map(|()| clear)
+    }
+
+    /// Sends the queue until it is over (S2).
+    async fn send_all(&self) {
+        loop {
+            let seen = self.news.count();
+            let mut some = self.queue.take();
+            if some.is_empty() {
+                if self.over.get() {
+                    break;
+                }
+                self.news.after(seen).await;
+                continue;
+            }
+            if some.len() > PIECE {
+                let rest = some.split_off(PIECE);
+                self.queue.replace(rest);
+            }
+            let Ok(memory) = self.memory().await else { break };
+            memory.copy_from(0, &some);
+            let mut out: Vec<Seg> = memory.slice(0, some.len()).into_iter().collect();
+            if self.outside.send(&mut out).await.is_err() {
+                break;
+            }
+            self.news.ring();
+        }
+        self.end();
+        self.outside.close();
+    }
+
+    fn end(&self) {
+        self.over.set(true);
+        self.news.ring();
+    }
+
+    /// Until keys are agreed on: the name in the client's certificate (S1), and what else came
+    /// with its last word.
+    async fn shake(&self) -> io::Result<(String, Vec<u8>)> {
+        let mut first = Vec::new();
+        self.gather()?;
+        while self.tls.borrow().is_handshaking() {
+            let memory = self.memory().await?;
+            let n = self.outside.recv(&memory).await?;
+            let came = memory.slice(0, n).filter(|_| n > 0);
+            first.extend(self.open(&came.ok_or(io::ErrorKind::UnexpectedEof)?)?);
+        }
+        let name = keys::client(&self.tls.borrow());
+        Ok((name.ok_or_else(|| bad("a certificate without a name"))?, first))
+    }
+
+    /// From the client to the service.
+    async fn inwards(&self, inside: &Stream, first: Vec<u8>) -> io::Result<()> {
+        let mut clear = first;
+        loop {
+            let memory = self.memory().await?;
+            for piece in clear.chunks(memory.len()) {
+                memory.copy_from(0, piece);
+                let mut out: Vec<Seg> = memory.slice(0, piece.len()).into_iter().collect();
+                inside.send(&mut out).await?;
+            }
+            let n = self.outside.recv(&memory).await?;
+            let Some(came) = memory.slice(0, n).filter(|_| n > 0) else { return Ok(()) };
+            clear = self.open(&came)?;
+        }
+    }
+
+    /// From the service to the client.
+    async fn outwards(&self, inside: &Stream) -> io::Result<()> {
+        loop {
+            let seen = self.news.count();
+            if self.over.get() {
+                return Ok(());
+            }
+            if self.queue.borrow().len() > QUEUE_MAX {
+                self.news.after(seen).await;
+                continue;
+            }
+            let memory = self.memory().await?;
+            let n = inside.recv(&memory).await?;
+            let Some(came) = memory.slice(0, n).filter(|_| n > 0) else { return Ok(()) };
+            came.with(|bytes| self.tls.borrow_mut().writer().write_all(bytes))?;
+            self.gather()?;
+        }
+    }
+}
+
+impl Host {
+    /// Meets a client that has to prove who it is.
+    pub(super) async fn meet_secure(
+        self: Rc<Self>,
+        stream: Stream,
+        peer: String,
+        keys: Keys,
+        door: Door,
+    ) {
+        let Ok(tls) = keys.begin() else { return };
+        let line = Rc::new(Line {
+            host: self.clone(),
+            outside: stream,
+            tls: RefCell::new(tls),
+            queue: RefCell::default(),
+            news: Bell::default(),
+            over: Cell::new(false),
+        });
+        let sender = line.clone();
+        self.reactor.spawn("fs-tls-send", async move { sender.send_all().await });
+        let shaken = self.reactor.within(SHAKE_NS, line.shake()).await;
+        let served = match shaken {
+            None => Err(bad("it took too long to say who it is")),
+            Some(Err(e)) => Err(e),
+            Some(Ok((name, first))) => match self.server.users().can_attach(&name) {
+                Some(id) => self.pair().map(|ends| (ends, id, first)),
+                None => Err(bad(format!("its certificate says `{name}`: there is no such user"))),
+            },
+        };
+        match served {
+            Ok(((ours, theirs), id, first)) => {
+                let door = Door { everybody: Some(id), proven: true, ..door };
+                let service = self.server.clone().serve(theirs, peer, door);
+                self.reactor.spawn("fs-client", service);
+                let (reads, inside) = (line.clone(), Rc::new(ours));
+                let towards = inside.clone();
+                self.reactor.spawn("fs-tls-recv", async move {
+                    // However it ended, the service hears of it.
+                    let _ = reads.inwards(&towards, first).await;
+                    towards.close();
+                });
+                let _ = line.outwards(&inside).await;
+                inside.close();
+            }
+            Err(why) => self.shared.report(|s| s.turned_away = Some(format!("{peer}: {why}"))),
+        }
+        line.tls.borrow_mut().send_close_notify();
+        // What cannot be said any more is not said.
+        let _ = line.gather();
+        line.end();
+    }
+
+    fn pair(&self) -> io::Result<(Stream, Stream)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        Ok((self.reactor.adopt(ours.into()), self.reactor.adopt(theirs.into())))
+    }
+}

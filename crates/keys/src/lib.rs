@@ -1,0 +1,85 @@
+//! keys: what a listener needs for TLS (RFC 8446), read from files, and who a client is.
+//!
+//! Certificates only (X.509, RFC 5280): the library has no pre-shared keys. It reads the wall clock
+//! when it looks at a certificate's dates, and its own source of randomness: in handshakes only.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+/// Where a listener's keys are: paths of files in PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'a> {
+    /// The certificates of the server, its own first.
+    pub certificate: &'a str,
+    /// Its private key.
+    pub key: &'a str,
+    /// The certificates of whoever may vouch for clients; empty asks clients for none.
+    pub client_ca: &'a str,
+}
+
+/// The keys of a listener.
+#[derive(Clone)]
+pub struct Keys(Arc<ServerConfig>);
+
+fn certificates(key: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all = CertificateDer::pem_file_iter(path).map_err(|e| format!("{key}: {path}: {e}"))?;
+    let all: Result<Vec<_>, _> = all.collect();
+    let all = all.map_err(|e| format!("{key}: {path}: {e}"))?;
+    if all.is_empty() { Err(format!("{key}: {path}: no certificate in it")) } else { Ok(all) }
+}
+
+impl Keys {
+    /// Reads the files of a listener.
+    ///
+    /// # Errors
+    /// A text that begins with the key of the configuration: `tls_certificate`, `tls_key`,
+    /// `tls_client_ca`.
+    pub fn read(files: &Files<'_>) -> Result<Keys, String> {
+        let chain = certificates("tls_certificate", files.certificate)?;
+        let file = files.key;
+        let key =
+            PrivateKeyDer::from_pem_file(file).map_err(|e| format!("tls_key: {file}: {e}"))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| format!("tls: {e}"))?;
+        let config = if files.client_ca.is_empty() {
+            config.with_no_client_auth()
+        } else {
+            let mut roots = RootCertStore::empty();
+            for root in certificates("tls_client_ca", files.client_ca)? {
+                roots.add(root).map_err(|e| format!("tls_client_ca: {e}"))?;
+            }
+            let roots = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            config.with_client_cert_verifier(
+                roots.build().map_err(|e| format!("tls_client_ca: {e}"))?,
+            )
+        };
+        let config = config.with_single_cert(chain, key).map_err(|e| format!("tls_key: {e}"))?;
+        Ok(Keys(Arc::new(config)))
+    }
+
+    /// The server's side of a connection. The caller bounds what it hands in.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn begin(&self) -> Result<ServerConnection, rustls::Error> {
+        let mut tls = ServerConnection::new(self.0.clone())?;
+        tls.set_buffer_limit(None);
+        Ok(tls)
+    }
+}
+
+/// The name in the client's certificate: its common name or, without one, its first alternative
+/// name.
+pub fn client(tls: &ServerConnection) -> Option<String> {
+    let own = tls.peer_certificates()?.first()?;
+    let names = wire::x509::names(own).ok()?;
+    names.first().map(str::to_owned)
+}

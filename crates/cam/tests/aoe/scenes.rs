@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bio::Op;
 use cam::sims::aoe::AoeKind;
 use cam::{Open, SimKind, Site};
-use geom::Edge;
+use geom::{Class, Edge};
 use reactor::sim::SegmentShape;
 use serde_json::json;
 
@@ -20,6 +20,7 @@ struct Scene {
     w: World,
     shelf: Rc<Shelf>,
     edge: Edge,
+    bus: usize,
     /// When the bus was opened, ns.
     begun: u64,
 }
@@ -46,7 +47,7 @@ impl Scene {
             assert!(w.now() < begun + LIFE_NS / 2, "the disk is found in time");
         }
         let (_, edge) = w.open("ada0");
-        Scene { w, shelf, edge, begun }
+        Scene { w, shelf, edge, bus, begun }
     }
 }
 
@@ -83,4 +84,43 @@ fn e5_no_more_frames_wait_than_the_target_holds() {
         ended += s.w.ended().iter().inspect(|end| assert_eq!(end.status, Ok(()))).count();
     }
     assert_eq!(s.shelf.held.borrow().1, 3, "as many as it holds, and no more");
+}
+
+#[test]
+fn a_command_that_is_given_up_is_not_one_of_another_disk() {
+    let mut s = Scene::new(Ways { buffers: 32, ..Ways::default() });
+    let theirs = Shelf::start_at(2, &s.w.core, &["shelf0"], SECTORS as usize, 2, {
+        Ways { buffers: 32, ..Ways::default() }
+    });
+    while s.w.control.topology.find("ada1").is_none() {
+        s.w.turn(100 * MS);
+        s.w.scan(s.bus);
+        assert!(s.w.now() < s.begun + 60 * S, "the second disk is found");
+    }
+    let (_, other) = s.w.open("ada1");
+    // Ids count up with every command: the other disk is ahead, and the first one catches up.
+    for _ in 0..50 {
+        s.w.read(other, 0, SECTOR as usize).unwrap();
+    }
+    // Both hang; the other one answers when all commands of the first one have been given up.
+    s.shelf.ways.borrow_mut().slow_ns = 100_000 * S;
+    theirs.ways.borrow_mut().slow_ns = 100_000 * S;
+    for tag in 0..4 {
+        let data = s.w.buffer(SECTOR as usize);
+        s.w.start(other, tag, |bio| range(bio, Op::Read, tag * SECTOR, data));
+    }
+    let begun = s.w.now();
+    let cam = s.w.cam.clone();
+    let identify = json!({ "ata": "ec 0 0 0 0 0 0 0 0 0 1 0", "receive": 512, "timeout": 10 });
+    for _ in 0..80 {
+        cam.verb(&mut s.w.control, "cmd", "ada0", &identify).unwrap_err();
+    }
+    assert!(s.w.now() >= begun + 800 * MS, "it waited");
+    theirs.ways.borrow_mut().slow_ns = 0;
+    let mut ended = 0;
+    while ended < 4 {
+        assert!(s.w.now() < begun + 20 * S, "only {ended} have ended");
+        s.w.turn(100 * MS);
+        ended += s.w.ended().iter().inspect(|end| assert_eq!(end.status, Ok(()))).count();
+    }
 }

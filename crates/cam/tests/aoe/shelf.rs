@@ -49,8 +49,20 @@ impl Shelf {
         seed: u64,
         ways: Ways,
     ) -> Rc<Shelf> {
+        Shelf::start_at(1, core, stations, sectors, seed, ways)
+    }
+
+    /// The same in a slot.
+    pub fn start_at(
+        slot: u8,
+        core: &Rc<Core>,
+        stations: &[&str],
+        sectors: usize,
+        seed: u64,
+        ways: Ways,
+    ) -> Rc<Shelf> {
         let shelf = Rc::new(Shelf {
-            address: Address { shelf: 565, slot: 1 },
+            address: Address { shelf: 565, slot },
             bytes: RefCell::new(vec![0; sectors * SECTOR]),
             ways: RefCell::new(ways),
             held: RefCell::default(),
@@ -72,7 +84,7 @@ impl Shelf {
     fn identify(&self) -> Vec<u8> {
         let identify = Identify {
             model: "shelf for tests".into(),
-            serial: "SHELF1".into(),
+            serial: format!("SHELF{}", self.address.slot),
             firmware: "1".into(),
             sectors: (self.bytes.borrow().len() / SECTOR) as u64,
             sector_bytes: 512,

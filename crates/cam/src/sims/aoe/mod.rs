@@ -194,15 +194,15 @@ impl Sim for Aoe {
 
     fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
         let port = port::port(self.inner.number, core);
-        if port.is_some_and(|port| port.with(|engine, _| engine.abort(id))) {
+        let address = address_of(unit.path().target);
+        if port.is_some_and(|port| port.with(|engine, _| engine.abort((id, address)))) {
             unit.done(id, Outcome::of(CamStatus::Aborted), core);
             return;
         }
         // It is with another core.
-        let address = address_of(unit.path().target);
         self.elsewhere(core, move |inner, core| {
             let port = port::port(inner.number, core);
-            if port.is_some_and(|port| port.with(|engine, _| engine.abort(id)))
+            if port.is_some_and(|port| port.with(|engine, _| engine.abort((id, address))))
                 && let Some(unit) = inner.unit(address)
             {
                 unit.done(id, Outcome::of(CamStatus::Aborted), core);

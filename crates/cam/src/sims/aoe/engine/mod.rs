@@ -265,9 +265,12 @@ impl Engine {
         }
     }
 
-    /// Ends a command early: what of it is out becomes nobody's. False: there is none.
-    pub(super) fn abort(&mut self, id: CcbId) -> bool {
-        let Some(at) = self.ops.iter().position(|op| op.busy && op.id == id) else { return false };
+    /// Ends a command of a target early: what of it is out becomes nobody's. False: there is none.
+    /// Commands of two targets may have the same id.
+    pub(super) fn abort(&mut self, (id, to): (CcbId, Address)) -> bool {
+        let target = self.target(to);
+        let fits = |op: &Op| op.busy && op.id == id && Some(op.target) == target;
+        let Some(at) = self.ops.iter().position(fits) else { return false };
         self.forget(at);
         true
     }

@@ -18,6 +18,7 @@ mod files;
 mod idle;
 mod inproc;
 mod iscsi;
+mod iscsi_initiator;
 mod layers;
 pub mod load;
 mod luns;

@@ -126,7 +126,11 @@ fn what_is_written_is_in_the_peers_file_with_proofs_and_digests() {
     shop.house.secret("own", "another-secret\n");
     shop.configure(&[shop.tgt.target().portal], GUARDED, "");
     shop.house.start();
-    let list = shop.house.ok(&["cam", "devlist"]);
+    let mut list = String::new();
+    shop.house.until("it says why", LIMIT, || {
+        list = shop.house.ok(&["cam", "devlist"]);
+        list.contains("login refused")
+    });
     assert!(!list.contains("IET"), "{list}");
     shop.house.assert_alive();
 }
@@ -159,10 +163,13 @@ fn a_target_that_stays_away_is_given_up_and_taken_in_again() {
     shop.fill(1);
     shop.tgt.kill().unwrap();
     shop.house.until("the disk is gone", LIMIT, || shop.house.provider("da0").is_none());
+    let says = |shop: &Shop| shop.house.ok(&["cam", "devlist"]).contains("onnection refused");
+    shop.house.until("it says why", LIMIT, || says(&shop));
     shop.house.assert_alive();
     shop.tgt.restart().unwrap();
     let back = || shop.house.provider("da0").is_some();
     shop.house.until("the disk is back", LIMIT, back);
+    shop.house.until("and nothing is wrong any more", LIMIT, || !says(&shop));
     let url = shop.house.url(0);
     shop.house.until("its LUN answers", LIMIT, || {
         let words = ["-f", "raw", "-c", "read 0 4k", &url];

@@ -102,6 +102,11 @@ pub trait Sim: Send + Sync {
         Vec::new()
     }
 
+    /// Why some of what it should reach is not there: a sentence each, the place first.
+    fn troubles(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The bus has gone: no CCB comes any more. Sessions are ended, tasks too.
     fn close(&self) {}
 

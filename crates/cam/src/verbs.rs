@@ -153,7 +153,15 @@ impl CamClass {
 
     fn devlist(&self, verbose: bool) -> Value {
         let buses = self.buses();
-        let text: String = buses.iter().map(|bus| bus.devlist(verbose)).collect();
+        let text: String = buses
+            .iter()
+            .map(|bus| {
+                let name = bus.sim().facts().name;
+                let troubles = bus.sim().troubles().into_iter();
+                let lines: String = troubles.map(|why| format!("{name}: {why}\n")).collect();
+                bus.devlist(verbose) + &lines
+            })
+            .collect();
         let buses: Vec<Value> = buses
             .iter()
             .map(|bus| {
@@ -177,7 +185,7 @@ impl CamClass {
                     .collect();
                 json!({
                     "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices,
-                    "counts": counts,
+                    "counts": counts, "troubles": bus.sim().troubles(),
                 })
             })
             .collect();
@@ -197,9 +205,10 @@ impl CamClass {
         if wanted.is_empty() {
             wanted = self.buses();
         }
-        let (mut found, mut silent) = (Vec::new(), Vec::new());
+        let (mut found, mut silent, mut troubles) = (Vec::new(), Vec::new(), Vec::new());
         for bus in wanted {
             found.extend(self.scan(control, &bus)?);
+            troubles.extend(bus.sim().troubles());
             let targets = bus.silent().into_iter();
             silent.extend(targets.map(|target| format!("scbus{} target {target}", bus.number())));
         }
@@ -214,7 +223,12 @@ impl CamClass {
                 silent.join(", ")
             );
         }
-        Ok(json!({ "message": message, "found": found, "silent": silent }))
+        for why in &troubles {
+            let _ = write!(message, "; {why}");
+        }
+        Ok(json!({
+            "message": message, "found": found, "silent": silent, "troubles": troubles,
+        }))
     }
 
     fn scan(&self, control: &mut Control, bus: &Arc<Bus>) -> Result<Vec<String>, Error> {
@@ -246,7 +260,7 @@ impl CamClass {
                 return Err(e);
             }
         };
-        let message = match found.as_slice() {
+        let mut message = match found.as_slice() {
             [] => format!(
                 "scbus{}: no disks yet; what comes is taken in, and `ashlar cam rescan {}` looks \
                  again",
@@ -255,6 +269,9 @@ impl CamClass {
             ),
             found => format!("scbus{}: {}", bus.number(), found.join(", ")),
         };
+        for why in bus.sim().troubles() {
+            let _ = write!(message, "; {why}");
+        }
         Ok(json!({ "message": message, "bus": bus.number(), "found": found }))
     }
 

@@ -65,6 +65,8 @@ struct Inner {
     units: Mutex<BTreeMap<Path, Vec<Weak<Unit>>>>,
     /// What sessions have counted, by core and portal.
     counts: Mutex<BTreeMap<(u32, usize), Counts>>,
+    /// Why the last connection of those that have none came to nothing, likewise.
+    troubles: Mutex<BTreeMap<(u32, usize), String>>,
     rescan: OnceLock<Rescan>,
 }
 
@@ -112,6 +114,7 @@ impl Iscsi {
             rules,
             units: Mutex::default(),
             counts: Mutex::default(),
+            troubles: Mutex::default(),
             rescan: OnceLock::new(),
         };
         Iscsi { inner: Arc::new(inner), switchboard, cores }
@@ -214,6 +217,18 @@ impl Sim for Iscsi {
             ("pings", sum.pings),
             ("paths-lost", sum.lost),
         ]
+    }
+
+    /// A portal is said once, whichever core it was that could not get there.
+    fn troubles(&self) -> Vec<String> {
+        let by_core = lock(&self.inner.troubles);
+        let by_portal: BTreeMap<usize, &String> =
+            by_core.iter().rev().map(|((_, portal), why)| (*portal, why)).collect();
+        let line = |(portal, why): (&usize, &&String)| {
+            let at = self.inner.portals.get(*portal)?.at;
+            Some(format!("{} at {at}: {why}", self.inner.rules.target))
+        };
+        by_portal.iter().filter_map(line).collect()
     }
 
     fn close(&self) {

@@ -255,8 +255,12 @@ impl Session {
     }
 
     fn count(&self, core: &Core) {
-        let counts = self.engine.borrow().counts();
-        super::lock(&self.inner.counts).insert((core.id(), self.portal), counts);
+        let (counts, is_up) = (self.engine.borrow().counts(), self.engine.borrow().is_up());
+        let key = (core.id(), self.portal);
+        super::lock(&self.inner.counts).insert(key, counts);
+        if is_up {
+            super::lock(&self.inner.troubles).remove(&key);
+        }
     }
 
     fn hang_up(&self) {
@@ -267,7 +271,7 @@ impl Session {
 
     /// From a connection to its end.
     async fn converse(self: &Rc<Session>, core: &Rc<Core>) -> Result<(), Fault> {
-        let lost = |_: io::Error| Fault::Protocol("the connection failed");
+        let lost = |e: io::Error| Fault::Line(e.to_string());
         let Some(portal) = self.inner.portals.get(self.portal) else { return Ok(()) };
         let most = self.engine.borrow().patience_ns();
         let connect = deadline(core, most, core.reactor().connect(portal.at)).await;
@@ -323,7 +327,10 @@ impl Session {
 async fn run(session: Rc<Session>) {
     loop {
         let Some(core) = session.core.upgrade() else { return };
-        let _why = session.converse(&core).await;
+        if let Err(why) = session.converse(&core).await {
+            let key = (core.id(), session.portal);
+            super::lock(&session.inner.troubles).insert(key, why.to_string());
+        }
         session.hang_up();
         *session.stream.borrow_mut() = None;
         *session.out.borrow_mut() = None;

@@ -34,7 +34,8 @@ impl Engine {
     }
 
     fn task_due(&self) -> u64 {
-        if self.ops.is_empty() {
+        // There is none nearly always, and this is asked with every answer.
+        if self.tasks == 0 {
             return u64::MAX;
         }
         let tasks = self.ops.iter().filter(|op| op.busy && op.sent && op.kind != Kind::Command);
@@ -104,8 +105,8 @@ impl Engine {
 
     /// Nothing is under way any more: it may end at once.
     pub(super) fn leave_when_idle(&mut self, now: u64) {
-        let idle = !self.ops.iter().any(|op| op.busy && op.sent);
-        if idle && matches!(self.stage, Stage::Leaving(false)) {
+        let leaves = matches!(self.stage, Stage::Leaving(false));
+        if leaves && !self.ops.iter().any(|op| op.busy && op.sent) {
             self.stage_due_ns = now;
         }
     }

@@ -92,6 +92,8 @@ pub(super) enum Fault {
     Protocol(&'static str),
     /// It does not let us in.
     Login(ClientError),
+    /// There is no connection.
+    Line(String),
 }
 
 impl From<WireError> for Fault {
@@ -106,6 +108,7 @@ impl std::fmt::Display for Fault {
             Fault::Wire(error) => write!(f, "{error}"),
             Fault::Protocol(words) => write!(f, "{words}"),
             Fault::Login(error) => write!(f, "{error}"),
+            Fault::Line(words) => write!(f, "{words}"),
         }
     }
 }
@@ -145,6 +148,8 @@ pub(super) struct Engine {
     exp_stat_sn: u32,
     ops: Vec<Op>,
     free: Vec<usize>,
+    /// How many of them are task management.
+    tasks: usize,
     /// Commands that were not sent, by tag.
     line: VecDeque<u32>,
     /// Task management that was not sent.
@@ -186,6 +191,7 @@ impl Engine {
             exp_stat_sn: 0,
             ops: Vec::new(),
             free: Vec::new(),
+            tasks: 0,
             line: VecDeque::new(),
             urgent: VecDeque::new(),
             senders: VecDeque::new(),
@@ -397,6 +403,7 @@ impl Engine {
             None => return None,
         };
         let op = self.ops.get_mut(at)?;
+        self.tasks += usize::from(kind != Kind::Command);
         *op = Op {
             uses: op.uses,
             data: std::mem::take(&mut op.data),
@@ -417,6 +424,7 @@ impl Engine {
     fn end(&mut self, at: usize, outcome: Outcome) {
         let Some(op) = self.ops.get_mut(at).filter(|op| op.busy) else { return };
         self.ended.push_back((tag_of(at, op.uses), outcome));
+        self.tasks -= usize::from(op.kind != Kind::Command);
         op.busy = false;
         op.uses = op.uses.wrapping_add(1);
         op.data.clear();

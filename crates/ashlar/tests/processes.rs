@@ -5,7 +5,7 @@
 mod house;
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use house::{House, array, file_disk, text};
 use rig::proc;
@@ -92,6 +92,31 @@ fn race(house: &House, both: &[&Program; 2]) -> [u64; 2] {
     got
 }
 
+/// One process may do 300 requests a second, the other what it likes: the disk would give each
+/// some thousand.
+fn limit_one(house: &House, [held, free]: [&Program; 2]) {
+    const IOPS: u64 = 300;
+    // What it may have saved up, and what was counted before the limit held.
+    const AHEAD: u64 = 100;
+    let begun = Instant::now();
+    let set = |iops: u64| {
+        let options = format!("{0}.iops={iops},{0}.weight=100", held.0.id());
+        house.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
+    };
+    set(IOPS);
+    house.ok(&["sched", "reset", "d0.sched."]);
+    let mut got = [0; 2];
+    house.until("the other has its requests, and it has some", LIMIT, || {
+        let all = clients(house);
+        got = [held, free].map(|p| requests(&all, &p.client()));
+        got[0] >= IOPS && got[1] >= REQUESTS
+    });
+    let most = AHEAD + IOPS * u64::try_from(begun.elapsed().as_millis()).unwrap() / 1000;
+    println!("300 a second and no limit: {got:?}, at most {most}");
+    assert!(got[0] <= most, "{got:?}, at most {most}");
+    set(0);
+}
+
 #[test]
 fn a_process_with_its_threads_is_one_client_and_has_its_share() {
     let mut house = House::new("processes");
@@ -150,6 +175,7 @@ fn a_process_with_its_threads_is_one_client_and_has_its_share() {
     let got = race(&house, &both);
     println!("1 to 4 again: {got:?}");
     assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
+    limit_one(&house, both);
     drop(programs);
 
     // Through the loop device the kernel's own threads ask for everybody: that is nobody.

@@ -92,15 +92,16 @@ fn race(house: &House, both: &[&Program; 2]) -> [u64; 2] {
     got
 }
 
-/// One process may do 300 requests a second, the other what it likes: the disk would give each
-/// some thousand.
+/// One process may do 300 requests a second, the other what it likes: by its weight the first
+/// would get four times as much.
 fn limit_one(house: &House, [held, free]: [&Program; 2]) {
     const IOPS: u64 = 300;
     // What it may have saved up, and what was counted before the limit held.
     const AHEAD: u64 = 100;
     let begun = Instant::now();
     let set = |iops: u64| {
-        let options = format!("{0}.iops={iops},{0}.weight=100", held.0.id());
+        let (a, b) = (held.0.id(), free.0.id());
+        let options = format!("{a}.iops={iops},{a}.weight=400,{b}.weight=100");
         house.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
     };
     set(IOPS);

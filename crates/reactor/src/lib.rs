@@ -7,6 +7,7 @@
 //! * Conversations: [`Reactor::spawn`], [`Listener`], [`Stream`], [`Mailbox`].
 //! * [`Channel`]: whole messages of a descriptor through which the kernel asks for something.
 //! * [`Link`]: whole Ethernet frames of one type at an interface.
+//! * [`ScsiNode`]: commands to a SCSI device of this machine.
 //! * Ports: io_uring where the kernel lets us, epoll and a few threads where not, and [`sim`]: a
 //!   seeded world with a virtual clock, links and disks ([`model`]) that fail on request.
 //!
@@ -23,6 +24,7 @@ mod port;
 mod random;
 mod reactor;
 mod remote;
+mod scsi;
 mod signal;
 pub mod sim;
 mod slots;
@@ -41,6 +43,10 @@ pub use net::{Listener, Stream, UnixListener};
 pub use port::{PortChoice, PortKind, PortReport};
 pub use random::SeededRandom;
 pub use reactor::{Config, Reactor, clock as monotonic_ns};
+pub use scsi::{
+    SCSI_NODE_COMMANDS_MAX, SENSE_MAX, ScsiAnswer, ScsiDoor, ScsiNode, ScsiRequest,
+    take_block_device,
+};
 pub use signal::Signal;
 pub use slots::{IOVECS_MAX, OPS_MAX};
 pub use socket::Parcel;

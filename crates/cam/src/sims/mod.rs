@@ -7,8 +7,9 @@ use crate::kind::SimKind;
 pub mod aoe;
 pub mod hba;
 pub mod iscsi;
+pub mod sg;
 
 /// The kinds of SIMs that a configuration may name.
 pub fn kinds() -> Vec<Arc<dyn SimKind>> {
-    vec![Arc::new(hba::Virtual), Arc::new(aoe::AoeKind), Arc::new(iscsi::IscsiKind)]
+    vec![Arc::new(hba::Virtual), Arc::new(aoe::AoeKind), Arc::new(iscsi::IscsiKind), Arc::new(sg::SgKind)]
 }

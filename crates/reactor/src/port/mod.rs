@@ -7,6 +7,7 @@ pub(crate) mod channel;
 pub(crate) mod link;
 mod poll;
 mod ring;
+pub(crate) mod sg;
 mod sim;
 mod uring;
 mod workers;

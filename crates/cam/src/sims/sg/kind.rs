@@ -1,0 +1,76 @@
+//! The kind `sg` of `[[bus]]`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Sg;
+use super::machine::Linux;
+use crate::kind::{Open, SimKind};
+use crate::sim::Sim;
+
+/// Most devices of a bus.
+const DEVICES_MAX: usize = 256;
+
+/// This machine's own SCSI devices.
+pub struct SgKind;
+
+#[derive(Deserialize, JsonSchema)]
+struct Params {
+    /// The devices: nodes of the generic driver (`/dev/sg2`), whole disks (`/dev/sdb`), or links to
+    /// either (`/dev/disk/by-id/...`, which survive a restart of the machine). One that the machine
+    /// uses is not taken, one that is not there is waited for.
+    #[schemars(length(min = 1, max = 256))]
+    devices: Vec<PathBuf>,
+}
+
+impl SimKind for SgKind {
+    fn name(&self) -> &'static str {
+        "sg"
+    }
+
+    fn doc(&self) -> &'static str {
+        "SCSI devices of this machine, by the kernel's generic driver."
+    }
+
+    fn schema(&self) -> Value {
+        schemars::schema_for!(Params).to_value()
+    }
+
+    fn example(&self) -> &'static str {
+        "[[bus]]\nname = \"sg0\"\nkind = \"sg\"\n\
+         devices = [\"/dev/disk/by-id/scsi-35000c500a1b2c3d4\", \"/dev/sg3\"]\n"
+    }
+
+    fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
+        let refuse =
+            |what: String| Error::new(Errno::Inval, format!("bus {}: {what}", request.name));
+        let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
+        if params.devices.is_empty() || params.devices.len() > DEVICES_MAX {
+            return Err(refuse(format!("devices: 1 to {DEVICES_MAX} are needed")));
+        }
+        let mut seen = BTreeSet::new();
+        for device in &params.devices {
+            if !device.is_absolute() {
+                return Err(refuse(format!(
+                    "devices: `{}` is no absolute path (`/dev/sg2`, `/dev/disk/by-id/...`)",
+                    device.display()
+                )));
+            }
+            if !seen.insert(device) {
+                return Err(refuse(format!(
+                    "devices: {} stands there twice",
+                    device.display()
+                )));
+            }
+        }
+        let site = (request.site.switchboard.clone(), request.site.cores);
+        Ok(Arc::new(Sg::new(request.name, Arc::new(Linux::new(params.devices)), site)))
+    }
+}

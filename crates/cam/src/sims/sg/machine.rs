@@ -1,0 +1,299 @@
+//! The machine's devices: which node they have, whether they are there, and who uses them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use bio::Segs;
+use geom::{Core, Local};
+use reactor::{ScsiAnswer, ScsiDoor, ScsiNode, ScsiRequest};
+
+use super::{IO_MAX_BYTES, lock};
+
+/// Time between two looks at the devices.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// A device that is there and ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is, as the kernel counts: host, channel, target, LUN.
+    pub place: String,
+    /// Bytes that one command may move.
+    pub most_bytes: u32,
+    /// Another one with each device that is found.
+    pub generation: u64,
+}
+
+/// Commands to one device, from one core.
+pub trait Node {
+    /// Begins a command, see [`ScsiNode::send`].
+    ///
+    /// # Errors
+    /// The kernel's, with the data.
+    fn send(&self, request: &ScsiRequest<'_>, data: Segs) -> Result<(), (io::Error, Segs)>;
+
+    /// The next command that has ended, see [`ScsiNode::receive`].
+    ///
+    /// # Errors
+    /// The device has gone.
+    fn receive(&self) -> io::Result<Option<ScsiAnswer>>;
+
+    /// Waits until one may have ended.
+    fn ready(&self) -> Local<'_, io::Result<()>>;
+}
+
+impl Node for ScsiNode {
+    fn send(&self, request: &ScsiRequest<'_>, data: Segs) -> Result<(), (io::Error, Segs)> {
+        ScsiNode::send(self, request, data)
+    }
+
+    fn receive(&self) -> io::Result<Option<ScsiAnswer>> {
+        ScsiNode::receive(self)
+    }
+
+    fn ready(&self) -> Local<'_, io::Result<()>> {
+        Box::pin(ScsiNode::ready(self))
+    }
+}
+
+/// Hears of a device, by number, that came or went.
+pub type News = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// What a bus needs of a machine. Devices go by their number in the configuration.
+pub trait Machine: Send + Sync {
+    /// How many devices are named.
+    fn devices(&self) -> u64;
+
+    /// A device, or a sentence that says why it is not had.
+    ///
+    /// # Errors
+    /// That sentence, the device first.
+    fn look(&self, at: u64) -> Result<Found, String>;
+
+    /// Looks at the devices from now on, and tells of those that come and go.
+    fn begin(self: Arc<Self>, news: News);
+
+    /// Each device was looked at once.
+    fn is_looked_at(&self) -> bool;
+
+    /// The devices are given back.
+    fn close(&self);
+
+    /// A core's own node of a device.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn open(&self, at: u64, core: &Rc<Core>) -> io::Result<Rc<dyn Node>>;
+
+    /// Resets a device, and tells whether that could be done. Waits for nobody.
+    fn reset(&self, at: u64, done: Box<dyn FnOnce(bool) + Send>);
+}
+
+/// A device that is had.
+struct Had {
+    found: Found,
+    node: PathBuf,
+    /// Its block device, taken for ourselves (S1); what is no disk has none.
+    _taken: Option<OwnedFd>,
+}
+
+#[derive(Default)]
+struct State {
+    had: BTreeMap<u64, Had>,
+    why: BTreeMap<u64, String>,
+    generation: u64,
+    looked: bool,
+    closed: bool,
+}
+
+/// This machine.
+pub(super) struct Linux {
+    devices: Vec<PathBuf>,
+    state: Mutex<State>,
+    stop: Condvar,
+}
+
+impl Linux {
+    pub(super) fn new(devices: Vec<PathBuf>) -> Linux {
+        Linux { devices, state: Mutex::default(), stop: Condvar::new() }
+    }
+
+    /// Looks at one device; true: it has come, gone, or is another.
+    fn visit(&self, at: u64, device: &Path) -> bool {
+        let had = lock(&self.state).had.get(&at).map(|had| (had.node.clone(), had.found.clone()));
+        let now = identify(device);
+        if let (Some((node, found)), Ok((now_node, place))) = (&had, &now)
+            && node == now_node
+            && found.place == *place
+        {
+            return false;
+        }
+        // What was taken is given back before the same device is taken again.
+        drop(lock(&self.state).had.remove(&at));
+        let taken = now.and_then(|(node, place)| take(node, place));
+        let mut state = lock(&self.state);
+        match taken.map_err(|why| format!("{}: {why}", device.display())) {
+            Ok((node, mut found, taken)) => {
+                state.generation += 1;
+                found.generation = state.generation;
+                state.why.remove(&at);
+                state.had.insert(at, Had { found, node, _taken: taken });
+                true
+            }
+            Err(why) => {
+                state.why.insert(at, why);
+                had.is_some()
+            }
+        }
+    }
+
+    fn watch(&self, news: &News) {
+        loop {
+            for (at, device) in (0..).zip(&self.devices) {
+                if self.visit(at, device) {
+                    news(at);
+                }
+            }
+            let mut state = lock(&self.state);
+            state.looked = true;
+            if !state.closed {
+                let waited = self.stop.wait_timeout(state, LOOK);
+                state = waited.map_or_else(|e| e.into_inner().0, |(state, _)| state);
+            }
+            if state.closed {
+                state.had.clear();
+                return;
+            }
+        }
+    }
+}
+
+/// The folder of the kernel's list of generic nodes, and of block devices.
+const NODES: &str = "/sys/class/scsi_generic";
+const BLOCKS: &str = "/sys/class/block";
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The only entry of a folder.
+fn entry(folder: &Path) -> Option<String> {
+    let entry = fs::read_dir(folder).ok()?.next()?.ok()?;
+    Some(entry.file_name().to_string_lossy().into_owned())
+}
+
+/// The node of a device, whichever of its names was given, and where it is.
+fn identify(device: &Path) -> Result<(PathBuf, String), String> {
+    let real = fs::canonicalize(device).map_err(|e| e.to_string())?;
+    let name = name_of(&real);
+    let block = Path::new(BLOCKS).join(&name);
+    let node = if Path::new(NODES).join(&name).exists() {
+        name
+    } else if block.join("partition").exists() {
+        return Err("it is a partition: name the whole disk".into());
+    } else {
+        entry(&block.join("device/scsi_generic")).ok_or(
+            "it is no SCSI device of this machine, or the kernel's module `sg` is not loaded; \
+             `lsscsi -g` lists those that are",
+        )?
+    };
+    let place = fs::canonicalize(Path::new(NODES).join(&node).join("device"));
+    let place = place.map_err(|e| format!("{node}: {e}"))?;
+    Ok((Path::new("/dev").join(node), name_of(&place)))
+}
+
+/// S1
+fn take(node: PathBuf, place: String) -> Result<(PathBuf, Found, Option<OwnedFd>), String> {
+    let block = entry(&Path::new(NODES).join(name_of(&node)).join("device/block"));
+    let open = |name: String| reactor::take_block_device(&Path::new("/dev").join(name));
+    let taken = match block.map(open) {
+        Some(Err(e)) if e.kind() == io::ErrorKind::ResourceBusy => {
+            let why = "this machine uses it (a mounted file system, LVM, md, swap, or another \
+                       bus): let it go there first";
+            return Err(why.into());
+        }
+        Some(Err(e)) => return Err(format!("its block device: {e}")),
+        Some(Ok(taken)) => Some(taken),
+        None => None,
+    };
+    let name = node.display().to_string();
+    let door = ScsiDoor::open(&node).map_err(|e| format!("{name}: {e}"))?;
+    let most = door.most_bytes().map_err(|e| format!("{name}: {e}"))?;
+    let most_bytes = most.clamp(4096, IO_MAX_BYTES);
+    Ok((node, Found { place, most_bytes, generation: 0 }, taken))
+}
+
+impl Machine for Linux {
+    fn devices(&self) -> u64 {
+        self.devices.len() as u64
+    }
+
+    fn look(&self, at: u64) -> Result<Found, String> {
+        let state = lock(&self.state);
+        match state.had.get(&at) {
+            Some(had) => Ok(had.found.clone()),
+            None => Err(state.why.get(&at).cloned().unwrap_or_else(|| {
+                let device = usize::try_from(at).ok().and_then(|at| self.devices.get(at));
+                let name = device.map(|d| d.display().to_string()).unwrap_or_default();
+                format!("{name}: was not looked at yet")
+            })),
+        }
+    }
+
+    fn begin(self: Arc<Self>, news: News) {
+        let watcher = self.clone();
+        let thread = std::thread::Builder::new().name("ashlar-sg".into());
+        if let Err(e) = thread.spawn(move || watcher.watch(&news)) {
+            let mut state = lock(&self.state);
+            state.looked = true;
+            for (at, device) in (0..).zip(&self.devices) {
+                state.why.insert(at, format!("{}: no thread to look: {e}", device.display()));
+            }
+        }
+    }
+
+    fn is_looked_at(&self) -> bool {
+        lock(&self.state).looked
+    }
+
+    fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        state.had.clear();
+        self.stop.notify_all();
+    }
+
+    fn open(&self, at: u64, core: &Rc<Core>) -> io::Result<Rc<dyn Node>> {
+        let node = lock(&self.state).had.get(&at).map(|had| had.node.clone());
+        let door = ScsiDoor::open(&node.ok_or(io::ErrorKind::NotFound)?)?;
+        Ok(Rc::new(core.reactor().scsi(door)?))
+    }
+
+    /// The kernel resets while the caller waits, so a thread of its own does.
+    fn reset(&self, at: u64, done: Box<dyn FnOnce(bool) + Send>) {
+        let node = lock(&self.state).had.get(&at).map(|had| had.node.clone());
+        let Some(node) = node else { return done(false) };
+        let thread = std::thread::Builder::new().name("ashlar-sg-reset".into());
+        let done = Arc::new(Mutex::new(Some(done)));
+        let tell = {
+            let done = done.clone();
+            move |worked| {
+                if let Some(done) = lock(&done).take() {
+                    done(worked);
+                }
+            }
+        };
+        let work = {
+            let tell = tell.clone();
+            move || tell(ScsiDoor::open(&node).and_then(|door| door.reset()).is_ok())
+        };
+        if thread.spawn(work).is_err() {
+            tell(false);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! This machine's own SCSI devices, by Linux' generic driver (`/dev/sgN`).
+//!
+//! ```text
+//!   CCB --> Sg (any core) --> line: this core's node of the device, and its commands
+//!                               node: the kernel's way to send and hear
+//!           machine: which device is which node, whether it is there, who holds it
+//! ```
+//! A device that is named is a target of the bus, with one unit. Whatever lies on the way (SAS, SATA
+//! behind a SAT layer, USB, Fibre Channel, somebody's RAID controller) is the kernel's matter.
+//!
+//! Invariants
+//!  S1  A device is taken for ourselves as long as the bus has it: one that the machine uses (a
+//!      mounted file system, an array, swap) is not taken.
+//!  S2  A command ends when the kernel says so: it aborts and resets what is late by itself, and no
+//!      WRITE that ended is done later. What CAM has given up keeps its place until then.
+//!  S3  What is read comes to memory of our own first: no late answer reaches memory that CAM has
+//!      given back.
+
+mod kind;
+mod line;
+mod machine;
+mod outcome;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bio::Segs;
+use geom::{Core, Local, Switchboard};
+
+use crate::address::Path;
+use crate::bus::Rescan;
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
+use crate::sim::{Begun, Sim, SimFacts};
+use crate::unit::Unit;
+
+pub use self::kind::SgKind;
+pub use self::machine::{Found, Machine, News, Node};
+
+/// Largest READ or WRITE, bytes: what the generic driver finds memory for on a busy machine.
+const IO_MAX_BYTES: u32 = 256 << 10;
+/// How long a scan waits for devices that were not looked at yet, and how often it looks, ns.
+const WAIT_NS: u64 = 3_000_000_000;
+const LOOK_NS: u64 = 5_000_000;
+
+/// What all cores need.
+struct Inner {
+    /// Of this process's buses: for the lines.
+    number: u64,
+    name: String,
+    machine: Arc<dyn Machine>,
+    /// Units by place: the newest last.
+    units: Mutex<BTreeMap<Path, Vec<Weak<Unit>>>>,
+    rescan: OnceLock<Rescan>,
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    /// The handle of a unit.
+    fn handle(&self, unit: &Unit) -> Weak<Unit> {
+        let units = lock(&self.units);
+        let all = units.get(&unit.path()).into_iter().flatten();
+        all.rev().find(|u| std::ptr::eq(u.as_ptr(), unit)).cloned().unwrap_or_default()
+    }
+}
+
+/// See the module.
+pub struct Sg {
+    inner: Arc<Inner>,
+    switchboard: Switchboard,
+    cores: usize,
+}
+
+impl Sg {
+    /// A bus of the devices of a machine.
+    pub fn new(name: &str, machine: Arc<dyn Machine>, site: (Switchboard, usize)) -> Sg {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let inner = Inner {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            machine,
+            units: Mutex::default(),
+            rescan: OnceLock::new(),
+        };
+        Sg { inner: Arc::new(inner), switchboard: site.0, cores: site.1 }
+    }
+
+    /// Resets a device, for a CCB or for nobody. Whatever it had ends by the kernel's answers.
+    fn bring_down(&self, unit: &Unit, id: Option<CcbId>, core: &Core) {
+        let (handle, switchboard) = (self.inner.handle(unit), self.switchboard.clone());
+        let number = core.id() as usize;
+        let done = move |worked: bool| {
+            let Some(id) = id else { return };
+            let status = if worked { CamStatus::Complete } else { CamStatus::CannotProvide };
+            let tell = move |core: &Rc<Core>| {
+                if let Some(unit) = handle.upgrade() {
+                    unit.done(id, Outcome::of(status), core);
+                }
+            };
+            switchboard.call(number, Box::new(tell));
+        };
+        self.inner.machine.reset(unit.path().target, Box::new(done));
+    }
+}
+
+impl Sim for Sg {
+    fn facts(&self) -> SimFacts {
+        let (name, targets) = (self.inner.name.clone(), self.inner.machine.devices());
+        let most = |at| self.inner.machine.look(at).map_or(IO_MAX_BYTES, |found| found.most_bytes);
+        let io_max_bytes = (0..targets).map(most).fold(IO_MAX_BYTES, u32::min);
+        SimFacts { name, targets, io_max_bytes, is_ata: false }
+    }
+
+    /// As the kernel counts: host, channel, target, LUN.
+    fn place(&self, path: Path) -> String {
+        self.inner.machine.look(path.target).map_or_else(|_| path.to_string(), |found| found.place)
+    }
+
+    fn begin(&self, rescan: Rescan) {
+        let _first = self.inner.rescan.set(rescan);
+        let inner = Arc::downgrade(&self.inner);
+        let news = move |target: u64| {
+            let inner = inner.upgrade();
+            if let Some(rescan) = inner.as_ref().and_then(|inner| inner.rescan.get()) {
+                rescan.wish_target(target);
+            }
+        };
+        self.inner.machine.clone().begin(Arc::new(news));
+    }
+
+    fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
+        Box::pin(async move {
+            let end = core.now() + WAIT_NS;
+            while core.now() < end && !self.inner.machine.is_looked_at() {
+                core.reactor().sleep(LOOK_NS).await;
+            }
+        })
+    }
+
+    fn targets(&self) -> Vec<u64> {
+        let machine = &self.inner.machine;
+        (0..machine.devices()).filter(|at| machine.look(*at).is_ok()).collect()
+    }
+
+    fn window(&self, _: Path) -> Option<u32> {
+        Some(reactor::SCSI_NODE_COMMANDS_MAX)
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let machine = &self.inner.machine;
+        (0..machine.devices()).filter_map(|at| machine.look(at).err()).collect()
+    }
+
+    fn close(&self) {
+        self.inner.machine.close();
+        let bus = self.inner.number;
+        for core in 0..self.cores {
+            self.switchboard.call(core, Box::new(move |core: &Rc<Core>| line::close(bus, core)));
+        }
+    }
+
+    fn attach(&self, unit: &Arc<Unit>) {
+        let mut units = lock(&self.inner.units);
+        let all = units.entry(unit.path()).or_default();
+        all.retain(|u| u.strong_count() > 0);
+        all.push(Arc::downgrade(unit));
+    }
+
+    fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {
+        // A node is one unit, whatever REPORT LUNS of its device says of others.
+        if unit.path().lun != 0 {
+            return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
+        }
+        match ccb.command {
+            Command::Scsi { .. } => match line::find(&self.inner, unit, core) {
+                Ok(line) => line.begin(&self.inner, unit, id, ccb, data),
+                Err(status) => Begun::Ended(Outcome::of(status)),
+            },
+            Command::Reset => {
+                self.bring_down(unit, Some(id), core);
+                Begun::Pending
+            }
+            _ => Begun::Ended(Outcome::of(CamStatus::CannotProvide)),
+        }
+    }
+
+    fn finish(&self, _: &Unit, _: CcbId, _: &Segs, _: &Core) -> Begun {
+        Begun::Pending
+    }
+
+    /// S2: its data are not handed over any more, and that is all that can be done.
+    fn abort(&self, unit: &Unit, id: CcbId, core: &Core) {
+        if line::abort(&self.inner, unit, id, core) {
+            return;
+        }
+        // It is with another core.
+        for other in (0..self.cores).filter(|other| *other != core.id() as usize) {
+            let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
+            let abort = move |core: &Rc<Core>| {
+                if let Some(unit) = handle.upgrade() {
+                    line::abort(&inner, &unit, id, core);
+                }
+            };
+            self.switchboard.call(other, Box::new(abort));
+        }
+    }
+
+    fn reset(&self, unit: &Unit, core: &Core) {
+        self.bring_down(unit, None, core);
+    }
+}

@@ -24,6 +24,8 @@ pub enum Kit {
     Local,
     /// The kernel's client of 9P, with a kernel that has one; git and rsync.
     Ninep,
+    /// SCSI disks of the guest's own, and the kernel's made-up one, which fails when it is told to.
+    ScsiDisks,
     /// The kernel's AoE driver, its tools, and two ends of an Ethernet cable that loses frames when
     /// it is told to.
     Aoe,
@@ -162,6 +164,16 @@ const SCSI_TOOLS: Parts = Parts {
     links: &[],
 };
 
+const SCSI_DISKS: Parts = Parts {
+    modules: &["virtio_scsi", "sg", "scsi_debug"],
+    host: &[],
+    unpacked: &["usr/bin/sg_raw", "usr/bin/sg_turs"],
+    loaded: &[],
+    files: &[],
+    own: &[],
+    links: &[],
+};
+
 const FILE_SYSTEMS: Parts = Parts {
     modules: &["xfs"],
     host: &["resize2fs", "e2fsck", "fstrim"],
@@ -245,6 +257,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
     let more = kits.iter().map(|kit| match kit {
         Kit::Multipath => MULTIPATH,
         Kit::ScsiTools => SCSI_TOOLS,
+        Kit::ScsiDisks => SCSI_DISKS,
         Kit::FileSystems => FILE_SYSTEMS,
         Kit::Nbd => NBD,
         Kit::Local => LOCAL,

@@ -94,12 +94,14 @@ impl Sg {
         let (handle, switchboard) = (self.inner.handle(unit), self.switchboard.clone());
         let number = core.id() as usize;
         let done = move |worked: bool| {
-            let Some(id) = id else { return };
             let status = if worked { CamStatus::Complete } else { CamStatus::CannotProvide };
             let tell = move |core: &Rc<Core>| {
-                if let Some(unit) = handle.upgrade() {
-                    unit.done(id, Outcome::of(status), core);
+                let Some(unit) = handle.upgrade() else { return };
+                // The 29/00 that follows tells of this.
+                if worked {
+                    unit.kept_power();
                 }
+                id.map(|id| unit.done(id, Outcome::of(status), core));
             };
             switchboard.call(number, Box::new(tell));
         };

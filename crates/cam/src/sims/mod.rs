@@ -11,5 +11,10 @@ pub mod sg;
 
 /// The kinds of SIMs that a configuration may name.
 pub fn kinds() -> Vec<Arc<dyn SimKind>> {
-    vec![Arc::new(hba::Virtual), Arc::new(aoe::AoeKind), Arc::new(iscsi::IscsiKind), Arc::new(sg::SgKind)]
+    vec![
+        Arc::new(hba::Virtual),
+        Arc::new(aoe::AoeKind),
+        Arc::new(iscsi::IscsiKind),
+        Arc::new(sg::SgKind),
+    ]
 }

@@ -5,8 +5,8 @@
 //!                               node: the kernel's way to send and hear
 //!           machine: which device is which node, whether it is there, who holds it
 //! ```
-//! A device that is named is a target of the bus, with one unit. Whatever lies on the way (SAS, SATA
-//! behind a SAT layer, USB, Fibre Channel, somebody's RAID controller) is the kernel's matter.
+//! A device that is named is a target of the bus, with one unit. Whatever lies on the way (SAS,
+//! SATA behind a SAT layer, USB, somebody's RAID controller) is the kernel's matter.
 //!
 //! Invariants
 //!  S1  A device is taken for ourselves as long as the bus has it: one that the machine uses (a

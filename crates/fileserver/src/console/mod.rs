@@ -3,6 +3,7 @@
 //! A verb is one entry of [`COMMANDS`]; its words are the same on both. An answer is a value with
 //! the text that a person reads in `text` or `message`.
 
+mod ahead;
 mod args;
 mod care;
 mod disks;
@@ -53,6 +54,7 @@ const COMMANDS: &[Command] = &[
     care::START,
     care::REAM,
     care::RECOVER,
+    ahead::AHEAD,
     reports::STATS,
     reports::STATW,
     reports::FSTAT,

@@ -40,6 +40,12 @@ fn stats(host: &Host) -> Result<Value, Error> {
         percent(f.hits, f.hits + f.misses),
         f.hits + f.misses
     );
+    let ahead = match f.ahead_workers {
+        0 => "nothing".to_owned(),
+        n => format!("{} bytes by {n} workers", f.ahead_bytes),
+    };
+    let (came, full) = (f.ahead_loaded, f.ahead_dropped);
+    let _ = writeln!(t, "ahead     {ahead}; {came} blocks came so, {full} found no room");
     let _ = writeln!(
         t,
         "cache     {}% of {} slots in use, {} free for changes; {} commits",

@@ -14,6 +14,9 @@ use crate::volume::View;
 /// Addresses in an item.
 pub const RUN: u64 = 32;
 
+/// What is ahead is asked for when so great a part of it is not yet.
+const AHEAD_PART: u64 = 64;
+
 pub(super) type Run = [Addr; RUN as usize];
 
 fn decode_run(bytes: &[u8]) -> Run {
@@ -38,6 +41,14 @@ struct Part {
     from: usize,
     to: usize,
     seg: Option<Seg>,
+}
+
+/// Where somebody is who reads a file, perhaps in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader {
+    next: u64,
+    /// What is ahead was asked for up to here.
+    asked: u64,
 }
 
 impl Files<'_, '_> {
@@ -114,17 +125,52 @@ impl Files<'_, '_> {
         }
     }
 
-    /// Says that so many bytes from `offset` on will be read: they are loaded beside.
-    pub fn ahead(&mut self, view: View, ino: Ino, offset: u64, len: u64) -> Result<(), Stop> {
-        let inode = self.inode(view, ino)?;
+    /// The same for somebody who may be reading in order: then what comes next is loaded beside.
+    pub fn read_on(
+        &mut self,
+        view: View,
+        ino: Ino,
+        (offset, len): (u64, usize),
+        reader: &mut Reader,
+        out: &mut Vec<Seg>,
+    ) -> Result<usize, Stop> {
+        let end = offset.saturating_add(len as u64);
+        if offset > 0 && offset == reader.next {
+            self.ahead(view, ino, offset, end, reader);
+        }
+        let n = self.read(view, ino, offset, len, out)?;
+        reader.next = offset + n as u64;
+        Ok(n)
+    }
+
+    /// Asks for what is ahead of a read from `offset` to `end`. Nobody waits for it: where the tree
+    /// is not in memory, that comes first and the rest with the next read.
+    fn ahead(&mut self, view: View, ino: Ino, offset: u64, end: u64, reader: &mut Reader) {
+        let far = self.step.ahead_bytes();
+        let to = end.saturating_add(far);
+        let from = if (offset..=to).contains(&reader.asked) { reader.asked } else { offset };
+        if far == 0 || to - from <= far / AHEAD_PART {
+            return;
+        }
+        match self.want_range(view, ino, from, to) {
+            Ok(()) => reader.asked = to,
+            Err(Stop::Missing(addr)) => self.step.want_later(addr),
+            // The read says what is wrong.
+            Err(_) => {}
+        }
+    }
+
+    fn want_range(&mut self, view: View, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
         let wide = self.wide();
-        let end = offset.saturating_add(len).min(inode.size);
-        for n in offset / wide / RUN..end.div_ceil(wide).div_ceil(RUN) {
-            let run = self.run_of(view, ino, n)?;
-            for (block, at) in (n * RUN..).zip(run) {
-                if at != 0 && (offset / wide..end.div_ceil(wide)).contains(&block) {
-                    self.step.want(at);
-                }
+        let to = to.min(self.inode(view, ino)?.size);
+        let mut run = (u64::MAX, Run::default());
+        for block in from / wide..to.div_ceil(wide) {
+            if block / RUN != run.0 {
+                run = (block / RUN, self.run_of(view, ino, block / RUN)?);
+            }
+            let at = run.1[(block % RUN) as usize];
+            if at != 0 {
+                self.step.want_later(at);
             }
         }
         Ok(())

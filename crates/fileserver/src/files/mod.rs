@@ -15,6 +15,7 @@ mod names;
 mod reap;
 
 pub use check::Checked;
+pub use contents::Reader;
 pub use inode::{Entry, Flags, Inode, Kind};
 pub use names::{NAME_MAX, New};
 

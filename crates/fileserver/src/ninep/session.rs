@@ -11,7 +11,7 @@ use super::node::{Facts, Node, split_mode};
 use super::refusal::{Flavour, Refusal};
 use super::{Door, Export, MSIZE_MIN, Presence, Server};
 use crate::fault::{Fault, Stop};
-use crate::files::{Change, Files, Flags, Kind, New, ROOT};
+use crate::files::{Change, Files, Flags, Kind, New, ROOT, Reader};
 use crate::users::{Id, NONE};
 use crate::volume::{Held, View};
 
@@ -28,6 +28,14 @@ pub(super) struct Open {
     _held: Option<Held>,
     /// A directory's next offset, and the cookie behind which it goes on.
     pub cursor: (u64, u64),
+    /// Where in a file the last read ended.
+    pub reader: Reader,
+}
+
+impl Open {
+    fn new(access: u8, remove: bool, excl: bool, held: Option<Held>) -> Open {
+        Open { access, remove, excl, _held: held, cursor: (0, 0), reader: Reader::default() }
+    }
 }
 
 pub(super) struct Fid {
@@ -359,7 +367,8 @@ impl Session {
         let excl = opened.qid.kind & 0x20 != 0;
         let held = node.live().ok().map(|ino| export.files.hold(ino));
         self.fid(fid, |f| {
-            f.open = Some(Open { access, remove: removes, excl, _held: held, cursor: (0, 0) });
+            let open = Open::new(access, removes, excl, held);
+            f.open = Some(open);
         })?;
         Ok(Reply::R(R::Open { qid: opened.qid, iounit: self.iounit() }))
     }
@@ -417,13 +426,8 @@ impl Session {
         let held = export.files.hold(ino);
         self.fid(fid, |f| {
             f.node = Node::File(View::Live, ino);
-            f.open = Some(Open {
-                access: how & 3,
-                remove: how & open::RCLOSE != 0,
-                excl,
-                _held: Some(held),
-                cursor: (0, 0),
-            });
+            let open = Open::new(how & 3, how & open::RCLOSE != 0, excl, Some(held));
+            f.open = Some(open);
         })?;
         Ok(Reply::R(R::Create { qid: facts.qid, iounit: self.iounit() }))
     }

@@ -13,16 +13,15 @@ use crate::volume::View;
 
 /// Entries of a directory looked at together.
 const ENTRIES: usize = 64;
-/// Read ahead of a client that reads a file in order, bytes.
-const AHEAD: u64 = 1 << 20;
 
 impl Session {
     pub(super) async fn read(&self, fid: u32, offset: u64, count: u32) -> Result<Reply, Refusal> {
         let count = count.min(self.iounit());
-        let (export, node, access, excl, cursor) = self.fid(fid, |f| {
+        let (export, node, access, excl, at) = self.fid(fid, |f| {
             let o = f.open.as_ref().ok_or(Refusal::BadUse)?;
-            Ok::<_, Refusal>((f.export.clone(), f.node, o.access, o.excl, o.cursor))
+            Ok::<_, Refusal>((f.export.clone(), f.node, o.access, o.excl, (o.cursor, o.reader)))
         })??;
+        let (cursor, mut reader) = at;
         if access == open::WRITE {
             return Err(Refusal::BadUse);
         }
@@ -34,8 +33,6 @@ impl Session {
             return self.entries(fid, offset, count, cursor).await;
         };
         let mut segs = Vec::new();
-        // Whoever goes on where it ended will go on further.
-        let follows = offset > 0 && cursor.0 == offset;
         let read = export
             .files
             .run(|f| {
@@ -44,17 +41,14 @@ impl Session {
                 if inode.kind == Kind::Dir {
                     return Ok(None);
                 }
-                let n = f.read(view, ino, offset, count as usize, &mut segs)?;
-                if follows && offset % AHEAD < u64::from(count) {
-                    f.ahead(view, ino, offset + n as u64, 2 * AHEAD)?;
-                }
-                Ok(Some(n))
+                let range = (offset, count as usize);
+                f.read_on(view, ino, range, &mut reader, &mut segs).map(Some)
             })
             .await?;
         let Some(n) = read else { return self.entries(fid, offset, count, cursor).await };
         self.fid(fid, |f| {
             if let Some(o) = &mut f.open {
-                o.cursor.0 = offset + n as u64;
+                o.reader = reader;
             }
         })?;
         self.read.set(self.read.get() + n as u64);

@@ -114,6 +114,7 @@ impl Host {
             name: format!("{} of {machine}", shared.name),
             clock: Rc::new(clock),
             fastworm: shared.params.fastworm,
+            ahead: shared.params.ahead(),
             commit_ns: COMMIT_NS,
         };
         let server = Server::new(reactor.clone(), core.pool().clone());

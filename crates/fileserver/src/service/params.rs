@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::At;
 use crate::config::{Device, Settings};
-use crate::volume::BLOCKS;
+use crate::volume::{BLOCKS, ReadAhead};
 
 /// Bytes of a block when nobody says otherwise.
 const BLOCK: u32 = 16 << 10;
@@ -36,13 +36,22 @@ pub struct FsParams {
     pub settings: Option<String>,
     /// Make it when its devices are blank. Those that hold something are left alone.
     pub create: bool,
-    /// Bytes of a block when it is made: 4096, 16384 or 65536; absent: 16384.
+    /// Bytes of a block when it is made: 4096, 8192, 16384 or 65536; absent: 16384.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u32>,
     /// Bytes of the block cache, at least 8 MiB; absent: 64 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8_388_608))]
     pub memory: Option<u64>,
+    /// Blocks that are loaded at a time ahead of clients who read a file in order, at most 1000; 0:
+    /// nothing is read ahead; absent: 32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1000))]
+    pub ahead: Option<u32>,
+    /// How far ahead of them, bytes, at most 64 MiB; absent: 2 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 67_108_864))]
+    pub ahead_bytes: Option<u64>,
     /// Addresses at which Linux mounts it (`mount -t 9p`): `0.0.0.0:564`, or `unix:PATH`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub linux: Vec<String>,
@@ -102,12 +111,18 @@ impl FsParams {
             v => serde_json::from_value(v.clone()).map_err(|e| inval(format!("fs: {e}")))?,
         };
         params.settle()?;
-        let FsParams { block, memory, .. } = &params;
+        let FsParams { block, memory, ahead, ahead_bytes, .. } = &params;
         if block.is_some_and(|b| !BLOCKS.contains(&b)) {
-            return Err(inval("block is 4096, 16384 or 65536"));
+            return Err(inval("block is 4096, 8192, 16384 or 65536"));
         }
         if memory.is_some_and(|m| m < MEMORY.1) {
             return Err(inval("memory is at least 8 MiB"));
+        }
+        if ahead.is_some_and(|n| n > ReadAhead::WORKERS_MAX) {
+            return Err(inval("ahead is at most 1000"));
+        }
+        if ahead_bytes.is_some_and(|n| n > ReadAhead::BYTES_MAX) {
+            return Err(inval("ahead_bytes is at most 64 MiB"));
         }
         params.dump_at()?;
         let proven = params.linux_tls.iter().chain(&params.plan9_tls);
@@ -190,6 +205,15 @@ impl FsParams {
         self.block.unwrap_or(BLOCK)
     }
 
+    /// How much is read ahead.
+    pub fn ahead(&self) -> ReadAhead {
+        let usual = ReadAhead::default();
+        ReadAhead {
+            workers: self.ahead.unwrap_or(usual.workers),
+            bytes: self.ahead_bytes.unwrap_or(usual.bytes),
+        }
+    }
+
     /// Bytes of the block cache.
     pub fn memory(&self) -> usize {
         usize::try_from(self.memory.unwrap_or(MEMORY.0)).unwrap_or(usize::MAX)
@@ -233,6 +257,8 @@ mod tests {
         for wrong in [
             json!({ "block": 5000 }),
             json!({ "memory": 1 }),
+            json!({ "ahead": 1001 }),
+            json!({ "ahead_bytes": 67_108_865 }),
             json!({ "dump_at": "5" }),
             json!({ "linux": ["nowhere"] }),
             json!({ "devise": "x" }),

@@ -13,6 +13,14 @@ pub struct Facts {
     pub volume: u64,
     /// Bytes of a block.
     pub block: u64,
+    /// Read ahead: workers, bytes, blocks that came so, and those for which there was no room.
+    pub ahead_workers: u64,
+    /// See `ahead_workers`.
+    pub ahead_bytes: u64,
+    /// See `ahead_workers`.
+    pub ahead_loaded: u64,
+    /// See `ahead_workers`.
+    pub ahead_dropped: u64,
     /// What the block cache may hold, and what of it no commit has written yet.
     pub memory: u64,
     /// See `memory`.
@@ -58,11 +66,15 @@ pub fn percent(part: u64, all: u64) -> u64 {
 impl Volume {
     /// How it is doing.
     pub fn facts(&self) -> Facts {
-        let live = self.used_by_live().1;
+        let (live, ahead) = (self.used_by_live().1, self.read_ahead());
         let s = self.0.state.borrow();
         Facts {
             volume: s.layout.volume,
             block: s.block() as u64,
+            ahead_workers: ahead.workers.into(),
+            ahead_bytes: ahead.bytes,
+            ahead_loaded: self.0.ahead.loaded.get(),
+            ahead_dropped: self.0.ahead.dropped.get(),
             memory: s.frames.limit() as u64,
             dirty: s.frames.dirty() as u64,
             hits: s.frames.hits,

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 const MAGIC: [u8; 4] = *b"ASHC";
 const VERSION: u32 = 1;
 /// Block sizes that a volume may have, bytes.
-pub const BLOCKS: [u32; 3] = [4096, 16 << 10, 64 << 10];
+pub const BLOCKS: [u32; 4] = [4096, 8192, 16 << 10, 64 << 10];
 /// Blocks of the header's copies.
 const HEADERS: u64 = 2;
 /// The ring is this part of the device ...
@@ -52,7 +52,9 @@ impl Layout {
         owner: Owner,
     ) -> Result<Layout, Fault> {
         if !BLOCKS.contains(&block) {
-            return Err(Fault::Invalid("block: a volume's blocks have 4096, 16384 or 65536 bytes"));
+            return Err(Fault::Invalid(
+                "block: a volume's blocks have 4096, 8192, 16384 or 65536 bytes",
+            ));
         }
         let wide = u64::from(block);
         let all = size / wide;

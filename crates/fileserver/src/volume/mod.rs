@@ -35,6 +35,7 @@
 //!  V4  A block leaves the cache device only when a leg has it for good.
 //!  V5  Nothing is acknowledged after another server took the WORM.
 
+mod ahead;
 mod commit;
 mod copy;
 mod dump;
@@ -66,6 +67,7 @@ use crate::medium::Medium;
 use state::State;
 use table::AddrMap;
 
+pub use ahead::ReadAhead;
 pub use copy::Report;
 pub use facts::{Facts, percent};
 pub use fence::Owner;
@@ -91,6 +93,7 @@ struct Inner {
     legs: Vec<Rc<dyn Medium>>,
     state: RefCell<State>,
     clock: Rc<dyn Fn() -> u64>,
+    ahead: ahead::Ahead,
     /// Blocks on their way into memory.
     loading: RefCell<AddrMap<Rc<Bell>>>,
     /// Commits begun and ended, and the fault of the last one.
@@ -143,7 +146,7 @@ impl Volume {
                 let mut state = self.0.state.borrow_mut();
                 state.now_ns = (self.0.clock)();
                 state.tick = self.0.reactor.now();
-                let mut step = Step::new(&mut state, &self.0.held);
+                let mut step = Step::new(&mut state, &self.0.held, self.read_ahead());
                 match op(&mut step) {
                     Ok(done) => {
                         let reap = step.end();
@@ -274,11 +277,17 @@ impl Volume {
 
     /// Loads what operations said that they will want.
     fn fetch_wanted(&self) {
-        let wanted = std::mem::take(&mut self.0.state.borrow_mut().wanted);
+        let (wanted, later) = {
+            let mut state = self.0.state.borrow_mut();
+            (std::mem::take(&mut state.wanted), std::mem::take(&mut state.later))
+        };
+        if !later.is_empty() {
+            self.load_ahead(later);
+        }
         for addr in wanted {
             let volume = self.clone();
             // Whoever needs it hears of the fault when it asks.
-            self.0.reactor.spawn("fs-ahead", async move { drop(volume.load(addr).await) });
+            self.0.reactor.spawn("fs-load", async move { drop(volume.load(addr).await) });
         }
     }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use bio::{Pool, Seg, Segs};
 use reactor::Reactor;
 
+use super::ahead::{Ahead, ReadAhead};
 use super::copy::Report;
 use super::fence::{self, Owner, Seat};
 use super::frames::Frames;
@@ -51,6 +52,8 @@ pub struct Options {
     pub clock: Rc<dyn Fn() -> u64>,
     /// See [`State::fastworm`].
     pub fastworm: bool,
+    /// Read ahead, until it is set otherwise.
+    pub ahead: ReadAhead,
     /// How long what was written may wait for a commit that nobody asks for, ns.
     pub commit_ns: u64,
 }
@@ -301,6 +304,7 @@ fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
         pending: None,
         moved: false,
         wanted: Vec::new(),
+        later: Vec::new(),
         dumped: point.last.number,
         fastworm: o.fastworm,
         bad_slots: 0,
@@ -323,6 +327,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         legs: o.legs.clone(),
         state: RefCell::new(state),
         clock: o.clock.clone(),
+        ahead: Ahead::starting(o.ahead),
         loading: RefCell::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),

@@ -70,6 +70,8 @@ pub struct State {
     pub moved: bool,
     /// Blocks that operations will want soon.
     pub wanted: Vec<Addr>,
+    /// Blocks that somebody who reads in order will want.
+    pub later: Vec<Addr>,
     /// Number of the last dump that is committed.
     pub dumped: u32,
     /// The WORM is as fast as the cache device: its blocks are not kept there.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use bio::Seg;
 
+use super::ahead::ReadAhead;
 use super::frames::Frames;
 use super::point::Dump;
 use super::space::Given;
@@ -32,6 +33,7 @@ enum Undo {
 pub struct Step<'s> {
     s: &'s mut State,
     held: &'s RefCell<HashMap<u64, u32>>,
+    ahead_bytes: u64,
     undo: Vec<Undo>,
     freed: Vec<Addr>,
     reap: Vec<u64>,
@@ -39,9 +41,14 @@ pub struct Step<'s> {
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn new(s: &'s mut State, held: &'s RefCell<HashMap<u64, u32>>) -> Step<'s> {
+    pub(super) fn new(
+        s: &'s mut State,
+        held: &'s RefCell<HashMap<u64, u32>>,
+        ahead: ReadAhead,
+    ) -> Step<'s> {
         let before = (s.root, s.ino, s.change);
-        Step { s, held, undo: Vec::new(), freed: Vec::new(), reap: Vec::new(), before }
+        let ahead_bytes = if ahead.workers > 0 { ahead.bytes } else { 0 };
+        Step { s, held, ahead_bytes, undo: Vec::new(), freed: Vec::new(), reap: Vec::new(), before }
     }
 
     /// It has happened. Answers the files that are to be reaped.
@@ -149,6 +156,18 @@ impl<'s> Step<'s> {
         if !self.has(at) && !self.s.wanted.contains(&at) {
             self.s.wanted.push(at);
         }
+    }
+
+    /// A block will be asked for by somebody who reads in order.
+    pub fn want_later(&mut self, at: Addr) {
+        if !self.has(at) {
+            self.s.later.push(at);
+        }
+    }
+
+    /// How far ahead of whoever reads in order blocks are loaded, bytes.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes
     }
 
     /// A block of zeros, for holes.

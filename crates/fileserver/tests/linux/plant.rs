@@ -139,6 +139,7 @@ fn serve(folder: &Path, ream: bool, ready: &Sender<SocketAddr>, orders: &Receive
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
         }),
         fastworm: false,
+        ahead: volume::ReadAhead::default(),
         commit_ns: 2_000_000_000,
     };
     let files: Rc<Cell<Option<FileSystem>>> = Rc::default();

@@ -68,6 +68,7 @@ async fn house(reactor: Reactor, seed: u64) -> House {
         name: "house".into(),
         clock: Rc::new(move || 1_790_000_000_000_000_000 + clock.now()),
         fastworm: false,
+        ahead: volume::ReadAhead::default(),
         commit_ns: 1_000_000_000,
     };
     volume::ream(&options).await.unwrap();

@@ -17,6 +17,8 @@ pub struct Disk {
     under_way: RefCell<BTreeMap<u64, (u64, Vec<u8>)>>,
     next: Cell<u64>,
     random: RefCell<SeededRandom>,
+    /// Reads under way, and most of them at a time.
+    reads: Cell<(u32, u32)>,
     /// Answers nothing while set.
     pub hangs: Cell<bool>,
     /// Of a thousand operations so many fail.
@@ -37,6 +39,7 @@ impl Disk {
             under_way: RefCell::default(),
             next: Cell::new(0),
             random: RefCell::new(SeededRandom::new(seed ^ 0x5eed)),
+            reads: Cell::default(),
             hangs: Cell::new(false),
             failing: Cell::new(0),
             slow_ns: Cell::new(0),
@@ -65,6 +68,13 @@ impl Disk {
     /// Writes so far.
     pub fn writes(&self) -> u64 {
         self.next.get()
+    }
+
+    /// Most reads that were under way at a time since the last call.
+    pub fn most_reads(&self) -> u32 {
+        let (now, most) = self.reads.get();
+        self.reads.set((now, now));
+        most
     }
 
     /// Changes bytes behind everybody's back.
@@ -109,7 +119,12 @@ impl Medium for Plugged {
 
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {
         Box::pin(async move {
-            self.0.takes(&self.1, DiskOp::Read, at, into.len() as u64).await?;
+            let (now, most) = self.0.reads.get();
+            self.0.reads.set((now + 1, most.max(now + 1)));
+            let done = self.0.takes(&self.1, DiskOp::Read, at, into.len() as u64).await;
+            let (now, most) = self.0.reads.get();
+            self.0.reads.set((now - 1, most));
+            done?;
             let mut out = vec![0; into.len()];
             let n = self.0.model.borrow_mut().read(at, &mut out)?;
             if n < out.len() {

@@ -1,6 +1,7 @@
 //! The file server in a simulated world: clients, dumps, legs that fail, power cuts, takeovers; all
 //! contents beside a model.
 
+mod ahead;
 mod damage;
 mod disk;
 mod exposing;

@@ -91,6 +91,7 @@ pub fn server(world: &World, name: &str, who: u8, cache: &Rc<Disk>, legs: &[Rc<D
         name: name.into(),
         clock: Rc::new(move || 1_790_000_000_000_000_000 + clock.now()),
         fastworm: false,
+        ahead: volume::ReadAhead::default(),
         commit_ns: 300_000_000,
     };
     Server { reactor, options }

@@ -1,0 +1,111 @@
+//! Read-ahead: blocks that a client will ask for are in memory before it does.
+//!
+//! ```text
+//!   a read that goes on where the last one ended -> queue -> workers -> block cache
+//! ```
+//! So many workers, so many devices' requests under way beside those of clients. A worker ends when
+//! it finds the queue empty, so that their number may change at any time and none costs anything
+//! while nothing is read in order.
+//!
+//! Invariants
+//!  R1  What a client waits for never waits in the queue: it loads that itself.
+//!  R2  The queue is bounded; what does not fit is not read ahead, and counted.
+//!  R3  A block that does not read harms nobody here: whoever needs it hears of the fault.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use super::Volume;
+use crate::fault::Addr;
+
+/// Blocks that may wait.
+const QUEUE: usize = 1000;
+
+/// How much is read ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadAhead {
+    /// Blocks loaded at a time; 0: nothing is read ahead.
+    pub workers: u32,
+    /// How far ahead of whoever reads in order, bytes.
+    pub bytes: u64,
+}
+
+impl ReadAhead {
+    /// Most workers that anybody may ask for: the queue holds no more.
+    pub const WORKERS_MAX: u32 = QUEUE as u32;
+    /// Furthest that anybody may ask for, bytes.
+    pub const BYTES_MAX: u64 = 64 << 20;
+}
+
+impl Default for ReadAhead {
+    /// More than one AoE target holds, far enough for a disk with a seek between two requests.
+    fn default() -> ReadAhead {
+        ReadAhead { workers: 32, bytes: 2 << 20 }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Ahead {
+    pub set: Cell<ReadAhead>,
+    queue: RefCell<VecDeque<Addr>>,
+    busy: Cell<u32>,
+    /// Blocks that came so, and those for which the queue had no room.
+    pub loaded: Cell<u64>,
+    /// See `loaded`.
+    pub dropped: Cell<u64>,
+}
+
+impl Ahead {
+    pub fn starting(set: ReadAhead) -> Ahead {
+        Ahead { set: Cell::new(set), ..Ahead::default() }
+    }
+}
+
+impl Volume {
+    /// How much is read ahead.
+    pub fn read_ahead(&self) -> ReadAhead {
+        self.0.ahead.set.get()
+    }
+
+    /// Changes that; what is under way goes on.
+    pub fn set_read_ahead(&self, set: ReadAhead) {
+        self.0.ahead.set.set(set);
+    }
+
+    /// Blocks for the workers, in the order in which they will be wanted.
+    pub(super) fn load_ahead(&self, blocks: Vec<Addr>) {
+        let ahead = &self.0.ahead;
+        {
+            let mut queue = ahead.queue.borrow_mut();
+            for addr in blocks {
+                if queue.len() < QUEUE {
+                    queue.push_back(addr);
+                } else {
+                    ahead.dropped.set(ahead.dropped.get() + 1);
+                }
+            }
+        }
+        // Those that are there have something else to do; one too many finds the queue empty.
+        let more = ahead.set.get().workers.saturating_sub(ahead.busy.get());
+        for _ in 0..(more as usize).min(ahead.queue.borrow().len()) {
+            ahead.busy.set(ahead.busy.get() + 1);
+            self.0.reactor.spawn("fs-ahead", self.clone().work_ahead());
+        }
+    }
+
+    async fn work_ahead(self) {
+        let ahead = &self.0.ahead;
+        while ahead.busy.get() <= ahead.set.get().workers && !self.is_closed() {
+            let Some(addr) = ahead.queue.borrow_mut().pop_front() else { break };
+            if self.0.state.borrow().frames.has(addr) || self.0.loading.borrow().contains_key(&addr)
+            {
+                continue;
+            }
+            if self.load(addr).await.is_ok() {
+                ahead.loaded.set(ahead.loaded.get() + 1);
+            }
+        }
+        ahead.busy.set(ahead.busy.get() - 1);
+    }
+}

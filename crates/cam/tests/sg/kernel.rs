@@ -125,9 +125,8 @@ impl Machine for Kernel {
         }
         // The tests keep the kernel as long as the core.
         let (me, generation) = (std::ptr::from_ref(self) as usize, state.generation);
-        let kernel = KERNELS.with_borrow(|all| {
-            all.iter().find(|k| Arc::as_ptr(k) as usize == me).unwrap().clone()
-        });
+        let kernel = KERNELS
+            .with_borrow(|all| all.iter().find(|k| Arc::as_ptr(k) as usize == me).unwrap().clone());
         let flights = RefCell::default();
         Ok(Rc::new(Opened { kernel, core: core.clone(), generation, flights }))
     }

@@ -86,9 +86,8 @@ pub(super) fn abort(inner: &Inner, unit: &Unit, id: CcbId, core: &Core) -> bool 
 /// Ends the lines of a bus on this core. Closing a node waits for nobody.
 pub(super) fn close(bus: u64, core: &Rc<Core>) {
     let mine = |key: &Key| key.0 == bus && key.1 == core.id();
-    let gone: Vec<Rc<Line>> = LINES.with_borrow_mut(|all| {
-        all.extract_if(|key, _| mine(key)).map(|(_, line)| line).collect()
-    });
+    let gone: Vec<Rc<Line>> = LINES
+        .with_borrow_mut(|all| all.extract_if(|key, _| mine(key)).map(|(_, line)| line).collect());
     for line in gone {
         line.task.take().iter().for_each(TaskHandle::abort);
         line.die(core);

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
 use geom::{Core, Event as GeomEvent, Inbox, ProviderId, Switchboard};
+use wire::scsi::AccessState;
 
 use crate::address::{ANY, Path};
 use crate::device::{Queueing, Shape};
@@ -22,6 +23,17 @@ use crate::unit::{Listener, Unit};
 
 /// Events that a bus remembers; older ones are forgotten.
 pub const EVENTS_MAX: usize = 256;
+
+/// The attribute of a disk's provider that says how it can be accessed this way, where ways may
+/// differ: the words of [`AccessState::name`].
+pub const ACCESS: &str = "CAM::access";
+
+/// How often one that is on its way to another access state is asked whether it is there, and how
+/// many times.
+const ACCESS_LOOK_NS: u64 = 1_000_000_000;
+const ACCESS_LOOKS_MAX: u32 = 120;
+/// And how many times one that does not say.
+const ACCESS_SILENT_MAX: u32 = 5;
 
 /// While a device is probed: one question at a time.
 const PROBING: Shape = Shape {
@@ -299,12 +311,60 @@ impl Bus {
                 }
             }
             Event::DeviceChanged | Event::InquiryChanged => self.ask_size(path),
+            Event::AdvInfoChanged => self.ask_access(path),
             Event::Contract => {
                 if let Some(bus) = self.me.upgrade() {
                     bus.wish(path.target);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Has a disk asked how it can be accessed, until it is not on its way any more, and everybody
+    /// above told of what is new.
+    fn ask_access(&self, path: Path) {
+        let Some(unit) = self.unit(path).filter(|unit| unit.wish_access()) else { return };
+        let bus = self.me.clone();
+        let ask = move |core: &Rc<Core>| {
+            let core = core.clone();
+            core.reactor().clone().spawn("cam access", async move {
+                for look in 1..=ACCESS_LOOKS_MAX {
+                    let wishes = unit.access_wishes();
+                    let said = scan::ask_access(&unit, &core, &bus).await;
+                    let Some(bus) = bus.upgrade() else { return };
+                    if let Some(access) = said {
+                        bus.has_access(&unit, access);
+                    }
+                    let is_moving = match said {
+                        Some(access) => access == AccessState::Transitioning,
+                        None => look < ACCESS_SILENT_MAX,
+                    };
+                    if (look == ACCESS_LOOKS_MAX || !is_moving) && unit.access_done(wishes) {
+                        return;
+                    }
+                    if is_moving {
+                        core.reactor().sleep(ACCESS_LOOK_NS).await;
+                    }
+                }
+                unit.access_done(unit.access_wishes());
+            });
+        };
+        self.switchboard.call(0, Box::new(ask));
+    }
+
+    /// A disk has said how it can be accessed.
+    fn has_access(&self, unit: &Unit, access: AccessState) {
+        if !unit.set_access(Some(access)) {
+            return;
+        }
+        let mut known = lock(&self.known);
+        let Some(known) = known.get_mut(&unit.path()) else { return };
+        if let Facts::Scsi(facts) = &mut known.facts {
+            facts.access = Some(access);
+        }
+        if let Some((provider, _)) = &known.provider {
+            self.inbox.post(GeomEvent::Attr(*provider, ACCESS));
         }
     }
 
@@ -321,8 +381,15 @@ impl Bus {
                 let mut known = lock(&bus.known);
                 let Some(known) = known.get_mut(&path) else { return };
                 let removable = facts.is_removable();
+                let access = match &facts {
+                    Facts::Scsi(facts) => facts.access,
+                    _ => None,
+                };
                 known.facts = facts;
                 let Some((provider, _)) = &known.provider else { return };
+                if access.is_some() && unit.set_access(access) {
+                    bus.inbox.post(GeomEvent::Attr(*provider, ACCESS));
+                }
                 match size {
                     Some(size) => {
                         bus.inbox.post(GeomEvent::Resize(*provider, size));

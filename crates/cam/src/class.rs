@@ -13,7 +13,7 @@ use geom::{
 use serde_json::Value;
 
 use crate::address::Path;
-use crate::bus::{Bus, Change, Names};
+use crate::bus::{ACCESS, Bus, Change, Names};
 use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
@@ -331,6 +331,11 @@ impl Geom for DiskGeom {
         if self.read_only && delta.w > 0 { Err(Errno::RoFs) } else { Ok(()) }
     }
 
+    fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<bio::Attr> {
+        let access = self.unit.access().filter(|_| name == ACCESS)?;
+        Some(bio::Attr::Text(access.name().into()))
+    }
+
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         let (openings, active, counts, lost) = self.unit.look(|device| {
             let (openings, active) = device.openings();
@@ -344,6 +349,9 @@ impl Geom for DiskGeom {
             ("timeouts", counts.timeouts.to_string()),
             ("queue-full", counts.full.to_string()),
         ];
+        if let Some(access) = self.unit.access() {
+            lines.push(("access", access.name().into()));
+        }
         if lost {
             lines.push(("state", "gone".into()));
         }

@@ -100,6 +100,8 @@ pub enum Note {
     Inquiry,
     /// The target's logical units are to be looked for.
     Rescan,
+    /// Its access state is to be asked for.
+    Access,
 }
 
 /// What is done about one failure.
@@ -186,12 +188,18 @@ pub const CODES: &[(u8, Option<u8>, Verdict)] = &[
     (0x04, Some(0x02), row(Step::Cure(Cure::Start), Errno::NxIo)),
     (0x04, Some(0x03), row(Step::Fail, Errno::NxIo)),
     (0x04, Some(0x04), row(Step::Fail, Errno::Busy)),
+    // Asymmetric access: another way may do it at once.
+    (0x04, Some(0x0a), noted(Step::Cure(Cure::Wait), Errno::NxIo, Note::Access)),
+    (0x04, Some(0x0b), noted(Step::Fail, Errno::NxIo, Note::Access)),
+    (0x04, Some(0x0c), noted(Step::Fail, Errno::NxIo, Note::Access)),
     (0x11, Some(0x00), row(Step::Fail, Errno::Io)),
     (0x20, Some(0x00), row(Step::Fail, Errno::Inval)),
     (0x25, Some(0x00), row(Step::Lost(Scope::Lun), Errno::NxIo)),
     (0x27, Some(0x07), row(Step::Fail, Errno::NoSpc)),
     (0x28, Some(0x00), noted(Step::Fail, Errno::NxIo, Note::MediumChanged)),
     (0x29, None, row(Step::Fail, Errno::NxIo)),
+    (0x2a, Some(0x06), noted(Step::Retry(Pause::None), Errno::Io, Note::Access)),
+    (0x2a, Some(0x07), noted(Step::Retry(Pause::None), Errno::Io, Note::Access)),
     (0x2a, Some(0x09), noted(Step::Retry(Pause::None), Errno::Io, Note::Capacity)),
     (0x38, Some(0x07), AGAIN),
     (0x3a, None, noted(Step::Fail, Errno::NxIo, Note::MediumGone)),

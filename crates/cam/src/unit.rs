@@ -9,11 +9,13 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bio::{Bio, Segs};
 use geom::{Core, Switchboard, deadline};
+use wire::scsi::AccessState;
 
 use crate::address::Path;
 use crate::ccb::{Ccb, CcbId, Ended, Outcome, Owner};
@@ -30,6 +32,9 @@ pub struct Unit {
     sim: Arc<dyn Sim>,
     switchboard: Switchboard,
     listener: Listener,
+    access: Mutex<Option<AccessState>>,
+    /// How often it is to be asked for that; who is the first asks.
+    access_wishes: AtomicU32,
     desk: Mutex<Desk>,
 }
 
@@ -78,8 +83,15 @@ impl Unit {
             armed_ns: u64::MAX,
             closed: false,
         };
-        let unit = Unit { path, sim: sim.clone(), switchboard, listener, desk: Mutex::new(desk) };
-        let unit = Arc::new(unit);
+        let unit = Arc::new(Unit {
+            path,
+            sim: sim.clone(),
+            switchboard,
+            listener,
+            access: Mutex::default(),
+            access_wishes: AtomicU32::new(0),
+            desk: Mutex::new(desk),
+        });
         sim.attach(&unit);
         unit
     }
@@ -96,6 +108,33 @@ impl Unit {
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it can be accessed this way, as it said last.
+    pub fn access(&self) -> Option<AccessState> {
+        *self.access.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has said how it can be accessed; true: otherwise than before.
+    pub(crate) fn set_access(&self, access: Option<AccessState>) -> bool {
+        let mut now = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *now, access) != access
+    }
+
+    /// It is to be asked how it can be accessed: true for who does it.
+    pub(crate) fn wish_access(&self) -> bool {
+        self.access_wishes.fetch_add(1, Ordering::AcqRel) == 0
+    }
+
+    /// Wishes so far.
+    pub(crate) fn access_wishes(&self) -> u32 {
+        self.access_wishes.load(Ordering::Acquire)
+    }
+
+    /// So many wishes are done with; false: there are more.
+    pub(crate) fn access_done(&self, wishes: u32) -> bool {
+        let done = Ordering::AcqRel;
+        self.access_wishes.compare_exchange(wishes, 0, done, Ordering::Acquire).is_ok()
     }
 
     /// The SIM has noticed that the device lost its power, and has it again.

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use bio::Segs;
 use geom::{Core, deadline};
-use wire::scsi::Lun;
+use wire::scsi::{AccessState, Lun};
 
 use super::{Bus, Change, Known, lock};
 use crate::address::{ANY, Path};
@@ -26,7 +26,8 @@ use crate::ccb::Owner;
 use crate::events::Event;
 use crate::periph::Facts;
 use crate::probe::{
-    Ask, AtaProbe, MultiplierProbe, Refusal, ScsiProbe, bridge_answer, bridge_question,
+    Ask, AtaProbe, MultiplierProbe, Refusal, ScsiProbe, access_answer, access_question,
+    bridge_answer, bridge_question,
 };
 use crate::sim::Signature;
 use crate::unit::Unit;
@@ -239,6 +240,11 @@ impl Bus {
         match (said, old) {
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
                 if facts != before {
+                    if let Facts::Scsi(facts) = &facts
+                        && let Some(access) = facts.access
+                    {
+                        self.has_access(&unit, access);
+                    }
                     if let Some(known) = lock(&self.known).get_mut(&path) {
                         known.facts = facts.clone();
                     }
@@ -254,6 +260,9 @@ impl Bus {
                     tell(self.forget(path, core));
                     unit.clone()
                 };
+                if let Facts::Scsi(facts) = &facts {
+                    unit.set_access(facts.access);
+                }
                 let known = Known {
                     unit: unit.clone(),
                     facts: facts.clone(),
@@ -300,6 +309,20 @@ pub(super) async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Re
         probe.hear(&ended, &data);
     }
     probe.finish().map(|facts| Facts::Scsi(Box::new(facts)))
+}
+
+/// Asks a disk how it can be accessed this way; none when it does not say, or has nothing to say.
+pub(super) async fn ask_access(
+    unit: &Arc<Unit>,
+    core: &Rc<Core>,
+    bus: &Weak<Bus>,
+) -> Option<AccessState> {
+    let Some(Facts::Scsi(facts)) = bus.upgrade()?.facts(unit.path()) else { return None };
+    if !facts.is_asymmetric() {
+        return None;
+    }
+    let (ended, data) = question(unit, core, &access_question()).await;
+    ended.result.ok().and_then(|moved| access_answer(&facts.names, data.get(..moved as usize)?))
 }
 
 /// One question and what came of it.

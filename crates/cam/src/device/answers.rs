@@ -69,6 +69,7 @@ impl Device {
             Note::Capacity | Note::MediumChanged | Note::MediumGone => Event::DeviceChanged,
             Note::Inquiry => Event::InquiryChanged,
             Note::Rescan => Event::Contract,
+            Note::Access => Event::AdvInfoChanged,
         };
         self.effects.push_back(Effect::Event(event, verdict.note == Note::Rescan));
     }

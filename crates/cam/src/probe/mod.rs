@@ -23,6 +23,7 @@ use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Owner, Priority};
 pub use ata::{AtaFacts, AtaProbe};
 pub use link::{MultiplierFacts, MultiplierProbe, bridge_answer, bridge_question};
 pub use scsi::{ScsiFacts, ScsiProbe};
+pub(crate) use scsi::{access_answer, access_question};
 
 /// How long a device may take to answer a question, ms.
 pub const QUESTION_TIMEOUT_MS: u32 = 10_000;

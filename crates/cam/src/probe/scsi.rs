@@ -6,16 +6,19 @@
 //!   nobody: the end               no unit:   36 bytes)        SPC-3)                 |
 //!                                 the end                                            |
 //!  +---------------------------------------------------------------------------------+
-//!  +-> Names 83 -> Serial 80 -> [disks] Limits B0 -> Rotation B1 -> Provisioning B2 -+
+//!  +-> Names 83 -> [TPGS] Groups -> Serial 80 --------------------------------------+
+//!  +---------------------------------------------------------------------------------+
+//!  +-> [disks] Limits B0 -> Rotation B1 -> Provisioning B2 --------------------------+
 //!  +---------------------------------------------------------------------------------+
 //!  +-> Mode (10: caching) --> Capacity (16 first from SPC-3 on, else 10) --> Done
 //! ```
 //! A page that is not listed is not asked for. What is optional and fails is passed over.
 
 use wire::scsi::{
-    Capacity, DiskMode, INQUIRY_SHORT, Inquiry, Limits, Lun, UnitNames, parse_capacity10,
-    parse_capacity16, parse_disk_mode, parse_inquiry, parse_luns, parse_toc, parse_vpd_limits,
-    parse_vpd_names, parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,
+    AccessState, Capacity, DiskMode, INQUIRY_SHORT, Inquiry, Limits, Lun, UnitNames,
+    parse_capacity10, parse_capacity16, parse_disk_mode, parse_inquiry, parse_luns,
+    parse_target_port_groups, parse_toc, parse_vpd_limits, parse_vpd_names,
+    parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,
 };
 
 use super::{Ask, QUESTION_TRIES, Refusal, asks_again, came, is_nobody, usable};
@@ -41,6 +44,8 @@ pub struct ScsiFacts {
     pub serial: String,
     /// Names of page 83h.
     pub names: UnitNames,
+    /// How it can be accessed this way; None of units to which all ways are equal.
+    pub access: Option<AccessState>,
     /// Limits of pages B0h and B2h.
     pub limits: Limits,
     /// 0 not told, 1 does not turn, else turns a minute.
@@ -61,6 +66,24 @@ impl ScsiFacts {
         let own = (&self.inquiry.vendor, &self.inquiry.product, &self.serial, &self.names.id);
         own == (&other.inquiry.vendor, &other.inquiry.product, &other.serial, &other.names.id)
     }
+
+    /// Ways to it may differ, and it says in which group this one's port is.
+    pub fn is_asymmetric(&self) -> bool {
+        self.inquiry.asymmetric != 0 && self.names.port_group.is_some()
+    }
+}
+
+/// REPORT TARGET PORT GROUPS (SPC-4 section 6.37).
+pub(crate) fn access_question() -> Ask {
+    let [high, low] = ANSWER_LEN.to_be_bytes();
+    let command = Command::scsi(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, high, low, 0, 0]);
+    Ask { command, flags: Flags::IN | Flags::RAW, length: u32::from(ANSWER_LEN) }
+}
+
+/// The state of the group that the port of this way is in; none when it makes no sense.
+pub(crate) fn access_answer(names: &UnitNames, data: &[u8]) -> Option<AccessState> {
+    let (groups, _) = parse_target_port_groups(data, false).ok()?;
+    groups.iter().find(|g| Some(g.group) == names.port_group).map(|g| g.state)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +94,7 @@ enum State {
     ReportLuns,
     VpdList,
     Names,
+    Groups,
     Serial,
     Limits,
     Rotation,
@@ -120,6 +144,7 @@ impl ScsiProbe {
             }
             State::VpdList => page(0x00),
             State::Names => page(0x83),
+            State::Groups => return Some(access_question()),
             State::Serial => page(0x80),
             State::Limits => page(0xb0),
             State::Rotation => page(0xb1),
@@ -187,6 +212,7 @@ impl ScsiProbe {
             }
             State::VpdList => self.pages = vpd_body(0, data).unwrap_or_default().to_vec(),
             State::Names => facts.names = parse_vpd_names(data).unwrap_or_default(),
+            State::Groups => facts.access = access_answer(&facts.names, data),
             State::Serial => facts.serial = parse_vpd_serial(data).unwrap_or_default(),
             State::Limits => {
                 let mut limits = facts.limits;
@@ -253,7 +279,8 @@ impl ScsiProbe {
             State::Inquiry | State::FullInquiry if lists => State::ReportLuns,
             State::Inquiry | State::FullInquiry | State::ReportLuns => State::VpdList,
             State::VpdList => State::Names,
-            State::Names => State::Serial,
+            State::Names if self.facts.is_asymmetric() => State::Groups,
+            State::Names | State::Groups => State::Serial,
             State::Serial if disk => State::Limits,
             State::Serial if optical => State::Capacity10,
             State::Limits => State::Rotation,

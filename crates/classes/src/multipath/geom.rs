@@ -20,7 +20,7 @@ use super::NAME;
 use super::layer::MultipathLayer;
 use super::metadata::{Metadata, Mode};
 use super::options::Options;
-use super::paths::{PATHS_MAX, Paths, State};
+use super::paths::{PATHS_MAX, Paths, State, rank};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
 use crate::members::{Said, Unborn, frame, joined, known};
@@ -28,6 +28,8 @@ use crate::members::{Said, Unborn, frame, joined, known};
 /// Attributes that a disk has whichever way it is reached.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
 const PHYSPATH: &str = "GEOM::physpath";
+/// How the disk can be accessed by a way.
+const ACCESS: &str = "CAM::access";
 /// Names of paths removed by hand that are remembered; older ones join again when they are seen.
 const REMOVED_MAX: usize = 64;
 
@@ -211,6 +213,7 @@ impl MultipathGeom {
             return refused(format!("there are {PATHS_MAX} paths already, the most there may be"));
         };
         self.consumers.insert(slot, consumer);
+        self.paths.rerank(slot, rank(&self.access_of(t, slot)));
         self.removed.retain(|removed| *removed != name);
         if !t.providers_of(me).is_empty() {
             let round = self.paths.of(slot).map_or(0, |p| p.round);
@@ -266,6 +269,15 @@ impl MultipathGeom {
         attrs
     }
 
+    /// A path's access state; empty when nothing is told of it.
+    fn access_of(&self, t: &Topology, slot: usize) -> String {
+        let below = self.consumers.get(&slot).and_then(|c| t.below(*c));
+        match below.and_then(|p| t.attr(p, ACCESS)) {
+            Some(Attr::Text(access)) => access,
+            _ => String::new(),
+        }
+    }
+
     pub(super) fn queues(&self) -> bool {
         self.options.queue_ns > 0 && !self.expired
     }
@@ -285,6 +297,7 @@ impl MultipathGeom {
                 slot: one.slot,
                 edge,
                 good,
+                best: self.paths.is_best(one.slot),
                 round: one.round,
             })
         };
@@ -301,7 +314,8 @@ impl MultipathGeom {
             self.timers.no_path = Some(number);
             tasks::after(&self.shared, self.options.queue_ns, Told::NoPath(number));
         }
-        let failed = self.paths.all().iter().any(|p| p.state == State::Fail);
+        // One with a worse access state is idle, and hears of a better one only when it is asked.
+        let failed = self.paths.all().iter().any(|p| p.state == State::Fail || p.rank > 0);
         if !failed || self.options.checker_ns == 0 {
             self.timers.check = None;
         } else if self.timers.check.is_none() {
@@ -325,7 +339,7 @@ impl MultipathGeom {
             Some(name) => self.paths.called(name),
             None => self.paths.all().first(),
         };
-        one.filter(|p| p.state == State::Good).map(|p| p.slot)
+        one.filter(|p| p.state == State::Good && self.paths.is_best(p.slot)).map(|p| p.slot)
     }
 
     /// Goes back to the preferred path, or sets the time when that is done.
@@ -336,7 +350,7 @@ impl MultipathGeom {
             return;
         };
         if ns == 0 {
-            self.paths.prefer(slot);
+            self.paths.go_back(slot);
         } else if self.timers.failback.is_none() {
             let number = self.number();
             self.timers.failback = Some(number);
@@ -346,7 +360,8 @@ impl MultipathGeom {
 
     fn look_at_failed(&mut self, t: &Topology) {
         let sector = self.nature.sector_bytes as usize;
-        for one in self.paths.all().iter().filter(|p| p.state == State::Fail) {
+        let is_ill = |p: &&super::paths::One| p.state == State::Fail || p.rank > 0;
+        for one in self.paths.all().iter().filter(is_ill) {
             let bit = 1u32.checked_shl(one.slot as u32).unwrap_or(0);
             let Some(consumer) = self.consumers.get(&one.slot) else { continue };
             // One that hangs is not asked again before it has answered.
@@ -391,7 +406,7 @@ impl MultipathGeom {
                 if self.timers.failback == Some(number) {
                     self.timers.failback = None;
                     let slot = self.preferred();
-                    slot.map(|slot| self.paths.prefer(slot));
+                    slot.map(|slot| self.paths.go_back(slot));
                     self.changed(t, me);
                 }
             }
@@ -580,7 +595,12 @@ impl Geom for MultipathGeom {
         self.fit(t, me);
     }
 
-    fn attr_changed(&mut self, t: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
+    fn attr_changed(&mut self, t: &mut Topology, me: GeomId, below: ConsumerId, name: &str) {
+        if name == ACCESS {
+            let slot = self.slot_of(below);
+            let new = slot.is_some_and(|s| self.paths.rerank(s, rank(&self.access_of(t, s))));
+            return if new { self.changed(t, me) };
+        }
         self.renew(t, me);
         if name == PHYSPATH
             && let Some(&provider) = t.providers_of(me).first()
@@ -599,7 +619,8 @@ impl Geom for MultipathGeom {
 
     fn attr(&self, t: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
         // What does not stand in the provider's own list is the disk's.
-        self.providers(t).iter().find_map(|p| t.attr(*p, name)).filter(|_| name != PHYSPATH)
+        let is_the_disks = name != PHYSPATH && name != ACCESS;
+        self.providers(t).iter().find_map(|p| t.attr(*p, name)).filter(|_| is_the_disks)
     }
 
     fn keeps(&self, t: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
@@ -633,15 +654,17 @@ impl Geom for MultipathGeom {
 
     fn show_consumer(
         &self,
-        _: &Topology,
+        t: &Topology,
         _: GeomId,
         consumer: ConsumerId,
     ) -> Vec<(&'static str, String)> {
-        let word = match self.slot_of(consumer) {
-            Some(slot) => self.paths.word(slot, self.nature.mode),
-            None => "LOST",
-        };
-        vec![("State", word.to_owned())]
+        let Some(slot) = self.slot_of(consumer) else { return vec![("State", "LOST".into())] };
+        let mut lines = vec![("State", self.paths.word(slot, self.nature.mode).to_owned())];
+        let access = self.access_of(t, slot);
+        if !access.is_empty() {
+            lines.push(("Access", access));
+        }
+        lines
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

@@ -73,6 +73,7 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
         let mut least: Option<(&Path, _)> = None;
         for path in good {
             let load = loads.get(path.slot).map_or((0, 0), |l| (l.in_flight, l.chosen));
+            let load = (!path.best, load);
             if least.is_none_or(|(_, least)| load < least) {
                 least = Some((path, load));
             }
@@ -80,7 +81,8 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
         least.map(|(path, _)| path)
     } else {
         let is_active = |p: &&Path| Some(p.slot) == table.active;
-        good.clone().find(is_active).or_else(|| good.next())
+        let first = good.clone().find(is_active).or_else(|| good.clone().find(|p| p.best));
+        first.or_else(|| good.next())
     };
     if let Some(path) = chosen {
         let mut flags = waited;

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! Invariants
-//!  P1  `active` is good, or there is no good path.
+//!  P1  `active` is good, or there is no good path. It is one of those with the best access state
+//!      among the good ones, unless another was made active by hand and no access state has
+//!      changed since.
 //!  P2  A report about a path counts only if the path has not changed since: same round.
 //!  P3  When the last good path fails, the failed ones are good again, but for those that failed
 //!      the very request that brought it about. One that is all there is stays good, unless
@@ -29,6 +31,18 @@ pub(super) enum State {
     Fail,
 }
 
+/// How good it is to go by a path of an access state, as CAM tells it (`CAM::access`); zero is
+/// best, and where nothing is told.
+pub(super) fn rank(access: &str) -> u8 {
+    match access {
+        "non-optimized" => 1,
+        "transitioning" => 2,
+        "standby" => 3,
+        "unavailable" | "offline" => 4,
+        _ => 0,
+    }
+}
+
 /// One path.
 #[derive(Clone, Debug)]
 pub(super) struct One {
@@ -39,6 +53,8 @@ pub(super) struct One {
     pub(super) round: u16,
     /// Its provider's name.
     pub(super) name: String,
+    /// Of its access state: [`rank`].
+    pub(super) rank: u8,
 }
 
 /// All paths of a disk, the oldest first.
@@ -46,6 +62,8 @@ pub(super) struct One {
 pub(super) struct Paths {
     list: Vec<One>,
     active: Option<usize>,
+    /// `active` was made so by hand.
+    by_hand: bool,
     rounds: u16,
     /// The slot given last: slots are not used again soon.
     last: usize,
@@ -94,11 +112,36 @@ impl Paths {
         }
     }
 
+    /// Rank of the best good paths.
+    fn best(&self) -> Option<u8> {
+        self.list.iter().filter(|p| p.state == State::Good).map(|p| p.rank).min()
+    }
+
+    /// No good path has a better access state.
+    pub(super) fn is_best(&self, slot: usize) -> bool {
+        let rank = self.of(slot).map(|p| p.rank);
+        rank.is_some() && self.best().is_none_or(|best| rank <= Some(best))
+    }
+
     /// P1.
     fn choose(&mut self) {
-        if !self.active.is_some_and(|slot| self.is_good(slot)) {
-            self.active = self.list.iter().find(|p| p.state == State::Good).map(|p| p.slot);
+        let stays = |slot: usize| self.is_good(slot) && (self.by_hand || self.is_best(slot));
+        if !self.active.is_some_and(stays) {
+            let good = |p: &&One| p.state == State::Good && self.is_best(p.slot);
+            self.active = self.list.iter().find(good).map(|p| p.slot);
+            self.by_hand = false;
         }
+    }
+
+    /// A path has another access state: false when it has not.
+    pub(super) fn rerank(&mut self, slot: usize, rank: u8) -> bool {
+        let Some(one) = self.list.iter_mut().find(|p| p.slot == slot && p.rank != rank) else {
+            return false;
+        };
+        one.rank = rank;
+        self.by_hand = false;
+        self.choose();
+        true
     }
 
     /// A further path, NEW: its slot. `None`: there are too many.
@@ -107,7 +150,7 @@ impl Paths {
         let slot = next.into_iter().find(|slot| self.of(*slot).is_none())?;
         self.last = slot;
         let (state, name) = (State::New, name.to_owned());
-        self.list.push(One { slot, state, round: 0, name });
+        self.list.push(One { slot, state, round: 0, name, rank: 0 });
         self.put(slot, State::New);
         Some(slot)
     }
@@ -164,16 +207,26 @@ impl Paths {
         let next = after.iter().chain(before).find(|p| p.state == State::Good);
         let was = self.active;
         self.active = next.map(|p| p.slot);
+        self.by_hand = true;
         self.active != was
     }
 
-    /// A path becomes active, if it is good.
+    /// A path becomes active by hand, if it is good.
     pub(super) fn prefer(&mut self, slot: usize) -> bool {
         let good = self.is_good(slot);
         if good {
             self.active = Some(slot);
+            self.by_hand = true;
         }
         good
+    }
+
+    /// The same, going back to it by itself.
+    pub(super) fn go_back(&mut self, slot: usize) {
+        if self.is_good(slot) && self.is_best(slot) {
+            self.active = Some(slot);
+            self.by_hand = false;
+        }
     }
 
     /// As lists show a path.
@@ -182,8 +235,9 @@ impl Paths {
             None => "LOST",
             Some(State::New) => "NEW",
             Some(State::Fail) => "FAIL",
-            Some(State::Good) if mode == Mode::Active || self.active == Some(slot) => "ACTIVE",
-            Some(State::Good) if mode == Mode::Read => "READ",
+            Some(State::Good) if self.active == Some(slot) => "ACTIVE",
+            Some(State::Good) if mode == Mode::Active && self.is_best(slot) => "ACTIVE",
+            Some(State::Good) if mode == Mode::Read && self.is_best(slot) => "READ",
             Some(State::Good) => "PASSIVE",
         }
     }
@@ -232,6 +286,31 @@ mod tests {
         assert_eq!([a, b, c].map(|s| p.word(s, Mode::Active)), ["ACTIVE"; 3]);
         p.fail(c, 0, false);
         assert!(!p.prefer(c) && p.active() == Some(b));
+    }
+
+    #[test]
+    fn access_states_come_before_order() {
+        let (mut p, [a, b, c]) = three();
+        assert!(p.rerank(a, rank("non-optimized")));
+        assert!(!p.rerank(a, rank("non-optimized")), "nothing new");
+        assert_eq!(p.active(), Some(b), "a better one is there");
+        let words = |p: &Paths, mode| [a, b, c].map(|s| p.word(s, mode));
+        assert_eq!(words(&p, Mode::Active), ["PASSIVE", "ACTIVE", "ACTIVE"]);
+        assert_eq!(words(&p, Mode::Read), ["PASSIVE", "ACTIVE", "READ"]);
+        p.go_back(a);
+        assert_eq!(p.active(), Some(b), "nobody goes back to a worse one");
+        p.fail(b, 0, false);
+        p.fail(c, bit(b), false);
+        assert_eq!(p.active(), Some(a), "it is all there is");
+        p.restore(c);
+        assert_eq!(p.active(), Some(c), "a better one is back");
+        assert!(p.prefer(a) && p.active() == Some(a), "by hand, as one likes");
+        p.restore(b);
+        assert_eq!(p.active(), Some(a), "and it stays");
+        assert!(p.rerank(c, rank("standby")));
+        assert_eq!(p.active(), Some(b), "until a state changes");
+        assert!(p.rerank(b, rank("unavailable")) && p.rerank(a, rank("offline")));
+        assert_eq!(p.active(), Some(c));
     }
 
     #[test]

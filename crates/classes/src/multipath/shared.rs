@@ -21,6 +21,8 @@ pub(super) struct Path {
     pub(super) slot: usize,
     pub(super) edge: Edge,
     pub(super) good: bool,
+    /// No good path has a better access state.
+    pub(super) best: bool,
     pub(super) round: u16,
 }
 

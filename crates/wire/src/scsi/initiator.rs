@@ -19,6 +19,8 @@ pub struct Inquiry {
     pub removable: bool,
     /// VERSION.
     pub version: u8,
+    /// TPGS: asymmetric access, 1 implicit, 2 explicit, 3 both (SPC-4 section 6.4.2).
+    pub asymmetric: u8,
     /// CMDQUE: commands are queued.
     pub queues: bool,
     /// T10 VENDOR IDENTIFICATION, without the spaces at its ends.
@@ -45,7 +47,8 @@ pub fn parse_inquiry(data: &[u8]) -> Result<Inquiry, WireError> {
     let version = reader.u8("VERSION")?;
     reader.take(1, "RESPONSE DATA FORMAT")?;
     let additional = reader.u8("ADDITIONAL LENGTH")?;
-    reader.take(2, "INQUIRY flags")?;
+    let asymmetric = reader.u8("TPGS")? >> 4 & 3;
+    reader.take(1, "INQUIRY flags")?;
     let queues = reader.u8("CMDQUE")? & 0x02 != 0;
     let vendor = text(reader.take(8, "T10 VENDOR IDENTIFICATION")?);
     let product = text(reader.take(16, "PRODUCT IDENTIFICATION")?);
@@ -55,6 +58,7 @@ pub fn parse_inquiry(data: &[u8]) -> Result<Inquiry, WireError> {
         kind: first & 0x1f,
         removable,
         version,
+        asymmetric,
         queues,
         vendor,
         product,
@@ -90,6 +94,8 @@ pub struct UnitNames {
     pub name: String,
     /// NAA designator of the target port: where a SAS disk is plugged in.
     pub port: String,
+    /// TARGET PORT GROUP of the target port.
+    pub port_group: Option<u16>,
 }
 
 /// Reads page 83h. The longest NAA designator of the unit counts, then EUI-64.
@@ -107,6 +113,9 @@ pub fn parse_vpd_names(data: &[u8]) -> Result<UnitNames, WireError> {
             (0, 1, 2) if names.name.is_empty() => names.name = text(body),
             (0, 8, 3) => names.name = text(body),
             (1, 3, 1) if names.port.is_empty() => names.port = hex(),
+            (1, 5, 1) => {
+                names.port_group = body.last_chunk().map(|group| u16::from_be_bytes(*group));
+            }
             _ => {}
         }
     }
@@ -248,17 +257,19 @@ mod tests {
     #[test]
     fn names_by_hand() {
         let page = [
-            0, 0x83, 0, 36, // header
+            0, 0x83, 0, 44, // header
             1, 2, 0, 4, 1, 2, 3, 4, // EUI-64 (short), which NAA replaces
             1, 3, 0, 8, 0x50, 0, 0xc5, 0, 6, 7, 8, 9, // NAA
             0x61, 0x93, 0, 8, 0x50, 0, 0xc5, 0, 6, 7, 8, 0xa, // NAA of the port, SAS
+            0x61, 0x95, 0, 4, 0, 0, 1, 2, // group of the port
             9, 9, 9, 9, // behind the page's end
         ];
         let names = parse_vpd_names(&page).unwrap_err();
         assert_eq!(names.field, "DESIGNATOR", "what is behind the names is none");
         let mut whole = page;
-        whole[3] = 32;
+        whole[3] = 40;
         let names = parse_vpd_names(&whole).unwrap();
+        assert_eq!(names.port_group, Some(0x0102));
         assert_eq!(
             (names.id.as_str(), names.port.as_str()),
             ("5000c50006070809", "5000c5000607080a")

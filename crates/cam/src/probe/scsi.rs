@@ -17,8 +17,8 @@
 use wire::scsi::{
     AccessState, Capacity, DiskMode, INQUIRY_SHORT, Inquiry, Limits, Lun, UnitNames,
     parse_capacity10, parse_capacity16, parse_disk_mode, parse_inquiry, parse_luns,
-    parse_target_port_groups, parse_toc, parse_vpd_limits, parse_vpd_names,
-    parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,
+    parse_target_port_groups, parse_toc, parse_vpd_limits, parse_vpd_names, parse_vpd_provisioning,
+    parse_vpd_rotation, parse_vpd_serial, vpd_body,
 };
 
 use super::{Ask, QUESTION_TRIES, Refusal, asks_again, came, is_nobody, usable};

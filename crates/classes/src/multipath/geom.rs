@@ -599,7 +599,9 @@ impl Geom for MultipathGeom {
         if name == ACCESS {
             let slot = self.slot_of(below);
             let new = slot.is_some_and(|s| self.paths.rerank(s, rank(&self.access_of(t, s))));
-            return if new { self.changed(t, me) };
+            return if new {
+                self.changed(t, me)
+            };
         }
         self.renew(t, me);
         if name == PHYSPATH

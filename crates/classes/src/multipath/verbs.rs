@@ -37,7 +37,8 @@ const CHECKER: ArgSpec = ArgSpec {
     name: "checker",
     short: None,
     kind: ArgKind::Number,
-    doc: "Seconds between looks at failed paths, which restore those that answer; 0: none \
+    doc: "Seconds between looks at failed paths, which restore those that answer, and at those \
+          with a worse access state, which tell when it is better; 0: none \
           [default: 0]",
 };
 const FAILBACK: ArgSpec = ArgSpec {

@@ -54,6 +54,8 @@ pub enum Seed {
     Sched,
     /// The paper on the diskless file server: what its link carried, in virtual time.
     Aoe,
+    /// The same paper: what a client of the file server saw, in virtual time.
+    Fileserver,
     /// Lessons learned about TRIM: what three ways of telling a disk cost, in virtual time.
     Trim,
 }

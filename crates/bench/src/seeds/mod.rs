@@ -1,12 +1,14 @@
 //! The comparisons that the project's seeds make, made again on this machine: one file a seed.
 //!
 //! * `aoe`: what a link of the diskless file server carried. In virtual time.
+//! * `fileserver`: what a client of it saw: reading ahead, dumps, a far leg. In virtual time.
 //! * `sched`: whose request a disk gets next, in a modelled disk.
 //! * `scst`: commands in threads, and one system call a command.
 //! * `trim`: telling a disk what was deleted, in three ways. In virtual time: exact, and the same
 //!   on every machine.
 
 mod aoe;
+mod fileserver;
 mod sched;
 mod scst;
 mod trim;
@@ -22,6 +24,7 @@ pub(crate) fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     match options.seed.unwrap_or_default() {
+        Seed::Fileserver => fileserver::measure(options, report, progress),
         Seed::Aoe => aoe::measure(options, report, progress),
         Seed::Sched => sched::measure(options, report, progress),
         Seed::Scst => scst::measure(options, report, progress),

@@ -23,6 +23,7 @@ impl Verb for Bench {
         "ashlar bench seeds aoe",
         "ashlar bench seeds sched",
         "ashlar bench seeds scst",
+        "ashlar bench seeds fileserver",
         "ashlar bench seeds trim",
     ];
     const POSITIONAL: &'static [&'static str] = &["what", "seed"];

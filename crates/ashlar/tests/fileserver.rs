@@ -170,6 +170,48 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
 }
 
 #[test]
+fn what_was_cut_by_hand_is_mended_and_dumps_are_not_touched() {
+    let mut house = House::new("fs-mend");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    for (path, more) in [("/tmp", &["d"][..]), ("/tmp/x", &[])] {
+        let words = ["fs", "create", "main", path, "sys", "sys", "775"];
+        house.ashlar(&[&words[..], more].concat()).ends(0);
+    }
+    dump(&house, "main");
+    let faults = || house.json(&["fs", "check", "main"])["answer"]["faults"].take();
+    assert_eq!(faults(), 0);
+    // A directory is forgotten: what is in it is nowhere.
+    house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).says(&["1 forgotten"]);
+    refuses(&house, &["fs", "ls", "main", "/tmp"], "file not found");
+    assert_ne!(faults(), 0);
+    let mended = house.ashlar(&["fs", "check", "main", "--fix"]).ends(0);
+    mended.says(&["mended: file ", "/lost+found/file.", "all is well"]);
+    house.ashlar(&["fs", "ls", "main", "/lost+found"]).ends(0).says(&["file."]);
+    assert_eq!(faults(), 0);
+    // A block becomes a hole, and is a block again.
+    let users = house.ok(&["fs", "cat", "main", "/adm/users"]);
+    let list = house.json(&["fs", "clean", "main", "/adm/users"]);
+    let addr = list["answer"]["blocks"][0][1].to_string();
+    let clean = ["fs", "clean", "main", "/adm/users", "--block", "0"];
+    house.ashlar(&clean).ends(0).says(&["block 0 is 0, was", &addr]);
+    assert_ne!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    house.ashlar(&[&clean[..], &["--address", &addr]].concat()).ends(0);
+    assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    refuses(&house, &[&clean[..], &["--address", "99999999"]].concat(), "never written");
+    refuses(&house, &["fs", "clean", "main", "/adm/users", "--block", "9"], "no such block");
+    refuses(&house, &["fs", "check", "main", "--fix", "--dump", "last"], "never changed");
+    house.ashlar(&["fs", "duallow", "main", "glenda"]).ends(0).says(&["glenda may read"]);
+    refuses(&house, &["fs", "duallow", "main", "nobody"], "there is no user nobody");
+    house.ashlar(&["fs", "duallow", "main", "none"]).ends(0);
+    let all = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    assert_eq!(all["answer"]["faults"], 0, "{all}");
+    assert_eq!(faults(), 0);
+    house.stop();
+}
+
+#[test]
 fn a_file_is_a_lun_and_so_is_the_file_as_it_was() {
     let mut house = House::new("fs-lun");
     images(&house);

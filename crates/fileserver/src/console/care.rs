@@ -20,7 +20,12 @@ pub(super) const CHECK: Command = Command {
         detail: "Each item of the tree, and what it says of others; with --rdall every block of \
                  every file too, its checksum verified. A damaged block is named with its file. \
                  Clients go on meanwhile: what they change may show as a fault that is none, so a \
-                 check of the live tree that finds something is done once more before it is said.",
+                 check of the live tree that finds something is done once more before it is said. \
+                 --fix mends what contradicts itself: names of files that are not there go, files \
+                 that are nowhere are put into /lost+found, counts are counted, blocks of nobody \
+                 are free; contents are never thrown away, dumps never changed. A block of which \
+                 no device has what it should hold stays, is told with its file, and `clean` \
+                 makes a hole of it.",
         args: &[
             NAME,
             ArgSpec {
@@ -35,9 +40,15 @@ pub(super) const CHECK: Command = Command {
                 kind: ArgKind::Flag,
                 doc: "Read every block of every file",
             },
+            ArgSpec {
+                name: "fix",
+                short: None,
+                kind: ArgKind::Flag,
+                doc: "Mend the live tree first; nobody may be connected",
+            },
         ],
         example: "fs check main --rdall",
-        writes: false,
+        writes: true,
     },
     run: |host, args| Box::pin(check(host, args)),
 };
@@ -50,8 +61,32 @@ async fn check_one(fs: &FileSystem, view: View, rdall: bool) -> Result<Checked, 
     Ok(found)
 }
 
+/// Mends the live tree while nobody can come; a line for each repair.
+async fn mend(host: &Host, fs: &FileSystem) -> Result<Vec<String>, Error> {
+    let there = host.server.who().iter().filter(|p| p.fids > 0).count();
+    if there > 0 {
+        let name = &host.shared.name;
+        let what = format!(
+            "check --fix: {there} clients are connected (`ashlar fs who {name}`): `ashlar fs \
+             attaches {name} off` and `ashlar fs hangup {name} NUMBER` first"
+        );
+        return Err(Error::new(Errno::Busy, what));
+    }
+    let was = host.server.noattach.replace(true);
+    let done = fs.mend().await;
+    host.server.noattach.set(was);
+    done.map_err(about("check --fix"))
+}
+
 async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
+    let mut mended = Vec::new();
+    if args.flag("fix") {
+        if args.text("dump").is_some() {
+            return Err(Error::new(Errno::RoFs, "check --fix: a dump is never changed"));
+        }
+        mended = mend(&host, &fs).await?;
+    }
     let mut views = Vec::new();
     match args.text("dump") {
         None => views.push((View::Live, "the live tree".to_owned())),
@@ -67,6 +102,9 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         }
     }
     let (mut text, mut list, mut faults) = (String::new(), Vec::new(), 0);
+    for line in &mended {
+        let _ = writeln!(text, "mended: {line}");
+    }
     let total = views.len() as u64;
     for (done, (view, what)) in (0..).zip(views) {
         host.said(args.number, format!("check of {what}"), done, total);
@@ -97,7 +135,7 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
             "orphans": c.orphans, "leaked": c.leaked, "faults": c.faults, "more": c.more,
         }));
     }
-    Ok(json!({ "text": text, "checked": list, "faults": faults }))
+    Ok(json!({ "text": text, "checked": list, "faults": faults, "mended": mended }))
 }
 
 pub(super) const SYNC: Command = Command {

@@ -2,6 +2,20 @@
 //!
 //! A verb is one entry of [`COMMANDS`]; its words are the same on both. An answer is a value with
 //! the text that a person reads in `text` or `message`.
+//!
+//! What consoles of other file servers of this kind have, and this one has not:
+//!
+//! | command | why not |
+//! | --- | --- |
+//! | `cfs` | the file server is a verb's first word |
+//! | `date`, `time`, `profile`, `cpu`, `memory`, `arp`, `route`, `sntp`, `ether` | the machine's own |
+//! | `chatty`, `flag`, `trace` | the daemon's log; `ashlar journal`, `ashlar top` |
+//! | `passwd` | users come by certificates: `plan9_tls` |
+//! | `part`, `devcopy`, `rawcopy`, `aoe`, `scsi`, `worm...` | `ashlar part`, `mirror`, `cam`: disks are the graph's |
+//! | `check tag ream free trim bad touch` | `check --fix` does what they are for; blocks carry their own names and sums |
+//! | `check rtmp` | files with the letter t are not shown in dumps |
+//! | `cwcmd mvstate prchain searchtag touchsb storesb savecache loadcache` | states follow from addresses, the chain is verified at each opening |
+//! | `writeconf` | `ashlar.toml` |
 
 mod ahead;
 mod args;
@@ -13,6 +27,7 @@ mod lines;
 mod paths;
 pub(crate) mod people;
 mod reports;
+mod surgery;
 mod tree;
 
 use std::rc::Rc;
@@ -67,11 +82,14 @@ const COMMANDS: &[Command] = &[
     people::NEWUSER,
     people::ALLOW,
     people::DISALLOW,
+    people::DUALLOW,
     people::ATTACHES,
     tree::LS,
     tree::CAT,
     tree::CREATE,
     tree::REMOVE,
+    surgery::CLRI,
+    surgery::CLEAN,
     disks::DISK,
     disks::UNDISK,
     lines::CONS,

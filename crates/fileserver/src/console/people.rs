@@ -13,7 +13,7 @@ use super::{Command, NAME, about, dumps};
 use crate::files::{Change, FileSystem, Flags, Kind, New, ROOT};
 use crate::ninep::Presence;
 use crate::service::Host;
-use crate::users::{ADM, Users};
+use crate::users::{ADM, NONE, Users};
 use crate::volume::View;
 
 /// The users file: directory and name.
@@ -276,6 +276,34 @@ pub(super) const DISALLOW: Command = Command {
         writes: false,
     },
     run: |host, _| Box::pin(async move { allow(&host, false) }),
+};
+
+pub(super) const DUALLOW: Command = Command {
+    spec: VerbSpec {
+        name: "duallow",
+        doc: "Let one user read and search every directory, until `fs duallow NAME none`",
+        detail: "For whoever counts what there is (du): contents of files stay as they are.",
+        args: &[
+            NAME,
+            ArgSpec { name: "user", short: None, kind: ArgKind::Name, doc: "The user, or none" },
+        ],
+        example: "fs duallow main sys",
+        writes: false,
+    },
+    run: |host, args| {
+        Box::pin(async move {
+            host.files()?;
+            let name = args.need("user");
+            let id = host.server.users().id(name);
+            let id = id.ok_or_else(|| args.wrong(&format!("there is no user {name}")))?;
+            host.server.duallow.set((id != NONE).then_some(id));
+            let text = match id {
+                NONE => "nobody reads directories that are not his".to_owned(),
+                _ => format!("{name} may read and search every directory"),
+            };
+            Ok(json!({ "message": text }))
+        })
+    },
 };
 
 fn allow(host: &Host, on: bool) -> Result<Value, Error> {

@@ -50,7 +50,7 @@ impl Checked {
 
 /// Addresses that were seen.
 #[derive(Default)]
-struct Seen(Vec<u64>);
+pub(super) struct Seen(Vec<u64>);
 
 impl Seen {
     /// False: it was seen before.
@@ -62,6 +62,11 @@ impl Seen {
         let before = self.0[word];
         self.0[word] |= bit;
         before & bit == 0
+    }
+
+    pub(super) fn has(&self, at: Addr) -> bool {
+        let word = usize::try_from(at / 64).ok().and_then(|i| self.0.get(i));
+        word.is_some_and(|w| w >> (at % 64) & 1 == 1)
     }
 
     fn from(&self, first: Addr) -> u64 {
@@ -83,6 +88,15 @@ struct At {
 impl FileSystem {
     /// Checks a view. With `contents`, every block of every file is read and its checksum verified.
     pub async fn check(&self, view: View, contents: bool) -> Result<Checked, Fault> {
+        Ok(self.look_at(view, contents).await?.0)
+    }
+
+    /// What the live tree names.
+    pub(super) async fn survey(&self) -> Result<(Checked, Seen), Fault> {
+        self.look_at(View::Live, false).await
+    }
+
+    async fn look_at(&self, view: View, contents: bool) -> Result<(Checked, Seen), Fault> {
         let (mut out, mut seen, mut at) = (Checked::default(), Seen::default(), At::default());
         let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
         while let Some(start) = from {
@@ -108,7 +122,7 @@ impl FileSystem {
             let used = self.volume.used_by_live();
             out.leaked = used.1.saturating_sub(seen.from(used.0));
         }
-        Ok(out)
+        Ok((out, seen))
     }
 
     fn count(&self, out: &mut Checked, seen: &mut Seen, at: &mut At, key: &Key, value: &[u8]) {
@@ -120,6 +134,11 @@ impl FileSystem {
             k if k == Item::Run as u8 => {
                 for addr in addresses(value).filter(|a| *a != 0) {
                     out.blocks += 1;
+                    if addr >= self.volume.first_new() {
+                        // Not a place among those that were ever given.
+                        out.fault(format!("file {}: block {addr} was never written", key.ino));
+                        continue;
+                    }
                     if !seen.add(addr) {
                         out.fault(format!("file {}: block {addr} belongs to another too", key.ino));
                     }

@@ -11,12 +11,14 @@ mod check;
 mod clear;
 mod contents;
 mod inode;
+mod mend;
 mod names;
 mod reap;
 
 pub use check::Checked;
 pub use contents::Reader;
 pub use inode::{Entry, Flags, Inode, Kind};
+pub use mend::Mended;
 pub use names::{NAME_MAX, New};
 
 use crate::fault::{Fault, Stop};

@@ -24,6 +24,11 @@ pub struct New {
     pub gid: u32,
 }
 
+/// A file can have that name.
+pub(super) fn is_legal(name: &[u8]) -> bool {
+    legal(name).is_ok()
+}
+
 /// A name that a file can have in any protocol.
 fn legal(name: &[u8]) -> Result<(), Stop> {
     let why = match name {
@@ -173,6 +178,23 @@ impl Files<'_, '_> {
         self.take(&Key::new(dir, Item::Entry, gone.cookie))?;
         d.entries = d.entries.saturating_sub(1);
         Ok(gone.ino)
+    }
+
+    /// Enters a name in a directory, for a file that is to say so itself; its cookie.
+    pub(super) fn give_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<u64, Stop> {
+        let mut d = self.directory(View::Live, dir)?;
+        let cookie = self.enter(dir, &mut d, name, ino)?;
+        let by = d.muid;
+        self.directory_changed(dir, &mut d, by)?;
+        Ok(cookie)
+    }
+
+    /// Takes a name out of a directory, and leaves its file as it is.
+    pub(super) fn take_name(&mut self, dir: Ino, name: &[u8]) -> Result<(), Stop> {
+        let mut d = self.directory(View::Live, dir)?;
+        self.strike(dir, &mut d, name)?;
+        let by = d.muid;
+        self.directory_changed(dir, &mut d, by)
     }
 
     fn directory_changed(&mut self, dir: Ino, d: &mut Inode, by: u32) -> Result<(), Stop> {

@@ -86,6 +86,8 @@ pub struct Server {
     pub nonone: Cell<bool>,
     /// Permissions are not looked at.
     pub allow: Cell<bool>,
+    /// Who may read and search every directory.
+    pub duallow: Cell<Option<Id>>,
     next: Cell<u64>,
     sessions: RefCell<Vec<Rc<session::Session>>>,
 }
@@ -123,6 +125,7 @@ impl Server {
             noattach: Cell::new(false),
             nonone: Cell::new(false),
             allow: Cell::new(false),
+            duallow: Cell::new(None),
             next: Cell::new(1),
             sessions: RefCell::default(),
         })

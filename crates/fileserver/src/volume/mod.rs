@@ -298,6 +298,16 @@ impl Volume {
         (state.space.frozen, given - state.space.free() as u64)
     }
 
+    /// The first address that was never given.
+    pub(crate) fn first_new(&self) -> Addr {
+        self.0.state.borrow().space.next
+    }
+
+    /// Addresses that belong to no dump and are in use.
+    pub(crate) fn live_blocks(&self) -> Vec<Addr> {
+        self.0.state.borrow().space.used()
+    }
+
     fn evict_for(&self, want: usize) -> bool {
         let mut state = self.0.state.borrow_mut();
         state.frames.evict(want.max(EVICT)) > 0

@@ -83,6 +83,14 @@ impl Space {
         self.next = from;
     }
 
+    /// Addresses that no dump holds and that are not free.
+    pub fn used(&self) -> Vec<Addr> {
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        let mut free = free.into_iter().peekable();
+        (self.frozen..self.next).filter(|a| free.next_if_eq(a).is_none()).collect()
+    }
+
     /// Addresses free again.
     pub fn free(&self) -> usize {
         self.free.len()

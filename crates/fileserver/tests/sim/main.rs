@@ -7,6 +7,7 @@ mod disk;
 mod exposing;
 mod full;
 mod media;
+mod mend;
 mod model;
 mod powercut;
 mod story;
@@ -72,6 +73,14 @@ fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
     for len in [4096, 12_288, 65_536] {
         full::is_said_and_a_dump_makes_room(len);
     }
+}
+
+#[test]
+fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
+    let done = std::cell::Cell::new(0);
+    play(150, |seed| mend::play(seed, &done));
+    eprintln!("{} repairs", done.get());
+    assert!(number("ASHLAR_SEED").is_some() || done.get() > 500, "{} repairs", done.get());
 }
 
 #[test]

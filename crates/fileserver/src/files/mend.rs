@@ -1,0 +1,487 @@
+//! Mending the live tree: what contradicts itself is brought to what can be known, and nothing that
+//! holds contents is thrown away. A dump is never changed. Nobody else may change the tree
+//! meanwhile.
+//!
+//! | what is found | what is done |
+//! | --- | --- |
+//! | items of a file and no attributes that read | a file or directory of them, owned by `adm`, in `lost+found` |
+//! | a name whose file is not there | taken out |
+//! | a name under another hash than its own, or twice | taken out |
+//! | a file that stands under two names | the name that it says itself stays |
+//! | a name and its entry differ | the entry as the name says; one without a name is a name again, if the file says so, or taken out |
+//! | a directory that counts wrongly | counted anew |
+//! | a file that has a name and is said to have none | it has one |
+//! | a file that is nowhere | in `lost+found`, as `file.NUMBER` |
+//! | directories that lead in a circle | cut, and in `lost+found` |
+//! | what was lost and nobody gives back | given back |
+//! | blocks that nobody names | given back |
+//!
+//! In that order, three times through the tree in the order of its items, each repair one step that
+//! looks again. What two files call their own stays and is told: whose it is nobody can know.
+
+use std::collections::BTreeSet;
+
+use super::contents::RUN;
+use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
+use super::{FileSystem, Files, Ino, Inode, Kind, ROOT};
+use crate::fault::{Fault, Stop};
+use crate::tree::{self, Blocks, Key, Kind as Item};
+use crate::users::ADM;
+use crate::volume::View;
+
+/// Where files go that are nowhere.
+const LOST: &[u8] = b"lost+found";
+/// Blocks given back in one step.
+const BLOCKS: usize = 64;
+/// Directories inside one another; more are a circle.
+const DEPTH_MAX: usize = 10_000;
+
+/// What was done, a line each.
+pub type Mended = Vec<String>;
+
+impl FileSystem {
+    /// See the module.
+    ///
+    /// # Errors
+    /// A node of the tree that no device has right: what is below it is not reached.
+    pub async fn mend(&self) -> Result<Mended, Fault> {
+        let mut done = Mended::new();
+        self.each(&mut done, async |fs, key, first, done| {
+            if first && key.ino != 0 {
+                done.extend(fs.run(|f| f.mend_attributes(key.ino)).await?);
+            }
+            Ok(())
+        })
+        .await?;
+        let mut dir = 0;
+        self.each(&mut done, async |fs, key, first, done| {
+            if first && dir != 0 {
+                done.extend(fs.run(|f| f.mend_count(dir)).await?);
+            }
+            dir = key.ino;
+            if key.kind == Item::Name as u8 {
+                done.extend(fs.run(|f| f.mend_names(&key)).await?);
+            } else if key.kind == Item::Entry as u8 {
+                done.extend(fs.run(|f| f.mend_entry(&key)).await?);
+            }
+            Ok(())
+        })
+        .await?;
+        if dir != 0 {
+            done.extend(self.run(|f| f.mend_count(dir)).await?);
+        }
+        let mut rooted = BTreeSet::from([ROOT]);
+        self.each(&mut done, async |fs, key, _, done| {
+            if key.kind == Item::Inode as u8 {
+                done.extend(fs.run(|f| f.mend_place(key.ino)).await?);
+                done.extend(fs.cut_circles(key.ino, &mut rooted).await?);
+            }
+            Ok(())
+        })
+        .await?;
+        done.extend(self.give_leaked_back().await?);
+        self.sync().await?;
+        Ok(done)
+    }
+
+    /// Takes a name and its file's attributes and addresses out, and gives nothing back. False:
+    /// there is no such name.
+    ///
+    /// # Errors
+    /// A node of the tree that no device has right.
+    pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
+        let Some(ino) = self.run(|f| f.lookup(View::Live, dir, name)).await? else {
+            return Ok(false);
+        };
+        self.run(|f| f.take_name(dir, name)).await?;
+        let first = Key::new(ino, Item::Inode, 0);
+        loop {
+            let some = self.run(|f| {
+                let mut keys = f.keys(first, BLOCKS)?;
+                keys.retain(|k| k.ino == ino);
+                for key in &keys {
+                    f.take(key)?;
+                }
+                Ok(keys.len())
+            });
+            if some.await? == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Goes through the tree; `first`: it is the first item of its file.
+    async fn each(
+        &self,
+        done: &mut Mended,
+        mut one: impl AsyncFnMut(&FileSystem, Key, bool, &mut Mended) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let (mut from, mut ino) = (Some(Key { ino: 0, kind: 0, offset: 0 }), 0);
+        while let Some(start) = from {
+            let Some(key) = self.run(|f| f.item_from(start)).await? else { break };
+            one(self, key, key.ino != ino, done).await?;
+            ino = key.ino;
+            from = key.next();
+        }
+        Ok(())
+    }
+
+    /// A directory that does not come to the root is cut off where the circle closes.
+    async fn cut_circles(
+        &self,
+        ino: Ino,
+        rooted: &mut BTreeSet<Ino>,
+    ) -> Result<Option<String>, Fault> {
+        let (mut at, mut way) = (ino, Vec::new());
+        while !rooted.contains(&at) {
+            if way.contains(&at) || way.len() > DEPTH_MAX {
+                let cut = at;
+                self.run(|f| f.move_to_lost(cut, true)).await?;
+                return Ok(Some(format!("directory {cut}: it was inside itself; in lost+found")));
+            }
+            way.push(at);
+            match self.run(|f| f.inode(View::Live, at)).await? {
+                inode if inode.links == 0 => break,
+                inode => at = inode.parent,
+            }
+        }
+        // All but the first are directories.
+        rooted.extend(way.into_iter().skip(1));
+        Ok(None)
+    }
+
+    /// Blocks of the live tree's own that nothing in it names.
+    async fn give_leaked_back(&self) -> Result<Option<String>, Fault> {
+        self.sync().await?;
+        let (checked, seen) = self.survey().await?;
+        if checked.orphans > 0 || checked.leaked == 0 {
+            // What waits to be given back names what it has.
+            return Ok(None);
+        }
+        let lost: Vec<_> =
+            self.volume.live_blocks().into_iter().filter(|a| !seen.has(*a)).collect();
+        for some in lost.chunks(BLOCKS) {
+            let free = |f: &mut Files<'_, '_>| {
+                some.iter().for_each(|addr| f.step.free(*addr));
+                Ok(())
+            };
+            self.run(free).await?;
+        }
+        Ok((!lost.is_empty()).then(|| format!("{} blocks that nobody named are free", lost.len())))
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+impl Files<'_, '_> {
+    fn item_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
+        let (root, mut found) = (self.step.root(View::Live)?, None);
+        tree::scan(self.step, root, from, |k, _| {
+            found = Some(*k);
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// A file's attributes; none when there are none, or none that read.
+    fn attributes(&mut self, ino: Ino) -> Result<Option<Inode>, Stop> {
+        match self.inode(View::Live, ino) {
+            Ok(inode) => Ok(Some(inode)),
+            Err(Stop::Fail(Fault::NotFound | Fault::Corrupt(_))) => Ok(None),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Items of a file without attributes are a file again.
+    fn mend_attributes(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
+        if self.attributes(ino)?.is_some() {
+            return Ok(None);
+        }
+        let root = self.step.root(View::Live)?;
+        let (mut names, mut cookie, mut runs) = (0_u64, 0, 0);
+        tree::scan(self.step, root, Key::new(ino, Item::Inode, 0), |k, v| {
+            match k.kind {
+                _ if k.ino != ino => return false,
+                k if k == Item::Name as u8 => names += decode_names(v).len() as u64,
+                kind if kind == Item::Entry as u8 => cookie = k.offset.max(cookie),
+                kind if kind == Item::Run as u8 => runs = k.offset + 1,
+                _ => {}
+            }
+            true
+        })?;
+        let is_dir = names > 0 || cookie > 0;
+        if !is_dir && runs == 0 && ino != ROOT {
+            // Nothing hangs on them.
+            let key = Key::new(ino, Item::Inode, 0);
+            return Ok(self.take(&key)?.then(|| format!("file {ino}: attributes alone; gone")));
+        }
+        let now = self.now_ns();
+        let inode = Inode {
+            kind: if is_dir || ino == ROOT { Kind::Dir } else { Kind::File },
+            mode: 0o770,
+            uid: ADM,
+            gid: ADM,
+            muid: ADM,
+            links: 1,
+            size: if is_dir { 0 } else { runs * RUN * self.step.block() as u64 },
+            version: self.step.new_change()?,
+            mtime_ns: now,
+            atime_ns: now,
+            ctime_ns: now,
+            parent: if ino == ROOT { ROOT } else { 0 },
+            entries: names,
+            cookie: cookie + 1,
+            ..Inode::default()
+        };
+        self.put_inode(ino, &inode)?;
+        Ok(Some(format!("file {ino}: its attributes were lost, and are made up")))
+    }
+
+    /// Names of one hash.
+    fn mend_names(&mut self, key: &Key) -> Result<Vec<String>, Stop> {
+        let (root, dir) = (self.step.root(View::Live)?, key.ino);
+        let was = tree::get(self.step, root, key, decode_names)?.unwrap_or_default();
+        let (mut kept, mut out): (Vec<Named>, Vec<String>) = (Vec::new(), Vec::new());
+        for n in &was {
+            let name = shown(&n.name);
+            let twice = kept.iter().any(|k| k.name == n.name || k.cookie == n.cookie);
+            if twice || hash(self.step.salt(), &n.name) != key.offset {
+                out.push(format!("directory {dir}: {name} stood where it is not looked for"));
+                continue;
+            }
+            let Some(mut inode) = self.attributes(n.ino)? else {
+                out.push(format!("directory {dir}: {name} was no file"));
+                continue;
+            };
+            let here = (inode.parent, inode.place) == (dir, n.cookie);
+            if !here && n.ino != ROOT && self.stands(n.ino, &inode)? {
+                out.push(format!("directory {dir}: {name} stands elsewhere too"));
+                continue;
+            }
+            if n.ino == ROOT {
+                out.push(format!("directory {dir}: {name} was the root"));
+                continue;
+            }
+            let mut n = n.clone();
+            let moves = self.is_anothers(dir, &n)?;
+            if moves {
+                n.cookie = self.next_cookie(dir)?;
+            }
+            if !here || moves || inode.links == 0 {
+                (inode.parent, inode.place, inode.links) = (dir, n.cookie, 1);
+                self.put_inode(n.ino, &inode)?;
+                self.take(&Key::new(0, Item::Orphan, n.ino))?;
+                out.push(format!("file {}: it is {name} of directory {dir}", n.ino));
+            }
+            let entry = Key::new(dir, Item::Entry, n.cookie);
+            let root = self.step.root(View::Live)?;
+            let same = tree::get(self.step, root, &entry, |v| {
+                let e = decode_entry(n.cookie, v);
+                e.ino == n.ino && e.name == n.name
+            })?;
+            if same != Some(true) {
+                self.put(&entry, &encode_entry(n.ino, &n.name))?;
+                out.push(format!("directory {dir}: {name} is listed again"));
+            }
+            kept.push(n);
+        }
+        if kept.is_empty() {
+            self.take(key)?;
+        } else if kept != was {
+            self.put(key, &encode_names(&kept))?;
+        }
+        Ok(out)
+    }
+
+    /// Where a name is listed there is another file, which stands there.
+    fn is_anothers(&mut self, dir: Ino, n: &Named) -> Result<bool, Stop> {
+        let root = self.step.root(View::Live)?;
+        let at = Key::new(dir, Item::Entry, n.cookie);
+        let there = tree::get(self.step, root, &at, |v| decode_entry(n.cookie, v))?;
+        let Some(other) = there.filter(|e| e.ino != n.ino) else { return Ok(false) };
+        let Some(inode) = self.attributes(other.ino)? else { return Ok(false) };
+        let says = inode.links > 0 && (inode.parent, inode.place) == (dir, n.cookie);
+        Ok(says && self.stands(other.ino, &inode)?)
+    }
+
+    /// The next cookie of a directory, whatever it counts.
+    fn next_cookie(&mut self, dir: Ino) -> Result<u64, Stop> {
+        let (root, mut last) = (self.step.root(View::Live)?, 0);
+        tree::scan(self.step, root, Key::new(dir, Item::Entry, 0), |k, _| {
+            let mine = k.ino == dir && k.kind == Item::Entry as u8;
+            if mine {
+                last = k.offset;
+            }
+            mine
+        })?;
+        let mut d = self.inode(View::Live, dir)?;
+        let cookie = d.cookie.max(last + 1);
+        d.cookie = cookie + 1;
+        self.put_inode(dir, &d)?;
+        Ok(cookie)
+    }
+
+    /// A file is listed where it says that it stands, and found there by its name.
+    fn stands(&mut self, ino: Ino, inode: &Inode) -> Result<bool, Stop> {
+        let root = self.step.root(View::Live)?;
+        let at = Key::new(inode.parent, Item::Entry, inode.place);
+        let entry = tree::get(self.step, root, &at, |v| decode_entry(inode.place, v))?;
+        let Some(entry) = entry.filter(|e| e.ino == ino) else { return Ok(false) };
+        let at = Key::new(inode.parent, Item::Name, hash(self.step.salt(), &entry.name));
+        let names = tree::get(self.step, root, &at, decode_names)?.unwrap_or_default();
+        Ok(names.iter().any(|n| (n.ino, n.cookie) == (ino, inode.place) && n.name == entry.name))
+    }
+
+    /// An entry that no name knows.
+    fn mend_entry(&mut self, key: &Key) -> Result<Option<String>, Stop> {
+        let (root, dir) = (self.step.root(View::Live)?, key.ino);
+        let entry = tree::get(self.step, root, key, |v| decode_entry(key.offset, v))?;
+        let Some(e) = entry else { return Ok(None) };
+        let name = shown(&e.name);
+        let at = Key::new(dir, Item::Name, hash(self.step.salt(), &e.name));
+        let mut names = tree::get(self.step, root, &at, decode_names)?.unwrap_or_default();
+        if names.iter().any(|n| (n.ino, n.cookie) == (e.ino, e.cookie) && n.name == e.name) {
+            return Ok(None);
+        }
+        let says = |i: &Inode| (i.parent, i.place) == (dir, e.cookie) && e.ino != ROOT;
+        let inode = self.attributes(e.ino)?.filter(says);
+        let fits = super::names::is_legal(&e.name) && names.iter().all(|n| n.name != e.name);
+        if let Some(mut inode) = inode.filter(|_| fits) {
+            if inode.links == 0 {
+                inode.links = 1;
+                self.put_inode(e.ino, &inode)?;
+                self.take(&Key::new(0, Item::Orphan, e.ino))?;
+            }
+            names.push(Named { cookie: e.cookie, ino: e.ino, name: e.name });
+            self.put(&at, &encode_names(&names))?;
+            return Ok(Some(format!("directory {dir}: {name} is found again")));
+        }
+        self.take(key)?;
+        Ok(Some(format!("directory {dir}: {name} was listed, and is not there")))
+    }
+
+    fn mend_count(&mut self, dir: Ino) -> Result<Option<String>, Stop> {
+        let Some(mut d) = self.attributes(dir)? else { return Ok(None) };
+        let root = self.step.root(View::Live)?;
+        let (mut entries, mut last) = (0, 0);
+        tree::scan(self.step, root, Key::new(dir, Item::Entry, 0), |k, _| {
+            let mine = k.ino == dir && k.kind == Item::Entry as u8;
+            if mine {
+                entries += 1;
+                last = k.offset;
+            }
+            mine
+        })?;
+        let counted = if d.kind == Kind::Dir { d.entries } else { 0 };
+        if counted == entries && (entries == 0 || d.cookie > last) {
+            return Ok(None);
+        }
+        d.kind = Kind::Dir;
+        d.entries = entries;
+        d.cookie = d.cookie.max(last + 1);
+        self.put_inode(dir, &d)?;
+        Ok(Some(format!("directory {dir}: it has {entries} entries, and said {counted}")))
+    }
+
+    /// A file that is not where it says, or is lost.
+    fn mend_place(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
+        let inode = self.inode(View::Live, ino)?;
+        if inode.links > 0 && ino != ROOT && !self.stands(ino, &inode)? {
+            let name = self.move_to_lost(ino, false)?;
+            return Ok(Some(format!("file {ino}: it was nowhere, and is /lost+found/{name}")));
+        }
+        let loses = inode.links == 0 && ino != ROOT || inode.garbage.0 < inode.garbage.1;
+        let orphan = Key::new(0, Item::Orphan, ino);
+        let root = self.step.root(View::Live)?;
+        if !loses || tree::get(self.step, root, &orphan, |_| ())?.is_some() {
+            return Ok(None);
+        }
+        self.put(&orphan, &[1])?;
+        self.step.reap(ino);
+        Ok(Some(format!("file {ino}: what it lost is given back")))
+    }
+
+    /// Puts a file into `lost+found`; `strike` takes it out of where it is.
+    fn move_to_lost(&mut self, ino: Ino, strike: bool) -> Result<String, Stop> {
+        let lost = match self.lookup(View::Live, ROOT, LOST)? {
+            Some(lost) => lost,
+            None => {
+                let mode = 0o770;
+                let new = super::New {
+                    kind: Kind::Dir,
+                    mode,
+                    uid: ADM,
+                    gid: ADM,
+                    ..super::New::default()
+                };
+                self.create(ROOT, LOST, &new)?
+            }
+        };
+        if strike && let Some((parent, name)) = self.name(View::Live, ino)? {
+            self.take_name(parent, &name)?;
+        }
+        let name = format!("file.{ino}");
+        let place = self.give_name(lost, name.as_bytes(), ino)?;
+        let mut inode = self.inode(View::Live, ino)?;
+        (inode.parent, inode.place, inode.links) = (lost, place, 1);
+        self.put_inode(ino, &inode)?;
+        Ok(name)
+    }
+
+    /// Blocks of a file that are no holes, and their addresses; at most so many.
+    pub fn blocks(&mut self, view: View, ino: Ino, most: usize) -> Result<Vec<(u64, u64)>, Stop> {
+        let blocks = self.inode(view, ino)?.size.div_ceil(self.step.block() as u64);
+        let mut out = Vec::new();
+        for n in 0..blocks.div_ceil(RUN) {
+            let run = self.run_of(view, ino, n)?;
+            out.extend((n * RUN..).zip(run).filter(|(_, addr)| *addr != 0));
+            if out.len() >= most {
+                break;
+            }
+        }
+        out.truncate(most);
+        Ok(out)
+    }
+
+    /// Surgery: a block of a file is another; answers which it was.
+    pub fn point(&mut self, ino: Ino, block: u64, addr: u64) -> Result<u64, Stop> {
+        let inode = self.inode(View::Live, ino)?;
+        if inode.kind == Kind::Dir {
+            return Err(Fault::IsDir.into());
+        }
+        if block >= inode.size.div_ceil(self.step.block() as u64) {
+            return Err(Fault::Invalid("the file has no such block").into());
+        }
+        let mut run = self.run_of(View::Live, ino, block / RUN)?;
+        let at = run.get_mut((block % RUN) as usize).map(|a| std::mem::replace(a, addr));
+        self.put_run(ino, block / RUN, &run)?;
+        Ok(at.unwrap_or(0))
+    }
+
+    /// Surgery: an item of the live tree, as it is.
+    pub fn item(&mut self, key: &Key) -> Result<Option<Vec<u8>>, Stop> {
+        let root = self.step.root(View::Live)?;
+        tree::get(self.step, root, key, <[u8]>::to_vec)
+    }
+
+    /// Surgery: keys of the live tree from one on, at most so many.
+    pub fn keys(&mut self, from: Key, most: usize) -> Result<Vec<Key>, Stop> {
+        let (root, mut out) = (self.step.root(View::Live)?, Vec::new());
+        tree::scan(self.step, root, from, |k, _| {
+            out.push(*k);
+            out.len() < most
+        })?;
+        Ok(out)
+    }
+
+    /// Surgery: an item of the live tree as it is said here, or without a value none; whatever
+    /// others say of it. [`FileSystem::mend`] is what helps then.
+    pub fn operate(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
+        match value {
+            Some(value) => self.put(key, value),
+            None => self.take(key).map(drop),
+        }
+    }
+}

@@ -8,16 +8,16 @@
 //! | command | why not |
 //! | --- | --- |
 //! | `cfs` | the file server is a verb's first word |
-//! | `date`, `time`, `profile`, `cpu`, `memory`, `arp`, `route`, `sntp`, `ether` | the machine's own |
+//! | `date`, `time`, `profile`, `cpu`, `memory`, `arp`, `route`, `sntp` | the machine's own |
 //! | `chatty`, `flag`, `trace` | the daemon's log; `ashlar journal`, `ashlar top` |
 //! | `passwd` | users come by certificates: `plan9_tls` |
-//! | `part`, `devcopy`, `rawcopy`, `aoe`, `scsi`, `worm...` | `ashlar part`, `mirror`, `cam`: disks are the graph's |
-//! | `check tag ream free trim bad touch` | `check --fix` does what they are for; blocks carry their own names and sums |
+//! | `part`, `devcopy`, `rawcopy`, `aoe`, `scsi`, `worm...` | disks are the graph's |
+//! | `check tag ream free trim bad touch` | `check --fix`; blocks carry names and sums |
 //! | `check rtmp` | files with the letter t are not shown in dumps |
-//! | `cwcmd mvstate prchain searchtag touchsb storesb savecache loadcache` | states follow from addresses, the chain is verified at each opening |
+//! | `cwcmd mvstate savecache loadcache acct` | what state a block is in follows from its address |
+//! | `cwcmd prchain searchtag touchsb storesb` | the chain is verified at each opening |
 //! | `writeconf` | `ashlar.toml` |
 
-mod ahead;
 mod args;
 mod care;
 mod disks;

@@ -4,11 +4,12 @@
 //!
 //! | what is found | what is done |
 //! | --- | --- |
-//! | items of a file and no attributes that read | a file or directory of them, owned by `adm`, in `lost+found` |
+//! | items of a file and no attributes that read | attributes are made up: owner `adm` |
 //! | a name whose file is not there | taken out |
 //! | a name under another hash than its own, or twice | taken out |
 //! | a file that stands under two names | the name that it says itself stays |
-//! | a name and its entry differ | the entry as the name says; one without a name is a name again, if the file says so, or taken out |
+//! | a name and its entry differ | the entry as the name says |
+//! | an entry without a name | a name again, if the file says so, or taken out |
 //! | a directory that counts wrongly | counted anew |
 //! | a file that has a name and is said to have none | it has one |
 //! | a file that is nowhere | in `lost+found`, as `file.NUMBER` |

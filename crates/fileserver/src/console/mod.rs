@@ -18,6 +18,7 @@
 //! | `cwcmd prchain searchtag touchsb storesb` | the chain is verified at each opening |
 //! | `writeconf` | `ashlar.toml` |
 
+mod ahead;
 mod args;
 mod care;
 mod disks;

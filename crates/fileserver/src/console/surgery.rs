@@ -20,11 +20,11 @@ pub(super) const CLRI: Command = Command {
     spec: VerbSpec {
         name: "clri",
         doc: "Forget files, without looking at what they hold",
-        detail: "Their names and attributes go; their blocks belong to nobody then, and those \
-                 that no other file names are free after `fs check NAME --fix`. For a file that \
-                 `remove` cannot remove because it is damaged. A directory that has entries leaves \
-                 them without a place: `check --fix` puts them into /lost+found. Dumps keep what they \
-                 have.",
+        detail: "Their names and attributes go; their blocks belong to nobody then, and \
+                 those that no other file names are free after `fs check NAME --fix`. For a \
+                 file that `remove` cannot remove because it is damaged. A directory that \
+                 has entries leaves them without a place: `check --fix` puts them into \
+                 /lost+found. Dumps keep what they have.",
         args: &[
             NAME,
             ArgSpec {
@@ -66,10 +66,10 @@ pub(super) const CLEAN: Command = Command {
     spec: VerbSpec {
         name: "clean",
         doc: "List the blocks of a file, or say that one of them is another",
-        detail: "Without BLOCK a line for each: its number in the file, its address. With BLOCK \
-                 and ADDRESS the file has that address there; 0 is a hole, which reads as zeros: for \
-                 a damaged block that keeps a file from being read. What stood there before is free \
-                 after `fs check NAME --fix`.",
+        detail: "Without BLOCK a line for each: its number in the file, its address. With \
+                 BLOCK and ADDRESS the file has that address there; 0 is a hole, which \
+                 reads as zeros: for a damaged block that keeps a file from being read. \
+                 What stood there before is free after `fs check NAME --fix`.",
         args: &[
             NAME,
             ArgSpec {

@@ -136,7 +136,7 @@ fn run(portal: SocketAddr, target: &str, seconds: u32) -> Result<Found, Error> {
         }
     }
     let edge = bed.open("da0")?;
-    let mut drive = Drive::new(&bed, DEPTH, BYTES as usize)?;
+    let mut drive = Drive::new(&bed, DEPTH, BYTES as usize)?.sleeping();
     let mut random = SeededRandom::new(7);
     let mut place = move |_| (edge, random.below(MEMORY_BYTES / BYTES) * BYTES);
     let until = |time: Duration| {

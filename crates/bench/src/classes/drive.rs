@@ -16,6 +16,8 @@ use crate::load::Histogram;
 
 /// Longest wait for an answer.
 const SILENCE: Duration = Duration::from_secs(20);
+/// Longest sleep of a turn, ns.
+const NAP_NS: u64 = 100_000_000;
 
 struct Ends {
     free: RefCell<Vec<u32>>,
@@ -74,6 +76,8 @@ pub(crate) struct Drive {
     /// Bytes of a request.
     bytes: usize,
     submitted: u64,
+    /// A turn without work sleeps.
+    sleeps: bool,
 }
 
 impl Drive {
@@ -94,7 +98,13 @@ impl Drive {
             buffer.fill(0, bytes, 0x5a);
         }
         let sink = bed.core.add_sink(ends.clone());
-        Ok(Drive { ends, sink, buffers, bytes, submitted: 0 })
+        Ok(Drive { ends, sink, buffers, bytes, submitted: 0, sleeps: false })
+    }
+
+    /// Sleeps until something comes, as a daemon does: who turns without end is charged for what
+    /// it waits for.
+    pub fn sleeping(self) -> Drive {
+        Drive { sleeps: true, ..self }
     }
 
     /// Makes requests while `goes_on(bed, requests so far)`: the nth goes where `place(n)` says. A
@@ -157,7 +167,10 @@ impl Drive {
 
     /// Lets the core work; an error when nothing ends for long.
     fn listen(&self, bed: &mut Bed, last: &mut u64, heard: &mut u64) -> Result<(), Error> {
-        bed.core.turn(Patience::Peek);
+        bed.core.turn(match self.sleeps {
+            true => Patience::Until(bed.core.reactor().fresh_now() + NAP_NS),
+            false => Patience::Peek,
+        });
         bed.control.pump();
         let (now, ended) = (bed.core.reactor().fresh_now(), self.ends.ended.get());
         if ended != *heard {

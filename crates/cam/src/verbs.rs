@@ -1,5 +1,6 @@
 //! What can be asked of buses and their devices, in camcontrol's words and formats.
 
+mod discover;
 mod raw;
 mod shelf;
 mod upkeep;
@@ -82,6 +83,7 @@ pub(crate) const VERBS: &[VerbSpec] = &[
     shelf::SMPPHYLIST,
     shelf::ENCLOSURE,
     shelf::LOCATE,
+    discover::DISCOVER,
     VerbSpec {
         detail: "The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to \
                  be there at the next start: one that is attached by hand goes with the daemon. \
@@ -141,6 +143,7 @@ impl CamClass {
             "smpphylist" => self.smpphylist(control, on),
             "enclosure" => self.enclosure(control, on),
             "locate" => self.locate(control, on, params),
+            "discover" => self.discover(control, on, params),
             "attach" => self.attach(control, on, params),
             "detach" => self.detach(control, on),
             other => {

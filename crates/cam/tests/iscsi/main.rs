@@ -115,6 +115,7 @@ fn ways_of(random: &mut SeededRandom) -> Ways {
         slow_ns: one(&[100_000, 10 * MS, 300 * MS]),
         twice: one(&[0, 50]) as u32,
         wrong: one(&[0, 50]) as u32,
+        early: 0,
         lies: one(&[0, 20]) as u32,
         mute: one(&[0, 0, 2]) as u32,
         digests: one(&[0, 1]) == 1,
@@ -136,8 +137,9 @@ impl Storm {
             ..NetShape::default()
         };
         w.net().set_net(shape);
-        let ways = ways_of(&mut random);
-        let good = Ways { twice: 0, wrong: 0, lies: 0, mute: 0, ..ways };
+        let mut ways = ways_of(&mut random);
+        ways.early = [0, 30][random.below(2) as usize];
+        let good = Ways { twice: 0, wrong: 0, lies: 0, mute: 0, early: 0, ..ways };
         let own = Auth::None;
         let peer = Peer::start(&w.core, &[portal(1)], SECTORS as usize, seed, (good, own));
         let at = bus(&mut w, &params(&[portal(1)]));
@@ -406,4 +408,67 @@ fn a_portal_that_stays_away_takes_its_disk_along_and_brings_it_back() {
     assert_eq!(back, ["da0", "da1"], "under their old names");
     let (_, edge) = w.open("da0");
     assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+}
+
+#[test]
+fn a_portal_that_sends_us_elsewhere_is_followed_and_asked_again_the_next_time() {
+    let mut w = World::with(6, &[]);
+    let (first, second) = (portal(1), portal(2));
+    let peer = Peer::start(&w.core, &[first, second], 64, 6, (good(), Auth::None));
+    peer.moved.set(Some((first, second)));
+    let at = bus(&mut w, &params(&[first]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let (_, edge) = w.open("da0");
+    w.write(edge, 0, &[7; 4096], Flags::default()).unwrap();
+    let before = peer.sent_on.get();
+    assert!(before > 0, "nobody was sent anywhere");
+    peer.cut();
+    assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+    assert!(peer.sent_on.get() > before, "the portal knows where the target is now");
+    // It is there itself again.
+    peer.moved.set(None);
+    peer.cut();
+    assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+    // Both send on to each other: an end, and the disk is lost at its deadline.
+    peer.moved.set(Some((first, first)));
+    peer.cut();
+    let began = w.now();
+    assert_eq!(w.read(edge, 0, 4096), Err(Errno::NxIo));
+    assert!(w.now() - began <= (DEADLINE_S + 2) * S);
+    assert!(peer.sent_on.get() < 200, "as often as it is tried, and four times");
+}
+
+/// A bus of its own for each target: `names` of disks are in the order in which they are found.
+fn second_bus(w: &mut World, at: SocketAddr) -> usize {
+    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let params = params(&[at]);
+    let sim = IscsiKind.open(&Open { name: "iscsi1", params: &params, site: &site }).unwrap();
+    w.add(sim)
+}
+
+#[test]
+fn a_target_that_has_less_than_it_says_is_told_by_name_and_others_are_left_alone() {
+    let mut w = World::with(7, &[]);
+    let liar = Peer::start(&w.core, &[portal(1)], 64, 7, (good(), Auth::None));
+    let honest = Peer::start(&w.core, &[portal(2)], 64, 8, (good(), Auth::None));
+    liar.says.set(Some(128));
+    let at = bus(&mut w, &params(&[portal(1)]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let at = second_bus(&mut w, portal(2));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da1"]);
+    let (lies, other) = (w.open("da0").1, w.open("da1").1);
+    w.write(other, 0, &[9; 4096], Flags::default()).unwrap();
+    for round in 0..2 {
+        // At first it lies; then it shrinks under us.
+        let end = 64 * SECTOR >> round;
+        w.write(lies, end - 4096, &[7; 4096], Flags::default()).unwrap();
+        assert!(w.read(lies, end - 4096, 4096).unwrap() == [7; 4096]);
+        assert_eq!(w.read(lies, end, 4096), Err(Errno::Inval));
+        assert_eq!(w.write(lies, end - 512, &[8; 1024], Flags::default()), Err(Errno::Inval));
+        assert!(w.read(lies, end - 4096, 4096).unwrap() == [7; 4096], "nothing of it was done");
+        assert!(w.read(other, 0, 4096).unwrap() == [9; 4096]);
+        liar.bytes.borrow_mut().truncate((32 * SECTOR) as usize);
+    }
+    assert_eq!(honest.bytes.borrow().len() as u64, 64 * SECTOR);
+    assert!(w.control.topology.find("da0").is_some(), "what it has is to be had");
 }

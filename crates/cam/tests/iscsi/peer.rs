@@ -16,6 +16,9 @@ use wire::scsi::{Capacity, Identity, inquiry_data, read_capacity16};
 
 pub const SECTOR: usize = 512;
 const MS: u64 = 1_000_000;
+/// Sense codes.
+const NO_SUCH_COMMAND: u8 = 0x20;
+const OUT_OF_RANGE: u8 = 0x21;
 
 /// What goes wrong, and what is agreed on.
 #[derive(Clone, Copy, Default)]
@@ -28,6 +31,9 @@ pub struct Ways {
     pub wrong: u32,
     /// Of a thousand, answers that speak of other lengths.
     pub lies: u32,
+    /// Of a thousand, answers before which one of another command comes that was not carried out
+    /// yet, with a number that was there before.
+    pub early: u32,
     /// Of a thousand, commands that are never answered.
     pub mute: u32,
     pub digests: bool,
@@ -62,6 +68,12 @@ pub struct Peer {
     pub deaf: Cell<bool>,
     /// Nobody is let in.
     pub shut: Cell<bool>,
+    /// It says that it has so many sectors, whatever it has.
+    pub says: Cell<Option<u64>>,
+    /// Who logs in there is sent to the other place.
+    pub moved: Cell<Option<(SocketAddr, SocketAddr)>>,
+    /// Logins that were sent elsewhere.
+    pub sent_on: Cell<u64>,
     /// What is said before the next requests are looked at.
     pub raw: RefCell<Vec<Raw>>,
     /// Somebody speaks in its name: what comes need not make sense.
@@ -83,6 +95,8 @@ struct Conn {
     open: Cell<bool>,
     stat_sn: Cell<u32>,
     exp_cmd_sn: Cell<u32>,
+    /// The last command that the initiator was told it may send.
+    told_cmd_sn: Cell<u32>,
     params: Cell<Params>,
     nexus: RefCell<Option<Rc<Nexus>>>,
     /// WRITEs whose data come.
@@ -111,6 +125,9 @@ impl Peer {
             ways: RefCell::new(ways),
             deaf: Cell::default(),
             shut: Cell::default(),
+            says: Cell::default(),
+            moved: Cell::default(),
+            sent_on: Cell::default(),
             raw: RefCell::default(),
             doubts: Cell::default(),
             orphans: Cell::default(),
@@ -170,6 +187,7 @@ impl Peer {
             open: Cell::new(true),
             stat_sn: Cell::new(1),
             exp_cmd_sn: Cell::new(1),
+            told_cmd_sn: Cell::new(0),
             params: Cell::new(Params::default()),
             nexus: RefCell::default(),
             writes: RefCell::default(),
@@ -267,6 +285,8 @@ impl Conn {
             max_burst: ways.burst,
             first_burst: ways.burst.min(1024),
             recv_data_len_max: ways.segment,
+            // A login may follow at once: worlds are short.
+            time2wait_s: 0,
             ..Params::default()
         };
         let offer =
@@ -285,6 +305,13 @@ impl Conn {
     /// `Some(true)`: logged in; `None`: refused.
     fn enter(&self, login: &mut Login, bhs: &Bhs, data: &[u8]) -> Option<bool> {
         let mut step = login.request(bhs, data);
+        let elsewhere =
+            self.peer.moved.get().filter(|(from, _)| self.stream.local_addr().ok() == Some(*from));
+        if let (Step::NeedTarget(_), Some((_, to))) = (&step, elsewhere) {
+            self.peer.sent_on.set(self.peer.sent_on.get() + 1);
+            let address = format!("{to},1");
+            step = login.decide(Access::Redirect { address, permanent: false });
+        }
         if let Step::NeedTarget(_) = step {
             step = login.decide(Access::Allow(Grant {
                 auth: self.peer.auth.clone(),
@@ -298,6 +325,8 @@ impl Conn {
             Step::FullFeature(done) => {
                 self.stat_sn.set(done.stat_sn);
                 self.exp_cmd_sn.set(done.exp_cmd_sn);
+                let window = self.peer.ways.borrow().window;
+                self.told_cmd_sn.set(done.exp_cmd_sn.wrapping_add(window).wrapping_sub(1));
                 self.params.set(done.params);
                 let nexus = Rc::new(Nexus { alive: Cell::new(true), open: RefCell::default() });
                 let isid = done.query.isid;
@@ -326,7 +355,9 @@ impl Conn {
         }
         let exp_cmd_sn = self.exp_cmd_sn.get();
         let window = self.peer.ways.borrow().window;
-        Numbers { stat_sn, exp_cmd_sn, max_cmd_sn: exp_cmd_sn.wrapping_add(window).wrapping_sub(1) }
+        let max_cmd_sn = exp_cmd_sn.wrapping_add(window).wrapping_sub(1);
+        self.told_cmd_sn.set(max_cmd_sn);
+        Numbers { stat_sn, exp_cmd_sn, max_cmd_sn }
     }
 
     fn say(&self, pdu: &impl Pdu, data: &[u8]) {
@@ -358,6 +389,8 @@ impl Conn {
             opcode::SCSI_COMMAND => {
                 let command = ScsiCommand::decode(bhs).expect("a good command");
                 assert_eq!(command.cmd_sn, self.exp_cmd_sn.get(), "CmdSN in order");
+                let over = command.cmd_sn.wrapping_sub(self.told_cmd_sn.get()).cast_signed();
+                assert!(over <= 0, "{over} commands beyond the window");
                 self.exp_cmd_sn.set(command.cmd_sn.wrapping_add(1));
                 self.command(command, data);
             }
@@ -521,9 +554,14 @@ impl Conn {
             0x12 if cdb[2] == 0x80 => Some(b"\0\x80\0\x05PEER1".to_vec()),
             0xa0 => Some(vec![0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
             0x9e => {
-                let capacity =
-                    Capacity { blocks: sectors as u64, block_len: 512, ..Capacity::default() };
+                let blocks = peer.says.get().unwrap_or(sectors as u64);
+                let capacity = Capacity { blocks, block_len: 512, ..Capacity::default() };
                 Some(read_capacity16(&capacity).to_vec())
+            }
+            0x28 | 0x88 | 0x2a | 0x8a
+                if lba * SECTOR + command.transfer_len as usize > sectors * SECTOR =>
+            {
+                return self.answer(command, Err(OUT_OF_RANGE));
             }
             0x28 | 0x88 => {
                 let from = lba * SECTOR;
@@ -548,18 +586,36 @@ impl Conn {
             let sn = self.numbers(true);
             self.say(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() }, &[]);
         }
-        self.answer(command, answer);
+        if peer.chance(|w| w.early) {
+            self.answer_early();
+        }
+        self.answer(command, answer.ok_or(NO_SUCH_COMMAND));
     }
 
-    fn answer(&self, command: &ScsiCommand, answer: Option<Vec<u8>>) {
+    /// Says of a command that was not carried out that it was, by a number that was there before.
+    fn answer_early(&self) {
+        let nexus = self.nexus.borrow().clone().unwrap();
+        let other = nexus.open.borrow().keys().next().copied();
+        let Some(task_tag) = other else { return };
+        let sn = self.numbers(false);
+        let sn = Numbers { stat_sn: sn.stat_sn.wrapping_sub(1), ..sn };
+        self.say(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() }, &[]);
+    }
+
+    fn refuse(&self, command: &ScsiCommand, code: u8) {
+        let task_tag = command.task_tag;
+        let sense = [&[0, 18, 0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, code][..], &[0; 5]].concat();
+        let (sn, data_len) = (self.numbers(true), sense.len() as u32);
+        let response =
+            ScsiResponse { status: 2, task_tag, sn, data_len, ..ScsiResponse::default() };
+        self.say(&response, &sense);
+    }
+
+    fn answer(&self, command: &ScsiCommand, answer: Result<Vec<u8>, u8>) {
         let (task_tag, length) = (command.task_tag, command.transfer_len);
-        let Some(mut bytes) = answer else {
-            let sense =
-                [&[0, 18, 0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x20][..], &[0; 5]].concat();
-            let (sn, data_len) = (self.numbers(true), sense.len() as u32);
-            let response =
-                ScsiResponse { status: 2, task_tag, sn, data_len, ..ScsiResponse::default() };
-            return self.say(&response, &sense);
+        let mut bytes = match answer {
+            Ok(bytes) => bytes,
+            Err(code) => return self.refuse(command, code),
         };
         bytes.truncate(length as usize);
         let moved = if command.write { length } else { bytes.len() as u32 };

@@ -122,6 +122,14 @@ fn user(proof: &Proof) -> Result<ChapUser, String> {
     }
 }
 
+/// One that proves itself with a secret, and asks for no proof.
+pub(super) fn proof(user: &str, secret: &str) -> Result<Chap, String> {
+    let proof = Proof { user: user.to_owned(), secret: secret.to_owned() };
+    // A secret of a question is worth no more than the target's oldest digest.
+    let algorithms = Algorithms { md5: true, sha1: true, sha256: true, sha3: true };
+    Ok(Chap { user: self::user(&proof)?, mutual: None, algorithms })
+}
+
 fn chap(params: &Params) -> Result<Option<Chap>, String> {
     let Some(ours) = &params.chap else {
         return match params.mutual {

@@ -14,7 +14,13 @@
 //!  N1  A unit's 29/00 tells of our own login, or of a reset: a cache is taken to have lost its
 //!      power when the target says so (29/01) and not because a connection failed.
 //!  N2  A command goes again by CAM, on its own core: so by the same ISID as before (engine I2).
+//!
+//! What a lost path hands back may be sent another way (class multipath) while the old target still
+//! has it: what had not left was thrown away with the connection, half a deadline earlier at the
+//! least, but a target that reads nothing from one connection for longer than that, and answers
+//! over another, can carry out an old WRITE late. From here nothing prevents that.
 
+pub(crate) mod discover;
 mod engine;
 mod kind;
 mod port;

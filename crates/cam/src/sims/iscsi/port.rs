@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,7 @@ use wire::iscsi::{CHALLENGE_LEN, Challenge};
 use wire::scsi::{Sense, asc};
 
 use super::Inner;
-use super::engine::{Engine, Fault, PDU_MAX, Task, Wire};
+use super::engine::{Engine, Fault, PDU_MAX, Task, Wire, place_of};
 use crate::ccb::{CcbId, Outcome};
 use crate::unit::Unit;
 
@@ -28,6 +29,8 @@ const BUFFER_BYTES: usize = Pool::largest();
 const LOOK_NS: u64 = 1_000_000_000;
 /// How long a session that is closed may take to say so, ns.
 const FAREWELL_NS: u64 = 600_000_000;
+/// How often a login may be sent to another portal.
+const HOPS_MAX: usize = 4;
 /// How long a connection waits for memory before it is tried again, ns.
 const NO_MEMORY_NS: u64 = 10_000_000;
 
@@ -60,6 +63,32 @@ impl Wire for &RefCell<Option<Out>> {
 /// Whose a command is.
 type Owner = (Weak<Unit>, CcbId);
 
+/// Whose commands are, by the places of their tags.
+#[derive(Default)]
+struct Owners(Vec<Option<(u32, Owner)>>);
+
+impl Owners {
+    fn enter(&mut self, tag: u32, owner: Owner) {
+        let at = place_of(tag);
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        if let Some(place) = self.0.get_mut(at) {
+            *place = Some((tag, owner));
+        }
+    }
+
+    fn leave(&mut self, tag: u32) -> Option<Owner> {
+        let place = self.0.get_mut(place_of(tag))?;
+        place.take_if(|(at, _)| *at == tag).map(|(_, owner)| owner)
+    }
+
+    fn tag(&self, unit: &Unit, id: CcbId) -> Option<u32> {
+        let fits = |owner: &Owner| owner.1 == id && std::ptr::eq(owner.0.as_ptr(), unit);
+        self.0.iter().flatten().find(|(_, owner)| fits(owner)).map(|(tag, _)| *tag)
+    }
+}
+
 /// See the module.
 pub(super) struct Session {
     core: std::rc::Weak<Core>,
@@ -68,11 +97,12 @@ pub(super) struct Session {
     engine: RefCell<Engine>,
     out: RefCell<Option<Out>>,
     stream: RefCell<Option<Stream>>,
-    /// By tag.
-    owners: RefCell<HashMap<u32, Owner>>,
+    owners: RefCell<Owners>,
     /// Handles of units by LUN.
     units: RefCell<BTreeMap<u64, Weak<Unit>>>,
     stirred: Cell<bool>,
+    /// A send is under way whose end is told with the next thing that happens.
+    lazy: Cell<bool>,
     closing: Cell<bool>,
     clock: RefCell<Option<Waker>>,
     tasks: RefCell<Vec<TaskHandle>>,
@@ -111,6 +141,7 @@ pub(super) fn open(inner: &Arc<Inner>, portal: usize, core: &Rc<Core>) -> Option
         owners: RefCell::default(),
         units: RefCell::default(),
         stirred: Cell::default(),
+        lazy: Cell::default(),
         closing: Cell::default(),
         clock: RefCell::default(),
         tasks: RefCell::default(),
@@ -181,19 +212,15 @@ impl Session {
             Ok(tag) => tag,
             Err(outcome) => return Some(outcome),
         };
-        self.owners.borrow_mut().insert(tag, (self.handle(unit), id));
-        self.stir();
+        self.owners.borrow_mut().enter(tag, (self.handle(unit), id));
+        self.call_writer();
         None
     }
 
     /// False: there is no such command here.
     pub(super) fn abort(&self, unit: &Unit, id: CcbId) -> bool {
-        let fits = |owner: &Owner| owner.1 == id && std::ptr::eq(owner.0.as_ptr(), unit);
-        let owners = self.owners.borrow();
-        let Some(tag) = owners.iter().find(|(_, owner)| fits(owner)).map(|(tag, _)| *tag) else {
-            return false;
-        };
-        drop(owners);
+        let tag = self.owners.borrow().tag(unit, id);
+        let Some(tag) = tag else { return false };
         self.engine.borrow_mut().abort(tag);
         self.stir();
         true
@@ -206,12 +233,24 @@ impl Session {
             Err(outcome) => return Some(outcome),
         };
         if let Some(id) = id {
-            self.owners.borrow_mut().insert(tag, (self.handle(unit), id));
+            self.owners.borrow_mut().enter(tag, (self.handle(unit), id));
         }
         self.stir();
         None
     }
 
+    /// There is more to send: what is begun in one turn leaves together in the next.
+    fn call_writer(&self) {
+        if self.lazy.get()
+            && let Some(core) = self.core.upgrade()
+        {
+            core.reactor().heed();
+        }
+        let writer = self.out.borrow_mut().as_mut().and_then(|out| out.writer.take());
+        writer.into_iter().for_each(Waker::wake);
+    }
+
+    /// There is something to do, or to be done at another time than before.
     fn stir(&self) {
         if !self.stirred.replace(true) {
             let waker = self.clock.borrow_mut().take();
@@ -227,10 +266,9 @@ impl Session {
         if done.is_err() {
             self.hang_up();
         }
-        let mut out = self.out.borrow_mut();
-        let writer = out.as_mut().filter(|out| out.used > 0).and_then(|out| out.writer.take());
-        drop(out);
-        writer.into_iter().for_each(Waker::wake);
+        if self.out.borrow().as_ref().is_some_and(|out| out.used > 0) {
+            self.call_writer();
+        }
         self.tell(&core);
     }
 
@@ -238,7 +276,7 @@ impl Session {
         loop {
             let ended = self.engine.borrow_mut().take_ended();
             let Some((tag, outcome)) = ended else { break };
-            let owner = self.owners.borrow_mut().remove(&tag);
+            let owner = self.owners.borrow_mut().leave(tag);
             let Some((unit, id)) = owner.and_then(|(unit, id)| Some((unit.upgrade()?, id))) else {
                 continue;
             };
@@ -269,12 +307,39 @@ impl Session {
         }
     }
 
-    /// From a connection to its end.
+    /// From a connection to its end, also where the portal sends us elsewhere. The next time
+    /// begins at the portal again: it knows best where the target is then.
     async fn converse(self: &Rc<Session>, core: &Rc<Core>) -> Result<(), Fault> {
-        let lost = |e: io::Error| Fault::Line(e.to_string());
         let Some(portal) = self.inner.portals.get(self.portal) else { return Ok(()) };
+        let mut at = portal.at;
+        for _ in 0..HOPS_MAX {
+            let done = self.converse_at(at, core).await;
+            self.let_go();
+            match done.as_ref().err().and_then(Fault::moved) {
+                Some(next) if !self.closing.get() => at = next,
+                _ => return done,
+            }
+        }
+        Err(Fault::Protocol("the target is sent from portal to portal"))
+    }
+
+    /// What was not sent yet never will be: a path that comes back does not bring old writes
+    /// along. Who has logged out has nothing to lose.
+    fn let_go(&self) {
+        let stream = self.stream.borrow_mut().take();
+        *self.out.borrow_mut() = None;
+        if let Some(stream) = stream {
+            match self.closing.get() {
+                true => stream.close(),
+                false => stream.reset(),
+            }
+        }
+    }
+
+    async fn converse_at(self: &Rc<Session>, at: SocketAddr, core: &Rc<Core>) -> Result<(), Fault> {
+        let lost = |e: io::Error| Fault::Line(e.to_string());
         let most = self.engine.borrow().patience_ns();
-        let connect = deadline(core, most, core.reactor().connect(portal.at)).await;
+        let connect = deadline(core, most, core.reactor().connect(at)).await;
         let late = io::Error::from(io::ErrorKind::TimedOut);
         let stream = connect.unwrap_or(Err(late)).map_err(lost)?;
         stream.nodelay(true).map_err(lost)?;
@@ -295,6 +360,7 @@ impl Session {
         self.stir();
         let done = self.read(core, &stream, &into).await;
         writer.abort();
+        self.lazy.set(false);
         done
     }
 
@@ -331,9 +397,6 @@ async fn run(session: Rc<Session>) {
             let key = (core.id(), session.portal);
             super::lock(&session.inner.troubles).insert(key, why.to_string());
         }
-        session.hang_up();
-        *session.stream.borrow_mut() = None;
-        *session.out.borrow_mut() = None;
         session.engine.borrow_mut().dropped(core.reactor().fresh_now());
         session.pump();
         session.count(&core);
@@ -350,6 +413,7 @@ async fn write(session: Rc<Session>, stream: Stream) {
     let mut going = Vec::with_capacity(1);
     loop {
         let next = poll_fn(|cx| {
+            session.pump();
             let mut out = session.out.borrow_mut();
             let Some(out) = out.as_mut() else { return Poll::Ready(None) };
             if out.used == 0 {
@@ -362,14 +426,20 @@ async fn write(session: Rc<Session>, stream: Stream) {
         });
         let Some((full, used)) = next.await else { return };
         going.extend(full.slice(0, used));
-        if stream.send(&mut going).await.is_err() {
+        // Nobody waits for the end of a send behind which there is nothing.
+        session.lazy.set(!session.engine.borrow().has_more());
+        let sent = match session.lazy.get() {
+            true => stream.send_lazily(&mut going).await,
+            false => stream.send(&mut going).await,
+        };
+        session.lazy.set(false);
+        if sent.is_err() {
             stream.close();
             return;
         }
         if let Some(out) = session.out.borrow_mut().as_mut() {
             out.idle = Some(full);
         }
-        session.stir();
     }
 }
 

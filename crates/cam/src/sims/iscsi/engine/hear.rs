@@ -75,6 +75,11 @@ impl Engine {
         match login.response(bhs, data).map_err(Fault::Login)? {
             ClientStep::Send(next) => wire.send(&next.to_bytes(), None, &[]),
             ClientStep::Done(connected) => {
+                if self.strands(&connected.portal_group) {
+                    let words = "another portal group answers, which cannot end the old session";
+                    return Err(Fault::Protocol(words));
+                }
+                self.group = connected.portal_group;
                 self.params = connected.params;
                 self.framer = Framer {
                     header_digest: self.params.header_digest,

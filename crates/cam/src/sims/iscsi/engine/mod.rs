@@ -12,9 +12,9 @@
 //! Invariants
 //!  I1  A tag that was answered, or given up, finds nobody: no answer counts twice, and none
 //!      reaches memory of a command that has ended.
-//!  I2  A stranded command ends when a login with the same ISID was answered: the target has ended
-//!      the old session by then, so nothing of the command can happen later. Only a path that is
-//!      lost ends it earlier.
+//!  I2  A stranded command ends when a login with the same ISID was answered by the same portal
+//!      group: the target has ended the old session by then, so nothing of the command can happen
+//!      later. Only a path that is lost ends it earlier; its connection was reset long before.
 //!  I3  No more is sent than the target's command window, its bursts and its R2Ts allow.
 //!  I4  A READ ended well has all bytes that its answer speaks of, each once and in its place; a
 //!      WRITE ended well had all of its bytes taken.
@@ -29,16 +29,17 @@ mod send;
 mod tests;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use bio::Segs;
 use wire::WireError;
 use wire::iscsi::{
     Algorithms, Challenge, ChapUser, ClientChap, ClientConfig, ClientError, ClientLogin,
-    DigestPolicy, Framer, Offer, PRE_LOGIN, Params, task_function,
+    DigestPolicy, Framer, LoginStatus, Offer, PRE_LOGIN, Params, task_function,
 };
 
-pub(super) use self::op::Task;
 use self::op::{Burst, Kind, Op, tag_of};
+pub(super) use self::op::{Task, place_of};
 pub(super) use self::send::over;
 use crate::ccb::{CamStatus, Outcome};
 
@@ -96,6 +97,19 @@ pub(super) enum Fault {
     Line(String),
 }
 
+impl Fault {
+    /// Where the target is instead. Names of hosts are not looked up.
+    pub(super) fn moved(&self) -> Option<SocketAddr> {
+        let Fault::Login(ClientError::Refused(status, Some(address))) = self else { return None };
+        match status {
+            LoginStatus::TargetMovedTemporarily | LoginStatus::TargetMovedPermanently => {
+                super::discover::address(address).0.parse().ok()
+            }
+            _ => None,
+        }
+    }
+}
+
 impl From<WireError> for Fault {
     fn from(error: WireError) -> Fault {
         Fault::Wire(error)
@@ -143,6 +157,8 @@ pub(super) struct Engine {
     stage: Stage,
     params: Params,
     framer: Framer,
+    /// The portal group of the last session: another one would not end it.
+    group: Option<String>,
     cmd_sn: u32,
     max_cmd_sn: u32,
     exp_stat_sn: u32,
@@ -186,6 +202,7 @@ impl Engine {
             stage: Stage::Down,
             params: Params::default(),
             framer: PRE_LOGIN,
+            group: None,
             cmd_sn: 1,
             max_cmd_sn: 1,
             exp_stat_sn: 0,
@@ -233,9 +250,11 @@ impl Engine {
         std::mem::take(&mut self.news) || found
     }
 
-    /// A command that has ended.
+    /// A command that has ended. From then on its place may have another.
     pub(super) fn take_ended(&mut self) -> Option<(u32, Outcome)> {
-        self.ended.pop_front()
+        let ended = self.ended.pop_front()?;
+        self.free.push(place_of(ended.0));
+        Some(ended)
     }
 
     /// A connection stands: the login begins. `random` is drawn afresh.
@@ -301,6 +320,11 @@ impl Engine {
             false => (self.backoff_ns * 2).min(due::BACKOFF_MAX_NS),
         };
         self.wait_ns = self.wait_ns.max(now + self.backoff_ns);
+        if was_up {
+            // Time2Wait: a login ends the old session, which the target may want to find first.
+            let wait_ns = u64::from(self.params.time2wait_s) * 1_000_000_000;
+            self.wait_ns = self.wait_ns.max(now + wait_ns.min(self.rules.deadline_ns / 2));
+        }
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy) else { continue };
             match op.kind {
@@ -309,6 +333,11 @@ impl Engine {
                 Kind::Abort { .. } | Kind::Reset => self.end(at, Outcome::of(CamStatus::NexusLost)),
             }
         }
+    }
+
+    /// I2: a session in this portal group leaves the one whose commands are stranded alone.
+    fn strands(&self, group: &Option<String>) -> bool {
+        *group != self.group && self.ops.iter().any(|op| op.busy && op.sent)
     }
 
     /// I2: there is a new session, so nothing of the old one can happen any more.
@@ -428,6 +457,5 @@ impl Engine {
         op.busy = false;
         op.uses = op.uses.wrapping_add(1);
         op.data.clear();
-        self.free.push(at);
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn tag_of(place: usize, uses: u32) -> u32 {
     uses << PLACE_BITS | u32::try_from(place).unwrap_or(PING)
 }
 
-pub(super) fn place_of(tag: u32) -> usize {
+pub(in crate::sims::iscsi) fn place_of(tag: u32) -> usize {
     (tag & ((1 << PLACE_BITS) - 1)) as usize
 }
 

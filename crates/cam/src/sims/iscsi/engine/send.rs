@@ -29,6 +29,14 @@ impl Engine {
         }
     }
 
+    /// Something waits for room, or for the target's leave.
+    pub(in crate::sims::iscsi) fn has_more(&self) -> bool {
+        !(self.line.is_empty()
+            && self.senders.is_empty()
+            && self.urgent.is_empty()
+            && self.pongs.is_empty())
+    }
+
     /// Pongs and task management: immediate, so they count in no window.
     fn send_notes(&mut self, wire: &mut dyn Wire, now: u64) {
         while wire.room() >= PDU_EXTRA

@@ -2,9 +2,10 @@
 
 use bio::{Pool, PoolConfig, Segs};
 use wire::iscsi::{
-    Access, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge, DigestPolicy,
-    Grant, Login, LoginConfig, LogoutRequest, Need, NopIn, NopOut, Numbers, Offer, PRE_LOGIN,
-    Params, Pdu, R2t, ScsiCommand, ScsiResponse, Step, TAG_NONE, TaskRequest, opcode, opcode_of,
+    Access, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge, ClientError,
+    DigestPolicy, Grant, Login, LoginConfig, LoginStatus, LogoutRequest, Need, NopIn, NopOut,
+    Numbers, Offer, PRE_LOGIN, Params, Pdu, R2t, ScsiCommand, ScsiResponse, Step, TAG_NONE,
+    TaskRequest, opcode, opcode_of,
 };
 
 use super::{Engine, Fault, Rules, Task, Wire};
@@ -47,6 +48,10 @@ struct Stage {
     line: Line,
     pool: Pool,
     stat_sn: u32,
+    /// Portal group that answers.
+    group: u16,
+    /// The last login came to nothing.
+    refused: bool,
 }
 
 fn bytes_of(pdu: &impl Pdu) -> Bhs {
@@ -71,7 +76,14 @@ impl Stage {
             deadline_ns: 8 * S,
         };
         let pool = Pool::new(PoolConfig::default());
-        Stage { engine: Engine::new(rules, 0), line: Line::default(), pool, stat_sn: 0 }
+        Stage {
+            engine: Engine::new(rules, 0),
+            line: Line::default(),
+            pool,
+            stat_sn: 0,
+            group: 1,
+            refused: false,
+        }
     }
 
     /// Up to the last answer; that too where `whole` is set. Answers the ISID.
@@ -92,15 +104,15 @@ impl Stage {
             let (bhs, data) = self.line.take().pop().unwrap();
             let mut step = login.request(&bhs, &data);
             if let Step::NeedTarget(_) = step {
-                let (auth, alias) = (Auth::None, None);
-                step = login.decide(Access::Allow(Grant { auth, tsih: 1, portal_group: 1, alias }));
+                let (auth, alias, portal_group) = (Auth::None, None, self.group);
+                step = login.decide(Access::Allow(Grant { auth, tsih: 1, portal_group, alias }));
             }
             match step {
                 Step::Reply(reply) => self.say(&reply.to_bytes(), now).unwrap(),
                 Step::FullFeature(done) => {
                     self.stat_sn = done.stat_sn;
                     if whole {
-                        self.say(&done.reply.to_bytes(), now).unwrap();
+                        self.refused = self.say(&done.reply.to_bytes(), now).is_err();
                     }
                     return done.query.isid;
                 }
@@ -160,6 +172,49 @@ fn a_stranded_command_ends_with_the_answer_to_the_next_login() {
     assert_eq!((out.len(), command.task_tag, command.cmd_sn), (1, waits, 1));
 }
 
+/// I2
+#[test]
+fn another_portal_group_does_not_end_what_is_stranded() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    let sent = s.write(512);
+    s.pump(S).unwrap();
+    s.engine.dropped(S);
+    s.group = 2;
+    s.login(true, 2 * S);
+    assert!(s.refused, "the session of group 1 may live");
+    s.engine.dropped(2 * S);
+    assert_eq!(s.ended(), []);
+    s.pump(9 * S).unwrap();
+    assert_eq!(s.ended(), [(sent, CamStatus::NoHba)], "nobody waits longer than the deadline");
+    s.login(true, 10 * S);
+    assert!(!s.refused && s.engine.is_up(), "nothing is stranded");
+}
+
+#[test]
+fn a_target_that_wants_time_before_a_login_has_it() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    s.engine.dropped(S);
+    // Two seconds are what a target wants that says nothing of it.
+    assert_eq!(s.engine.try_ns(), 3 * S);
+    s.engine.dropped(3 * S);
+    assert!(s.engine.try_ns() < 4 * S, "there was no session");
+}
+
+#[test]
+fn who_is_told_where_the_target_is_goes_there_and_names_are_not_looked_up() {
+    let moved = |status, address: &str| {
+        Fault::Login(ClientError::Refused(status, Some(address.to_owned()))).moved()
+    };
+    let (for_now, for_good) =
+        (LoginStatus::TargetMovedTemporarily, LoginStatus::TargetMovedPermanently);
+    assert_eq!(moved(for_now, "10.0.0.2:3261,1"), "10.0.0.2:3261".parse().ok());
+    assert_eq!(moved(for_good, "[fd00::1]"), "[fd00::1]:3260".parse().ok());
+    assert_eq!(moved(for_good, "san.example.org"), None);
+    assert_eq!(moved(LoginStatus::NotFound, "10.0.0.2:3261"), None);
+}
+
 /// I1
 #[test]
 fn an_answer_counts_once() {
@@ -175,11 +230,15 @@ fn an_answer_counts_once() {
     // The place has another tenant by now, and the answer another number.
     let next = s.write(512);
     s.pump(S).unwrap();
+    // A number that was here before speaks for nobody, whoever is named.
+    let again = bytes_of(&ScsiResponse { task_tag: next, sn, ..ScsiResponse::default() });
+    s.say(&again, S).unwrap();
+    assert_eq!(s.ended(), []);
     let sn = s.numbers();
     let late = bytes_of(&ScsiResponse { task_tag: tag, sn, ..ScsiResponse::default() });
     s.say(&late, S).unwrap();
     assert_eq!(s.ended(), []);
-    assert_eq!(s.engine.counts().stray, 2);
+    assert_eq!(s.engine.counts().stray, 3);
     let skipped = Numbers { stat_sn: s.stat_sn + 1, ..s.numbers() };
     let gap = bytes_of(&ScsiResponse { task_tag: next, sn: skipped, ..ScsiResponse::default() });
     assert!(s.say(&gap, S).is_err(), "one got lost");

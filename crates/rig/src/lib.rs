@@ -8,6 +8,7 @@
 //! - [`testcu`] runs libiscsi's conformance suite, a process a test, and compares the outcome
 //!   with an expectation file in both directions;
 //! - [`peer`] runs another target (tgt) to compare with, and the small host tools;
+//! - [`istgt`] runs a third one;
 //! - [`relay`] is a cable between initiator and portal that can be pulled;
 //! - [`proc`] guards child processes and reads what they cost;
 //! - [`packages`] makes sure that all of this is there, from Debian's packages.
@@ -17,6 +18,7 @@
 
 pub mod cpio;
 pub mod guest;
+pub mod istgt;
 pub mod modules;
 pub mod packages;
 pub mod papers;

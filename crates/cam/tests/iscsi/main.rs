@@ -472,3 +472,24 @@ fn a_target_that_has_less_than_it_says_is_told_by_name_and_others_are_left_alone
     assert_eq!(honest.bytes.borrow().len() as u64, 64 * SECTOR);
     assert!(w.control.topology.find("da0").is_some(), "what it has is to be had");
 }
+
+#[test]
+fn what_a_lost_path_handed_back_is_not_done_when_it_is_back() {
+    let mut w = World::with(8, &[]);
+    // A WRITE that has all of its data with it, and is done at once.
+    let ways = Ways { slow_ns: 1, ..good() };
+    let peer = Peer::start(&w.core, &[portal(1)], 64, 8, (ways, Auth::None));
+    let at = bus(&mut w, &params(&[portal(1)]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let (_, edge) = w.open("da0");
+    w.write(edge, 0, &[1; 1024], Flags::default()).unwrap();
+    peer.deaf.set(true);
+    // What the target has not read yet goes with the connection.
+    assert_eq!(w.write(edge, 0, &[2; 1024], Flags::default()), Err(Errno::NxIo));
+    assert!(peer.bytes.borrow()[..1024] == [1; 1024]);
+    // Somebody else has written there since, by another way.
+    peer.bytes.borrow_mut()[..1024].fill(3);
+    peer.deaf.set(false);
+    (0..50).for_each(|_| w.turn(100 * MS));
+    assert!(peer.bytes.borrow()[..1024] == [3; 1024], "the old write came late");
+}

@@ -136,7 +136,9 @@ impl Engine {
         if head.offset != op.came || head.data_sn != op.next_sn {
             return Err(Fault::Protocol("data out of order"));
         }
-        op.data.copy_from(op.came as usize, data);
+        if !op.aborting {
+            op.data.copy_from(op.came as usize, data);
+        }
         op.came += head.data_len;
         op.next_sn = op.next_sn.wrapping_add(1);
         match head.status {
@@ -188,6 +190,9 @@ impl Engine {
                 moved,
                 ..Outcome::of(CamStatus::ScsiError)
             }
+        } else if op.aborting && op.task.read {
+            // What came was not taken.
+            Outcome::of(CamStatus::Aborted)
         } else if lies {
             self.counts.lies += 1;
             Outcome::of(CamStatus::CompletedError)
@@ -213,6 +218,9 @@ impl Engine {
         };
         op.next_sn = op.next_sn.wrapping_add(1);
         op.granted = end;
+        if op.aborting {
+            return Ok(());
+        }
         let burst = Burst { target_tag: head.target_tag, next: head.offset, end, data_sn: 0 };
         match (&op.burst, &op.next_burst) {
             (None, _) => {

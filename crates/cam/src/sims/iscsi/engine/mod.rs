@@ -20,6 +20,8 @@
 //!      WRITE ended well had all of its bytes taken.
 //!  I5  Everything ends: a silent connection is dropped, a path without a session is lost at its
 //!      deadline, and then nothing waits.
+//!  I6  Of a command that CAM gave up no memory is read or written: CAM may have given it back
+//!      before the target knows.
 
 mod due;
 mod hear;
@@ -387,6 +389,8 @@ impl Engine {
             self.line.retain(|other| *other != tag);
             return self.end(at, Outcome::of(CamStatus::Aborted));
         }
+        // Its memory may be somebody else's soon: nothing of it goes out any more.
+        (op.burst, op.next_burst) = (None, None);
         if std::mem::replace(&mut op.aborting, true) || !up {
             return;
         }

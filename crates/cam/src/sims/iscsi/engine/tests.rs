@@ -3,9 +3,9 @@
 use bio::{Pool, PoolConfig, Segs};
 use wire::iscsi::{
     Access, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge, ClientError,
-    DigestPolicy, Grant, Login, LoginConfig, LoginStatus, LogoutRequest, Need, NopIn, NopOut,
-    Numbers, Offer, PRE_LOGIN, Params, Pdu, R2t, ScsiCommand, ScsiResponse, Step, TAG_NONE,
-    TaskRequest, opcode, opcode_of,
+    DataIn, DigestPolicy, Grant, Login, LoginConfig, LoginStatus, LogoutRequest, Need, NopIn,
+    NopOut, Numbers, Offer, PRE_LOGIN, Params, Pdu, R2t, Residual, ScsiCommand, ScsiResponse, Step,
+    TAG_NONE, TaskRequest, opcode, opcode_of,
 };
 
 use super::{Engine, Fault, Rules, Task, Wire};
@@ -138,6 +138,11 @@ impl Stage {
         self.engine.begin(&task, &data).unwrap()
     }
 
+    fn read(&mut self, data: &Segs) -> u32 {
+        let task = Task { read: true, length: data.len() as u32, ..Task::default() };
+        self.engine.begin(&task, data).unwrap()
+    }
+
     fn ended(&mut self) -> Vec<(u32, CamStatus)> {
         let engine = &mut self.engine;
         std::iter::from_fn(|| engine.take_ended().map(|(tag, o)| (tag, o.status))).collect()
@@ -242,6 +247,45 @@ fn an_answer_counts_once() {
     let skipped = Numbers { stat_sn: s.stat_sn + 1, ..s.numbers() };
     let gap = bytes_of(&ScsiResponse { task_tag: next, sn: skipped, ..ScsiResponse::default() });
     assert!(s.say(&gap, S).is_err(), "one got lost");
+}
+
+/// I6
+#[test]
+fn memory_of_what_was_given_up_is_not_touched() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    let data = Segs::alloc(&s.pool, 512).unwrap();
+    data.copy_from(0, &[1; 512]);
+    let (read, write) = (s.read(&data), s.write(4096));
+    s.pump(S).unwrap();
+    s.engine.abort(read);
+    s.engine.abort(write);
+    s.pump(S).unwrap();
+    s.line.take();
+    // The target heard of it too late.
+    let sn = s.numbers();
+    let head = DataIn {
+        last: true,
+        acknowledge: false,
+        status: Some((0, Residual::None)),
+        lun: [0; 8],
+        task_tag: read,
+        target_tag: TAG_NONE,
+        sn,
+        data_sn: 0,
+        offset: 0,
+        data_len: 512,
+    };
+    s.say(&[&bytes_of(&head)[..], &[9; 512]].concat(), S).unwrap();
+    assert_eq!(s.ended(), [(read, CamStatus::Aborted)]);
+    assert_eq!(data.to_vec(), [1; 512]);
+    let sn = Numbers { stat_sn: s.stat_sn, exp_cmd_sn: 3, max_cmd_sn: 6 };
+    let (task_tag, target_tag) = (write, 9);
+    let r2t =
+        R2t { lun: [0; 8], task_tag, target_tag, sn, r2t_sn: 0, offset: 1024, desired_len: 3072 };
+    s.say(&bytes_of(&r2t), S).unwrap();
+    s.pump(S).unwrap();
+    assert!(s.line.take().iter().all(|(bhs, _)| opcode_of(bhs) != opcode::DATA_OUT));
 }
 
 /// I3

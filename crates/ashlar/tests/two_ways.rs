@@ -1,0 +1,141 @@
+//! One disk by two kinds of ways: a daemon exports it by iSCSI and by AoE, another has both as
+//! paths of one multipath. Each way dies in turn under load, without an error above. Needs root.
+
+mod house;
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use house::{House, tool};
+use rig::proc::{self, Proc};
+use rig::relay::{Cable, Relay};
+
+const BYTES: u64 = 24 << 20;
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// An Ethernet cable: both ends here, away with it.
+struct Wire {
+    here: String,
+    there: String,
+}
+
+fn ip(line: &str) {
+    tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
+}
+
+impl Wire {
+    fn new() -> Wire {
+        let id = std::process::id() % 100_000;
+        let wire = Wire { here: format!("w{id}h"), there: format!("w{id}t") };
+        let Wire { here, there } = &wire;
+        ip(&format!("link add {here} mtu 9000 type veth peer name {there} mtu 9000"));
+        ip(&format!("link set {there} up"));
+        wire.plug(true);
+        wire
+    }
+
+    fn plug(&self, is_in: bool) {
+        ip(&format!("link set {} {}", self.here, if is_in { "up" } else { "down" }));
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", &self.here]).status();
+    }
+}
+
+/// The daemon that has the disk.
+fn back(image: &str, wire: &Wire) -> String {
+    format!(
+        "[[disk]]\nname = \"d0\"\nkind = \"file\"\npath = \"{image}\"\nserial = \"ONE\"\n\
+         [[target]]\ndriver = \"aoe\"\nname = \"e7\"\nlisten = [\"ether:{}\"]\nshelf = 7\n\
+         [[access]]\ntarget = \"e7\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d0\" }}\n\
+         [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d0\" }}\n",
+        wire.there
+    )
+}
+
+struct Shop {
+    front: House,
+    back: House,
+    wire: Wire,
+    relay: Relay,
+}
+
+impl Shop {
+    fn configure(&self, luns: &str) {
+        let buses = format!(
+            "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{}\"]\n\
+             target = \"{}\"\ninitiator = \"iqn.2026-11.test.ashlar:front\"\ndeadline_s = 2\n\
+             [[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{}\"]\n\
+             deadline_s = 2\nframe_life_ms = 500\nask_s = 1\n",
+            self.relay.address(),
+            self.back.target(0).iqn,
+            self.wire.here
+        );
+        self.front.configure(&buses, luns);
+    }
+
+    fn is_whole(&self) -> bool {
+        let status = self.front.ok(&["multipath", "status"]);
+        status.contains("OPTIMAL") && status.contains("ada0") && status.matches("da0").count() > 1
+    }
+
+    /// A file over the disk, in the file behind.
+    fn fill(&self, seed: u32) {
+        let bytes: Vec<u8> = (0..(BYTES as u32 - 512) / 4)
+            .flat_map(|i| (i.wrapping_mul(2_654_435_761) ^ seed).to_le_bytes())
+            .collect();
+        let source = self.front.path("source.img");
+        fs::write(&source, &bytes).unwrap();
+        let (from, url) = (source.to_str().unwrap(), self.front.url(0));
+        tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
+        let found = fs::read(self.front.path("d0.img")).unwrap();
+        assert!(found[..bytes.len()] == bytes, "seed {seed}: the file behind differs");
+        tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
+    }
+}
+
+#[test]
+fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
+    let front = House::new("two-ways");
+    let (image, wire) = (front.image("d0.img", BYTES), Wire::new());
+    let back = front.sibling("two-ways-back", &back(image.to_str().unwrap(), &wire));
+    let relay = Relay::start(back.portal()).unwrap();
+    let mut shop = Shop { front, back, wire, relay };
+    shop.configure("");
+    shop.front.start();
+    let there = || ["da0", "ada0"].iter().all(|n| shop.front.provider(n).is_some());
+    shop.front.until("both disks", LIMIT, there);
+    shop.front.ok(&["multipath", "label", "--active", "both", "da0", "ada0"]);
+    shop.front.until("both paths", LIMIT, || shop.is_whole());
+    shop.configure("0 = \"multipath/both\"");
+    shop.front.ok(&["apply"]);
+    shop.fill(1);
+    let mut command = Command::new(proc::tool("qemu-img").unwrap());
+    command.args(["bench", "-c", "100000000", "-s", "512", "-d", "8", "-f", "raw", "-w"]);
+    command.args(["-t", "none"]).arg(shop.front.url(0));
+    let log = shop.front.path("bench.log");
+    let mut load = Proc::start("qemu-img bench", &mut command, &log).unwrap();
+    for _ in 0..2 {
+        shop.relay.set(Cable::Silent);
+        shop.front.until("AoE alone", LIMIT, || !shop.is_whole());
+        shop.relay.set(Cable::Whole);
+        shop.front.until("iSCSI is back", LIMIT, || shop.is_whole());
+        shop.wire.plug(false);
+        shop.front.until("iSCSI alone", LIMIT, || !shop.is_whole());
+        shop.wire.plug(true);
+        shop.front.until("AoE is back", LIMIT, || shop.is_whole());
+    }
+    assert!(load.ended().unwrap().is_none(), "{}", fs::read_to_string(&log).unwrap());
+    load.kill().unwrap();
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(!said.contains("rror") && !said.contains("ailed"), "{said}");
+    shop.fill(2);
+    shop.back.assert_alive();
+    shop.front.assert_alive();
+}

@@ -25,6 +25,7 @@ pub mod config;
 mod console;
 pub mod fault;
 pub mod files;
+pub mod fuzzing;
 pub mod medium;
 pub mod ninep;
 mod service;

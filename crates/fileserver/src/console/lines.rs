@@ -104,15 +104,22 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
     Ok(Value::Object(out))
 }
 
+/// A line as a verb and its parameters; none for an empty one.
+pub(crate) fn understand(text: &str) -> Result<Option<(&'static str, Value)>, String> {
+    let words = words(text)?;
+    let Some((verb, rest)) = words.split_first() else { return Ok(None) };
+    let Some(spec) = VERBS.iter().find(|v| v.name == verb && v.name != CONS.spec.name) else {
+        return Err(format!("no command `{verb}`: `help` names them"));
+    };
+    let params = parse(spec, rest)?;
+    Args::new(0, &params, spec).map_err(|e| e.what)?;
+    Ok(Some((spec.name, params)))
+}
+
 /// One line; what to print. Nothing for an empty one.
 pub(crate) async fn line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
-    let inval = |why: String| Error::new(Errno::Inval, why);
-    let words = words(text).map_err(inval)?;
-    let Some((verb, rest)) = words.split_first() else { return Ok(String::new()) };
-    let Some(spec) = VERBS.iter().find(|v| v.name == verb && v.name != CONS.spec.name) else {
-        return Err(inval(format!("no command `{verb}`: `help` names them")));
-    };
-    let params = parse(spec, rest).map_err(inval)?;
+    let understood = understand(text).map_err(|why| Error::new(Errno::Inval, why))?;
+    let Some((verb, params)) = understood else { return Ok(String::new()) };
     let done = run(host, 0, verb, &params).await?;
     Ok(match (done.get("text"), done.get("message")) {
         (Some(Value::String(text)), _) => text.clone(),

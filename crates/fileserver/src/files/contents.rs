@@ -19,7 +19,7 @@ const AHEAD_PART: u64 = 64;
 
 pub(super) type Run = [Addr; RUN as usize];
 
-fn decode_run(bytes: &[u8]) -> Run {
+pub(super) fn decode_run(bytes: &[u8]) -> Run {
     let mut out = Run::default();
     for (to, b) in out.iter_mut().zip(bytes.chunks_exact(8)) {
         let mut word = [0; 8];

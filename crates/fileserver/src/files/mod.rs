@@ -33,6 +33,16 @@ pub const ROOT: Ino = 1;
 /// Largest size of a file, bytes.
 pub const SIZE_MAX: u64 = 1 << 60;
 
+/// Reads an item of any bytes as what its key says that it is.
+pub(crate) fn look_at_item(key: &Key, value: &[u8]) {
+    match key.kind {
+        k if k == Item::Inode as u8 => drop(Inode::decode(value)),
+        k if k == Item::Name as u8 => drop(inode::decode_names(value)),
+        k if k == Item::Entry as u8 => drop(inode::decode_entry(key.offset, value)),
+        _ => drop(contents::decode_run(value)),
+    }
+}
+
 /// What to change of a file; `None` leaves it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {

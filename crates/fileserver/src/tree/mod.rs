@@ -12,7 +12,7 @@
 //! tidiness.
 
 mod key;
-mod node;
+pub(crate) mod node;
 #[cfg(test)]
 mod tests;
 
@@ -175,6 +175,9 @@ impl Owned {
     /// Its child number `i`, ours to change, and entered with the new address (B1).
     fn child(&self, blocks: &mut impl Blocks, i: usize) -> Result<Owned, Stop> {
         let below = Owned::take(blocks, self.seg.with(|b| node::child(b, i)))?;
+        if below.level() + 1 != self.level() {
+            return broken("a node of the tree stands on a wrong level");
+        }
         self.seg.with_mut(|b| node::value_mut(b, i).copy_from_slice(&below.at.to_le_bytes()));
         Ok(below)
     }
@@ -346,13 +349,19 @@ pub fn nodes(
     if root == 0 {
         return Ok(());
     }
-    let mut waiting = vec![(root, LEVELS_MAX)];
-    while let Some((at, depth)) = waiting.pop() {
+    let mut waiting = vec![(root, None)];
+    while let Some((at, wanted)) = waiting.pop() {
         let seg = blocks.look(at)?;
+        let level = seg.with(node::level);
+        // Else one that leads to itself many times is walked for ever.
+        if wanted.is_some_and(|w| w != level) {
+            return broken("a node of the tree stands on a wrong level");
+        }
         seg.with(|b| {
             f(at, b);
-            if node::level(b) > 0 && depth > 0 {
-                waiting.extend((0..node::count(b)).map(|i| (node::child(b, i), depth - 1)));
+            if level > 0 {
+                let below = Some(level - 1);
+                waiting.extend((0..node::count(b)).map(|i| (node::child(b, i), below)));
             }
         });
     }

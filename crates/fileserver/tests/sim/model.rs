@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bio::Seg;
-use fileserver::files::{FileSystem, Files, Ino, Kind, ROOT};
+use fileserver::files::{FileSystem, Files, Ino, Kind, ROOT, Reader};
 use fileserver::volume::View;
 use fileserver::{Fault, Stop};
 
@@ -39,7 +39,10 @@ impl History {
 pub fn read_all(f: &mut Files<'_, '_>, view: View, ino: Ino) -> Result<Vec<u8>, Stop> {
     let size = f.inode(view, ino)?.size as usize;
     let mut segs: Vec<Seg> = Vec::new();
-    let n = f.read(view, ino, 0, size, &mut segs)?;
+    // In two pieces, so that it is read ahead.
+    let (first, mut reader) = (size / 3, Reader::default());
+    let mut n = f.read_on(view, ino, (0, first), &mut reader, &mut segs)?;
+    n += f.read_on(view, ino, (first as u64, size - first), &mut reader, &mut segs)?;
     let bytes: Vec<u8> = segs.iter().flat_map(|s| s.with(<[u8]>::to_vec)).collect();
     assert_eq!((n, bytes.len()), (size, size), "a file of {size} bytes");
     Ok(bytes)

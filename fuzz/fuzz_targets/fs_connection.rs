@@ -1,0 +1,8 @@
+#![no_main]
+
+#[path = "../../crates/fileserver/tests/sim/disk.rs"]
+mod disk;
+#[path = "../../crates/fileserver/tests/fuzz/harness.rs"]
+mod harness;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::connection(data));

@@ -4,6 +4,8 @@
 //!
 //! | what is found | what is done |
 //! | --- | --- |
+//! | blocks at addresses that were never given | holes |
+//! | blocks of a directory | nobody's |
 //! | items of a file and no attributes that read | attributes are made up: owner `adm` |
 //! | a name whose file is not there | taken out |
 //! | a name under another hash than its own, or twice | taken out |
@@ -17,14 +19,14 @@
 //! | what was lost and nobody gives back | given back |
 //! | blocks that nobody names | given back |
 //!
-//! In that order, three times through the tree in the order of its items, each repair one step that
+//! About in that order, four times through the tree in the order of its items, each repair one step that
 //! looks again. What two files call their own stays and is told: whose it is nobody can know.
 
 use std::collections::BTreeSet;
 
 use super::contents::RUN;
 use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
-use super::{FileSystem, Files, Ino, Inode, Kind, ROOT};
+use super::{FileSystem, Files, Ino, Inode, Kind, ROOT, SIZE_MAX};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::users::ADM;
@@ -34,6 +36,8 @@ use crate::volume::View;
 const LOST: &[u8] = b"lost+found";
 /// Blocks given back in one step.
 const BLOCKS: usize = 64;
+/// Entries that a directory has made in its life, at most.
+const COOKIE_MAX: u64 = 1 << 56;
 /// Directories inside one another; more are a circle.
 const DEPTH_MAX: usize = 10_000;
 
@@ -47,6 +51,14 @@ impl FileSystem {
     /// A node of the tree that no device has right: what is below it is not reached.
     pub async fn mend(&self) -> Result<Mended, Fault> {
         let mut done = Mended::new();
+        let end = self.volume.first_new();
+        self.each(&mut done, async |fs, key, _, done| {
+            if key.kind == Item::Run as u8 {
+                done.extend(fs.run(|f| f.mend_addresses(&key, end)).await?);
+            }
+            Ok(())
+        })
+        .await?;
         self.each(&mut done, async |fs, key, first, done| {
             if first && key.ino != 0 {
                 done.extend(fs.run(|f| f.mend_attributes(key.ino)).await?);
@@ -64,6 +76,8 @@ impl FileSystem {
                 done.extend(fs.run(|f| f.mend_names(&key)).await?);
             } else if key.kind == Item::Entry as u8 {
                 done.extend(fs.run(|f| f.mend_entry(&key)).await?);
+            } else if key.kind == Item::Run as u8 {
+                done.extend(fs.run(|f| f.mend_run(&key)).await?);
             }
             Ok(())
         })
@@ -195,6 +209,31 @@ impl Files<'_, '_> {
         }
     }
 
+    /// Addresses that were never given are holes.
+    fn mend_addresses(&mut self, key: &Key, end: u64) -> Result<Option<String>, Stop> {
+        let mut run = self.run_of(View::Live, key.ino, key.offset)?;
+        let mut holes = 0;
+        for at in run.iter_mut().filter(|at| **at >= end) {
+            *at = 0;
+            holes += 1;
+        }
+        if holes == 0 {
+            return Ok(None);
+        }
+        self.put_run(key.ino, key.offset, &run)?;
+        Ok(Some(format!("file {}: {holes} blocks were never written, and are holes", key.ino)))
+    }
+
+    /// Blocks of what has no contents; they are nobody's then.
+    fn mend_run(&mut self, key: &Key) -> Result<Option<String>, Stop> {
+        let is_dir = self.attributes(key.ino)?.is_some_and(|i| i.kind == Kind::Dir);
+        if !is_dir {
+            return Ok(None);
+        }
+        self.take(key)?;
+        Ok(Some(format!("directory {}: it had blocks of contents", key.ino)))
+    }
+
     /// Items of a file without attributes are a file again.
     fn mend_attributes(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
         if self.attributes(ino)?.is_some() {
@@ -207,7 +246,7 @@ impl Files<'_, '_> {
                 _ if k.ino != ino => return false,
                 k if k == Item::Name as u8 => names += decode_names(v).len() as u64,
                 kind if kind == Item::Entry as u8 => cookie = k.offset.max(cookie),
-                kind if kind == Item::Run as u8 => runs = k.offset + 1,
+                kind if kind == Item::Run as u8 => runs = k.offset.saturating_add(1),
                 _ => {}
             }
             true
@@ -218,7 +257,7 @@ impl Files<'_, '_> {
             let key = Key::new(ino, Item::Inode, 0);
             return Ok(self.take(&key)?.then(|| format!("file {ino}: attributes alone; gone")));
         }
-        let now = self.now_ns();
+        let (now, run_bytes) = (self.now_ns(), RUN * self.step.block() as u64);
         let inode = Inode {
             kind: if is_dir || ino == ROOT { Kind::Dir } else { Kind::File },
             mode: 0o770,
@@ -226,14 +265,14 @@ impl Files<'_, '_> {
             gid: ADM,
             muid: ADM,
             links: 1,
-            size: if is_dir { 0 } else { runs * RUN * self.step.block() as u64 },
+            size: if is_dir { 0 } else { runs.saturating_mul(run_bytes).min(SIZE_MAX) },
             version: self.step.new_change()?,
             mtime_ns: now,
             atime_ns: now,
             ctime_ns: now,
             parent: if ino == ROOT { ROOT } else { 0 },
             entries: names,
-            cookie: cookie + 1,
+            cookie: cookie.saturating_add(1),
             ..Inode::default()
         };
         self.put_inode(ino, &inode)?;
@@ -266,7 +305,11 @@ impl Files<'_, '_> {
                 continue;
             }
             let mut n = n.clone();
-            let moves = self.is_anothers(dir, &n)?;
+            let is_far = n.cookie >= COOKIE_MAX;
+            let moves = is_far || self.is_anothers(dir, &n)?;
+            if is_far {
+                self.take(&Key::new(dir, Item::Entry, n.cookie))?;
+            }
             if moves {
                 n.cookie = self.next_cookie(dir)?;
             }
@@ -311,14 +354,15 @@ impl Files<'_, '_> {
     fn next_cookie(&mut self, dir: Ino) -> Result<u64, Stop> {
         let (root, mut last) = (self.step.root(View::Live)?, 0);
         tree::scan(self.step, root, Key::new(dir, Item::Entry, 0), |k, _| {
-            let mine = k.ino == dir && k.kind == Item::Entry as u8;
+            let mine = k.ino == dir && k.kind == Item::Entry as u8 && k.offset < COOKIE_MAX;
             if mine {
                 last = k.offset;
             }
             mine
         })?;
         let mut d = self.inode(View::Live, dir)?;
-        let cookie = d.cookie.max(last + 1);
+        let said = Some(d.cookie).filter(|cookie| *cookie < COOKIE_MAX).unwrap_or(0);
+        let cookie = said.max(last + 1);
         d.cookie = cookie + 1;
         self.put_inode(dir, &d)?;
         Ok(cookie)
@@ -348,7 +392,8 @@ impl Files<'_, '_> {
         }
         let says = |i: &Inode| (i.parent, i.place) == (dir, e.cookie) && e.ino != ROOT;
         let inode = self.attributes(e.ino)?.filter(says);
-        let fits = super::names::is_legal(&e.name) && names.iter().all(|n| n.name != e.name);
+        let free = names.iter().all(|n| n.name != e.name);
+        let fits = free && e.cookie < COOKIE_MAX && super::names::is_legal(&e.name);
         if let Some(mut inode) = inode.filter(|_| fits) {
             if inode.links == 0 {
                 inode.links = 1;
@@ -376,12 +421,14 @@ impl Files<'_, '_> {
             mine
         })?;
         let counted = if d.kind == Kind::Dir { d.entries } else { 0 };
-        if counted == entries && (entries == 0 || d.cookie > last) {
+        // One that is used up soon was never counted up to.
+        let is_next = d.cookie > last && d.cookie < COOKIE_MAX;
+        if counted == entries && (d.kind == Kind::File || is_next) {
             return Ok(None);
         }
         d.kind = Kind::Dir;
         d.entries = entries;
-        d.cookie = d.cookie.max(last + 1);
+        d.cookie = if is_next { d.cookie } else { last.saturating_add(1) };
         self.put_inode(dir, &d)?;
         Ok(Some(format!("directory {dir}: it has {entries} entries, and said {counted}")))
     }

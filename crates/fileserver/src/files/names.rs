@@ -153,6 +153,8 @@ impl Files<'_, '_> {
             return Err(Fault::Exists.into());
         }
         let cookie = d.cookie;
+        let used_up = || Fault::Corrupt("a directory has no place for a name".into());
+        let next = cookie.checked_add(1).ok_or_else(used_up)?;
         names.push(Named { cookie, ino, name: name.to_vec() });
         let value = encode_names(&names);
         if value.len() > tree::value_max(self.step.block()) {
@@ -160,8 +162,8 @@ impl Files<'_, '_> {
         }
         self.put(&key, &value)?;
         self.put(&Key::new(dir, Item::Entry, cookie), &encode_entry(ino, name))?;
-        d.cookie += 1;
-        d.entries += 1;
+        d.cookie = next;
+        d.entries = d.entries.saturating_add(1);
         Ok(cookie)
     }
 

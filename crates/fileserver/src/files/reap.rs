@@ -63,8 +63,9 @@ impl Files<'_, '_> {
         let runs = self.runs_from(ino, from / RUN)?;
         for n in &runs {
             let mut run = self.run_of(View::Live, ino, *n)?;
-            for (block, at) in (n * RUN..).zip(&mut run) {
-                if block >= from {
+            let first = n.saturating_mul(RUN);
+            for (i, at) in (0..RUN).zip(&mut run) {
+                if first.saturating_add(i) >= from {
                     self.step.free(std::mem::take(at));
                 }
             }

@@ -124,7 +124,7 @@ impl Spoiler {
         let (file, dir) = (self.one_of(&files), self.one_of(&dirs));
         let any = if self.random.below(2) == 0 { file } else { dir };
         let odd = self.random.below(1 << 20);
-        match self.random.below(14) {
+        match self.random.below(17) {
             0 => self.put(Key::new(file, Item::Inode, 0), None).await,
             1 => self.put(Key::new(dir, Item::Inode, 0), None).await,
             2 => {
@@ -171,6 +171,12 @@ impl Spoiler {
             12 => {
                 let value = [&(odd + 5000).to_le_bytes()[..], b"nobody"].concat();
                 self.put(Key::new(dir, Item::Entry, odd), Some(&value)).await;
+            }
+            13 => self.word(dir, 88, u64::MAX).await,
+            14 => self.put(Key::new(any, Item::Run, u64::MAX), Some(&[1; 8])).await,
+            15 => {
+                let value = [&file.to_le_bytes()[..], b"last"].concat();
+                self.put(Key::new(dir, Item::Entry, u64::MAX), Some(&value)).await;
             }
             _ => self.circle().await,
         }

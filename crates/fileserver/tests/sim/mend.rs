@@ -124,7 +124,7 @@ impl Spoiler {
         let (file, dir) = (self.one_of(&files), self.one_of(&dirs));
         let any = if self.random.below(2) == 0 { file } else { dir };
         let odd = self.random.below(1 << 20);
-        match self.random.below(17) {
+        match self.random.below(18) {
             0 => self.put(Key::new(file, Item::Inode, 0), None).await,
             1 => self.put(Key::new(dir, Item::Inode, 0), None).await,
             2 => {
@@ -177,6 +177,17 @@ impl Spoiler {
             15 => {
                 let value = [&file.to_le_bytes()[..], b"last"].concat();
                 self.put(Key::new(dir, Item::Entry, u64::MAX), Some(&value)).await;
+            }
+            16 => {
+                // Its file is nowhere.
+                if let Some(key) = self.key_of(Item::Name).await
+                    && let Some(value) = self.item(key).await
+                    && let Some(cookie) = value.first_chunk()
+                {
+                    self.put(key, None).await;
+                    let entry = Key::new(key.ino, Item::Entry, u64::from_le_bytes(*cookie));
+                    self.put(entry, None).await;
+                }
             }
             _ => self.circle().await,
         }

@@ -19,8 +19,8 @@
 //! | what was lost and nobody gives back | given back |
 //! | blocks that nobody names | given back |
 //!
-//! About in that order, four times through the tree in the order of its items, each repair one step that
-//! looks again. What two files call their own stays and is told: whose it is nobody can know.
+//! About in that order, four times through the tree in the order of its items, each repair one step
+//! that looks again. What two files call their own stays and is told: whose it is nobody can know.
 
 use std::collections::BTreeSet;
 

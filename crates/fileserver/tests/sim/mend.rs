@@ -124,7 +124,7 @@ impl Spoiler {
         let (file, dir) = (self.one_of(&files), self.one_of(&dirs));
         let any = if self.random.below(2) == 0 { file } else { dir };
         let odd = self.random.below(1 << 20);
-        match self.random.below(18) {
+        match self.random.below(19) {
             0 => self.put(Key::new(file, Item::Inode, 0), None).await,
             1 => self.put(Key::new(dir, Item::Inode, 0), None).await,
             2 => {
@@ -187,6 +187,22 @@ impl Spoiler {
                     self.put(key, None).await;
                     let entry = Key::new(key.ino, Item::Entry, u64::from_le_bytes(*cookie));
                     self.put(entry, None).await;
+                }
+            }
+            17 => {
+                // Its file stands in two directories.
+                if let Some(key) = self.key_of(Item::Name).await
+                    && let Some(value) = self.item(key).await
+                    && let Some(cookie) = value.first_chunk()
+                {
+                    let cookie = u64::from_le_bytes(*cookie);
+                    let entry = self.item(Key::new(key.ino, Item::Entry, cookie)).await;
+                    let there = Key::new(dir, Item::Entry, cookie);
+                    let name = Key { ino: dir, ..key };
+                    if self.item(there).await.is_none() && self.item(name).await.is_none() {
+                        self.put(name, Some(&value)).await;
+                        self.put(there, entry.as_deref()).await;
+                    }
                 }
             }
             _ => self.circle().await,

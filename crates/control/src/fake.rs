@@ -396,6 +396,8 @@ impl Plant for FakePlant {
         all.filter(|e| e.id > after).take(limit).collect()
     }
 
+    fn open(&self) {}
+
     fn stop(&self) {
         self.with(|i| i.stopped = true);
     }
@@ -430,6 +432,10 @@ impl Plant for std::sync::Arc<FakePlant> {
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
         self.as_ref().journal(after, limit)
+    }
+
+    fn open(&self) {
+        self.as_ref().open();
     }
 
     fn stop(&self) {

@@ -48,6 +48,10 @@ pub trait Plant: Send + Sync {
     /// Events with an id above `after`, oldest first, at most `limit` of them.
     fn journal(&self, after: u64, limit: usize) -> Vec<Event>;
 
+    /// What the daemon starts with is carried out: initiators may come in, who waited till now.
+    /// Called once, before the first request.
+    fn open(&self);
+
     /// Stops serving: no new logins, sessions closed, disks flushed. Called once, last.
     fn stop(&self);
 }

@@ -11,7 +11,7 @@ mod specs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control::api::{Error, Kind, Result};
 use control::config::{AccessConfig, AluaConfig, AluaState, Config, LunConfig, TargetConfig};
@@ -44,6 +44,9 @@ const PORT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Longest wait for a LUN to be attached or detached: its tools wait for its disk.
 const ATTACH_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Longest wait for sessions to end when the daemon does: commands at a disk have to come back.
+pub const SESSIONS_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Longest wait for a core to open a portal.
 const PORTAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -145,11 +148,29 @@ impl Exports {
         Ok(found.map(|a| a.device).unwrap_or_default())
     }
 
-    /// The daemon ends: what is attached and in use may wait for the next one.
-    pub fn leave(&self, control: &mut Control) {
+    /// The daemon ends: what is attached and in use may wait for the next one, and nobody comes in
+    /// any more, to whatever target.
+    pub fn leave(&mut self, control: &mut Control) {
         self.loops.hush();
         let ticket = self.attachments.leave();
         control.wait_until(ATTACH_DEADLINE, |_| ticket.result().is_some());
+        for (_, portal) in std::mem::take(&mut self.portals) {
+            if let Ok(driver) = self.driver(&portal.driver) {
+                self.close_on(control, driver, portal.bound, control.cores().len());
+            }
+        }
+        self.registry.doors().close();
+    }
+
+    /// Waits, at most until `end`, for the sessions of a target that was removed; answers how many
+    /// have not ended.
+    pub fn sessions_end(&self, control: &mut Control, of: &TargetConfig, end: Instant) -> usize {
+        let left = || {
+            let all = self.registry.sessions();
+            all.iter().filter(|s| s.driver == of.driver && s.target == of.name).count()
+        };
+        control.wait_until(end.saturating_duration_since(Instant::now()), |_| left() == 0);
+        left()
     }
 
     /// Detaches what is attached of a target, whoever uses it.

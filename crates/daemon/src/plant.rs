@@ -46,6 +46,7 @@ const SPIN_NS: u64 = 0;
 pub struct Daemon {
     desk: Arc<Desk>,
     journal: Arc<Journal>,
+    registry: Arc<Registry>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -54,13 +55,17 @@ impl Daemon {
     pub fn start(config: &DaemonConfig) -> Result<Daemon> {
         let (ready, started) = mpsc::sync_channel(1);
         let journal = Arc::new(Journal::default());
-        let (config, noted) = (config.clone(), journal.clone());
+        let registry = Registry::new();
+        registry.doors().shut();
+        let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
         let thread = std::thread::Builder::new()
             .name("ashlar-control".into())
-            .spawn(move || control_thread(&config, noted, &ready))
+            .spawn(move || control_thread(&config, noted, exported, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
-            Ok(Ok(desk)) => Ok(Daemon { desk, journal, thread: Mutex::new(Some(thread)) }),
+            Ok(Ok(desk)) => {
+                Ok(Daemon { desk, journal, registry, thread: Mutex::new(Some(thread)) })
+            }
             Ok(Err(e)) => Err(e),
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
         }
@@ -74,9 +79,9 @@ fn system(op: &str, error: &io::Error) -> Error {
 fn control_thread(
     config: &DaemonConfig,
     journal: Arc<Journal>,
+    registry: Arc<Registry>,
     ready: &SyncSender<Result<Arc<Desk>>>,
 ) {
-    let registry = Registry::new();
     if let Err(e) = set_vault(&registry, config, &teller(&journal, Level::Error)) {
         let _ = ready.send(Err(e));
         return;
@@ -339,6 +344,10 @@ impl Plant for Daemon {
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
         self.journal.after(after, limit)
+    }
+
+    fn open(&self) {
+        self.registry.doors().open();
     }
 
     fn stop(&self) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bio::Errno;
 use cam::CamClass;
@@ -20,7 +20,7 @@ use crate::arrival;
 use crate::buses;
 use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, kind_of, named};
-use crate::exports::{Exports, units_of};
+use crate::exports::{Exports, SESSIONS_DEADLINE, units_of};
 use crate::journal::Journal;
 use crate::lists;
 use crate::returns::Returns;
@@ -552,11 +552,18 @@ impl Room {
     fn stop(&mut self) {
         let config = self.config();
         self.exports.leave(&mut self.control);
+        let end = Instant::now() + SESSIONS_DEADLINE;
         // The last one first: it may stand on a local bus of one before it.
         for target in config.target.iter().rev() {
             let done = self.exports.remove_target(&mut self.control, target);
             if let Err(e) = done {
                 self.note(Level::Warn, &target.name, e.source);
+            }
+            // What they use goes after them (D2).
+            let hang = self.exports.sessions_end(&mut self.control, target, end);
+            if hang > 0 {
+                let text = format!("{hang} sessions have commands at a disk that does not answer");
+                self.note(Level::Warn, &target.name, text);
             }
         }
         FsClass::halt_all(&mut self.control);

@@ -144,7 +144,7 @@ impl Engine {
         transport: Rc<dyn Transport>,
     ) -> Result<Rc<Session>, Refused> {
         let decision = login.target.decide(&login.initiator, &login.portal);
-        let refused = if login.target.is_removed() {
+        let refused = if login.target.gone().is_some() {
             let text = format!("target {} is being taken away", login.target.name);
             Some(Refused { why: RefusedWhy::TargetGone, text })
         } else if !decision.grants() {

@@ -39,12 +39,16 @@ impl Session {
     /// OVERLAPPED COMMANDS ATTEMPTED.
     pub fn command(&self, command: &Command<'_>) -> Next {
         if self.is_stale() {
+            // Should the session end by it, then after this command.
+            self.held.set(self.held.get() + 1);
             self.refresh();
+            self.held.set(self.held.get() - 1);
         }
         if self.is_closing() {
             if let Some(transport) = self.transport() {
                 transport.discard(command.tag);
             }
+            self.end_if_idle();
             return Next::Started;
         }
         add(&self.facts.tally.commands, 1);

@@ -38,7 +38,6 @@ use crate::flow::Seat;
 use crate::gate;
 use crate::registry::{LunEntry, LunMap};
 use crate::session::{Path, Session};
-use crate::transport::CloseReason;
 
 /// Spreads LUNs, which the operator chooses and no peer does.
 #[derive(Default)]
@@ -124,6 +123,12 @@ impl Session {
         if !self.is_stale() || self.is_closing() {
             return;
         }
+        if let Some(why) = self.target().gone() {
+            // The target has gone, and not its units one by one: nobody hears of units that are
+            // not there, who could hear that the session ends.
+            self.ask_to_close(why);
+            return self.close();
+        }
         // The number is read before what it stands for (G1), so nothing is missed.
         let mut view = self.view.borrow().clone();
         let mut seen = view.generation();
@@ -138,9 +143,6 @@ impl Session {
         self.seen.set(seen);
         self.see_access_state();
         self.take_over(view.map());
-        if self.target().is_removed() {
-            self.ask_to_close(CloseReason::TargetRemoved);
-        }
     }
 
     /// P3.

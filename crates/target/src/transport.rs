@@ -55,6 +55,9 @@ pub enum CloseReason {
     TargetRemoved,
     /// TARGET COLD RESET.
     ColdReset,
+    /// The daemon ends. What has no answer yet gets none where the end of the connection says so:
+    /// the next daemon is asked again.
+    Stopping,
 }
 
 /// The answer of a task management function.

@@ -187,6 +187,7 @@ impl LocalVerb for Serve {
             control.plant().stop();
             return Err(e);
         }
+        control.plant().open();
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().thread_name("control").build();
         let runtime = runtime.map_err(|e| Error::new(Kind::System, "start runtime", e))?;

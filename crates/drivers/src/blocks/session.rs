@@ -45,8 +45,9 @@ pub(crate) enum Over {
 /// The peer's side of a session: how it is answered, and what wakes its task.
 pub(crate) trait Front: Sized + 'static {
     /// When the engine ends the session, writes that may still reach the medium have no answer: an
-    /// error would say that they are over. Only where the end of the connection says the rest.
-    const LEAVES_WRITES: bool = false;
+    /// error would say that they are over. When the daemon ends nothing has: the client asks the
+    /// next one. Only where the end of the connection says the rest.
+    const LEAVES: bool = false;
     /// Something that the task waits for has changed.
     fn kick(&self);
     /// `waker` is woken by `kick`.
@@ -85,6 +86,8 @@ pub(crate) struct Blocks<F> {
     /// Commands at the engine.
     running: Cell<u32>,
     closing: Cell<bool>,
+    /// Nobody is answered any more.
+    silent: Cell<bool>,
     ended: Cell<bool>,
 }
 
@@ -100,6 +103,7 @@ impl<F: Front> Blocks<F> {
             ready: RefCell::default(),
             running: Cell::default(),
             closing: Cell::default(),
+            silent: Cell::default(),
             ended: Cell::default(),
         })
     }
@@ -184,6 +188,13 @@ impl<F: Front> Blocks<F> {
         self.front.kick();
     }
 
+    /// A request that came when the session was ending already.
+    fn comes_late(&self, request: &Request) {
+        if !self.silent.get() {
+            self.refuse(request, Error::Shutdown);
+        }
+    }
+
     /// Begins a request without payload.
     pub fn start(&self, request: Request, work: Work, len: u64) {
         self.start_at(request, work, request.offset, len);
@@ -192,7 +203,7 @@ impl<F: Front> Blocks<F> {
     /// The same, of `len` bytes from `at` on, which need not be what the request says.
     pub fn start_at(&self, request: Request, work: Work, at: u64, len: u64) {
         if self.closing.get() {
-            return self.refuse(&request, Error::Shutdown);
+            return self.comes_late(&request);
         }
         let tag = self.requests.borrow_mut().put(request, work, at, len);
         if work.writes() && request.has(flag::FUA) {
@@ -206,7 +217,7 @@ impl<F: Front> Blocks<F> {
     /// Begins a WRITE, or a piece of one.
     pub fn start_write(&self, request: Request, at: u64, data: Segs, parent: Option<u32>) {
         if self.closing.get() && parent.is_none() {
-            return self.refuse(&request, Error::Shutdown);
+            return self.comes_late(&request);
         }
         let len = data.len() as u64;
         let tag = self.requests.borrow_mut().put(request, Work::Write, at, 0);
@@ -511,13 +522,14 @@ impl<F: Front> Transport for Blocks<F> {
 
     fn close(&self, reason: CloseReason) {
         self.closing.set(true);
+        self.silent.set(F::LEAVES && reason == CloseReason::Stopping);
         let open = self.requests.borrow().tags();
         // What is at the engine is answered now; what it still says finds nobody.
         for tag in open {
             // A piece has no reply of its own: its parent's comes too.
             let silent = |p: &mut Place| {
                 let writes = p.work.writes() || p.work == Work::Parent;
-                p.parent.is_some() || (writes && F::LEAVES_WRITES)
+                p.parent.is_some() || self.silent.get() || (writes && F::LEAVES)
             };
             match self.with(tag, silent) {
                 Some(true) => self.requests.borrow_mut().free(tag),

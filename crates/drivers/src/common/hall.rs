@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use bio::{PAGE_BYTES, Pool, PoolConfig};
 use geom::Core;
 use reactor::{Address, Stream, TaskHandle};
+use target::registry::Doors;
 
 use super::cause::Cause;
 use super::journal::{Journal, Say};
@@ -112,8 +113,12 @@ impl<G: Guest> Hall<G> {
         false
     }
 
-    /// Waits until one more connection may enter. The oldest goes when it has had its time.
-    pub async fn place(&self) {
+    /// Waits until one more connection may enter: until the doors are open (D1), and for a place.
+    /// The oldest goes when it has had its time.
+    pub async fn place(&self, doors: &Doors) {
+        while doors.are_shut() {
+            self.core.reactor().sleep(PLACE_PAUSE_NS).await;
+        }
         loop {
             let oldest = {
                 let mut all = self.entering.borrow_mut();

@@ -73,6 +73,7 @@ impl fmt::Display for Ending {
             Ending::Closed(CloseReason::Kicked) => f.write_str("ended by the administrator"),
             Ending::Closed(CloseReason::TargetRemoved) => f.write_str("the target was removed"),
             Ending::Closed(CloseReason::ColdReset) => f.write_str("TARGET COLD RESET"),
+            Ending::Closed(CloseReason::Stopping) => f.write_str("the daemon stops"),
             Ending::Silent => f.write_str("no answer to a ping"),
             Ending::TooManyRejects => f.write_str("too many refused PDUs"),
             Ending::Protocol(what) => f.write_str(what),

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use target::Transport;
 use target::registry::Denied;
+use target::{CloseReason, Transport};
 use wire::iscsi::{
     Access, Algorithms, Auth, Bhs, CHALLENGE_LEN, Challenge, ChapUser, Established, Grant, Login,
     LoginConfig, LoginReply, LoginStatus, Offer, PRE_LOGIN, SessionType, Step, TargetQuery,
@@ -75,6 +75,10 @@ pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<S
                     return Err(Ending::Protocol("a login without a decision"));
                 };
                 return enter(conn, *done, decision).await;
+            }
+            // D2.
+            Step::Refuse { .. } if conn.here.shared.registry.doors().are_closed() => {
+                return Err(Ending::Closed(CloseReason::Stopping));
             }
             Step::Refuse { reply, status, reason } => {
                 note_refusal(conn, &asked, status, reason);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reactor::Address;
 use target::registry::Denied;
-use target::{Login, Transport};
+use target::{CloseReason, Login, Transport};
 use wire::nbd::{
     Agreed, Export, Exports, Form, Handshake, Listed, Settings, Step, Tls, Unavailable,
 };
@@ -55,6 +55,10 @@ pub(crate) async fn run(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<Rc<S
     let initiator = name_of(&conn.peer);
     let mut door = Door { conn, targets, initiator, entered: None };
     loop {
+        if conn.here.shared.registry.doors().are_closed() {
+            // D2: a refusal in `out` is not meant.
+            return Err(Ending::Closed(CloseReason::Stopping));
+        }
         conn.line.out.borrow_mut().bytes_of(&out);
         out.clear();
         conn.line.kick();

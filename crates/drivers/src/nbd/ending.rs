@@ -69,6 +69,7 @@ impl fmt::Display for Ending {
             Ending::Closed(CloseReason::Kicked) => f.write_str("ended by the administrator"),
             Ending::Closed(CloseReason::TargetRemoved) => f.write_str("the target was removed"),
             Ending::Closed(CloseReason::ColdReset) => f.write_str("the target was reset"),
+            Ending::Closed(CloseReason::Stopping) => f.write_str("the daemon stops"),
             Ending::Exchanged => f.write_str("the export is another unit now"),
             Ending::HalfAnswered => f.write_str("an error within the data of a reply"),
         }

@@ -57,7 +57,7 @@ impl Porter for Here {
     }
 
     async fn place(&self) {
-        self.hall.place().await;
+        self.hall.place(self.shared.registry.doors()).await;
     }
 
     fn welcome(self: &Rc<Self>, stream: Stream, peer: Address, at: &Address) {

@@ -76,7 +76,7 @@ impl Session {
 }
 
 impl Front for Client {
-    const LEAVES_WRITES: bool = true;
+    const LEAVES: bool = true;
 
     fn kick(&self) {
         self.conn.line.kick();

@@ -11,6 +11,7 @@
 //!  R3  A change that cannot be carried out wholly changes nothing.
 //!  R4  A device counts its entries in maps by port: `recount` follows every change of a map.
 
+mod doors;
 mod facts;
 mod groups;
 mod map;
@@ -19,8 +20,8 @@ mod ports;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bio::Errno;
 use geom::{Error, Origins};
@@ -37,6 +38,7 @@ use crate::transport::CloseReason;
 use crate::vault::{NoVault, Vault};
 use numbers::Numbers;
 
+pub use doors::Doors;
 pub use facts::{CommandView, Counters, DEPTH_MAX, HeldBack, SessionFacts};
 pub(crate) use facts::{FlowNotes, Tally, add};
 pub(crate) use groups::View;
@@ -59,7 +61,8 @@ pub struct TargetPort {
     pub name: String,
     /// Relative target port identifier, from 1.
     pub port: u16,
-    removed: AtomicBool,
+    /// Why it is not there any more.
+    gone: OnceLock<CloseReason>,
     groups: Mutex<Arc<Groups>>,
     port_group: Mutex<Arc<PortGroup>>,
 }
@@ -86,9 +89,9 @@ impl TargetPort {
         decide(&self.name, &self.groups(), initiator, portal)
     }
 
-    /// True when the target was taken away; its sessions are closing.
-    pub fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
+    /// Why the target was taken away, if it was; its sessions are closing.
+    pub fn gone(&self) -> Option<CloseReason> {
+        self.gone.get().copied()
     }
 }
 
@@ -139,6 +142,7 @@ pub struct Registry {
     /// Grows with every reset of a unit, so that sessions know which came after their login.
     resets: AtomicU64,
     tokens: Tokens,
+    doors: Doors,
     /// Who sends requests.
     origins: Arc<Origins>,
     /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
@@ -323,7 +327,7 @@ impl Registry {
             driver: driver.into(),
             name: name.into(),
             port,
-            removed: AtomicBool::new(false),
+            gone: OnceLock::new(),
             groups: Mutex::default(),
             port_group: Mutex::new(state.default_group()),
         });
@@ -380,18 +384,17 @@ impl Registry {
         let Some(target) = state.targets.remove(&key) else {
             return Err(Error::new(Errno::NoEnt, format!("no {driver} target {name}")));
         };
-        target.removed.store(true, Ordering::Release);
-        replace(&target, Groups::default());
-        let of_it: Vec<Arc<SessionFacts>> = state
-            .sessions
-            .values()
-            .filter(|s| s.driver == driver && s.target == name)
-            .cloned()
-            .collect();
-        for session in of_it {
-            send_close(&state, &session, CloseReason::TargetRemoved);
-        }
+        let why = match self.doors.are_closed() {
+            true => CloseReason::Stopping,
+            false => CloseReason::TargetRemoved,
+        };
+        take_away(&state, &target, why);
         Ok(())
+    }
+
+    /// Whether initiators may come in.
+    pub fn doors(&self) -> &Doors {
+        &self.doors
     }
 
     /// Replaces all groups of a target at once. Sessions get their new map with their next
@@ -520,7 +523,7 @@ impl Registry {
     /// Relative identifiers of the target ports of a driver, by growing number.
     pub(crate) fn relative_ports(&self, driver: &str) -> Vec<u16> {
         let state = self.state();
-        let ports = state.targets.values().filter(|t| t.driver == driver && !t.is_removed());
+        let ports = state.targets.values().filter(|t| t.driver == driver && t.gone().is_none());
         let mut ports: Vec<u16> = ports.map(|t| t.port).collect();
         ports.sort_unstable();
         ports
@@ -593,6 +596,18 @@ impl LunChange {
 }
 
 /// New groups with new views; those of the old ones' sessions ask which group is theirs.
+/// Nobody sees anything of a target any more, and its sessions are asked to end. Why is said first:
+/// a session that sees the change knows what it means.
+fn take_away(state: &State, target: &TargetPort, why: CloseReason) {
+    // A target is taken away once: it has left the table.
+    let _ = target.gone.set(why);
+    replace(target, Groups::default());
+    let is_of_it = |s: &&Arc<SessionFacts>| s.driver == target.driver && s.target == target.name;
+    for session in state.sessions.values().filter(is_of_it) {
+        send_close(state, session, why);
+    }
+}
+
 fn replace(target: &TargetPort, groups: Groups) {
     let old = target.groups();
     for group in old.groups() {

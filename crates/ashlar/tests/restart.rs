@@ -1,0 +1,110 @@
+//! A daemon that is stopped and started again and again under load: QEMU's iSCSI and NBD clients,
+//! which come back by themselves, hear nothing of it.
+
+mod house;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use house::{House, IQN, file_disk};
+use rig::proc::{self, Proc};
+use serde_json::Value;
+
+/// Size of a unit.
+const BYTES: u64 = 16 << 20;
+
+/// Stops under each load. The moment in which a target goes and its sessions are there still is a
+/// short one.
+const STOPS: usize = 12;
+
+/// Longest way back of a client.
+const BACK: Duration = Duration::from_secs(30);
+
+/// Between a stop and the start after it.
+const DOWN: Duration = Duration::from_millis(100);
+
+/// A configuration in which portals are there long before the last group is.
+fn configuration(nbd: SocketAddr) -> String {
+    let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
+    let targets = format!(
+        "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [\"{{portal}}\"]\n\
+         [[target]]\ndriver = \"nbd\"\nname = \"exports\"\nlisten = [\"{nbd}\"]\n\
+         [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d0\" }}\n\
+         [[access]]\ntarget = \"exports\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d1\" }}\n"
+    );
+    // More targets at the same portals make the way to the first group a long one.
+    let more = |i: usize| {
+        format!(
+            "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}.{i}\"\nlisten = [\"{{portal}}\"]\n"
+        )
+    };
+    [disks, targets, (0..60).map(more).collect()].concat()
+}
+
+/// `qemu-img bench`, reads or writes, until it is killed.
+fn load(house: &House, name: &str, image: &str, writes: bool) -> Proc {
+    let mut command = Command::new(proc::tool("qemu-img").unwrap());
+    command.args(["bench", "-c", "100000000", "-s", "4096", "-S", "12288", "-d", "16"]);
+    command.args(["-t", "none", "--image-opts", image]);
+    if writes {
+        command.arg("-w");
+    }
+    Proc::start(name, &mut command, &house.path(&format!("{name}.log"))).unwrap()
+}
+
+#[test]
+fn nobody_hears_of_a_daemon_that_stops_and_starts() {
+    let mut house = House::new("restart");
+    let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
+    house.image("d0.img", BYTES);
+    house.image("d1.img", BYTES);
+    house.write("ashlar.toml", &configuration(nbd));
+    house.start();
+    let iscsi = format!("driver=iscsi,transport=tcp,portal={},target={IQN},lun=0", house.portal());
+    let nbd = format!(
+        "driver=nbd,server.type=inet,server.host={},server.port={},export=exports/0,\
+         reconnect-delay=30",
+        nbd.ip(),
+        nbd.port()
+    );
+    let mut loads = Vec::new();
+    for (name, image) in [("iscsi", &iscsi), ("nbd", &nbd)] {
+        for writes in [false, true] {
+            let name = format!("{name}-{}", if writes { "writes" } else { "reads" });
+            loads.push((name.clone(), load(&house, &name, image, writes)));
+        }
+    }
+    for stop in 0..STOPS {
+        // All of them are back, and at work.
+        let busy = || {
+            let sessions = house.json(&["sessions"]);
+            let done = |s: &Value| {
+                let stats = &s["session"]["stats"];
+                let of = |kind: &str| stats[kind]["ops"].as_u64().unwrap_or(0);
+                of("read") + of("write")
+            };
+            house::array(&sessions["sessions"]).iter().filter(|s| done(s) > 500).count()
+        };
+        house.until("all are back", BACK, || busy() == loads.len());
+        house.stop();
+        sleep(DOWN);
+        house.start();
+        for (name, load) in &mut loads {
+            let log = house.path(&format!("{name}.log"));
+            let said = fs::read_to_string(&log).unwrap();
+            assert!(load.ended().unwrap().is_none(), "stop {stop}: {name} ended:\n{said}");
+            assert!(!said.contains("rror"), "stop {stop}: {name}:\n{said}");
+        }
+    }
+    for (_, mut load) in loads {
+        load.kill().unwrap();
+    }
+    let denied = house.state();
+    assert!(house::array(&denied["denied"]).is_empty(), "{:#}", denied["denied"]);
+    house.stop();
+}

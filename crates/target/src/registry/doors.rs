@@ -5,11 +5,11 @@
 //! ```
 //!
 //! Invariants
-//!  D1  While SHUT nobody is answered, and who has connected waits: a login between a target and its
-//!      groups would be refused, and initiators take that for the last word (open-iscsi gives the
-//!      session up for ever).
+//!  D1  While SHUT nobody is answered, and who has connected waits: a login between a target and
+//!      its groups would be refused, and initiators take that for the last word (open-iscsi gives
+//!      the session up for ever).
 //!  D2  From CLOSED on nothing is answered that has not run. Whoever hears nothing asks the next
-//!      daemon; whoever heard that the unit is not there would tell its users that they have lost it.
+//!      daemon; whoever heard that the unit is not there would tell its users that it is lost.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

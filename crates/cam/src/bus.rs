@@ -2,6 +2,7 @@
 //!
 //! Nothing here is on the way of a CCB: a periph holds its unit.
 
+mod places;
 mod scan;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,6 +21,8 @@ use crate::periph::Facts;
 use crate::recovery::Policy;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
+
+pub use places::PHYSPATH;
 
 /// Events that a bus remembers; older ones are forgotten.
 pub const EVENTS_MAX: usize = 256;

@@ -13,7 +13,7 @@ use geom::{
 use serde_json::Value;
 
 use crate::address::Path;
-use crate::bus::{ACCESS, Bus, Change, Names};
+use crate::bus::{ACCESS, Bus, Change, Names, PHYSPATH};
 use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
@@ -283,10 +283,9 @@ fn enter(
     (name, disk): (String, Disk),
 ) -> Result<Option<String>, Error> {
     let sim = unit.sim().facts();
-    let Disk { language, limits, shape, stripe_bytes, read_only, mut attrs, .. } = disk;
+    let Disk { language, limits, shape, stripe_bytes, read_only, attrs, .. } = disk;
     let path = unit.path();
     let place = format!("{}@{}", sim.name, unit.sim().place(path));
-    attrs.push(("GEOM::physpath", bio::Attr::Text(place.clone())));
     let made = DiskGeom { unit: unit.clone(), place, read_only, label: facts.label() };
     let geom = topology.new_geom(CAM_CLASS, &name, "found on its bus", Box::new(made))?;
     let provider = topology.new_provider(
@@ -332,8 +331,14 @@ impl Geom for DiskGeom {
     }
 
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<bio::Attr> {
-        let access = self.unit.access().filter(|_| name == ACCESS)?;
-        Some(bio::Attr::Text(access.name().into()))
+        match name {
+            ACCESS => Some(bio::Attr::Text(self.unit.access()?.name().into())),
+            // Behind no enclosure that says it, where its bus leads to it.
+            PHYSPATH => {
+                Some(bio::Attr::Text(self.unit.physpath().unwrap_or_else(|| self.place.clone())))
+            }
+            _ => None,
+        }
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
@@ -351,6 +356,9 @@ impl Geom for DiskGeom {
         ];
         if let Some(access) = self.unit.access() {
             lines.push(("access", access.name().into()));
+        }
+        if let Some(place) = self.unit.physpath() {
+            lines.push(("physpath", place));
         }
         if lost {
             lines.push(("state", "gone".into()));

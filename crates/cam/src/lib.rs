@@ -31,7 +31,7 @@ mod unit;
 mod verbs;
 
 pub use address::{ANY, Path};
-pub use bus::{Bus, Change, Names, Rescan};
+pub use bus::{Bus, Change, Names, PHYSPATH, Rescan};
 pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Registers, SenseData, Tag,

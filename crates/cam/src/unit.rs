@@ -33,6 +33,7 @@ pub struct Unit {
     switchboard: Switchboard,
     listener: Listener,
     access: Mutex<Option<AccessState>>,
+    physpath: Mutex<Option<String>>,
     /// How often it is to be asked for that; who is the first asks.
     access_wishes: AtomicU32,
     desk: Mutex<Desk>,
@@ -89,6 +90,7 @@ impl Unit {
             switchboard,
             listener,
             access: Mutex::default(),
+            physpath: Mutex::default(),
             access_wishes: AtomicU32::new(0),
             desk: Mutex::new(desk),
         });
@@ -119,6 +121,19 @@ impl Unit {
     pub(crate) fn set_access(&self, access: Option<AccessState>) -> bool {
         let mut now = self.access.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *now, access) != access
+    }
+
+    /// Where it sits, as its enclosure said last.
+    pub fn physpath(&self) -> Option<String> {
+        self.physpath.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An enclosure has said where it sits; true: elsewhere than before.
+    pub(crate) fn set_physpath(&self, place: Option<String>) -> bool {
+        let mut now = self.physpath.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = *now != place;
+        *now = place;
+        is_new
     }
 
     /// It is to be asked how it can be accessed: true for who does it.

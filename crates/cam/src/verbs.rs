@@ -177,6 +177,7 @@ impl CamClass {
                             "target": path.target, "lun": path.lun, "periph": name,
                             "periphs": bus.periphs(path),
                             "device": facts.label(), "lost": unit.look(|d| d.is_lost()),
+                            "physpath": unit.physpath(),
                         })
                     })
                     .collect();

@@ -116,6 +116,7 @@ impl Bus {
         self.sim.ready(core).await;
         let targets = self.all();
         let (changes, silent) = self.ask(targets, SCAN_DEADLINE_NS, core).await;
+        self.look_at_places(core).await;
         drop(wished);
         lock(&self.silent).clone_from(&silent);
         silent.into_iter().for_each(|target| self.wish(target));
@@ -138,6 +139,7 @@ impl Bus {
         };
         lock(&self.silent).extend(&targets);
         let (changes, silent) = self.ask(targets.clone(), SCAN_PATIENCE_NS, core).await;
+        self.look_at_places(core).await;
         let mut known = lock(&self.silent);
         known.retain(|target| !targets.contains(target));
         known.extend(silent);

@@ -53,6 +53,24 @@ impl Enclosure {
         Some(usize::from(place.element)).filter(|n| *n < self.config.elements())
     }
 
+    /// The SAS devices that are in it, each with its physical path: the enclosure by its name, the
+    /// type and the element of that type, where 0 stands for all, and what the element is called.
+    pub fn paths(&self) -> impl Iterator<Item = (u64, String)> {
+        let devices = self.places.iter().filter(|place| place.sas != 0);
+        devices.filter_map(|place| {
+            let element = usize::from(place.element);
+            let (kind, slot) = self.config.place_of(element)?;
+            let id = self.config.id;
+            let mut path = format!("id1,enc@n{id:x}/type@{kind:x}/slot@{:x}", slot + 1);
+            if let Some(name) = self.names.get(element).filter(|name| !name.is_empty()) {
+                let plain = |c: char| if c.is_ascii_graphic() && c != '/' { c } else { '_' };
+                path.push_str("/elmdesc@");
+                path.extend(name.chars().map(plain));
+            }
+            Some((place.sas, path))
+        })
+    }
+
     /// The SAS device in an element.
     pub fn device_in(&self, element: usize) -> Option<u64> {
         let place = self.places.iter().find(|place| usize::from(place.element) == element)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
@@ -12,8 +13,10 @@ use wire::smp::{Phy, ReportGeneral, SMP_RESPONSE_LEN, function, result};
 use super::{DEVICE, Found, option, verb};
 use crate::ccb::{CamStatus, Command};
 use crate::class::CamClass;
+use crate::periph::Facts;
 use crate::periph::pass::{self, Data, Request};
 use crate::periph::ses::{self, Enclosure};
+use crate::unit::Unit;
 
 const SHELF: ArgSpec =
     ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "An enclosure: ses0" };
@@ -60,16 +63,9 @@ impl CamClass {
         let Some(bus) = buses.iter().find(|bus| bus.number() == number) else {
             return BTreeMap::new();
         };
-        let device = |(unit, facts, _): (_, crate::periph::Facts, String)| {
-            let unit: std::sync::Arc<crate::unit::Unit> = unit;
+        let device = |(unit, facts, _): (Arc<Unit>, Facts, String)| {
             let path = unit.path();
-            let said = match &facts {
-                // What the disk says of its own port.
-                crate::periph::Facts::Scsi(f) => u64::from_str_radix(&f.names.port, 16).ok(),
-                _ => None,
-            };
-            let sas = bus.sim().address(path.target).or(said).filter(|_| path.lun == 0)?;
-            Some((sas, (facts.label(), bus.periphs(path))))
+            Some((bus.sas_of(path, &facts)?, (facts.label(), bus.periphs(path))))
         };
         bus.devices().into_iter().filter_map(device).collect()
     }

@@ -4,8 +4,8 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
@@ -18,7 +18,9 @@ use geom::{
 use reactor::sim::{self, Actor};
 use reactor::{Patience, Reactor, Token};
 
-struct User;
+/// Remembers which attributes changed below it.
+#[derive(Clone, Default)]
+struct User(Arc<Mutex<Vec<String>>>);
 
 impl Geom for User {
     fn access(
@@ -33,6 +35,10 @@ impl Geom for User {
 
     fn resizes(&self) -> bool {
         true
+    }
+
+    fn attr_changed(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, name: &str) {
+        self.0.lock().unwrap().push(name.to_owned());
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -75,6 +81,7 @@ pub struct World {
     pub control: Control,
     pub cam: Arc<CamClass>,
     pub buses: Vec<Arc<Bus>>,
+    heard: User,
     world: sim::World,
     endings: Rc<Endings>,
     sink: u32,
@@ -119,7 +126,12 @@ impl World {
         let buses = sims.iter().map(bus).collect();
         let endings = Rc::new(Endings::default());
         let sink = core.add_sink(endings.clone());
-        World { core, control, cam, buses, world, endings, sink }
+        World { core, control, cam, buses, heard: User::default(), world, endings, sink }
+    }
+
+    /// Names of attributes that changed since the last call, of providers that somebody uses.
+    pub fn heard(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.heard.0.lock().unwrap())
     }
 
     /// The world that the core is in.
@@ -167,9 +179,10 @@ impl World {
     pub fn open(&mut self, on: &str) -> (ConsumerId, Edge) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let user = Box::new(self.heard.clone());
         let opened = self.control.call(|t| {
             let p = t.find(on).expect("the provider exists");
-            let g = t.new_geom("user", &name, "test", Box::new(User))?;
+            let g = t.new_geom("user", &name, "test", user)?;
             let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
             t.access(c, Access::WRITE).map_err(|e| Error::of(e, "open"))?;
             Ok((c, t.edge(c)))
@@ -181,9 +194,10 @@ impl World {
     pub fn open_as(&mut self, on: &str, access: Access) -> Result<Edge, Errno> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("reader{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let user = Box::new(self.heard.clone());
         let opened = self.control.call(|t| {
             let p = t.find(on).expect("the provider exists");
-            let g = t.new_geom("user", &name, "test", Box::new(User))?;
+            let g = t.new_geom("user", &name, "test", user)?;
             let c = t.attach_new(g, p).map_err(|e| Error::of(e, "attach"))?;
             t.access(c, access).map_err(|e| Error::of(e, "open"))?;
             Ok(t.edge(c))

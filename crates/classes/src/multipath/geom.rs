@@ -666,6 +666,9 @@ impl Geom for MultipathGeom {
         if !access.is_empty() {
             lines.push(("Access", access));
         }
+        if let Some(Attr::Text(place)) = t.below(consumer).and_then(|p| t.attr(p, PHYSPATH)) {
+            lines.push(("PhysicalPath", place));
+        }
         lines
     }
 

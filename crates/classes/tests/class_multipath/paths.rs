@@ -20,6 +20,7 @@ fn misc_add_a_path_by_hand() {
     ask(&mut world, "add", "d2").expect("added");
     assert_eq!(states(&world), ["d0 ACTIVE", "d1 PASSIVE", "d2 PASSIVE"]);
     assert_eq!(state(&world), "OPTIMAL");
+    assert_eq!(told(&world, "PhysicalPath"), ["d0 bay/d0", "d1 bay/d1", "d2 bay/d2"]);
     assert_eq!(world.show("multipath", "m", "Type"), ["MANUAL"]);
     assert_eq!(world.size("multipath/m"), MIB as u64, "nothing is kept for a label");
     assert_eq!(ask(&mut world, "add", "d2").expect_err("twice").kind, Errno::Exist);

@@ -150,12 +150,17 @@ pub fn ask(world: &mut World, verb: &str, member: &str) -> Result<Value, geom::E
 
 /// States of the paths, by name.
 pub fn states(world: &World) -> Vec<String> {
+    told(world, "State")
+}
+
+/// What is shown of each path under a key, by name.
+pub fn told(world: &World, key: &str) -> Vec<String> {
     let view = world.control.topology.view(0);
     let found = view.iter().find(|g| g.class == "multipath" && g.name == "m" && !g.withering);
     let consumers = found.into_iter().flat_map(|g| &g.consumers);
     let mut all: Vec<(String, String)> = consumers
         .map(|c| {
-            let state = c.show.iter().find(|(k, _)| *k == "State").map(|(_, v)| v.clone());
+            let state = c.show.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
             (c.provider.clone().unwrap_or_default(), state.unwrap_or_default())
         })
         .collect();

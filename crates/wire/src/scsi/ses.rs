@@ -212,6 +212,19 @@ impl SesConfig {
         self.types.iter().flat_map(|one| std::iter::repeat_n(one.kind, usize::from(one.count)))
     }
 
+    /// Which type an element is of, and which element of that type; both from 0.
+    pub fn place_of(&self, element: usize) -> Option<(usize, usize)> {
+        let mut rest = element;
+        for (kind, one) in self.types.iter().enumerate() {
+            let count = usize::from(one.count);
+            if rest < count {
+                return Some((kind, rest));
+            }
+            rest -= count;
+        }
+        None
+    }
+
     /// Reads what page 02h says of each element; pages of another generation are refused.
     pub fn status(&self, data: &[u8]) -> Result<Vec<SesStatus>, WireError> {
         let mut reader = self.body(data, ses_page::STATUS)?;

@@ -1,0 +1,76 @@
+//! Where the disks of a bus sit: its enclosures are asked, and each disk gets its physical path.
+//!
+//! Invariants
+//!  W1  A place is known only as some enclosure said it last: a disk that no enclosure names any
+//!      more has none, unless one of them could not be read, which takes nothing away.
+//!  W2  Whoever is above hears of a place that is another one, once, and of no other.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use geom::{Core, Event as GeomEvent, deadline};
+
+use super::{Bus, Known, lock};
+use crate::address::Path;
+use crate::events::Event;
+use crate::periph::{Facts, ses};
+use crate::unit::Unit;
+
+/// The attribute of a provider that says where its disk is.
+pub const PHYSPATH: &str = "GEOM::physpath";
+
+/// How long enclosures are read after a scan; what they would have said is missed then.
+const PLACES_NS: u64 = 10_000_000_000;
+
+impl Bus {
+    /// The SAS address of a target's port: what the HBA says, or the disk itself.
+    pub(crate) fn sas_of(&self, path: Path, facts: &Facts) -> Option<u64> {
+        let said = match facts {
+            Facts::Scsi(f) => u64::from_str_radix(&f.names.port, 16).ok(),
+            _ => None,
+        };
+        self.sim().address(path.target).or(said).filter(|sas| path.lun == 0 && *sas != 0)
+    }
+
+    /// Reads the enclosures, after a scan.
+    pub(super) async fn look_at_places(self: &Arc<Bus>, core: &Rc<Core>) {
+        let is_ses = |k: &&Known| k.facts.role() == Some("ses");
+        let shelf = |k: &Known| (k.unit.clone(), k.facts.clone());
+        let shelves: Vec<(Arc<Unit>, Facts)> =
+            lock(&self.known).values().filter(is_ses).map(shelf).collect();
+        let mut said = BTreeMap::new();
+        let mut whole = true;
+        let read = async {
+            for (unit, facts) in &shelves {
+                match ses::read(unit, facts, core).await {
+                    // The first that names a device has it.
+                    Ok(shelf) => shelf.paths().for_each(|(sas, path)| {
+                        said.entry(sas).or_insert(path);
+                    }),
+                    Err(_) => whole = false,
+                }
+            }
+        };
+        let in_time = deadline(core, PLACES_NS, read).await.is_some();
+        self.are_at(&said, whole && in_time);
+    }
+
+    /// W1, W2
+    fn are_at(&self, said: &BTreeMap<u64, String>, whole: bool) {
+        let mut moved = Vec::new();
+        for (path, known) in &*lock(&self.known) {
+            let sas = self.sas_of(*path, &known.facts).filter(|_| known.facts.role().is_none());
+            let place = sas.and_then(|sas| said.get(&sas)).cloned();
+            if (place.is_some() || whole) && known.unit.set_physpath(place) {
+                moved.push((*path, known.provider.as_ref().map(|(provider, _)| *provider)));
+            }
+        }
+        for (path, provider) in moved {
+            self.note(path, Event::AdvInfoChanged);
+            if let Some(provider) = provider {
+                self.inbox.post(GeomEvent::Attr(provider, PHYSPATH));
+            }
+        }
+    }
+}

@@ -43,12 +43,14 @@ fn legal(name: &[u8]) -> Result<(), Stop> {
 
 impl Files<'_, '_> {
     pub(super) fn make_root(&mut self, uid: u32, gid: u32) -> Result<(), Stop> {
-        // Numbers of files begin behind it.
-        let now = self.now_ns();
-        let ino = self.step.new_ino()?;
-        if ino != ROOT {
+        let first = Key { ino: 0, kind: 0, offset: 0 };
+        if !self.keys(first, 1)?.is_empty() {
             return Err(Fault::Corrupt("the root is missing".into()).into());
         }
+        let now = self.now_ns();
+        // Numbers of files begin behind it. What was here before the first commit may be lost with
+        // the power, the numbers that it had are not given again.
+        self.step.new_ino()?;
         let root = Inode {
             kind: Kind::Dir,
             mode: 0o775,

@@ -2,6 +2,7 @@
 //! contents beside a model.
 
 mod ahead;
+mod crashes;
 mod damage;
 mod disk;
 mod exposing;

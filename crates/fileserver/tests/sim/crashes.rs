@@ -1,0 +1,282 @@
+//! The power fails after each single operation of the cache device, while something is done that
+//! clients have seen parts of already: removing a file that is open, giving numbers, growing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bio::{Pool, Seg};
+use fileserver::files::{Change, FileSystem, New, ROOT};
+use fileserver::volume::{self, View};
+use fileserver::Fault;
+use reactor::Reactor;
+use reactor::sim::{Actor, Limits, World};
+
+use super::disk::Disk;
+use super::model;
+use super::story::{run, server};
+
+const KIB: usize = 1024;
+const BLOCK: usize = 4096;
+
+/// Where files live that a power cut leaves.
+struct House {
+    cache: Rc<Disk>,
+    legs: [Rc<Disk>; 1],
+    seed: u64,
+}
+
+/// A life between two power cuts.
+struct Life {
+    fs: FileSystem,
+    pool: Pool,
+    reactor: Reactor,
+}
+
+impl House {
+    fn new(seed: u64, cache_mib: u64) -> House {
+        let cache = Disk::new("cache", cache_mib << 20, seed);
+        House { cache, legs: [Disk::new("leg", 60 << 20, seed ^ 1)], seed }
+    }
+
+    /// Lives until `what` has ended or the cache device has done so many operations, then the power
+    /// fails. None: it failed before the end.
+    fn live<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        operations: Option<i64>,
+        what: impl FnOnce(Rc<Life>) -> F,
+    ) -> Option<T> {
+        let world = World::new(self.seed);
+        let s = server(&world, "main", 1, &self.cache, &self.legs);
+        let o = s.options.clone();
+        let life = run(&world, &s.reactor, async move {
+            if !volume::is_formatted(&o).await {
+                volume::ream(&o).await.unwrap();
+            }
+            let volume = volume::open(&o).await.unwrap();
+            let fs = FileSystem::mount(volume, 0, 0).await.unwrap();
+            Rc::new(Life { fs, pool: o.pool.clone(), reactor: o.reactor.clone() })
+        });
+        let out: Rc<RefCell<Option<T>>> = Rc::default();
+        let (to, task) = (out.clone(), what(life.unwrap()));
+        let fuse = operations.map(|n| Rc::new(Cell::new(n)));
+        self.cache.fuse.borrow_mut().clone_from(&fuse);
+        s.reactor.spawn("life", async move {
+            let done = task.await;
+            *to.borrow_mut() = Some(done);
+        });
+        let is_over = || out.borrow().is_some() || fuse.as_ref().is_some_and(|f| f.get() <= 0);
+        let limits = Limits { ns: 1_000_000_000_000, steps: 10_000_000 };
+        world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || is_over());
+        assert!(is_over(), "it does not end: {:?}", s.reactor.tasks());
+        s.reactor.shutdown();
+        *self.cache.fuse.borrow_mut() = None;
+        self.cache.power_cut();
+        self.legs[0].power_cut();
+        out.take()
+    }
+}
+
+impl Life {
+    fn seg(&self, len: usize, byte: u8) -> Seg {
+        let seg = self.pool.get(len).unwrap().seg(0, len).unwrap();
+        seg.with_mut(|b| b.fill(byte));
+        seg
+    }
+
+    async fn create(&self, name: &str) -> Result<u64, Fault> {
+        let new = New { mode: 0o644, ..New::default() };
+        self.fs.run(|f| f.create(ROOT, name.as_bytes(), &new)).await
+    }
+
+    async fn fill(&self, ino: u64, at: usize, len: usize, byte: u8) {
+        let some = self.seg(10 * KIB, byte);
+        for at in (at..at + len).step_by(10 * KIB) {
+            assert_eq!(self.write(ino, at, &some).await.unwrap(), 10 * KIB);
+        }
+    }
+
+    async fn write(&self, ino: u64, at: usize, seg: &Seg) -> Result<usize, Fault> {
+        self.fs.run(|f| f.write(ino, at as u64, std::slice::from_ref(seg), 0)).await
+    }
+
+    async fn bytes(&self, ino: u64) -> Vec<u8> {
+        self.fs.run(|f| model::read_all(f, View::Live, ino)).await.unwrap()
+    }
+
+    async fn lookup(&self, name: &str) -> Option<u64> {
+        self.fs.run(|f| f.lookup(View::Live, ROOT, name.as_bytes())).await.unwrap()
+    }
+
+    fn used(&self) -> u64 {
+        self.fs.volume().used_by_live().1
+    }
+
+    async fn is_whole(&self) {
+        let found = self.fs.check(View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty(), "{found:?}");
+    }
+}
+
+/// Blocks in use before the file, and after it went while it was open.
+async fn removed_while_open(life: Rc<Life>) -> u64 {
+    let ino = life.lookup("open").await.unwrap();
+    let held = life.fs.hold(ino);
+    life.fs.run(|f| f.remove(ROOT, b"open", 0)).await.unwrap();
+    life.fill(ino, 200 * KIB, 100 * KIB, 2).await;
+    life.fs.sync().await.unwrap();
+    let bytes = life.bytes(ino).await;
+    assert!(bytes[..200 * KIB].iter().all(|b| *b == 1) && bytes[200 * KIB..] == [2; 100 * KIB]);
+    drop(held);
+    while life.fs.run(|f| f.inode(View::Live, ino)).await.is_ok() {
+        life.reactor.sleep(1_000_000).await;
+    }
+    life.fs.sync().await.unwrap();
+    life.used()
+}
+
+#[test]
+fn exposing_2_what_a_removed_open_file_held_is_free_after_a_crash_between() {
+    let (mut operations, mut gone, mut there) = (1, 0, 0);
+    loop {
+        let house = House::new(operations as u64, 20);
+        let before = house.live(None, |life| async move {
+            let other = life.create("other").await.unwrap();
+            life.fill(other, 0, 50 * KIB, 9).await;
+            life.fs.sync().await.unwrap();
+            let before = life.used();
+            let ino = life.create("open").await.unwrap();
+            life.fill(ino, 0, 200 * KIB, 1).await;
+            life.fs.sync().await.unwrap();
+            assert!(life.used() >= before + 50, "it takes room");
+            before
+        });
+        let before = before.unwrap();
+        if let Some(after) = house.live(Some(operations), removed_while_open) {
+            assert_eq!(after, before, "without a crash");
+            break;
+        }
+        let is_there = house.live(None, move |life| async move {
+            let Some(ino) = life.lookup("open").await else {
+                // Whatever of it was left goes by itself.
+                let mut waits = 0;
+                while life.used() != before {
+                    life.reactor.sleep(10_000_000).await;
+                    waits += 1;
+                    assert!(waits < 1000, "{} blocks where {before} were", life.used());
+                }
+                life.is_whole().await;
+                return false;
+            };
+            life.is_whole().await;
+            assert!(life.bytes(ino).await[..200 * KIB].iter().all(|b| *b == 1));
+            true
+        });
+        match is_there.unwrap() {
+            true => there += 1,
+            false => gone += 1,
+        }
+        operations += 1;
+    }
+    assert!(gone > 2 && there > 2, "{gone} without the name, {there} with it");
+}
+
+/// Contents by path and version, as clients were told of them.
+type Told = Rc<RefCell<HashMap<(u64, u64), u32>>>;
+
+/// Makes, writes and removes files until the power fails; each round has contents of its own.
+async fn give_numbers(life: Rc<Life>, told: Told, round: Rc<Cell<u32>>) {
+    let ino = match life.lookup("stays").await {
+        Some(ino) => ino,
+        None => life.create("stays").await.unwrap(),
+    };
+    loop {
+        round.set(round.get() + 1);
+        let n = round.get();
+        let name = format!("f{n}");
+        let made = life.create(&name).await.unwrap();
+        for ino in [made, ino] {
+            let version = async |told_as: u32| {
+                let inode = life.fs.run(|f| f.inode(View::Live, ino)).await.unwrap();
+                let before = told.borrow_mut().insert((ino, inode.version), told_as);
+                assert!(before.is_none_or(|b| b == told_as), "{ino} {} twice", inode.version);
+            };
+            if ino == made {
+                let all = told.borrow();
+                assert!(all.keys().all(|(path, _)| *path != made), "{made} is another file's");
+                drop(all);
+                version(0).await;
+            }
+            let seg = life.seg(BLOCK, n as u8);
+            life.write(ino, 0, &seg).await.unwrap();
+            version(n).await;
+        }
+        if n.is_multiple_of(3) {
+            life.fs.sync().await.unwrap();
+        }
+        life.fs.run(|f| f.remove(ROOT, name.as_bytes(), 0)).await.unwrap();
+    }
+}
+
+#[test]
+fn exposing_14_paths_and_versions_that_were_told_never_come_twice_across_crashes() {
+    for seed in 0..12 {
+        let house = House::new(seed, 6);
+        let (told, round) = (Told::default(), Rc::new(Cell::new(0)));
+        for operations in 1..25_i64 {
+            let (told, round) = (told.clone(), round.clone());
+            let cut = operations * (1 + seed as i64 % 3);
+            house.live(Some(cut), |life| give_numbers(life, told, round));
+        }
+        let paths = told.borrow().len();
+        assert!(paths > 40, "{paths} told");
+    }
+}
+
+/// A write of five blocks where so many are free: what it says, and what is there.
+async fn grow(life: Rc<Life>, free: usize) -> (usize, bool) {
+    let small = life.create("small").await.unwrap();
+    if free > 0 {
+        life.write(small, 0, &life.seg(free * BLOCK, 3)).await.unwrap();
+    }
+    let grows = life.create("grows").await.unwrap();
+    let filler = life.create("filler").await.unwrap();
+    let (one, mut at) = (life.seg(BLOCK, 9), 0);
+    loop {
+        match life.write(filler, at, &one).await {
+            Ok(n) => at += n,
+            Err(Fault::NoSpace(_)) => break,
+            Err(fault) => panic!("{fault}"),
+        }
+    }
+    // Room for so many, if what goes can be had before the next commit.
+    let empty = Change { size: Some(0), ..Change::default() };
+    life.fs.run(|f| f.set(small, &empty)).await.unwrap();
+    let five = life.seg(5 * BLOCK, 7);
+    let (wrote, whole) = match life.write(grows, 0, &five).await {
+        Ok(n) => (n, n == 5 * BLOCK),
+        Err(Fault::NoSpace(_)) => (0, false),
+        Err(fault) => panic!("{fault}"),
+    };
+    assert_eq!(life.bytes(grows).await, vec![7; wrote], "{free} free");
+    (wrote, whole)
+}
+
+#[test]
+fn exposing_10_a_file_is_as_long_as_what_was_written_when_the_device_is_full() {
+    let mut short = 0;
+    for free in 0..8 {
+        let house = House::new(free as u64, 6);
+        let (wrote, whole) = house.live(None, |life| grow(life, free)).unwrap();
+        short += usize::from(!whole);
+        house.live(None, move |life| async move {
+            // What was not synced may be gone; what is there is whole.
+            if let Some(ino) = life.lookup("grows").await {
+                let bytes = life.bytes(ino).await;
+                assert!(bytes.len() <= wrote && bytes.iter().all(|b| *b == 7), "{free} free");
+            }
+            life.is_whole().await;
+        });
+    }
+    assert!(short > 0, "five blocks fitted every time");
+}

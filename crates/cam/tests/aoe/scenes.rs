@@ -11,13 +11,14 @@ use serde_json::json;
 
 use crate::shelf::{Shelf, Ways};
 use crate::world::{World, range};
-use crate::{MS, S, SECTOR, SECTORS, network};
+use crate::{MS, Net, S, SECTOR, SECTORS, network};
 
 /// Longer than it takes to find the disk.
 const LIFE_NS: u64 = 10 * S;
 
 struct Scene {
     w: World,
+    net: Net,
     shelf: Rc<Shelf>,
     edge: Edge,
     bus: usize,
@@ -27,11 +28,15 @@ struct Scene {
 
 impl Scene {
     fn new(ways: Ways) -> Scene {
-        let mut w = World::with(1, &[]);
         let calm =
             SegmentShape { delay_ns_min: 5_000, delay_ns_max: 20_000, ..SegmentShape::default() };
-        let _net = network(&w, &[(calm, 9000)]);
-        let shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, ways);
+        Scene::on(calm, SECTORS, ways)
+    }
+
+    fn on(shape: SegmentShape, sectors: u64, ways: Ways) -> Scene {
+        let mut w = World::with(1, &[]);
+        let net = network(&w, &[(shape, 9000)]);
+        let shelf = Shelf::start(&w.core, &["shelf0"], sectors as usize, 1, ways);
         let begun = w.now();
         let life = LIFE_NS / MS;
         let params = json!({ "interfaces": ["eth0"], "frame_life_ms": life, "deadline_s": 20 });
@@ -47,7 +52,7 @@ impl Scene {
             assert!(w.now() < begun + LIFE_NS / 2, "the disk is found in time");
         }
         let (_, edge) = w.open("ada0");
-        Scene { w, shelf, edge, bus, begun }
+        Scene { w, net, shelf, edge, bus, begun }
     }
 }
 
@@ -84,6 +89,110 @@ fn e5_no_more_frames_wait_than_the_target_holds() {
         ended += s.w.ended().iter().inspect(|end| assert_eq!(end.status, Ok(()))).count();
     }
     assert_eq!(s.shelf.held.borrow().1, 3, "as many as it holds, and no more");
+}
+
+/// Sectors of a read that one large frame carries.
+const LARGE: u64 = 16;
+
+impl Scene {
+    /// So many reads of a large frame, 24 at a time; how long they take, ns.
+    fn reads(&mut self, count: u64) -> u64 {
+        let begun = self.w.now();
+        let (mut started, mut ended) = (0, 0);
+        while ended < count {
+            assert!(self.w.now() < begun + 300 * S, "only {ended} of {count} have ended");
+            while started < count && started - ended < 24 {
+                let data = self.w.buffer((LARGE * SECTOR) as usize);
+                let at = started * LARGE % self.sectors() * SECTOR;
+                self.w.start(self.edge, started, |bio| range(bio, Op::Read, at, data));
+                started += 1;
+            }
+            self.w.turn(MS / 10);
+            let some = self.w.ended();
+            ended += some.iter().inspect(|end| assert_eq!(end.status, Ok(()))).count() as u64;
+        }
+        self.w.now() - begun
+    }
+
+    fn sectors(&self) -> u64 {
+        self.shelf.bytes.borrow().len() as u64 / SECTOR
+    }
+}
+
+/// A gigabit: 79 us from a frame of 16 sectors to its answer.
+fn gigabit(lost_per_million: u32) -> SegmentShape {
+    let (delay_ns_min, delay_ns_max) = (3_000, 4_000);
+    let shape = SegmentShape { delay_ns_min, delay_ns_max, lost_per_million, ..Default::default() };
+    SegmentShape { ps_per_byte: 8_000, ..shape }
+}
+
+#[test]
+fn exposing_17_losses_cost_little_and_nothing_is_sent_again_without_need() {
+    const COUNT: u64 = 4_000;
+    let ways = Ways { buffers: 24, ..Ways::default() };
+    let mut calm = Scene::on(gigabit(0), 4096, ways);
+    let whole = calm.reads(COUNT);
+    let (mut lossy, before) = (Scene::on(gigabit(0), 4096, ways), 0);
+    lossy.net.segments[0].set_shape(gigabit(10_000));
+    lossy.shelf.came.set(before);
+    let some = lossy.reads(COUNT);
+    assert!(some <= 2 * whole, "{some} ns with losses, {whole} without");
+    // Requests and answers are lost, one of a hundred each.
+    let came = lossy.shelf.came.get();
+    assert!(came > COUNT && came < COUNT + 3 * COUNT / 50, "{came} commands came for {COUNT}");
+}
+
+#[test]
+fn exposing_17_any_number_of_buffers_is_lived_with() {
+    for buffers in [0, 1, 65_535] {
+        let mut s = Scene::on(gigabit(1_000), 4096, Ways { buffers, ..Ways::default() });
+        *s.shelf.held.borrow_mut() = (0, 0);
+        s.reads(300);
+        let most = s.shelf.held.borrow().1;
+        assert!(most <= usize::from(buffers.max(1)), "{most} at a time, it holds {buffers}");
+    }
+}
+
+#[test]
+fn exposing_17_where_large_frames_vanish_small_ones_are_sent() {
+    let mut s = Scene::on(gigabit(0), 4096, Ways { buffers: 24, ..Ways::default() });
+    s.reads(100);
+    // A switch between that carries less than both ends believe.
+    s.net.segments[0].set_mtu("shelf0", 1500);
+    let begun = s.w.now();
+    s.reads(1);
+    assert!(s.w.now() < begun + S, "after {} ns", s.w.now() - begun);
+    s.shelf.came.set(0);
+    s.reads(10);
+    let came = s.shelf.came.get();
+    assert_eq!(came, 10 * LARGE / 2, "of two sectors each");
+}
+
+#[test]
+fn a_disk_that_was_lost_is_found_again_however_little_was_on_its_way() {
+    for count in 1..8 {
+        let mut s = Scene::new(Ways { buffers: 24, slow_ns: 30 * MS, ..Ways::default() });
+        for tag in 0..count {
+            let data = s.w.buffer(SECTOR as usize);
+            s.w.start(s.edge, tag, |bio| range(bio, Op::Read, tag * SECTOR, data));
+        }
+        s.w.turn(MS / 10);
+        s.net.segments[0].set_up("eth0", false);
+        let (mut ended, begun) = (0, s.w.now());
+        while ended < count {
+            assert!(s.w.now() < begun + 60 * S, "{count}: only {ended} have ended");
+            s.w.turn(100 * MS);
+            ended += s.w.ended().iter().inspect(|end| assert!(end.status.is_err())).count() as u64;
+        }
+        s.net.segments[0].set_up("eth0", true);
+        let (mut found, begun) = (Vec::new(), s.w.now());
+        while found.is_empty() {
+            assert!(s.w.now() < begun + 60 * S, "{count}: it is not found again");
+            s.w.turn(100 * MS);
+            let cam = s.w.cam.clone();
+            found.extend(cam.look(&mut s.w.control).into_iter().flat_map(|(_, n)| n.unwrap()));
+        }
+    }
 }
 
 #[test]

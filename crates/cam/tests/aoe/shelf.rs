@@ -2,7 +2,7 @@
 //! order and twice, and its disk takes its time. A WRITE that the network doubled is carried out
 //! once, as our own target does it: no initiator can see such a copy, or wait for it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -35,6 +35,8 @@ pub struct Shelf {
     pub ways: RefCell<Ways>,
     /// Frames that are with it now, and the most that ever were.
     pub held: RefCell<(usize, usize)>,
+    /// Commands that came, copies among them.
+    pub came: Cell<u64>,
     random: RefCell<SeededRandom>,
     /// Tags of WRITEs that came.
     seen: RefCell<BTreeSet<u32>>,
@@ -66,6 +68,7 @@ impl Shelf {
             bytes: RefCell::new(vec![0; sectors * SECTOR]),
             ways: RefCell::new(ways),
             held: RefCell::default(),
+            came: Cell::default(),
             random: RefCell::new(SeededRandom::new(seed)),
             seen: RefCell::default(),
         });
@@ -169,6 +172,7 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
         }
         command::ATA => {
             let (ata, sent) = Ata::decode(body).unwrap();
+            shelf.came.set(shelf.came.get() + 1);
             if ata.write && !shelf.seen.borrow_mut().insert(header.tag) {
                 return;
             }

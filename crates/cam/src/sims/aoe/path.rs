@@ -22,7 +22,10 @@ const TIMEOUTS_MAX: u32 = 4;
 pub(super) const ASK_NS: u64 = 1_000 * MS;
 /// The longest time until a path is asked again which disk is behind it, ns.
 const PAUSE_MAX_NS: u64 = 30_000 * MS;
-/// How long frames of more than two sectors are not tried, ns.
+/// Large frames, of more than two sectors, that get lost without one that does not: then a switch
+/// between may carry less than both ends believe.
+const LARGE_LOST_MAX: u32 = 3;
+/// How long large frames are not tried then, ns.
 const SMALL_NS: u64 = 10_000 * MS;
 
 /// See the module.
@@ -46,6 +49,8 @@ pub(super) struct Path {
     rttvar: u64,
     rto: u64,
     timeouts: u32,
+    /// Large frames that timed out since one was answered.
+    large_lost: u32,
     /// Until then large frames are thought to get lost, ns.
     small_until: u64,
 }
@@ -64,6 +69,7 @@ impl Path {
             rttvar: 0,
             rto: FIRST_NS,
             timeouts: 0,
+            large_lost: 0,
             small_until: 0,
         }
     }
@@ -73,9 +79,13 @@ impl Path {
         self.rto
     }
 
-    /// A frame was answered after so long: each has a tag of its own, so it is known which.
-    pub(super) fn answered(&mut self, took: u64, life: u64) {
+    /// A frame of so many sectors was answered after so long: each has a tag of its own, so it is
+    /// known which.
+    pub(super) fn answered(&mut self, sectors: u32, took: u64, life: u64) {
         (self.is_up, self.timeouts) = (true, 0);
+        if sectors > 2 {
+            self.large_lost = 0;
+        }
         if self.srtt == 0 {
             (self.srtt, self.rttvar) = (took.max(1), took / 2);
         } else {
@@ -101,11 +111,12 @@ impl Path {
         (self.is_up, self.timeouts) = (true, 0);
     }
 
-    /// A frame of so many sectors was not answered, `tries` times in a row.
-    pub(super) fn timed_out(&mut self, sectors: u32, tries: u32, now: u64, life: u64) {
+    /// A frame of so many sectors was not answered.
+    pub(super) fn timed_out(&mut self, sectors: u32, now: u64, life: u64) {
         self.rto = (self.rto * 2).clamp(RTO_MIN_NS, life);
         self.timeouts += 1;
-        if sectors > 2 && tries >= 2 {
+        self.large_lost += u32::from(sectors > 2);
+        if sectors > 2 && self.large_lost >= LARGE_LOST_MAX {
             self.small_until = now + SMALL_NS;
         }
         if self.timeouts >= TIMEOUTS_MAX && self.is_up {
@@ -129,14 +140,14 @@ mod tests {
         let life = 2_000 * MS;
         assert_eq!(path.rto(), FIRST_NS);
         for _ in 0..50 {
-            path.answered(40 * MS, life);
+            path.answered(8, 40 * MS, life);
         }
         assert!((40 * MS..60 * MS).contains(&path.rto()), "{}", path.rto());
-        path.timed_out(8, 1, 0, life);
+        path.timed_out(8, 0, life);
         assert!((80 * MS..120 * MS).contains(&path.rto()) && path.is_up);
-        (1..TIMEOUTS_MAX).for_each(|n| path.timed_out(8, n + 1, 5, life));
+        (1..TIMEOUTS_MAX).for_each(|_| path.timed_out(8, 5, life));
         assert!(!path.is_up && path.is_small(5) && path.rto() <= life);
-        path.answered(40 * MS, life);
+        path.answered(8, 40 * MS, life);
         assert!(path.is_up);
     }
 }

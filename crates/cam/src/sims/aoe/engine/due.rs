@@ -28,7 +28,12 @@ impl Engine {
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy) else { continue };
             match op.deadline_ns <= now {
-                true => self.end(at, Outcome::of(CamStatus::NotThere)),
+                true => {
+                    if let Some(target) = self.targets.get_mut(op.target) {
+                        target.lost = true;
+                    }
+                    self.end(at, Outcome::of(CamStatus::NotThere));
+                }
                 false => next = next.min(op.deadline_ns),
             }
         }
@@ -50,7 +55,7 @@ impl Engine {
         self.let_out(frame.target, frame.path);
         if let Some(t) = self.targets.get_mut(frame.target) {
             if let Some(path) = t.paths.get_mut(frame.path) {
-                path.timed_out(frame.sectors, frame.tries, now, life);
+                path.timed_out(frame.sectors, now, life);
             }
             if now >= t.shrunk_ns {
                 // Once a round trip, however many are missing.

@@ -53,7 +53,10 @@ impl Engine {
         let paths = self.targets.get_mut(at).map(|t| t.paths.iter_mut());
         let own = |p: &&mut Path| p.link == link && p.mac == mac;
         paths.into_iter().flatten().filter(own).for_each(Path::heard);
-        self.found |= !was_good && self.targets.get(at).is_some_and(good);
+        if let Some(t) = self.targets.get_mut(at).filter(|t| good(t)) {
+            let lost = std::mem::take(&mut t.lost);
+            self.found |= !was_good || lost;
+        }
         self.soon(now);
     }
 
@@ -87,7 +90,7 @@ impl Engine {
             return;
         }
         if let Some(path) = t.paths.get_mut(frame.path) {
-            path.answered(now.saturating_sub(frame.sent_ns), self.rules.life_ns);
+            path.answered(frame.sectors, now.saturating_sub(frame.sent_ns), self.rules.life_ns);
         }
         self.flight.take(header.tag);
         self.free_hold(&frame);

@@ -89,6 +89,9 @@ struct Target {
     window: u32,
     threshold: u32,
     out: u32,
+    /// A command was not answered by its deadline: CAM has given the disk up, whatever is thought
+    /// of the paths, and when it is heard it was found.
+    lost: bool,
     /// The window was made smaller then.
     shrunk_ns: u64,
     ranges: Arc<Ranges>,
@@ -338,6 +341,7 @@ fn target_at(address: Address, ranges: Arc<Ranges>) -> Target {
         window: ONE,
         threshold: u32::MAX,
         out: 0,
+        lost: false,
         shrunk_ns: 0,
         ranges,
         print: None,

@@ -20,7 +20,7 @@ fn all_used(blocks: u64) -> Allocator {
 }
 
 #[test]
-fn t1_nothing_is_trimmed_or_handed_out_before_the_metadata_that_frees_it_is_durable() {
+fn exposing_19_t1_nothing_is_trimmed_or_handed_out_before_the_metadata_that_frees_it_is_durable() {
     let mut a = all_used(8);
     a.free(0..4, 7).unwrap();
     assert_eq!(a.take(1), None);
@@ -208,7 +208,7 @@ impl Toy {
 }
 
 #[test]
-fn a_crash_at_any_step_finds_every_durable_file_whole() {
+fn exposing_18_a_crash_at_any_step_finds_every_durable_file_whole() {
     let (mut crashes, mut trimmed) = (0, 0);
     for seed in 0..300 {
         let mut chance = Chance(seed);

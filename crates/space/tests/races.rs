@@ -57,7 +57,7 @@ fn r3_a_file_that_is_cut_and_grows_again_gets_its_block_back_untrimmed() {
 }
 
 #[test]
-fn r4_neighbours_merge_left_right_and_on_both_sides_and_are_cut_to_the_limits() {
+fn exposing_20_r4_neighbours_merge_left_right_and_on_both_sides_and_are_cut_to_the_limits() {
     let limits = Limits { range_max: 4, command_max: 8, ranges: 3, ..ONE };
     let mut q = Queue::new(limits, EAGER);
     for range in [0..2, 4..6, 2..4, 6..10] {

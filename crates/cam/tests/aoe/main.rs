@@ -330,7 +330,7 @@ impl Storm {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
+fn exposing_15_nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
     let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_CAM_SEEDS").unwrap_or(SEEDS));
     let (mut acked, mut read, mut lost) = (0, 0, 0);

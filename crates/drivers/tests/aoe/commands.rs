@@ -175,7 +175,7 @@ fn frames_of_others_and_from_nobody_are_not_heard() {
 }
 
 #[test]
-fn a_write_that_comes_twice_is_written_once() {
+fn exposing_15_a_write_that_comes_twice_is_written_once() {
     let (stage, link) = stage(1500);
     let write = |tag, byte| {
         let what = Ata { write: true, ..long(op::WRITE_EXT, 5, 1) };

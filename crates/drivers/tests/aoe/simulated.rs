@@ -236,7 +236,7 @@ fn play(seed: u64) -> Played {
 }
 
 #[test]
-fn whatever_the_wires_do_the_data_is_right() {
+fn exposing_16_whatever_the_wires_and_the_power_do_the_data_is_right() {
     let played = seeds::each(seeds::chosen(40), play);
     assert!(played.iter().any(|p| p.resent > 10), "nothing was ever lost");
     assert!(played.iter().any(|p| p.cuts > 0), "the power never went");

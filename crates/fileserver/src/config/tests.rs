@@ -94,7 +94,7 @@ fn some(r: &mut SeededRandom, depth: u32, outer: bool) -> Device {
 }
 
 #[test]
-fn random_devices_print_to_what_parses_to_them_and_any_text_is_answered() {
+fn exposing_j_random_devices_print_to_what_parses_to_them_and_any_text_is_answered() {
     let mut r = SeededRandom::new(5);
     for _ in 0..5_000 {
         let device = some(&mut r, 0, true);

@@ -6,7 +6,7 @@ use wire::ninep::{Qid, R, Stat, mode, open};
 use super::client::in_a_house;
 
 #[test]
-fn owner_group_and_others_are_put_together_and_truncation_is_writing() {
+fn exposing_c_e_owner_group_and_others_are_put_together_and_truncation_is_writing() {
     in_a_house(21, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         // The root belongs to ann and to lab, of which both are members.
@@ -40,7 +40,7 @@ fn owner_group_and_others_are_put_together_and_truncation_is_writing() {
 }
 
 #[test]
-fn append_only_files_take_writes_at_their_end() {
+fn exposing_d_append_only_files_take_writes_at_their_end() {
     in_a_house(22, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "log", mode::APPEND | 0o644, open::RDWR).await;
@@ -83,7 +83,7 @@ fn perm_of_a_new_file_is_bounded_by_the_directory() {
 }
 
 #[test]
-fn a_wstat_does_all_or_nothing_whatever_is_in_it() {
+fn exposing_11_a_wstat_does_all_or_nothing_whatever_is_in_it() {
     in_a_house(24, |h| async move {
         let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         ann.make(1, "there", 0o644, 0).await;

@@ -6,7 +6,7 @@ use wire::ninep::{NOTAG, Names, R, T, mode, open};
 use super::client::in_a_house;
 
 #[test]
-fn a_walk_that_fails_in_the_middle_leaves_both_fids_as_they_were() {
+fn exposing_1_a_walk_that_fails_in_the_middle_leaves_both_fids_as_they_were() {
     in_a_house(1, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "a", mode::DIR | 0o777, 0).await;
@@ -33,7 +33,7 @@ fn a_walk_that_fails_in_the_middle_leaves_both_fids_as_they_were() {
 }
 
 #[test]
-fn a_second_version_begins_anew() {
+fn exposing_b_a_second_version_begins_anew() {
     in_a_house(2, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "goes", 0o644, open::RDWR | open::RCLOSE).await;
@@ -57,7 +57,7 @@ fn a_second_version_begins_anew() {
 }
 
 #[test]
-fn a_flush_is_answered_after_what_it_flushes_or_instead_of_it() {
+fn exposing_13_a_flush_is_answered_after_what_it_flushes_or_instead_of_it() {
     in_a_house(3, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "f", 0o644, open::RDWR).await;
@@ -136,7 +136,7 @@ fn a_tag_twice_is_refused_and_a_bad_size_ends_the_connection() {
 }
 
 #[test]
-fn iounit_is_kept_both_ways_and_the_root_is_called_slash() {
+fn exposing_h_i_iounit_is_kept_both_ways_and_the_root_is_called_slash() {
     in_a_house(5, |h| async move {
         let c = h.stranger(Flavour::Plan9).await;
         assert_eq!(c.version(1000).await, 1000);

@@ -6,7 +6,7 @@ use wire::ninep::{Stat, mode, open};
 use super::client::in_a_house;
 
 #[test]
-fn a_removed_file_lives_as_long_as_it_is_open() {
+fn exposing_2_a_removed_file_lives_as_long_as_it_is_open() {
     in_a_house(11, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "f", 0o644, open::RDWR).await;
@@ -33,7 +33,7 @@ fn a_removed_file_lives_as_long_as_it_is_open() {
 }
 
 #[test]
-fn a_remove_clunks_its_fid_even_when_it_fails() {
+fn exposing_a_a_remove_clunks_its_fid_even_when_it_fails() {
     in_a_house(12, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "d", mode::DIR | 0o775, 0).await;
@@ -48,7 +48,7 @@ fn a_remove_clunks_its_fid_even_when_it_fails() {
 }
 
 #[test]
-fn upwards_out_of_a_removed_directory() {
+fn exposing_g_upwards_out_of_a_removed_directory() {
     in_a_house(13, |h| async move {
         let c = h.user("ann", Flavour::Linux).await;
         c.make(1, "a", mode::DIR | 0o775, 0).await;
@@ -71,7 +71,7 @@ fn upwards_out_of_a_removed_directory() {
 }
 
 #[test]
-fn an_exclusive_file_has_one_user_at_a_time() {
+fn exposing_f_an_exclusive_file_has_one_user_at_a_time_whatever_is_dumped() {
     in_a_house(14, |h| async move {
         let (c, d) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         c.make(1, "mbox", mode::EXCL | 0o666, open::RDWR).await;

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use bio::{Pool, Seg};
+use fileserver::Fault;
 use fileserver::files::{Change, FileSystem, New, ROOT};
 use fileserver::volume::{self, View};
-use fileserver::Fault;
 use reactor::Reactor;
 use reactor::sim::{Actor, Limits, World};
 

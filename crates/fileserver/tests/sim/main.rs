@@ -45,7 +45,7 @@ fn what_was_synced_is_found_and_dumps_stay_as_they_were() {
 }
 
 #[test]
-fn a_main_that_was_stopped_and_comes_back_writes_nothing_more() {
+fn exposing_7_a_main_that_was_stopped_and_comes_back_writes_nothing_more() {
     play(40, takeover::play);
 }
 
@@ -64,7 +64,7 @@ fn a_damaged_block_is_reported_with_its_files_name() {
 }
 
 #[test]
-fn power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
+fn exposing_5_power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
     let most = powercut::everywhere();
     assert!(most > 10, "{most} operations in a copy");
 }

@@ -19,7 +19,7 @@ demo: deps-demo build
 	$(ASHLAR) demo --data $(DATA)
 
 test: deps-test
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 bench: deps-bench build
 	$(ASHLAR) bench

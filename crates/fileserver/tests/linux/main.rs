@@ -1,6 +1,7 @@
 //! The kernel's own client of 9P2000 in a guest: programs that people run, over a mount, with a
 //! dump after each; every dump still hashes the same at the end, and after a restart of the server.
 
+mod compiler;
 mod plant;
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ const WORK: &[(&str, &str)] = &[
         echo more >> src/d3/data; rsync -a src/ mirror/; cmp src/d3/data mirror/d3/data
         rsync -a --delete copy/ mirror/; [ ! -e mirror/d2 ]; [ -e mirror/d1/moved ]",
     ),
+    ("a program is unpacked and built", compiler::BUILD),
     (
         "small things",
         "echo a > f; echo b > g; mv g f; grep -qx b f
@@ -59,10 +61,13 @@ fn mount(port: u16, place: &str, aname: &str) -> String {
 #[test]
 fn linux_works_on_it_and_every_dump_stays_what_it_was() {
     let scratch = Scratch::new("files").unwrap();
-    let image = Image::with_kits(&[Kit::Ninep]).unwrap();
+    let programs = compiler::programs();
+    let programs: Vec<_> = programs.iter().map(|(file, place)| (file.as_path(), *place)).collect();
+    let image = Image::with_programs(&[Kit::Ninep], &programs).unwrap();
     let plant = Plant::start(scratch.path(), true);
     let port = plant.at.port();
     let mut script = Script::new();
+    compiler::furnish(&mut script, scratch.path());
     let git = "export HOME=/tmp; git config --global user.email a@b
         git config --global user.name a; git config --global gc.auto 0
         git config --global --add safe.directory '*'";
@@ -81,7 +86,7 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
     script.step(
         "all dumps again",
         format!(
-            "for day in 2026/1121 2026/11211 2026/11212 2026/11213; do
+            "for day in 2026/1121 2026/11211 2026/11212 2026/11213 2026/11214; do
                 cd /n/dump/$day; {HASH} > /tmp/now; cmp /tmp/now /tmp/hash.$(echo $day | tr / .)
             done; echo HASHES $(cat /tmp/hash.* | cut -c1-40)
             cd /; umount /n/main; umount /n/dump"
@@ -113,7 +118,8 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
     script.step(
         "dumps",
         format!(
-            "{}for day in 1121 11211 11212 11213; do cd /n/dump/2026/$day; {HASH} >> /tmp/all; done
+            "{}for day in 1121 11211 11212 11213 11214; do
+                cd /n/dump/2026/$day; {HASH} >> /tmp/all; done
             echo HASHES $(cut -c1-40 /tmp/all)",
             mount(plant.at.port(), "/n/dump", "dump")
         ),

@@ -47,6 +47,8 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
         "41 53 48 4c",
         "ASHLAR",
     ]);
+    let typed = ["cam", "cmd", "da1", "-c", "12 0 0 0 v:i1 0", "36", "-i", "36", "s8 z8 z16"];
+    house.ashlar(&typed).ends(0).says(&["ASHLAR virtual disk\n"]);
     house.ashlar(&["cam", "cmd", "da1", "-c", "fe 0 0 0 0 0"]).complains(&["INVALID COMMAND"]);
     house.ashlar(&words("cam modepage ada0 -m 8")).complains(&["cam identify ada0"]);
     says("cam rescan", &["nothing is new"]);

@@ -1,6 +1,7 @@
 //! What can be asked of buses and their devices, in camcontrol's words and formats.
 
 mod discover;
+mod format;
 mod raw;
 mod shelf;
 mod upkeep;

@@ -118,6 +118,30 @@ fn raw_commands_go_beside_the_disk_and_keep_its_rules() {
 }
 
 #[test]
+fn a_raw_command_is_typed_and_shown_as_by_camcontrol() {
+    let (mut w, _hba) = sas();
+    let ask = |words: Value, verbose: bool| {
+        json!({
+            "cdb": "{INQUIRY} 12 0:b7 {EVPD} v:b1 v:i1 v:i2 0", "receive": 36, "args": words,
+            "verbose": verbose,
+        })
+    };
+    let said = verb(&mut w, "cmd", ask(json!(["0", "0", "36", "s8 z8 z16 z4"]), false)).unwrap();
+    assert_eq!(said["text"], "ASHLAR virtual disk 1\n");
+    let format = "*b3 {type} b5 s4 {length} i1 s8 {vendor} z8";
+    let said = verb(&mut w, "cmd", ask(json!(["0", "0", "36", format]), true)).unwrap();
+    let length = said["data"].as_str().and_then(|hex| u8::from_str_radix(&hex[8..10], 16).ok());
+    let want = format!("type: 0\nlength: {}\nvendor: ASHLAR\n", length.unwrap());
+    assert_eq!(said["text"].as_str(), Some(want.as_str()));
+    assert_eq!(said["fields"][2], json!({ "name": "vendor", "value": "ASHLAR" }));
+    // The device sends less than the format shows.
+    let what = refused(&mut w, "cmd", ask(json!(["0", "0", "8", "s8 z8"]), false));
+    assert!(what.contains("z8: only 8 bytes came"), "{what}");
+    let what = refused(&mut w, "cmd", ask(json!(["0", "0"]), false));
+    assert!(what.contains("no value is left"), "{what}");
+}
+
+#[test]
 fn a_raw_command_that_fails_says_so_and_freezes_nothing() {
     let (mut w, hba) = sas();
     let bad = json!({ "cdb": "fe 0 0 0 0 0" });

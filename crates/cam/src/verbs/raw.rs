@@ -1,11 +1,13 @@
 //! `cmd`: a command as somebody typed it, and what the device answers.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
 
 use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
+use super::format::{self, Shown};
 use super::{DEVICE, Found, option, verb};
 use crate::ccb::{CDB_LEN_MAX, Command, Registers};
 use crate::periph::pass::{self, Answer, Data, Request};
@@ -13,15 +15,29 @@ use crate::periph::pass::{self, Answer, Data, Request};
 pub(super) const CMD: VerbSpec = VerbSpec {
     detail: "The command goes to the device as it is, through the queue of its disk, and is \
              neither retried nor checked: one that writes, writes under whoever has the disk open. \
-             Bytes are hexadecimal. For ATA they are, as with camcontrol: command, features, LBA \
-             low, mid and high, device, the same four of 48 bits (LBA low, mid, high, features), \
-             count, count of 48 bits; NCQ commands are refused. The text ends with the device's \
-             own error where it refuses.",
+             For ATA it is, as with camcontrol: command, features, LBA low, mid and high, device, \
+             the same four of 48 bits (LBA low, mid, high, features), count, count of 48 bits; NCQ \
+             commands are refused. The text ends with the device's own error where it refuses.\n\n\
+             What goes to the device is written as fields: a byte in hexadecimal, or a number and \
+             its width, in bits (`3:b5`, the highest bit first) or in bytes (`1f00:i2`, the \
+             highest byte first). `v` stands for the next of ARGS, decimal or with 0x. Names in {} \
+             and comments in /* */ are passed over.\n\n\
+             What comes from the device is shown as a dump of bytes, or by the last of ARGS as \
+             fields: i1 to i4 are integers, b1 to b32 (or t) bits, cN so many characters, zN the \
+             same without blanks at the end; a * in front leaves one out, sN goes to byte N, s+N \
+             and s-N go on and back. The values stand in a line; with -v each is in a line of its \
+             own, behind its name in {}. The bytes themselves are `data` of --json.",
     ..verb(
         "cmd",
         "Send a raw command to a device",
         &[
             DEVICE,
+            ArgSpec {
+                name: "args",
+                short: None,
+                kind: ArgKind::Names(0),
+                doc: "What v stands for, in order; then, with -i, how to show what comes",
+            },
             option("cdb", 'c', ArgKind::Text, "A SCSI command: \"12 0 0 0 24 0\""),
             option("ata", 'a', ArgKind::Text, "An ATA command: \"ec 0 0 0 0 0 0 0 0 0 1 0\""),
             option("receive", 'i', ArgKind::Bytes, "So many bytes come from the device"),
@@ -34,28 +50,14 @@ pub(super) const CMD: VerbSpec = VerbSpec {
             },
             option("timeout", 't', ArgKind::Number, "Milliseconds that it may take; default: 5000"),
             option("recover", 'E', ArgKind::Flag, "Retry and cure as for a disk's commands"),
+            option("verbose", 'v', ArgKind::Flag, "Show the names of fields"),
         ],
-        "cmd da0 -c \"12 0 0 0 24 0\" -i 36",
+        "cmd da0 -c \"12 0 0 0 v:i1 0\" 36 -i 36 \"s8 z8 z16 z4\"",
     )
 };
 
-/// Most bytes that may be typed.
-const TYPED_MAX: usize = 65_536;
-
-fn bytes(what: &str, text: &str) -> Result<Vec<u8>, Error> {
-    let words = text.split([' ', ',']).filter(|word| !word.is_empty());
-    let out: Option<Vec<u8>> = words
-        .map(|word| u8::from_str_radix(word.trim_start_matches("0x"), 16).ok())
-        .take(TYPED_MAX + 1)
-        .collect();
-    match out {
-        Some(out) if !out.is_empty() && out.len() <= TYPED_MAX => Ok(out),
-        _ => {
-            let why = format!("{what}: bytes in hexadecimal are wanted, as in \"12 0 0 0 24 0\"");
-            Err(Error::new(Errno::Inval, why))
-        }
-    }
-}
+/// Longest answer that a format is tried on.
+const RECEIVED_MAX: usize = 16 << 20;
 
 fn registers(bytes: &[u8]) -> Result<Registers, Error> {
     let refuse = |why: &str| Error::new(Errno::Inval, format!("ata: {why}"));
@@ -78,9 +80,16 @@ fn registers(bytes: &[u8]) -> Result<Registers, Error> {
     })
 }
 
-fn request(params: &Value) -> Result<Request, Error> {
+/// What was typed: the command, and how to show what comes.
+fn request(params: &Value) -> Result<(Request, Option<String>), Error> {
     let text = |key: &str| params[key].as_str();
     let refuse = |why: &str| Err(Error::new(Errno::Inval, why));
+    let given = params["args"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut words: VecDeque<&str> = given.iter().filter_map(Value::as_str).collect();
+    let mut bytes = |what: &str, format: &str| {
+        let wrong = |why| Error::new(Errno::Inval, format!("{what}: {why}"));
+        format::encode(format, &mut words).map_err(wrong)
+    };
     let command = match (text("cdb"), text("ata")) {
         (Some(cdb), None) => {
             let cdb = bytes("cdb", cdb)?;
@@ -101,12 +110,25 @@ fn request(params: &Value) -> Result<Request, Error> {
         (None, Some(text)) => Data::Out(bytes("send", text)?),
         (None, None) => Data::None,
     };
+    let show = if matches!(data, Data::In(_)) { words.pop_front() } else { None };
+    if let Some(word) = words.front() {
+        return refuse(&format!("{word}: nothing asks for this argument"));
+    }
+    if show == Some("-") {
+        return refuse("-: the bytes as they are stand in `data` of --json");
+    }
+    // Wrong words are found out before anything is sent; only bytes that do not come later.
+    if let (Some(show), Data::In(len)) = (show, &data) {
+        let most = usize::try_from(*len).unwrap_or(0).min(RECEIVED_MAX);
+        let wrong = |why| Error::new(Errno::Inval, format!("format: {why}"));
+        format::decode(show, &vec![0; most]).map_err(wrong)?;
+    }
     let mut request = Request::new(command, data);
     if let Some(ms) = params["timeout"].as_u64() {
         request.timeout_ms = u32::try_from(ms).unwrap_or(u32::MAX);
     }
     request.recover = params["recover"].as_bool().unwrap_or(false);
-    Ok(request)
+    Ok((request, show.map(str::to_owned)))
 }
 
 /// Bytes as `hexdump -C` has them.
@@ -135,16 +157,27 @@ impl Found {
     }
 
     pub(super) fn cmd(&self, control: &mut Control, params: &Value) -> Result<Value, Error> {
-        let answer = self.send(control, request(params)?)?;
+        let (request, show) = request(params)?;
+        let answer = self.send(control, request)?;
         if answer.ended.result.is_err() {
             let why = pass::explain(&answer.ended);
             let kind = answer.ended.result.err().unwrap_or(Errno::Io);
             return Err(Error::new(kind, format!("{}: {why}", self.name)));
         }
         let hex: String = answer.data.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(json!({
-            "text": dump(&answer.data), "moved": answer.ended.outcome.moved, "data": hex,
-        }))
+        let moved = answer.ended.outcome.moved;
+        let Some(format) = show else {
+            return Ok(json!({ "text": dump(&answer.data), "moved": moved, "data": hex }));
+        };
+        let short = |why| Error::new(Errno::Io, format!("{}: {why}", self.name));
+        let shown = format::decode(&format, &answer.data).map_err(short)?;
+        let text = format::text(&shown, params["verbose"].as_bool().unwrap_or(false));
+        let field = |(name, value): &(String, Shown)| match value {
+            Shown::Number(n) => json!({ "name": name, "value": n }),
+            Shown::Text(text) => json!({ "name": name, "value": text }),
+        };
+        let fields: Vec<Value> = shown.iter().map(field).collect();
+        Ok(json!({ "text": text, "moved": moved, "data": hex, "fields": fields }))
     }
 }
 
@@ -162,10 +195,10 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_read_or_refused_by_name() {
-        let asked = request(&json!({ "cdb": "12 0 0 0 0x24 0", "receive": 36 })).unwrap();
+        let asked = request(&json!({ "cdb": "12 0 0 0 0x24 0", "receive": 36 })).unwrap().0;
         assert_eq!(asked.command, Command::scsi(&[0x12, 0, 0, 0, 0x24, 0]));
         assert_eq!(asked.data, Data::In(36));
-        let asked = request(&json!({ "ata": "25 1 2 3 4 40 5 6 7 8 9 a" })).unwrap();
+        let asked = request(&json!({ "ata": "25 1 2 3 4 40 5 6 7 8 9 a" })).unwrap().0;
         let Command::Ata(r) = asked.command else { panic!("ATA") };
         assert_eq!(
             (r.lba, r.features, r.count, r.extended),
@@ -177,6 +210,11 @@ mod tests {
             (json!({ "cdb": "12 0 0" }), "6 to 16"),
             (json!({ "cdb": "xy" }), "hexadecimal"),
             (json!({ "cdb": "100" }), "hexadecimal"),
+            (json!({ "cdb": "12 0 0 0 v 0" }), "no value is left"),
+            (json!({ "cdb": "12 0 0 0 v 0", "args": ["1", "2"] }), "2: nothing asks"),
+            (json!({ "cdb": "12 0 0 0 1 0", "receive": 1, "args": ["i2"] }), "only 1 bytes"),
+            (json!({ "cdb": "12 0 0 0 1 0", "receive": 1, "args": ["i1", "i1"] }), "nothing asks"),
+            (json!({ "cdb": "12 0 0 0 1 0", "receive": 1, "args": ["-"] }), "--json"),
             (json!({ "cdb": "" }), "hexadecimal"),
             (json!({ "ata": "ec 0" }), "12 registers"),
             (json!({ "ata": "60 0 0 0 0 0 0 0 0 0 0 0" }), "queued"),
@@ -186,6 +224,18 @@ mod tests {
             let e = request(&params).unwrap_err();
             assert!(e.what.contains(word), "{params}: {}", e.what);
         }
+    }
+
+    #[test]
+    fn arguments_are_for_the_command_then_for_what_goes_or_comes() {
+        let typed = json!({ "cdb": "12 0 0 0 v 0", "receive": 36, "args": ["36", "s8 z8"] });
+        let (asked, show) = request(&typed).unwrap();
+        assert_eq!(asked.command, Command::scsi(&[0x12, 0, 0, 0, 36, 0]));
+        assert_eq!(show.as_deref(), Some("s8 z8"));
+        let typed =
+            json!({ "cdb": "3b 0 0 0 0 0 0 0 v 0", "send": "v:i2 7", "args": ["3", "258"] });
+        let (asked, show) = request(&typed).unwrap();
+        assert_eq!((asked.data, show), (Data::Out(vec![1, 2, 7]), None));
     }
 
     #[test]

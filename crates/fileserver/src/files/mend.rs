@@ -14,7 +14,7 @@
 //! | an entry without a name | a name again, if the file says so, or taken out |
 //! | a directory that counts wrongly | counted anew |
 //! | a file that has a name and is said to have none | it has one |
-//! | a file that is nowhere | in `lost+found`, as `file.NUMBER` |
+//! | a file that is nowhere, and was not removed | in `lost+found`, as `file.NUMBER` |
 //! | directories that lead in a circle | cut, and in `lost+found` |
 //! | what was lost and nobody gives back | given back |
 //! | blocks that nobody names | given back |
@@ -436,19 +436,23 @@ impl Files<'_, '_> {
     /// A file that is not where it says, or is lost.
     fn mend_place(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
         let inode = self.inode(View::Live, ino)?;
-        if inode.links > 0 && ino != ROOT && !self.stands(ino, &inode)? {
-            let name = self.move_to_lost(ino, false)?;
-            return Ok(Some(format!("file {ino}: it was nowhere, and is /lost+found/{name}")));
-        }
-        let loses = inode.links == 0 && ino != ROOT || inode.garbage.0 < inode.garbage.1;
         let orphan = Key::new(0, Item::Orphan, ino);
         let root = self.step.root(View::Live)?;
-        if !loses || tree::get(self.step, root, &orphan, |_| ())?.is_some() {
-            return Ok(None);
+        let waits = tree::get(self.step, root, &orphan, |_| ())?.is_some();
+        // One that was removed waits to be given back. One that says that it has no name, and does
+        // not wait, may have lost its name otherwise.
+        let is_somewhere = if inode.links == 0 { waits } else { self.stands(ino, &inode)? };
+        let mut did = None;
+        if ino != ROOT && !is_somewhere {
+            let name = self.move_to_lost(ino, false)?;
+            did = Some(format!("file {ino}: it was nowhere, and is /lost+found/{name}"));
         }
-        self.put(&orphan, &[1])?;
-        self.step.reap(ino);
-        Ok(Some(format!("file {ino}: what it lost is given back")))
+        if !waits && inode.garbage.0 < inode.garbage.1 {
+            self.put(&orphan, &[1])?;
+            self.step.reap(ino);
+            did = did.or(Some(format!("file {ino}: what it lost is given back")));
+        }
+        Ok(did)
     }
 
     /// Puts a file into `lost+found`; `strike` takes it out of where it is.

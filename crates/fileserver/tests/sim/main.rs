@@ -81,7 +81,8 @@ fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
     let done = std::cell::Cell::new(0);
     play(150, |seed| mend::play(seed, &done));
     eprintln!("{} repairs", done.get());
-    assert!(number("ASHLAR_SEED").is_some() || done.get() > 500, "{} repairs", done.get());
+    let seeds = number("ASHLAR_SEEDS").unwrap_or(150) as usize;
+    assert!(number("ASHLAR_SEED").is_some() || done.get() > 3 * seeds, "{} repairs", done.get());
 }
 
 #[test]
@@ -89,5 +90,9 @@ fn seeds_that_failed_once() {
     // 1443: blocks on their way to a slow leg held all of the block cache: a read found no memory.
     for seed in [1443] {
         story::play(seed);
+    }
+    // A file without a name that was said to have none, and was not removed, lost its contents.
+    for seed in [105, 1136] {
+        mend::play(seed, &std::cell::Cell::new(0));
     }
 }

@@ -72,8 +72,9 @@ pub fn furnish(script: &mut Script, scratch: &Path) {
         LINKED.iter().map(|name| Path::new(LIBRARIES).join(name)).collect();
     for (name, _) in SOURCES.iter().filter(|(name, _)| name.ends_with(".c")) {
         let mut tcc = Command::new(proc::tool("tcc").unwrap());
-        // It names each file that it reads, behind an arrow.
-        tcc.current_dir(&home).args(["-vv", "-c", "-o", "/dev/null", name]);
+        // It names each file that it reads, behind an arrow. It unlinks what it is to write first,
+        // so that must be no device of this machine.
+        tcc.current_dir(&home).args(["-vv", "-c", "-o", "../module.o", name]);
         let said = proc::run(&mut tcc).unwrap();
         let read = said.lines().filter_map(|line| line.strip_prefix("->"));
         wanted.extend(read.map(str::trim).filter(|f| f.starts_with('/')).map(PathBuf::from));

@@ -85,16 +85,17 @@ fn relay(ends: &[String; 2], weather: &Mutex<Weather>, over: &AtomicBool) {
 }
 
 impl Cable {
-    fn new() -> Cable {
+    /// The cable of a number, of this process.
+    fn new(number: u32) -> Cable {
         let id = std::process::id() % 100_000;
-        let name = |what: &str| format!("a{what}{id}");
+        let name = |what: &str| format!("a{what}{number}-{id}");
         let weather: Arc<Mutex<Weather>> = Arc::default();
         let over: Arc<AtomicBool> = Arc::default();
         let mut cable = Cable {
             here: name("h"),
             there: name("t"),
             ends: [name("x"), name("y")],
-            space: format!("ashlar-{id}"),
+            space: format!("ashlar{number}-{id}"),
             weather: weather.clone(),
             over: over.clone(),
             relay: None,
@@ -127,6 +128,18 @@ impl Cable {
         command.args(["-b", "16", "7", "1", &self.there, file]);
         Proc::start("vblade", &mut command, log).unwrap()
     }
+
+    /// Our address there.
+    fn mac(&self) -> String {
+        let place = format!("/sys/class/net/{}/address", self.here);
+        fs::read_to_string(place).unwrap().trim().to_owned()
+    }
+
+    /// Frames that we have sent there.
+    fn sent(&self) -> u64 {
+        let place = format!("/sys/class/net/{}/statistics/tx_packets", self.here);
+        fs::read_to_string(place).unwrap().trim().parse().unwrap()
+    }
 }
 
 impl Drop for Cable {
@@ -140,27 +153,37 @@ impl Drop for Cable {
 }
 
 struct Shop {
-    house: House,
     cable: Cable,
+    /// Another one, to the same disk.
+    second: Option<Cable>,
     disk: PathBuf,
+    /// Last: with it ends the turn, and the next one's cables have the same names.
+    house: House,
 }
 
 impl Shop {
     fn new(name: &str) -> Shop {
         let house = House::new(name);
         let disk = house.image("vblade.img", BYTES);
-        Shop { house, cable: Cable::new(), disk }
+        Shop { cable: Cable::new(0), second: None, disk, house }
     }
 
     fn vblade(&self) -> Proc {
-        self.cable.vblade(self.disk.to_str().unwrap(), &self.house.path("vblade.log"))
+        self.vblade_at(&self.cable)
+    }
+
+    fn vblade_at(&self, cable: &Cable) -> Proc {
+        let log = self.house.path(&format!("vblade-{}.log", cable.here));
+        cable.vblade(self.disk.to_str().unwrap(), &log)
     }
 
     fn configure(&self, deadline_s: u32) {
+        let cables = std::iter::once(&self.cable).chain(&self.second);
+        let interfaces: Vec<String> = cables.map(|c| format!("\"{}\"", c.here)).collect();
         let bus = format!(
-            "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{}\"]\n\
+            "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [{}]\n\
              deadline_s = {deadline_s}\nframe_life_ms = 500\nask_s = 1\n",
-            self.cable.here
+            interfaces.join(", ")
         );
         self.house.configure(&bus, "0 = \"ada0\"");
     }
@@ -179,6 +202,25 @@ impl Shop {
         tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
         assert!(fs::read(&self.disk).unwrap() == bytes, "seed {seed}: vblade's file differs");
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
+    }
+
+    /// So many writes of 4 KiB.
+    fn load(&self, count: &str) -> Proc {
+        let mut command = Command::new(proc::tool("qemu-img").unwrap());
+        let load = ["-c", count, "-d", "8", "-f", "raw", "-w", "-t", "none"];
+        command.arg("bench").args(load).arg(self.house.url(0));
+        Proc::start("qemu-img bench", &mut command, &self.house.path("bench.log")).unwrap()
+    }
+
+    /// Nothing failed.
+    fn ends_well(&self, load: &mut Proc) {
+        let mut ended = None;
+        self.house.until("the load ends", Duration::from_secs(300), || {
+            ended = load.ended().unwrap();
+            ended.is_some()
+        });
+        let log = fs::read_to_string(self.house.path("bench.log")).unwrap();
+        assert!(ended.is_some_and(|s| s.success()), "{log}");
     }
 
     fn count(&self, name: &str) -> u64 {
@@ -228,26 +270,123 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
     let mut vblade = shop.vblade();
     shop.configure(20);
     shop.house.start();
-    let url = shop.house.url(0);
-    let log = shop.house.path("bench.log");
-    let mut command = Command::new(proc::tool("qemu-img").unwrap());
-    let load = ["-c", "20000", "-d", "8", "-f", "raw", "-w", "-t", "none"];
-    command.arg("bench").args(load).arg(&url);
-    let mut load = Proc::start("qemu-img bench", &mut command, &log).unwrap();
+    let mut load = shop.load("20000");
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(700));
         drop(vblade);
         std::thread::sleep(Duration::from_millis(1500));
         vblade = shop.vblade();
     }
-    let mut ended = None;
-    shop.house.until("the load ends", Duration::from_secs(300), || {
-        ended = load.ended().unwrap();
-        ended.is_some()
-    });
-    assert!(ended.is_some_and(|s| s.success()), "{}", fs::read_to_string(&log).unwrap());
+    shop.ends_well(&mut load);
     shop.fill(7);
     drop(vblade);
+}
+
+#[test]
+fn two_cables_to_one_disk_are_two_ways_and_each_may_die() {
+    let mut shop = Shop::new("aoe-cables");
+    let second = Cable::new(1);
+    second.mtu(1500);
+    let mut first_blade = shop.vblade();
+    let mut second_blade = shop.vblade_at(&second);
+    shop.second = Some(second);
+    shop.configure(20);
+    shop.house.start();
+    let list = shop.house.ok(&["cam", "devlist"]);
+    assert_eq!(list.matches("EtherDrive").count(), 1, "one disk, whatever leads to it: {list}");
+    let sent = |shop: &Shop| (shop.cable.sent(), shop.second.as_ref().unwrap().sent());
+    let until_both = |shop: &Shop, what: &str| {
+        let (first, second) = sent(shop);
+        shop.house.until(what, Duration::from_secs(60), || {
+            let now = sent(shop);
+            now.0 > first + 500 && now.1 > second + 500
+        });
+    };
+    let before = sent(&shop);
+    shop.fill(1);
+    // Large frames on one, small ones on the other, for the same requests.
+    let now = sent(&shop);
+    assert!(now.0 > before.0 + 500 && now.1 > before.1 + 500, "{before:?} {now:?}");
+
+    let mut load = shop.load("100000000");
+    until_both(&shop, "both are gone");
+    drop(first_blade);
+    std::thread::sleep(Duration::from_secs(1));
+    first_blade = shop.vblade();
+    until_both(&shop, "the first way is back");
+    drop(second_blade);
+    std::thread::sleep(Duration::from_secs(1));
+    second_blade = shop.vblade_at(shop.second.as_ref().unwrap());
+    until_both(&shop, "the second way is back");
+    let log = fs::read_to_string(shop.house.path("bench.log")).unwrap();
+    assert!(load.ended().unwrap().is_none() && !log.contains("ailed"), "{log}");
+    load.kill().unwrap();
+    shop.fill(2);
+    shop.house.assert_alive();
+    drop((first_blade, second_blade));
+}
+
+#[test]
+fn a_targets_string_masks_and_reservation_are_read_and_set() {
+    const STRANGER: &str = "02:00:00:00:00:09";
+    let mut shop = Shop::new("aoe-orders");
+    let _vblade = shop.vblade();
+    shop.configure(20);
+    shop.house.start();
+    let ours = shop.cable.mac();
+    // Orders are lost, and come again.
+    shop.cable.weather(Weather { lost: 200, doubled: 100, held: 100 });
+    let said = |words: &[&str]| {
+        let all = [&["cam"], words].concat();
+        shop.house.ok(&all)
+    };
+    let refused = |words: &[&str], why: &[&str]| {
+        let all = [&["cam"], words].concat();
+        shop.house.ashlar(&all).complains(why);
+    };
+
+    assert_eq!(said(&["aoeconfig", "ada0"]), "ada0: no string\n");
+    assert_eq!(said(&["aoeconfig", "ada0", "--set", "host7"]), "host7\n");
+    refused(&["aoeconfig", "ada0", "--set", "host8"], &["`host7` already", "--force"]);
+    assert_eq!(said(&["aoeconfig", "ada0", "--set", "host8", "--force"]), "host8\n");
+    let long = "x".repeat(1025);
+    refused(&["aoeconfig", "ada0", "--set", &long], &["1024"]);
+    shop.cable.weather(Weather::default());
+    let stranger = tool("aoecfg", &["-t", "1", "7", "1", &shop.cable.here], "");
+    assert!(stranger.contains("host8"), "{stranger}");
+    shop.cable.weather(Weather { lost: 200, doubled: 100, held: 100 });
+    assert_eq!(said(&["aoeconfig", "ada0", "--clear"]), "ada0: no string\n");
+
+    assert_eq!(said(&["aoereserve", "ada0"]), "ada0: not reserved\n");
+    assert_eq!(said(&["aoereserve", "ada0", "--set"]), format!("{ours}\n"));
+    assert_eq!(said(&["aoereserve", "ada0"]), format!("{ours}\n"));
+    shop.cable.weather(Weather::default());
+    shop.fill(1);
+    said(&["aoereserve", "ada0", "--release"]);
+    said(&["aoereserve", "ada0", STRANGER, "--set"]);
+    let read = || {
+        let url = shop.house.url(0);
+        let words = ["-f", "raw", "-c", "read 0 4k", &url];
+        let done = Command::new(proc::tool("qemu-io").unwrap()).args(words).output().unwrap();
+        done.status.success() && !format!("{done:?}").contains("failed")
+    };
+    assert!(!read(), "it is the stranger's");
+    refused(&["aoereserve", "ada0", "--release"], &["reserved for", STRANGER, "--force"]);
+    refused(&["aoereserve", "ada0", STRANGER], &["--set or --release"]);
+    assert_eq!(said(&["aoereserve", "ada0", "--release", "--force"]), "ada0: not reserved\n");
+    assert!(read());
+
+    assert_eq!(said(&["aoemask", "ada0"]), "ada0: everybody may reach it\n");
+    refused(&["aoemask", "ada0", STRANGER, "--add"], &["not answer this machine", &ours]);
+    let both = said(&["aoemask", "ada0", &ours, STRANGER, "--add"]);
+    assert!(both.contains(&ours) && both.contains(STRANGER), "{both}");
+    let json = shop.house.json(&["cam", "aoemask", "ada0"]);
+    assert_eq!(json["answer"]["masks"], serde_json::json!([ours, STRANGER]));
+    refused(&["aoemask", "ada0", &ours, "--delete"], &["not answer this machine"]);
+    // vblade 25 takes nothing out, and dies of it: `two_ways.rs` does that to a target of ours.
+    shop.fill(2);
+    refused(&["aoemask", "ada0", "ff:ff:ff:ff:ff:ff", "--add"], &["a group's"]);
+    shop.house.assert_alive();
 }
 
 #[test]

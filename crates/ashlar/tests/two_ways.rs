@@ -1,5 +1,6 @@
 //! One disk by two kinds of ways: a daemon exports it by iSCSI and by AoE, another has both as
-//! paths of one multipath. Each way dies in turn under load, without an error above. Needs root.
+//! paths of one multipath. Each way dies in turn under load, without an error above. And what an
+//! AoE target of ours keeps is asked and set by our initiator. Needs root.
 
 mod house;
 
@@ -136,6 +137,55 @@ fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
     let said = fs::read_to_string(&log).unwrap();
     assert!(!said.contains("rror") && !said.contains("ailed"), "{said}");
     shop.fill(2);
+    shop.back.assert_alive();
+    shop.front.assert_alive();
+}
+
+#[test]
+fn an_aoe_target_of_ours_is_masked_reserved_and_grows() {
+    const STRANGER: &str = "02:00:00:00:00:09";
+    let front = House::new("aoe-ends");
+    let (image, wire) = (front.image("d0.img", BYTES), Wire::new());
+    let back = front.sibling("aoe-ends-back", &back(image.to_str().unwrap(), &wire));
+    let relay = Relay::start(back.portal()).unwrap();
+    let mut shop = Shop { front, back, wire, relay };
+    shop.configure("");
+    shop.front.start();
+    shop.front.until("the disk", LIMIT, || shop.front.provider("ada0").is_some());
+    let place = format!("/sys/class/net/{}/address", shop.wire.here);
+    let ours = fs::read_to_string(place).unwrap().trim().to_owned();
+    let said = |shop: &Shop, words: &[&str]| shop.front.ok(&[&["cam"], words].concat());
+    let refused = |shop: &Shop, words: &[&str], why: &[&str]| {
+        shop.front.ashlar(&[&["cam"], words].concat()).complains(why);
+    };
+
+    said(&shop, &["aoemask", "ada0", &ours, STRANGER, "--add"]);
+    assert_eq!(said(&shop, &["aoemask", "ada0", STRANGER, "--delete"]), format!("{ours}\n"));
+    refused(&shop, &["aoemask", "ada0", STRANGER], &["--add or --delete"]);
+    let all = "ada0: everybody may reach it\n";
+    assert_eq!(said(&shop, &["aoemask", "ada0", &ours, "--delete"]), all);
+    refused(&shop, &["aoemask", "da0"], &["no disk of an AoE bus"]);
+
+    said(&shop, &["aoeconfig", "ada0", "--set", "host7"]);
+    said(&shop, &["aoereserve", "ada0", STRANGER, "--set"]);
+    refused(&shop, &["aoereserve", "ada0", "--set"], &["reserved for", STRANGER]);
+    let read = ["cam", "cmd", "ada0", "-a", "24 0 0 0 0 40 0 0 0 0 1 0", "-i", "512"];
+    assert!(shop.front.ashlar(&read).code != 0, "it is the stranger's");
+    // The target keeps them.
+    shop.back.stop();
+    shop.back.start();
+    shop.front.until("it answers again", LIMIT, || {
+        shop.front.ashlar(&["cam", "aoeconfig", "ada0"]).out == "host7\n"
+    });
+    assert_eq!(said(&shop, &["aoereserve", "ada0"]), format!("{STRANGER}\n"));
+    said(&shop, &["aoereserve", "ada0", "--release", "--force"]);
+    shop.front.until("it is free", LIMIT, || shop.front.ashlar(&read).code == 0);
+
+    // Nobody looks for it: the initiator asks by itself.
+    fs::File::options().write(true).open(&image).unwrap().set_len(2 * BYTES).unwrap();
+    shop.back.ok(&["geom", "disk", "resize", "name=d0"]);
+    let last = format!("Last Block: {}, Block Length: 512 bytes\n", 2 * BYTES / 512 - 1);
+    shop.front.until("it has grown", LIMIT, || said(&shop, &["readcap", "ada0"]) == last);
     shop.back.assert_alive();
     shop.front.assert_alive();
 }

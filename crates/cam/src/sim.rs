@@ -61,6 +61,11 @@ pub trait Sim: Send + Sync {
         path.to_string()
     }
 
+    /// The AoE initiator that it is: for what only that protocol has.
+    fn aoe(&self) -> Option<&crate::sims::aoe::Aoe> {
+        None
+    }
+
     /// The bus is there. Who learns of new or lost devices by itself keeps `rescan`, and asks.
     fn begin(&self, rescan: Rescan) {
         let _ = rescan;

@@ -1,5 +1,6 @@
 //! What can be asked of buses and their devices, in camcontrol's words and formats.
 
+mod aoe;
 mod discover;
 mod format;
 mod raw;
@@ -85,6 +86,9 @@ pub(crate) const VERBS: &[VerbSpec] = &[
     shelf::ENCLOSURE,
     shelf::LOCATE,
     discover::DISCOVER,
+    aoe::AOECONFIG,
+    aoe::AOEMASK,
+    aoe::AOERESERVE,
     VerbSpec {
         detail: "The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to \
                  be there at the next start: one that is attached by hand goes with the daemon. \
@@ -145,6 +149,9 @@ impl CamClass {
             "enclosure" => self.enclosure(control, on),
             "locate" => self.locate(control, on, params),
             "discover" => self.discover(control, on, params),
+            "aoeconfig" => self.aoeconfig(control, on, params),
+            "aoemask" => self.aoemask(control, on, params),
+            "aoereserve" => self.aoereserve(control, on, params),
             "attach" => self.attach(control, on, params),
             "detach" => self.detach(control, on),
             other => {

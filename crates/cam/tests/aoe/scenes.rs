@@ -8,6 +8,7 @@ use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
 use reactor::sim::SegmentShape;
 use serde_json::json;
+use wire::aoe::Mac;
 
 use crate::shelf::{Shelf, Ways};
 use crate::world::{World, range};
@@ -232,4 +233,32 @@ fn a_command_that_is_given_up_is_not_one_of_another_disk() {
         s.w.turn(100 * MS);
         ended += s.w.ended().iter().inspect(|end| assert_eq!(end.status, Ok(()))).count();
     }
+}
+
+#[test]
+fn no_old_order_comes_over_a_newer_one() {
+    let ways = Ways { buffers: 24, twice: 50, wrong: 50, ..Ways::default() };
+    let mut s = Scene::on(gigabit(0), 4096, ways);
+    // The way is thought to be fast.
+    s.reads(100);
+    s.net.segments[0].set_shape(SegmentShape {
+        delay_ns_min: 10_000,
+        delay_ns_max: 120 * MS,
+        in_order: false,
+        lost_per_million: 20_000,
+        ..SegmentShape::default()
+    });
+    let (cam, sent) = (s.w.cam.clone(), s.shelf.came.get());
+    for number in 0..200 {
+        let mac = Mac([2, 0, 0, 0, 9, number]);
+        let asked = json!({ "set": true, "addresses": [mac.to_string()] });
+        let said = cam.verb(&mut s.w.control, "aoereserve", "ada0", &asked).unwrap();
+        assert_eq!(said["holders"], json!([mac.to_string()]));
+        for _ in 0..number % 3 * 10 {
+            assert_eq!(*s.shelf.reserved.borrow(), [mac], "order {number}");
+            s.w.turn(10 * MS);
+        }
+    }
+    let sent = s.shelf.came.get() - sent;
+    assert!(sent > 250, "{sent} orders came for 200: none was sent twice");
 }

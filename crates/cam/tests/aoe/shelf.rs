@@ -10,8 +10,8 @@ use bio::Segs;
 use geom::Core;
 use reactor::{Link, SeededRandom};
 use wire::aoe::{
-    Address, Ata, BROADCAST, CONFIG_LEN, Config, ETHERTYPE, HEADER_LEN, Header, Mac, SECTOR,
-    command, sectors_of_mtu,
+    Address, Ata, BROADCAST, CONFIG_LEN, Config, ETHERTYPE, HEADER_LEN, Header, Mac, Reserve,
+    SECTOR, command, reserve, sectors_of_mtu,
 };
 use wire::ata::{self, Identify, Trim, status};
 
@@ -35,10 +35,12 @@ pub struct Shelf {
     pub ways: RefCell<Ways>,
     /// Frames that are with it now, and the most that ever were.
     pub held: RefCell<(usize, usize)>,
+    /// For whom it is reserved: kept and told, and nobody is refused.
+    pub reserved: RefCell<Vec<Mac>>,
     /// Commands that came, copies among them.
     pub came: Cell<u64>,
     random: RefCell<SeededRandom>,
-    /// Tags of WRITEs that came.
+    /// Tags of WRITEs and orders that came.
     seen: RefCell<BTreeSet<u32>>,
 }
 
@@ -68,6 +70,7 @@ impl Shelf {
             bytes: RefCell::new(vec![0; sectors * SECTOR]),
             ways: RefCell::new(ways),
             held: RefCell::default(),
+            reserved: RefCell::default(),
             came: Cell::default(),
             random: RefCell::new(SeededRandom::new(seed)),
             seen: RefCell::default(),
@@ -188,6 +191,20 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
             shelf.held.borrow_mut().0 -= 1;
             head.extend(Ata { command, feature, ..ata }.encode());
             data = read;
+        }
+        command::RESERVE => {
+            let asked = Reserve::decode(body).unwrap();
+            shelf.came.set(shelf.came.get() + 1);
+            if !shelf.seen.borrow_mut().insert(header.tag) {
+                return;
+            }
+            let slow = shelf.ways.borrow().slow_ns;
+            let takes = shelf.random.borrow_mut().below(slow.max(1));
+            core.reactor().sleep(takes).await;
+            if asked.command != reserve::READ {
+                *shelf.reserved.borrow_mut() = asked.addresses().collect();
+            }
+            head.extend(Reserve::encode(asked.command, &shelf.reserved.borrow()));
         }
         _ => return,
     }

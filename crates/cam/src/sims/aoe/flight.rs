@@ -19,6 +19,8 @@ pub(super) const CORES_MAX: usize = 64;
 pub(super) struct Frame {
     /// It asks which disk is behind its path.
     pub asks: bool,
+    /// It carries an order: its number.
+    pub order: Option<u64>,
     /// Index of the target.
     pub target: usize,
     /// Index of the path in it.

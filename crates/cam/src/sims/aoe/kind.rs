@@ -27,7 +27,8 @@ struct Params {
     /// Targets that are looked at, `SHELF.SLOT`; absent: all that answer.
     #[serde(default)]
     targets: Vec<String>,
-    /// Most frames that wait for answers of a target; less when the target can hold less.
+    /// Most frames that wait for answers of a target, those of all cores together; less when the
+    /// target can hold less.
     #[serde(default = "window")]
     #[schemars(range(min = 1, max = 255))]
     window: u32,

@@ -3,7 +3,8 @@
 //! ```text
 //!   CCB --> Aoe (any core) --> port: this core's sockets, tasks --> engine: frames, answers, time
 //!                                                                     flight: tags   path: ways
-//!   shared by the cores: which targets there are, which sectors are being written (ranges)
+//!   shared by the cores: which targets there are, which sectors are being written (ranges), how
+//!   many frames wait at each (pool)
 //! ```
 //! A target is `shelf * 256 + slot`. Several interfaces, and several addresses behind them, are
 //! ways to one target: frames go over all that are up, and one that dies is left out at once.
@@ -12,6 +13,7 @@ mod engine;
 mod flight;
 mod kind;
 mod path;
+mod pool;
 mod port;
 mod ranges;
 mod shared;
@@ -68,6 +70,12 @@ impl Inner {
             rescan.wish();
         }
     }
+
+    fn rescan_target(&self, address: Address) {
+        if let Some(rescan) = self.rescan.get() {
+            rescan.wish_target(number_of(address));
+        }
+    }
 }
 
 /// See the module.
@@ -115,6 +123,10 @@ impl Aoe {
 impl Sim for Aoe {
     fn facts(&self) -> SimFacts {
         SimFacts { name: self.inner.name.clone(), targets: 0, io_max_bytes: 1 << 20, is_ata: true }
+    }
+
+    fn aoe(&self) -> Option<&Aoe> {
+        Some(self)
     }
 
     /// As config strings of the file server have it: `e565.1`.

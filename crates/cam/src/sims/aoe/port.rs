@@ -13,11 +13,12 @@ use std::task::{Poll, Waker};
 
 use bio::Segs;
 use geom::Core;
-use reactor::{Link, TaskHandle};
+use reactor::{Link, Signal, TaskHandle};
 use wire::aoe::{ETHERTYPE, Mac, sectors_of_mtu};
 
-use super::engine::{Engine, Wire};
-use super::{Aoe, Inner};
+use super::engine::{Engine, Said, Unsaid, Wire};
+use super::{Aoe, Inner, address_of};
+use crate::ccb::CamStatus;
 
 /// Frames that are read before others of the core have their turn.
 const FRAMES_A_TURN: usize = 64;
@@ -99,6 +100,8 @@ pub(super) struct Port {
     /// There is something to send or to end.
     stirred: Cell<bool>,
     clock: RefCell<Option<Waker>>,
+    /// An order is settled.
+    settled: Signal,
     tasks: RefCell<Vec<TaskHandle>>,
 }
 
@@ -131,6 +134,7 @@ pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
         engine: RefCell::new(engine),
         stirred: Cell::default(),
         clock: RefCell::default(),
+        settled: Signal::new(),
         tasks: RefCell::default(),
     });
     port.sides.all.iter().for_each(|side| side.look(core));
@@ -198,6 +202,12 @@ impl Port {
         }
         let (found, counts) = {
             let mut engine = self.engine.borrow_mut();
+            while let Some(address) = engine.take_resized() {
+                inner.rescan_target(address);
+            }
+            if engine.has_settled() {
+                self.settled.ring();
+            }
             (engine.take_found(), engine.counts())
         };
         if found {
@@ -268,7 +278,10 @@ async fn look(port: Rc<Port>, ask_ns: u64) {
         let now = core.now();
         if port.number == 0 && (asked == 0 || now >= asked + ask_ns) {
             asked = now.max(1);
-            port.with(|engine, wire| engine.ask_all(wire));
+            port.with(|engine, wire| {
+                engine.ask_all(wire);
+                engine.ask_sizes(wire, now);
+            });
         }
         core.reactor().sleep(LOOK_NS).await;
     }
@@ -281,5 +294,35 @@ impl Aoe {
             port.with(|engine, wire| engine.ask_all(wire));
             core.reactor().sleep(self.inner.wait_ns).await;
         }
+    }
+
+    /// Gives a target an order, and waits until no frame of it may exist any more.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub(crate) async fn order(
+        &self,
+        target: u64,
+        command: u8,
+        body: Vec<u8>,
+        core: &Rc<Core>,
+    ) -> Result<Said, CamStatus> {
+        let port = port(self.inner.number, core).ok_or(CamStatus::Busy)?;
+        let (to, now) = (address_of(target), core.now());
+        let number = port.with(|engine, _| engine.order(to, command, body, now));
+        let number = number.map_err(Unsaid::status)?;
+        loop {
+            if let Some(said) = port.engine.borrow_mut().take_order(number) {
+                return said.map_err(Unsaid::status);
+            }
+            port.settled.wait().await;
+        }
+    }
+
+    /// Our own addresses, as a target knows them.
+    pub(crate) fn own(&self, target: u64, core: &Core) -> Vec<Mac> {
+        let port = port(self.inner.number, core);
+        port.map(|port| port.with(|engine, wire| engine.own(address_of(target), wire)))
+            .unwrap_or_default()
     }
 }

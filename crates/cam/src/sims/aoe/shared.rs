@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::aoe::{Address, Mac};
 
 use super::engine::{Counts, TARGETS_MAX};
+use super::pool::Pool;
 use super::ranges::Ranges;
 
 /// A target as it said it is.
@@ -17,6 +18,7 @@ pub(super) struct Known {
     /// Interfaces on which it was heard, with its address there.
     pub paths: Vec<(usize, Mac)>,
     pub ranges: Arc<Ranges>,
+    pub pool: Arc<Pool>,
 }
 
 /// See the module.

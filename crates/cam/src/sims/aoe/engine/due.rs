@@ -37,7 +37,7 @@ impl Engine {
                 false => next = next.min(op.deadline_ns),
             }
         }
-        self.due_ns = next.min(self.ask_lost(wire, now));
+        self.due_ns = next.min(self.ask_lost(wire, now)).min(self.orders_due());
         if !self.ended.is_empty() {
             // What ended just now may have left copies behind.
             self.soon(now + self.rules.life_ns);
@@ -76,6 +76,7 @@ impl Engine {
     pub(super) fn aged(&mut self, at: usize) {
         let Some(frame) = self.flight.remove(at) else { return };
         self.free_hold(&frame);
+        self.settle(&frame);
     }
 
     pub(super) fn free_hold(&mut self, frame: &Frame) {
@@ -114,6 +115,21 @@ impl Engine {
         next
     }
 
+    /// Asks all targets how large they are.
+    pub(in crate::sims::aoe) fn ask_sizes(&mut self, wire: &mut dyn Wire, now: u64) {
+        (0..self.targets.len()).for_each(|target| self.ask_size(target, wire, now));
+    }
+
+    /// Asks a target how large it is, now and then.
+    pub(super) fn ask_size(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
+        let Some(t) = self.targets.get_mut(target) else { return };
+        let path = t.paths.iter().position(|p| p.is_good() && wire.sectors(p.link) > 0);
+        if let Some(path) = path.filter(|_| now >= t.sized_ns + ASK_NS) {
+            t.sized_ns = now;
+            self.ask_who((target, path), wire, now);
+        }
+    }
+
     /// Asks which disk is behind a path.
     pub(super) fn ask_who(
         &mut self,
@@ -125,6 +141,7 @@ impl Engine {
         let Some(way) = t.paths.get(path).filter(|way| wire.sectors(way.link) > 0) else { return };
         let frame = Frame {
             asks: true,
+            order: None,
             target,
             path,
             op: None,

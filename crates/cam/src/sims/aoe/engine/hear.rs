@@ -1,7 +1,7 @@
 //! What comes in.
 
 use wire::aoe::{Ata, BROADCAST, Config, Header, SECTOR, command};
-use wire::ata;
+use wire::ata::{self, Identify};
 
 use super::super::flight::Frame;
 use super::super::path::Path;
@@ -27,8 +27,12 @@ impl Engine {
             return;
         }
         match header.command {
-            command::CONFIG => self.learn(link, &header, body, now),
+            command::CONFIG => {
+                self.obeyed(&header, body);
+                self.learn(link, &header, body, now);
+            }
             command::ATA => self.answered(&header, body, now),
+            _ if self.obeyed(&header, body) => {}
             _ => self.counts.unasked += 1,
         }
     }
@@ -61,7 +65,8 @@ impl Engine {
     }
 
     pub(super) fn answered(&mut self, header: &Header, body: &[u8], now: u64) {
-        let Some(frame) = self.flight.get(header.tag).copied() else {
+        let frame = self.flight.get(header.tag).copied().filter(|frame| frame.order.is_none());
+        let Some(frame) = frame else {
             self.counts.unasked += 1;
             return;
         };
@@ -105,6 +110,10 @@ impl Engine {
         self.let_out(frame.target, frame.path);
         if failed {
             self.counts.failed += 1;
+            // It may have shrunk.
+            if ata.feature & ata::error::NOT_FOUND != 0 && !self.unsure.contains(&frame.target) {
+                self.unsure.push(frame.target);
+            }
             return self.end(at, failure(header.error, &ata));
         }
         self.widen(frame.target);
@@ -136,12 +145,22 @@ impl Engine {
         };
         let was_good = t.paths.iter().any(Path::is_good);
         let same = *t.print.get_or_insert(print) == print;
+        if let (true, Some(size)) = (same, size(data)) {
+            // What CAM knows of it is old: it grew or shrank.
+            let resized = t.size.replace(size).is_some_and(|before| before != size);
+            self.resized.extend(resized.then_some(t.address));
+        }
         if let Some(path) = t.paths.get_mut(frame.path) {
             path.is_same = same;
         }
         self.counts.strangers += u64::from(!same);
         self.found |= same && !was_good;
     }
+}
+
+/// Sectors that IDENTIFY data tell of.
+fn size(identify: &[u8]) -> Option<u64> {
+    Identify::decode(identify).ok().map(|said| said.sectors)
 }
 
 /// What tells one disk from another.

@@ -15,14 +15,17 @@
 //!  E3  An answer counts once, for the command that the frame was sent for, and only from an
 //!      address at which the same disk was found.
 //!  E4  A command ends: answered, failed by the target, aborted, or at its deadline.
-//!  E5  No more frames wait for answers of a target than its window, which is at most what the
-//!      target says it can hold.
+//!  E5  No more frames wait for answers of a target, those of all cores together, than it says it
+//!      can hold; and each core's no more than its window, which follows losses.
 
 mod counts;
 mod due;
 mod hear;
 mod op;
+mod order;
 mod send;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,13 +35,16 @@ use wire::aoe::{Address, Mac};
 
 use self::hear::Print;
 use self::op::{Op, Shape, frames_of, span};
+use self::order::Order;
 use super::flight::Flight;
 use super::path::Path;
+use super::pool::Pool;
 use super::ranges::Ranges;
 use super::shared::{Known, Shared};
 use crate::ccb::{CamStatus, CcbId, Flags, Outcome, Registers};
 
 pub(super) use self::counts::Counts;
+pub(super) use self::order::{Said, Unsaid};
 
 /// Most targets that are remembered; further ones are not seen.
 pub(super) const TARGETS_MAX: usize = 1024;
@@ -69,9 +75,9 @@ pub(super) struct Rules {
     pub life_ns: u64,
     /// How long a command may take, ns.
     pub deadline_ns: u64,
-    /// Most frames that wait for answers of a target, on this core.
+    /// Most frames that wait for answers of a target.
     pub window: u32,
-    /// Parts that the target's own number of frames is divided into: one a core.
+    /// Parts into which they are divided when more cores than one want them: one a core.
     pub shares: u32,
     /// Targets that are looked at; none given: all.
     pub targets: Vec<Address>,
@@ -82,13 +88,18 @@ struct Target {
     paths: Vec<Path>,
     /// Where the next frame goes.
     turn: usize,
-    /// Frames that it can hold, and most sectors of one, as it says.
+    /// Frames that may wait there, of all cores, and most sectors of one.
     buffers: u32,
     sectors: u32,
-    /// Frames that may wait for answers, in 1/16.
+    /// Frames of this core that may wait for answers, in 1/16.
     window: u32,
     threshold: u32,
     out: u32,
+    pool: Arc<Pool>,
+    /// Places there that this core gets whoever else wants some.
+    part: u32,
+    /// This core is owed a place there.
+    is_owed: bool,
     /// A command was not answered by its deadline: CAM has given the disk up, whatever is thought
     /// of the paths, and when it is heard it was found.
     lost: bool,
@@ -97,20 +108,33 @@ struct Target {
     ranges: Arc<Ranges>,
     /// What the disk said of itself first.
     print: Option<Print>,
+    /// Its sectors as it said last, and when it was asked for them last, ns.
+    size: Option<u64>,
+    sized_ns: u64,
     /// Commands with something to send, oldest first.
     line: VecDeque<usize>,
 }
 
 const ONE: u32 = 16;
 
+impl Target {
+    /// Whether its window lets this core send one more frame.
+    fn has_room(&self) -> bool {
+        self.out * ONE < self.window.max(ONE)
+    }
+}
+
 /// See the module.
 pub(super) struct Engine {
     rules: Rules,
     shared: Arc<Shared>,
+    core: usize,
     targets: Vec<Target>,
     ops: Vec<Op>,
     free: Vec<usize>,
     flight: Flight,
+    orders: Vec<Order>,
+    last_order: u64,
     /// WRITEs that wait for sectors.
     blocked: Vec<usize>,
     /// Nothing is due before, ns.
@@ -119,6 +143,10 @@ pub(super) struct Engine {
     writes_from_ns: u64,
     ended: Vec<(CcbId, Address, Outcome)>,
     found: bool,
+    /// Targets that have another size than before.
+    resized: Vec<Address>,
+    /// Indices of targets that did not find what should be on them.
+    unsure: Vec<usize>,
     counts: Counts,
 }
 
@@ -128,14 +156,19 @@ impl Engine {
             writes_from_ns: now + rules.life_ns,
             rules,
             shared,
+            core,
             targets: Vec::new(),
             ops: Vec::new(),
             free: Vec::new(),
             flight: Flight::new(core),
+            orders: Vec::new(),
+            last_order: 0,
             blocked: Vec::new(),
             due_ns: u64::MAX,
             ended: Vec::new(),
             found: false,
+            resized: Vec::new(),
+            unsure: Vec::new(),
             counts: Counts::default(),
         }
     }
@@ -147,6 +180,11 @@ impl Engine {
     /// Whether a target was found, or came back, since this was last asked.
     pub(super) fn take_found(&mut self) -> bool {
         std::mem::take(&mut self.found)
+    }
+
+    /// A target that grew or shrank.
+    pub(super) fn take_resized(&mut self) -> Option<Address> {
+        self.resized.pop()
     }
 
     /// A command that has ended.
@@ -214,7 +252,7 @@ impl Engine {
             return Some(at);
         }
         let known = self.shared.known(address)?;
-        self.targets.push(target_at(address, known.ranges.clone()));
+        self.targets.push(target_at(address, &known));
         let at = self.targets.len() - 1;
         self.bring_up_to(at, &known);
         Some(at)
@@ -224,7 +262,8 @@ impl Engine {
         let (shares, window) = (self.rules.shares.max(1), self.rules.window);
         let Some(t) = self.targets.get_mut(at) else { return };
         let is_new = t.paths.is_empty();
-        t.buffers = (u32::from(known.buffers) / shares).max(1).min(window);
+        t.buffers = u32::from(known.buffers).max(1).min(window);
+        t.part = (t.buffers / shares).max(1);
         t.sectors = if known.sectors == 0 { 2 } else { known.sectors.into() };
         t.window = match is_new {
             true => (t.buffers * ONE / 2).max(ONE),
@@ -324,6 +363,7 @@ impl Engine {
     fn let_out(&mut self, target: usize, path: usize) {
         if let Some(target) = self.targets.get_mut(target) {
             target.out = target.out.saturating_sub(1);
+            target.pool.give_back();
             if let Some(path) = target.paths.get_mut(path) {
                 path.out = path.out.saturating_sub(1);
             }
@@ -331,7 +371,7 @@ impl Engine {
     }
 }
 
-fn target_at(address: Address, ranges: Arc<Ranges>) -> Target {
+fn target_at(address: Address, known: &Known) -> Target {
     Target {
         address,
         paths: Vec::new(),
@@ -341,10 +381,15 @@ fn target_at(address: Address, ranges: Arc<Ranges>) -> Target {
         window: ONE,
         threshold: u32::MAX,
         out: 0,
+        pool: known.pool.clone(),
+        part: 1,
+        is_owed: false,
         lost: false,
         shrunk_ns: 0,
-        ranges,
+        ranges: known.ranges.clone(),
         print: None,
+        size: None,
+        sized_ns: 0,
         line: VecDeque::new(),
     }
 }

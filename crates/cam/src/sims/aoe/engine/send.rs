@@ -7,8 +7,9 @@ use wire::aoe::{
 
 use super::super::flight::Frame;
 use super::super::path::Path;
+use super::super::pool::{Guest, Place};
 use super::op::{Piece, Shape, registers_of};
-use super::{Engine, LOOK_NS, ONE, Target, Wire};
+use super::{Engine, LOOK_NS, Target, Wire};
 
 impl Engine {
     /// Does what is due, and sends what may be sent.
@@ -17,6 +18,10 @@ impl Engine {
             self.sweep(wire, now);
         }
         self.unblock(now);
+        self.send_orders(wire, now);
+        while let Some(target) = self.unsure.pop() {
+            self.ask_size(target, wire, now);
+        }
         for target in 0..self.targets.len() {
             self.send_for(target, wire, now);
         }
@@ -50,13 +55,31 @@ impl Engine {
 
     pub(super) fn send_for(&mut self, target: usize, wire: &mut dyn Wire, now: u64) {
         loop {
-            let Some(t) = self.targets.get(target) else { return };
-            let Some(&at) = t.line.front() else { return };
-            if t.out * ONE >= t.window.max(ONE) || self.flight.is_full() {
+            let is_full = self.flight.is_full();
+            let Some(t) = self.targets.get_mut(target) else { return };
+            let guest = Guest { core: self.core, own: t.out, part: t.part };
+            let next = t.line.front().copied().filter(|_| !is_full && t.has_room());
+            let Some((at, path)) = next.zip(choose(t, wire)) else {
+                if std::mem::take(&mut t.is_owed) {
+                    t.pool.is_content(guest);
+                }
+                return;
+            };
+            match t.pool.take(guest, t.buffers) {
+                Place::Taken => {}
+                Place::Later => return,
+                Place::Owed => {
+                    t.is_owed = true;
+                    return self.soon(now + LOOK_NS);
+                }
+            }
+            if std::mem::take(&mut t.is_owed) {
+                t.pool.is_content(guest);
+            }
+            if !self.send_one(at, (target, path), wire, now) {
+                self.targets.get(target).into_iter().for_each(|t| t.pool.give_back());
                 return;
             }
-            let Some(path) = choose(t, wire) else { return };
-            self.send_one(at, (target, path), wire, now);
             let done = self.ops.get(at).is_none_or(|op| !op.wants());
             if let Some(t) = self.targets.get_mut(target).filter(|_| done) {
                 t.line.pop_front();
@@ -64,18 +87,19 @@ impl Engine {
         }
     }
 
+    /// Sends some sectors of a command; false when there is no room for a frame.
     pub(super) fn send_one(
         &mut self,
         at: usize,
         (target, path): (usize, usize),
         wire: &mut dyn Wire,
         now: u64,
-    ) {
+    ) -> bool {
         let (Some(t), Some(op)) = (self.targets.get_mut(target), self.ops.get_mut(at)) else {
-            return;
+            return false;
         };
         t.turn = path + 1;
-        let Some(way) = t.paths.get_mut(path) else { return };
+        let Some(way) = t.paths.get_mut(path) else { return false };
         let most = wire.sectors(way.link).min(t.sectors);
         let most = if way.is_small(now) { most.min(2) } else { most };
         let piece = match op.again.pop() {
@@ -96,6 +120,7 @@ impl Engine {
         let rto = way.rto();
         let frame = Frame {
             asks: false,
+            order: None,
             target,
             path,
             op: Some(at),
@@ -106,7 +131,7 @@ impl Engine {
             due_ns: now + rto,
             hold: op.hold,
         };
-        let Some(tag) = self.flight.add(frame) else { return };
+        let Some(tag) = self.flight.add(frame) else { return false };
         if let Some(hold) = op.hold {
             t.ranges.copy(hold);
         }
@@ -121,6 +146,7 @@ impl Engine {
         self.counts.sent += 1;
         self.counts.resent += u64::from(!is_new);
         self.soon(now + rto);
+        true
     }
 
     /// Asks on all interfaces who is there.

@@ -1,0 +1,205 @@
+//! Orders: what a target is asked beside the commands of its disk. Its config string, the list of
+//! those that may come, its reservation.
+//!
+//! ```text
+//!   ordered --> out --no answer in time--> out again, by the next path --> ... --> deadline
+//!                |  answered                                                          |
+//!                +-----------> settled when none of its frames may exist any more <---+
+//! ```
+//! A frame that was thought lost may come after a later order and undo it, as with WRITEs (E2). So
+//! an order ends when each of its frames was answered or is too old, and a target has one at a
+//! time.
+
+use wire::aoe::{Header, Mac};
+
+use super::super::flight::Frame;
+use super::super::path::ASK_NS;
+use super::send::{choose, request};
+use super::{Address, CamStatus, Engine, Wire};
+
+/// What a target answers: the body, or an error of [`wire::aoe::error`].
+pub(in crate::sims::aoe) type Said = Result<Vec<u8>, u8>;
+
+/// Why there is no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::sims::aoe) enum Unsaid {
+    /// There is no such target here.
+    NoTarget,
+    /// It has an order under way.
+    Busy,
+    /// Nothing came by the deadline.
+    Silent,
+}
+
+impl Unsaid {
+    /// In CAM's words.
+    pub(in crate::sims::aoe) fn status(self) -> CamStatus {
+        match self {
+            Unsaid::NoTarget => CamStatus::NotThere,
+            Unsaid::Busy => CamStatus::Busy,
+            Unsaid::Silent => CamStatus::SelectionTimeout,
+        }
+    }
+}
+
+pub(super) struct Order {
+    number: u64,
+    target: usize,
+    command: u8,
+    body: Vec<u8>,
+    /// Frames that may exist.
+    out: u32,
+    tries: u32,
+    again_ns: u64,
+    deadline_ns: u64,
+    said: Option<Said>,
+    /// Nothing more is sent.
+    pub(super) over: bool,
+}
+
+impl Engine {
+    /// Begins an order: its number.
+    pub(in crate::sims::aoe) fn order(
+        &mut self,
+        to: Address,
+        command: u8,
+        body: Vec<u8>,
+        now: u64,
+    ) -> Result<u64, Unsaid> {
+        let target = self.target(to).ok_or(Unsaid::NoTarget)?;
+        if self.orders.iter().any(|order| order.target == target) {
+            return Err(Unsaid::Busy);
+        }
+        self.last_order += 1;
+        let (number, deadline_ns) = (self.last_order, now + self.rules.deadline_ns);
+        self.orders.push(Order {
+            number,
+            target,
+            command,
+            body,
+            out: 0,
+            tries: 0,
+            again_ns: now,
+            deadline_ns,
+            said: None,
+            over: false,
+        });
+        self.soon(now);
+        Ok(number)
+    }
+
+    /// What came of an order; `None` while it is not settled.
+    pub(in crate::sims::aoe) fn take_order(&mut self, number: u64) -> Option<Result<Said, Unsaid>> {
+        let settled = |order: &Order| order.number == number && order.over && order.out == 0;
+        let at = self.orders.iter().position(settled)?;
+        let order = self.orders.swap_remove(at);
+        Some(order.said.ok_or(Unsaid::Silent))
+    }
+
+    /// Our own addresses that a target may hear, on the interfaces that lead to it.
+    pub(in crate::sims::aoe) fn own(&mut self, to: Address, wire: &dyn Wire) -> Vec<Mac> {
+        let Some(t) = self.target(to).and_then(|at| self.targets.get(at)) else {
+            return Vec::new();
+        };
+        let mut all: Vec<Mac> =
+            t.paths.iter().filter(|p| p.is_same).map(|p| wire.mac(p.link)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Whether an order is settled and was not taken yet.
+    pub(in crate::sims::aoe) fn has_settled(&self) -> bool {
+        self.orders.iter().any(|order| order.over && order.out == 0)
+    }
+
+    /// When something is to be done for orders, ns.
+    pub(super) fn orders_due(&self) -> u64 {
+        let open = self.orders.iter().filter(|order| !order.over);
+        open.map(|order| order.again_ns.min(order.deadline_ns)).min().unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn send_orders(&mut self, wire: &mut dyn Wire, now: u64) {
+        for at in 0..self.orders.len() {
+            let Some(order) = self.orders.get_mut(at).filter(|order| !order.over) else { continue };
+            if order.deadline_ns <= now {
+                order.over = true;
+            } else if order.again_ns <= now {
+                self.send_order(at, wire, now);
+            }
+        }
+    }
+
+    fn send_order(&mut self, at: usize, wire: &mut dyn Wire, now: u64) {
+        let Some(order) = self.orders.get_mut(at) else { return };
+        let Some(t) = self.targets.get_mut(order.target) else { return };
+        let Some(path) = choose(t, wire) else {
+            order.again_ns = now + ASK_NS;
+            let again = order.again_ns;
+            return self.soon(again);
+        };
+        t.turn = path + 1;
+        let Some(way) = t.paths.get(path) else { return };
+        // Longer and longer: its frames may take places of others.
+        let wait = way.rto() << order.tries.min(8);
+        order.again_ns = now + wait.min(self.rules.life_ns);
+        order.tries += 1;
+        let frame = Frame {
+            asks: false,
+            order: Some(order.number),
+            target: order.target,
+            path,
+            op: None,
+            first: 0,
+            sectors: 0,
+            tries: order.tries,
+            sent_ns: now,
+            due_ns: now + self.rules.life_ns,
+            hold: None,
+        };
+        let again = order.again_ns;
+        if let Some(tag) = self.flight.add(frame) {
+            order.out += 1;
+            let header = request(way.mac, wire.mac(way.link), t.address, order.command, tag);
+            let mut bytes = header.encode().to_vec();
+            bytes.extend_from_slice(&order.body);
+            wire.send(way.link, &bytes, None);
+            self.counts.sent += 1;
+        }
+        self.soon(again);
+    }
+
+    /// An answer to an order; false when it is none.
+    pub(super) fn obeyed(&mut self, header: &Header, body: &[u8]) -> bool {
+        let Some(frame) = self.flight.get(header.tag).copied() else { return false };
+        let order = self.orders.iter_mut().find(|order| frame.order == Some(order.number));
+        let Some(order) = order.filter(|order| order.command == header.command) else {
+            return false;
+        };
+        let Some(t) = self.targets.get(frame.target) else { return false };
+        // E3
+        let from = t.paths.iter().any(|p| p.is_same && p.mac == header.from);
+        if header.address != t.address || !from {
+            self.counts.foreign += 1;
+            return true;
+        }
+        self.flight.take(header.tag);
+        if order.said.is_none() {
+            order.said = Some(match header.error {
+                Some(error) => Err(error),
+                None => Ok(body.to_vec()),
+            });
+        }
+        order.over = true;
+        order.out = order.out.saturating_sub(1);
+        true
+    }
+
+    /// A frame of an order is too old to exist.
+    pub(super) fn settle(&mut self, frame: &Frame) {
+        let order = self.orders.iter_mut().find(|order| frame.order == Some(order.number));
+        if let Some(order) = order {
+            order.out = order.out.saturating_sub(1);
+        }
+    }
+}

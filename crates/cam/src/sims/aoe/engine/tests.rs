@@ -1,0 +1,296 @@
+//! The protocol of several cores against a target that is written down here: who may have how many
+//! frames there, what becomes of orders, and how a size that changes is noticed.
+
+use std::sync::Arc;
+
+use bio::{Pool, PoolConfig, Segs};
+use wire::aoe::{
+    ATA_LEN, Address, Ata, Config, HEADER_LEN, Header, Mac, Reserve, SECTOR, VERSION, command,
+    error, reserve,
+};
+use wire::ata::{self, Identify, status};
+
+use super::*;
+
+const SHELF: Address = Address { shelf: 7, slot: 1 };
+const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const THEIRS: Mac = Mac([2, 0, 0, 0, 0, 2]);
+const BUFFERS: u16 = 8;
+const MS: u64 = 1_000_000;
+
+/// One interface; what was sent.
+#[derive(Default)]
+struct Cable(Vec<Vec<u8>>);
+
+impl Wire for Cable {
+    fn links(&self) -> usize {
+        1
+    }
+
+    fn sectors(&self, _: usize) -> u32 {
+        2
+    }
+
+    fn mac(&self, _: usize) -> Mac {
+        OURS
+    }
+
+    fn send(&mut self, _: usize, head: &[u8], _: Option<(&Segs, usize, usize)>) {
+        self.0.push(head.to_vec());
+    }
+}
+
+struct Bench {
+    engines: Vec<Engine>,
+    cables: Vec<Cable>,
+    pool: Pool,
+    now: u64,
+    sectors: u64,
+}
+
+fn identify(sectors: u64) -> Vec<u8> {
+    let said = Identify {
+        model: "m".into(),
+        serial: "s".into(),
+        sectors,
+        extended: true,
+        ..Identify::default()
+    };
+    said.encode().to_vec()
+}
+
+fn frame(header: &Header, body: &[&[u8]]) -> Vec<u8> {
+    [&[&header.encode()[..]], body].concat().concat()
+}
+
+fn asked(frame: &[u8]) -> (Header, Vec<u8>) {
+    Header::decode(frame).map(|(header, body)| (header, body.to_vec())).unwrap()
+}
+
+impl Bench {
+    /// So many cores, each of which knows the target.
+    fn new(cores: usize) -> Bench {
+        let shared: Arc<Shared> = Arc::default();
+        let rules = Rules {
+            life_ns: 500 * MS,
+            deadline_ns: 3_000 * MS,
+            window: 64,
+            shares: cores as u32,
+            targets: Vec::new(),
+        };
+        let engine = |core| Engine::new(core, rules.clone(), shared.clone(), 0);
+        let mut bench = Bench {
+            engines: (0..cores).map(engine).collect(),
+            cables: (0..cores).map(|_| Cable::default()).collect(),
+            pool: Pool::new(PoolConfig { limit_bytes: 16 << 20 }),
+            now: MS,
+            sectors: 1000,
+        };
+        for core in 0..cores {
+            let to = Header {
+                to: OURS,
+                from: THEIRS,
+                version: VERSION,
+                response: true,
+                error: None,
+                address: SHELF,
+                command: command::CONFIG,
+                tag: 0,
+            };
+            let config = Config::tell(BUFFERS, 1, 2, &[]).encode();
+            bench.hear(core, &frame(&to, &[&config]));
+            bench.pump(core);
+            bench.answer_all(core);
+            assert!(bench.engines[core].take_found(), "the target is found");
+        }
+        bench
+    }
+
+    fn hear(&mut self, core: usize, frame: &[u8]) {
+        self.engines[core].hear(0, frame, &self.cables[core], self.now);
+    }
+
+    fn pump(&mut self, core: usize) {
+        self.engines[core].pump(&mut self.cables[core], self.now);
+    }
+
+    fn read(&mut self, core: usize, id: u64) {
+        let registers = Registers {
+            command: ata::command::READ_EXT,
+            count: 1,
+            lba: id % 1000,
+            extended: true,
+            ..Registers::default()
+        };
+        let data = Segs::alloc(&self.pool, SECTOR).unwrap();
+        let to = (CcbId::from_word(id), SHELF);
+        let refused = self.engines[core].begin(to, &registers, Flags::IN, &data, self.now);
+        assert!(refused.is_none(), "{refused:?}");
+    }
+
+    /// Answers the oldest frame of a core; false when there is none.
+    fn answer(&mut self, core: usize) -> bool {
+        if self.cables[core].0.is_empty() {
+            return false;
+        }
+        let (header, body) = asked(&self.cables[core].0.remove(0));
+        let reply = header.answer(THEIRS, SHELF);
+        let Ok((ata, _)) = Ata::decode(&body) else { return true };
+        let (mut head, mut data) = (Ata { command: status::READY, feature: 0, ..ata }, Vec::new());
+        match ata.command {
+            _ if header.command != command::ATA => return true,
+            ata::command::IDENTIFY => data = identify(self.sectors),
+            _ if ata.lba() >= self.sectors => {
+                (head.command, head.feature) =
+                    (status::READY | status::ERROR, ata::error::NOT_FOUND);
+            }
+            _ => data = vec![0; SECTOR],
+        }
+        self.hear(core, &frame(&reply, &[&head.encode(), &data]));
+        true
+    }
+
+    fn answer_all(&mut self, core: usize) {
+        while self.answer(core) {}
+    }
+
+    fn waiting(&self) -> usize {
+        self.cables.iter().map(|cable| cable.0.len()).sum()
+    }
+}
+
+#[test]
+fn e5_a_core_that_is_alone_has_all_that_the_target_holds() {
+    let mut b = Bench::new(4);
+    for id in 0..100 {
+        b.read(0, id);
+    }
+    let mut most = 0;
+    for _ in 0..200 {
+        b.now += MS;
+        b.pump(0);
+        most = most.max(b.waiting());
+        b.answer(0);
+    }
+    assert_eq!(most, usize::from(BUFFERS));
+}
+
+#[test]
+fn e5_cores_together_send_no_more_than_it_holds_and_each_has_its_part() {
+    for cores in [2, 3, 16] {
+        let mut b = Bench::new(cores);
+        let all = 60 * cores as u64;
+        // One has the target for itself until the others come, and whoever is answered is first to
+        // send the next one.
+        (0..all).filter(|id| id % cores as u64 == 0).for_each(|id| b.read(0, id));
+        for _ in 0..30 {
+            b.now += MS;
+            b.pump(0);
+            b.answer(0);
+        }
+        let late = (0..all).filter(|id| id % cores as u64 != 0);
+        late.for_each(|id| b.read((id % cores as u64) as usize, id));
+        (1..cores).for_each(|core| b.pump(core));
+        let (mut seen, mut done) = (vec![0; cores], 0);
+        for turn in 0..20_000 {
+            // Answered long before it is thought lost.
+            b.now += MS / 20;
+            let answered = turn % cores;
+            b.answer(answered);
+            for core in (answered..cores).chain(0..answered) {
+                if core == answered || b.engines[core].due() <= b.now {
+                    b.pump(core);
+                }
+                assert!(b.waiting() <= usize::from(BUFFERS), "{cores} cores: {}", b.waiting());
+                if turn < 400 {
+                    seen[core] = seen[core].max(b.cables[core].0.len());
+                }
+            }
+            done += (0..cores).filter_map(|core| b.engines[core].take_ended()).count();
+        }
+        let part = (usize::from(BUFFERS) / cores).max(1);
+        assert!(seen.iter().all(|most| *most >= part), "{cores} cores had {seen:?}");
+        assert!(done as u64 + 30 >= all, "{cores} cores: {done} of {all}");
+    }
+}
+
+#[test]
+fn an_order_comes_again_and_ends_when_no_frame_of_it_may_come() {
+    let mut b = Bench::new(1);
+    let body = Reserve::encode(reserve::SET, &[OURS]);
+    let number = b.engines[0].order(SHELF, command::RESERVE, body.clone(), b.now).unwrap();
+    b.pump(0);
+    assert_eq!(b.engines[0].order(SHELF, command::MASKS, Vec::new(), b.now), Err(Unsaid::Busy));
+    let (first, sent) = asked(&b.cables[0].0.remove(0));
+    assert_eq!((first.command, first.address, sent), (command::RESERVE, SHELF, body));
+    // Lost: it comes again, under another tag.
+    b.now += 400 * MS;
+    b.pump(0);
+    let (second, _) = asked(&b.cables[0].0.remove(0));
+    assert!(second.tag != first.tag && second.command == command::RESERVE);
+    let list = Reserve::encode(reserve::SET, &[OURS]);
+    let stranger = Header { from: Mac([2, 9, 9, 9, 9, 9]), ..second.answer(THEIRS, SHELF) };
+    b.hear(0, &frame(&stranger, &[&list]));
+    let other = Header { command: command::MASKS, ..second.answer(THEIRS, SHELF) };
+    b.hear(0, &frame(&other, &[&list]));
+    assert!(!b.engines[0].orders[0].over, "neither is its answer");
+    b.hear(0, &frame(&second.answer(THEIRS, SHELF), &[&list]));
+    assert_eq!(b.engines[0].take_order(number), None, "the first frame may still come");
+    b.now += 150 * MS;
+    b.pump(0);
+    assert!(b.cables[0].0.is_empty(), "nothing more is sent");
+    assert_eq!(b.engines[0].take_order(number), Some(Ok(Ok(list))));
+
+    // Refused; and one that nobody answers.
+    let number = b.engines[0].order(SHELF, command::RESERVE, Vec::new(), b.now).unwrap();
+    b.pump(0);
+    let (asks, _) = asked(&b.cables[0].0.remove(0));
+    let refused = Header { error: Some(error::RESERVED), ..asks.answer(THEIRS, SHELF) };
+    b.hear(0, &frame(&refused, &[]));
+    assert_eq!(b.engines[0].take_order(number), Some(Ok(Err(error::RESERVED))));
+    let number = b.engines[0].order(SHELF, command::MASKS, Vec::new(), b.now).unwrap();
+    let mut sent = 0;
+    for _ in 0..400 {
+        b.now += 10 * MS;
+        b.pump(0);
+        sent += std::mem::take(&mut b.cables[0].0).len();
+    }
+    assert_eq!(b.engines[0].take_order(number), Some(Err(Unsaid::Silent)));
+    assert!((5..20).contains(&sent), "{sent} frames in three seconds");
+    assert_eq!(
+        b.engines[0].order(Address { slot: 9, ..SHELF }, 2, Vec::new(), 0),
+        Err(Unsaid::NoTarget)
+    );
+}
+
+#[test]
+fn a_target_that_grows_or_shrinks_is_noticed() {
+    let mut b = Bench::new(1);
+    let look = |b: &mut Bench| {
+        b.now += 2_000 * MS;
+        let (engine, cable, now) = (&mut b.engines[0], &mut b.cables[0], b.now);
+        engine.ask_sizes(cable, now);
+        b.answer_all(0);
+        b.engines[0].take_resized()
+    };
+    assert_eq!(look(&mut b), None);
+    b.sectors = 2000;
+    assert_eq!(look(&mut b), Some(SHELF));
+    assert_eq!(look(&mut b), None, "once");
+    // A sector that is not there any more is asked about at once, and not each time.
+    b.sectors = 500;
+    b.now += 2_000 * MS;
+    for id in [900, 901, 902] {
+        b.read(0, id);
+    }
+    b.pump(0);
+    b.answer_all(0);
+    b.pump(0);
+    assert_eq!(b.cables[0].0.len(), 1);
+    let (header, body) = asked(&b.cables[0].0[0]);
+    let (ata, _) = Ata::decode(&body).unwrap();
+    assert_eq!((header.command, ata.command), (command::ATA, ata::command::IDENTIFY));
+    assert_eq!(b.cables[0].0[0].len(), HEADER_LEN + ATA_LEN);
+    b.answer_all(0);
+    assert_eq!(b.engines[0].take_resized(), Some(SHELF));
+}

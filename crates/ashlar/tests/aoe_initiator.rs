@@ -126,7 +126,17 @@ impl Cable {
         let mut command = Command::new(proc::tool("ip").unwrap());
         command.args(["netns", "exec", &self.space]).arg(proc::tool("vblade").unwrap());
         command.args(["-b", "16", "7", "1", &self.there, file]);
-        Proc::start("vblade", &mut command, log).unwrap()
+        let mut vblade = Proc::start("vblade", &mut command, log).unwrap();
+        // It says nothing when it listens. Once it is in its name space, there is no other socket
+        // of this protocol.
+        let at = format!("/proc/{}", vblade.pid());
+        let space = |at: &str| fs::read_link(format!("{at}/ns/net")).ok();
+        let listens = || {
+            let sockets = fs::read_to_string(format!("{at}/net/packet")).unwrap_or_default();
+            space(&at) != space("/proc/self") && sockets.contains(" 88a2 ")
+        };
+        vblade.wait_ready(Duration::from_secs(20), listens).unwrap();
+        vblade
     }
 
     /// Our address there.

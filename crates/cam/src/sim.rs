@@ -66,6 +66,11 @@ pub trait Sim: Send + Sync {
         None
     }
 
+    /// The virtual HBA that it is: for what goes wrong there by hand.
+    fn hba(&self) -> Option<&crate::sims::hba::VirtualHba> {
+        None
+    }
+
     /// The bus is there. Who learns of new or lost devices by itself keeps `rescan`, and asks.
     fn begin(&self, rescan: Rescan) {
         let _ = rescan;

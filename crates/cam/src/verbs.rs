@@ -2,6 +2,7 @@
 
 mod aoe;
 mod discover;
+mod fault;
 mod format;
 mod raw;
 mod shelf;
@@ -86,6 +87,7 @@ pub(crate) const VERBS: &[VerbSpec] = &[
     shelf::ENCLOSURE,
     shelf::LOCATE,
     discover::DISCOVER,
+    fault::FAULT,
     aoe::AOECONFIG,
     aoe::AOEMASK,
     aoe::AOERESERVE,
@@ -152,6 +154,7 @@ impl CamClass {
             "aoeconfig" => self.aoeconfig(control, on, params),
             "aoemask" => self.aoemask(control, on, params),
             "aoereserve" => self.aoereserve(control, on, params),
+            "fault" => self.fault(on, params),
             "attach" => self.attach(control, on, params),
             "detach" => self.detach(control, on),
             other => {

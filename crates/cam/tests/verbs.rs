@@ -142,3 +142,32 @@ fn an_hba_goes_when_nobody_uses_its_disks() {
     let done = verb(&mut w, "attach", "mps0", asked(json!({}))).unwrap();
     assert_eq!(done["message"], "scbus0: da0", "number and name are free again");
 }
+
+#[test]
+fn faults_are_set_by_hand() {
+    let mut w = attached();
+    let all = text(&mut w, "fault", "da0");
+    assert!(all.starts_with("da0: fails    0 of 100\nda0: lies     0 of 100\n"), "{all}");
+    let (_, edge) = w.open("da0");
+    let write = |w: &mut World| w.write(edge, 0, &[7; 512], Flags::default());
+    assert_eq!(write(&mut w), Ok(()));
+    let said = verb(&mut w, "fault", "da0", json!({ "fails": 100 })).unwrap();
+    assert_eq!((&said["fails"], &said["hangs"]), (&json!(100), &json!(0)));
+    assert!(write(&mut w).is_err() && write(&mut w).is_err(), "it stays");
+    verb(&mut w, "fault", "da0", json!({ "clear": true, "stop": true, "full": 5 })).unwrap();
+    assert_eq!(write(&mut w), Ok(()), "it is started again");
+    verb(&mut w, "fault", "mps0:0", json!({ "cut_power": true })).unwrap();
+    assert_eq!(w.read(edge, 0, 512).map(|bytes| bytes.len()), Ok(512));
+    verb(&mut w, "fault", "da0", json!({ "pull": true })).unwrap();
+    assert_eq!(write(&mut w), Err(Errno::NxIo), "nobody answers");
+    verb(&mut w, "fault", "mps0:0", json!({ "push": true })).unwrap();
+    for (on, params, word) in [
+        ("da1", json!({ "fails": 101 }), "0 to 100"),
+        ("mps0:9", json!({}), "no disk at"),
+        ("mps9:0", json!({}), "BUS:TARGET"),
+        ("mps0:0", json!({ "pull": true, "push": true }), "not both"),
+    ] {
+        let e = verb(&mut w, "fault", on, params).unwrap_err();
+        assert!(e.what.contains(word), "{on}: {}", e.what);
+    }
+}

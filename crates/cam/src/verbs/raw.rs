@@ -6,6 +6,7 @@ use std::fmt::Write;
 use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
+use wire::scsi::{Key, Sense};
 
 use super::format::{self, Shown};
 use super::{DEVICE, Found, option, verb};
@@ -159,9 +160,12 @@ impl Found {
     pub(super) fn cmd(&self, control: &mut Control, params: &Value) -> Result<Value, Error> {
         let (request, show) = request(params)?;
         let answer = self.send(control, request)?;
-        if answer.ended.result.is_err() {
+        // To a disk's own commands a comparison that fails is no error; here it is the answer.
+        let differs = Sense::decode(answer.ended.outcome.sense.bytes())
+            .is_ok_and(|sense| sense.code.key == Key::Miscompare)
+            .then_some(Errno::Io);
+        if let Some(kind) = answer.ended.result.err().or(differs) {
             let why = pass::explain(&answer.ended);
-            let kind = answer.ended.result.err().unwrap_or(Errno::Io);
             return Err(Error::new(kind, format!("{}: {why}", self.name)));
         }
         let hex: String = answer.data.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -194,6 +194,11 @@ impl VirtualHba {
         lock(&self.bays.get(bay as usize)?.target).as_mut().map(f)
     }
 
+    /// How often things go wrong; `None` when the bay is empty.
+    pub fn faults(&self, bay: u64) -> Option<Faults> {
+        self.at(bay, |t| t.faults)
+    }
+
     /// From now on things go wrong so often.
     pub fn set_faults(&self, bay: u64, faults: Faults) {
         self.at(bay, |t| t.faults = faults);
@@ -281,6 +286,10 @@ fn end(unit: &Unit, victims: Vec<(CcbId, Outcome)>, core: &Core) {
 impl Sim for VirtualHba {
     fn facts(&self) -> SimFacts {
         self.facts.clone()
+    }
+
+    fn hba(&self) -> Option<&VirtualHba> {
+        Some(self)
     }
 
     fn begin(&self, rescan: Rescan) {

@@ -1,0 +1,125 @@
+//! `fault`: what goes wrong with a disk of a virtual HBA, by hand.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use serde_json::{Value, json};
+
+use super::verb;
+use crate::class::CamClass;
+use crate::sim::Sim;
+use crate::sims::hba::{Faults, VirtualHba};
+
+const fn hundredths(name: &'static str, doc: &'static str) -> ArgSpec {
+    ArgSpec { name, short: None, kind: ArgKind::Number, doc }
+}
+
+const fn flag(name: &'static str, doc: &'static str) -> ArgSpec {
+    ArgSpec { name, short: None, kind: ArgKind::Flag, doc }
+}
+
+pub(super) const FAULT: VerbSpec = VerbSpec {
+    detail: "For trying out what stands on a disk; disks of other buses have no such thing. Each \
+             rate is a number of commands of a hundred and stays until it is set again; without \
+             options they are shown. --clear sets all to 0, and starts and plugs nothing in. A \
+             disk that was pulled has no name any more: its place does, by the bus and the target, \
+             as in mps0:3.",
+    ..verb(
+        "fault",
+        "Show or set what goes wrong with a disk of a virtual bus",
+        &[
+            ArgSpec {
+                name: "name",
+                short: None,
+                kind: ArgKind::Name,
+                doc: "A disk, or its place: da0, mps0:3",
+            },
+            hundredths("fails", "Answered with an error, not carried out"),
+            hundredths("lies", "Answered with an error, and carried out all the same"),
+            hundredths("hangs", "Not answered until aborted"),
+            hundredths("echoes", "Answered twice"),
+            hundredths("full", "Answered QUEUE FULL though there is room"),
+            hundredths("deaf", "Aborts that are not heard"),
+            hundredths("mute", "SATA: reads of the log that says which queued command failed"),
+            flag("clear", "All rates are 0"),
+            flag("stop", "The motor stops: it must be started"),
+            flag("cut_power", "Power goes and comes: what was not flushed may be lost"),
+            flag("pull", "The disk is pulled out"),
+            flag("push", "It is pushed in again"),
+        ],
+        "fault da0 --fails 1 --hangs 1",
+    )
+};
+
+type Rate = (&'static str, fn(&mut Faults) -> &mut u8);
+
+const RATES: [Rate; 7] = [
+    ("fails", |f| &mut f.fails),
+    ("lies", |f| &mut f.lies),
+    ("hangs", |f| &mut f.hangs),
+    ("echoes", |f| &mut f.echoes),
+    ("full", |f| &mut f.full),
+    ("deaf", |f| &mut f.deaf),
+    ("mute", |f| &mut f.mute),
+];
+
+impl CamClass {
+    /// The bus and the bay of a disk by its name or its place.
+    fn bay(&self, on: &str) -> Result<(Arc<dyn Sim>, u64), Error> {
+        if let Some((bus, target)) = on.split_once(':') {
+            let bus = self.bus(bus).zip(target.parse().ok());
+            return bus.map(|(bus, target)| (bus.sim().clone(), target)).ok_or_else(|| {
+                let what = format!("there is no place {on}; BUS:TARGET is one, as in mps0:3");
+                Error::new(Errno::NoEnt, what)
+            });
+        }
+        self.disk(on).map(|found| (found.unit.sim().clone(), found.unit.path().target))
+    }
+
+    pub(super) fn fault(&self, on: &str, params: &Value) -> Result<Value, Error> {
+        let (sim, bay) = self.bay(on)?;
+        let none = || {
+            let what = format!("{on} is no disk of a virtual bus: it fails when it likes");
+            Error::new(Errno::NotSup, what)
+        };
+        let hba: &VirtualHba = sim.hba().ok_or_else(none)?;
+        let is = |flag: &str| params[flag].as_bool().unwrap_or(false);
+        let empty = || Error::new(Errno::NoEnt, format!("there is no disk at {on}"));
+        let mut faults = hba.faults(bay).ok_or_else(empty)?;
+        if is("pull") && is("push") {
+            return Err(Error::new(Errno::Inval, "pull or push, not both"));
+        }
+        if is("clear") {
+            faults = Faults::default();
+        }
+        for (name, rate) in RATES {
+            let Some(wanted) = params[name].as_u64() else { continue };
+            let wanted = u8::try_from(wanted).ok().filter(|n| *n <= 100);
+            *rate(&mut faults) = wanted.ok_or_else(|| {
+                let what = format!("{name}={}: from 0 to 100 of a hundred", params[name]);
+                Error::new(Errno::Inval, what)
+            })?;
+        }
+        hba.set_faults(bay, faults);
+        if is("stop") {
+            hba.stop(bay);
+        }
+        if is("cut_power") {
+            hba.power_cut(bay);
+        }
+        if is("pull") || is("push") {
+            hba.set_present(bay, is("push"));
+            hba.link_changed(bay);
+        }
+        let (mut text, mut value) = (String::new(), json!({}));
+        for (name, rate) in RATES {
+            let rate = *rate(&mut faults);
+            let _ = writeln!(text, "{on}: {name:<7}{rate:>3} of 100");
+            value[name] = rate.into();
+        }
+        value["text"] = text.into();
+        Ok(value)
+    }
+}

@@ -432,3 +432,50 @@ fn access_states_hold_for_the_local_nexus() {
     house.assert_alive();
     house.stop();
 }
+
+#[test]
+fn a_disc_of_a_target_is_a_cd_of_the_graph() {
+    let mut house = House::new("local-cd");
+    let iso = house.path("iso.img");
+    let bytes: Vec<u8> = (0..1 << 20).map(|at| (at / 2048 + 1) as u8).collect();
+    std::fs::write(&iso, &bytes).unwrap();
+    let unit = "[[unit]]\nprovider = \"iso\"\nhandler = \"cdrom\"\n";
+    let bus = BUS.replace("names = { here = \"0:0\" }\n", "");
+    let first = format!("{}{bus}{unit}{}", file_disk("iso", "iso.img"), target("{iqn}", "", "iso"));
+    house.write("ashlar.toml", &first);
+    house.start();
+    let listed = |house: &House| house.ok(&["cam", "devlist"]).contains("(pass0,cd0)");
+    house.until("the disc is found", SOON, || listed(&house));
+    let said = house.ok(&["cam", "readcap", "cd0"]);
+    assert_eq!(said, "Last Block: 511, Block Length: 2048 bytes\n");
+    assert_eq!(house.provider("cd0").unwrap().0, "cam");
+    // What stands on it, for everybody, by another target.
+    let unit = "[[unit]]\nprovider = \"cd0\"\nread_only = true\n";
+    let second = unit.to_string() + &target("{iqn}-2", "", "cd0");
+    house.write("ashlar.toml", &(first + &second));
+    house.ok(&["apply"]);
+    let deep = format!("{IQN}-2");
+    let mut raw = Raw::login(house.portal(), REMOTE, &deep).unwrap();
+    let read = |block| [0x28, 0, 0, 0, 0, block, 0, 0, 1, 0];
+    assert_eq!(raw.must(&read(0), 2048), [1; 2048]);
+    assert_eq!(raw.must(&read(5), 2048), [6; 2048]);
+    let write = raw.command(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[9; 2048]).unwrap();
+    assert_eq!((write.status, write.sense[2] & 0xf), (2, 7), "DATA PROTECT");
+    assert_eq!(std::fs::read(&iso).unwrap(), bytes);
+    // Taken out under those who use it, and put in again.
+    house.ok(&["tray", "eject", "iso"]);
+    assert_eq!(raw.command(&read(0), 2048, &[]).unwrap().status, 2);
+    house.ok(&["tray", "load", "iso"]);
+    house.until("the disc is back", SOON, || {
+        house.ok(&["cam", "rescan"]);
+        let there = house.provider("cd0").is_some();
+        let again = || {
+            let mut raw = Raw::login(house.portal(), REMOTE, &deep)?;
+            raw.command(&[0; 6], 0, &[])?;
+            raw.command(&read(0), 2048, &[])
+        };
+        there && again().is_ok_and(|ended| ended.data == [1; 2048])
+    });
+    house.assert_alive();
+    house.stop();
+}

@@ -186,6 +186,9 @@ fn an_aoe_target_of_ours_is_masked_reserved_and_grows() {
     shop.back.ok(&["geom", "disk", "resize", "name=d0"]);
     let last = format!("Last Block: {}, Block Length: 512 bytes\n", 2 * BYTES / 512 - 1);
     shop.front.until("it has grown", LIMIT, || said(&shop, &["readcap", "ada0"]) == last);
+    let bytes = (2 * BYTES).to_string();
+    let grown = || shop.front.ok(&["cam", "list"]).contains(&bytes);
+    shop.front.until("so has its provider", LIMIT, grown);
     shop.back.assert_alive();
     shop.front.assert_alive();
 }

@@ -371,6 +371,17 @@ impl Bus {
         }
     }
 
+    /// Tells those above when a disk has another size than before: not every disk says so itself.
+    fn tell_size(&self, known: &Known, before: &Facts) {
+        let size = |facts: &Facts| facts.disk(u32::MAX).map(|disk| disk.limits.media_bytes);
+        if let (Some((provider, _)), Some(is), Some(was)) =
+            (&known.provider, size(&known.facts), size(before))
+            && is != was
+        {
+            self.inbox.post(GeomEvent::Resize(*provider, is));
+        }
+    }
+
     /// Has a disk asked for its size again, and everybody above told when it has another one.
     fn ask_size(&self, path: Path) {
         let Some(unit) = self.unit(path) else { return };

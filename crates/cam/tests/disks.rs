@@ -247,3 +247,23 @@ fn a_disk_that_grows_says_so() {
     assert_eq!(w.control.topology.limits(p).map(|l| l.media_bytes), Some(2 << 20));
     assert_eq!(w.write(edge, (2 << 20) - 512, &[1; 512], Flags::NONE), Ok(()));
 }
+
+#[test]
+fn a_disk_that_does_not_say_that_it_grew_is_larger_after_a_scan() {
+    let hba = VirtualHba::new("ahcich0", Transport::Sata, 1);
+    hba.plug(0, spec("S0", 1 << 20), 1).unwrap();
+    let mut w = World::new(7, std::slice::from_ref(&hba));
+    w.scan(0);
+    let (_, edge) = w.open("ada0");
+    let size = |w: &World| {
+        let p = w.control.topology.find("ada0").unwrap();
+        w.control.topology.limits(p).map(|l| l.media_bytes)
+    };
+    for bytes in [2 << 20, 1 << 19] {
+        hba.resize(0, bytes);
+        w.scan(0);
+        w.turn(10_000_000);
+        assert_eq!(size(&w), Some(bytes));
+        assert_eq!(w.write(edge, bytes - 512, &[1; 512], Flags::NONE), Ok(()));
+    }
+}

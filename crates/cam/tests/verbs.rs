@@ -171,3 +171,20 @@ fn faults_are_set_by_hand() {
         assert!(e.what.contains(word), "{on}: {}", e.what);
     }
 }
+
+#[test]
+fn a_bus_has_drives_with_discs() {
+    let mut w = World::new(1, &[]);
+    let params = json!({ "disks": 1, "size": 1 << 20, "drives": 2, "enclosure": 3 });
+    let done = verb(&mut w, "attach", "mps0", asked(params)).unwrap();
+    assert_eq!(done["found"], json!(["da0", "cd0", "cd1"]));
+    assert_eq!(text(&mut w, "readcap", "cd1"), "Last Block: 511, Block Length: 2048 bytes\n");
+    for (params, word) in [
+        (json!({ "drives": 1, "transport": "sata" }), "SAS"),
+        (json!({ "drives": 1, "size": 512 }), "2048"),
+        (json!({ "drives": 2, "enclosure": 2 }), "from 3"),
+    ] {
+        let e = verb(&mut w, "attach", "mps1", asked(params.clone())).unwrap_err();
+        assert!(e.what.contains(word), "{params}: {}", e.what);
+    }
+}

@@ -249,6 +249,7 @@ impl Bus {
                     }
                     if let Some(known) = lock(&self.known).get_mut(&path) {
                         known.facts = facts.clone();
+                        self.tell_size(known, &before);
                     }
                     tell(vec![Change::Changed(path, facts)]);
                 }

@@ -262,3 +262,36 @@ fn no_old_order_comes_over_a_newer_one() {
     let sent = s.shelf.came.get() - sent;
     assert!(sent > 250, "{sent} orders came for 200: none was sent twice");
 }
+
+#[test]
+fn a_target_that_shrinks_fails_what_is_gone_and_nothing_else() {
+    let mut s = Scene::new(Ways { buffers: 16, ..Ways::default() });
+    let theirs = Shelf::start_at(2, &s.w.core, &["shelf0"], SECTORS as usize, 2, {
+        Ways { buffers: 16, ..Ways::default() }
+    });
+    while s.w.control.topology.find("ada1").is_none() {
+        s.w.turn(100 * MS);
+        s.w.scan(s.bus);
+        assert!(s.w.now() < s.begun + 60 * S, "the second disk is found");
+    }
+    let (_, other) = s.w.open("ada1");
+    // It said that it has more, or somebody cut it.
+    s.shelf.bytes.borrow_mut().truncate(40 * SECTOR as usize);
+    assert!(s.w.read(s.edge, 50 * SECTOR, 512).is_err());
+    assert!(s.w.read(s.edge, 39 * SECTOR, 1024).is_err(), "in part is not at all");
+    assert_eq!(s.w.read(s.edge, 39 * SECTOR, 512), Ok(vec![0; 512]));
+    let size = |s: &Scene, name: &str| {
+        let p = s.w.control.topology.find(name).unwrap();
+        s.w.control.topology.limits(p).unwrap().media_bytes
+    };
+    let begun = s.w.now();
+    while size(&s, "ada0") != 40 * SECTOR {
+        assert!(s.w.now() < begun + 10 * S, "the disk is {} bytes large", size(&s, "ada0"));
+        s.w.turn(100 * MS);
+        let cam = s.w.cam.clone();
+        cam.look(&mut s.w.control);
+    }
+    assert_eq!(size(&s, "ada1"), SECTORS * SECTOR);
+    assert_eq!(s.w.read(other, 63 * SECTOR, 512), Ok(vec![0; 512]));
+    assert_eq!(theirs.bytes.borrow().len() as u64, SECTORS * SECTOR);
+}

@@ -110,7 +110,8 @@ impl Shelf {
         let mut bytes = self.bytes.borrow_mut();
         let start = ata.lba() as usize * SECTOR;
         let len = usize::from(ata.sectors) * SECTOR;
-        let bad = (status::READY | status::ERROR, ata::error::ABORT, Vec::new());
+        let failed = |error| (status::READY | status::ERROR, error, Vec::new());
+        let (bad, gone) = (failed(ata::error::ABORT), failed(ata::error::NOT_FOUND));
         let good = |data| (status::READY, 0, data);
         match ata.command {
             ata::command::IDENTIFY => {
@@ -119,14 +120,14 @@ impl Shelf {
             }
             ata::command::READ_EXT => match bytes.get(start..start + len) {
                 Some(read) => good(read.to_vec()),
-                None => bad,
+                None => gone,
             },
             ata::command::WRITE_EXT => match (bytes.get_mut(start..start + len), data.get(..len)) {
                 (Some(to), Some(from)) => {
                     to.copy_from_slice(from);
                     good(Vec::new())
                 }
-                _ => bad,
+                _ => gone,
             },
             ata::command::DATA_SET_MANAGEMENT => {
                 for (lba, sectors) in ata::trim_ranges(&data[..len]).unwrap() {

@@ -53,6 +53,9 @@ struct Params {
     enclosure: u8,
     /// SATA: they are on a port multiplier, which is target 15.
     multiplier: bool,
+    /// SAS: drives with a disc each behind the disks, of the same size, which are only read: cd0.
+    #[schemars(range(max = 64))]
+    drives: u64,
 }
 
 impl Default for Params {
@@ -67,6 +70,7 @@ impl Default for Params {
             revision,
             enclosure: 0,
             multiplier: false,
+            drives: 0,
         }
     }
 }
@@ -88,12 +92,25 @@ impl Params {
         };
         let mut out = Vec::new();
         let place = u64::from(self.enclosure);
+        if self.drives > 0 && (sata || !self.size.is_multiple_of(DISC_SECTOR)) {
+            let why = "drives are SAS's, and a disc has whole sectors of 2048 bytes";
+            return Err(refuse(why.into()));
+        }
+        for number in 0..self.drives {
+            let serial = format!("DISC{number}");
+            let wwn = 0x5000_c500_00cd_0000 + number;
+            let mut drive = spec("ASHLAR", "virtual drive", "1", &serial, wwn, Role::Cdrom);
+            (drive.shape.size, drive.shape.sector) = (self.size, DISC_SECTOR as u32);
+            drive.shape.discards = false;
+            out.push((self.disks + number, drive));
+        }
+        let behind = self.disks + self.drives;
         if place > 0 {
-            if place < self.disks || (self.multiplier && place >= MULTIPLIER) {
+            if place < behind || (self.multiplier && place >= MULTIPLIER) {
                 let most = if self.multiplier { MULTIPLIER - 1 } else { 254 };
                 return Err(refuse(format!(
                     "enclosure is target {place}: from {} to {most} is wanted, behind the disks",
-                    self.disks
+                    behind
                 )));
             }
             let role = Role::Enclosure(u8::try_from(self.disks).unwrap_or(u8::MAX));
@@ -116,6 +133,9 @@ impl Params {
         Ok(out)
     }
 }
+
+/// Bytes of a disc's sector.
+const DISC_SECTOR: u64 = 2048;
 
 /// Target of a port multiplier itself.
 const MULTIPLIER: u64 = 15;

@@ -2,7 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::{Poll, Waker};
+
+use reactor::Reactor;
 
 /// Rings for everybody who waits.
 #[derive(Default)]
@@ -36,6 +39,18 @@ impl Bell {
                 waiting.push(cx.waker().clone());
             }
             Poll::Pending
+        })
+        .await;
+    }
+
+    /// The same, or until so many ns have passed.
+    pub async fn after_or(&self, reactor: &Reactor, seen: u64, ns: Option<u64>) {
+        let mut rung = pin!(self.after(seen));
+        let Some(ns) = ns else { return rung.await };
+        let mut slept = pin!(reactor.sleep(ns));
+        poll_fn(|cx| match rung.as_mut().poll(cx) {
+            Poll::Pending => slept.as_mut().poll(cx),
+            ready => ready,
         })
         .await;
     }

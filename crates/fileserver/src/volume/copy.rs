@@ -34,6 +34,10 @@ pub struct Report {
     pub done: Addr,
     /// Blocks still to be copied.
     pub behind: u64,
+    /// How long ago the oldest dump that it lacks was taken, ns.
+    pub lag_ns: u64,
+    /// How long a read of a block takes there, ns; 0: none was needed yet.
+    pub read_ns: u64,
     /// Blocks copied, and the time that took, ns.
     pub copied: u64,
     /// See `copied`.

@@ -100,7 +100,12 @@ impl Volume {
         let state = self.0.state.borrow();
         let last = state.dumps.iter().rev().find(|d| d.number <= state.dumped);
         let mut reports = self.0.reports.borrow().clone();
-        for (r, leg) in reports.iter_mut().zip(&state.legs) {
+        let (now, paces) = ((self.0.clock)(), self.0.paces.borrow());
+        for ((r, leg), pace) in reports.iter_mut().zip(&state.legs).zip(&*paces) {
+            let lacks = state.dumps.partition_point(|d| d.next <= leg.done);
+            let lacks = state.dumps.get(lacks).filter(|d| d.number <= state.dumped);
+            r.lag_ns = lacks.map_or(0, |d| now.saturating_sub(d.time_ns));
+            r.read_ns = pace.usual;
             r.done = leg.done;
             r.behind = last.map_or(0, |d| d.next.saturating_sub(leg.done));
         }

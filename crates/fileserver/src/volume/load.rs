@@ -79,7 +79,7 @@ impl Volume {
     }
 
     /// Memory for a block that is loaded.
-    async fn memory(&self) -> Result<Seg, Fault> {
+    pub(super) async fn memory(&self) -> Result<Seg, Fault> {
         for _ in 0..WAITS {
             if let Some(seg) = self.0.state.borrow().frames.memory() {
                 return Ok(seg);
@@ -163,45 +163,25 @@ impl Volume {
 
     async fn load_worm(&self, addr: Addr) -> Result<(), Fault> {
         let proof = self.proof(addr).await?;
-        let seg = self.memory().await?;
-        let (wide, volume) = (self.block() as u64, self.0.state.borrow().layout.volume);
-        let (mut bad, mut why) = (Vec::new(), None);
-        for (i, leg) in self.0.legs.iter().enumerate() {
-            if !self.on_leg(i, addr) {
-                continue;
-            }
-            let wrong = match leg.read(addr * wide, one(&seg)).await {
-                Err(e) => {
-                    why.get_or_insert(Fault::Io(e, format!("{}: block {addr}", leg.name())));
-                    continue;
-                }
-                Ok(()) => seg.with(|b| match proof {
-                    Proof::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
-                    Proof::Superblock => worm::check_superblock(b, volume, addr).err(),
-                    Proof::Sums => worm::sum(b, volume, addr, 0).err(),
-                }),
-            };
-            match wrong {
-                Some(wrong) => {
-                    bad.push(i);
-                    let text = format!("{}: block {addr}: {wrong}", leg.name());
-                    why = Some(Fault::Corrupt(text));
-                }
-                None => {
-                    self.mend(addr, &seg, &bad).await;
-                    let mut state = self.0.state.borrow_mut();
-                    if !state.frames.has(addr) {
-                        state.frames.enter(addr, seg.clone());
-                    }
-                    drop(state);
-                    self.fill(addr, seg);
-                    return Ok(());
-                }
-            }
+        let volume = self.0.state.borrow().layout.volume;
+        let wrong = |b: &[u8]| match proof {
+            Proof::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
+            Proof::Superblock => worm::check_superblock(b, volume, addr).err(),
+            Proof::Sums => worm::sum(b, volume, addr, 0).err(),
+        };
+        let (seg, bad) = self.read_legs(addr, wrong).await?;
+        if !bad.is_empty() {
+            let (me, seg) = (self.clone(), seg.clone());
+            let mended = async move { me.mend(addr, &seg, &bad).await };
+            self.0.reactor.spawn("fs-mend", mended);
         }
-        Err(why.unwrap_or_else(|| {
-            Fault::Corrupt(format!("block {addr} is on no device of the WORM that answers"))
-        }))
+        let mut state = self.0.state.borrow_mut();
+        if !state.frames.has(addr) {
+            state.frames.enter(addr, seg.clone());
+        }
+        drop(state);
+        self.fill(addr, seg);
+        Ok(())
     }
 
     /// Legs that hold something else get what another has.

@@ -45,6 +45,7 @@ mod frames;
 mod join;
 mod journal;
 mod layout;
+mod legs;
 mod load;
 mod open;
 mod point;
@@ -116,6 +117,8 @@ struct Inner {
     start: Cell<Addr>,
     /// Nothing is begun any more.
     closed: Cell<bool>,
+    /// How each leg answers reads.
+    paces: RefCell<Vec<legs::Pace>>,
     /// What legs are at, for reports.
     reports: RefCell<Vec<copy::Report>>,
     /// A look at the fence ended.

@@ -17,7 +17,7 @@ use super::space::Space;
 use super::state::{BATCH, Leg, State, WORM_FIRST};
 use super::table::Table;
 use super::worm::{self, Label};
-use super::{Inner, Volume, join, load};
+use super::{Inner, Volume, join, legs, load};
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
@@ -342,6 +342,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         partial: RefCell::new(vec![0; o.legs.len()]),
         start,
         closed: Cell::new(false),
+        paces: RefCell::new(vec![legs::Pace::default(); o.legs.len()]),
         reports: RefCell::new(reports.collect()),
         looked: Bell::default(),
         silent: RefCell::new(vec![false; o.legs.len()]),

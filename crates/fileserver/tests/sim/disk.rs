@@ -19,10 +19,14 @@ pub struct Disk {
     random: RefCell<SeededRandom>,
     /// Reads under way, and most of them at a time.
     reads: Cell<(u32, u32)>,
+    /// Reads that were begun.
+    read: Cell<u64>,
     /// Answers nothing while set.
     pub hangs: Cell<bool>,
     /// Of a thousand operations so many fail.
     pub failing: Cell<u32>,
+    /// Reads fail.
+    pub unreadable: Cell<bool>,
     /// Takes so much longer.
     pub slow_ns: Cell<u64>,
     /// Operations until the power of all disks fails; none for never.
@@ -40,8 +44,10 @@ impl Disk {
             next: Cell::new(0),
             random: RefCell::new(SeededRandom::new(seed ^ 0x5eed)),
             reads: Cell::default(),
+            read: Cell::new(0),
             hangs: Cell::new(false),
             failing: Cell::new(0),
+            unreadable: Cell::new(false),
             slow_ns: Cell::new(0),
             fuse: RefCell::default(),
         })
@@ -68,6 +74,11 @@ impl Disk {
     /// Writes so far.
     pub fn writes(&self) -> u64 {
         self.next.get()
+    }
+
+    /// Reads so far.
+    pub fn reads(&self) -> u64 {
+        self.read.get()
     }
 
     /// Most reads that were under way at a time since the last call.
@@ -100,6 +111,9 @@ impl Disk {
             reactor.sleep(5_000_000).await;
         }
         // A leg that lags may not have what another cannot read: reads are another test's.
+        if op == DiskOp::Read && self.unreadable.get() {
+            return Err(Errno::Io);
+        }
         let fails = op != DiskOp::Read && self.random.borrow_mut().chance(self.failing.get());
         if fails { Err(Errno::Io) } else { Ok(()) }
     }
@@ -121,6 +135,7 @@ impl Medium for Plugged {
         Box::pin(async move {
             let (now, most) = self.0.reads.get();
             self.0.reads.set((now + 1, most.max(now + 1)));
+            self.0.read.set(self.0.read.get() + 1);
             let done = self.0.takes(&self.1, DiskOp::Read, at, into.len() as u64).await;
             let (now, most) = self.0.reads.get();
             self.0.reads.set((now - 1, most));

@@ -13,25 +13,25 @@ use super::disk::Disk;
 use super::model;
 use super::story::{Server, run, server};
 
-const BLOCK: usize = 4096;
-const BLOCKS: u64 = 1000;
+pub const BLOCK: usize = 4096;
+pub const BLOCKS: u64 = 1000;
 
-fn roomy(world: &World, name: &str, cache: &Rc<Disk>, legs: &[Rc<Disk>]) -> Server {
+pub fn roomy(world: &World, name: &str, cache: &Rc<Disk>, legs: &[Rc<Disk>]) -> Server {
     let s = server(world, name, 1, cache, legs);
     Server { options: Options { memory: 4096 * BLOCK, ..s.options.clone() }, ..s }
 }
 
-async fn made(o: &Options) -> FileSystem {
+pub async fn made(o: &Options) -> FileSystem {
     volume::ream(o).await.unwrap();
     FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
 }
 
-async fn file(fs: &FileSystem, name: &str) -> u64 {
+pub async fn file(fs: &FileSystem, name: &str) -> u64 {
     let new = New { mode: 0o644, ..New::default() };
     fs.run(|f| f.create(ROOT, name.as_bytes(), &new)).await.unwrap()
 }
 
-fn block(o: &Options, byte: u8) -> Seg {
+pub fn block(o: &Options, byte: u8) -> Seg {
     let seg = o.pool.get(BLOCK).unwrap().seg(0, BLOCK).unwrap();
     seg.with_mut(|b| b.fill(byte));
     seg
@@ -51,7 +51,7 @@ async fn rewrite(fs: &FileSystem, reactor: &Reactor, ino: u64, seg: &Seg) -> u64
     took[took.len() * 99 / 100]
 }
 
-async fn all_have(fs: &FileSystem, reactor: &Reactor) {
+pub async fn all_have(fs: &FileSystem, reactor: &Reactor) {
     while fs.volume().legs().iter().any(|l| l.behind > 0) {
         reactor.sleep(50_000_000).await;
     }

@@ -7,6 +7,7 @@ mod damage;
 mod disk;
 mod exposing;
 mod full;
+mod legs;
 mod media;
 mod mend;
 mod model;

@@ -8,9 +8,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bio::Segs;
 use house::{House, tool};
+use reactor::{Config, PortChoice, Reactor};
 use rig::proc::{self, Proc};
 
 /// Longest way of a change from a server to where it is looked for.
@@ -301,6 +303,95 @@ impl Drop for Shelves {
             let _ = Command::new("ip").args(line.split(' ')).status();
         }
     }
+}
+
+/// A pair of interfaces of this machine.
+struct Wire(String, String);
+
+impl Wire {
+    fn new() -> Wire {
+        let id = std::process::id() % 100_000;
+        let wire = Wire(format!("ca{id}"), format!("cb{id}"));
+        ip(&format!("link add {} type veth peer name {}", wire.0, wire.1));
+        ip(&format!("link set {} up", wire.0));
+        ip(&format!("link set {} up", wire.1));
+        wire
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", &self.0]).status();
+    }
+}
+
+#[test]
+fn who_is_on_the_wire_types_on_the_console() {
+    const DATA: u8 = 3;
+    let mut house = House::new("fs-cec");
+    images(&house);
+    let wire = Wire::new();
+    let console = format!("console = [\"ether:{}\"]", wire.0);
+    let server = SERVER.replace("console = [\"unix:{here}/cons\"]", &console);
+    house.configure(&format!("{DISKS}{server}"), "");
+    house.start();
+    house.ashlar(&["fs", "list", "main"]).ends(0).says(&[&format!("ether:{}", wire.0)]);
+    let config = Config { port: PortChoice::Poll, ..Config::default() };
+    let reactor = Reactor::start(config).unwrap();
+    let link = reactor.link(&wire.1, 0xbcbc).unwrap();
+    let mac = link.facts().unwrap().mac;
+    let send = |to: [u8; 6], kind: u8, seq: u8, data: &[u8]| {
+        let tail = [0xbc, 0xbc, kind, 5, seq, data.len() as u8];
+        let frame = [&to[..], &mac, &tail, data].concat();
+        link.send(&frame, &Segs::new()).unwrap();
+        link.flush().unwrap();
+    };
+    // Frames of a kind; data is acknowledged and put together.
+    let mut said = String::new();
+    let mut hear = |kind: u8, text: &str| -> [u8; 6] {
+        let end = Instant::now() + SOON;
+        loop {
+            let mut came = Vec::new();
+            let _ = link.receive(64, &mut |frame| came.push(frame.to_vec()));
+            for f in came.iter().filter(|f| f.len() >= 18 && f[6..12] != mac) {
+                let from: [u8; 6] = f[6..12].try_into().unwrap();
+                if f[14] == DATA {
+                    send(from, 4, f[16], b"");
+                }
+                if f[14] == kind {
+                    said += &String::from_utf8_lossy(&f[18..18 + usize::from(f[17])]);
+                }
+                if f[14] == kind && said.contains(text) {
+                    said.clear();
+                    return from;
+                }
+            }
+            assert!(Instant::now() < end, "no `{text}` in `{said}`");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    send([0xff; 6], 5, 0, b"");
+    let server = hear(6, "-1 main");
+    send(server, 0, 0, b"");
+    hear(1, "");
+    send(server, 2, 0, b"");
+    hear(DATA, "main: ");
+    send(server, DATA, 1, b"newuser rob\r");
+    hear(DATA, "rob:rob");
+    send(server, DATA, 2, b"frob\r");
+    hear(DATA, "no command `frob`");
+    house.ashlar(&["fs", "users", "main"]).ends(0).says(&["rob"]);
+    // Halted, it listens no more; started, whoever types is told to begin anew.
+    house.ashlar(&["fs", "halt", "main"]).ends(0);
+    house.ashlar(&["fs", "start", "main"]).ends(0);
+    send(server, DATA, 3, b"who\r");
+    hear(6, "-1 main");
+    house.stop();
+    let gone = DISKS.to_owned() + &SERVER.replace("unix:{here}/cons", "ether:nowhere0");
+    house.configure(&gone, "");
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["nowhere0", "ip link"]);
+    house.stop();
 }
 
 /// The section of a server on shelves.

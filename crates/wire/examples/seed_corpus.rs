@@ -2,6 +2,8 @@
 //! The seeds are good messages; the mutations make them bad.
 
 use std::path::PathBuf;
+use wire::aoe::Mac;
+use wire::cec::{CecFrame, CecKind};
 use wire::iscsi::*;
 use wire::nbd;
 use wire::scsi::*;
@@ -400,6 +402,18 @@ fn fuse() -> Seeds {
     ]
 }
 
+fn console_frames() -> Seeds {
+    let frame = |kind, data: &[u8]| {
+        let (to, from) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+        CecFrame { to, from, kind, conn: 7, seq: 3, data }.encode()
+    };
+    vec![
+        ("begin", frame(CecKind::InitA, b"")),
+        ("line", frame(CecKind::Data, b"who\r")),
+        ("offer", frame(CecKind::Offer, b"-1 main")),
+    ]
+}
+
 fn main() -> std::io::Result<()> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (target, seeds) in [
@@ -423,6 +437,7 @@ fn main() -> std::io::Result<()> {
         ("wire_parameters", parameters()),
         ("wire_alua", alua()),
         ("wire_reserve", reserves()),
+        ("wire_cec", console_frames()),
     ] {
         let folder = root.join(target);
         std::fs::create_dir_all(&folder)?;

@@ -6,6 +6,7 @@
 //! fuzzer.
 
 mod aoe;
+mod cec;
 mod enclosure;
 mod fuse;
 mod iscsi;
@@ -15,6 +16,7 @@ mod ninep;
 mod scsi;
 
 pub use aoe::{fuzz_aoe, fuzz_ata};
+pub use cec::fuzz_cec;
 pub use enclosure::{fuzz_ses, fuzz_smp, fuzz_upkeep};
 pub use fuse::fuzz_fuse;
 pub use iscsi::{
@@ -48,6 +50,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_ata", fuzz_ata),
     ("wire_fuse", fuzz_fuse),
     ("wire_netlink", fuzz_netlink),
+    ("wire_cec", fuzz_cec),
     ("wire_ninep", fuzz_ninep),
     ("wire_cdb", fuzz_cdb),
     ("wire_sense", fuzz_sense),

@@ -9,6 +9,7 @@
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
 //! * [`ninep`]: 9P2000, both directions.
 //! * [`aoe`]: frames of ATA over Ethernet. [`ata`]: registers, IDENTIFY DEVICE, TRIM (ACS-3).
+//! * [`cec`]: the console over Ethernet of the first file servers.
 //! * [`fuse`]: how the kernel asks for a file system of one file.
 //! * [`netlink`]: how the kernel is asked for a network block device.
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
@@ -27,6 +28,7 @@
 pub mod aoe;
 pub mod ata;
 mod bytes;
+pub mod cec;
 mod error;
 pub mod fuse;
 pub mod fuzzing;

@@ -128,6 +128,11 @@ pub(crate) async fn line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
     })
 }
 
+/// One line; what to print, whatever becomes of it.
+pub(crate) async fn typed(host: &Rc<Host>, text: &str) -> String {
+    line(host, text.trim()).await.unwrap_or_else(|e| format!("{}\n", e.what))
+}
+
 /// Serves whoever types, until they leave.
 pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
     let pool = host.options().pool.clone();
@@ -147,10 +152,7 @@ pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
         while let Some(end) = typed.iter().position(|b| *b == b'\n') {
             let bytes: Vec<u8> = typed.drain(..=end).collect();
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            let out = match line(host, text.trim()).await {
-                Ok(out) => out,
-                Err(e) => format!("{}\n", e.what),
-            };
+            let out = self::typed(host, &text).await;
             say(host, &stream, &(out + &prompt)).await?;
         }
         if typed.len() > LINE_MAX {

@@ -41,7 +41,7 @@ use crate::fault::Fault;
 use crate::service::Host;
 use args::Args;
 
-pub(crate) use lines::{serve, understand};
+pub(crate) use lines::{serve, typed, understand};
 pub(crate) use paths::file;
 
 type Done = Local<'static, Result<Value, Error>>;

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::Error;
+use geom::{Error, Local};
 use keys::Keys;
-use reactor::{Address, Reactor, Stream};
+use reactor::{Address, Link, Reactor, Stream};
 
+use super::cec::{self, Cec};
 use super::host::Host;
 use crate::console;
 use crate::ninep::{Door, Flavour};
@@ -28,6 +29,11 @@ pub fn parse(text: &str) -> Result<Address, Error> {
     }
 }
 
+/// An address for the console: a socket, or an interface whose wire may type.
+pub fn parse_console(text: &str) -> Result<Address, Error> {
+    Address::parse_ether(text).map_or_else(|| parse(text), Ok)
+}
+
 /// What is spoken there.
 #[derive(Clone)]
 pub enum Speaks {
@@ -40,6 +46,7 @@ pub enum Speaks {
 enum Bound {
     Inet(reactor::Listener),
     Unix(reactor::UnixListener, String),
+    Ether(Link, String),
 }
 
 impl Bound {
@@ -47,18 +54,22 @@ impl Bound {
         match self {
             Bound::Inet(l) => l.accept().await.map(|(stream, peer)| (stream, peer.to_string())),
             Bound::Unix(l, path) => l.accept().await.map(|stream| (stream, path.clone())),
+            Bound::Ether(..) => std::future::pending().await,
         }
     }
 
     fn name(&self) -> String {
         match self {
             Bound::Inet(l) => l.local_addr().to_string(),
-            Bound::Unix(_, path) => path.clone(),
+            Bound::Unix(_, name) | Bound::Ether(_, name) => name.clone(),
         }
     }
 }
 
 async fn bind(reactor: &Reactor, at: &Address) -> std::io::Result<Bound> {
+    if let Some(interface) = at.ether() {
+        return cec::link(reactor, interface).map(|link| Bound::Ether(link, at.to_string()));
+    }
     let mut tries = 0;
     loop {
         let bound = match (at.inet(), at.unix()) {
@@ -108,11 +119,17 @@ impl Host {
     pub(super) async fn listen(self: &Rc<Self>) -> Result<(), Error> {
         let mut bound = Vec::new();
         for (text, speaks) in self.doors()? {
-            let at = parse(&text)?;
+            let at = match speaks {
+                Speaks::Console => parse_console(&text)?,
+                _ => parse(&text)?,
+            };
             let listener = bind(&self.reactor, &at).await.map_err(|e| {
-                let look = match at.inet() {
-                    Some(at) => format!("`ss -ltnp 'sport = :{}'` names who has it", at.port()),
-                    None => "its folder must be there and writable".to_owned(),
+                let look = match (at.inet(), at.ether()) {
+                    (Some(at), _) => {
+                        format!("`ss -ltnp 'sport = :{}'` names who has it", at.port())
+                    }
+                    (_, Some(_)) => "`ip link` shows interfaces; it takes CAP_NET_RAW".to_owned(),
+                    _ => "its folder must be there and writable".to_owned(),
                 };
                 Error::new(Errno::Busy, format!("cannot listen at {text}: {e}; {look}"))
             })?;
@@ -122,6 +139,11 @@ impl Host {
         self.shared.report(|s| s.listens = names);
         for (listener, speaks) in bound {
             let host = self.clone();
+            if let Bound::Ether(link, _) = listener {
+                let task = self.reactor.spawn("fs-cec", self.cec().serve(link));
+                self.listening.borrow_mut().push(task);
+                continue;
+            }
             let task = self.reactor.spawn("fs-listen", async move {
                 loop {
                     match listener.accept().await {
@@ -133,6 +155,21 @@ impl Host {
             self.listening.borrow_mut().push(task);
         }
         Ok(())
+    }
+
+    /// The console of a wire. Its lines keep nothing of a server that has gone.
+    fn cec(self: &Rc<Self>) -> Rc<Cec> {
+        let host = Rc::downgrade(self);
+        let run = move |line: String| -> Local<'static, String> {
+            let host = host.upgrade();
+            Box::pin(async move {
+                match host {
+                    Some(host) => console::typed(&host, &line).await,
+                    None => String::new(),
+                }
+            })
+        };
+        Cec::new(&self.reactor, &self.shared.name, Box::new(run))
     }
 
     fn meet(self: &Rc<Self>, stream: Stream, peer: String, speaks: &Speaks) {

@@ -19,6 +19,7 @@
 //!      a deadline: what takes longer is asked for again.
 //!  F3  Nothing is written to a device that holds something, but by `ream --force`.
 
+mod cec;
 mod class;
 mod clock;
 mod disks;

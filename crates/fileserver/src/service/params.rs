@@ -74,7 +74,8 @@ pub struct FsParams {
     /// File with the certificates in PEM of whoever may vouch for clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_client_ca: Option<String>,
-    /// Addresses of its console, `unix:PATH`: whoever may open the socket may type.
+    /// Addresses of its console: `unix:PATH`, whoever may open the socket may type; `ether:eth1`,
+    /// the console over Ethernet (CEC): whoever is on that wire may type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<String>,
     /// Clients of `linux` are this user, whatever name they give; absent: the user of that name.
@@ -127,8 +128,11 @@ impl FsParams {
         params.dump_at()?;
         let proven = params.linux_tls.iter().chain(&params.plan9_tls);
         let believed = params.linux.iter().chain(&params.plan9);
-        for at in believed.chain(proven).chain(&params.console) {
+        for at in believed.chain(proven) {
             super::listen::parse(at)?;
+        }
+        for at in &params.console {
+            super::listen::parse_console(at)?;
         }
         params.keys()?;
         Ok(params)
@@ -261,6 +265,8 @@ mod tests {
             json!({ "ahead_bytes": 67_108_865 }),
             json!({ "dump_at": "5" }),
             json!({ "linux": ["nowhere"] }),
+            json!({ "linux": ["ether:eth0"] }),
+            json!({ "console": ["ether:"] }),
             json!({ "devise": "x" }),
         ] {
             assert!(FsParams::read(&wrong).is_err(), "{wrong}");

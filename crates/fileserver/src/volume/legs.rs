@@ -1,4 +1,4 @@
-//! Reading the WORM: nobody waits for a leg that is slow, hangs or is dead while another can answer.
+//! Reading the WORM: nobody waits for a leg that is slow, hangs or is dead while another answers.
 //!
 //! ```text
 //!   the first leg of the config string that is no laggard -> right: done

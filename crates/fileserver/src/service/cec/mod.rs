@@ -1,0 +1,359 @@
+//! The console over Ethernet (CEC): for whoever is on the same wire, where no network is.
+//!
+//! ```text
+//!   discover -> offer "-1 NAME"
+//!   inita -> initb -> initc: open
+//!   data -> ack; each line that it ends is run, what that says goes back as data
+//!   data and initb go one at a time, four times 250 ms apart; a reset after that
+//! ```
+//! Invariants
+//!  C1  Data is taken once, in order, whatever comes twice.
+//!  C2  Lines of one connection run one after the other.
+//!  C3  Connections, lines that wait and bytes that wait to be sent are bounded.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bio::Segs;
+use geom::Local;
+use reactor::{Link, Reactor};
+use wire::aoe::Mac;
+use wire::cec::{CEC_ETHERTYPE, CecFrame, CecKind};
+
+use crate::bell::Bell;
+
+/// Connections at a time; a further one takes the place of the one that is idle longest.
+const SESSIONS_MAX: usize = 15;
+/// How often data is sent, and the time between, ns.
+const TRIES: u32 = 4;
+/// See `TRIES`.
+const AGAIN_NS: u64 = 250_000_000;
+/// Bytes of data in a frame.
+const DATA: usize = 250;
+/// Longest line, bytes.
+const LINE_MAX: usize = 4096;
+/// Lines that wait for those before them. Data that would bring another is not acknowledged.
+const LINES_MAX: usize = 16;
+/// Bytes that wait to be sent; what an answer has beyond is cut off.
+const OUT_MAX: usize = 1 << 20;
+/// Frames received before others get their turn.
+const FRAMES: usize = 64;
+/// How often an interface that went away is looked for, ns.
+const LOOK_NS: u64 = 1_000_000_000;
+
+const EVERYBODY: Mac = Mac([0xff; 6]);
+const ERASE: [u8; 2] = [0x08, 0x7f];
+const KILL: u8 = 0x15;
+
+/// Runs a line; what to show.
+pub(super) type Run = Box<dyn Fn(String) -> Local<'static, String>>;
+
+/// A frame that waits for its answer.
+struct Flight {
+    frame: Vec<u8>,
+    tries: u32,
+    due: u64,
+}
+
+struct Session {
+    /// Of all that ever were.
+    number: u64,
+    peer: Mac,
+    conn: u8,
+    open: bool,
+    /// Number of the last data that came.
+    heard: Option<u8>,
+    said: u8,
+    flight: Option<Flight>,
+    out: VecDeque<u8>,
+    typed: Vec<u8>,
+    lines: VecDeque<String>,
+    running: bool,
+    used: u64,
+}
+
+/// See the module.
+pub(super) struct Cec {
+    reactor: Reactor,
+    name: String,
+    run: Run,
+    mac: Cell<Mac>,
+    sessions: RefCell<Vec<Session>>,
+    made: Cell<u64>,
+    bell: Bell,
+}
+
+/// An interface for the console; an error says why not.
+pub(super) fn link(reactor: &Reactor, interface: &str) -> io::Result<Link> {
+    let link = reactor.link(interface, CEC_ETHERTYPE)?;
+    link.facts().map(|_| link)
+}
+
+impl Session {
+    fn say(&mut self, text: &str) {
+        for c in text.bytes() {
+            if self.out.len() >= OUT_MAX {
+                return;
+            }
+            if c == b'\n' {
+                self.out.push_back(b'\r');
+            }
+            self.out.push_back(c);
+        }
+    }
+
+    /// What was typed comes back, as terminals in raw mode want it, and makes lines.
+    fn take(&mut self, data: &[u8]) {
+        for c in data {
+            match *c {
+                b'\r' | b'\n' => {
+                    let line = std::mem::take(&mut self.typed);
+                    self.lines.push_back(String::from_utf8_lossy(&line).into_owned());
+                    self.say("\n");
+                }
+                c if ERASE.contains(&c) => {
+                    if self.typed.pop().is_some() {
+                        self.say("\u{8} \u{8}");
+                    }
+                }
+                KILL => {
+                    self.typed.clear();
+                    self.say("^U\n");
+                }
+                c if (c >= b' ' || c == b'\t') && self.typed.len() < LINE_MAX => {
+                    self.typed.push(c);
+                    self.out.push_back(c);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn frame(&self, from: Mac, kind: CecKind, seq: u8, data: &[u8]) -> Vec<u8> {
+        CecFrame { to: self.peer, from, kind, conn: self.conn, seq, data }.encode()
+    }
+
+    /// The next data, if none is on its way.
+    fn send_next(&mut self, from: Mac, now: u64) {
+        if !self.open || self.flight.is_some() || self.out.is_empty() {
+            return;
+        }
+        let n = self.out.len().min(DATA);
+        let data: Vec<u8> = self.out.drain(..n).collect();
+        self.said = self.said.wrapping_add(1);
+        let frame = self.frame(from, CecKind::Data, self.said, &data);
+        self.flight = Some(Flight { frame, tries: TRIES, due: now });
+    }
+}
+
+impl Cec {
+    pub(super) fn new(reactor: &Reactor, name: &str, run: Run) -> Rc<Cec> {
+        Rc::new(Cec {
+            reactor: reactor.clone(),
+            name: name.to_owned(),
+            run,
+            mac: Cell::new(Mac([0; 6])),
+            sessions: RefCell::default(),
+            made: Cell::new(0),
+            bell: Bell::default(),
+        })
+    }
+
+    /// Serves at an interface, for ever; one that went away is looked for.
+    pub(super) async fn serve(self: Rc<Self>, link: Link) {
+        let name = link.interface().to_owned();
+        let mut open = Some(link);
+        loop {
+            if let Some(link) = open.take() {
+                // It ends when the interface is down, or gone.
+                let _ = self.serve_link(&link).await;
+            }
+            self.reactor.sleep(LOOK_NS).await;
+            open = self::link(&self.reactor, &name).ok();
+        }
+    }
+
+    async fn serve_link(self: &Rc<Self>, link: &Link) -> io::Result<()> {
+        self.mac.set(Mac(link.facts()?.mac));
+        self.offer(link, EVERYBODY);
+        loop {
+            let seen = self.bell.count();
+            let wait = self.send_due(link)?;
+            {
+                let mut ready = pin!(link.ready());
+                let mut rung = pin!(self.bell.after_or(&self.reactor, seen, wait));
+                poll_fn(|cx| match ready.as_mut().poll(cx) {
+                    Poll::Pending => rung.as_mut().poll(cx).map(Ok),
+                    polled => polled,
+                })
+                .await?;
+            }
+            link.receive(FRAMES, &mut |frame| {
+                if let Ok(frame) = CecFrame::decode(frame) {
+                    self.take(link, &frame);
+                }
+            })?;
+        }
+    }
+
+    fn send(&self, link: &Link, frame: &[u8]) {
+        // What the interface does not take is lost, as on a wire.
+        let _ = link.send(frame, &Segs::default());
+    }
+
+    fn answer(&self, link: &Link, to: &CecFrame<'_>, kind: CecKind) {
+        let (mac, conn, seq) = (self.mac.get(), to.conn, to.seq);
+        let frame = CecFrame { to: to.from, from: mac, kind, conn, seq, data: &[] };
+        self.send(link, &frame.encode());
+    }
+
+    fn offer(&self, link: &Link, to: Mac) {
+        let text = format!("-1 {}", self.name);
+        let data = text.as_bytes();
+        let kind = CecKind::Offer;
+        let frame = CecFrame { to, from: self.mac.get(), kind, conn: 0, seq: 0, data };
+        self.send(link, &frame.encode());
+    }
+
+    /// Sends what is due; how long until there is more, ns.
+    fn send_due(&self, link: &Link) -> io::Result<Option<u64>> {
+        let (now, mac) = (self.reactor.now(), self.mac.get());
+        let mut next: Option<u64> = None;
+        self.sessions.borrow_mut().retain_mut(|s| {
+            s.send_next(mac, now);
+            let Some(flight) = &mut s.flight else { return true };
+            if now >= flight.due {
+                if flight.tries == 0 {
+                    let frame = s.frame(mac, CecKind::Reset, 0, &[]);
+                    self.send(link, &frame);
+                    return false;
+                }
+                flight.tries -= 1;
+                flight.due = now + AGAIN_NS;
+                self.send(link, &flight.frame);
+            }
+            next = Some(next.map_or(flight.due, |n| n.min(flight.due)));
+            true
+        });
+        link.flush()?;
+        Ok(next.map(|due| due.saturating_sub(now)))
+    }
+
+    fn take(self: &Rc<Self>, link: &Link, frame: &CecFrame<'_>) {
+        let is_ours = frame.to == self.mac.get() || frame.to == EVERYBODY;
+        // A sender is no group, and not this interface itself.
+        if !is_ours || frame.from.0[0] & 1 == 1 || frame.from == self.mac.get() {
+            return;
+        }
+        if frame.kind == CecKind::Discover {
+            return self.offer(link, frame.from);
+        }
+        let mut sessions = self.sessions.borrow_mut();
+        let at = sessions.iter().position(|s| s.peer == frame.from && s.conn == frame.conn);
+        if frame.kind == CecKind::InitA {
+            let now = self.reactor.now();
+            let known = at.and_then(|at| sessions.get_mut(at));
+            // The same word twice is no new beginning.
+            if let Some(s) = known.filter(|s| s.heard.is_none() && now < s.used + AGAIN_NS) {
+                let again = s.frame(self.mac.get(), CecKind::InitB, 0, &[]);
+                return self.send(link, &again);
+            }
+            // Whoever begins anew has forgotten the one before.
+            if let Some(at) = at {
+                sessions.swap_remove(at);
+            }
+            return self.begin(&mut sessions, frame);
+        }
+        let Some(at) = at else {
+            // It is of an earlier life of this server: whoever typed connects again.
+            if frame.kind == CecKind::Data {
+                drop(sessions);
+                self.offer(link, frame.from);
+            }
+            return;
+        };
+        let s = &mut sessions[at];
+        s.used = self.reactor.now();
+        match frame.kind {
+            CecKind::InitC if !s.open => {
+                (s.open, s.flight) = (true, None);
+                s.say(&format!("{}: ", self.name));
+            }
+            CecKind::Data if s.open => {
+                // What comes late was taken before.
+                let again = s.heard.is_some_and(|h| frame.seq.wrapping_sub(h).cast_signed() <= 0);
+                if !again && s.lines.len() >= LINES_MAX {
+                    return;
+                }
+                self.answer(link, frame, CecKind::Ack);
+                if !again {
+                    s.heard = Some(frame.seq);
+                    s.take(frame.data);
+                    self.go_on(s);
+                }
+            }
+            CecKind::Ack if s.open && frame.seq == s.said => s.flight = None,
+            CecKind::Reset => drop(sessions.swap_remove(at)),
+            _ => {}
+        }
+    }
+
+    fn begin(&self, sessions: &mut Vec<Session>, frame: &CecFrame<'_>) {
+        if sessions.len() >= SESSIONS_MAX {
+            let idle = (0..sessions.len()).min_by_key(|i| sessions[*i].used);
+            if let Some(idle) = idle {
+                sessions.swap_remove(idle);
+            }
+        }
+        let now = self.reactor.now();
+        self.made.set(self.made.get() + 1);
+        let mut s = Session {
+            number: self.made.get(),
+            peer: frame.from,
+            conn: frame.conn,
+            open: false,
+            heard: None,
+            said: 0,
+            flight: None,
+            out: VecDeque::new(),
+            typed: Vec::new(),
+            lines: VecDeque::new(),
+            running: false,
+            used: now,
+        };
+        let frame = s.frame(self.mac.get(), CecKind::InitB, 0, &[]);
+        s.flight = Some(Flight { frame, tries: TRIES, due: now });
+        sessions.push(s);
+    }
+
+    /// The next line, unless one is running.
+    fn go_on(self: &Rc<Self>, s: &mut Session) {
+        if s.running {
+            return;
+        }
+        let Some(line) = s.lines.pop_front() else { return };
+        s.running = true;
+        let (me, number) = (self.clone(), s.number);
+        self.reactor.spawn("fs-cec-line", async move {
+            let text = (me.run)(line).await;
+            let mut sessions = me.sessions.borrow_mut();
+            // Whoever typed may have left.
+            if let Some(s) = sessions.iter_mut().find(|s| s.number == number) {
+                s.say(&text);
+                s.say(&format!("{}: ", me.name));
+                s.running = false;
+                me.go_on(s);
+            }
+            drop(sessions);
+            me.bell.ring();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

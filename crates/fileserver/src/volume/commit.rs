@@ -89,6 +89,10 @@ impl Volume {
         Fault::Io(e, format!("cache device {}", self.0.cache.name()))
     }
 
+    pub(super) async fn cache_flush(&self) -> Result<(), Fault> {
+        self.0.cache.flush().await.map_err(|e| self.io(e))
+    }
+
     fn tail(&self) -> u64 {
         self.0.state.borrow().checkpoint
     }
@@ -222,7 +226,7 @@ impl Volume {
             self.0.reactor.yield_now().await;
         }
         if !sets.is_empty() {
-            self.0.cache.flush().await.map_err(|e| self.io(e))?;
+            self.cache_flush().await?;
         }
         Ok(sets)
     }
@@ -243,7 +247,7 @@ impl Volume {
             return Err(Fault::NoSpace("the journal has no room for a record"));
         };
         self.write_bytes(layout.at(layout.ring.0 + first), &bytes).await?;
-        self.0.cache.flush().await.map_err(|e| self.io(e))?;
+        self.cache_flush().await?;
         self.0.ring.borrow_mut().written(record.seq, first, n);
         Ok(())
     }
@@ -314,7 +318,7 @@ impl Volume {
             };
             self.write_bytes(at, &bytes).await?;
         }
-        self.0.cache.flush().await.map_err(|e| self.io(e))?;
+        self.cache_flush().await?;
         // Only when a record says so are those before it not needed any more.
         let record = {
             let mut state = self.0.state.borrow_mut();

@@ -20,6 +20,8 @@ const HEADERS: u64 = 2;
 const RING_PART: u64 = 64;
 /// ... but at least and at most so much.
 const RING_BYTES: (u64, u64) = (512 << 10, 256 << 20);
+/// The table has room for so many times the slots that a new volume's device holds: it may grow.
+const GROWTH: u64 = 4;
 /// Bytes of a slot in the table: address, checksum.
 pub const ENTRY: usize = 12;
 
@@ -37,7 +39,7 @@ pub struct Layout {
     pub block: u32,
     /// First block of the journal, and how many.
     pub ring: (u64, u64),
-    /// First block of the table's pages, and how many pages (two blocks each).
+    /// First block of the table's pages, and for how many there is room (two blocks each).
     pub pages: (u64, u64),
     /// First block of the slots, and how many.
     pub slots: (u64, u64),
@@ -63,7 +65,7 @@ impl Layout {
         let left = all.saturating_sub(ring.0 + ring.1);
         let per_page = ((block as usize - seal::SEAL) / ENTRY) as u64;
         // A page and its copy serve `per_page` slots.
-        let pages = left.div_ceil(per_page + 2);
+        let pages = (left * GROWTH).div_ceil(per_page + 2 * GROWTH);
         let first = ring.0 + ring.1;
         let slots = left.saturating_sub(2 * pages).min(u64::from(u32::MAX));
         if slots < 32 {
@@ -71,6 +73,19 @@ impl Layout {
         }
         let slots = (first + 2 * pages, slots);
         Ok(Layout { volume, life, owner, block, ring, pages: (first, pages), slots })
+    }
+
+    /// With the slots that a device of `size` bytes has; none: no more than before.
+    pub fn grown(&self, size: u64) -> Option<Layout> {
+        let there = (size / u64::from(self.block)).saturating_sub(self.slots.0);
+        let room = self.pages.1.saturating_mul(self.per_page() as u64);
+        let slots = there.min(room).min(u64::from(u32::MAX));
+        (slots > self.slots.1).then_some(Layout { slots: (self.slots.0, slots), ..*self })
+    }
+
+    /// Pages that describe slots.
+    pub fn pages_used(&self) -> usize {
+        (self.slots.1 as usize).div_ceil(self.per_page())
     }
 
     /// Slots that one page of the table describes.
@@ -148,6 +163,11 @@ mod tests {
                 assert_eq!(Layout::decode(&l.encode(), size), Ok(l), "{size} {block}");
                 assert!(Layout::decode(&l.encode(), l.at(l.slots.0 + l.slots.1) - 1).is_err());
                 assert!(l.slots.1 * u64::from(block) > size * 3 / 10, "{size} {block}: {l:?}");
+                assert_eq!(l.grown(size), None);
+                let grown = l.grown(size * 3).unwrap();
+                assert!(grown.slots.1 > 2 * l.slots.1, "{l:?} {grown:?}");
+                assert_eq!(Layout::decode(&grown.encode(), size * 3), Ok(grown));
+                assert!(Layout::decode(&grown.encode(), size).is_err());
             }
         }
     }

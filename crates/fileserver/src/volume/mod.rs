@@ -42,6 +42,7 @@ mod dump;
 mod facts;
 mod fence;
 mod frames;
+mod grow;
 mod join;
 mod journal;
 mod layout;
@@ -95,6 +96,8 @@ struct Inner {
     state: RefCell<State>,
     clock: Rc<dyn Fn() -> u64>,
     ahead: ahead::Ahead,
+    /// The cache device is being made larger.
+    growing: Cell<bool>,
     /// Blocks on their way into memory.
     loading: RefCell<AddrMap<Rc<Bell>>>,
     /// Commits begun and ended, and the fault of the last one.

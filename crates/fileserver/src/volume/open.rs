@@ -162,7 +162,7 @@ async fn format(o: &Options, volume: u64, block: u32, point: &Point) -> Result<(
     write(o, cache, layout.at(1), &blank).await?;
     flush(cache).await?;
     let table = Table::new(&layout);
-    for i in 0..layout.pages.1 as usize {
+    for i in 0..layout.pages_used() {
         let at = layout.at(layout.pages.0 + 2 * i as u64);
         write(o, cache, at, &table.page(&layout, i, 0)).await?;
     }
@@ -210,7 +210,7 @@ pub async fn open(o: &Options) -> Result<Volume, Fault> {
     }
     let mut table = Table::new(&layout);
     let block = layout.block as usize;
-    for i in 0..layout.pages.1 as usize {
+    for i in 0..layout.pages_used() {
         let at = layout.at(layout.pages.0 + 2 * i as u64);
         let both = read(o, &*o.cache, at, 2 * block).await?;
         let (a, b) = both.split_at(block);
@@ -328,6 +328,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         state: RefCell::new(state),
         clock: o.clock.clone(),
         ahead: Ahead::starting(o.ahead),
+        growing: Cell::new(false),
         loading: RefCell::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),
@@ -459,13 +460,8 @@ impl Volume {
     async fn tick(self, every_ns: u64) {
         while !self.0.closed.get() {
             self.0.reactor.sleep(every_ns).await;
-            for (i, medium) in self.0.legs.iter().enumerate() {
-                let mut state = self.0.state.borrow_mut();
-                let block = state.block() as u64;
-                if let Some(leg) = state.legs.get_mut(i) {
-                    leg.blocks = medium.size() / block;
-                }
-            }
+            // What a device that fails says is heard by the next commit.
+            let _ = self.grow().await;
             self.empty_slots();
             if self.0.state.borrow().refused.is_none() {
                 self.begin_commit();

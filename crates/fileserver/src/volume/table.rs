@@ -95,6 +95,15 @@ impl Table {
         }
     }
 
+    /// There are more slots, all of them free.
+    pub fn grow(&mut self, l: &Layout) {
+        let (before, now) = (self.slots.len(), l.slots.1 as usize);
+        self.slots.resize(now, Slot::default());
+        self.hot.resize(now, false);
+        self.free.resize(now.div_ceil(64), 0);
+        (before..now).for_each(|i| self.mark(i, true));
+    }
+
     /// Slots.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -262,12 +271,17 @@ impl Table {
             let Ok(s) = seal::open(bytes, MAGIC) else { continue };
             let (index, seq) = split_number(s.number);
             let wanted = self.per_page.min(self.slots.len().saturating_sub(i * self.per_page));
-            if s.volume != l.life || index != i as u64 || s.body.len() != wanted * ENTRY {
+            // One that was written before the device grew describes fewer.
+            let had = s.body.len() / ENTRY;
+            if s.volume != l.life || index != i as u64 || s.body.len() != had * ENTRY {
                 continue;
             }
-            if best.as_ref().is_none_or(|(had, ..)| seq > *had) {
+            if had > wanted {
+                continue;
+            }
+            if best.as_ref().is_none_or(|(newest, ..)| seq > *newest) {
                 let mut t = Take(s.body);
-                let held = (0..wanted).map(|_| Slot { addr: t.u64(), crc: t.u32() }).collect();
+                let held = (0..had).map(|_| Slot { addr: t.u64(), crc: t.u32() }).collect();
                 best = Some((seq, side, held));
             }
         }

@@ -27,6 +27,8 @@ pub struct Disk {
     pub failing: Cell<u32>,
     /// Reads fail.
     pub unreadable: Cell<bool>,
+    /// It shows so many bytes of itself, until it grows; 0: all.
+    pub shows: Cell<u64>,
     /// Takes so much longer.
     pub slow_ns: Cell<u64>,
     /// Operations until the power of all disks fails; none for never.
@@ -48,6 +50,7 @@ impl Disk {
             hangs: Cell::new(false),
             failing: Cell::new(0),
             unreadable: Cell::new(false),
+            shows: Cell::new(0),
             slow_ns: Cell::new(0),
             fuse: RefCell::default(),
         })
@@ -128,7 +131,11 @@ impl Medium for Plugged {
     }
 
     fn size(&self) -> u64 {
-        self.0.model.borrow().size()
+        let all = self.0.model.borrow().size();
+        match self.0.shows.get() {
+            0 => all,
+            some => some.min(all),
+        }
     }
 
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>> {

@@ -7,6 +7,7 @@ mod damage;
 mod disk;
 mod exposing;
 mod full;
+mod grow;
 mod legs;
 mod media;
 mod mend;

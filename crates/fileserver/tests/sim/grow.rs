@@ -1,0 +1,133 @@
+//! Devices that grow under a server that serves, with power cuts at every step.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bio::Seg;
+use fileserver::files::{FileSystem, New, ROOT};
+use fileserver::volume::{self, Options, View};
+use reactor::sim::{Actor, Limits, World};
+
+use super::disk::Disk;
+use super::model;
+use super::story::{run, server};
+
+const SMALL: u64 = 2 << 20;
+const LARGE: u64 = 7 << 20;
+
+async fn open(o: &Options) -> FileSystem {
+    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
+}
+
+fn segment(o: &Options, byte: u8) -> Seg {
+    let seg = o.pool.get(16_384).unwrap().seg(0, 16_384).unwrap();
+    seg.with_mut(|b| b.fill(byte));
+    seg
+}
+
+/// Files of four blocks until no more fit, at most so many; how many there are.
+async fn fill(fs: &FileSystem, o: &Options, from: u32, most: u32) -> u32 {
+    for n in from..most {
+        let seg = segment(o, n as u8);
+        let made = fs.run(|f| {
+            let new = New { mode: 0o644, ..New::default() };
+            let ino = f.create(ROOT, format!("f{n}").as_bytes(), &new)?;
+            f.write(ino, 0, std::slice::from_ref(&seg), 0)
+        });
+        if made.await.is_err() {
+            return n;
+        }
+    }
+    most
+}
+
+/// The power fails after so many operations of the cache device since it began to grow. False: it
+/// had grown and been used by then.
+fn cut_after(operations: i64) -> bool {
+    let world = World::new(operations.cast_unsigned());
+    let cache = Disk::new("cache", LARGE, 3);
+    let legs: [Rc<Disk>; 0] = [];
+    cache.shows.set(SMALL);
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    let (fs, full, before) = run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        let fs = open(&o).await;
+        let full = fill(&fs, &o, 0, 1000).await;
+        fs.sync().await.unwrap();
+        assert!((50..130).contains(&full), "{full} files in 2 MiB");
+        let tree = model::tree(&fs, View::Live).await.unwrap();
+        (fs, full, tree)
+    })
+    .unwrap();
+    cache.shows.set(LARGE);
+    let fuse = Rc::new(Cell::new(operations));
+    *cache.fuse.borrow_mut() = Some(fuse.clone());
+    let (f, o) = (fs.clone(), s.options.clone());
+    s.reactor.spawn("grow", async move {
+        f.volume().grow().await.unwrap();
+        fill(&f, &o, full, full + 60).await;
+        f.sync().await.unwrap();
+    });
+    let limits = Limits { ns: 400_000_000, steps: 1_000_000 };
+    world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || false);
+    drop(fs);
+    s.reactor.shutdown();
+    let burnt = fuse.get() <= 0;
+    *cache.fuse.borrow_mut() = None;
+    cache.power_cut();
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        let fs = open(&o).await;
+        let tree = model::tree(&fs, View::Live).await.unwrap();
+        assert!(before.iter().all(|(path, held)| tree.get(path) == Some(held)), "{operations}");
+        fs.volume().grow().await.unwrap();
+        let all = fill(&fs, &o, tree.len() as u32, 1000).await;
+        assert!(all > 3 * full, "{all} files in 7 MiB, {full} in 2");
+        fs.sync().await.unwrap();
+        fs.volume().close().await.unwrap();
+        let fs = open(&o).await;
+        assert_eq!(model::tree(&fs, View::Live).await.unwrap().len(), all as usize);
+        let found = fs.check(View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty() && found.leaked == 0, "{operations}: {found:?}");
+    });
+    s.reactor.shutdown();
+    burnt
+}
+
+#[test]
+fn a_cache_device_grows_while_it_is_used_whenever_the_power_fails() {
+    let mut operations = 1;
+    while cut_after(operations) {
+        operations += 1;
+        assert!(operations < 500, "it never ends");
+    }
+    assert!(operations > 20, "{operations} operations");
+}
+
+#[test]
+fn a_worm_that_grew_is_used_without_a_restart() {
+    let world = World::new(2);
+    let cache = Disk::new("cache", 6 << 20, 3);
+    let leg = Disk::new("leg", 12 << 20, 4);
+    leg.shows.set(3 << 20);
+    let s = server(&world, "main", 1, &cache, std::slice::from_ref(&leg));
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        let fs = open(&o).await;
+        let full = fill(&fs, &o, 0, 1000).await;
+        assert!(full < 190, "{full} files");
+        let d = fs.volume().dump(20_261_121).await.unwrap();
+        fs.volume().copied(&d).await.unwrap();
+        leg.shows.set(0);
+        assert_eq!(fs.volume().grow().await.unwrap(), 0, "the cache device did not grow");
+        assert_eq!(fill(&fs, &o, full, full + 150).await, full + 150);
+        let d = fs.volume().dump(20_261_121).await.unwrap();
+        fs.volume().copied(&d).await.unwrap();
+        let found = fs.check(View::Dump(d.number), true).await.unwrap();
+        assert!(found.faults.is_empty(), "{found:?}");
+    });
+    s.reactor.shutdown();
+}

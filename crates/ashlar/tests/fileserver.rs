@@ -95,7 +95,30 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
         let found = house.json(words);
         assert_eq!(found["answer"]["faults"], 0, "{found}");
     }
-    house.ashlar(&["fs", "statw", "main"]).ends(0).says(&["near", "far"]);
+    house
+        .ashlar(&["fs", "statw", "main"])
+        .ends(0)
+        .says(&["near", "far", "lag", "read ms", " dump,"]);
+    house.ashlar(&["fs", "stats", "main"]).ends(0).says(&["1000 s", "requests/s"]);
+    house.ashlar(&["fs", "copying", "main", "off"]).ends(0).says(&["nothing is copied"]);
+    house.ashlar(&["fs", "statw", "main"]).ends(0).says(&["fs copying main on"]);
+    house.ashlar(&["fs", "copying", "main", "on"]).ends(0);
+    house.ashlar(&["fs", "allow", "main", "rob"]).ends(0).says(&["rob may do everything"]);
+    refuses(&house, &["fs", "allow", "main", "nobody"], "there is no user nobody");
+    house.ashlar(&["fs", "disallow", "main"]).ends(0);
+    house.ashlar(&["fs", "create", "main", "/lib/t", "sys", "sys", "644", "t"]).ends(0);
+    house
+        .ashlar(&["fs", "check", "main", "--pfile", "--pdir"])
+        .ends(0)
+        .says(&["/lib/t\n", "/adm\n"]);
+    house.ashlar(&["fs", "check", "main", "--rtmp"]).ends(0).says(&["/lib/t is removed"]);
+    // A cache device that grew is used without a restart.
+    let cache = fs::File::options().write(true).open(house.path("ssd.img")).unwrap();
+    cache.set_len(96 << 20).unwrap();
+    house.ok(&["geom", "disk", "resize", "name=ssd"]);
+    house.until("the cache device is larger", SOON, || {
+        house.json(&["fs", "grow", "main"])["answer"]["slots"].as_u64() > Some(5000)
+    });
     house.ashlar(&["fs", "printconf", "main"]).ends(0).says(&["c\"ssd\"{\"near\"\"far\"}"]);
     // What is wrong is said with what to type.
     refuses(&house, &["fs", "remove", "main", &format!("{first}/adm/users")], "kept for ever");

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::{Command, NAME, about, error, paths};
-use crate::files::{Checked, FileSystem};
+use crate::files::{Checked, FileSystem, Inode, Kind};
 use crate::service::{Host, Phase};
+use crate::users::ADM;
 use crate::volume::{self, View};
+
+/// Names that `check` prints at most.
+const NAMED_MAX: usize = 100_000;
 
 pub(super) const CHECK: Command = Command {
     spec: VerbSpec {
@@ -46,6 +50,24 @@ pub(super) const CHECK: Command = Command {
                 kind: ArgKind::Flag,
                 doc: "Mend the live tree first; nobody may be connected",
             },
+            ArgSpec {
+                name: "rtmp",
+                short: None,
+                kind: ArgKind::Flag,
+                doc: "Remove files with the letter t, as after `recover`: what they held is old",
+            },
+            ArgSpec {
+                name: "pfile",
+                short: None,
+                kind: ArgKind::Flag,
+                doc: "Print the names of files",
+            },
+            ArgSpec {
+                name: "pdir",
+                short: None,
+                kind: ArgKind::Flag,
+                doc: "Print the names of directories",
+            },
         ],
         example: "fs check main --rdall",
         writes: true,
@@ -78,14 +100,31 @@ async fn mend(host: &Host, fs: &FileSystem) -> Result<Vec<String>, Error> {
     done.map_err(about("check --fix"))
 }
 
+/// Names of files, of directories, or of both; of many the first.
+async fn names(fs: &FileSystem, view: View, args: &Args) -> Result<Vec<String>, Error> {
+    let (files, dirs) = (args.flag("pfile"), args.flag("pdir"));
+    let wanted = |i: &Inode| if i.kind == Kind::Dir { dirs } else { files };
+    let mut out = fs.paths_of(view, wanted, NAMED_MAX).await.map_err(about("check"))?;
+    out.sort_unstable();
+    Ok(out)
+}
+
 async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
     let mut mended = Vec::new();
+    if args.flag("rtmp") {
+        if args.text("dump").is_some() {
+            return Err(Error::new(Errno::RoFs, "check --rtmp: a dump is never changed"));
+        }
+        for path in fs.remove_temporary(ADM).await.map_err(about("check --rtmp"))? {
+            mended.push(format!("{path} is removed"));
+        }
+    }
     if args.flag("fix") {
         if args.text("dump").is_some() {
             return Err(Error::new(Errno::RoFs, "check --fix: a dump is never changed"));
         }
-        mended = mend(&host, &fs).await?;
+        mended.extend(mend(&host, &fs).await?);
     }
     let mut views = Vec::new();
     match args.text("dump") {
@@ -110,14 +149,23 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         host.said(args.number, format!("check of {what}"), done, total);
         let c = check_one(&fs, view, args.flag("rdall")).await?;
         let n = c.faults.len() as u64 + c.more;
+        let named = match args.flag("pfile") || args.flag("pdir") {
+            true => names(&fs, view, &args).await?,
+            false => Vec::new(),
+        };
+        named.iter().for_each(|path| {
+            let _ = writeln!(text, "{path}");
+        });
         faults += n;
         let _ = writeln!(
             text,
-            "{what}: {} files, {} directories, {} blocks of files, {} of the tree; {}",
+            "{what}: {} files, {} directories, {} blocks of files, {} of the tree, the highest \
+             {}; {}",
             c.files,
             c.dirs,
             c.blocks,
             c.nodes,
+            c.highest,
             match (n, c.leaked) {
                 (0, 0) => "all is well".to_owned(),
                 (0, leaked) => format!("{leaked} blocks belong to nobody"),
@@ -132,7 +180,7 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         }
         list.push(json!({
             "view": what, "files": c.files, "dirs": c.dirs, "blocks": c.blocks, "nodes": c.nodes,
-            "orphans": c.orphans, "leaked": c.leaked, "faults": c.faults, "more": c.more,
+            "highest": c.highest, "names": named, "orphans": c.orphans, "leaked": c.leaked, "faults": c.faults, "more": c.more,
         }));
     }
     Ok(json!({ "text": text, "checked": list, "faults": faults, "mended": mended }))
@@ -151,6 +199,32 @@ pub(super) const SYNC: Command = Command {
         Box::pin(async move {
             host.files()?.sync().await.map_err(|f| error(&f))?;
             Ok(json!({ "message": "all is durable" }))
+        })
+    },
+};
+
+pub(super) const GROW: Command = Command {
+    spec: VerbSpec {
+        name: "grow",
+        doc: "Use what its devices have grown by",
+        detail: "It is noticed within seconds without this too. A cache device can grow to four \
+                 times the size that it was made with; the WORM is as large as its smallest \
+                 device.",
+        args: &[NAME],
+        example: "fs grow main",
+        writes: true,
+    },
+    run: |host, _| {
+        Box::pin(async move {
+            let fs = host.files()?;
+            let came = fs.volume().grow().await.map_err(|f| error(&f))?;
+            host.look();
+            let f = fs.volume().facts();
+            let text = format!(
+                "the cache device has {} blocks, {came} more than before; the WORM has {}",
+                f.slots, f.worm
+            );
+            Ok(json!({ "message": text, "slots": f.slots, "came": came, "worm": f.worm }))
         })
     },
 };

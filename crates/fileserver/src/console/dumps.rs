@@ -87,6 +87,7 @@ fn dumps(host: &Host) -> Result<Value, Error> {
         let _ = writeln!(text, "{path:<16} {taken:<19} {bytes:>12}  {place}");
         all.push(json!({
             "path": path, "time_ns": d.time_ns, "bytes": bytes, "on": on, "number": d.number,
+            "superblock": d.sb, "next": d.next, "root": d.root,
         }));
     }
     if all.is_empty() {
@@ -110,6 +111,26 @@ pub(super) const DUMPCTL: Command = Command {
             let on = on_off(&args)?;
             host.dumps_on.set(on);
             let what = if on { "dumps are taken by the clock" } else { "no dumps by the clock" };
+            Ok(json!({ "message": what, "on": on }))
+        })
+    },
+};
+
+pub(super) const COPYING: Command = Command {
+    spec: VerbSpec {
+        name: "copying",
+        doc: "Say whether dumps are copied to the devices of the WORM",
+        detail: "Off, dumps can be taken still, and stay on the cache device: for a line that is \
+                 needed for something else. Until the next start.",
+        args: &[NAME, ArgSpec { name: "what", short: None, kind: ArgKind::Name, doc: "on or off" }],
+        example: "fs copying main off",
+        writes: false,
+    },
+    run: |host, args| {
+        Box::pin(async move {
+            let (fs, on) = (host.files()?, on_off(&args)?);
+            fs.volume().set_copying(on);
+            let what = if on { "dumps are copied to the WORM" } else { "nothing is copied" };
             Ok(json!({ "message": what, "on": on }))
         })
     },

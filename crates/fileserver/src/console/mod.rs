@@ -12,10 +12,12 @@
 //! | `chatty`, `flag`, `trace` | the daemon's log; `ashlar journal`, `ashlar top` |
 //! | `passwd` | users come by certificates: `plan9_tls` |
 //! | `part`, `devcopy`, `rawcopy`, `aoe`, `scsi`, `worm...` | disks are the graph's |
-//! | `check tag ream free trim bad touch` | `check --fix`; blocks carry names and sums |
-//! | `check rtmp` | files with the letter t are not shown in dumps |
+//! | `check tag ream free trim bad` | `check --fix`; blocks carry names and sums |
+//! | `check touch` | what a check reads is on the cache device then |
+//! | `cwcmd startdump` | `copying` |
 //! | `cwcmd mvstate savecache loadcache acct` | what state a block is in follows from its address |
-//! | `cwcmd prchain searchtag touchsb storesb` | the chain is verified at each opening |
+//! | `cwcmd prchain searchtag touchsb storesb` | the chain is verified at each opening; `dumps` |
+//! | `noattach` | `attaches off` |
 //! | `writeconf` | `ashlar.toml` |
 
 mod ahead;
@@ -61,11 +63,13 @@ const COMMANDS: &[Command] = &[
     dumps::DUMP,
     dumps::DUMPS,
     dumps::DUMPCTL,
+    dumps::COPYING,
     history::HISTORY,
     history::YESTERDAY,
     history::DIFF,
     care::CHECK,
     care::SYNC,
+    care::GROW,
     care::HALT,
     care::START,
     care::REAM,

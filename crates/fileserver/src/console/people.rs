@@ -257,25 +257,40 @@ pub(super) const HANGUP: Command = Command {
 pub(super) const ALLOW: Command = Command {
     spec: VerbSpec {
         name: "allow",
-        doc: "Let everybody do everything, until `fs disallow`",
+        doc: "Let everybody, or one user, do everything, until `fs disallow`",
         detail: "Permissions are not looked at: for setting up, and for mending what nobody owns.",
-        args: &[NAME],
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "user",
+                short: None,
+                kind: ArgKind::Names(0),
+                doc: "Only this one [default: everybody]",
+            },
+        ],
         example: "fs allow main",
         writes: false,
     },
-    run: |host, _| Box::pin(async move { allow(&host, true) }),
+    run: |host, args| Box::pin(async move { allow(&host, &args) }),
 };
 
 pub(super) const DISALLOW: Command = Command {
     spec: VerbSpec {
         name: "disallow",
-        doc: "Look at permissions again",
+        doc: "Look at everybody's permissions again",
         detail: "",
         args: &[NAME],
         example: "fs disallow main",
         writes: false,
     },
-    run: |host, _| Box::pin(async move { allow(&host, false) }),
+    run: |host, _| {
+        Box::pin(async move {
+            host.files()?;
+            (host.server.allow.set(false), host.server.allow_one.set(None));
+            host.look();
+            Ok(json!({ "message": "permissions are looked at", "allow": false }))
+        })
+    },
 };
 
 pub(super) const DUALLOW: Command = Command {
@@ -306,12 +321,23 @@ pub(super) const DUALLOW: Command = Command {
     },
 };
 
-fn allow(host: &Host, on: bool) -> Result<Value, Error> {
+fn allow(host: &Host, args: &Args) -> Result<Value, Error> {
     host.files()?;
-    host.server.allow.set(on);
+    let text = match args.words("user").as_slice() {
+        [] => {
+            host.server.allow.set(true);
+            "everybody may do everything".to_owned()
+        }
+        [name] => {
+            let id = host.server.users().id(name).filter(|id| *id != NONE);
+            let id = id.ok_or_else(|| args.wrong(&format!("there is no user {name}")))?;
+            host.server.allow_one.set(Some(id));
+            format!("{name} may do everything")
+        }
+        _ => return Err(args.wrong("one user, or none of them named for everybody")),
+    };
     host.look();
-    let text = if on { "everybody may do everything" } else { "permissions are looked at" };
-    Ok(json!({ "message": text, "allow": on }))
+    Ok(json!({ "message": text, "allow": true }))
 }
 
 pub(super) const ATTACHES: Command = Command {

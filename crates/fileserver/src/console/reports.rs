@@ -15,7 +15,7 @@ pub(super) const STATS: Command = Command {
     spec: VerbSpec {
         name: "stats",
         doc: "Show the block cache, the cache device, the WORM and those who use it",
-        detail: "",
+        detail: "Rates are of the last 10, 100 and 1000 seconds, later ones counting more.",
         args: &[NAME],
         example: "fs stats main",
         writes: false,
@@ -40,6 +40,8 @@ fn stats(host: &Host) -> Result<Value, Error> {
         percent(f.hits, f.hits + f.misses),
         f.hits + f.misses
     );
+    let rates = host.rates.borrow().text();
+    t += &rates;
     let ahead = match f.ahead_workers {
         0 => "nothing".to_owned(),
         n => format!("{} bytes by {n} workers", f.ahead_bytes),
@@ -77,7 +79,7 @@ fn stats(host: &Host) -> Result<Value, Error> {
     }
     let volume = serde_json::to_value(&f).unwrap_or_default();
     Ok(json!({
-        "text": t, "volume": volume,
+        "text": t, "volume": volume, "rates": host.rates.borrow().json(),
         "clients": who.len(), "requests": requests, "read": read, "written": written,
     }))
 }
@@ -95,27 +97,55 @@ pub(super) const STATW: Command = Command {
     run: |host, _| Box::pin(async move { statw(&host) }),
 };
 
+/// A time as people write it: 0:00:03.
+fn span(ns: u64) -> String {
+    let s = ns / 1_000_000_000;
+    format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+}
+
 fn statw(host: &Host) -> Result<Value, Error> {
     let fs = host.files()?;
     let (f, legs) = (fs.volume().facts(), fs.volume().legs());
+    let none = "it has no WORM\n".to_owned();
+    if legs.is_empty() {
+        return Ok(json!({ "text": none, "legs": [], "states": {} }));
+    }
     let mut t = format!(
-        "{:<16} {:>12} {:>10} {:>12} {:>10}  fault\n",
-        "device", "has", "behind", "copied", "MB/s"
+        "{:<16} {:>12} {:>10} {:>9} {:>12} {:>8} {:>8}  fault\n",
+        "device", "has", "behind", "lag", "copied", "MB/s", "read ms"
     );
     for l in &legs {
         let bytes = l.copied * f.block;
         let rate = if l.busy_ns == 0 { 0.0 } else { bytes as f64 * 1e3 / l.busy_ns as f64 };
+        let (lag, read) = (span(l.lag_ns), l.read_ns as f64 / 1e6);
         let fault = l.fault.as_deref().unwrap_or("");
         let _ = writeln!(
             t,
-            "{:<16} {:>12} {:>10} {:>12} {rate:>10.1}  {fault}",
+            "{:<16} {:>12} {:>10} {lag:>9} {:>12} {rate:>8.1} {read:>8.2}  {fault}",
             l.name, l.done, l.behind, l.copied
         );
     }
-    if legs.is_empty() {
-        t = "it has no WORM\n".to_owned();
+    // What no device of the WORM has yet is on the cache device, and so is what was read or
+    // written lately.
+    let dump = legs.iter().map(|l| l.behind).min().unwrap_or(0);
+    let read = f.slots_used.saturating_sub(dump + f.live);
+    let none = f.frozen.saturating_sub(dump + read);
+    let (last, next) = (f.sb_last, f.sb_next);
+    let _ = writeln!(t, "blocks    {} dirty, {dump} dump, {read} read, {none} none", f.live);
+    let _ = writeln!(
+        t,
+        "worm      {} of {} in use; a superblock in {last}, then {next}",
+        f.next, f.worm
+    );
+    let copying = fs.volume().is_copying();
+    if !copying {
+        let _ = writeln!(t, "copying   off: `fs copying {} on`", host.shared.name);
     }
-    Ok(json!({ "text": t, "legs": serde_json::to_value(&legs).unwrap_or_default() }))
+    Ok(json!({
+        "text": t, "legs": serde_json::to_value(&legs).unwrap_or_default(), "copying": copying,
+        "states": { "dirty": f.live, "dump": dump, "read": read, "none": none },
+        "superblock": last, "next_superblock": next,
+    }))
 }
 
 pub(super) const FSTAT: Command = Command {

@@ -7,7 +7,7 @@
 
 use super::contents::RUN;
 use super::inode::{decode_entry, decode_names};
-use super::{FileSystem, Files, Ino, Inode, Kind, ROOT};
+use super::{FileSystem, Files, Flags, Ino, Inode, Kind, ROOT};
 use crate::fault::{Addr, Fault, Stop};
 use crate::tree::{self, Key, Kind as Item};
 use crate::volume::View;
@@ -28,6 +28,8 @@ pub struct Checked {
     pub blocks: u64,
     /// See `blocks`.
     pub nodes: u64,
+    /// The highest address of all.
+    pub highest: Addr,
     /// Files without a name that wait to be given back.
     pub orphans: u64,
     /// What is wrong, each with the file that it is about.
@@ -67,6 +69,11 @@ impl Seen {
     pub(super) fn has(&self, at: Addr) -> bool {
         let word = usize::try_from(at / 64).ok().and_then(|i| self.0.get(i));
         word.is_some_and(|w| w >> (at % 64) & 1 == 1)
+    }
+
+    fn highest(&self) -> Addr {
+        let word = self.0.iter().rposition(|w| *w != 0);
+        word.map_or(0, |i| i as u64 * 64 + u64::from(self.0[i].ilog2()))
     }
 
     fn from(&self, first: Addr) -> u64 {
@@ -118,6 +125,7 @@ impl FileSystem {
         }
         self.close(&mut out, at);
         self.check_nodes(view, &mut out, &mut seen).await?;
+        out.highest = seen.highest();
         if view == View::Live && out.orphans == 0 {
             let used = self.volume.used_by_live();
             out.leaked = used.1.saturating_sub(seen.from(used.0));
@@ -200,6 +208,48 @@ impl FileSystem {
             }
         }
         Ok(())
+    }
+
+    /// Paths of what `wanted` likes, at most so many.
+    pub async fn paths_of(
+        &self,
+        view: View,
+        wanted: impl Fn(&Inode) -> bool,
+        most: usize,
+    ) -> Result<Vec<String>, Fault> {
+        let mut out = Vec::new();
+        let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
+        while let Some(start) = from.filter(|_| out.len() < most) {
+            let items = self.run(|f| f.items(view, start)).await?;
+            let last = items.last().filter(|_| items.len() == ITEMS);
+            from = last.and_then(|(k, _)| k.next());
+            for (key, value) in items.iter().filter(|(k, _)| k.kind == Item::Inode as u8) {
+                let named = Inode::decode(value).filter(|i| i.links > 0 && wanted(i));
+                if named.is_some() && out.len() < most {
+                    out.push(self.path(view, key.ino).await?);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Removes the files that dumps do not show; their paths.
+    pub async fn remove_temporary(&self, by: u32) -> Result<Vec<String>, Fault> {
+        let is = |i: &Inode| i.kind == Kind::File && i.flags.has(Flags::TMP);
+        let paths = self.paths_of(View::Live, is, usize::MAX).await?;
+        for path in &paths {
+            self.run(|f| {
+                let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+                let mut at = ROOT;
+                for part in dir.split('/').filter(|p| !p.is_empty()) {
+                    let next = f.lookup(View::Live, at, part.as_bytes())?;
+                    at = next.ok_or(Stop::Fail(Fault::NotFound))?;
+                }
+                f.remove(at, name.as_bytes(), by).map(drop)
+            })
+            .await?;
+        }
+        Ok(paths)
     }
 
     /// Where a file is, from the root.

@@ -84,8 +84,10 @@ pub struct Server {
     pub noattach: Cell<bool>,
     /// The user `none` cannot attach.
     pub nonone: Cell<bool>,
-    /// Permissions are not looked at.
+    /// Permissions are not looked at, whoever it is ...
     pub allow: Cell<bool>,
+    /// ... or for this one.
+    pub allow_one: Cell<Option<Id>>,
     /// Who may read and search every directory.
     pub duallow: Cell<Option<Id>>,
     next: Cell<u64>,
@@ -114,6 +116,11 @@ pub struct Presence {
 }
 
 impl Server {
+    /// Permissions are not looked at for this user.
+    pub(crate) fn allows(&self, user: Id) -> bool {
+        self.allow.get() || self.allow_one.get() == Some(user)
+    }
+
     /// Without file systems.
     pub fn new(reactor: Reactor, pool: Pool) -> Rc<Server> {
         Rc::new(Server {
@@ -125,6 +132,7 @@ impl Server {
             noattach: Cell::new(false),
             nonone: Cell::new(false),
             allow: Cell::new(false),
+            allow_one: Cell::new(None),
             duallow: Cell::new(None),
             next: Cell::new(1),
             sessions: RefCell::default(),

@@ -145,7 +145,7 @@ impl Session {
     pub(super) fn may(&self, user: Id, facts: &Facts, want: u32) -> bool {
         let owned = facts.owned();
         let counts = owned.is_dir && want & 2 == 0 && self.server.duallow.get() == Some(user);
-        self.server.allow.get() || counts || self.server.users().may(user, &owned, want)
+        self.server.allows(user) || counts || self.server.users().may(user, &owned, want)
     }
 
     /// One request, up to its reply.

@@ -61,7 +61,7 @@ impl Session {
         change: &mut Change,
     ) -> Result<(), Refusal> {
         let (users, inode, keep) = (self.server.users(), &facts.inode, Stat::KEEP);
-        let god = self.server.allow.get();
+        let god = self.server.allows(user);
         let owner = god || user == inode.uid || users.leads(user, inode.gid);
         for (given, kept, is, what) in [
             (u64::from(stat.kind), u64::from(keep.kind), 0, "type"),
@@ -126,7 +126,7 @@ impl Session {
         change: &mut Change,
     ) -> Result<(), Refusal> {
         let (users, inode) = (self.server.users(), &facts.inode);
-        let god = self.server.allow.get();
+        let god = self.server.allows(user);
         if !stat.uid.is_empty() && users.id(stat.uid) != Some(inode.uid) {
             if !god {
                 return Err(Refusal::BadStat("uid"));

@@ -12,13 +12,14 @@ use reactor::{Reactor, TaskHandle};
 use super::class::Site;
 use super::clock::{self, APART_NS, At};
 use super::disks::{self, FileDisk};
+use super::rates::{Counts, Rates};
 use super::shared::{Order, Phase, Progress, Shared};
 use crate::config::Device;
 use crate::console;
 use crate::fault::Fault;
 use crate::files::FileSystem;
 use crate::medium::{self, Medium, Provider, Way};
-use crate::ninep::Server;
+use crate::ninep::{Presence, Server};
 use crate::users::{ADM, Users};
 use crate::volume::{self, Dump, Options, View};
 
@@ -56,6 +57,8 @@ pub(crate) struct Host {
     fs: RefCell<Option<FileSystem>>,
     /// Dumps are taken by the clock.
     pub(crate) dumps_on: Cell<bool>,
+    /// See [`Rates`].
+    pub(crate) rates: RefCell<Rates>,
     /// Moves up when it is halted: tasks of an earlier life end.
     life: Cell<u64>,
 }
@@ -127,6 +130,7 @@ impl Host {
             options,
             fs: RefCell::default(),
             dumps_on: Cell::new(true),
+            rates: RefCell::default(),
             life: Cell::new(0),
             shared,
         }))
@@ -216,6 +220,7 @@ impl Host {
         self.reactor.spawn("fs-look", async move {
             while host.life.get() == life {
                 host.look();
+                host.count();
                 host.reactor.sleep(LOOK_NS).await;
             }
         });
@@ -285,6 +290,22 @@ impl Host {
         }
     }
 
+    /// How much goes on.
+    fn count(&self) {
+        let Some(fs) = &*self.fs.borrow() else { return };
+        let (facts, who) = (fs.volume().facts(), self.server.who());
+        let sum = |get: fn(&Presence) -> u64| who.iter().map(get).sum();
+        let counts = Counts {
+            requests: sum(|p| p.requests),
+            read: sum(|p| p.read),
+            written: sum(|p| p.written),
+            hits: facts.hits,
+            misses: facts.misses,
+            ahead: facts.ahead_loaded,
+        };
+        self.rates.borrow_mut().look(self.reactor.now(), &counts);
+    }
+
     /// Lists hear how it is.
     pub(crate) fn look(&self) {
         let Some(fs) = &*self.fs.borrow() else { return };
@@ -296,7 +317,8 @@ impl Host {
         let clients = self.server.who().len();
         self.shared.report(|s| {
             (s.facts, s.legs, s.last, s.clients) = (facts, legs, last, clients);
-            (s.noattach, s.allow) = (self.server.noattach.get(), self.server.allow.get());
+            s.noattach = self.server.noattach.get();
+            s.allow = self.server.allow.get() || self.server.allow_one.get().is_some();
         });
     }
 

@@ -74,6 +74,28 @@ impl Volume {
         }
     }
 
+    /// Whether dumps are copied to the legs.
+    pub fn is_copying(&self) -> bool {
+        self.0.copying.get()
+    }
+
+    /// Says whether they are; what was copied of one counts when it goes on.
+    pub fn set_copying(&self, on: bool) {
+        self.0.copying.set(on);
+        self.0.dumped.ring();
+    }
+
+    /// While nothing is to be copied.
+    async fn rest(&self) {
+        loop {
+            let seen = self.0.dumped.count();
+            if self.0.copying.get() || self.0.closed.get() {
+                return;
+            }
+            self.0.dumped.after(seen).await;
+        }
+    }
+
     async fn copy_next(&self, leg: usize) -> Result<(), Fault> {
         let seated = self.0.places.borrow().get(leg).copied().flatten().is_some();
         if !seated {
@@ -84,7 +106,7 @@ impl Volume {
             if self.0.closed.get() {
                 return Ok(());
             }
-            if let Some(dump) = self.next_for(leg) {
+            if let Some(dump) = self.next_for(leg).filter(|_| self.0.copying.get()) {
                 break dump;
             }
             self.0.dumped.after(seen).await;
@@ -144,6 +166,7 @@ impl Volume {
                 // A device in memory has written at once, and what was in the block cache needed no
                 // wait either: others get their turn.
                 self.0.reactor.yield_now().await;
+                self.rest().await;
                 if n >= between {
                     self.keep(leg, addr, std::mem::take(&mut n)).await?;
                 }

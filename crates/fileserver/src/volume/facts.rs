@@ -45,6 +45,10 @@ pub struct Facts {
     pub live: u64,
     /// Dumps that are committed.
     pub dumps: u64,
+    /// Superblock of the last dump, and where that of the next one will be.
+    pub sb_last: Addr,
+    /// See `sb_last`.
+    pub sb_next: Addr,
     /// Which owner of the WORM this server is.
     pub epoch: u32,
     /// Blocks of dumps whose copy on the cache device was bad, and those that a leg had wrong and
@@ -68,6 +72,7 @@ impl Volume {
     pub fn facts(&self) -> Facts {
         let (live, ahead) = (self.used_by_live().1, self.read_ahead());
         let s = self.0.state.borrow();
+        let last = s.dumps.iter().rev().find(|d| d.number <= s.dumped);
         Facts {
             volume: s.layout.volume,
             block: s.block() as u64,
@@ -87,6 +92,8 @@ impl Volume {
             frozen: s.space.frozen,
             live,
             dumps: s.dumps.iter().filter(|d| d.number <= s.dumped).count() as u64,
+            sb_last: last.map_or(0, |d| d.sb),
+            sb_next: s.sb,
             epoch: s.epoch,
             bad_slots: s.bad_slots,
             mended: s.mended,

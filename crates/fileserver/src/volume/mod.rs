@@ -96,6 +96,8 @@ struct Inner {
     state: RefCell<State>,
     clock: Rc<dyn Fn() -> u64>,
     ahead: ahead::Ahead,
+    /// Dumps are copied to the legs.
+    copying: Cell<bool>,
     /// The cache device is being made larger.
     growing: Cell<bool>,
     /// Blocks on their way into memory.

@@ -328,6 +328,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         state: RefCell::new(state),
         clock: o.clock.clone(),
         ahead: Ahead::starting(o.ahead),
+        copying: Cell::new(true),
         growing: Cell::new(false),
         loading: RefCell::default(),
         begun: Cell::new(0),

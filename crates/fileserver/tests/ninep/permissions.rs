@@ -56,6 +56,25 @@ fn exposing_d_append_only_files_take_writes_at_their_end() {
 }
 
 #[test]
+fn what_the_console_allows_one_user_it_allows_nobody_else() {
+    in_a_house(26, |h| async move {
+        let (ann, bob) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
+        ann.make(1, "f", 0o600, open::RDWR).await;
+        for (of, clerk, fid) in [(None, &bob, 5), (Some(2), &ann, 6)] {
+            h.server.allow_one.set(of);
+            let owns = Stat { uid: "bob", ..Stat::KEEP };
+            clerk.walk(0, fid, &["f"]).await.unwrap();
+            assert!(clerk.wstat(fid, owns).await.is_err(), "nobody gives files away");
+        }
+        bob.open(5, open::RDWR).await.unwrap();
+        bob.wstat(5, Stat { uid: "bob", ..Stat::KEEP }).await.unwrap();
+        let none = h.user("none", Flavour::Plan9).await;
+        none.walk(0, 2, &["f"]).await.unwrap();
+        assert!(none.open(2, open::READ).await.is_err());
+    });
+}
+
+#[test]
 fn perm_of_a_new_file_is_bounded_by_the_directory() {
     in_a_house(23, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;

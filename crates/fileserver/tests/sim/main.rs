@@ -15,6 +15,7 @@ mod model;
 mod powercut;
 mod story;
 mod takeover;
+mod upkeep;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -1,0 +1,125 @@
+//! Rates over the last 10, 100 and 1000 seconds, as the first file servers show them.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+/// Seconds after which what was counts for a third.
+const WINDOWS: [u64; 3] = [10, 100, 1000];
+
+/// What is counted, since whenever; a smaller number than before has begun anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests of clients.
+    pub requests: u64,
+    /// Bytes that they read, and wrote.
+    pub read: u64,
+    /// See `read`.
+    pub written: u64,
+    /// Blocks found in memory, and not.
+    pub hits: u64,
+    /// See `hits`.
+    pub misses: u64,
+    /// Blocks read ahead.
+    pub ahead: u64,
+}
+
+impl Counts {
+    fn list(&self) -> [u64; 6] {
+        [self.requests, self.read, self.written, self.hits, self.misses, self.ahead]
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Rates {
+    last: Option<(u64, [u64; 6])>,
+    /// A second, of each window.
+    rates: [[f64; 6]; 3],
+}
+
+impl Rates {
+    /// What is counted at a moment, ns.
+    pub fn look(&mut self, now: u64, counts: &Counts) {
+        let counts = counts.list();
+        let Some((before, had)) = self.last.replace((now, counts)) else { return };
+        let seconds = now.saturating_sub(before) as f64 / 1e9;
+        if seconds <= 0.0 {
+            return;
+        }
+        for (window, rates) in WINDOWS.iter().zip(&mut self.rates) {
+            let keeps = (-seconds / *window as f64).exp();
+            for ((rate, n), had) in rates.iter_mut().zip(counts).zip(had) {
+                let came = n.checked_sub(had).unwrap_or(n) as f64 / seconds;
+                *rate = *rate * keeps + came * (1.0 - keeps);
+            }
+        }
+    }
+
+    fn hits(rates: &[f64; 6]) -> f64 {
+        let looks = rates[3] + rates[4];
+        if looks > 0.0 { rates[3] * 100.0 / looks } else { 0.0 }
+    }
+
+    /// A line each.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for (window, r) in WINDOWS.iter().zip(&self.rates) {
+            let (read, written, hits) = (r[1] / 1e6, r[2] / 1e6, Rates::hits(r));
+            let head = format!("{window} s");
+            let _ = writeln!(
+                out,
+                "{head:<9} {:.1} requests/s; {read:.2} MB/s read, {written:.2} written; {hits:.0}% \
+                 found in memory; {:.1} blocks/s ahead",
+                r[0], r[5]
+            );
+        }
+        out
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> Value {
+        let one = |(window, r): (&u64, &[f64; 6])| {
+            json!({
+                "seconds": window, "requests": r[0], "read": r[1], "written": r[2],
+                "hits": r[3], "misses": r[4], "hit_percent": Rates::hits(r), "ahead": r[5],
+            })
+        };
+        WINDOWS.iter().zip(&self.rates).map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_is_what_is_shown_and_what_was_fades() {
+        let (mut rates, mut counts) = (Rates::default(), Counts::default());
+        let mut now = 0;
+        let mut second = |rates: &mut Rates, requests: u64| {
+            now += 1_000_000_000;
+            counts.requests += requests;
+            (counts.hits, counts.misses) = (counts.hits + 3 * requests, counts.misses + requests);
+            rates.look(now, &counts);
+        };
+        (0..200).for_each(|_| second(&mut rates, 50));
+        let shown = rates.json();
+        let near = |i: usize, what: &str, wanted: f64| {
+            let is = shown[i][what].as_f64().unwrap();
+            assert!((is - wanted).abs() < wanted / 50.0, "{what} {is} for {wanted}");
+        };
+        near(0, "requests", 50.0);
+        near(1, "requests", 50.0 * (1.0 - (-2.0_f64).exp()));
+        near(2, "requests", 50.0 * (1.0 - (-0.2_f64).exp()));
+        near(0, "hit_percent", 75.0);
+        (0..30).for_each(|_| second(&mut rates, 0));
+        let shown = rates.json();
+        assert!(shown[0]["requests"].as_f64().unwrap() < 3.0, "{shown}");
+        assert!(shown[1]["requests"].as_f64().unwrap() > 30.0, "{shown}");
+        assert_eq!(rates.text().lines().count(), 3);
+        // A client that left took its count along.
+        rates.look(u64::MAX / 2, &Counts { requests: 1, ..Counts::default() });
+        assert!(rates.json()[0]["requests"].as_f64().unwrap() < 1.0);
+    }
+}

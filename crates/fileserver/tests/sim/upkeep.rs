@@ -1,0 +1,103 @@
+//! What an operator does now and then: holding the copier, and throwing away what dumps do not show.
+
+use fileserver::files::{FileSystem, Flags, Kind, New, ROOT};
+use fileserver::volume::{self, View};
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::exposing::{all_have, block, file, made, roomy};
+use super::story::run;
+
+const S: u64 = 1_000_000_000;
+
+#[test]
+fn the_copier_rests_when_it_is_told_and_what_legs_lack_is_shown() {
+    let world = World::new(70);
+    let cache = Disk::new("cache", 40 << 20, 70);
+    let legs = [Disk::new("near", 60 << 20, 71), Disk::new("far", 60 << 20, 72)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor, near) = (s.options.clone(), s.reactor.clone(), legs[0].clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "f").await;
+        let fill = async |byte: u8| {
+            for i in 0..500 {
+                let seg = block(&o, byte);
+                let at = i * 4096;
+                fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+            }
+        };
+        fill(1).await;
+        fs.volume().dump(20_261_121).await.unwrap();
+        all_have(&fs, &reactor).await;
+        assert!(fs.volume().legs().iter().all(|l| l.lag_ns == 0));
+        fs.volume().set_copying(false);
+        fill(2).await;
+        let writes = near.writes();
+        fs.volume().dump(20_261_121).await.unwrap();
+        reactor.sleep(100 * S).await;
+        for leg in fs.volume().legs() {
+            assert!(leg.behind > 500 && (100 * S..110 * S).contains(&leg.lag_ns), "{leg:?}");
+        }
+        // Seats of the fence are written still.
+        assert!(near.writes() - writes < 8, "{}", near.writes() - writes);
+        fs.volume().set_copying(true);
+        all_have(&fs, &reactor).await;
+        assert!(fs.volume().legs().iter().all(|l| l.lag_ns == 0));
+        // In the middle of a dump too, and closing waits for nothing.
+        fill(3).await;
+        legs_slow(&near);
+        fs.volume().dump(20_261_121).await.unwrap();
+        reactor.sleep(S / 20).await;
+        fs.volume().set_copying(false);
+        reactor.sleep(10 * S).await;
+        assert!(fs.volume().legs()[0].behind > 0);
+        fs.volume().close().await.unwrap();
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        all_have(&fs, &reactor).await;
+        let found = fs.check(View::Dump(3), true).await.unwrap();
+        assert!(found.faults.is_empty(), "{found:?}");
+    });
+    s.reactor.shutdown();
+}
+
+fn legs_slow(near: &Disk) {
+    near.slow_ns.set(20_000_000);
+}
+
+#[test]
+fn what_dumps_do_not_show_is_removed_by_its_letter_and_names_are_told() {
+    let world = World::new(71);
+    let cache = Disk::new("cache", 40 << 20, 70);
+    let legs = [Disk::new("leg", 60 << 20, 71)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let new = |kind, flags| New { kind, flags, mode: 0o644, ..New::default() };
+        fs.run(|f| {
+            let dir = f.create(ROOT, b"d", &new(Kind::Dir, Flags(0)))?;
+            f.create(dir, b"kept", &new(Kind::File, Flags(0)))?;
+            f.create(dir, b"gone", &new(Kind::File, Flags::TMP))?;
+            f.create(ROOT, b"gone too", &new(Kind::File, Flags::TMP.with(Flags::APPEND)))
+        })
+        .await
+        .unwrap();
+        let names = async |dirs: bool| {
+            let wanted = move |i: &fileserver::files::Inode| (i.kind == Kind::Dir) == dirs;
+            let mut all = fs.paths_of(View::Live, wanted, 100).await.unwrap();
+            all.sort();
+            all
+        };
+        assert_eq!(names(true).await, ["/", "/d"]);
+        assert_eq!(names(false).await, ["/d/gone", "/d/kept", "/gone too"]);
+        let mut gone = fs.remove_temporary(0).await.unwrap();
+        gone.sort();
+        assert_eq!(gone, ["/d/gone", "/gone too"]);
+        assert_eq!(names(false).await, ["/d/kept"]);
+        assert_eq!(fs.remove_temporary(0).await.unwrap(), Vec::<String>::new());
+        let found = fs.check(View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty() && found.highest > 0, "{found:?}");
+    });
+    s.reactor.shutdown();
+}

@@ -82,6 +82,9 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     let old = format!("{first}/adm/users");
     house.ashlar(&["fs", "history", "main", "/adm/users"]).ends(0).says(&[&old, "/adm/users "]);
     house.ashlar(&["fs", "history", "main", "/adm/users", "-D"]).ends(0).says(&["ken:ken"]);
+    let late = ["fs", "history", "main", "/adm/users", "--since", "29991231"];
+    let late = house.ashlar(&late).ends(0);
+    assert!(late.out.contains("/adm/users ") && !late.out.contains(&old), "{late}");
     let back = ["fs", "yesterday", "main", "/adm/users", "--date", "last", "--copy"];
     house.ashlar(&back).ends(0).says(&[&old, "as it was then"]);
     house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["no difference"]);

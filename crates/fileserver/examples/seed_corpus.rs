@@ -133,7 +133,7 @@ fn main() -> std::io::Result<()> {
             (
                 "mode",
                 "service x\nfilsys main ce565.0{e565.1e545.1}\nfilsys dump o\ndumpctl no\n\
-                 noattach\nip 10.0.0.1\nend\n",
+                 noattach\nallow\nrecoversb 2\nip 10.0.0.1\nend\n",
             ),
         ]),
     )?;

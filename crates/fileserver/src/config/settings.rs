@@ -24,6 +24,8 @@ pub struct Settings {
     pub ream: Vec<String>,
     /// Begun again from the WORM at the next start.
     pub recover: Vec<String>,
+    /// The chain of dumps ends at this superblock, as far as recovering goes.
+    pub recoversb: Option<u64>,
     /// No automatic dumps.
     pub nodump: bool,
     /// Attaches are refused.
@@ -32,6 +34,8 @@ pub struct Settings {
     pub nonone: bool,
     /// Names are believed.
     pub noauth: bool,
+    /// Permissions are not looked at.
+    pub allow: bool,
     /// Nothing is written.
     pub readonly: bool,
     /// Reading does not change when a file was read.
@@ -41,7 +45,7 @@ pub struct Settings {
     pub other: Vec<String>,
 }
 
-const FLAGS: [&str; 5] = ["noattach", "nonone", "noauth", "readonly", "noatime"];
+const FLAGS: [&str; 6] = ["noattach", "nonone", "noauth", "allow", "readonly", "noatime"];
 /// Lines that mean something to the first file servers' kernels only.
 const OTHERS: [&str; 13] = [
     "config",
@@ -105,6 +109,10 @@ impl Settings {
             "filsys" => return self.filsys(rest, at),
             "ream" => self.ream.push(named("name the file system to format")?),
             "recover" => self.recover.push(named("name the file system to recover")?),
+            "recoversb" => match rest.parse() {
+                Ok(at) => self.recoversb = Some(at),
+                Err(_) => return wrong(at, "recoversb takes the address of a superblock"),
+            },
             "dumpctl" => {
                 self.nodump = match rest {
                     "yes" | "on" | "1" => false,
@@ -126,6 +134,7 @@ impl Settings {
             "noattach" => &mut self.noattach,
             "nonone" => &mut self.nonone,
             "noauth" => &mut self.noauth,
+            "allow" => &mut self.allow,
             "readonly" => &mut self.readonly,
             _ => &mut self.noatime,
         }
@@ -163,10 +172,14 @@ impl fmt::Display for Settings {
         }
         self.ream.iter().try_for_each(|n| writeln!(out, "ream {n}"))?;
         self.recover.iter().try_for_each(|n| writeln!(out, "recover {n}"))?;
+        if let Some(at) = self.recoversb {
+            writeln!(out, "recoversb {at}")?;
+        }
         if self.nodump {
             writeln!(out, "dumpctl no")?;
         }
-        let flags = [self.noattach, self.nonone, self.noauth, self.readonly, self.noatime];
+        let Settings { noattach, nonone, noauth, allow, readonly, noatime, .. } = *self;
+        let flags = [noattach, nonone, noauth, allow, readonly, noatime];
         for (name, _) in FLAGS.iter().zip(flags).filter(|(_, on)| *on) {
             writeln!(out, "{name}")?;
         }

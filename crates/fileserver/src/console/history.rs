@@ -34,11 +34,11 @@ struct Version {
 
 /// The file now, then what it was like in each dump, the newest first; a version that stayed the
 /// same over several dumps counts once, under the oldest of them that has it.
-async fn versions(fs: &FileSystem, path: &str) -> Result<Vec<Version>, Error> {
+async fn versions(fs: &FileSystem, path: &str, since: u32) -> Result<Vec<Version>, Error> {
     let mut out: Vec<Version> = Vec::new();
     let now = paths::find(fs, View::Live, path).await.map_err(about(path))?;
     out.extend(now.map(|f| Version { dump: None, inode: f.inode }));
-    for dump in fs.volume().dumps().into_iter().rev() {
+    for dump in fs.volume().dumps().into_iter().rev().filter(|d| d.date >= since) {
         let there = paths::find(fs, View::Dump(dump.number), path).await.map_err(about(path))?;
         let Some(there) = there else { continue };
         let same = |v: &Version| v.inode.version == there.inode.version;
@@ -82,6 +82,12 @@ pub(super) const HISTORY: Command = Command {
                 kind: ArgKind::Flag,
                 doc: "Show what changed between neighbours",
             },
+            ArgSpec {
+                name: "since",
+                short: Some('s'),
+                kind: ArgKind::Number,
+                doc: "Only dumps of this day and later: 20261121",
+            },
         ],
         example: "fs history main /lib/ndb/local",
         writes: false,
@@ -92,7 +98,9 @@ pub(super) const HISTORY: Command = Command {
 async fn history(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
     let path = args.need("path");
-    let all = versions(&fs, path).await?;
+    let since = args.number("since").unwrap_or(0);
+    let since = u32::try_from(since).map_err(|_| args.wrong("since is a day: 20261121"))?;
+    let all = versions(&fs, path, since).await?;
     let users = host.server.users();
     let (mut text, mut list) = (String::new(), Vec::new());
     let mut newer: Option<Found> = None;
@@ -209,7 +217,8 @@ pub(super) const YESTERDAY: Command = Command {
                 name: "date",
                 short: None,
                 kind: ArgKind::Text,
-                doc: "The dump: 2026/1121, 1121 of the newest year that has it, or last",
+                doc: "The dump: 2026/1121, 1121 of the newest year that has it, 21 of this \
+                      month, 261121, or last",
             },
             ArgSpec {
                 name: "ago",

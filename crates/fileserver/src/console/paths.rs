@@ -24,14 +24,27 @@ pub(crate) struct Found {
     pub inode: Inode,
 }
 
-/// The dump of a word: `2026/1121`, `2026/11211`, `1121` of the newest year that has one,
-/// `yesterday` (the newest of a day before today) or `last`.
+/// A date as people shorten it: a day of this month, or with year and month before it.
+fn date(word: &str, today: u32) -> Option<u32> {
+    let n: u32 = word.parse().ok().filter(|_| word.bytes().all(|b| b.is_ascii_digit()))?;
+    match word.len() {
+        1 | 2 => Some(today / 100 * 100 + n),
+        6 => Some(today / 1_000_000 * 1_000_000 + n),
+        _ => None,
+    }
+}
+
+/// The dump of a word: `2026/1121`, `2026/11211`, `1121` of the newest year that has one, `21` of
+/// this month, `261121`, `yesterday` (the newest of a day before today) or `last`.
 pub(super) fn dump(host: &Host, fs: &FileSystem, word: &str) -> Result<Dump, Error> {
     let all = fs.volume().dumps();
     let today = crate::service::today(host);
     let found = match word {
         "last" => all.last(),
         "yesterday" => all.iter().rev().find(|d| d.date < today),
+        _ if date(word, today).is_some() => {
+            all.iter().rev().find(|d| Some(d.date) == date(word, today))
+        }
         _ => {
             let word = word.trim_matches('/');
             all.iter().rev().find(|d| {
@@ -236,4 +249,27 @@ pub(super) async fn directory(fs: &FileSystem, name: &str, mode: u32) -> Result<
         None => f.create(ROOT, name.as_bytes(), &new),
     });
     made.await.map_err(|fault| error(&fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates_are_shortened_as_people_shorten_them() {
+        let today = 20_261_124;
+        for (word, is) in [
+            ("3", Some(20_261_103)),
+            ("21", Some(20_261_121)),
+            ("251231", Some(20_251_231)),
+            // These are looked for as they stand.
+            ("1121", None),
+            ("20261121", None),
+            ("2026/1121", None),
+            ("+1", None),
+            ("", None),
+        ] {
+            assert_eq!(date(word, today), is, "{word}");
+        }
+    }
 }

@@ -4,7 +4,9 @@ use jiff::civil::Time;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 /// Two automatic dumps are at least so far apart, ns: an hour and forty minutes.
-pub const APART_NS: u64 = 6_000_000_000_000;
+const APART_NS: u64 = 6_000_000_000_000;
+/// Longest sleep of the clock of dumps: a clock that is put right is seen so soon, ns.
+const CLOCK_NS: u64 = 60_000_000_000;
 
 /// A time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,48 @@ impl At {
             day = next;
         }
         u64::MAX
+    }
+}
+
+/// What the clock of dumps does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It looks again after so many ns.
+    Sleep(u64),
+    /// It takes a dump.
+    Dump,
+    /// A dump was due, so soon after another that there is none.
+    Pass,
+}
+
+/// A dump a day, whatever is done to the clock.
+pub struct Daily {
+    at: At,
+    due: u64,
+}
+
+impl Daily {
+    /// From `now` (ns since 1970) on.
+    pub fn new(at: At, now: u64, zone: &TimeZone) -> Daily {
+        Daily { at, due: at.after(now, zone) }
+    }
+
+    /// When the next one is taken.
+    pub fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// At `now`, when the last dump of all was taken at `last`.
+    pub fn turn(&mut self, now: u64, last: u64, zone: &TimeZone) -> Turn {
+        if now < self.due {
+            // A clock that was put back does not put off the dump by more than a day.
+            self.due = self.due.min(self.at.after(now, zone));
+            return Turn::Sleep((self.due - now).clamp(1, CLOCK_NS));
+        }
+        self.due = self.at.after(now, zone);
+        // A dump of a day to come was taken by a clock that was wrong.
+        let apart = now.checked_sub(last).is_none_or(|ns| ns >= APART_NS);
+        if apart { Turn::Dump } else { Turn::Pass }
     }
 }
 
@@ -82,6 +126,44 @@ mod tests {
         for wrong in ["5:00", "24:00", "05:60", "05", "", "05:0x"] {
             assert_eq!(At::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn dumps_are_taken_once_a_day_whatever_is_done_to_the_clock() {
+        let utc = TimeZone::UTC;
+        // 2026-11-20 12:00.
+        let (noon, day) = (1_795_176_000 * S, 86_400 * S);
+        let mut daily = Daily::new(At::parse("05:00").unwrap(), noon, &utc);
+        let (mut now, mut last) = (noon, 0);
+        // Until a moment; when dumps were taken.
+        let mut until = |end: u64, now: &mut u64, last: &mut u64| -> Vec<String> {
+            let mut taken = Vec::new();
+            while *now < end {
+                match daily.turn(*now, *last, &utc) {
+                    Turn::Sleep(ns) => *now += ns,
+                    Turn::Dump => {
+                        *last = *now;
+                        taken.push(text(*now, &utc));
+                    }
+                    Turn::Pass => {}
+                }
+                assert!(daily.due() > *now - CLOCK_NS && daily.due() <= *now + day);
+            }
+            taken
+        };
+        let three = until(noon + 3 * day, &mut now, &mut last);
+        assert_eq!(three, ["2026-11-21 05:00:00", "2026-11-22 05:00:00", "2026-11-23 05:00:00"]);
+        // One by hand at four: none at five.
+        last = noon + 3 * day + 16 * 3600 * S;
+        assert_eq!(until(noon + 4 * day, &mut now, &mut last), [""; 0]);
+        // The clock is put back by a week, to noon: a dump of a day to come holds nothing up.
+        now = noon - 3 * day;
+        assert_eq!(until(now + day, &mut now, &mut last), ["2026-11-18 05:00:00"]);
+        // It is put ahead by a month: at once.
+        now = noon + 30 * day;
+        let end = now + day;
+        let taken = until(end, &mut now, &mut last);
+        assert_eq!(taken, ["2026-12-20 12:00:00", "2026-12-21 05:00:00"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use reactor::{Reactor, TaskHandle};
 
 use super::class::Site;
-use super::clock::{self, APART_NS, At};
+use super::clock::{self, At, Daily, Turn};
 use super::disks::{self, FileDisk};
 use super::rates::{Counts, Rates};
 use super::shared::{Order, Phase, Progress, Shared};
@@ -27,8 +27,6 @@ use crate::volume::{self, Dump, Options, View};
 const COMMIT_NS: u64 = 5_000_000_000;
 /// How often lists hear how it is, ns.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Longest sleep of the clock of dumps: a clock that is put right is seen so soon, ns.
-const CLOCK_NS: u64 = 60_000_000_000;
 /// A device is blank when so much at its beginning is zero, bytes.
 const BLANK: u64 = 1 << 20;
 /// Bytes looked at together.
@@ -333,22 +331,19 @@ impl Host {
 
     /// A dump a day.
     async fn keep_dumping(&self, at: At, life: u64) {
-        let mut due = at.after(self.wall(), &self.zone);
+        let mut daily = Daily::new(at, self.wall(), &self.zone);
         while self.life.get() == life {
-            let now = self.wall();
-            let next = self.dumps_on.get().then_some(due);
-            self.shared.report(|s| s.next = next);
-            if now < due {
-                // A clock that was put back does not put off the dump by more than a day.
-                due = due.min(at.after(now, &self.zone));
-                self.reactor.sleep((due - now).clamp(1, CLOCK_NS)).await;
-                continue;
-            }
-            due = at.after(now, &self.zone);
             let last = self.shared.status().last.map_or(0, |(ns, _)| ns);
-            if self.dumps_on.get() && now.saturating_sub(last) >= APART_NS {
-                let fault = self.dump().await.err().map(|e| e.what);
-                self.shared.report(|s| s.dump_fault = fault);
+            let turn = daily.turn(self.wall(), last, &self.zone);
+            let next = self.dumps_on.get().then_some(daily.due());
+            self.shared.report(|s| s.next = next);
+            match turn {
+                Turn::Sleep(ns) => self.reactor.sleep(ns).await,
+                Turn::Dump if self.dumps_on.get() => {
+                    let fault = self.dump().await.err().map(|e| e.what);
+                    self.shared.report(|s| s.dump_fault = fault);
+                }
+                Turn::Dump | Turn::Pass => {}
             }
         }
     }

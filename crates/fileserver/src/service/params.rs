@@ -167,6 +167,16 @@ impl FsParams {
                 "`ream` and `recover` are done once, by hand: `ashlar fs ream {name}`"
             ));
         }
+        if s.recoversb.is_some() || s.allow {
+            let name = s.filsys.first().map_or("main", |f| f.name.as_str());
+            return refuse(format!(
+                "`recoversb` and `allow` are said by hand: `ashlar fs recover {name}`, which takes \
+                 whole dumps only, and `ashlar fs allow {name}`"
+            ));
+        }
+        if let Some(line) = s.other.iter().find(|l| l.starts_with("copydev")) {
+            return refuse(format!("`{line}`: disks are copied by the graph (`ashlar mirror`)"));
+        }
         if s.readonly {
             return refuse("readonly: a standby is kept from clients by `noattach`".into());
         }
@@ -247,6 +257,10 @@ mod tests {
             ("service x", "one file system"),
             ("filsys main w0\nfilsys other w1", "one file system"),
             ("filsys main ce1.0e1.1\nream main", "by hand"),
+            ("filsys main ce1.0e1.1\nrecoversb 5", "by hand"),
+            ("filsys main ce1.0e1.1\nallow", "ashlar fs allow main"),
+            ("filsys main ce1.0e1.1\ncopydev w0 w1", "copied by the graph"),
+            ("filsys main ce1.0e1.1\nrecoversb x", "line 2"),
             ("filsys main ce1.0e1.1\nfrob", "line 2"),
             ("filsys main c", "line 1"),
         ] {

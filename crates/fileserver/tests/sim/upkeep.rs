@@ -6,6 +6,7 @@ use reactor::sim::World;
 
 use super::disk::Disk;
 use super::exposing::{all_have, block, file, made, roomy};
+use super::model;
 use super::story::run;
 
 const S: u64 = 1_000_000_000;
@@ -57,6 +58,42 @@ fn the_copier_rests_when_it_is_told_and_what_legs_lack_is_shown() {
         all_have(&fs, &reactor).await;
         let found = fs.check(View::Dump(3), true).await.unwrap();
         assert!(found.faults.is_empty(), "{found:?}");
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
+fn dumps_that_are_taken_while_others_are_copied_are_each_what_the_tree_was() {
+    let world = World::new(73);
+    let cache = Disk::new("cache", 40 << 20, 70);
+    let legs = [Disk::new("near", 60 << 20, 71), Disk::new("far", 60 << 20, 72)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let o = s.options.clone();
+    legs.iter().zip([20, 90]).for_each(|(leg, ms)| leg.slow_ns.set(ms * 1_000_000));
+    let (cache, legs) = (cache.clone(), legs.clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "f").await;
+        let mut trees = Vec::new();
+        for byte in 1..=6_u8 {
+            for i in 0..200 {
+                let (seg, at) = (block(&o, byte), (i * 7 + u64::from(byte)) % 300 * 4096);
+                fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+            }
+            trees.push(model::tree(&fs, View::Live).await.unwrap());
+            fs.volume().dump(20_261_121).await.unwrap();
+        }
+        let behind: Vec<u64> = fs.volume().legs().iter().map(|l| l.behind).collect();
+        assert!(behind[1] > 1000 && behind[0] > 200, "several at a time: {behind:?}");
+        all_have(&fs, &o.reactor).await;
+        fs.volume().close().await.unwrap();
+        // From the last leg alone.
+        (cache.wipe(), legs[0].wipe());
+        assert_eq!(volume::recover(&o).await.unwrap().number, 6);
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        for (number, tree) in (1..).zip(&trees) {
+            assert!(model::tree(&fs, View::Dump(number)).await.unwrap() == *tree, "{number}");
+        }
     });
     s.reactor.shutdown();
 }

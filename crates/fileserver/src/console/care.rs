@@ -180,7 +180,8 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         }
         list.push(json!({
             "view": what, "files": c.files, "dirs": c.dirs, "blocks": c.blocks, "nodes": c.nodes,
-            "highest": c.highest, "names": named, "orphans": c.orphans, "leaked": c.leaked, "faults": c.faults, "more": c.more,
+            "highest": c.highest, "names": named, "orphans": c.orphans, "leaked": c.leaked,
+            "faults": c.faults, "more": c.more,
         }));
     }
     Ok(json!({ "text": text, "checked": list, "faults": faults, "mended": mended }))

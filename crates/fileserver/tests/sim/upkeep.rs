@@ -1,4 +1,4 @@
-//! What an operator does now and then: holding the copier, and throwing away what dumps do not show.
+//! What an operator does now and then: the copier rests, what dumps do not show goes.
 
 use fileserver::files::{FileSystem, Flags, Kind, New, ROOT};
 use fileserver::volume::{self, View};

@@ -5,6 +5,7 @@ mod ahead;
 mod crashes;
 mod damage;
 mod disk;
+mod everywhere;
 mod exposing;
 mod full;
 mod grow;

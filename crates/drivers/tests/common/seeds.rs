@@ -1,5 +1,5 @@
 //! Many seeds of one play. A failing one prints itself; `ASHLAR_SEED=n` runs only that one,
-//! `ASHLAR_SEEDS=n` that many.
+//! `ASHLAR_SEEDS=n` that many, both so many from there on.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,9 +9,10 @@ pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
 
-/// So many seeds, or the one asked for.
+/// So many seeds, or those asked for.
 pub fn first(count: u64) -> Range<u64> {
-    number("ASHLAR_SEED").map_or(0..count, |seed| seed..seed + 1)
+    let asked = number("ASHLAR_SEEDS").unwrap_or(1);
+    number("ASHLAR_SEED").map_or(0..count, |seed| seed..seed + asked)
 }
 
 /// The seeds to play; `few` of them when nobody says otherwise.

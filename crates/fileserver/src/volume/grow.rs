@@ -9,9 +9,26 @@ use super::Volume;
 use crate::fault::Fault;
 
 impl Volume {
+    /// While it is being made larger: whoever opens the device next finds it before or after.
+    pub(super) async fn has_grown(&self) {
+        loop {
+            let seen = self.0.grown.count();
+            if !self.0.growing.get() {
+                return;
+            }
+            self.0.grown.after(seen).await;
+        }
+    }
+
     /// The cache device's slots reach as far as it does, and the WORM's addresses as far as its
     /// smallest device; how many slots came.
     pub async fn grow(&self) -> Result<u64, Fault> {
+        if let Some(why) = &self.0.state.borrow().refused {
+            return Err(why.clone());
+        }
+        if self.0.closed.get() {
+            return Err(Fault::Closed);
+        }
         {
             let mut state = self.0.state.borrow_mut();
             let block = state.block() as u64;
@@ -41,6 +58,7 @@ impl Volume {
         };
         let done = done.await;
         self.0.growing.set(false);
+        self.0.grown.ring();
         done?;
         let mut state = self.0.state.borrow_mut();
         state.layout = new;

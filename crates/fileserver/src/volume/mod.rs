@@ -100,6 +100,8 @@ struct Inner {
     copying: Cell<bool>,
     /// The cache device is being made larger.
     growing: Cell<bool>,
+    /// It has been.
+    grown: Bell,
     /// Blocks on their way into memory.
     loading: RefCell<AddrMap<Rc<Bell>>>,
     /// Commits begun and ended, and the fault of the last one.

@@ -330,6 +330,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         ahead: Ahead::starting(o.ahead),
         copying: Cell::new(true),
         growing: Cell::new(false),
+        grown: Bell::default(),
         loading: RefCell::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),
@@ -474,6 +475,7 @@ impl Volume {
     pub async fn close(&self) -> Result<(), Fault> {
         let done = self.sync().await;
         self.0.closed.set(true);
+        self.has_grown().await;
         if done.is_ok() {
             for leg in 0..self.0.legs.len() {
                 let grant = self.0.state.borrow().legs.get(leg).map_or(0, |l| l.done);

@@ -107,6 +107,36 @@ fn a_cache_device_grows_while_it_is_used_whenever_the_power_fails() {
 }
 
 #[test]
+fn nothing_is_written_to_a_cache_device_after_it_was_closed() {
+    let world = World::new(4);
+    let cache = Disk::new("cache", LARGE, 3);
+    cache.shows.set(SMALL);
+    let s = server(&world, "main", 1, &cache, &[]);
+    let (o, reactor) = (s.options.clone(), s.reactor.clone());
+    run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        for wait in [0, 100_000, 300_000, 1_000_000, 2_000_000] {
+            cache.shows.set(SMALL);
+            volume::ream(&o).await.unwrap();
+            let fs = open(&o).await;
+            fill(&fs, &o, 0, 10).await;
+            fs.sync().await.unwrap();
+            cache.shows.set(LARGE);
+            let f = fs.clone();
+            reactor.spawn("grow", async move { drop(f.volume().grow().await) });
+            reactor.sleep(wait).await;
+            fs.volume().close().await.unwrap();
+            let wrote = cache.writes();
+            assert!(fs.volume().grow().await.is_err(), "it is closed");
+            // The volume looks at its devices now and then.
+            reactor.sleep(2_000_000_000).await;
+            assert_eq!(cache.writes(), wrote, "after {wait} ns");
+        }
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
 fn a_worm_that_grew_is_used_without_a_restart() {
     let world = World::new(2);
     let cache = Disk::new("cache", 6 << 20, 3);

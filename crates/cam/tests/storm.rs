@@ -9,7 +9,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bio::{Errno, Flags, Op, Segs};
+use bio::{Errno, Flags, Op};
 use cam::Path;
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use geom::Edge;
@@ -140,14 +140,23 @@ impl Storm {
         let ended = |set: &BTreeSet<u64>| -> BTreeSet<u64> {
             set.iter().copied().filter(|v| !self.under_way.contains_key(v)).collect()
         };
-        let over = self.sectors[here.clone()].iter().map(|s| (ended(&s.now), ended(&s.kept)));
+        // Some deletes name two ranges, and what lies between them stays.
+        let between = (delete && n > 2 && tag % 2 == 0).then_some(at + 1);
+        let over = (at..).zip(&self.sectors[here.clone()]).map(|(sector, s)| {
+            if Some(sector) == between {
+                Default::default()
+            } else {
+                (ended(&s.now), ended(&s.kept))
+            }
+        });
         let what = What::Write { at, over: over.collect(), fua };
-        for sector in &mut self.sectors[here] {
+        for (_, sector) in (at..).zip(&mut self.sectors[here]).filter(|(s, _)| Some(*s) != between)
+        {
             sector.now.insert(tag);
             sector.kept.insert(tag);
         }
         for (sector, may) in self.under_way.values_mut().flat_map(What::reads) {
-            if (at..at + n).contains(&sector) {
+            if (at..at + n).contains(&sector) && Some(sector) != between {
                 may.insert(tag);
             }
         }
@@ -155,8 +164,9 @@ impl Storm {
         if delete {
             self.deletes.insert(tag);
             self.w.start(self.edge, tag, |bio| {
-                range(bio, Op::Delete, at * SECTOR, Segs::new());
-                bio.length = n * SECTOR;
+                let (start, end) = (at * SECTOR, (at + n) * SECTOR);
+                let cut = between.map_or((end, end), |b| (b * SECTOR, (b + 1) * SECTOR));
+                assert!(bio.delete_ranges(&[start..cut.0, cut.1..end]), "in order");
                 bio.flags = ordered;
             });
             return;

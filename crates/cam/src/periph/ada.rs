@@ -3,7 +3,8 @@
 use bio::{Attr, Bio, Errno, Op, Pool, Segs};
 use geom::Limits;
 use wire::ata::{
-    FEATURE_TRIM, Identify, TRIM_BLOCK, TRIM_RANGE_MAX, TRIM_RANGES_A_BLOCK, command, trim_blocks,
+    FEATURE_TRIM, Identify, TRIM_BLOCK, TRIM_RANGE_MAX, TRIM_RANGES_A_BLOCK, Trim, command,
+    trim_blocks, trim_ranges,
 };
 
 use super::{Asked, Disk, Language, shape};
@@ -17,14 +18,22 @@ const LBA: u8 = 0x40;
 /// Most sectors of a command with 48 bits, and with 28.
 const SECTORS_48: u64 = 65_535;
 const SECTORS_28: u64 = 255;
+/// Most blocks of ranges of a TRIM: what the smallest frame of AoE carries.
+const TRIM_BLOCKS_MAX: u16 = 2;
 
 struct Ata {
     sector: u32,
     extended: bool,
     queued: bool,
     flush: Option<u8>,
-    trims: bool,
+    /// Blocks of ranges that a TRIM may have; 0: there is none.
+    trim_blocks: u16,
     cache: bool,
+}
+
+/// A device that does not say how many takes one.
+fn blocks_of(trim: Option<Trim>) -> u16 {
+    trim.map_or(0, |trim| trim.blocks_max.clamp(1, TRIM_BLOCKS_MAX))
 }
 
 /// The disk that these facts describe.
@@ -33,6 +42,8 @@ pub(super) fn disk(facts: &AtaFacts, io_max_bytes: u32) -> Option<Disk> {
     let sector = said.sector_bytes;
     let most = if said.extended { SECTORS_48 } else { SECTORS_28 } * u64::from(sector);
     let io_max = u64::from(io_max_bytes).min(most);
+    let trim_blocks = blocks_of(said.trim);
+    let ranges = u64::from(trim_blocks.max(1)) * TRIM_RANGES_A_BLOCK as u64;
     Some(Disk {
         prefix: "ada",
         language: Box::new(Ata {
@@ -44,15 +55,14 @@ pub(super) fn disk(facts: &AtaFacts, io_max_bytes: u32) -> Option<Disk> {
                 s if s.flush => Some(command::FLUSH),
                 _ => None,
             },
-            trims: said.trim.is_some(),
+            trim_blocks,
             cache: said.write_cache == Some(true),
         }),
         limits: Limits {
             media_bytes: said.sectors * u64::from(sector),
             sector_bytes: sector,
             io_max_bytes: u32::try_from(io_max).unwrap_or(io_max_bytes),
-            // One block of ranges: that much every device takes.
-            delete_max_bytes: TRIM_RANGES_A_BLOCK as u64 * TRIM_RANGE_MAX * u64::from(sector),
+            delete_max_bytes: ranges * TRIM_RANGE_MAX * u64::from(sector),
         },
         shape: match said.queue_depth {
             0 | 1 => shape(Queueing::Untagged, 1),
@@ -73,6 +83,14 @@ fn attrs(said: &Identify) -> Vec<(&'static str, Attr)> {
         ("GEOM::candelete", Attr::Int(u64::from(said.trim.is_some()))),
         ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
     ];
+    // A physical sector is given up as a whole; in which of its places sector 0 lies is said.
+    let (sector, places) = (u64::from(said.sector_bytes), 1u64 << said.physical_exponent.min(15));
+    let first = (places - u64::from(said.alignment) % places) % places;
+    attrs.extend([
+        ("DISK::delete_granule", Attr::Int(sector * places)),
+        ("DISK::delete_offset", Attr::Int(sector * first)),
+        ("DISK::delete_range", Attr::Int(sector * TRIM_RANGE_MAX)),
+    ]);
     if said.wwn != 0 {
         attrs.push(("GEOM::lunid", Attr::Text(format!("{:016x}", said.wwn))));
     }
@@ -109,14 +127,20 @@ impl Ata {
         Ok(Asked { command: Command::Ata(registers), flags, length })
     }
 
-    fn trim(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno> {
-        if !self.trims {
+    /// Of what a DELETE names, the part behind `from` bytes, as much as fits.
+    fn trim(&self, bio: &mut Bio, from: u64, pool: &Pool) -> Result<Asked, Errno> {
+        if self.trim_blocks == 0 {
             return Err(Errno::NotSup);
         }
         let sector = u64::from(self.sector);
-        let range = (bio.offset / sector, bio.length / sector);
-        let (list, told) = trim_blocks(&[range], 1);
-        if told != range.1 || list.len() != TRIM_BLOCK {
+        let left = bio.ranges().map(|r| {
+            let start = r.start.max(from);
+            (start / sector, r.end.saturating_sub(start) / sector)
+        });
+        let left: Vec<(u64, u64)> = left.collect();
+        let (list, _) = trim_blocks(&left, usize::from(self.trim_blocks));
+        if list.is_empty() {
+            // What 48 bits do not reach.
             return Err(Errno::Inval);
         }
         let data = Segs::alloc(pool, list.len()).ok_or(Errno::NoMem)?;
@@ -125,12 +149,13 @@ impl Ata {
         let registers = Registers {
             command: command::DATA_SET_MANAGEMENT,
             features: u16::from(FEATURE_TRIM),
-            count: 1,
+            count: (list.len() / TRIM_BLOCK) as u16,
             device: LBA,
             extended: true,
             ..Registers::default()
         };
-        Ok(Asked { command: Command::Ata(registers), flags: Flags::OUT, length: TRIM_BLOCK as u32 })
+        let length = list.len() as u32;
+        Ok(Asked { command: Command::Ata(registers), flags: Flags::OUT, length })
     }
 }
 
@@ -140,10 +165,23 @@ impl Language for Ata {
             Op::Read => self.transfer(false, bio.offset, bio.length),
             Op::Write => self.transfer(true, bio.offset, bio.length),
             Op::Flush => self.flush().ok_or(Errno::NotSup),
-            Op::Delete => self.trim(bio, pool),
+            Op::Delete => self.trim(bio, 0, pool),
             Op::GetAttr => Err(Errno::NoAttr),
             Op::WriteZeroes | Op::Map => Err(Errno::NotSup),
         }
+    }
+
+    fn delete_ranges(&self) -> u32 {
+        u32::from(self.trim_blocks.max(1)) * TRIM_RANGES_A_BLOCK as u32
+    }
+
+    /// The list that was sent says how far it came: ranges ascend.
+    fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<Asked, Errno>> {
+        let sent = bio.data.to_vec();
+        let (lba, sectors) = trim_ranges(&sent).ok()?.last()?;
+        let told = lba.saturating_add(sectors).saturating_mul(u64::from(self.sector));
+        let end = bio.offset.saturating_add(bio.length);
+        (told < end).then(|| self.trim(bio, told, pool))
     }
 
     fn flush(&self) -> Option<Asked> {
@@ -163,5 +201,24 @@ impl Language for Ata {
 
     fn timeout_ms(&self) -> u32 {
         TIMEOUT_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn granules_are_physical_sectors_wherever_the_first_begins() {
+        for (physical_exponent, alignment, granule, offset) in
+            [(0, 0, 512, 0), (3, 0, 4096, 0), (3, 1, 4096, 7 * 512), (3, 9, 4096, 7 * 512)]
+        {
+            let said =
+                Identify { sector_bytes: 512, physical_exponent, alignment, ..Identify::default() };
+            let attrs = attrs(&said);
+            let of = |name| attrs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
+            assert_eq!(of("DISK::delete_granule"), Some(Attr::Int(granule)));
+            assert_eq!(of("DISK::delete_offset"), Some(Attr::Int(offset)));
+        }
     }
 }

@@ -15,6 +15,8 @@ const FUA: u8 = 0x08;
 const UNMAP: u8 = 0x08;
 /// Openings of a disk that queues commands and does not say how many.
 const OPENINGS_MAX: u32 = 64;
+/// Most descriptors of one UNMAP, where the disk takes more.
+const DESCRIPTORS_MAX: u32 = 256;
 const TIMEOUT_MS: u32 = 60_000;
 /// PERIPHERAL DEVICE TYPE of disks.
 const DISK: u8 = 0;
@@ -33,6 +35,8 @@ enum Delete {
 struct Scsi {
     block_len: u32,
     delete: Delete,
+    /// Ranges that one command takes back.
+    ranges: u32,
     fua: bool,
     cache: bool,
     optical: bool,
@@ -63,6 +67,10 @@ pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
         language: Box::new(Scsi {
             block_len,
             delete,
+            ranges: match delete {
+                Delete::Unmap => facts.limits.unmap_descriptors_max.clamp(1, DESCRIPTORS_MAX),
+                _ => 1,
+            },
             fua: facts.mode.fua,
             // One that does not say has one.
             cache: facts.mode.write_cache != Some(false) && !optical,
@@ -80,15 +88,20 @@ pub(super) fn disk(facts: &ScsiFacts, io_max_bytes: u32) -> Option<Disk> {
         },
         stripe_bytes: u64::from(block_len) << capacity.physical_exponent,
         read_only: facts.mode.write_protected || optical,
-        attrs: attrs(facts, delete),
+        attrs: attrs(facts, capacity.blocks, u64::from(block_len), delete),
     })
 }
 
-fn attrs(facts: &ScsiFacts, delete: Delete) -> Vec<(&'static str, Attr)> {
+fn attrs(
+    facts: &ScsiFacts,
+    blocks: u64,
+    block_len: u64,
+    delete: Delete,
+) -> Vec<(&'static str, Attr)> {
     let text = |t: &str| Attr::Text(t.to_string());
     let inquiry = &facts.inquiry;
     let zeros = delete != Delete::None && facts.limits.zeros;
-    vec![
+    let mut attrs = vec![
         ("GEOM::ident", text(&facts.serial)),
         ("GEOM::descr", text(&format!("{} {}", inquiry.vendor, inquiry.product))),
         ("GEOM::lunid", text(&facts.names.id)),
@@ -96,7 +109,15 @@ fn attrs(facts: &ScsiFacts, delete: Delete) -> Vec<(&'static str, Attr)> {
         ("GEOM::rotation_rate", Attr::Int(u64::from(facts.rotation))),
         ("GEOM::candelete", Attr::Int(u64::from(delete != Delete::None))),
         ("GEOM::deletereadszero", Attr::Int(u64::from(zeros))),
-    ]
+    ];
+    let granule = u64::from(facts.limits.unmap_granularity);
+    // One that is larger than the disk would let nothing go.
+    if delete != Delete::None && (1..=blocks).contains(&granule) {
+        let first = u64::from(facts.limits.unmap_alignment.unwrap_or(0)) % granule;
+        attrs.push(("DISK::delete_granule", Attr::Int(granule * block_len)));
+        attrs.push(("DISK::delete_offset", Attr::Int(first * block_len)));
+    }
+    attrs
 }
 
 impl Scsi {
@@ -126,8 +147,12 @@ impl Scsi {
         let (command, list) = match self.delete {
             Delete::None => return Err(Errno::NotSup),
             Delete::Unmap => {
-                let blocks = u32::try_from(blocks).map_err(|_| Errno::Inval)?;
-                let list = UnmapList::encode(&[UnmapDescriptor { lba, blocks }]);
+                let runs = bio.ranges().map(|run| {
+                    let blocks = u32::try_from(self.blocks(run.end - run.start));
+                    let blocks = blocks.map_err(|_| Errno::Inval)?;
+                    Ok(UnmapDescriptor { lba: self.blocks(run.start), blocks })
+                });
+                let list = UnmapList::encode(&runs.collect::<Result<Vec<_>, Errno>>()?);
                 let [high, low] = (list.len() as u16).to_be_bytes();
                 (Command::scsi(&[0x42, 0, 0, 0, 0, 0, 0, high, low, 0]), list)
             }
@@ -179,6 +204,10 @@ impl Language for Scsi {
             // The layers above write zeroes themselves.
             Op::WriteZeroes | Op::Map => Err(Errno::NotSup),
         }
+    }
+
+    fn delete_ranges(&self) -> u32 {
+        self.ranges
     }
 
     fn flush(&self) -> Option<Asked> {

@@ -47,7 +47,7 @@ impl DiskLayer {
     fn go_on(&self, bio: &mut Bio, mut id: CcbId, core: &Core) -> Flow {
         loop {
             let Some(ended) = self.unit.drive(bio, id, core) else { return Flow::Wait };
-            match self.ended(bio, &ended) {
+            match self.ended(bio, &ended, core) {
                 Next::Done(result) => {
                     bio.value = None;
                     if bio.op == Op::Delete {
@@ -55,12 +55,12 @@ impl DiskLayer {
                     }
                     return Flow::Done(result);
                 }
-                Next::Flush(asked) => id = self.send(bio, &asked, core),
+                Next::Go(asked) => id = self.send(bio, &asked, core),
             }
         }
     }
 
-    fn ended(&self, bio: &Bio, ended: &Ended) -> Next {
+    fn ended(&self, bio: &mut Bio, ended: &Ended, core: &Core) -> Next {
         let moved = match ended.result {
             Ok(moved) => moved,
             Err(error) => return Next::Done(Err(error)),
@@ -73,12 +73,17 @@ impl DiskLayer {
             Op::Read | Op::Write if u64::from(moved) < bio.length => Next::Done(Err(Errno::Io)),
             Op::Write if bio.flags.has(Flags::FUA) && !self.language.has_fua() => {
                 self.dirty.store(true, Ordering::Release);
-                self.language.flush().map_or(Next::Done(Ok(())), Next::Flush)
+                self.language.flush().map_or(Next::Done(Ok(())), Next::Go)
             }
             Op::Write if !bio.flags.has(Flags::FUA) => {
                 self.dirty.store(true, Ordering::Release);
                 Next::Done(Ok(()))
             }
+            Op::Delete => match self.language.delete_more(bio, core.pool()) {
+                Some(Ok(asked)) => Next::Go(asked),
+                Some(Err(error)) => Next::Done(Err(error)),
+                None => Next::Done(Ok(())),
+            },
             _ => Next::Done(Ok(())),
         }
     }
@@ -101,10 +106,15 @@ impl DiskLayer {
 
 enum Next {
     Done(Result<(), Errno>),
-    Flush(Asked),
+    /// Another command of the same request.
+    Go(Asked),
 }
 
 impl Layer for DiskLayer {
+    fn delete_ranges(&self) -> u32 {
+        self.language.delete_ranges()
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         if bio.op == Op::Flush && self.language.flush().is_none() {
             // Nothing is volatile.

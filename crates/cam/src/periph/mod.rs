@@ -118,8 +118,17 @@ pub(crate) struct Asked {
 
 /// How a disk's commands are made.
 pub(crate) trait Language: Send + Sync {
-    /// The command of a request. A DELETE's ranges are put into its data.
+    /// The command of a request. A DELETE's ranges are put into its data, as many as fit.
     fn command(&self, bio: &mut Bio, pool: &Pool) -> Result<Asked, Errno>;
+
+    /// Ranges that one command which takes blocks back may name.
+    fn delete_ranges(&self) -> u32;
+
+    /// The next command of a DELETE whose ranges were too long for one; `None`: all were told.
+    fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<Asked, Errno>> {
+        let _ = (bio, pool);
+        None
+    }
 
     /// The command that makes everything stable; none where nothing is volatile.
     fn flush(&self) -> Option<Asked>;

@@ -1,7 +1,8 @@
 //! The ATA commands of a virtual SATA disk.
 
 use wire::ata::{
-    FEATURE_TRIM, Identify, NCQ_ERROR_LOG, TRIM_BLOCK, Trim, command, error, status, trim_ranges,
+    FEATURE_TRIM, Identify, NCQ_ERROR_LOG, TRIM_BLOCK, TRIM_RANGES_A_BLOCK, Trim, command, error,
+    status, trim_ranges,
 };
 
 use super::target::{Target, Work};
@@ -100,8 +101,15 @@ fn range(target: &Target, lba: u64, sectors: u64) -> Result<(u64, u64), Outcome>
     }
 }
 
+fn trim_blocks(target: &Target) -> u16 {
+    target.spec.ranges.div_ceil(TRIM_RANGES_A_BLOCK as u16)
+}
+
 /// The ranges of a TRIM, in bytes.
 pub(super) fn ranges(target: &Target, list: &[u8]) -> Result<Vec<(u64, u64)>, Outcome> {
+    if list.len() > usize::from(trim_blocks(target)) * TRIM_BLOCK {
+        return Err(refused(error::ABORT));
+    }
     let ranges = trim_ranges(list).map_err(|_| refused(error::ABORT))?;
     ranges.map(|(lba, sectors)| range(target, lba, sectors)).collect()
 }
@@ -119,7 +127,7 @@ fn identify(target: &Target) -> Identify {
         flush_ext: spec.extended,
         write_cache: spec.shape.volatile_cache.then_some(target.cache),
         trim: spec.shape.discards.then_some(Trim {
-            blocks_max: 1,
+            blocks_max: trim_blocks(target),
             deterministic: true,
             zeroes: true,
         }),

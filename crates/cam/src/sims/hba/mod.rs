@@ -88,6 +88,10 @@ pub struct DiskSpec {
     pub defects: (Vec<u64>, Vec<u64>),
     /// SAS: how it takes blocks back, where its medium can at all.
     pub deletes: Deletes,
+    /// Ranges that one command may name which takes blocks back; SATA: in whole blocks of 64.
+    pub ranges: u16,
+    /// SAS: blocks that are taken back together, and the first that begins such a group.
+    pub granule: (u32, u32),
     /// 1 does not turn, else turns a minute.
     pub rotation: u16,
 }
@@ -107,6 +111,8 @@ impl Default for DiskSpec {
             depth: 32,
             extended: true,
             deletes: Deletes::Unmap,
+            ranges: 64,
+            granule: (1, 0),
             defects: (Vec::new(), Vec::new()),
             role: Role::Disk,
             rotation: 1,

@@ -131,6 +131,10 @@ fn deletes(target: &Target) -> Option<Deletes> {
 /// The ranges of an UNMAP list, in bytes.
 pub(super) fn ranges(target: &Target, list: &[u8]) -> Result<Vec<(u64, u64)>, Outcome> {
     let list = UnmapList::parse(list).map_err(refused)?;
+    let blocks: u64 = list.iter().map(|run| u64::from(run.blocks)).sum();
+    if list.len() > usize::from(target.spec.ranges) || blocks > u64::from(UNMAP_BLOCKS_MAX) {
+        return Err(refused(Sense::list_field(2, None)));
+    }
     list.iter().map(|run| bytes(target, &Extent::new(run.lba, run.blocks))).collect()
 }
 
@@ -166,8 +170,9 @@ fn limits(target: &Target) -> Limits {
         Deletes::Same10 => Limits { unmap_same10: true, ..same },
         Deletes::Unmap => Limits {
             unmap_blocks_max: UNMAP_BLOCKS_MAX,
-            unmap_descriptors_max: 1,
-            unmap_granularity: 1,
+            unmap_descriptors_max: target.spec.ranges.into(),
+            unmap_granularity: target.spec.granule.0,
+            unmap_alignment: Some(target.spec.granule.1),
             unmap: true,
             write_same_max: 0,
             ..same

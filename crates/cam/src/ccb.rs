@@ -185,6 +185,12 @@ pub struct Ccb {
     pub owner: Owner,
 }
 
+impl Ccb {
+    pub(crate) const fn moves_data(&self) -> bool {
+        self.flags.has(Flags::IN) || self.flags.has(Flags::OUT)
+    }
+}
+
 /// Place of a CCB with its device, and which of the place's tenants it is: an answer that comes
 /// late or twice finds nobody.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

@@ -268,6 +268,10 @@ impl Unit {
             let next = match self.turn(id, owner, core) {
                 Turn::Ended(ended) => return Some(ended),
                 Turn::Waiting => return None,
+                // The flush behind a write has the write's data, which is none of its own.
+                Turn::Begin(ccb) if !ccb.moves_data() => {
+                    self.sim.action(self, id, &ccb, &Segs::new(), core)
+                }
                 Turn::Begin(ccb) => self.sim.action(self, id, &ccb, &bio.data, core),
                 Turn::Held => match begun {
                     None => self.sim.finish(self, id, &bio.data, core),

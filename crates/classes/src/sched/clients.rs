@@ -185,6 +185,20 @@ impl Clients {
         now: u64,
         algorithm: &mut dyn Algorithm,
     ) -> u16 {
+        let place = self.place_of((origin, classify), algorithm);
+        if let Some(client) = self.all.get_mut(usize::from(place)) {
+            client.inside += 1;
+            client.last_ns = now;
+        }
+        place
+    }
+
+    #[inline]
+    fn place_of(
+        &mut self,
+        (origin, classify): (Origin, Classify),
+        algorithm: &mut dyn Algorithm,
+    ) -> u16 {
         let place = match self.recent {
             Some((recent, place)) if recent == origin.0 => place,
             _ => match self.seen.get(&origin.0) {
@@ -195,11 +209,20 @@ impl Clients {
         if place != OTHERS {
             self.recent = Some((origin.0, place));
         }
-        if let Some(client) = self.all.get_mut(usize::from(place)) {
-            client.inside += 1;
-            client.last_ns = now;
-        }
         place
+    }
+
+    /// So much of a client's has passed by.
+    pub(super) fn passed(
+        &mut self,
+        by: (Origin, Classify),
+        got: &Got,
+        algorithm: &mut dyn Algorithm,
+    ) {
+        let place = self.place_of(by, algorithm);
+        if let Some(client) = self.all.get_mut(usize::from(place)) {
+            client.got.add(got);
+        }
     }
 
     /// The place of an origin that was not seen before.
@@ -316,6 +339,11 @@ impl Clients {
     pub(super) fn reset(&mut self) {
         self.gone = Got::default();
         self.all.iter_mut().for_each(|c| c.got = Got::default());
+    }
+
+    /// What everybody may have who has nothing of its own, and those who have, here or not.
+    pub(super) fn shares(&self) -> (Share, impl Iterator<Item = (&str, Share)>) {
+        (self.share, self.shares.iter().map(|(client, share)| (client.as_str(), *share)))
     }
 
     /// Who is there, with what each may have.

@@ -31,7 +31,6 @@ fn called(client: &Client) -> &str {
 impl SchedGeom {
     /// All that is known of it, as a value.
     pub(super) fn stats(&self, name: &str) -> Value {
-        let (requests, read, written) = self.shared.passed();
         self.shared.look(|hub| {
             let numbers = |all: Vec<(&'static str, u64)>| {
                 all.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect::<Map<_, _>>()
@@ -39,22 +38,26 @@ impl SchedGeom {
             let standing = hub.standing();
             let clients = hub.clients.all().map(|(client, share)| {
                 let got = &client.got;
-                json!({
-                    "client": called(client),
-                    "key": client.name.as_ref().map(|name| name.short.as_str()),
-                    "inside": client.inside,
-                    "requests": got.requests,
-                    "read_bytes": got.read_bytes,
-                    "written_bytes": got.written_bytes,
-                    "wait_ns": got.wait_ns,
-                    "wait_max_ns": got.wait_max_ns,
-                    "weight": share.weight,
-                    "iops": share.iops,
-                    "kbps": share.kbps,
-                })
+                let mut all = numbers(share.numbers().to_vec());
+                for (key, value) in [
+                    ("client", json!(called(client))),
+                    ("key", json!(client.name.as_ref().map(|name| name.short.as_str()))),
+                    ("inside", client.inside.into()),
+                    ("requests", got.requests.into()),
+                    ("read_bytes", got.read_bytes.into()),
+                    ("written_bytes", got.written_bytes.into()),
+                    ("wait_ns", got.wait_ns.into()),
+                    ("wait_max_ns", got.wait_max_ns.into()),
+                ] {
+                    all.insert(key.to_owned(), value);
+                }
+                Value::Object(all)
             });
             let clients: Vec<Value> = clients.collect();
             let sum = hub.clients.sum();
+            let (usual, own) = hub.clients.shares();
+            let own = own.map(|(client, s)| (client.to_owned(), numbers(s.numbers().to_vec())));
+            let own: Map<_, _> = own.map(|(client, s)| (client, Value::Object(s))).collect();
             json!({
                 "name": name,
                 "algorithm": hub.algorithm_name,
@@ -66,10 +69,12 @@ impl SchedGeom {
                 "waiting": standing.waiting,
                 "in_flight": standing.in_flight,
                 "behind_a_fence": standing.fenced,
-                "requests": sum.requests + requests,
-                "read_bytes": sum.read_bytes + read,
-                "written_bytes": sum.written_bytes + written,
+                "requests": sum.requests,
+                "read_bytes": sum.read_bytes,
+                "written_bytes": sum.written_bytes,
                 "clients": clients,
+                "share": numbers(usual.numbers().to_vec()),
+                "shares": own,
             })
         })
     }
@@ -108,7 +113,6 @@ impl Geom for SchedGeom {
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
-        let (requests, read, written) = self.shared.passed();
         self.shared.look(|hub| {
             let knobs: Vec<_> = hub.algorithm().knobs().all().collect();
             let (standing, sum) = (hub.standing(), hub.clients.sum());
@@ -118,13 +122,18 @@ impl Geom for SchedGeom {
                 ("options", words(&knobs)),
                 ("counters", words(&hub.algorithm().counters())),
                 ("clients by", hub.classify.word().to_owned()),
+                ("share", words(&hub.clients.shares().0.numbers())),
                 ("inserted", if self.inserted { "yes" } else { "no" }.to_owned()),
                 ("waiting", standing.waiting.to_string()),
                 ("in flight", standing.in_flight.to_string()),
-                ("requests", (sum.requests + requests).to_string()),
-                ("read bytes", (sum.read_bytes + read).to_string()),
-                ("written bytes", (sum.written_bytes + written).to_string()),
+                ("requests", sum.requests.to_string()),
+                ("read bytes", sum.read_bytes.to_string()),
+                ("written bytes", sum.written_bytes.to_string()),
             ];
+            let own = hub.clients.shares().1;
+            out.extend(own.map(|(client, share)| {
+                ("share of", format!("{client}: {}", words(&share.numbers())))
+            }));
             out.extend(hub.clients.all().map(|(client, _)| {
                 let got = &client.got;
                 let mean = got.wait_ns.checked_div(got.requests).unwrap_or_default() / 1000;

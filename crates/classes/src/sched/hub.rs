@@ -12,7 +12,7 @@ use bio::{BioId, Origin, Ticket};
 use geom::Origins;
 
 use super::algorithms::{self, Algorithm, Request, Step};
-use super::clients::{Classify, Clients};
+use super::clients::{Classify, Clients, Got};
 use super::parts::Parts;
 
 /// Nobody in a chain.
@@ -175,6 +175,11 @@ impl Hub {
     /// Q9: nothing is inside that a request which passes by could pass.
     pub(super) fn may_be_passed(&self) -> bool {
         self.is_transparent && !self.is_busy()
+    }
+
+    /// Q9: so much of somebody's has passed by.
+    pub(super) fn passed(&mut self, origin: Origin, got: &Got) {
+        self.clients.passed((origin, self.classify), got, &mut *self.algorithm);
     }
 
     /// Takes one in; whether it goes at once. `None` when the core is none of ours, and it has to

@@ -9,13 +9,14 @@
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-use bio::{Bio, Errno, Flags, Op};
+use bio::{Bio, Errno, Flags, Op, Origin};
 use geom::{Back, Core, Edge, Flow, Layer, Switchboard};
 
+use super::clients::Got;
 use super::hub::{Arrival, Hub, Manner};
 
 /// The word of a request that the hub does not know.
@@ -25,14 +26,60 @@ const PASS: u64 = u64::MAX;
 /// so many bytes.
 const SMALL: u64 = 4096;
 
-/// What passed by the hub on one core (Q9); its core alone writes it.
-#[derive(Default)]
-#[repr(align(128))]
-struct Passed {
-    requests: AtomicU64,
-    read: AtomicU64,
-    written: AtomicU64,
+/// Places in which a core counts whose requests pass by the hub, by the number of their origin.
+/// Two in one place are told to the hub each time they take turns.
+const LOTS: usize = 64;
+/// The number of no origin.
+const NOBODY: u32 = u32::MAX;
+
+/// What passed by the hub on one core, of one origin (Q9). Its core alone counts, and looks at
+/// whose it is; whose it is, and what the hub was told, change under the hub's lock.
+struct Lot {
+    origin: AtomicU32,
+    /// Requests, bytes read, bytes written.
+    counts: [AtomicU64; 3],
+    told: [AtomicU64; 3],
 }
+
+impl Default for Lot {
+    fn default() -> Lot {
+        Lot { origin: AtomicU32::new(NOBODY), counts: Default::default(), told: Default::default() }
+    }
+}
+
+impl Lot {
+    #[inline]
+    fn count(&self, bio: &Bio) {
+        let [requests, read, written] = &self.counts;
+        let add = |n: &AtomicU64, by| n.store(n.load(Relaxed) + by, Relaxed);
+        add(requests, 1);
+        match bio.op {
+            Op::Read => add(read, bio.length),
+            Op::Write | Op::WriteZeroes => add(written, bio.length),
+            _ => {}
+        }
+    }
+
+    /// Tells the hub what is new.
+    fn tell(&self, hub: &mut Hub) {
+        let new = |at: usize| match (self.counts.get(at), self.told.get(at)) {
+            (Some(count), Some(told)) => {
+                let is = count.load(Relaxed);
+                is.wrapping_sub(told.swap(is, Relaxed))
+            }
+            _ => 0,
+        };
+        let [requests, read_bytes, written_bytes] = [new(0), new(1), new(2)];
+        if requests != 0 {
+            let got = Got { requests, read_bytes, written_bytes, ..Got::default() };
+            hub.passed(Origin(self.origin.load(Relaxed)), &got);
+        }
+    }
+}
+
+/// The lots of one core.
+#[repr(align(128))]
+struct Passed([Lot; LOTS]);
 
 /// What all cores and the control thread share.
 pub(super) struct Shared {
@@ -45,7 +92,8 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(hub: Hub, cores: usize) -> Shared {
         let by = AtomicBool::new(hub.may_be_passed());
-        let passed = (0..cores.max(1)).map(|_| Passed::default()).collect();
+        let lots = |_| Passed(std::array::from_fn(|_| Lot::default()));
+        let passed = (0..cores.max(1)).map(lots).collect();
         Shared { hub: Mutex::new(hub), by, passed }
     }
 
@@ -53,14 +101,42 @@ impl Shared {
         self.hub.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The hub, which knows of all that passed by.
+    fn informed(&self) -> MutexGuard<'_, Hub> {
+        let mut hub = self.lock();
+        self.passed.iter().flat_map(|p| &p.0).for_each(|lot| lot.tell(&mut hub));
+        hub
+    }
+
     /// Looks, without changing what may go.
     pub(super) fn look<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
-        f(&mut self.lock())
+        f(&mut self.informed())
+    }
+
+    /// Q9: one passes by, on this core.
+    #[inline]
+    fn pass_by(&self, bio: &Bio, core: &Core) {
+        let Some(passed) = self.passed.get(core.id() as usize) else { return };
+        let origin = bio.origin;
+        let Some(lot) = passed.0.get(origin.0 as usize % LOTS) else { return };
+        if lot.origin.load(Relaxed) != origin.0 {
+            self.give(lot, origin);
+        }
+        lot.count(bio);
+    }
+
+    #[cold]
+    fn give(&self, lot: &Lot, origin: Origin) {
+        let mut hub = self.lock();
+        lot.tell(&mut hub);
+        // While it is known who that is: it may be gone when the hub is told.
+        hub.passed(origin, &Got::default());
+        lot.origin.store(origin.0, Relaxed);
     }
 
     /// Changes something from the control thread.
     pub(super) fn change<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
-        let mut hub = self.lock();
+        let mut hub = self.informed();
         self.by.store(false, Release);
         let done = f(&mut hub);
         self.settle(&hub);
@@ -69,18 +145,8 @@ impl Shared {
         done
     }
 
-    /// Requests, bytes read and bytes written that passed by the hub.
-    pub(super) fn passed(&self) -> (u64, u64, u64) {
-        let sum =
-            |f: fn(&Passed) -> &AtomicU64| self.passed.iter().map(|p| f(p).load(Relaxed)).sum();
-        (sum(|p| &p.requests), sum(|p| &p.read), sum(|p| &p.written))
-    }
-
     pub(super) fn reset(&self) {
         self.look(|hub| hub.clients.reset());
-        for p in &self.passed {
-            [&p.requests, &p.read, &p.written].iter().for_each(|n| n.store(0, Relaxed));
-        }
     }
 
     fn settle(&self, hub: &Hub) {
@@ -232,15 +298,7 @@ impl Layer for SchedLayer {
         if !self.shared.by.load(Acquire) {
             return self.queue(bio, core);
         }
-        if let Some(passed) = self.shared.passed.get(core.id() as usize) {
-            let add = |n: &AtomicU64, by| n.store(n.load(Relaxed) + by, Relaxed);
-            add(&passed.requests, 1);
-            match bio.op {
-                Op::Read => add(&passed.read, bio.length),
-                Op::Write | Op::WriteZeroes => add(&passed.written, bio.length),
-                _ => {}
-            }
-        }
+        self.shared.pass_by(bio, core);
         Flow::Down(self.below, PASS)
     }
 

@@ -52,7 +52,8 @@
 //!  Q8  Clients are at most [`CLIENTS_MAX`]; a new one takes the place of the one that was idle
 //!      longest, and if none is idle shares the place of the others.
 //!  Q9  An algorithm that never holds anybody back (`fifo` without a depth) is not asked: requests
-//!      pass by the hub, from when it was empty until something is configured.
+//!      pass by the hub, from when it was empty until something is configured. Each core counts
+//!      its own by client; the hub is told when somebody looks, or before it changes.
 
 mod algorithms;
 mod class;

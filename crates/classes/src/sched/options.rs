@@ -1,9 +1,10 @@
 //! options: `quantum_kb=4096,weight=50,7.weight=200` as somebody types them.
 //!
 //! A bare `weight`, `iops` or `kbps` is for every client that has none of its own; with a client
-//! before it, for that one: what it is called depends on what clients are told apart by, the number
-//! of a session or process, an initiator, an initiator and its LUN (`iqn.x/3`), or a pass in the
-//! background, which has spaces in its name (`mirror rebuild gm0`).
+//! before it, for that one, as is `burst_ms`, which is the algorithm's for all. What a client is
+//! called depends on what clients are told apart by: the number of a session or process, an
+//! initiator, an initiator and its LUN (`iqn.x/3`), or a pass in the background, which has spaces
+//! in its name (`mirror rebuild gm0`).
 //! Everything else belongs to the algorithm.
 
 use bio::Errno;
@@ -15,7 +16,11 @@ use super::clients::SHARES_MAX;
 use super::hub::Hub;
 
 /// What a client may have that can be set.
-const SHARES: &[&str] = &["weight", "iops", "kbps"];
+const SHARES: &[&str] = &["weight", "iops", "kbps", BURST];
+/// Of one client; of all it belongs to the algorithm.
+const BURST: &str = "burst_ms";
+/// Longest time that can be saved up for, ms: as of the algorithm.
+const BURST_MS_MAX: u64 = 60_000;
 /// Largest weight: a hundred thousand times the smallest.
 const WEIGHT_MAX: u64 = 100_000;
 /// Largest limits: what no disk does. More is refused.
@@ -51,7 +56,8 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
             Some((client, name)) if !client.is_empty() => (Some(client.to_owned()), name),
             _ => (None, key),
         };
-        match SHARES.iter().find(|share| **share == name) {
+        let is_own = |share: &&&str| **share == name && (name != BURST || client.is_some());
+        match SHARES.iter().find(is_own) {
             Some(share) => out.shares.push((client, checked(share, value)?, value)),
             None if client.is_some() => {
                 let what = format!("option {key}: a client has {}", SHARES.join(", "));
@@ -84,6 +90,7 @@ fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
     let (least, most) = match name {
         "weight" => (1, WEIGHT_MAX),
         "iops" => (0, IOPS_MAX),
+        BURST => (0, BURST_MS_MAX),
         _ => (0, KBPS_MAX),
     };
     match (least..=most).contains(&value) {
@@ -98,6 +105,7 @@ pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Er
         let change = |share: &mut Share| match *name {
             "weight" => share.weight = *value,
             "iops" => share.iops = *value,
+            BURST => share.burst_ms = *value,
             _ => share.kbps = *value,
         };
         let set = hub.configure(|algorithm, clients| {
@@ -126,8 +134,19 @@ mod tests {
         let task = read("x=1 mirror rebuild gm0.weight=7  y=2,z=3").expect("a pass");
         assert_eq!(task.shares, [(Some("mirror rebuild gm0".into()), "weight", 7)]);
         assert_eq!(task.knobs.len(), 3, "{task:?}");
+        let burst = read("burst_ms=5,iqn.x.burst_ms=7").expect("of all, and of one");
+        assert_eq!(burst.knobs, [("burst_ms".to_owned(), 5)]);
+        assert_eq!(burst.shares, [(Some("iqn.x".into()), "burst_ms", 7)]);
         assert_eq!(super::read(None).expect("nothing"), Options::default());
-        for bad in ["x", "x=1 y", "x=y", "7.depth=1", "weight=0", "kbps=99999999999999"] {
+        for bad in [
+            "x",
+            "x=1 y",
+            "x=y",
+            "7.depth=1",
+            "weight=0",
+            "kbps=99999999999999",
+            "7.burst_ms=60001",
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -24,8 +24,8 @@ const OPTIONS: ArgSpec = ArgSpec {
     short: None,
     kind: ArgKind::Text,
     doc: "KEY=VALUE, with commas between several: of the algorithm, or weight, iops, kbps of \
-          every client, or CLIENT.weight and so on of one: 7 is session or process 7, iqn.x an \
-          initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a pass",
+          every client, or CLIENT.weight and so on, and CLIENT.burst_ms, of one: 7 is session or \
+          process 7, iqn.x an initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a pass",
 };
 const CLASSIFY: ArgSpec = ArgSpec {
     name: "classify",
@@ -52,10 +52,13 @@ const NODES: ArgSpec = ArgSpec {
 const ANY_NODES: ArgSpec =
     ArgSpec { name: "names", short: None, kind: ArgKind::Names(0), doc: "Schedulers; absent: all" };
 
-const KNOBS: &str = "Options of the algorithms. rr: queue_depth, wait_ms, quantum_ms, quantum_kb, \
-    w_anticipate. as: wait_ms, batch_kb. fifo: queue_depth (0: any number). deadline: \
-    queue_depth, read_expire_ms, write_expire_ms, batch, writes_starved. fair: queue_depth, \
-    op_cost, burst_ms; it alone heeds weight, iops and kbps.";
+const KNOBS: &str = "Options of the algorithms, from least to most and as they are at first. rr: \
+    queue_depth 1 to 50 (1), wait_ms 1 to 30 (10), quantum_ms 1 to 500 (100), quantum_kb 16 to \
+    65536 (8192), w_anticipate 0 to 1 (1). as: wait_ms 1 to 30 (5), batch_kb 16 to 65536 (8192). \
+    fifo: queue_depth 0 to 1024 (0), 0 being any number. deadline: queue_depth 1 to 256 (1), \
+    read_expire_ms 1 to 60000 (500), write_expire_ms 1 to 600000 (5000), batch 1 to 1024 (16), \
+    writes_starved 1 to 64 (2). fair: queue_depth 1 to 4096 (32), op_cost 0 to 1048576 (8192), \
+    burst_ms 1 to 60000 (100); it alone heeds weight, iops, kbps and a client's burst_ms.";
 
 /// What the class can be asked.
 pub(super) const VERBS: &[VerbSpec] = &[
@@ -191,22 +194,51 @@ fn place(
 ) -> Result<Value, Error> {
     let Request { algorithm, options, classify, .. } = request;
     let params = json!({ "algorithm": algorithm, "options": options, "classify": classify });
-    let mut made = Vec::new();
-    for disk in &request.disks {
-        let below = hand::find(control, disk)?;
+    let below: Vec<_> =
+        request.disks.iter().map(|disk| hand::find(control, disk)).collect::<Result<_, _>>()?;
+    let (mut made, mut geoms) = (Vec::new(), Vec::new());
+    for (disk, below) in request.disks.iter().zip(below) {
         let name = format!("{disk}.{NAME}.");
-        if verb == "create" {
+        let placed = if verb == "create" {
             let create = Create { name: &name, members: &[below], params: &params };
-            control.call(|t| class.create(t, &create))?;
+            control.call(|t| class.create(t, &create))
         } else {
             let create = Create { name: &name, members: &[], params: &params };
-            let geom = control.insert(NAME, below, &create)?;
-            with(control, geom, |g| g.inserted = true)?;
+            let geom = control.insert(NAME, below, &create);
+            geom.and_then(|geom| with(control, geom, |g| g.inserted = true).map(|()| geom))
+        };
+        match placed {
+            Ok(geom) => geoms.push(geom),
+            Err(e) => return Err(taken_back(class, control, geoms, e)),
         }
         made.push(name);
     }
     let what = if verb == "create" { "created" } else { "inserted" };
     Ok(json!({ "message": format!("{} {what}", made.join(", ")), "names": made }))
+}
+
+/// All or none: those that were made before the one that failed go again.
+fn taken_back(class: &SchedClass, control: &mut Control, geoms: Vec<GeomId>, why: Error) -> Error {
+    for geom in geoms.into_iter().rev() {
+        let name = control.topology.geom_name(geom).to_owned();
+        if let Err(e) = take_away(class, control, geom, false) {
+            let what = format!("{}; and {name} is there and did not go: {}", why.what, e.what);
+            return Error::new(why.kind, what);
+        }
+    }
+    why
+}
+
+fn take_away(
+    class: &SchedClass,
+    control: &mut Control,
+    geom: GeomId,
+    force: bool,
+) -> Result<(), Error> {
+    match with(control, geom, |g| g.inserted)? {
+        true => control.remove(geom),
+        false => control.call(|t| class.destroy(t, geom, force)),
+    }
 }
 
 fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
@@ -248,14 +280,17 @@ fn set(hub: &mut hub::Hub, knobs: &[(String, u64)]) -> Result<(), Error> {
 }
 
 fn destroy(class: &SchedClass, control: &mut Control, request: &Request) -> Result<Value, Error> {
-    let mut gone = Vec::new();
-    for name in &request.names {
-        let geom = find(control, name)?;
+    let geoms: Vec<_> =
+        request.names.iter().map(|name| find(control, name)).collect::<Result<_, _>>()?;
+    let mut gone: Vec<String> = Vec::new();
+    for geom in geoms {
         let name = control.topology.geom_name(geom).to_owned();
-        if with(control, geom, |g| g.inserted)? {
-            control.remove(geom)?;
-        } else {
-            control.call(|t| class.destroy(t, geom, request.force))?;
+        if let Err(e) = take_away(class, control, geom, request.force) {
+            let before = match gone.is_empty() {
+                true => String::new(),
+                false => format!("; destroyed before that: {}", gone.join(", ")),
+            };
+            return Err(Error::new(e.kind, format!("{name}: {}{before}", e.what)));
         }
         gone.push(name);
     }
@@ -287,30 +322,58 @@ fn table(stats: &Value) -> String {
     let word = |key: &str| stats.get(key).and_then(Value::as_str).unwrap_or("");
     let mut out = format!("{}: {}\n", word("name"), word("algorithm"));
     out += &format!(
-        "{:<40} {:>10} {:>12} {:>12} {:>10} {:>10} {:>7}\n",
-        "CLIENT", "REQUESTS", "READ KB", "WRITTEN KB", "WAIT US", "MAX US", "WEIGHT"
+        "{:<40} {:>10} {:>12} {:>12} {:>10} {:>10} {:>7} {:>7} {:>9}\n",
+        "CLIENT",
+        "REQUESTS",
+        "READ KB",
+        "WRITTEN KB",
+        "WAIT US",
+        "MAX US",
+        "WEIGHT",
+        "IOPS",
+        "KB/S"
     );
     let clients = stats.get("clients").and_then(Value::as_array);
     for client in clients.into_iter().flatten() {
         let number = |key: &str| client.get(key).and_then(Value::as_u64).unwrap_or_default();
         let mean = number("wait_ns").checked_div(number("requests")).unwrap_or_default() / 1000;
         out += &format!(
-            "{:<40} {:>10} {:>12} {:>12} {mean:>10} {:>10} {:>7}\n",
+            "{:<40} {:>10} {:>12} {:>12} {mean:>10} {:>10} {:>7} {:>7} {:>9}\n",
             client.get("client").and_then(Value::as_str).unwrap_or(""),
             number("requests"),
             number("read_bytes") / 1024,
             number("written_bytes") / 1024,
             number("wait_max_ns") / 1000,
             number("weight"),
+            number("iops"),
+            number("kbps"),
         );
     }
     out
 }
 
 fn reset(control: &mut Control, request: &Request) -> Result<Value, Error> {
-    for name in &request.names {
-        let geom = find(control, name)?;
+    for geom in chosen(control, &request.names)? {
         with(control, geom, |g| g.shared.reset())?;
     }
     Ok(json!({ "message": "counters reset" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_options_is_what_they_are() {
+        let parts: Vec<&str> = KNOBS.split(". ").collect();
+        for kind in algorithms::ALL {
+            let head = format!("{}: ", kind.name);
+            let part = parts.iter().find(|p| p.starts_with(&head)).expect("an algorithm");
+            assert_eq!(part.matches(" to ").count(), kind.knobs.len(), "{part}");
+            for k in kind.knobs {
+                let said = format!("{} {} to {} ({})", k.name, k.min, k.max, k.default);
+                assert!(part.contains(&said), "{said}: {part}");
+            }
+        }
+    }
 }

@@ -172,15 +172,35 @@ fn fifo_without_a_depth_lets_pass_and_counts() {
     lab.drain();
     let stats = lab.stats();
     assert_eq!(stats["requests"], 40);
-    assert_eq!(stats["clients"], json!([]), "nobody looked at whose they are");
+    let of = |stats: &Value, key: &str| {
+        let clients = stats["clients"].as_array().expect("clients");
+        let client = clients.iter().find(|c| c["key"] == key).expect("a client");
+        ["requests", "read_bytes", "written_bytes"].map(|n| client[n].as_u64().expect("a number"))
+    };
+    // 20 on each of two cores, of two clients in turn; every third writes; 8 KiB each.
+    assert_eq!(of(&stats, "1"), [20, 12 * 8192, 8 * 8192]);
+    assert_eq!(of(&stats, "2"), [20, 14 * 8192, 6 * 8192]);
+    assert_eq!(of(&lab.stats(), "1"), [20, 12 * 8192, 8 * 8192], "each counts once");
+    // More than a core has places for, two by two in one.
+    for who in [100, 100 + 64, 100, 100 + 64, 300] {
+        lab.send(0, Op::Read, 7, 1, NONE, who);
+    }
+    lab.drain();
+    let stats = lab.stats();
+    assert_eq!([of(&stats, "100")[0], of(&stats, "164")[0], of(&stats, "300")[0]], [2, 2, 1]);
+    lab.verb("reset", "d0.sched.", Value::Null).expect("reset");
+    assert_eq!(lab.stats()["requests"], 0);
+    lab.send(0, Op::Read, 7, 1, NONE, 1);
+    lab.drain();
+    assert_eq!(of(&lab.stats(), "1"), [1, 4096, 0], "from zero");
     lab.verb("configure", "d0", json!({ "options": "queue_depth=1" })).expect("configure");
     some(&lab);
     assert!(lab.live() > 30);
     lab.verb("configure", "d0", json!({ "options": "queue_depth=0" })).expect("configure");
     some(&lab);
     lab.drain();
-    all_good(&lab, 120);
-    assert_eq!(lab.stats()["requests"], 120);
+    all_good(&lab, 126);
+    assert_eq!(lab.stats()["requests"], 81);
 }
 
 #[test]
@@ -226,6 +246,35 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     assert_eq!(lab.stats()["options"]["wait_ms"], 10, "all of it or nothing");
     lab.verb("configure", "d0", json!({ "options": "wait_ms=3" })).expect("configure");
     assert_eq!(lab.stats()["options"]["wait_ms"], 3);
+}
+
+#[test]
+fn of_several_all_are_inserted_or_none_and_destroy_says_how_far_it_came() {
+    let mut lab = lab(1);
+    let disk = lab.disk;
+    for disks in [json!(["d0", "d9"]), json!(["d0", "d0"])] {
+        lab.verb("insert", "", json!({ "disks": disks })).expect_err("the second is none");
+        assert_eq!(lab.control.topology.find("d0"), Some(disk), "{disks}");
+        assert_eq!(lab.control.topology.below(lab.user), Some(disk), "{disks}");
+    }
+    lab.verb("create", "", json!({ "disks": ["d0", "d0"] })).expect_err("a name twice");
+    assert!(lab.control.topology.find("d0.sched.").is_none());
+    lab.insert("rr");
+    lab.verb("destroy", "", json!({ "names": ["d0", "d9"] })).expect_err("there is no d9");
+    assert!(lab.control.topology.find("d0.sched.").is_some(), "nothing was changed");
+}
+
+#[test]
+fn what_was_set_can_be_read_of_clients_that_are_not_here_too() {
+    let mut lab = lab(1);
+    lab.insert("fair");
+    let options = "weight=50,iqn.x/3.iops=9,iqn.x/3.burst_ms=2000,burst_ms=7";
+    lab.verb("configure", "d0", json!({ "options": options })).expect("configure");
+    let stats = lab.stats();
+    assert_eq!(stats["options"]["burst_ms"], 7);
+    assert_eq!(stats["share"], json!({ "weight": 50, "iops": 0, "kbps": 0, "burst_ms": 0 }));
+    let own = json!({ "weight": 50, "iops": 9, "kbps": 0, "burst_ms": 2000 });
+    assert_eq!(stats["shares"], json!({ "iqn.x/3": own }));
 }
 
 #[test]

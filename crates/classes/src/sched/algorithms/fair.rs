@@ -4,7 +4,7 @@
 //! cost of its requests over its weight; who is furthest behind goes next (start-time fair
 //! queueing). One who comes back begins at the present time: who was away has saved nothing up.
 //! Limits are times too: each request moves the time from which the client has what it is allowed
-//! (GCRA); it may be ahead of it by as much as it saves up in `burst_ms`.
+//! (GCRA); it may be ahead of it by as much as it saves up in `burst_ms`, its own or everybody's.
 
 use std::collections::VecDeque;
 
@@ -88,6 +88,10 @@ impl Fair {
 impl Queue {
     /// From when it may go by its limits, ns.
     fn free_ns(&self, burst: u64) -> u64 {
+        let burst = match self.share.burst_ms {
+            0 => burst,
+            own => own.saturating_mul(1_000_000),
+        };
         let ops = if self.share.iops == 0 { 0 } else { self.ops_ns };
         let bytes = if self.share.kbps == 0 { 0 } else { self.bytes_ns };
         ops.max(bytes).saturating_sub(burst)
@@ -220,7 +224,7 @@ mod tests {
     }
 
     fn share(weight: u64, iops: u64, kbps: u64) -> Share {
-        Share { weight, iops, kbps }
+        Share { weight, iops, kbps, ..Share::default() }
     }
 
     #[test]
@@ -265,6 +269,20 @@ mod tests {
         assert_eq!(a.next(SECOND, false), Step::Until(SECOND + SECOND / 10));
         assert_eq!(a.next(SECOND + SECOND / 10, false), Step::Start(2));
         assert_eq!(a.next(SECOND + SECOND / 10, true), Step::Start(3));
+    }
+
+    #[test]
+    fn a_client_may_save_up_for_another_time_than_all() {
+        let own = |burst_ms| Share { burst_ms, ..share(100, 10, 0) };
+        // Ten a second: the first is free, and each 100 ms that are saved up one more.
+        for (burst_ms, most) in [(0, 2), (1, 1), (100, 2), (1000, 11)] {
+            let mut a = fair(&[own(burst_ms), own(0)]);
+            for id in 0..20 {
+                a.arrived(request(id, 0, 0, 4096), SECOND);
+            }
+            let went = super::super::bench::started(&mut *a, SECOND).len();
+            assert_eq!(went, most, "{burst_ms} ms");
+        }
     }
 
     #[test]

@@ -61,11 +61,21 @@ pub(crate) struct Share {
     pub(crate) iops: u64,
     /// KiB a second.
     pub(crate) kbps: u64,
+    /// ms for which what a limit allows is saved up; zero: as for all.
+    pub(crate) burst_ms: u64,
+}
+
+impl Share {
+    /// What can be set, with the names that are typed.
+    pub(crate) fn numbers(&self) -> [(&'static str, u64); 4] {
+        let Share { weight, iops, kbps, burst_ms } = *self;
+        [("weight", weight), ("iops", iops), ("kbps", kbps), ("burst_ms", burst_ms)]
+    }
 }
 
 impl Default for Share {
     fn default() -> Share {
-        Share { weight: WEIGHT, iops: 0, kbps: 0 }
+        Share { weight: WEIGHT, iops: 0, kbps: 0, burst_ms: 0 }
     }
 }
 

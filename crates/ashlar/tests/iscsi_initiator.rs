@@ -6,13 +6,14 @@ mod house;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use house::{House, tool};
+use house::{House, gave, tool};
 use rig::Chap;
-use rig::peer::{Store, Tgt, TgtConfig, wait_port};
+use rig::peer::{Store, Tgt, TgtConfig, qemu_io, wait_port};
 use rig::proc::{self, Proc};
 use rig::relay::{Cable, Relay};
 
@@ -209,4 +210,38 @@ fn two_portals_are_one_disk_and_one_may_die() {
     shop.fill(3);
     assert!(shop.count("paths-lost") >= 2, "no path was lost");
     shop.house.assert_alive();
+}
+
+/// By UNMAP, one range and, out of a queue of deletes, many in one command.
+#[test]
+fn what_is_let_go_is_given_back_by_the_peers_file() {
+    let mut shop = Shop::new("iscsi-deletes", false);
+    shop.configure(&[shop.tgt.target().portal], "", "da0");
+    shop.house.start();
+    let url = shop.house.url(0);
+    let run = |words: &[&str]| drop(qemu_io(&url, words).unwrap());
+    let held = || fs::metadata(&shop.disk).unwrap().blocks() * 512;
+    run(&["write -P 7 4M 16M", "flush"]);
+    let full = held();
+    run(&["discard 8M 4M", "flush"]);
+    assert!(gave(full, held(), 4 << 20), "{full}, then {}", held());
+    run(&["read -P 7 4M 4M", "read -P 0 8M 4M", "read -P 7 12M 8M"]);
+
+    shop.house.ok(&["trim", "insert", "da0", "--zeroes", "drop", "--quiet-ms", "3600000"]);
+    let full = held();
+    let places: Vec<u32> = (0..30).map(|n| 12_288 + n * 256).collect();
+    let discards: Vec<String> = places.iter().map(|at| format!("discard {at}k 128k")).collect();
+    run(&discards.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(held(), full, "they wait");
+    shop.house.ok(&["trim", "now", "da0.trim", "--wait"]);
+    assert!(gave(full, held(), 30 * (128 << 10)), "{full}, then {}", held());
+    let stats = shop.house.json(&["trim", "stats", "da0.trim"]);
+    let stats = &stats["answer"]["stats"];
+    assert_eq!((&stats["commands"], &stats["ranges"]), (&1.into(), &30.into()), "{stats}");
+    for at in places {
+        let end = at + 128;
+        run(&[&format!("read -P 0 {at}k 128k"), &format!("read -P 7 {end}k 128k")]);
+    }
+    shop.house.assert_alive();
+    shop.house.stop();
 }

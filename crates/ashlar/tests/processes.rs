@@ -1,6 +1,7 @@
-//! Processes of this machine as clients of a scheduler: two programs that we did not write work on
-//! the file that is mounted by FUSE, each with many threads. Needs root, FUSE and loop devices;
-//! where they are not to be had the test says so and passes.
+//! Who is a client of a scheduler, with programs that we did not write: initiators and their units
+//! over iSCSI, and processes of this machine that work on the file which is mounted by FUSE, each
+//! with many threads. The latter needs root, FUSE and loop devices; where they are not to be had it
+//! says so and passes.
 
 mod house;
 
@@ -74,10 +75,14 @@ fn requests(all: &[Value], client: &str) -> u64 {
 
 /// Requests of both from now on until they are enough.
 fn race(house: &House, both: &[&Program; 2]) -> [u64; 2] {
+    race_of(house, &both.map(Program::client))
+}
+
+fn race_of(house: &House, both: &[String; 2]) -> [u64; 2] {
     let waits = || {
         let all = clients(house);
-        both.iter().all(|p| {
-            let own = all.iter().find(|c| c["client"] == p.client().as_str());
+        both.iter().all(|client| {
+            let own = all.iter().find(|c| c["client"] == client.as_str());
             own.is_some_and(|c| c["inside"].as_u64() > Some(16))
         })
     };
@@ -86,10 +91,21 @@ fn race(house: &House, both: &[&Program; 2]) -> [u64; 2] {
     let mut got = [0; 2];
     house.until("some thousand requests", LIMIT, || {
         let all = clients(house);
-        got = both.map(|p| requests(&all, &p.client()));
+        got = both.each_ref().map(|client| requests(&all, client));
         got.iter().sum::<u64>() >= REQUESTS
     });
     got
+}
+
+/// A disk that is slower than whoever asks: all wait in the scheduler, above it.
+fn slow_down(house: &House) {
+    let delays = ["read_delay_percent=100", "write_delay_percent=100", "delay_ms=2"];
+    let slow = ["geom", "nop", "insert", "name=slow", "provider=d0"];
+    house.ok(&[&slow[..], &delays].concat());
+}
+
+fn near(a: u64, b: u64) -> bool {
+    a * 100 <= b * 110 && b * 100 <= a * 110
 }
 
 /// One process may do 300 requests a second, the other what it likes: by its weight the first
@@ -133,10 +149,7 @@ fn a_process_with_its_threads_is_one_client_and_has_its_share() {
     }
     let attached = house.json(&["attach", "--list"])["attached"][0].take();
     let (device, file) = (text(&attached["device"]), text(&attached["file"]));
-    // A disk that is slower than whoever asks: all wait in the scheduler, above it.
-    let delays = ["read_delay_percent=100", "write_delay_percent=100", "delay_ms=2"];
-    let slow = ["geom", "nop", "insert", "name=slow", "provider=d0"];
-    house.ok(&[&slow[..], &delays].concat());
+    slow_down(&house);
     let how = ["--algorithm", "fair", "--classify", "process", "--options", "queue_depth=4"];
     house.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
 
@@ -156,7 +169,6 @@ fn a_process_with_its_threads_is_one_client_and_has_its_share() {
         assert_eq!(client["written_bytes"] != 0, !reads, "{client}");
     }
     println!("equal: {got:?}");
-    let near = |a: u64, b: u64| a * 100 <= b * 110 && b * 100 <= a * 110;
     assert!(near(got[0], got[1]), "equal shares: {got:?}");
     set([300, 100]);
     let got = race(&house, &both);
@@ -190,6 +202,57 @@ fn a_process_with_its_threads_is_one_client_and_has_its_share() {
     assert_eq!(all.len(), 1, "{all:?}");
     let name = text(&all[0]["client"]);
     assert!(name.starts_with("local:t-procs session "), "{name}");
+    house.assert_alive();
+    house.stop();
+}
+
+/// One scans, the other writes; by its name, or its name and unit, each is a client.
+#[test]
+fn an_initiator_is_one_client_and_has_its_share() {
+    let mut house = House::new("initiators");
+    house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    // A name that is wrong leaves nobody with a scheduler.
+    house.ashlar(&["sched", "insert", "d0", "d9"]).ends(1).complains(&["d9"]);
+    house.ashlar(&["sched", "list", "d0.sched."]).ends(1);
+    slow_down(&house);
+    let how = ["-a", "fair", "-c", "initiator", "--options", "queue_depth=4"];
+    house.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
+    let names = ["iqn.2026-11.test:scans", "iqn.2026-11.test:writes"];
+    let programs = [
+        Program::start(&house.url_as(names[0], 0), false),
+        Program::start(&house.url_as(names[1], 0), true),
+    ];
+    let both = names.map(str::to_owned);
+    let got = race_of(&house, &both);
+    println!("equal: {got:?}");
+    assert!(near(got[0], got[1]), "equal shares: {got:?}");
+    let set = |options: &str| house.ok(&["sched", "configure", "d0", "--options", options]);
+    set(&format!("{}.weight=300", names[0]));
+    let got = race_of(&house, &both);
+    println!("3 to 1: {got:?}");
+    assert!(near(got[0], 3 * got[1]), "three to one: {got:?}");
+    // The same by unit, and by no other name: what was said of the initiator is not of its unit.
+    house.ok(&["sched", "configure", "d0", "-c", "lun"]);
+    set(&format!("{}/0.weight=400", names[1]));
+    let units = names.map(|name| format!("{name} LUN 0"));
+    let got = race_of(&house, &units);
+    println!("1 to 4: {got:?}");
+    assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
+    let stats = house.json(&["sched", "stats", "d0"]);
+    let shares = &stats["answer"]["geoms"][0]["shares"];
+    assert_eq!(shares[format!("{}/0", names[1])]["weight"], 400, "{shares}");
+    assert_eq!(shares[names[0]]["weight"], 300, "{shares}");
+    // Nobody is held back any more, and everybody is counted still.
+    house.ok(&["sched", "configure", "-a", "fifo", "d0"]);
+    house.ok(&["sched", "reset", "d0"]);
+    house.until("both are counted", LIMIT, || {
+        let all = clients(&house);
+        units.iter().all(|unit| requests(&all, unit) > 200)
+    });
+    drop(programs);
+    house.ok(&["sched", "destroy", "d0"]);
     house.assert_alive();
     house.stop();
 }

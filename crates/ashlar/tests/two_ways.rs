@@ -5,10 +5,12 @@
 mod house;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::Duration;
 
-use house::{House, tool};
+use house::{House, gave, tool};
+use rig::peer::qemu_io;
 use rig::proc::{self, Proc};
 use rig::relay::{Cable, Relay};
 
@@ -65,18 +67,22 @@ struct Shop {
     back: House,
     wire: Wire,
     relay: Relay,
+    /// Longest life of a command whose way does not answer.
+    deadline_s: u32,
 }
 
 impl Shop {
     fn configure(&self, luns: &str) {
         let buses = format!(
             "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{}\"]\n\
-             target = \"{}\"\ninitiator = \"iqn.2026-11.test.ashlar:front\"\ndeadline_s = 2\n\
+             target = \"{}\"\ninitiator = \"iqn.2026-11.test.ashlar:front\"\n\
+             deadline_s = {deadline}\n\
              [[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{}\"]\n\
-             deadline_s = 2\nframe_life_ms = 500\nask_s = 1\n",
+             deadline_s = {deadline}\nframe_life_ms = 500\nask_s = 1\n",
             self.relay.address(),
             self.back.target(0).iqn,
-            self.wire.here
+            self.wire.here,
+            deadline = self.deadline_s
         );
         self.front.configure(&buses, luns);
     }
@@ -101,17 +107,63 @@ impl Shop {
     }
 }
 
+impl Shop {
+    /// Both disks are there.
+    fn open(name: &str, deadline_s: u32) -> Shop {
+        let front = House::new(name);
+        let (image, wire) = (front.image("d0.img", BYTES), Wire::new());
+        let back = front.sibling(&format!("{name}-back"), &back(image.to_str().unwrap(), &wire));
+        let relay = Relay::start(back.portal()).unwrap();
+        let mut shop = Shop { front, back, wire, relay, deadline_s };
+        shop.configure("");
+        shop.front.start();
+        let there = || ["da0", "ada0"].iter().all(|n| shop.front.provider(n).is_some());
+        shop.front.until("both disks", LIMIT, there);
+        shop
+    }
+}
+
+/// By UNMAP and by DATA SET MANAGEMENT, one range and, out of a queue of deletes, many in one
+/// command.
+#[test]
+fn what_is_let_go_by_either_way_is_given_back_by_the_file_behind() {
+    let mut shop = Shop::open("two-deletes", 20);
+    shop.configure("0 = \"da0\", 1 = \"ada0\"");
+    shop.front.ok(&["apply"]);
+    let file = shop.front.path("d0.img");
+    let held = || fs::metadata(&file).unwrap().blocks() * 512;
+    for (lun, disk) in [(0, "da0"), (1, "ada0")] {
+        let url = shop.front.url(lun);
+        let run = |words: &[&str]| {
+            let said = qemu_io(&url, words);
+            said.unwrap_or_else(|e| panic!("{disk}: {e:#}\n{}", shop.front.log()));
+        };
+        run(&["write -P 7 4M 16M", "flush"]);
+        let full = held();
+        run(&["discard 8M 4M", "flush"]);
+        assert!(gave(full, held(), 4 << 20), "{disk}: {full}, then {}", held());
+        run(&["read -P 7 4M 4M", "read -P 0 8M 4M", "read -P 7 12M 8M"]);
+        shop.front.ok(&["trim", "insert", disk, "--zeroes", "drop", "--quiet-ms", "3600000"]);
+        let (queue, full) = (format!("{disk}.trim"), held());
+        let places = (0..30).map(|n| 12_288 + n * 256);
+        let discards: Vec<String> = places.map(|at| format!("discard {at}k 128k")).collect();
+        run(&discards.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(held(), full, "{disk}: they wait");
+        shop.front.ok(&["trim", "now", &queue, "--wait"]);
+        assert!(gave(full, held(), 30 * (128 << 10)), "{disk}: {full}, then {}", held());
+        let stats = shop.front.json(&["trim", "stats", &queue]);
+        let stats = &stats["answer"]["stats"];
+        assert_eq!((&stats["commands"], &stats["ranges"]), (&1.into(), &30.into()), "{stats}");
+        run(&["read -P 0 12M 128k", "read -P 7 12416k 128k", "read -P 7 20352k 128k"]);
+        shop.front.ok(&["trim", "destroy", &queue]);
+    }
+    shop.back.assert_alive();
+    shop.front.assert_alive();
+}
+
 #[test]
 fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
-    let front = House::new("two-ways");
-    let (image, wire) = (front.image("d0.img", BYTES), Wire::new());
-    let back = front.sibling("two-ways-back", &back(image.to_str().unwrap(), &wire));
-    let relay = Relay::start(back.portal()).unwrap();
-    let mut shop = Shop { front, back, wire, relay };
-    shop.configure("");
-    shop.front.start();
-    let there = || ["da0", "ada0"].iter().all(|n| shop.front.provider(n).is_some());
-    shop.front.until("both disks", LIMIT, there);
+    let mut shop = Shop::open("two-ways", 2);
     shop.front.ok(&["multipath", "label", "--active", "both", "da0", "ada0"]);
     shop.front.until("both paths", LIMIT, || shop.is_whole());
     shop.configure("0 = \"multipath/both\"");
@@ -144,14 +196,8 @@ fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
 #[test]
 fn an_aoe_target_of_ours_is_masked_reserved_and_grows() {
     const STRANGER: &str = "02:00:00:00:00:09";
-    let front = House::new("aoe-ends");
-    let (image, wire) = (front.image("d0.img", BYTES), Wire::new());
-    let back = front.sibling("aoe-ends-back", &back(image.to_str().unwrap(), &wire));
-    let relay = Relay::start(back.portal()).unwrap();
-    let mut shop = Shop { front, back, wire, relay };
-    shop.configure("");
-    shop.front.start();
-    shop.front.until("the disk", LIMIT, || shop.front.provider("ada0").is_some());
+    let mut shop = Shop::open("aoe-ends", 2);
+    let image = shop.front.path("d0.img");
     let place = format!("/sys/class/net/{}/address", shop.wire.here);
     let ours = fs::read_to_string(place).unwrap().trim().to_owned();
     let said = |shop: &Shop, words: &[&str]| shop.front.ok(&[&["cam"], words].concat());

@@ -343,6 +343,13 @@ pub fn file_disk(name: &str, file: &str) -> String {
     format!("[[disk]]\nname = \"{name}\"\nkind = \"file\"\npath = \"{{here}}/{file}\"\n")
 }
 
+/// Whether files that held so many bytes on their file system hold so many less now, but for what
+/// it keeps about holes.
+pub fn gave(full: u64, left: u64, bytes: u64) -> bool {
+    const ABOUT_HOLES: u64 = 64 << 10;
+    full.saturating_sub(left).abs_diff(bytes) <= ABOUT_HOLES
+}
+
 /// The elements of a JSON array; none when it is none.
 pub fn array(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()

@@ -150,6 +150,55 @@ fn spans_paths_and_arrays_are_made_and_taken_apart() {
     house.stop();
 }
 
+/// Lines as the man pages of GEOM's tools and the handbook have them, letter by letter.
+#[test]
+fn lines_of_geoms_man_pages_do_what_they_say() {
+    let mut house = disks("pages", 6);
+    typed(
+        &house,
+        &[
+            (
+                "mirror label -v -b round-robin -s 4096 m d0 d1",
+                0,
+                &["mirror/m is there", "Name: d1"],
+            ),
+            ("mirror status -ags", 0, &["m", "d0 (ACTIVE)"]),
+            ("mirror configure -h m", 0, &["m configured"]),
+            ("mirror dump d1", 0, &["hcprovider: d1"]),
+            ("mirror configure -d -f -a m", 0, &["m configured"]),
+            ("mirror configure -b prefer -p 7 m d0", 0, &["m configured"]),
+            ("mirror dump d0", 0, &["priority: 7", "balance: prefer", "hcprovider: \n"]),
+            ("mirror configure -p 7 m", 2, &["mirror configure -p 5 m PROVIDER"]),
+            ("mirror forget -v m", 0, &["m has 2 members now", "Geom name: m"]),
+            ("mirror create -Fnv -b load n d2 d3", 0, &["mirror/n is there", "d3", "STALE"]),
+            ("mirror rebuild -v n d3", 0, &["d3 of n is rebuilt"]),
+            ("mirror destroy -fv m n", 0, &["m stopped\nn stopped"]),
+            ("mirror clear -v d0 d1", 0, &["d0, d1 cleared"]),
+            ("stripe label -v -h -s 65536 s d0 d1", 0, &["stripe/s is there", "Stripesize: 65536"]),
+            ("concat label -v c d2 d3", 0, &["concat/c is there", "(128M)"]),
+            ("concat append -hv c d4", 0, &["d4 appended", "(192M)"]),
+            ("stripe stop s c", 1, &["no stripe c", "before that: s stopped"]),
+            ("concat destroy -v c", 0, &["c stopped"]),
+            ("stripe clear d0 d1", 0, &["cleared"]),
+            ("concat clear d2 d3 d4", 0, &["cleared"]),
+            ("multipath label -v -A p d5", 0, &["multipath/p is there", "Mode: Active/Active"]),
+            ("multipath configure -v -R p", 0, &["p configured", "Mode: Active/Read"]),
+            ("multipath destroy -v p", 0, &["p destroyed"]),
+            ("raid label -fv -S 8M -s 64K Intel one RAID1 d0 d1", 0, &["/one is there"]),
+        ],
+    );
+    let arrays = house.ok(&["raid", "status", "-gs"]);
+    let array = arrays.split_whitespace().next().expect("an array").to_owned();
+    for (line, words) in [
+        (format!("raid add -v -S 4M {array} two RAID0"), "/two is there"),
+        (format!("raid delete -fv {array} two"), "has 1 volumes now"),
+        (format!("raid delete -f {array} one"), "deleted"),
+    ] {
+        typed(&house, &[(line.as_str(), 0, &[words])]);
+    }
+    house.stop();
+}
+
 #[test]
 fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
     let mut house = disks("tables", 3);

@@ -277,14 +277,14 @@ fn resize_grows_to_what_the_members_have_now() {
         world.verb("mirror", "resize", "m", json!({ "size": size }))
     };
     let error = resize(&mut world, 2 * MIB).expect_err("too large");
-    assert!(error.what.contains("can have 1048064 to 1048064 bytes"), "{error}");
+    assert!(error.what.contains("can have up to 1048064 bytes"), "{error}");
     // The smaller one becomes as large as the other; the mirror does when it is told.
     world.grow("d0", &disks[0], 2 * MIB);
     world.control.settle().expect("at rest");
     assert_eq!(world.size("mirror/m"), (MIB - 512) as u64, "not by itself");
-    for wrong in [MIB - 1024, MIB + 1, 2 * MIB] {
+    for wrong in [0, MIB + 1, 2 * MIB] {
         let error = resize(&mut world, wrong).expect_err("not so");
-        assert!(error.what.contains("can have 1048064 to 2096640 bytes"), "{error}");
+        assert!(error.what.contains("can have up to 2096640 bytes"), "{error}");
     }
     for (asked, size) in [(Some(MIB + 4096), MIB + 4096), (None, 2 * MIB - 512)] {
         let said = match asked {
@@ -309,6 +309,68 @@ fn resize_grows_to_what_the_members_have_now() {
     complete(&mut later);
     assert_eq!(later.size("mirror/m"), (2 * MIB - 512) as u64);
     assert!(read_all(&mut later) == bytes);
+}
+
+/// What is cut off is lost, so nobody may have it open; then a smaller disk fits.
+#[test]
+fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
+    let (mut world, disks) = mirror(2, json!({}));
+    let bytes = write_all(&mut world, 6);
+    let half = MIB / 2;
+    let resize = |world: &mut World| world.verb("mirror", "resize", "m", json!({ "size": half }));
+    let small = world.disk("small", vec![0; half + 512], 512);
+    let insert = json!({ "members": ["small"] });
+    let error = world.verb("mirror", "insert", "m", insert.clone()).expect_err("too small");
+    assert!(error.what.contains("it needs"), "{error}");
+    let open = world.open("mirror/m", Access::WRITE);
+    let error = resize(&mut world).expect_err("open");
+    assert_eq!((error.kind, world.size("mirror/m")), (Errno::Busy, (MIB - 512) as u64), "{error}");
+    world.close(open);
+    let said = resize(&mut world).expect("smaller");
+    assert_eq!(said["message"], json!(format!("m has {half} bytes now")));
+    assert_eq!(world.size("mirror/m"), half as u64);
+    let open = world.open("mirror/m", Access::WRITE);
+    let beyond = world.write(&open, half as u64 + 512, &[1; 512]);
+    assert_eq!(beyond.expect_err("beyond the end"), Errno::Io);
+    world.close(open);
+    world.verb("mirror", "insert", "m", insert).expect("it fits");
+    assert!(
+        world
+            .control
+            .wait_until(Duration::from_secs(20), |_| small.bytes()[..half] == bytes[..half])
+    );
+    complete(&mut world);
+    // As large again: what was beyond the end may differ by then, and is made the same.
+    world.verb("mirror", "remove", "m", json!({ "members": ["small"] })).expect("out");
+    disks[0].0.lock().expect("media").bytes[half + 512..half + 1024].fill(9);
+    world.verb("mirror", "resize", "m", json!({})).expect("larger");
+    assert_eq!(world.size("mirror/m"), (MIB - 512) as u64);
+    assert!(disks[0].bytes()[..MIB - 512] == disks[1].bytes()[..MIB - 512]);
+    assert!(disks[0].bytes()[..MIB - 512] == bytes);
+}
+
+/// `configure -h` and `-d`, and what `create -n` says.
+#[test]
+fn names_are_stored_and_forgotten_again_and_nothing_is_rebuilt_unasked() {
+    let (mut world, _) = mirror(2, json!({}));
+    let home = |world: &mut World, disk: &str| dump(world, disk)["hardcoded"].clone();
+    assert_eq!(home(&mut world, "d1"), json!(""));
+    world.verb("mirror", "configure", "m", json!({ "hardcode": true })).expect("stored");
+    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!("d0"), json!("d1")));
+    let both = json!({ "hardcode": true, "dynamic": true });
+    world.verb("mirror", "configure", "m", both).expect_err("one of them");
+    world.verb("mirror", "configure", "m", json!({ "dynamic": true })).expect("forgotten");
+    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!(""), json!("")));
+    world.verb("mirror", "destroy", "", json!({ "names": ["m"] })).expect("stopped");
+    let by_hand = json!({ "members": ["d0", "d1"], "no_autosync": true });
+    world.verb("mirror", "create", "h", by_hand).expect("made");
+    assert_eq!(world.show("mirror", "h", "State"), ["DEGRADED"]);
+    assert_eq!(world.show("mirror", "h", "Flags"), ["NOAUTOSYNC"]);
+    let stored = world.verb("mirror", "configure", "h", json!({ "hardcode": true }));
+    assert!(stored.expect_err("no records").what.contains("made by hand"));
+    let two = json!({ "names": ["h", "n"] });
+    let error = world.verb("mirror", "stop", "", two).expect_err("no n");
+    assert!(error.what.contains("no mirror n") && error.what.contains("h stopped"), "{error}");
 }
 
 /// The space added holds something else on each member.

@@ -455,6 +455,7 @@ impl Room {
         let mut keys = ["on", "geom", "provider", "name"].into_iter();
         let on = keys.find_map(|k| params.get(k)?.is_string().then(|| params.remove(k))?);
         let on = on.as_ref().and_then(Value::as_str).unwrap_or("").to_owned();
+        let names = params.get("names").and_then(Value::as_array).cloned().unwrap_or_default();
         let done = match verb {
             "remove" if !own("remove") => shim::remove(&mut self.control, class, &on)?,
             "status" | "list" if !own(verb) => {
@@ -464,6 +465,8 @@ impl Room {
             _ => self.verb_on(class, verb, &on, &Value::Object(params))?,
         };
         let told = done.get("message").and_then(Value::as_str);
+        let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+        let on = if on.is_empty() { names.join(", ") } else { on };
         match (class, verb, told) {
             // A question.
             ("part", "backup", _) => {}

@@ -37,6 +37,8 @@ pub struct ArgSpec {
 pub enum ArgKind {
     /// By position, one word that must be given: a string.
     Name,
+    /// By position, one word that may be left out: a string.
+    Maybe,
     /// By position, at least this many words: an array of strings.
     Names(u8),
     /// An option without a value: a boolean.

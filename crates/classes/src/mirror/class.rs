@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::geom::MirrorGeom;
-use super::metadata::{Balance, Metadata};
+use super::metadata::{Balance, Metadata, mirror_flags};
 use super::state::Mirror;
 use super::waiting::Waiting;
 use super::{NAME, verbs};
@@ -75,6 +75,10 @@ struct Params {
     balance: Option<String>,
     /// Bytes of a part of a split read; absent: 4096.
     slice: Option<u32>,
+    /// After a crash members are taken as they are, not rebuilt.
+    no_failsync: bool,
+    /// Members that are out of date wait for `rebuild`.
+    no_autosync: bool,
 }
 
 impl Class for MirrorClass {
@@ -166,7 +170,13 @@ impl Class for MirrorClass {
             })?,
         };
         let slice = params.slice.unwrap_or(4096);
-        verbs::by_hand(self, topology, request, balance, slice)
+        let mut flags = 0;
+        let said = [
+            (params.no_failsync, mirror_flags::NOFAILSYNC),
+            (params.no_autosync, mirror_flags::NOAUTOSYNC),
+        ];
+        said.iter().filter(|(on, _)| *on).for_each(|(_, flag)| flags |= flag);
+        verbs::by_hand(self, topology, request, (balance, slice, flags))
     }
 
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {

@@ -12,6 +12,9 @@
 //!      is the newest, and the others are rebuilt (M1).
 //!  G2  A member that comes while the space is made the same has it begun anew; one that is away
 //!      when the mirror grows has missed that as it would have missed a write (M3, M5).
+//!  G4  It becomes smaller only while nobody has it open for writing, all members are the same and
+//!      none is compared; nobody opens it for writing before the records say the new size. What a
+//!      power cut leaves is as with G1.
 //!  G3  While a growth is under way no bitmap is laid where the space will be.
 
 use std::rc::Rc;
@@ -55,6 +58,11 @@ impl Growth {
     /// It goes on.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Levelling | Stage::Recording)
+    }
+
+    /// Records are being written that say fewer bytes (G4).
+    pub(super) fn shrinks(&self) -> bool {
+        self.stage == Stage::Recording && self.to < self.from
     }
 
     /// In one line, unless there is nothing to say.

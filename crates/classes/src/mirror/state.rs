@@ -527,8 +527,8 @@ impl Mirror {
 
     /// The mirror has so many bytes from now on. Its syncid grows: a member whose record the power
     /// cut came before, or that is away, is rebuilt.
-    pub(super) fn grow(&mut self, bytes: u64) {
-        if self.media_bytes < bytes {
+    pub(super) fn size_to(&mut self, bytes: u64) {
+        if self.media_bytes != bytes {
             self.media_bytes = bytes;
             self.renew();
             self.begun += 1;

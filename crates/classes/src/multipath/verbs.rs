@@ -147,7 +147,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
     verb(
         "destroy",
         "Take it apart and clear its label",
-        &[words::NAME, words::FORCE],
+        &[words::NAMES, words::FORCE],
         "multipath destroy data",
         true,
     ),
@@ -161,6 +161,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Request {
+    names: Vec<String>,
     members: Vec<String>,
     member: Option<String>,
     active: bool,
@@ -221,8 +222,10 @@ pub(super) fn run(
         "remove" | "fail" | "restore" | "prefer" => path(control, verb, on, &request),
         "rotate" => rotate(control, on),
         "getactive" => getactive(control, on),
-        "stop" => stop(class, control, on, request.force),
-        "destroy" => destroy(class, control, on, request.force),
+        "stop" => words::each(on, &request.names, |on| stop(class, control, on, request.force)),
+        "destroy" => {
+            words::each(on, &request.names, |on| destroy(class, control, on, request.force))
+        }
         "start" => {
             class.wake(known::bare(NAME, on));
             known::start(control, NAME, &class.stopped, on)

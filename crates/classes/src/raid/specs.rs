@@ -29,7 +29,7 @@ const LABEL: ArgSpec =
 const VOLUME: ArgSpec = ArgSpec {
     name: "volume",
     short: None,
-    kind: ArgKind::Text,
+    kind: ArgKind::Maybe,
     doc: "Label of the volume, or its number in `list` from 0 [default: the one that NAME is, or \
           all of them]",
 };
@@ -131,7 +131,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
         "delete",
         "Delete a volume, or the whole array: the records are cleared with the last volume",
         &[ARRAY, VOLUME, words::FORCE],
-        "raid delete --volume more Intel-1234abcd",
+        "raid delete Intel-1234abcd more",
         true,
     ),
     verb(

@@ -21,6 +21,7 @@ use super::{compare, ddf, delete, follow, imsm, label, policy, records};
 use crate::members::{hand, known};
 use crate::part::WritePlan;
 use crate::probe::{Sectors, Step};
+use crate::span::words;
 
 /// Longest wait of a verb for its array to have done what it asked for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +33,7 @@ pub(super) struct Request {
     pub(super) format: String,
     pub(super) level: String,
     pub(super) label: String,
+    names: Vec<String>,
     pub(super) members: Vec<String>,
     pub(super) size: Option<u64>,
     pub(super) strip: Option<u64>,
@@ -78,7 +80,9 @@ pub(super) fn run(
         "verify" => compare::verify(control, on, &request),
         "consistency" => policy::consistency(control, on, &request),
         "follow" => follow::follow(control, &request),
-        "stop" | "destroy" => stop(class, control, on, &request),
+        "stop" | "destroy" => {
+            words::each(on, &request.names, |on| stop(class, control, on, &request))
+        }
         "start" => start(class, control, on, &request),
         "clear" => clear(control, &request),
         "dump" => dump(control, &request),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::class::SpanClass;
 use super::geom::{SpanGeom, Way};
-use super::{Span, SpanLabel};
+use super::{Span, SpanLabel, words};
 use crate::members::follow::{self, Ask, Placed};
 use crate::members::frame::FrameError;
 use crate::members::{hand, known};
@@ -16,6 +16,7 @@ use crate::members::{hand, known};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Request {
+    names: Vec<String>,
     members: Vec<String>,
     member: Option<String>,
     strip: Option<u64>,
@@ -46,7 +47,9 @@ pub(super) fn run<S: Span>(
         "label" => label(class, control, on, &request),
         "create" => create(class, control, on, &request),
         "append" if known => append::<S>(control, on, &request),
-        "stop" | "destroy" => stop(class, control, on, &request),
+        "stop" | "destroy" => {
+            words::each(on, &request.names, |on| stop(class, control, on, &request))
+        }
         "start" => known::start(control, S::NAME, &class.stopped, on),
         "clear" => {
             let noun = format!("label of {}", S::NAME);

@@ -1,6 +1,7 @@
 //! words: arguments and verbs that several classes with members share.
 
-use geom::{ArgKind, ArgSpec, VerbSpec};
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use serde_json::{Value, json};
 
 pub(crate) const LABEL: &str = "The last sector of each provider is written. What it holds now, \
     and what stands on the provider, is lost to those who would look for it there: a provider \
@@ -9,6 +10,13 @@ pub(crate) const LABEL: &str = "The last sector of each provider is written. Wha
 
 pub(crate) const NAME: ArgSpec =
     ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "Its name, without the class" };
+
+pub(crate) const NAMES: ArgSpec = ArgSpec {
+    name: "names",
+    short: None,
+    kind: ArgKind::Names(1),
+    doc: "Their names, without the class",
+};
 
 pub(crate) const PROVIDER: ArgSpec =
     ArgSpec { name: "member", short: None, kind: ArgKind::Name, doc: "The provider" };
@@ -38,7 +46,7 @@ pub(crate) const STOP: VerbSpec = VerbSpec {
     name: "stop",
     doc: "Take it apart; labels stay, so `start` brings it back",
     detail: "",
-    args: &[NAME, FORCE],
+    args: &[NAMES, FORCE],
     example: "stop data",
     writes: false,
 };
@@ -47,7 +55,7 @@ pub(crate) const DESTROY: VerbSpec = VerbSpec {
     name: "destroy",
     doc: "The same as stop",
     detail: "",
-    args: &[NAME, FORCE],
+    args: &[NAMES, FORCE],
     example: "destroy data",
     writes: false,
 };
@@ -103,6 +111,27 @@ pub(crate) const SAME: ArgSpec = ArgSpec {
     kind: ArgKind::Flag,
     doc: "The disks hold the same, and right parity, already (all zeroes, say): nothing is synced",
 };
+
+/// A verb about one, or about each of several in their order. The first refusal ends it, and says
+/// what was done before.
+pub(crate) fn each(
+    on: &str,
+    names: &[String],
+    mut one: impl FnMut(&str) -> Result<Value, Error>,
+) -> Result<Value, Error> {
+    if names.is_empty() {
+        return one(on);
+    }
+    let mut said: Vec<String> = Vec::new();
+    for name in names {
+        let done = one(name).map_err(|e| match said.is_empty() {
+            true => e,
+            false => Error::new(e.kind, format!("{}; before that: {}", e.what, said.join(", "))),
+        })?;
+        said.extend(done.get("message").and_then(Value::as_str).map(str::to_owned));
+    }
+    Ok(json!({ "message": said.join("\n") }))
+}
 
 /// A verb without more to say than its line.
 pub(crate) const fn verb(

@@ -1,5 +1,5 @@
-//! A mirror is made larger, and the power goes at each step of that: it has its old size or its new
-//! one, and its members agree in all of it.
+//! A mirror is made larger or smaller, and the power goes at each step of that: it has its old size
+//! or its new one, and its members agree in all of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -77,6 +77,58 @@ fn what_is_added_is_the_same_on_all_members_whenever_the_power_goes() {
         }
         assert!(seen[0] > 10 && seen[1] > 3, "{seen:?}");
     }
+}
+
+#[test]
+fn it_has_its_old_size_or_the_smaller_one_whenever_the_power_goes() {
+    let sizes = [DISK - SECTOR, DISK - 20 * SECTOR];
+    let mut seen = [0, 0];
+    for fuse in 0.. {
+        let mut bench = Bench::of(2);
+        bench.fill(1, true);
+        bench.life.fuse.set(fuse);
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let size = json!({ "size": sizes[1] });
+            bench.life.verb("mirror", "resize", "m", size).expect("resized");
+        }));
+        let cut = match done {
+            Ok(()) => false,
+            Err(why) if why.is::<PowerCut>() => true,
+            Err(why) => resume_unwind(why),
+        };
+        let order = if fuse % 2 == 0 { ["d0", "d1"] } else { ["d1", "d0"] };
+        bench.life.fuse.set(u64::MAX);
+        bench.reboot(&order);
+        bench.up();
+        let which = sizes.iter().position(|s| *s == size(&bench)).expect("a size");
+        seen[which] += 1;
+        assert!(cut || which == 1, "it was said to be smaller");
+        for name in order {
+            assert_eq!(bench.state(name), "ACTIVE", "fuse {fuse}\n{}", bench.life.story());
+        }
+        agree(&bench);
+        bench.holds(1);
+        if !cut {
+            break;
+        }
+    }
+    assert!(seen[0] > 3 && seen[1] > 1, "{seen:?}");
+}
+
+/// One that was away when the mirror became smaller does not make it large again.
+#[test]
+fn a_member_that_was_away_does_not_make_the_mirror_large_again() {
+    let mut bench = Bench::of(2);
+    bench.fill(1, true);
+    bench.pull("d1");
+    bench.life.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    let size_now = DISK - 20 * SECTOR;
+    bench.life.verb("mirror", "resize", "m", json!({ "size": size_now })).expect("resized");
+    bench.reboot(&["d1", "d0"]);
+    bench.up();
+    assert_eq!(size(&bench), size_now, "{}", bench.life.story());
+    assert_eq!(bench.state("d1"), "ACTIVE", "{}", bench.life.story());
+    agree(&bench);
 }
 
 /// One that was away when the mirror grew has nothing of what was added.

@@ -47,6 +47,12 @@ const EVERY: &[VerbSpec] = &[
                 kind: ArgKind::Flag,
                 doc: "Name geoms, not their providers",
             },
+            ArgSpec {
+                name: "all",
+                short: Some('a'),
+                kind: ArgKind::Flag,
+                doc: "Geoms without a provider too; they are shown without it as well",
+            },
         ],
         example: "status",
         writes: false,
@@ -73,6 +79,21 @@ const EVERY: &[VerbSpec] = &[
         writes: false,
     },
 ];
+
+/// GEOM's letter of every verb that changes something.
+const VERBOSE: ArgSpec = ArgSpec {
+    name: "verbose",
+    short: Some('v'),
+    kind: ArgKind::Flag,
+    doc: "Show it afterwards, as `list` does",
+};
+
+/// What a verb takes: what it says itself, and [`VERBOSE`] where there is something to show.
+fn arguments(verb: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
+    let shows = EVERY.iter().any(|v| v.name == verb.name);
+    let taken = verb.args.iter().any(|a| a.name == VERBOSE.name || a.short == VERBOSE.short);
+    verb.args.iter().chain((!shows && !taken).then_some(&VERBOSE))
+}
 
 impl ClassVerbs {
     /// Its verbs, with those of every class that it does not have itself.
@@ -119,8 +140,8 @@ impl ClassVerbs {
             out = out.disable_help_flag(true).arg(help.help("Print help"));
         }
         let mut place = 0;
-        for arg in verb.args {
-            if matches!(arg.kind, ArgKind::Name | ArgKind::Names(_)) {
+        for arg in arguments(verb) {
+            if matches!(arg.kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_)) {
                 place += 1;
             }
             out = out.arg(argument(arg, place));
@@ -138,6 +159,7 @@ fn argument(spec: &ArgSpec, place: usize) -> Arg {
     };
     match spec.kind {
         ArgKind::Name => arg.index(place).required(true).value_name(value),
+        ArgKind::Maybe => arg.index(place).value_name(value),
         ArgKind::Names(least) => arg
             .index(place)
             .required(least > 0)
@@ -169,7 +191,7 @@ pub fn call(classes: &[ClassVerbs], matches: &ArgMatches) -> Option<Result<Value
 
 fn params(class: &str, verb: &VerbSpec, matches: &ArgMatches) -> Result<Map<String, Value>> {
     let mut out = Map::new();
-    for arg in verb.args {
+    for arg in arguments(verb) {
         let text = || matches.get_one::<String>(arg.name);
         let value = match arg.kind {
             ArgKind::Flag => matches.get_flag(arg.name).then_some(Value::Bool(true)),
@@ -182,7 +204,7 @@ fn params(class: &str, verb: &VerbSpec, matches: &ArgMatches) -> Result<Map<Stri
                 Some(text) => Some(number(class, verb, arg, text)?),
                 None => None,
             },
-            ArgKind::Name | ArgKind::Text | ArgKind::Choice(_) => {
+            ArgKind::Name | ArgKind::Maybe | ArgKind::Text | ArgKind::Choice(_) => {
                 text().map(|t| Value::from(t.as_str()))
             }
         };

@@ -7,7 +7,7 @@ use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// See the module.
@@ -91,6 +91,8 @@ impl DaemonVerb for Geom {
             };
             all.insert(key.to_owned(), value(text));
         }
+        let verbose = all.remove("verbose") == Some(Value::Bool(true));
+        let named = names(&all);
         let all = Value::Object(all);
         let mut answer = control.change(|plant| plant.verb(&class, &verb, &all, progress))?;
         while let Some((line, again)) = unfinished(&answer) {
@@ -99,8 +101,33 @@ impl DaemonVerb for Geom {
             std::thread::sleep(PAUSE);
             answer = control.change(|plant| plant.verb(&class, &verb, &again, progress))?;
         }
+        if verbose {
+            for name in named {
+                let ask = json!({ "names": [name] });
+                // One that was taken apart is shown no more.
+                let listed = control.change(|plant| plant.verb(&class, "list", &ask, progress));
+                listed.into_iter().for_each(|listed| add(&mut answer, &listed));
+            }
+        }
         Ok(Answer { answer })
     }
+}
+
+/// Which geoms a verb is about.
+fn names(params: &Map<String, Value>) -> Vec<String> {
+    let one = params.get("name").into_iter();
+    let all = one.chain(params.get("names").and_then(Value::as_array).into_iter().flatten());
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What `list` says, behind what was answered.
+fn add(answer: &mut Value, listed: &Value) {
+    let Some(all) = answer.as_object_mut() else { return };
+    let before = ["text", "message"].into_iter().find_map(|key| all.get(key)?.as_str());
+    let mut text = before.map(|said| format!("{}\n", said.trim_end())).unwrap_or_default();
+    text += listed.get("text").and_then(Value::as_str).unwrap_or_default();
+    all.insert("text".into(), text.into());
+    all.insert("geoms".into(), listed.get("geoms").cloned().unwrap_or_default());
 }
 
 /// Between two questions to a class that is not done yet.

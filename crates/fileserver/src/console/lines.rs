@@ -52,7 +52,8 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
 fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
     let mut out = Map::new();
     let own: Vec<&ArgSpec> = spec.args.iter().filter(|a| a.name != NAME.name).collect();
-    let places = own.iter().filter(|a| matches!(a.kind, ArgKind::Name | ArgKind::Names(_)));
+    let places =
+        own.iter().filter(|a| matches!(a.kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_)));
     let mut places = places.copied().peekable();
     let mut words = words.iter();
     let mut options = true;
@@ -85,7 +86,7 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
                 };
                 out.insert(a.name.into(), value);
             }
-            (None, Some(a)) if a.kind == ArgKind::Name => {
+            (None, Some(a)) if matches!(a.kind, ArgKind::Name | ArgKind::Maybe) => {
                 out.insert(a.name.into(), Value::from(word.as_str()));
                 places.next();
             }
@@ -220,6 +221,7 @@ fn usage(spec: &VerbSpec) -> String {
         let long = a.name.replace('_', "-");
         let _ = match a.kind {
             ArgKind::Name => write!(out, " {}", a.name.to_uppercase()),
+            ArgKind::Maybe => write!(out, " [{}]", a.name.to_uppercase()),
             ArgKind::Names(0) => write!(out, " [{}...]", a.name.to_uppercase()),
             ArgKind::Names(_) => write!(out, " {}...", a.name.to_uppercase()),
             ArgKind::Flag => write!(out, " [--{long}]"),

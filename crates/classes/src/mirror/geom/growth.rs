@@ -1,4 +1,4 @@
-//! The mirror grows (see [`level`](crate::mirror::level)).
+//! The mirror grows, or becomes smaller (see [`level`](crate::mirror::level)).
 
 use geom::{Error, Event, GeomId, Topology};
 
@@ -8,9 +8,9 @@ use crate::mirror::shared::Told;
 use crate::mirror::tasks;
 
 impl MirrorGeom {
-    /// The mirror is to have so many bytes, no fewer than now. One that was being made larger is
-    /// made so large instead; as large as now: no larger.
-    pub(in crate::mirror) fn grow_to(
+    /// The mirror is to have so many bytes. One that was being made larger is made so large
+    /// instead; as large as now: no larger.
+    pub(in crate::mirror) fn size_to(
         &mut self,
         t: &mut Topology,
         me: GeomId,
@@ -31,6 +31,11 @@ impl MirrorGeom {
         if bytes > self.mirror.media_bytes {
             self.shared.growth().stage = Stage::Levelling;
             self.push(t, me, Job::Level(round));
+        }
+        if bytes < self.mirror.media_bytes {
+            // G4
+            self.shared.growth().stage = Stage::Recording;
+            self.push(t, me, Job::Grow);
         }
         Ok(())
     }
@@ -76,7 +81,7 @@ impl MirrorGeom {
             return false;
         }
         growth.stage = Stage::Recording;
-        self.mirror.grow(growth.to);
+        self.mirror.size_to(growth.to);
         true
     }
 

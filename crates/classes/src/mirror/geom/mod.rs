@@ -226,6 +226,16 @@ impl MirrorGeom {
         let called = |c: &ConsumerId| t.below(*c).is_some_and(|p| t.provider_name(p) == name);
         self.consumers.iter().find(|(_, c)| called(c)).map(|(slot, _)| *slot)
     }
+
+    /// Records name the providers that they are on from now on, or no longer.
+    pub(super) fn tie(&mut self, t: &Topology, hardcode: bool) {
+        for (slot, consumer) in &self.consumers {
+            let name = t.below(*consumer).filter(|_| hardcode).map(|p| t.provider_name(p));
+            if let Some(Some(member)) = self.mirror.slots.get_mut(*slot) {
+                member.record.home = name.unwrap_or_default().to_owned();
+            }
+        }
+    }
 }
 
 /// A slot's bit.
@@ -241,6 +251,9 @@ impl Geom for MirrorGeom {
         provider: ProviderId,
         delta: Access,
     ) -> Result<(), Errno> {
+        if delta.w > 0 && self.shared.growth().shrinks() {
+            return Err(Errno::Busy);
+        }
         let after = t.counts(provider).plus(delta);
         if delta.w < 0 && after.w == 0 && self.mirror.dirty {
             self.push(t, me, Job::Clean);

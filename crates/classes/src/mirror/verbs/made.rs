@@ -111,6 +111,8 @@ pub(super) fn create(
     if let Some(slice) = slice(request)? {
         params["slice"] = json!(slice);
     }
+    params["no_failsync"] = json!(request.no_failsync);
+    params["no_autosync"] = json!(request.no_autosync);
     control.call(|t| class.create(t, &Create { name, members: &members, params: &params }))?;
     known::up(control, NAME, name, &request.members)
 }
@@ -120,8 +122,7 @@ pub(in crate::mirror) fn by_hand(
     class: &MirrorClass,
     t: &mut Topology,
     request: &Create<'_>,
-    balance: Balance,
-    slice: u32,
+    (balance, slice, flags): (Balance, u32, u64),
 ) -> Result<GeomId, Error> {
     let limits: Vec<_> = request.members.iter().filter_map(|p| t.limits(*p)).collect();
     let sector_bytes = limits.iter().map(|l| l.sector_bytes).max().unwrap_or(512).max(512);
@@ -143,7 +144,7 @@ pub(in crate::mirror) fn by_hand(
         media_bytes,
         sector_bytes,
         sync_offset: 0,
-        flags: 0,
+        flags,
         disk_flags: 0,
         home: String::new(),
         provider_bytes: 0,

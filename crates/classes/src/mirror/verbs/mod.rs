@@ -21,6 +21,7 @@ use super::metadata::{Balance, Metadata};
 use super::state::Mirror;
 use crate::members::follow::{self, Ask};
 use crate::members::{hand, known};
+use crate::span::words;
 pub(super) use made::by_hand;
 pub(super) use specs::VERBS;
 
@@ -31,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Request {
+    names: Vec<String>,
     members: Vec<String>,
     member: Option<String>,
     balance: Option<String>,
@@ -43,6 +45,7 @@ struct Request {
     priority: Option<u64>,
     inactive: bool,
     hardcode: bool,
+    dynamic: bool,
     force: bool,
     sync_rate: Option<u64>,
     size: Option<u64>,
@@ -82,7 +85,7 @@ pub(super) fn run(
         "configure" => whole::configure(control, on, &request),
         "insert" => members::insert(control, on, &request),
         "remove" => members::remove(control, on, &request),
-        "forget" => members::forget(control, on),
+        "forget" => words::each(on, &request.names, |on| members::forget(control, on)),
         "rebuild" => members::rebuild(control, on, &request),
         "deactivate" => members::deactivate(control, on, &request),
         "activate" => members::activate(control, on, &request),
@@ -98,7 +101,9 @@ pub(super) fn run(
         ),
         "resize" => whole::resize(control, on, &request),
         "verify" => whole::verify(control, on, &request),
-        "stop" | "destroy" => whole::stop(class, control, on, &request),
+        "stop" | "destroy" => {
+            words::each(on, &request.names, |on| whole::stop(class, control, on, &request))
+        }
         "start" => known::start(control, NAME, &class.stopped, on),
         "clear" => {
             known::clear(control, NAME, &request.members, "record of a mirror", Metadata::decode)

@@ -32,7 +32,7 @@ const NOAUTOSYNC: ArgSpec = ArgSpec {
 };
 const FAILSYNC: ArgSpec = ArgSpec {
     name: "failsync",
-    short: None,
+    short: Some('f'),
     kind: ArgKind::Flag,
     doc: "After a crash dirty members are rebuilt",
 };
@@ -54,8 +54,22 @@ const INACTIVE: ArgSpec = ArgSpec {
     kind: ArgKind::Flag,
     doc: "Take it in, but do not use it until it is activated",
 };
-const MEMBER: ArgSpec =
-    ArgSpec { name: "member", short: None, kind: ArgKind::Text, doc: "One member, for --priority" };
+const MEMBER: ArgSpec = ArgSpec {
+    name: "member",
+    short: None,
+    kind: ArgKind::Maybe,
+    doc: "One member, for --priority",
+};
+const HARDCODE: ArgSpec = ArgSpec {
+    doc: "Store the members' names as they are now: they are found nowhere else",
+    ..words::HARDCODE
+};
+const DYNAMIC: ArgSpec = ArgSpec {
+    name: "dynamic",
+    short: Some('d'),
+    kind: ArgKind::Flag,
+    doc: "Store no names of members any more",
+};
 
 const BITMAP: ArgSpec = ArgSpec {
     name: "bitmap",
@@ -110,7 +124,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     verb(
         "create",
         "Make a mirror without writing records, until the daemon ends",
-        &[words::NAME, words::PROVIDERS, BALANCE, SLICE],
+        &[words::NAME, words::PROVIDERS, BALANCE, SLICE, NOFAILSYNC, NOAUTOSYNC],
         "mirror create data d0 d1",
         false,
     ),
@@ -119,6 +133,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
         "Change how a mirror works",
         &[
             words::NAME,
+            MEMBER,
             BALANCE,
             SLICE,
             AUTOSYNC,
@@ -126,7 +141,8 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
             FAILSYNC,
             NOFAILSYNC,
             PRIORITY,
-            MEMBER,
+            HARDCODE,
+            DYNAMIC,
             words::SYNC_RATE,
             BITMAP,
             NO_BITMAP,
@@ -152,7 +168,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     verb(
         "forget",
         "No longer expect members that are not there",
-        &[words::NAME],
+        &[words::NAMES],
         "mirror forget data",
         true,
     ),
@@ -181,10 +197,12 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
         detail: "What is added is first made the same on all members, at the rate of a rebuild; \
                  `ashlar mirror list` shows how far it is. Until then the mirror is as large as it \
                  was, also after a power cut: then it is asked to grow again. The size that it has \
-                 ends a growth.",
+                 ends a growth. It is made smaller only while nobody has it open and its members \
+                 are the same: shrink what stands on it first, for what it has behind the new end \
+                 is lost. A smaller provider may be inserted then.",
         ..verb(
             "resize",
-            "Grow to what the smallest member has room for",
+            "Grow to what the smallest member has room for, or shrink",
             &[
                 words::NAME,
                 ArgSpec {

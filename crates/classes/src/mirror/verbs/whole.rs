@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Class, Control, Error};
+use geom::{Class, Control, Error, GeomId, Topology};
 use serde_json::{Value, json};
 
 use super::members::slot;
@@ -13,7 +13,7 @@ use super::{Request, balance, complete, inval, priority, shape, slice, with};
 use crate::members::known;
 use crate::mirror::bitmap::Shape;
 use crate::mirror::class::MirrorClass;
-use crate::mirror::geom::Job;
+use crate::mirror::geom::{Job, MirrorGeom};
 use crate::mirror::level::Stage;
 use crate::mirror::metadata::{Metadata, mirror_flags};
 use crate::mirror::state::{Mirror, Role};
@@ -87,7 +87,18 @@ pub(super) fn configure(
                 member.record.priority = priority;
             }
         } else if priority.is_some() {
-            return Err(inval("--priority is one member's: give --member PROVIDER too"));
+            let what = format!("--priority is one member's: `mirror configure -p 5 {on} PROVIDER`");
+            return Err(inval(what));
+        } else if request.member.is_some() {
+            return Err(inval("a member is named for --priority"));
+        }
+        match (request.hardcode, request.dynamic) {
+            (false, false) => {}
+            (true, true) => return Err(inval("--hardcode and --dynamic")),
+            _ if g.mirror.manual => {
+                return Err(inval(format!("{on} was made by hand: it has no records")));
+            }
+            (hardcode, _) => g.tie(t, hardcode),
         }
         let growing = g.shared.growth().is_live();
         if let Some(change) = bitmap_change(&g.mirror, (on, growing), request)? {
@@ -115,19 +126,19 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
         let most = g.mirror.most();
         let wanted = request.size.unwrap_or(most);
         let whole = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
-        if wanted < g.mirror.media_bytes || wanted > most || !whole {
-            let what = format!(
-                "{on} can have {} to {most} bytes, in whole sectors, not {wanted}",
-                g.mirror.media_bytes
-            );
+        if wanted == 0 || wanted > most || !whole {
+            let what = format!("{on} can have up to {most} bytes, in whole sectors, not {wanted}");
             return Err(inval(what));
+        }
+        if wanted < g.mirror.media_bytes {
+            may_shrink(g, t, me, on)?;
         }
         if g.mirror.shape().is_some_and(|s| !s.covers(wanted)) {
             let what = "its bitmap has no bits for so much: `ashlar mirror configure --no-bitmap` \
                         first, and `--bitmap` afterwards";
             return Err(inval(what));
         }
-        g.grow_to(t, me, wanted)?;
+        g.size_to(t, me, wanted)?;
         Ok((wanted, g.shared.clone()))
     })?;
     let done = control.wait_until(GROWS, |_| !shared.growth().is_live());
@@ -144,6 +155,25 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
         ),
     };
     Ok(json!({ "message": message }))
+}
+
+/// G4 of `level`.
+fn may_shrink(g: &MirrorGeom, t: &Topology, me: GeomId, on: &str) -> Result<(), Error> {
+    let busy = |what: &str| Err(Error::new(Errno::Busy, format!("{on} {what}")));
+    let members: Vec<Role> = g.mirror.members().map(|(_, m)| m.role).collect();
+    if t.geom_is_open(me) {
+        return busy("is open; close what uses it before it is made smaller");
+    }
+    if g.shared.growth().is_live() {
+        return busy("is growing: wait for that, or end it with the size that it has");
+    }
+    if members.iter().any(|role| *role != Role::Active) {
+        return busy("has members that are rebuilt, or are to be; wait for that");
+    }
+    if g.shared.verified().running {
+        return busy("is being compared: `ashlar mirror verify --end` ends it");
+    }
+    Ok(())
 }
 
 pub(super) fn stop(

@@ -11,6 +11,8 @@
 //! Volumes with a log of partial parity are treated as harshly, and then nothing is forced, and all
 //! is right, unless a needed disk failed a request: then the disks say that parity is in doubt.
 
+mod looks;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -319,57 +321,6 @@ impl Story {
         self.arm(life);
     }
 
-    fn state(&self, life: &Life) -> String {
-        life.show("raid", &self.set, "State")
-    }
-
-    fn is_whole(&self, life: &Life) -> bool {
-        let busy = ["rebuild", "REBUILD"];
-        let line = |key| life.show("raid", &self.set, key);
-        let lines = line("Volume") + &line("Subdisks");
-        let state = self.state(life);
-        // While copies or parity are brought in line after a cut, the loss of a disk shows another
-        // of the values that a sector may have had; so disks are lost before or after.
-        state == "OPTIMAL" && !busy.iter().any(|word| lines.contains(word))
-    }
-
-    /// Whether the array has seen all of its members: not one that was pulled, and is plugged in
-    /// again before its loss was dealt with. With the next disk two would be lost at once.
-    fn all_seen(&self, life: &Life) -> bool {
-        let geoms = life.geoms("raid");
-        let of = geoms.iter().filter(|geom| geom.name == self.set).flat_map(|geom| &geom.consumers);
-        let spare = |(key, line): &(&str, String)| *key == "State" && line == "SPARE";
-        let members = of.filter(|c| c.provider.is_some() && !c.show.iter().any(spare));
-        !Self::is_leaving(life) && members.count() >= self.count
-    }
-
-    /// Whether the array has not let go yet of a disk that was pulled: its place stays until then.
-    /// That disk may be plugged in again already, and is not one of the array's.
-    fn is_leaving(life: &Life) -> bool {
-        life.control.topology.view(0).iter().any(|g| g.class == "test" && g.withering)
-    }
-
-    /// No disk fails requests.
-    fn is_sound(&self) -> bool {
-        self.disks.values().all(|disk| disk.lock().faults.is_empty())
-    }
-
-    /// It lacks a disk, could do without another, and nothing goes on in it.
-    fn is_even(&self, life: &Life) -> bool {
-        let busy = ["rebuild", "REBUILD", "synchronised"];
-        let line = |key| life.show("raid", &self.set, key);
-        let lines = line("Volume") + &line("Subdisks");
-        let away = lines.matches("(NONE)").count() + lines.matches("(FAILED)").count();
-        // Lists come after what happens: one that was pulled may stand there still, and one that is
-        // back, but not in, is away.
-        let seen = !self.out.iter().any(|name| lines.contains(&format!("{name} (")));
-        seen && !Self::is_leaving(life)
-            && away <= self.out.len()
-            && away < self.away
-            && self.state(life) == "DEGRADED"
-            && !busy.iter().any(|word| lines.contains(word))
-    }
-
     fn is_harsh(&self) -> bool {
         matches!(self.kind, Kind::Harsh | Kind::Logged)
     }
@@ -423,43 +374,6 @@ impl Story {
     fn may_doubt(&self) -> bool {
         let failed = self.disks.values().filter(|disk| disk.lock().failed);
         self.doubt.load(SeqCst) || self.resyncs || failed.count() >= 2
-    }
-
-    fn read_all(&mut self, life: &mut Life) -> Vec<u8> {
-        let sectors = self.model.borrow().sectors();
-        let Some((user, edge)) = life.open(&self.volume, Access::READ) else {
-            panic!("{} cannot be opened\n{}", self.volume, life.story());
-        };
-        let mut bytes = Vec::new();
-        while (bytes.len() as u64) < sectors * SECTOR {
-            let len = (sectors * SECTOR - bytes.len() as u64).min(8 * SECTOR);
-            let read = life.read(edge, bytes.len() as u64, len as usize);
-            let read =
-                read.unwrap_or_else(|e| panic!("{}: {}\n{}", self.volume, e.name(), life.story()));
-            assert_eq!(read.len() as u64, len, "a short read");
-            bytes.extend(read);
-        }
-        life.close(user);
-        bytes
-    }
-
-    /// What is there after a power cut.
-    fn find(&mut self, life: &mut Life) {
-        let bytes = self.read_all(life);
-        let forced = std::mem::take(&mut self.forced);
-        let (strip, data) = (self.strip / SECTOR, (self.count - self.away.min(2)) as u64);
-        let shared = |at: u64| at / (strip * data) * strip + at % strip;
-        let most = if forced { self.away } else { 0 };
-        let found = self.model.borrow_mut().found_with_holes(&bytes, shared, most);
-        self.tally.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
-    }
-
-    fn check(&mut self, life: &mut Life) {
-        let bytes = self.read_all(life);
-        let sectors = self.model.borrow().sectors();
-        let mark = self.model.borrow().mark(0, sectors);
-        let read = self.model.borrow_mut().read(&mark, &bytes);
-        read.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
     }
 
     fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
@@ -579,22 +493,6 @@ impl Story {
         self.orderly(life);
     }
 
-    /// J8 of `geom`: nothing is written any more, and no disk fails. What is owed is paid; a volume
-    /// that lacks a disk, and whose parity is right all the same, is clean.
-    fn comes_clean(&mut self, life: &mut Life) {
-        if self.out.is_empty() || !self.is_harsh() || !self.parity() {
-            return;
-        }
-        life.pass(3_000 * MS);
-        let line = life.show("raid", &self.set, "Volume");
-        if self.state(life) != "DEGRADED" || line.contains("rebuild") {
-            return;
-        }
-        let is_right = !line.contains("synchronised");
-        assert!(!(is_right && line.contains(", dirty")), "{line}\n{}", life.story());
-        self.tally.cleaned += u64::from(is_right && self.stayed.load(SeqCst));
-    }
-
     /// Copies and parity are compared, beside whatever else goes on; or no longer.
     fn compare(&mut self, life: &mut Life) {
         let Some(dice) = &mut self.verifies else { return };
@@ -626,77 +524,5 @@ impl Story {
         talk(|| format!("consistency: {done:?}"));
         self.tally.policies += u64::from(done.is_ok());
         self.resyncs = !(keep && done.is_ok());
-    }
-
-    /// What is compared is in order: nothing may differ.
-    fn agrees(&self, life: &Life) {
-        let said = life.show("raid", &self.set, "Verify");
-        let agrees = said.is_empty() || said.contains("; 0 sectors differ");
-        assert!(agrees, "{said}\n{}", life.story());
-    }
-
-    /// All of a volume in order agrees.
-    fn verify(&mut self, life: &mut Life) {
-        if self.verifies.is_none() || self.away == 0 {
-            return;
-        }
-        let _ = life.verb("raid", "verify", &self.set, json!({ "end": true }));
-        let begun = life.verb("raid", "verify", &self.set, json!({ "rate": 0 }));
-        begun.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
-        let set = self.set.clone();
-        let ended = |c: &geom::Control| {
-            let view = c.topology.view(0);
-            let of = view.iter().filter(|g| g.class == "raid" && g.name == set);
-            let mut lines = of.flat_map(|g| &g.show).filter(|(key, _)| *key == "Verify");
-            lines.all(|(_, line)| !line.contains('%'))
-        };
-        assert!(life.until(20, ended), "it never ends\n{}", life.story());
-        self.agrees(life);
-        let said = life.show("raid", &self.set, "Verify");
-        assert_eq!(said, "done; 0 sectors differ, 0 cannot be read", "{}", life.story());
-        self.tally.verified += 1;
-    }
-
-    /// Whatever failed is inserted anew; then all is waited for.
-    fn orderly(&mut self, life: &mut Life) {
-        for turn in 0..3_000 {
-            life.pass(20 * MS);
-            life.settle();
-            if self.state(life) == "OPTIMAL" {
-                life.pass(200 * MS);
-                self.doubt.store(false, SeqCst);
-                self.disks.values().for_each(|disk| disk.lock().failed = false);
-                return life.settle();
-            }
-            if self.state(life) == "DEGRADED" && turn % 50 == 20 {
-                let names: Vec<String> = self.disks.keys().cloned().collect();
-                for name in names {
-                    let _ = life.verb("raid", "clear", "", json!({ "members": [name] }));
-                    let with = json!({ "members": [name], "force": true });
-                    let _ = life.verb("raid", "insert", &self.set, with);
-                }
-            }
-        }
-        panic!("it is never in order\n{}", life.story());
-    }
-
-    /// Without any one disk everything is still there.
-    fn without_each(&mut self, life: &mut Life) {
-        if self.away == 0 {
-            return;
-        }
-        life.fuse.set(u64::MAX);
-        let names: Vec<String> = self.disks.keys().cloned().collect();
-        for name in names {
-            if !life.has(&name) {
-                continue;
-            }
-            life.pull(&name, &self.disks[&name].clone(), false);
-            life.pass(MS);
-            self.check(life);
-            self.tally.compared += 1;
-            life.plug_soon(&name, &self.disks[&name]);
-            self.orderly(life);
-        }
     }
 }

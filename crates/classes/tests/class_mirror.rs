@@ -90,6 +90,26 @@ fn mirror_1_the_size_is_the_smallest_less_a_sector() {
     assert_eq!(world.size("mirror/m"), (MIB - 512) as u64);
 }
 
+/// What FreeBSD loses on the way.
+#[test]
+fn properties_of_the_members_come_through() {
+    let mut bench = World::new();
+    let mut world = World::new();
+    for (name, takes) in [("d0", false), ("d1", true)] {
+        let disk = bench.disk(name, vec![0; MIB], 512);
+        disk.0.lock().expect("media").zeroes = takes;
+        world.attach(name, &disk, 512, (4096, 512));
+    }
+    world.verb("mirror", "label", "m", json!({ "members": ["d0", "d1"] })).expect("labelled");
+    complete(&mut world);
+    assert_eq!(world.control.topology.stripe(world.find("mirror/m")), (4096, 512));
+    let text = |name| world.text("mirror/m", name);
+    assert!(text("GEOM::ident").expect("an identity").starts_with("mirror-"));
+    assert_eq!(text("GEOM::candelete").as_deref(), Some("1"), "one of them can");
+    assert_eq!(text("GEOM::deletereadszero").as_deref(), Some("0"), "and the other cannot");
+    assert_eq!(text("GEOM::physpath"), None, "it is in two bays");
+}
+
 #[test]
 fn mirror_2_data_is_on_every_member() {
     for balance in ["round-robin", "load", "split", "prefer", "none"] {

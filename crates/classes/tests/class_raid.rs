@@ -8,6 +8,7 @@ use bio::Errno;
 use geom::Access;
 use raids::{DDF, INTEL, Raid, noise};
 use serde_json::json;
+use world::World;
 
 #[test]
 fn every_level_holds_what_is_written_and_is_found_again() {
@@ -66,6 +67,34 @@ fn two_parities_live_without_any_two_disks() {
             assert!(raid.read_all() == raid.model, "{level} rebuilt");
         }
     }
+}
+
+/// What FreeBSD loses on the way: where the blocks of the disks begin, who it is, what it deletes.
+#[test]
+fn properties_of_the_disks_come_through() {
+    let mut bench = World::new();
+    let mut world = World::new();
+    for name in ["d0", "d1"] {
+        let disk = bench.disk(name, vec![0; 3 << 20], 512);
+        world.attach(name, &disk, 512, (4096, 512));
+    }
+    let members = json!(["d0", "d1"]);
+    let with = json!({
+        "format": INTEL, "level": "RAID1", "members": members, "assume_same": true,
+        "size": 1 << 20,
+    });
+    let answer = world.verb("raid", "label", "one", with).expect("labelled");
+    let set = answer["array"].as_str().expect("a name").to_owned();
+    let add = json!({ "label": "two", "level": "RAID0", "strip": 8192 });
+    world.verb("raid", "add", &set, add).expect("added");
+    let stripe =
+        |volume: &str| world.control.topology.stripe(world.find(&format!("raid/{set}/{volume}")));
+    assert_eq!((stripe("one"), stripe("two")), ((4096, 512), (8192, 0)));
+    let text = |volume: &str, name| world.text(&format!("raid/{set}/{volume}"), name);
+    assert_ne!(text("one", "GEOM::ident"), text("two", "GEOM::ident"));
+    assert!(text("one", "GEOM::ident").expect("an identity").contains(&set));
+    assert_eq!(text("one", "GEOM::candelete").as_deref(), Some("0"), "its disks cannot");
+    assert_eq!(text("one", "GEOM::physpath"), None, "it is in no bay");
 }
 
 #[test]

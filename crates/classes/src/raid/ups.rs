@@ -165,7 +165,9 @@ impl RaidGeom {
         let of = Kind { key, name: name.clone(), shape: shape.clone(), sector, log };
         let shared = Shared::new(board, me, of, self.tunables, self.rate.clone());
         let strips = !matches!(volume.level, Level::Raid1 | Level::Single | Level::Concat);
-        let stripe_bytes = if strips { volume.strip } else { 0 };
+        // Where there are no strips blocks begin where the disk's do.
+        let first = volume.members.first().map_or(0, |m| m.offset);
+        let own_strip = strips.then_some((volume.strip, 0));
         let limits = Limits {
             media_bytes: volume.bytes,
             sector_bytes: self.sector,
@@ -180,6 +182,10 @@ impl RaidGeom {
         vol.up = true;
         let redundant = volume.level.redundant();
         let members: Vec<ProviderId> = self.providers(t, at);
+        let (stripe_bytes, stripe_offset) = own_strip.unwrap_or_else(|| {
+            let (bytes, offset) = members.first().map_or((0, 0), |p| t.stripe(*p));
+            (bytes, offset.saturating_add(first).checked_rem(bytes).unwrap_or(0))
+        });
         let mut attrs = joined(t, &members);
         // Copies must be deleted by all; a row's parity must follow, as it does for zeroes.
         let deletes = |p: &ProviderId| match shape.parities() {
@@ -200,7 +206,7 @@ impl RaidGeom {
                 layer: Arc::new(VolumeLayer(shared.clone())),
                 limits,
                 stripe_bytes,
-                stripe_offset: 0,
+                stripe_offset,
                 attrs,
             },
         );

@@ -216,7 +216,12 @@ fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
             ("part add -t linux-data -s 8M -l one --no-commit d0", 0, &["d0p1 added"]),
             ("part commit d0", 0, &["d0 committed"]),
             ("part commit d0", 1, &["no changes that wait", "--no-commit"]),
-            ("part add -t linux-swap d0", 0, &["d0p2 added"]),
+            ("part add -t linux-swap -f x d0", 0, &["`ashlar part commit d0`"]),
+            ("part undo d0", 0, &["d0 undone"]),
+            ("part add -t linux-swap -f C d0", 0, &["d0p2 added"]),
+            ("part status -s d0", 0, &["d0p1  OK  d0\n", "d0p2  OK  d0\n"]),
+            ("part status d9", 1, &["d9"]),
+            ("part list d0", 0, &["Geom name: d0", "scheme: GPT", "Name: d0p2"]),
         ],
     );
     let table = house.ok(&["part", "backup", "d0"]);

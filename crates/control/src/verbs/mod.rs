@@ -21,6 +21,7 @@ mod list;
 pub(crate) mod man;
 mod part;
 mod part_backup;
+mod part_listed;
 mod part_pending;
 mod part_show;
 pub(crate) mod plan;
@@ -52,6 +53,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<history::History>(),
     Entry::daemon::<export::Export>(),
     Entry::daemon::<part_show::Show>(),
+    Entry::daemon::<part_listed::Status>(),
+    Entry::daemon::<part_listed::List>(),
     Entry::daemon::<part::Create>(),
     Entry::daemon::<part::Add>(),
     Entry::daemon::<part::Delete>(),

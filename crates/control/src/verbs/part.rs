@@ -47,6 +47,11 @@ fn one_of(op: &str, place: Option<String>, option: Option<String>) -> Result<Str
     }
 }
 
+/// Whether a change is written at once: unless it is to wait, or gpart's flags have no C.
+pub(super) fn at_once(no_commit: bool, flags: Option<&str>) -> bool {
+    !no_commit && flags.is_none_or(|flags| flags.contains('C'))
+}
+
 /// One verb of the group: its struct, its words, and how its parameters become a request.
 macro_rules! part_verbs {
     ($($(#[$doc:meta])* $verb:ident, $params:ident, $name:literal, $line:literal, $detail:literal,
@@ -63,6 +68,10 @@ macro_rules! part_verbs {
             /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
             #[serde(default)]
             pub no_commit: bool,
+            /// gpart's flags: without a C among them it is as with --no-commit.
+            #[schemars(extend("x-short" = "f"))]
+            #[serde(default)]
+            pub flags: Option<String>,
         }
 
         impl Verb for $verb {
@@ -84,7 +93,7 @@ macro_rules! part_verbs {
                 fn request($control: &Control, $p: $params) -> Result<PartRequest> {
                     $request
                 }
-                let commit = !params.no_commit;
+                let commit = at_once(params.no_commit, params.flags.as_deref());
                 ask(control, &PartOrder { request: request(control, params)?, commit })
             }
         }

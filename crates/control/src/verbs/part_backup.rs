@@ -1,7 +1,7 @@
 //! part backup, part restore: a partition table as text, and back.
 
 use super::entry::{DaemonVerb, Verb};
-use super::part_show;
+use super::{part, part_show};
 use crate::api::{Error, Kind, PartAnswer, Result};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -57,6 +57,10 @@ pub struct RestoreParams {
     /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
     #[serde(default)]
     pub no_commit: bool,
+    /// gpart's flags: without a C among them it is as with --no-commit.
+    #[schemars(extend("x-short" = "f"))]
+    #[serde(default)]
+    pub flags: Option<String>,
     /// The backup (the command reads its standard input).
     #[schemars(extend("x-hidden" = true))]
     #[serde(default)]
@@ -141,7 +145,7 @@ impl DaemonVerb for Restore {
         params: RestoreParams,
         progress: &mut Progress<'_>,
     ) -> Result<PartAnswer> {
-        let RestoreParams { geoms, labels, force, ids, no_commit, backup } = params;
+        let RestoreParams { geoms, labels, force, ids, no_commit, flags, backup } = params;
         let Some(backup) = backup else {
             return Err(Error::new(Kind::Usage, "part restore", "`backup` is missing"));
         };
@@ -151,7 +155,7 @@ impl DaemonVerb for Restore {
             "labels": labels,
             "ids": ids,
             "force": force,
-            "commit": !no_commit,
+            "commit": part::at_once(no_commit, flags.as_deref()),
         });
         let said = control.change(|plant| plant.verb("part", "restore", &params, progress))?;
         serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, "part restore", e))

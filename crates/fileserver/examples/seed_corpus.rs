@@ -91,6 +91,38 @@ fn devices() -> Vec<Seed> {
     ]
 }
 
+/// Images of cwfs64x with changed bytes; see the harness.
+fn images() -> Vec<Seed> {
+    let patch = |device, block: u8, byte: u16, word: u32| {
+        let mut out = vec![device, block];
+        out.extend_from_slice(&byte.to_be_bytes());
+        out.extend_from_slice(&word.to_le_bytes());
+        out
+    };
+    let of = |how: u8, all: &[Vec<u8>]| {
+        let mut out = vec![how];
+        all.iter().for_each(|p| out.extend_from_slice(p));
+        out
+    };
+    // Words of a header, a superblock, an entry of a directory, a bucket.
+    let header: Vec<_> = (0..12).map(|n| patch(0, 0, 8 * n, 3 + u32::from(n))).collect();
+    let super_block: Vec<_> = (0..8).map(|n| patch(1, 0, 16_304 + 8 * n, 40)).collect();
+    let entry: Vec<_> = (0..6).map(|n| patch(1, 1, 172 + 8 * n, 3)).collect();
+    let bucket: Vec<_> = (0..9).map(|n| patch(0, 1, 4 + 12 * n, 0x0002_0005)).collect();
+    vec![
+        ("rows", of(0, &[])),
+        ("columns", of(1, &[])),
+        ("plain", of(2, &[])),
+        ("recovered", of(8, &[])),
+        ("read-only", of(4, &[])),
+        ("header", of(0, &header)),
+        ("superblock", of(9, &super_block)),
+        ("entry", of(8, &entry)),
+        ("bucket", of(1, &bucket)),
+        ("tags", of(0, &[patch(0, 30, 16_374, 9), patch(0, 40, 16_376, 77)])),
+    ]
+}
+
 fn texts(all: &[(&'static str, &str)]) -> Vec<Seed> {
     all.iter().map(|(name, text)| (*name, text.as_bytes().to_vec())).collect()
 }
@@ -104,6 +136,7 @@ fn write(target: &str, seeds: Vec<Seed>) -> std::io::Result<()> {
 fn main() -> std::io::Result<()> {
     write("fs_connection", connections())?;
     write("fs_blocks", devices())?;
+    write("fs_image", images())?;
     write(
         "fs_node",
         vec![

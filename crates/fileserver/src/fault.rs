@@ -30,6 +30,8 @@ pub enum Wait {
     Reap(u64),
     /// A new look at the fence: nobody else may have taken the WORM.
     Fence,
+    /// A block of a dump, in an image, that is to be copied to the WORM before it is changed.
+    Copy(Addr),
 }
 
 /// What went wrong, for people and for protocols that have words of their own for it.

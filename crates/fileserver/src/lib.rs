@@ -26,6 +26,7 @@ mod console;
 pub mod fault;
 pub mod files;
 pub mod fuzzing;
+pub mod image;
 pub mod medium;
 pub mod ninep;
 mod service;

@@ -6,7 +6,7 @@ use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{Command, NAME};
+use super::{Command, NAME, error};
 use crate::service::Host;
 use crate::volume::ReadAhead;
 
@@ -39,7 +39,8 @@ pub(super) const AHEAD: Command = Command {
 };
 
 fn ahead(host: &Rc<Host>, args: &Args) -> Result<Value, Error> {
-    let fs = host.files()?;
+    let files = host.files()?;
+    let fs = files.volume("in an image nothing is read ahead").map_err(|f| error(&f))?;
     let mut set = fs.volume().read_ahead();
     if let Some(n) = args.number("workers") {
         let n = u32::try_from(n).ok().filter(|n| *n <= ReadAhead::WORKERS_MAX);

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::{Command, NAME, about, error, paths};
-use crate::files::{Checked, FileSystem, Inode, Kind};
+use crate::files::{Checked, Inode, Kind, Served};
 use crate::service::{Host, Phase};
 use crate::users::ADM;
-use crate::volume::{self, View};
+use crate::volume::View;
 
 /// Names that `check` prints at most.
 const NAMED_MAX: usize = 100_000;
@@ -75,7 +75,7 @@ pub(super) const CHECK: Command = Command {
     run: |host, args| Box::pin(check(host, args)),
 };
 
-async fn check_one(fs: &FileSystem, view: View, rdall: bool) -> Result<Checked, Error> {
+async fn check_one(fs: &Served, view: View, rdall: bool) -> Result<Checked, Error> {
     let mut found = fs.check(view, rdall).await.map_err(about("check"))?;
     if view == View::Live && (!found.faults.is_empty() || found.leaked > 0) {
         found = fs.check(view, rdall).await.map_err(about("check"))?;
@@ -84,7 +84,7 @@ async fn check_one(fs: &FileSystem, view: View, rdall: bool) -> Result<Checked, 
 }
 
 /// Mends the live tree while nobody can come; a line for each repair.
-async fn mend(host: &Host, fs: &FileSystem) -> Result<Vec<String>, Error> {
+async fn mend(host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
     let there = host.server.who().iter().filter(|p| p.fids > 0).count();
     if there > 0 {
         let name = &host.shared.name;
@@ -95,16 +95,20 @@ async fn mend(host: &Host, fs: &FileSystem) -> Result<Vec<String>, Error> {
         return Err(Error::new(Errno::Busy, what));
     }
     let was = host.server.noattach.replace(true);
-    let done = fs.mend().await;
+    let done = match fs.volume("an image is checked, not mended") {
+        Ok(own) => own.mend().await,
+        Err(fault) => Err(fault),
+    };
     host.server.noattach.set(was);
     done.map_err(about("check --fix"))
 }
 
 /// Names of files, of directories, or of both; of many the first.
-async fn names(fs: &FileSystem, view: View, args: &Args) -> Result<Vec<String>, Error> {
+async fn names(fs: &Served, view: View, args: &Args) -> Result<Vec<String>, Error> {
     let (files, dirs) = (args.flag("pfile"), args.flag("pdir"));
     let wanted = |i: &Inode| if i.kind == Kind::Dir { dirs } else { files };
-    let mut out = fs.paths_of(view, wanted, NAMED_MAX).await.map_err(about("check"))?;
+    let own = fs.volume("names in an image are not listed: `ls`").map_err(about("check"))?;
+    let mut out = own.paths_of(view, wanted, NAMED_MAX).await.map_err(about("check"))?;
     out.sort_unstable();
     Ok(out)
 }
@@ -116,7 +120,9 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         if args.text("dump").is_some() {
             return Err(Error::new(Errno::RoFs, "check --rtmp: a dump is never changed"));
         }
-        for path in fs.remove_temporary(ADM).await.map_err(about("check --rtmp"))? {
+        let own = fs.volume("in an image files are removed by name: `remove`");
+        let own = own.map_err(about("check --rtmp"))?;
+        for path in own.remove_temporary(ADM).await.map_err(about("check --rtmp"))? {
             mended.push(format!("{path} is removed"));
         }
     }
@@ -131,7 +137,7 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         None => views.push((View::Live, "the live tree".to_owned())),
         Some(word) => {
             let all = match word {
-                "all" => fs.volume().dumps(),
+                "all" => fs.dumps(),
                 word => vec![paths::dump(&host, &fs, word)?],
             };
             for d in all {
@@ -218,9 +224,11 @@ pub(super) const GROW: Command = Command {
     run: |host, _| {
         Box::pin(async move {
             let fs = host.files()?;
-            let came = fs.volume().grow().await.map_err(|f| error(&f))?;
+            let own = fs.volume("the cache device of an image does not grow");
+            let own = own.map_err(|f| error(&f))?;
+            let came = own.volume().grow().await.map_err(|f| error(&f))?;
             host.look();
-            let f = fs.volume().facts();
+            let f = fs.facts();
             let text = format!(
                 "the cache device has {} blocks, {came} more than before; the WORM has {}",
                 f.slots, f.worm
@@ -318,7 +326,7 @@ async fn ream(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         let what = "its devices hold something; --force destroys it, every dump with it";
         return Err(Error::new(Errno::Busy, what));
     }
-    volume::ream(host.options()).await.map_err(about("ream"))?;
+    host.ream().await.map_err(about("ream"))?;
     host.open(false).await;
     outcome(&host, "a new file system; it serves its files")
 }
@@ -348,7 +356,7 @@ pub(super) const RECOVER: Command = Command {
 
 async fn recover(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     idle(&host)?;
-    if !args.flag("force") && volume::is_formatted(host.options()).await {
+    if !args.flag("force") && host.is_formatted().await {
         let what = format!(
             "its cache device holds a volume; if `ashlar fs start {}` cannot open it, or what it \
              holds beyond the newest dump may go, --force",
@@ -356,8 +364,7 @@ async fn recover(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         );
         return Err(Error::new(Errno::Busy, what));
     }
-    let dump = volume::recover(host.options()).await.map_err(about("recover"))?;
+    let from = host.recover().await.map_err(about("recover"))?;
     host.open(false).await;
-    let (year, day) = dump.path();
-    outcome(&host, &format!("it goes on from /dump/{year}/{day}; it serves its files"))
+    outcome(&host, &format!("it goes on from {from}; it serves its files"))
 }

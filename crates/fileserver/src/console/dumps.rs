@@ -7,7 +7,7 @@ use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{Command, NAME, about};
+use super::{Command, NAME, about, error};
 use crate::service::{Host, when};
 
 pub(super) const DUMP: Command = Command {
@@ -40,10 +40,10 @@ async fn dump(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         let fs = host.files()?;
         let name = host.shared.name.clone();
         loop {
-            let behind = fs.volume().legs().iter().map(|l| l.behind).min().unwrap_or(0);
+            let behind = fs.legs().iter().map(|l| l.behind).min().unwrap_or(0);
             let done = blocks.saturating_sub(behind);
             host.said(args.number, format!("dump {name}: blocks to the WORM"), done, blocks);
-            let copied = fs.volume().copied(&taken);
+            let copied = fs.copied(&taken);
             match host.within(250_000_000, copied).await {
                 Some(done) => break done.map_err(about("copying"))?,
                 None => continue,
@@ -72,11 +72,11 @@ pub(super) const DUMPS: Command = Command {
 
 fn dumps(host: &Host) -> Result<Value, Error> {
     let fs = host.files()?;
-    let block = fs.volume().facts().block;
-    let legs = fs.volume().legs();
+    let block = fs.facts().block;
+    let legs = fs.legs();
     let mut text = format!("{:<16} {:<19} {:>12}  where\n", "dump", "taken", "bytes");
     let mut all = Vec::new();
-    for d in fs.volume().dumps() {
+    for d in fs.dumps() {
         let (year, day) = d.path();
         let on: Vec<&str> =
             legs.iter().filter(|l| l.done >= d.next).map(|l| l.name.as_str()).collect();
@@ -129,7 +129,8 @@ pub(super) const COPYING: Command = Command {
     run: |host, args| {
         Box::pin(async move {
             let (fs, on) = (host.files()?, on_off(&args)?);
-            fs.volume().set_copying(on);
+            let own = fs.volume("an image is always copied").map_err(|f| error(&f))?;
+            own.volume().set_copying(on);
             let what = if on { "dumps are copied to the WORM" } else { "nothing is copied" };
             Ok(json!({ "message": what, "on": on }))
         })

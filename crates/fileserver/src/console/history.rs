@@ -11,7 +11,7 @@ use similar::TextDiff;
 use super::args::Args;
 use super::paths::{self, Contents, Found};
 use super::{Command, NAME, about};
-use crate::files::{FileSystem, Inode, Kind, New};
+use crate::files::{Inode, Kind, New, Served};
 use crate::service::{Host, today, when};
 use crate::volume::{Dump, View};
 
@@ -34,11 +34,11 @@ struct Version {
 
 /// The file now, then what it was like in each dump, the newest first; a version that stayed the
 /// same over several dumps counts once, under the oldest of them that has it.
-async fn versions(fs: &FileSystem, path: &str, since: u32) -> Result<Vec<Version>, Error> {
+async fn versions(fs: &Served, path: &str, since: u32) -> Result<Vec<Version>, Error> {
     let mut out: Vec<Version> = Vec::new();
     let now = paths::find(fs, View::Live, path).await.map_err(about(path))?;
     out.extend(now.map(|f| Version { dump: None, inode: f.inode }));
-    for dump in fs.volume().dumps().into_iter().rev().filter(|d| d.date >= since) {
+    for dump in fs.dumps().into_iter().rev().filter(|d| d.date >= since) {
         let there = paths::find(fs, View::Dump(dump.number), path).await.map_err(about(path))?;
         let Some(there) = there else { continue };
         let same = |v: &Version| v.inode.version == there.inode.version;
@@ -153,7 +153,7 @@ pub(super) const DIFF: Command = Command {
 
 async fn one(
     host: &Host,
-    fs: &FileSystem,
+    fs: &Served,
     path: &str,
     dump: Option<&str>,
 ) -> Result<(Found, String), Error> {
@@ -178,7 +178,7 @@ async fn diff(host: Rc<Host>, args: Args) -> Result<Value, Error> {
 
 /// What changed, as `diff -u` has it; nothing: they are the same.
 async fn compare(
-    fs: &FileSystem,
+    fs: &Served,
     (old, old_at): (&Found, &str),
     (new, new_at): (&Found, &str),
 ) -> Result<String, Error> {
@@ -260,7 +260,7 @@ async fn yesterday(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         (Some(word), None) => paths::dump(&host, &fs, word)?,
         (None, ago) => {
             let most = days(today(&host)) - i64::try_from(ago.unwrap_or(1)).unwrap_or(i64::MAX / 2);
-            let all = fs.volume().dumps();
+            let all = fs.dumps();
             let found = all.into_iter().rev().find(|d| days(d.date) <= most);
             found.ok_or_else(|| {
                 let what = "no dump is that old; `ashlar fs dumps` lists them, --date names one";

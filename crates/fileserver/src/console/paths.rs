@@ -8,7 +8,7 @@ use geom::Error;
 
 use super::{about, error};
 use crate::fault::{Fault, Stop};
-use crate::files::{Change, FileSystem, Files, Ino, Inode, Kind, New, ROOT};
+use crate::files::{Change, Files, Ino, Inode, Kind, New, ROOT, Served};
 use crate::service::Host;
 use crate::users::{ADM, Id};
 use crate::volume::{Dump, View};
@@ -36,8 +36,8 @@ fn date(word: &str, today: u32) -> Option<u32> {
 
 /// The dump of a word: `2026/1121`, `2026/11211`, `1121` of the newest year that has one, `21` of
 /// this month, `261121`, `yesterday` (the newest of a day before today) or `last`.
-pub(super) fn dump(host: &Host, fs: &FileSystem, word: &str) -> Result<Dump, Error> {
-    let all = fs.volume().dumps();
+pub(super) fn dump(host: &Host, fs: &Served, word: &str) -> Result<Dump, Error> {
+    let all = fs.dumps();
     let today = crate::service::today(host);
     let found = match word {
         "last" => all.last(),
@@ -60,11 +60,7 @@ pub(super) fn dump(host: &Host, fs: &FileSystem, word: &str) -> Result<Dump, Err
 }
 
 /// A path as view and the rest of it.
-pub(super) fn split<'p>(
-    host: &Host,
-    fs: &FileSystem,
-    path: &'p str,
-) -> Result<(View, &'p str), Error> {
+pub(super) fn split<'p>(host: &Host, fs: &Served, path: &'p str) -> Result<(View, &'p str), Error> {
     let Some(rest) = path.strip_prefix("/dump/") else { return Ok((View::Live, path)) };
     let mut ends = rest.match_indices('/').map(|(i, _)| i).skip(1);
     let end = ends.next().unwrap_or(rest.len());
@@ -92,20 +88,20 @@ fn walk(f: &mut Files<'_, '_>, view: View, path: &str) -> Result<Option<(Ino, In
 }
 
 /// The file of a path in a view, if there is one.
-pub(super) async fn find(fs: &FileSystem, view: View, path: &str) -> Result<Option<Found>, Fault> {
+pub(super) async fn find(fs: &Served, view: View, path: &str) -> Result<Option<Found>, Fault> {
     let found = fs.run(|f| walk(f, view, path)).await?;
     Ok(found.map(|(ino, inode)| Found { view, ino, inode }))
 }
 
 /// The file of a path, which has to be there.
-pub(super) async fn must(host: &Host, fs: &FileSystem, path: &str) -> Result<Found, Error> {
+pub(super) async fn must(host: &Host, fs: &Served, path: &str) -> Result<Found, Error> {
     let (view, rest) = split(host, fs, path)?;
     let found = find(fs, view, rest).await.map_err(about(path))?;
     found.ok_or_else(|| Error::new(Errno::NoEnt, format!("{path}: file not found")))
 }
 
 /// The same, and it is no directory.
-pub(crate) async fn file(host: &Host, fs: &FileSystem, path: &str) -> Result<Found, Error> {
+pub(crate) async fn file(host: &Host, fs: &Served, path: &str) -> Result<Found, Error> {
     let found = must(host, fs, path).await?;
     match found.inode.kind {
         Kind::File => Ok(found),
@@ -114,11 +110,7 @@ pub(crate) async fn file(host: &Host, fs: &FileSystem, path: &str) -> Result<Fou
 }
 
 /// All bytes of a file, if they are at most `most`.
-pub(super) async fn bytes(
-    fs: &FileSystem,
-    found: &Found,
-    most: u64,
-) -> Result<Option<Vec<u8>>, Fault> {
+pub(super) async fn bytes(fs: &Served, found: &Found, most: u64) -> Result<Option<Vec<u8>>, Fault> {
     if found.inode.size > most {
         return Ok(None);
     }
@@ -151,7 +143,7 @@ pub(super) fn buffer(pool: &Pool, bytes: &[u8]) -> Result<Seg, Fault> {
 /// beside and takes the name when it is whole.
 pub(super) async fn replace(
     host: &Rc<Host>,
-    fs: &FileSystem,
+    fs: &Served,
     (dir, name): (Ino, &str),
     new: New,
     from: Contents<'_>,
@@ -186,7 +178,7 @@ pub(super) enum Contents<'a> {
 
 async fn copy(
     host: &Rc<Host>,
-    fs: &FileSystem,
+    fs: &Served,
     ino: Ino,
     by: Id,
     from: Contents<'_>,
@@ -229,7 +221,7 @@ async fn copy(
 }
 
 /// The directory that a path's last part is to stand in, and that part.
-pub(super) async fn place<'p>(fs: &FileSystem, path: &'p str) -> Result<(Ino, &'p str), Error> {
+pub(super) async fn place<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &'p str), Error> {
     let trimmed = path.trim_end_matches('/');
     let (above, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
     if name.is_empty() {
@@ -242,7 +234,7 @@ pub(super) async fn place<'p>(fs: &FileSystem, path: &'p str) -> Result<(Ino, &'
 }
 
 /// A directory by its path, made where it is missing.
-pub(super) async fn directory(fs: &FileSystem, name: &str, mode: u32) -> Result<Ino, Error> {
+pub(super) async fn directory(fs: &Served, name: &str, mode: u32) -> Result<Ino, Error> {
     let new = New { kind: Kind::Dir, mode, uid: ADM, gid: ADM, ..New::default() };
     let made = fs.run(|f| match f.lookup(View::Live, ROOT, name.as_bytes())? {
         Some(ino) => Ok(ino),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::paths::{self, Contents};
 use super::{Command, NAME, about, dumps};
-use crate::files::{Change, FileSystem, Flags, Kind, New, ROOT};
+use crate::files::{Change, Flags, Kind, New, ROOT, Served};
 use crate::ninep::Presence;
 use crate::service::Host;
 use crate::users::{ADM, NONE, Users};
@@ -47,7 +47,7 @@ pub(crate) async fn settle(host: &Rc<Host>) -> Result<(), Error> {
     Ok(())
 }
 
-async fn read(fs: &FileSystem) -> Result<Option<Users>, Error> {
+async fn read(fs: &Served) -> Result<Option<Users>, Error> {
     let path = format!("/{}/{}", FILE.0, FILE.1);
     let found = paths::find(fs, View::Live, &path).await.map_err(about(&path))?;
     let Some(found) = found else { return Ok(None) };
@@ -58,7 +58,7 @@ async fn read(fs: &FileSystem) -> Result<Option<Users>, Error> {
     Users::parse(&text).map(Some).map_err(|why| wrong(&why))
 }
 
-async fn write(host: &Rc<Host>, fs: &FileSystem, users: &Users) -> Result<(), Error> {
+async fn write(host: &Rc<Host>, fs: &Served, users: &Users) -> Result<(), Error> {
     let dir = paths::directory(fs, FILE.0, 0o775).await?;
     let new = New { kind: Kind::File, flags: Flags(0), mode: 0o664, uid: ADM, gid: ADM };
     let text = users.text();

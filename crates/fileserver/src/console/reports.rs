@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Command, NAME, paths};
 use crate::config::{Filsys, Settings};
-use crate::files::{Flags, Kind};
+use crate::files::{Flags, Kind, Served};
 use crate::service::{Host, when};
 use crate::volume::percent;
 
@@ -24,7 +24,7 @@ pub(super) const STATS: Command = Command {
 };
 
 fn stats(host: &Host) -> Result<Value, Error> {
-    let f = host.files()?.volume().facts();
+    let f = host.files()?.facts();
     let who = host.server.who();
     let sum = |get: fn(&crate::ninep::Presence) -> u64| who.iter().map(get).sum::<u64>();
     let (requests, read, written) = (sum(|p| p.requests), sum(|p| p.read), sum(|p| p.written));
@@ -105,7 +105,7 @@ fn span(ns: u64) -> String {
 
 fn statw(host: &Host) -> Result<Value, Error> {
     let fs = host.files()?;
-    let (f, legs) = (fs.volume().facts(), fs.volume().legs());
+    let (f, legs) = (fs.facts(), fs.legs());
     let none = "it has no WORM\n".to_owned();
     if legs.is_empty() {
         return Ok(json!({ "text": none, "legs": [], "states": {} }));
@@ -137,7 +137,10 @@ fn statw(host: &Host) -> Result<Value, Error> {
         "worm      {} of {} in use; a superblock in {last}, then {next}",
         f.next, f.worm
     );
-    let copying = fs.volume().is_copying();
+    let copying = match &fs {
+        Served::Volume(own) => own.volume().is_copying(),
+        Served::Image(_) => true,
+    };
     if !copying {
         let _ = writeln!(t, "copying   off: `fs copying {} on`", host.shared.name);
     }

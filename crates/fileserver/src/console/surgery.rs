@@ -46,7 +46,9 @@ async fn clri(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     for path in &all {
         is_live(path)?;
         let (dir, name) = paths::place(&fs, path).await?;
-        let gone = fs.forget(dir, name.as_bytes()).await.map_err(about(path))?;
+        let own = fs.volume("in an image a file is removed with its blocks: `remove`");
+        let own = own.map_err(about(path))?;
+        let gone = own.forget(dir, name.as_bytes()).await.map_err(about(path))?;
         if !gone {
             return Err(Error::new(Errno::NoEnt, format!("{path}: file not found")));
         }
@@ -104,7 +106,8 @@ async fn clean(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     if let Some(block) = args.number("block") {
         is_live(path)?;
         let addr = args.number("address").unwrap_or(0);
-        if addr >= fs.volume().first_new() {
+        let own = fs.volume("blocks of an image are not exchanged by hand");
+        if addr >= own.map_err(about(path))?.volume().first_new() {
             return Err(args.wrong(&format!("address {addr} was never written")));
         }
         let was = fs.run(|f| f.point(found.ino, block, addr)).await.map_err(about(path))?;

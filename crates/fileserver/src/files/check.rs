@@ -7,7 +7,7 @@
 
 use super::contents::RUN;
 use super::inode::{decode_entry, decode_names};
-use super::{FileSystem, Files, Flags, Ino, Inode, Kind, ROOT};
+use super::{FileSystem, Flags, Ino, Inode, Kind, Native, ROOT};
 use crate::fault::{Addr, Fault, Stop};
 use crate::tree::{self, Key, Kind as Item};
 use crate::volume::View;
@@ -107,7 +107,7 @@ impl FileSystem {
         let (mut out, mut seen, mut at) = (Checked::default(), Seen::default(), At::default());
         let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
         while let Some(start) = from {
-            let items = self.run(|f| f.items(view, start)).await?;
+            let items = self.native(|f| f.items(view, start)).await?;
             from =
                 if items.len() == ITEMS { items.last().and_then(|(k, _)| k.next()) } else { None };
             for (key, value) in items {
@@ -115,7 +115,7 @@ impl FileSystem {
                     self.close(&mut out, std::mem::take(&mut at));
                     at.ino = key.ino;
                 }
-                let faults = self.run(|f| f.check_item(view, &key, &value)).await?;
+                let faults = self.native(|f| f.check_item(view, &key, &value)).await?;
                 faults.into_iter().for_each(|text| out.fault(text));
                 self.count(&mut out, &mut seen, &mut at, &key, &value);
                 if contents && key.kind == Item::Run as u8 {
@@ -200,7 +200,7 @@ impl FileSystem {
         out: &mut Checked,
         seen: &mut Seen,
     ) -> Result<(), Fault> {
-        let nodes = self.run(|f| f.nodes(view)).await?;
+        let nodes = self.native(|f| f.nodes(view)).await?;
         out.nodes = nodes.len() as u64;
         for addr in nodes {
             if !seen.add(addr) {
@@ -220,7 +220,7 @@ impl FileSystem {
         let mut out = Vec::new();
         let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
         while let Some(start) = from.filter(|_| out.len() < most) {
-            let items = self.run(|f| f.items(view, start)).await?;
+            let items = self.native(|f| f.items(view, start)).await?;
             let last = items.last().filter(|_| items.len() == ITEMS);
             from = last.and_then(|(k, _)| k.next());
             for (key, value) in items.iter().filter(|(k, _)| k.kind == Item::Inode as u8) {
@@ -238,7 +238,7 @@ impl FileSystem {
         let is = |i: &Inode| i.kind == Kind::File && i.flags.has(Flags::TMP);
         let paths = self.paths_of(View::Live, is, usize::MAX).await?;
         for path in &paths {
-            self.run(|f| {
+            self.native(|f| {
                 let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
                 let mut at = ROOT;
                 for part in dir.split('/').filter(|p| !p.is_empty()) {
@@ -254,7 +254,7 @@ impl FileSystem {
 
     /// Where a file is, from the root.
     pub async fn path(&self, view: View, ino: Ino) -> Result<String, Fault> {
-        self.run(|f| {
+        self.native(|f| {
             let (mut at, mut parts) = (ino, Vec::new());
             while let Some((parent, name)) = f.name(view, at)? {
                 parts.push(String::from_utf8_lossy(&name).into_owned());
@@ -279,7 +279,7 @@ fn addresses(value: &[u8]) -> impl Iterator<Item = Addr> + '_ {
     })
 }
 
-impl Files<'_, '_> {
+impl Native<'_, '_> {
     fn items(&mut self, view: View, from: Key) -> Result<Vec<(Key, Vec<u8>)>, Stop> {
         let root = self.step.root(view)?;
         let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! Zeros in the middle of a file: whole blocks become holes.
 
 use super::contents::RUN;
-use super::{Files, Ino, Kind};
+use super::{Ino, Kind, Native};
 use crate::fault::{Fault, Stop};
 use crate::tree::Blocks;
 use crate::volume::View;
@@ -9,7 +9,7 @@ use crate::volume::View;
 /// Items of addresses that one step looks at.
 const RUNS_PER_STEP: u64 = 64;
 
-impl Files<'_, '_> {
+impl Native<'_, '_> {
     /// Makes up to `len` bytes from `offset` on zero, and gives their blocks back; how many bytes
     /// that were. Large ranges take several steps. What is behind the end of the file is zero.
     pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {

@@ -6,7 +6,7 @@
 
 use bio::Seg;
 
-use super::{Files, Ino, Inode, Kind, SIZE_MAX};
+use super::{Ino, Inode, Kind, Native, SIZE_MAX};
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::volume::View;
@@ -51,7 +51,7 @@ pub struct Reader {
     asked: u64,
 }
 
-impl Files<'_, '_> {
+impl Native<'_, '_> {
     fn wide(&self) -> u64 {
         self.step.block() as u64
     }

@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 
 use super::contents::RUN;
 use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
-use super::{FileSystem, Files, Ino, Inode, Kind, ROOT, SIZE_MAX};
+use super::{FileSystem, Ino, Inode, Kind, Native, ROOT, SIZE_MAX};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::users::ADM;
@@ -54,14 +54,14 @@ impl FileSystem {
         let end = self.volume.first_new();
         self.each(&mut done, async |fs, key, _, done| {
             if key.kind == Item::Run as u8 {
-                done.extend(fs.run(|f| f.mend_addresses(&key, end)).await?);
+                done.extend(fs.native(|f| f.mend_addresses(&key, end)).await?);
             }
             Ok(())
         })
         .await?;
         self.each(&mut done, async |fs, key, first, done| {
             if first && key.ino != 0 {
-                done.extend(fs.run(|f| f.mend_attributes(key.ino)).await?);
+                done.extend(fs.native(|f| f.mend_attributes(key.ino)).await?);
             }
             Ok(())
         })
@@ -69,26 +69,26 @@ impl FileSystem {
         let mut dir = 0;
         self.each(&mut done, async |fs, key, first, done| {
             if first && dir != 0 {
-                done.extend(fs.run(|f| f.mend_count(dir)).await?);
+                done.extend(fs.native(|f| f.mend_count(dir)).await?);
             }
             dir = key.ino;
             if key.kind == Item::Name as u8 {
-                done.extend(fs.run(|f| f.mend_names(&key)).await?);
+                done.extend(fs.native(|f| f.mend_names(&key)).await?);
             } else if key.kind == Item::Entry as u8 {
-                done.extend(fs.run(|f| f.mend_entry(&key)).await?);
+                done.extend(fs.native(|f| f.mend_entry(&key)).await?);
             } else if key.kind == Item::Run as u8 {
-                done.extend(fs.run(|f| f.mend_run(&key)).await?);
+                done.extend(fs.native(|f| f.mend_run(&key)).await?);
             }
             Ok(())
         })
         .await?;
         if dir != 0 {
-            done.extend(self.run(|f| f.mend_count(dir)).await?);
+            done.extend(self.native(|f| f.mend_count(dir)).await?);
         }
         let mut rooted = BTreeSet::from([ROOT]);
         self.each(&mut done, async |fs, key, _, done| {
             if key.kind == Item::Inode as u8 {
-                done.extend(fs.run(|f| f.mend_place(key.ino)).await?);
+                done.extend(fs.native(|f| f.mend_place(key.ino)).await?);
                 done.extend(fs.cut_circles(key.ino, &mut rooted).await?);
             }
             Ok(())
@@ -105,13 +105,13 @@ impl FileSystem {
     /// # Errors
     /// A node of the tree that no device has right.
     pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
-        let Some(ino) = self.run(|f| f.lookup(View::Live, dir, name)).await? else {
+        let Some(ino) = self.native(|f| f.lookup(View::Live, dir, name)).await? else {
             return Ok(false);
         };
-        self.run(|f| f.take_name(dir, name)).await?;
+        self.native(|f| f.take_name(dir, name)).await?;
         let first = Key::new(ino, Item::Inode, 0);
         loop {
-            let some = self.run(|f| {
+            let some = self.native(|f| {
                 let mut keys = f.keys(first, BLOCKS)?;
                 keys.retain(|k| k.ino == ino);
                 for key in &keys {
@@ -133,7 +133,7 @@ impl FileSystem {
     ) -> Result<(), Fault> {
         let (mut from, mut ino) = (Some(Key { ino: 0, kind: 0, offset: 0 }), 0);
         while let Some(start) = from {
-            let Some(key) = self.run(|f| f.item_from(start)).await? else { break };
+            let Some(key) = self.native(|f| f.item_from(start)).await? else { break };
             one(self, key, key.ino != ino, done).await?;
             ino = key.ino;
             from = key.next();
@@ -151,11 +151,11 @@ impl FileSystem {
         while !rooted.contains(&at) {
             if way.contains(&at) || way.len() > DEPTH_MAX {
                 let cut = at;
-                self.run(|f| f.move_to_lost(cut, true)).await?;
+                self.native(|f| f.move_to_lost(cut, true)).await?;
                 return Ok(Some(format!("directory {cut}: it was inside itself; in lost+found")));
             }
             way.push(at);
-            match self.run(|f| f.inode(View::Live, at)).await? {
+            match self.native(|f| f.inode(View::Live, at)).await? {
                 inode if inode.links == 0 => break,
                 inode => at = inode.parent,
             }
@@ -176,11 +176,11 @@ impl FileSystem {
         let lost: Vec<_> =
             self.volume.live_blocks().into_iter().filter(|a| !seen.has(*a)).collect();
         for some in lost.chunks(BLOCKS) {
-            let free = |f: &mut Files<'_, '_>| {
+            let free = |f: &mut Native<'_, '_>| {
                 some.iter().for_each(|addr| f.step.free(*addr));
                 Ok(())
             };
-            self.run(free).await?;
+            self.native(free).await?;
         }
         Ok((!lost.is_empty()).then(|| format!("{} blocks that nobody named are free", lost.len())))
     }
@@ -190,7 +190,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-impl Files<'_, '_> {
+impl Native<'_, '_> {
     fn item_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
         let (root, mut found) = (self.step.root(View::Live)?, None);
         tree::scan(self.step, root, from, |k, _| {

@@ -7,6 +7,7 @@
 //!  I3  A file without a name is among the orphans until its contents and its inode are given back.
 //!  I4  Blocks behind a file's end are zero, or its garbage: it does not grow over garbage.
 
+mod any;
 mod check;
 mod clear;
 mod contents;
@@ -14,16 +15,19 @@ mod inode;
 mod mend;
 mod names;
 mod reap;
+mod served;
 
+pub use any::Files;
 pub use check::Checked;
 pub use contents::Reader;
 pub use inode::{Entry, Flags, Inode, Kind};
 pub use mend::Mended;
 pub use names::{NAME_MAX, New};
+pub use served::{Held, Served};
 
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Key, Kind as Item};
-use crate::volume::{Dump, Held, Step, View, Volume};
+use crate::volume::{self, Dump, Step, View, Volume};
 
 /// A file's number.
 pub type Ino = u64;
@@ -64,12 +68,12 @@ pub struct Change {
     pub by: u32,
 }
 
-/// The file system at one moment; see [`FileSystem::run`].
-pub struct Files<'a, 's> {
+/// The file system of a volume at one moment.
+pub(crate) struct Native<'a, 's> {
     step: &'a mut Step<'s>,
 }
 
-impl Files<'_, '_> {
+impl Native<'_, '_> {
     /// Wall clock, ns since 1970.
     pub fn now_ns(&self) -> u64 {
         self.step.now_ns()
@@ -143,7 +147,7 @@ impl FileSystem {
     /// The file system of a volume; an empty volume gets a root that belongs to `uid` and `gid`.
     pub async fn mount(volume: Volume, uid: u32, gid: u32) -> Result<FileSystem, Fault> {
         let fs = FileSystem { volume };
-        fs.run(|f| match f.inode(View::Live, ROOT) {
+        fs.native(|f| match f.inode(View::Live, ROOT) {
             Err(Stop::Fail(Fault::NotFound)) => f.make_root(uid, gid),
             found => found.map(drop),
         })
@@ -164,8 +168,23 @@ impl FileSystem {
         &self,
         mut op: impl FnMut(&mut Files<'_, '_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
+        self.steps(|step| op(&mut Files::of_volume(step))).await
+    }
+
+    /// The same for what only files of a volume have.
+    async fn native<T>(
+        &self,
+        mut op: impl FnMut(&mut Native<'_, '_>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
+        self.steps(|step| op(&mut Native { step })).await
+    }
+
+    async fn steps<T>(
+        &self,
+        mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
         loop {
-            match self.volume.run(|step| op(&mut Files { step })).await {
+            match self.volume.run(&mut op).await {
                 Err(Fault::Unfinished(ino)) => self.reap(ino).await?,
                 done => return done,
             }
@@ -178,7 +197,7 @@ impl FileSystem {
     }
 
     /// While the guard lives, a file that loses its name keeps its contents.
-    pub fn hold(&self, ino: Ino) -> Held {
+    pub fn hold(&self, ino: Ino) -> volume::Held {
         self.volume.hold(ino)
     }
 }

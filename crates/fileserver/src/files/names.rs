@@ -1,7 +1,7 @@
 //! Directories: names and their files.
 
 use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
-use super::{Entry, Files, Flags, Ino, Inode, Kind, ROOT};
+use super::{Entry, Flags, Ino, Inode, Kind, Native, ROOT};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Key, Kind as Item};
 use crate::volume::View;
@@ -41,7 +41,7 @@ fn legal(name: &[u8]) -> Result<(), Stop> {
     Err(Fault::BadName(why).into())
 }
 
-impl Files<'_, '_> {
+impl Native<'_, '_> {
     pub(super) fn make_root(&mut self, uid: u32, gid: u32) -> Result<(), Stop> {
         let first = Key { ino: 0, kind: 0, offset: 0 };
         if !self.keys(first, 1)?.is_empty() {

@@ -2,7 +2,7 @@
 //! steps, so that nobody waits for a large file to go.
 
 use super::contents::RUN;
-use super::{FileSystem, Files, Ino, Inode};
+use super::{FileSystem, Ino, Inode, Native};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::volume::View;
@@ -12,7 +12,7 @@ const RUNS_PER_STEP: usize = 64;
 /// A file of at most so many blocks goes with its name.
 const SMALL: u64 = 8 * RUN;
 
-impl Files<'_, '_> {
+impl Native<'_, '_> {
     /// A name of the file has gone.
     pub(super) fn unlink(&mut self, ino: Ino, mut inode: Inode) -> Result<(), Stop> {
         inode.links = inode.links.saturating_sub(1);
@@ -119,7 +119,7 @@ impl Files<'_, '_> {
 impl FileSystem {
     /// Gives back all that a file lost.
     pub(super) async fn reap(&self, ino: Ino) -> Result<(), Fault> {
-        while !self.volume.run(|step| Files { step }.reap_some(ino)).await? {}
+        while !self.volume.run(|step| Native { step }.reap_some(ino)).await? {}
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl FileSystem {
     pub(super) async fn keep_reaping(self) {
         let mut from = 0;
         loop {
-            let Ok(some) = self.run(|f| f.orphans(from)).await else { break };
+            let Ok(some) = self.native(|f| f.orphans(from)).await else { break };
             let Some(last) = some.last() else { break };
             from = last + 1;
             for ino in some {

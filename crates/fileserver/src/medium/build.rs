@@ -31,6 +31,21 @@ pub fn stand(device: &Device, block: u32, find: Find<'_>) -> Result<Stand, Strin
     Ok(Stand { cache, legs })
 }
 
+/// The devices of an image of cwfs64x, and whether its WORM is a fake one. A mirror is one device
+/// here: what is written is on all of it, or was not.
+pub fn stand_image(device: &Device, find: Find<'_>) -> Result<(Stand, bool), String> {
+    const BLOCK: u32 = crate::image::format::BLOCK as u32;
+    let Device::Cached(cache, worm) = device else {
+        return Ok((Stand { cache: medium(device, BLOCK, find)?, legs: Vec::new() }, false));
+    };
+    let cache = medium(cache, BLOCK, find)?;
+    let (worm, once) = match &**worm {
+        Device::Once(of) => (of, true),
+        _ => (worm, false),
+    };
+    Ok((Stand { cache, legs: vec![medium(worm, BLOCK, find)?] }, once))
+}
+
 fn medium(device: &Device, block: u32, find: Find<'_>) -> Result<Rc<dyn Medium>, String> {
     let name = device.to_string();
     let mut all = |members: &[Device]| {
@@ -49,8 +64,8 @@ fn medium(device: &Device, block: u32, find: Find<'_>) -> Result<Rc<dyn Medium>,
         }
         Device::Once(_) => {
             return Err(format!(
-                "{name}: a fake WORM is for images of the first file servers; dumps are never \
-                 written twice here"
+                "{name}: a fake WORM is the WORM of an image (`image = true`), all of it; dumps of \
+                 our own are never written twice"
             ));
         }
         Device::Swapped(_) | Device::Jukebox(..) | Device::Side(_) | Device::Labelled(_) => {

@@ -4,7 +4,7 @@ mod build;
 mod joined;
 mod provider;
 
-pub use build::{Find, Stand, stand};
+pub use build::{Find, Stand, stand, stand_image};
 pub use joined::{Joined, Loose, Part};
 pub use provider::{Provider, Way};
 

@@ -27,7 +27,7 @@ use std::rc::Rc;
 use bio::Pool;
 use reactor::{Reactor, Stream};
 
-use crate::files::FileSystem;
+use crate::files::Served;
 use crate::users::{Id, Users};
 
 pub use refusal::{Flavour, Refusal};
@@ -70,7 +70,7 @@ pub struct Export {
     /// Its name; the first one is attached to by default.
     pub name: String,
     /// Its files.
-    pub files: FileSystem,
+    pub files: Served,
 }
 
 /// File systems of one core, and who may do what with them.
@@ -140,7 +140,8 @@ impl Server {
     }
 
     /// A further file system.
-    pub fn export(&self, name: &str, files: FileSystem) {
+    pub fn export(&self, name: &str, files: impl Into<Served>) {
+        let files = files.into();
         self.exports.borrow_mut().push(Rc::new(Export { name: name.into(), files }));
     }
 

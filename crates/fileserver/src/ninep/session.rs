@@ -11,9 +11,9 @@ use super::node::{Facts, Node, split_mode};
 use super::refusal::{Flavour, Refusal};
 use super::{Door, Export, MSIZE_MIN, Presence, Server};
 use crate::fault::{Fault, Stop};
-use crate::files::{Change, Files, Flags, Kind, New, ROOT, Reader};
+use crate::files::{Change, Files, Flags, Held, Kind, New, ROOT, Reader};
 use crate::users::{Id, NONE};
-use crate::volume::{Held, View};
+use crate::volume::View;
 
 /// Fids of one client.
 const FIDS_MAX: usize = 65_536;

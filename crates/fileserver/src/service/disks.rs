@@ -19,9 +19,9 @@ use geom::{Core, Flow, Layer, Limits, Switchboard};
 
 use super::host::Host;
 use crate::fault::Fault;
-use crate::files::{FileSystem, Ino};
+use crate::files::{Held, Ino, Served};
 use crate::users::ADM;
-use crate::volume::{Held, View};
+use crate::volume::View;
 
 /// Bytes of a sector.
 const SECTOR: u32 = 512;
@@ -75,7 +75,7 @@ impl FileDisk {
 
 /// The core's side of one.
 struct Open {
-    fs: FileSystem,
+    fs: Served,
     host: Rc<Host>,
     view: View,
     ino: Ino,
@@ -92,7 +92,7 @@ thread_local! {
 static KEYS: AtomicU64 = AtomicU64::new(1);
 
 /// Makes a file a disk, on the file server's core; its key.
-pub fn open(host: &Rc<Host>, fs: &FileSystem, view: View, ino: Ino) -> u64 {
+pub fn open(host: &Rc<Host>, fs: &Served, view: View, ino: Ino) -> u64 {
     let key = KEYS.fetch_add(1, Relaxed);
     let held = (view == View::Live).then(|| fs.hold(ino));
     let open = Open { fs: fs.clone(), host: host.clone(), view, ino, _held: held };

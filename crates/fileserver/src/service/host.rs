@@ -17,7 +17,8 @@ use super::shared::{Order, Phase, Progress, Shared};
 use crate::config::Device;
 use crate::console;
 use crate::fault::Fault;
-use crate::files::FileSystem;
+use crate::files::{FileSystem, Served};
+use crate::image;
 use crate::medium::{self, Medium, Provider, Way};
 use crate::ninep::{Presence, Server};
 use crate::users::{ADM, Users};
@@ -52,7 +53,9 @@ pub(crate) struct Host {
     pub(crate) zone: TimeZone,
     pub(super) listening: RefCell<Vec<TaskHandle>>,
     options: Options,
-    fs: RefCell<Option<FileSystem>>,
+    /// It serves an image.
+    image: Option<image::Setup>,
+    fs: RefCell<Option<Served>>,
     /// Dumps are taken by the clock.
     pub(crate) dumps_on: Cell<bool>,
     /// See [`Rates`].
@@ -97,7 +100,12 @@ impl Host {
             Ok(Rc::new(medium) as Rc<dyn Medium>)
         };
         let block = shared.params.block();
-        let stand = medium::stand(&shared.device, block, &mut find)?;
+        let image = shared.params.image()?;
+        let (stand, once) = match image {
+            Some(_) => medium::stand_image(&shared.device, &mut find)?,
+            None => (medium::stand(&shared.device, block, &mut find)?, false),
+        };
+        let image = image.map(|setup| image::Setup { once, ..setup });
         let reactor = core.reactor().clone();
         let mut owner = [0; 16];
         for half in owner.chunks_exact_mut(8) {
@@ -126,6 +134,7 @@ impl Host {
             zone: clock::zone(),
             listening: RefCell::default(),
             options,
+            image,
             fs: RefCell::default(),
             dumps_on: Cell::new(true),
             rates: RefCell::default(),
@@ -154,7 +163,7 @@ impl Host {
     }
 
     /// Its files; an error says why there are none.
-    pub(crate) fn files(&self) -> Result<FileSystem, Error> {
+    pub(crate) fn files(&self) -> Result<Served, Error> {
         if let Some(fs) = &*self.fs.borrow() {
             return Ok(fs.clone());
         }
@@ -183,17 +192,14 @@ impl Host {
 
     async fn try_open(self: &Rc<Self>, create: bool) -> Result<(), (String, String)> {
         let name = &self.shared.name;
-        let opened = match volume::open(&self.options).await {
-            Err(Fault::Strange(_)) if create && self.is_blank().await => {
-                match volume::ream(&self.options).await {
-                    Ok(()) => volume::open(&self.options).await,
-                    Err(fault) => Err(fault),
-                }
-            }
+        let opened = match self.open_files().await {
+            Err(Fault::Strange(_)) if create && self.is_blank().await => match self.ream().await {
+                Ok(()) => self.open_files().await,
+                Err(fault) => Err(fault),
+            },
             opened => opened,
         };
-        let volume = opened.map_err(|fault| self.why(&fault))?;
-        let fs = FileSystem::mount(volume, ADM, ADM).await.map_err(|fault| self.why(&fault))?;
+        let fs = opened.map_err(|fault| self.why(&fault))?;
         self.server.export(name, fs.clone());
         *self.fs.borrow_mut() = Some(fs);
         let ready = async {
@@ -227,6 +233,42 @@ impl Host {
             self.reactor.spawn("fs-clock", async move { host.keep_dumping(at, life).await });
         }
         Ok(())
+    }
+
+    async fn open_files(&self) -> Result<Served, Fault> {
+        match self.image {
+            Some(setup) => image::open(&self.options, setup).await.map(Served::from),
+            None => {
+                let volume = volume::open(&self.options).await?;
+                FileSystem::mount(volume, ADM, ADM).await.map(Served::from)
+            }
+        }
+    }
+
+    /// Makes a new one on its devices.
+    pub(crate) async fn ream(&self) -> Result<(), Fault> {
+        match self.image {
+            Some(setup) => image::ream(&self.options, setup).await,
+            None => volume::ream(&self.options).await,
+        }
+    }
+
+    /// There is one on its cache device.
+    pub(crate) async fn is_formatted(&self) -> bool {
+        match self.image {
+            Some(_) => image::is_image(&self.options).await,
+            None => volume::is_formatted(&self.options).await,
+        }
+    }
+
+    /// Makes the cache device new from the newest dump of the WORM; says which that is.
+    pub(crate) async fn recover(&self) -> Result<String, Fault> {
+        if let Some(setup) = self.image {
+            image::recover(&self.options, setup).await?;
+            return Ok("the newest superblock of the WORM".to_owned());
+        }
+        let (year, day) = volume::recover(&self.options).await?.path();
+        Ok(format!("/dump/{year}/{day}"))
     }
 
     /// A fault of its opening in words, and what to type.
@@ -283,7 +325,7 @@ impl Host {
         self.server.forget();
         let fs = self.fs.borrow_mut().take();
         match fs {
-            Some(fs) => fs.volume().close().await.map_err(|f| console::error(&f)),
+            Some(fs) => fs.close().await.map_err(|f| console::error(&f)),
             None => Ok(()),
         }
     }
@@ -291,7 +333,7 @@ impl Host {
     /// How much goes on.
     fn count(&self) {
         let Some(fs) = &*self.fs.borrow() else { return };
-        let (facts, who) = (fs.volume().facts(), self.server.who());
+        let (facts, who) = (fs.facts(), self.server.who());
         let sum = |get: fn(&Presence) -> u64| who.iter().map(get).sum();
         let counts = Counts {
             requests: sum(|p| p.requests),
@@ -307,8 +349,8 @@ impl Host {
     /// Lists hear how it is.
     pub(crate) fn look(&self) {
         let Some(fs) = &*self.fs.borrow() else { return };
-        let (facts, legs) = (fs.volume().facts(), fs.volume().legs());
-        let last = fs.volume().dumps().last().map(|d| {
+        let (facts, legs) = (fs.facts(), fs.legs());
+        let last = fs.dumps().last().map(|d| {
             let (year, day) = d.path();
             (d.time_ns, format!("{year}/{day}"))
         });
@@ -323,7 +365,7 @@ impl Host {
     /// Takes a dump of today.
     pub(crate) async fn dump(&self) -> Result<Dump, Error> {
         let fs = self.files()?;
-        let dump = fs.volume().dump(clock::day(self.wall(), &self.zone)).await;
+        let dump = fs.dump(clock::day(self.wall(), &self.zone)).await;
         let dump = dump.map_err(|fault| console::error(&fault))?;
         self.look();
         Ok(dump)
@@ -390,7 +432,7 @@ impl Host {
                 View::Live => format!("fs-{volume}-{ino}"),
                 View::Dump(n) => format!("fs-{volume}-{ino}-{n}"),
             },
-            block: fs.volume().facts().block,
+            block: fs.facts().block,
         };
         self.shared.report(|s| s.disks.push(disk));
         self.shared.news();

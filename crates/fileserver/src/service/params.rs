@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::At;
 use crate::config::{Device, Settings};
+use crate::image::{self, format::Layout};
 use crate::volume::{BLOCKS, ReadAhead};
 
 /// Bytes of a block when nobody says otherwise.
@@ -36,6 +37,15 @@ pub struct FsParams {
     pub settings: Option<String>,
     /// Make it when its devices are blank. Those that hold something are left alone.
     pub create: bool,
+    /// Its devices hold an image of 9front's cwfs64x: `c"cache"f"worm"`, and of a file system
+    /// without a cache the one device, which is only read.
+    pub image: bool,
+    /// How the cache device of an image is laid out: `rows`, or `columns` for one that was made
+    /// with `newcache`; absent: as it looks, and `rows` when it is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+    /// Nothing is written to an image.
+    pub read_only: bool,
     /// Bytes of a block when it is made: 4096, 8192, 16384 or 65536; absent: 16384.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u32>,
@@ -126,6 +136,7 @@ impl FsParams {
             return Err(inval("ahead_bytes is at most 64 MiB"));
         }
         params.dump_at()?;
+        params.image().map_err(inval)?;
         let proven = params.linux_tls.iter().chain(&params.plan9_tls);
         let believed = params.linux.iter().chain(&params.plan9);
         for at in believed.chain(proven) {
@@ -204,6 +215,26 @@ impl FsParams {
         Ok(Some(device))
     }
 
+    /// How an image is to be opened, if it is one.
+    pub fn image(&self) -> Result<Option<image::Setup>, String> {
+        let layout = match self.layout.as_deref() {
+            None => None,
+            Some("rows") => Some(Layout::Rows),
+            Some("columns") => Some(Layout::Columns),
+            Some(other) => return Err(format!("layout `{other}` is neither `rows` nor `columns`")),
+        };
+        if self.image {
+            if self.block.is_some() {
+                return Err("block: blocks of an image have 16384 bytes".into());
+            }
+            return Ok(Some(image::Setup { layout, read_only: self.read_only, once: false }));
+        }
+        match (layout, self.read_only) {
+            (None, false) => Ok(None),
+            _ => Err("layout and read_only are said of an image (`image = true`)".into()),
+        }
+    }
+
     /// When a dump is taken; none: never.
     pub fn dump_at(&self) -> Result<Option<At>, Error> {
         match self.dump_at.as_deref().unwrap_or(DUMP_AT) {
@@ -274,6 +305,10 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         for wrong in [
             json!({ "block": 5000 }),
+            json!({ "image": true, "block": 16384 }),
+            json!({ "image": true, "layout": "diagonal" }),
+            json!({ "layout": "rows" }),
+            json!({ "read_only": true }),
             json!({ "memory": 1 }),
             json!({ "ahead": 1001 }),
             json!({ "ahead_bytes": 67_108_865 }),

@@ -156,6 +156,25 @@ impl Frames {
         Some(seg)
     }
 
+    /// A block is something else from now on: `seg`, which nobody else has.
+    pub fn swap(&mut self, addr: Addr, seg: Seg) {
+        match self.map.get_mut(&addr) {
+            Some(f) => (f.seg, f.hot, f.node) = (seg, true, false),
+            None => self.enter(addr, seg),
+        }
+        self.soil(addr);
+    }
+
+    /// The same of an operation that is undone: the block is what it was, and as dirty.
+    pub fn put_back(&mut self, addr: Addr, seg: Seg, dirty: bool) {
+        if let Some(f) = self.map.get_mut(&addr) {
+            f.seg = seg;
+        }
+        if !dirty {
+            self.clean(addr);
+        }
+    }
+
     fn soil(&mut self, addr: Addr) {
         if let Some(f) = self.map.get_mut(&addr)
             && !std::mem::replace(&mut f.dirty, true)

@@ -41,7 +41,7 @@ mod copy;
 mod dump;
 mod facts;
 mod fence;
-mod frames;
+pub(crate) mod frames;
 mod grow;
 mod join;
 mod journal;

@@ -5,6 +5,8 @@
 //!                the rest: what the client sends
 //!   blocks       byte 0: recovered (bit 0), or opened
 //!                then 8 bytes each: device, block (2), byte (2), what it becomes (2), sealed again
+//!   image        byte 0: which image of cwfs64x (bits 0, 1), read only (2), recovered (3)
+//!                then 8 bytes each: device (bit 0), which of its blocks, byte (2), what it becomes (4)
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -12,7 +14,8 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig, Seg};
 use fileserver::Fault;
-use fileserver::files::{FileSystem, Kind, New, ROOT};
+use fileserver::files::{FileSystem, Kind, New, ROOT, Served};
+use fileserver::image::{self, Setup};
 use fileserver::ninep::{Door, Flavour, Server};
 use fileserver::users::Users;
 use fileserver::volume::{self, Options, View, seal};
@@ -22,6 +25,7 @@ use wire::iscsi::crc32c;
 use wire::ninep::{NOFID, NOTAG, Names, T};
 
 use super::disk::{Disk, Plugged};
+use super::vectors;
 
 /// Longest input that is used.
 const INPUT_MAX: usize = 64 * 1024;
@@ -299,4 +303,54 @@ async fn read(fs: &FileSystem, view: View, n: u8) -> Result<Option<Vec<u8>>, Fau
         Ok(Some(segs.iter().flat_map(|s| s.with(<[u8]>::to_vec)).collect()))
     })
     .await
+}
+
+/// An image whose blocks were changed is opened or refused, read, checked and written; a fault says
+/// where. Nothing of it is summed, so what reads may be anything.
+pub fn cwfs_image(data: &[u8]) {
+    const BLOCK: u64 = image::format::BLOCK as u64;
+    let Some((&how, patches)) = data.split_first() else { return };
+    let v = &vectors::ALL[usize::from(how & 3) % vectors::ALL.len()];
+    let mut disks = vec![vectors::disk("cache", v.cache, 1)];
+    disks.extend(v.worm.map(|w| vectors::disk("worm", w, 2)));
+    for p in patches.chunks_exact(8).take(100) {
+        let disk = &disks[usize::from(p[0] & 1) % disks.len()];
+        let byte = u64::from(u16::from_be_bytes([p[2], p[3]])) % (BLOCK - 4);
+        let at = (2 + u64::from(p[1])) * BLOCK + byte;
+        // One that lies behind the end is none.
+        let _ = disk.with(|m| m.write(at, &p[4..8], true));
+    }
+    let world = World::new(3);
+    let reactor = Reactor::simulated(&world, "server");
+    let mut o = options(&reactor, &disks[0], &disks[1..]);
+    o.memory = 300 * BLOCK as usize;
+    let setup = Setup { once: v.once, layout: None, read_only: how & 4 == 4 };
+    let lent = segs(&o.pool, &[7; 120_000]);
+    run(&world, &reactor, async move {
+        if how & 8 == 8 && image::recover(&o, setup).await.is_err() {
+            return;
+        }
+        let Ok(opened) = image::open(&o, setup).await else { return };
+        let fs = Served::from(opened);
+        for view in fs.dumps().iter().map(|d| View::Dump(d.number)).chain([View::Live]) {
+            if let Ok(found) = fs.check(view, true).await {
+                assert!(found.faults.iter().all(|f| !f.is_empty()));
+            }
+            let _ = fs.run(|f| f.entries(view, ROOT, 0, 100)).await;
+        }
+        for name in [&b"hello"[..], b"new"] {
+            let _ = fs
+                .run(|f| {
+                    let ino = match f.lookup(View::Live, ROOT, name)? {
+                        Some(ino) => ino,
+                        None => f.create(ROOT, name, &New::default())?,
+                    };
+                    f.write(ino, 90_000, &lent, 1)
+                })
+                .await;
+        }
+        let _ = fs.run(|f| f.remove(ROOT, b"hello", 1)).await;
+        let _ = fs.dump(20_261_124).await;
+        let _ = fs.close().await;
+    });
 }

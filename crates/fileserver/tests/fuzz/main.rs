@@ -7,6 +7,9 @@
 #[allow(dead_code)] // the simulation uses more of it
 mod disk;
 mod harness;
+#[path = "../image/vectors.rs"]
+#[allow(dead_code)] // what the images hold is another test's
+mod vectors;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -70,9 +73,14 @@ fn devices() {
 }
 
 #[test]
+fn images() {
+    replay("fs_image", harness::cwfs_image, 60);
+}
+
+#[test]
 fn every_target_has_a_program() {
     let manifest = std::fs::read_to_string(fuzz_folder().join("Cargo.toml")).unwrap();
-    let whole = ["fs_connection", "fs_blocks"];
+    let whole = ["fs_connection", "fs_blocks", "fs_image"];
     for name in TARGETS.iter().map(|(name, _)| *name).chain(whole) {
         assert!(manifest.contains(&format!("name = \"{name}\"")), "{name}");
         let program = fuzz_folder().join("fuzz_targets").join(format!("{name}.rs"));

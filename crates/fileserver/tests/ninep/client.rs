@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bio::{Pool, PoolConfig, Seg, Segs};
-use fileserver::files::FileSystem;
+use fileserver::files::{Change, FileSystem, ROOT, Served};
+use fileserver::image::{self, Setup, format::BLOCK};
 use fileserver::ninep::{Door, Flavour, Server};
 use fileserver::users::Users;
 use fileserver::volume::{self, Options};
@@ -24,40 +25,43 @@ pub struct House {
     pub reactor: Reactor,
     pub pool: Pool,
     pub server: Rc<Server>,
-    pub fs: FileSystem,
+    pub fs: Served,
     pub cache: Rc<Disk>,
     strict: SocketAddr,
     lenient: SocketAddr,
 }
 
-/// Runs `story` in a house of its own.
+/// Runs `story` in a house of its own: with files on a volume, and with those of an image of
+/// cwfs64x. Nobody at the door can tell.
 pub fn in_a_house<F: Future<Output = ()> + 'static>(
     seed: u64,
-    story: impl FnOnce(House) -> F + 'static,
+    story: impl Fn(House) -> F + Clone + 'static,
 ) {
-    let world = World::new(seed);
-    let reactor = Reactor::simulated(&world, "server");
-    let done = Rc::new(Cell::new(false));
-    let (r, d) = (reactor.clone(), done.clone());
-    reactor.spawn("story", async move {
-        let house = house(r, seed).await;
-        story(house).await;
-        d.set(true);
-    });
-    let mut actors = [Actor::of_tasks(&reactor)];
-    let limits = Limits { ns: 4_000_000_000_000, steps: 50_000_000 };
-    let ended = world.run(&mut actors, limits, &mut || done.get());
-    drop(actors);
-    reactor.shutdown();
-    assert!(ended == Ended::Stopped, "it does not end: {ended:?}");
+    for is_image in [false, true] {
+        let world = World::new(seed);
+        let reactor = Reactor::simulated(&world, "server");
+        let done = Rc::new(Cell::new(false));
+        let (r, d, story) = (reactor.clone(), done.clone(), story.clone());
+        reactor.spawn("story", async move {
+            let house = house(r, seed, is_image).await;
+            story(house).await;
+            d.set(true);
+        });
+        let mut actors = [Actor::of_tasks(&reactor)];
+        let limits = Limits { ns: 4_000_000_000_000, steps: 50_000_000 };
+        let ended = world.run(&mut actors, limits, &mut || done.get());
+        drop(actors);
+        reactor.shutdown();
+        assert!(ended == Ended::Stopped, "it does not end: {ended:?}, image: {is_image}");
+    }
 }
 
-async fn house(reactor: Reactor, seed: u64) -> House {
+async fn house(reactor: Reactor, seed: u64, is_image: bool) -> House {
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let cache = Disk::new("cache", 32 << 20, seed ^ 1);
     let leg = Disk::new("worm", 64 << 20, seed ^ 2);
     let clock = reactor.clone();
-    let options = Options {
+    let mut options = Options {
         reactor: reactor.clone(),
         pool: pool.clone(),
         cache: Rc::new(Plugged(cache.clone(), reactor.clone())),
@@ -71,10 +75,19 @@ async fn house(reactor: Reactor, seed: u64) -> House {
         ahead: volume::ReadAhead::default(),
         commit_ns: 1_000_000_000,
     };
-    volume::ream(&options).await.unwrap();
-    let volume = volume::open(&options).await.unwrap();
     let users = Users::parse(PEOPLE).unwrap();
-    let fs = FileSystem::mount(volume, 1, 3).await.unwrap();
+    let fs = if is_image {
+        options.memory = 500 * BLOCK;
+        image::ream(&options, Setup::default()).await.unwrap();
+        let fs = Served::from(image::open(&options, Setup::default()).await.unwrap());
+        let owner = Change { uid: Some(1), gid: Some(3), ..Change::default() };
+        fs.run(|f| f.set(ROOT, &owner)).await.unwrap();
+        fs
+    } else {
+        volume::ream(&options).await.unwrap();
+        let volume = volume::open(&options).await.unwrap();
+        FileSystem::mount(volume, 1, 3).await.unwrap().into()
+    };
     let server = Server::new(reactor.clone(), pool.clone());
     server.set_users(users);
     server.export("main", fs.clone());

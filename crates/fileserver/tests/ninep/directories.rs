@@ -82,7 +82,7 @@ fn dumps_are_a_tree_of_years_and_days_and_never_change() {
         let dates = [20_251_231, 20_261_121, 20_261_121, 20_261_121];
         for (n, date) in dates.into_iter().enumerate() {
             c.write(1, 0, format!("version {n}").as_bytes()).await.unwrap();
-            h.fs.volume().dump(date).await.unwrap();
+            h.fs.dump(date).await.unwrap();
         }
         c.write(1, 0, b"now").await.unwrap();
         c.attach(10, "ann", "dump").await.unwrap();
@@ -160,7 +160,7 @@ fn exposing_3_a_counter_written_to_many_files_is_in_order_in_every_dump() {
         let task = h.reactor.spawn("dumper", async move {
             loop {
                 r.sleep(1_000_000 + r.random() % 3_000_000).await;
-                fs.volume().dump(20_261_121).await.unwrap();
+                fs.dump(20_261_121).await.unwrap();
             }
         });
         for round in 1_u32..=150 {
@@ -170,7 +170,7 @@ fn exposing_3_a_counter_written_to_many_files_is_in_order_in_every_dump() {
         }
         task.abort();
         c.attach(90, "ann", "dump").await.unwrap();
-        let dumps = h.fs.volume().dumps();
+        let dumps = h.fs.dumps();
         assert!(dumps.len() > 10, "{} dumps", dumps.len());
         for d in dumps {
             let (year, day) = d.path();

@@ -78,7 +78,7 @@ fn exposing_f_an_exclusive_file_has_one_user_at_a_time_whatever_is_dumped() {
         d.walk(0, 1, &["mbox"]).await.unwrap();
         assert!(d.open(1, open::READ).await.unwrap_err().contains("locked"));
         // A dump of any length does not count as disuse.
-        h.fs.volume().dump(20_261_121).await.unwrap();
+        h.fs.dump(20_261_121).await.unwrap();
         h.reactor.sleep(299_000_000_000).await;
         assert!(d.open(1, open::READ).await.unwrap_err().contains("locked"));
         c.write(1, 0, b"hello").await.unwrap();

@@ -9,6 +9,7 @@ mod everywhere;
 mod exposing;
 mod full;
 mod grow;
+mod image;
 mod legs;
 mod media;
 mod mend;
@@ -87,6 +88,23 @@ fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
     eprintln!("{} repairs", done.get());
     let seeds = number("ASHLAR_SEEDS").unwrap_or(150) as usize;
     assert!(number("ASHLAR_SEED").is_some() || done.get() > 3 * seeds, "{} repairs", done.get());
+}
+
+#[test]
+fn images_keep_what_was_synced_and_every_dump_and_stay_in_order() {
+    let mut total = image::Tally::default();
+    play(12, |seed| {
+        let t = image::play(seed);
+        total.operations += t.operations;
+        total.cuts += t.cuts;
+        total.dumps += t.dumps;
+        total.recovered += t.recovered;
+        total.full += t.full;
+    });
+    eprintln!("{total:?}");
+    let t = &total;
+    let enough = t.cuts > 15 && t.dumps > 40 && t.recovered > 3 && t.operations > 1000;
+    assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
 }
 
 #[test]

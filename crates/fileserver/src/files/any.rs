@@ -1,0 +1,234 @@
+//! The files of one moment, whatever they stand on.
+
+use bio::Seg;
+
+use super::{Change, Entry, Ino, Inode, Native, New, Reader};
+use crate::fault::{Fault, Stop};
+use crate::image;
+use crate::tree::Key;
+use crate::volume::{Dump, Step, View};
+
+/// The file system at one moment; see [`super::Served::run`].
+pub struct Files<'a, 's>(On<'a, 's>);
+
+enum On<'a, 's> {
+    Volume(Native<'a, 's>),
+    Image(&'a mut image::Step<'s>),
+}
+
+/// What only a volume has.
+fn no_volume() -> Stop {
+    Fault::Invalid("an image of cwfs64x has no such thing").into()
+}
+
+impl<'a, 's> Files<'a, 's> {
+    pub(super) fn of_volume(step: &'a mut Step<'s>) -> Files<'a, 's> {
+        Files(On::Volume(Native { step }))
+    }
+
+    pub(super) fn of_image(step: &'a mut image::Step<'s>) -> Files<'a, 's> {
+        Files(On::Image(step))
+    }
+
+    fn native(&mut self) -> Result<&mut Native<'a, 's>, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => Ok(f),
+            On::Image(_) => Err(no_volume()),
+        }
+    }
+
+    /// Wall clock, ns since 1970.
+    pub fn now_ns(&self) -> u64 {
+        match &self.0 {
+            On::Volume(f) => f.now_ns(),
+            On::Image(s) => s.now_ns(),
+        }
+    }
+
+    /// Every dump, in the order of their numbers.
+    pub fn dumps(&self) -> &[Dump] {
+        match &self.0 {
+            On::Volume(f) => f.dumps(),
+            On::Image(s) => s.dumps(),
+        }
+    }
+
+    /// Attributes of a file.
+    pub fn inode(&mut self, view: View, ino: Ino) -> Result<Inode, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.inode(view, ino),
+            On::Image(s) => s.inode(view, ino),
+        }
+    }
+
+    /// Changes attributes: all of them or none.
+    pub fn set(&mut self, ino: Ino, c: &Change) -> Result<(), Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.set(ino, c),
+            On::Image(s) => s.set(ino, c),
+        }
+    }
+
+    /// The file of a name; none: there is no such name.
+    pub fn lookup(&mut self, view: View, dir: Ino, name: &[u8]) -> Result<Option<Ino>, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.lookup(view, dir, name),
+            On::Image(s) => s.lookup(view, dir, name),
+        }
+    }
+
+    /// At most `most` entries behind the cookie `after` (0: from the first).
+    pub fn entries(
+        &mut self,
+        view: View,
+        dir: Ino,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<Entry>, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.entries(view, dir, after, most),
+            On::Image(s) => s.entries(view, dir, after, most),
+        }
+    }
+
+    /// Where a file stands and what it is called there; none for the root, and for what has no
+    /// name.
+    pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.name(view, ino),
+            On::Image(s) => s.name(view, ino),
+        }
+    }
+
+    /// Makes a file. [`Fault::Exists`] when the name is taken.
+    pub fn create(&mut self, dir: Ino, name: &[u8], new: &New) -> Result<Ino, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.create(dir, name, new),
+            On::Image(s) => s.create(dir, name, new),
+        }
+    }
+
+    /// Takes a name away, and with the last one the file, as soon as nobody holds it.
+    pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.remove(dir, name, by),
+            On::Image(s) => s.remove(dir, name, by),
+        }
+    }
+
+    /// Gives a file another name, in the same directory or another. A file in its place goes when
+    /// `replace` says so; a directory only for a directory, and only when it is empty.
+    pub fn rename(
+        &mut self,
+        from: Ino,
+        name: &[u8],
+        to: Ino,
+        new: &[u8],
+        replace: bool,
+        by: u32,
+    ) -> Result<(), Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.rename(from, name, to, new, replace, by),
+            On::Image(s) => s.rename((from, name), (to, new), replace, by),
+        }
+    }
+
+    /// Adds up to `len` bytes from `offset` to `out`, as parts of blocks in memory; how many. Fewer
+    /// at the end of the file only.
+    pub fn read(
+        &mut self,
+        view: View,
+        ino: Ino,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<Seg>,
+    ) -> Result<usize, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.read(view, ino, offset, len, out),
+            On::Image(s) => s.read(view, ino, (offset, len), out),
+        }
+    }
+
+    /// The same for somebody who may be reading in order: then what comes next is loaded beside.
+    pub fn read_on(
+        &mut self,
+        view: View,
+        ino: Ino,
+        range: (u64, usize),
+        reader: &mut Reader,
+        out: &mut Vec<Seg>,
+    ) -> Result<usize, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.read_on(view, ino, range, reader, out),
+            On::Image(s) => s.read(view, ino, range, out),
+        }
+    }
+
+    /// Writes `data` at `offset`. All of it or nothing. Its bytes are not taken back if the rest of
+    /// a step fails: let it be the last of one.
+    pub fn write(&mut self, ino: Ino, offset: u64, data: &[Seg], by: u32) -> Result<usize, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.write(ino, offset, data, by),
+            On::Image(s) => s.write(ino, Some(offset), data, by).map(|(_, n)| n),
+        }
+    }
+
+    /// Writes `data` at the end; where that was, and how much.
+    pub fn append(&mut self, ino: Ino, data: &[Seg], by: u32) -> Result<(u64, usize), Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.append(ino, data, by),
+            On::Image(s) => s.write(ino, None, data, by),
+        }
+    }
+
+    /// Makes up to `len` bytes from `offset` on zero; how many that were. Large ranges take several
+    /// steps. What is behind the end of the file is zero.
+    pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.clear(ino, offset, len, by),
+            On::Image(s) => s.clear(ino, offset, len, by),
+        }
+    }
+
+    /// Whether there is anything at `offset`, and for how many bytes that is so, `len` at most.
+    pub fn is_mapped(
+        &mut self,
+        view: View,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    ) -> Result<(bool, u64), Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.is_mapped(view, ino, offset, len),
+            On::Image(s) => s.is_mapped(view, ino, offset, len),
+        }
+    }
+
+    /// Blocks of a file and their addresses, the first `most`.
+    pub fn blocks(&mut self, view: View, ino: Ino, most: usize) -> Result<Vec<(u64, u64)>, Stop> {
+        match &mut self.0 {
+            On::Volume(f) => f.blocks(view, ino, most),
+            On::Image(s) => s.blocks(view, ino, most),
+        }
+    }
+
+    /// Has a block of a file be another; what it was.
+    pub fn point(&mut self, ino: Ino, block: u64, addr: u64) -> Result<u64, Stop> {
+        self.native()?.point(ino, block, addr)
+    }
+
+    /// An item of the tree.
+    pub fn item(&mut self, key: &Key) -> Result<Option<Vec<u8>>, Stop> {
+        self.native()?.item(key)
+    }
+
+    /// Keys of the tree from one on.
+    pub fn keys(&mut self, from: Key, most: usize) -> Result<Vec<Key>, Stop> {
+        self.native()?.keys(from, most)
+    }
+
+    /// Changes an item of the tree behind everybody's back.
+    pub fn operate(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
+        self.native()?.operate(key, value)
+    }
+}

@@ -1,0 +1,138 @@
+//! A file system as it is served: on a volume, or in an image.
+
+use super::{Checked, FileSystem, Files, Ino};
+use crate::fault::{Fault, Stop};
+use crate::image::{self, Image};
+use crate::volume::{self, Dump, Facts, Report, View};
+
+/// See the module. Clones share it; it never leaves its core.
+#[derive(Clone)]
+pub enum Served {
+    /// Of our own.
+    Volume(FileSystem),
+    /// Of cwfs64x.
+    Image(Image),
+}
+
+impl From<FileSystem> for Served {
+    fn from(fs: FileSystem) -> Served {
+        Served::Volume(fs)
+    }
+}
+
+impl From<Image> for Served {
+    fn from(image: Image) -> Served {
+        Served::Image(image)
+    }
+}
+
+/// While it lives, a file that loses its name keeps its contents.
+pub enum Held {
+    /// Of a volume.
+    Volume(volume::Held),
+    /// Of an image.
+    Image(image::Held),
+}
+
+impl Served {
+    /// What only files of our own have; `what` says what that is.
+    pub fn volume(&self, what: &'static str) -> Result<&FileSystem, Fault> {
+        match self {
+            Served::Volume(fs) => Ok(fs),
+            Served::Image(_) => Err(Fault::Invalid(what)),
+        }
+    }
+
+    /// One atomic step: `op` may run several times until nothing that it needs is missing, and has
+    /// done nothing but for the last time.
+    pub async fn run<T>(
+        &self,
+        mut op: impl FnMut(&mut Files<'_, '_>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
+        let image = match self {
+            Served::Volume(fs) => return fs.run(op).await,
+            Served::Image(image) => image,
+        };
+        loop {
+            match image.run(|step| op(&mut Files::of_image(step))).await {
+                Err(Fault::Unfinished(ino)) => image.shorten(ino).await?,
+                done => {
+                    image.reap();
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// What ended before is durable when it returns.
+    pub async fn sync(&self) -> Result<(), Fault> {
+        match self {
+            Served::Volume(fs) => fs.sync().await,
+            Served::Image(image) => image.sync().await,
+        }
+    }
+
+    /// While the guard lives, a file that loses its name keeps its contents.
+    pub fn hold(&self, ino: Ino) -> Held {
+        match self {
+            Served::Volume(fs) => Held::Volume(fs.hold(ino)),
+            Served::Image(image) => Held::Image(image.hold(ino)),
+        }
+    }
+
+    /// Every dump.
+    pub fn dumps(&self) -> Vec<Dump> {
+        match self {
+            Served::Volume(fs) => fs.volume().dumps(),
+            Served::Image(image) => image.dumps(),
+        }
+    }
+
+    /// How it is doing.
+    pub fn facts(&self) -> Facts {
+        match self {
+            Served::Volume(fs) => fs.volume().facts(),
+            Served::Image(image) => image.facts(),
+        }
+    }
+
+    /// How the devices of the WORM are doing.
+    pub fn legs(&self) -> Vec<Report> {
+        match self {
+            Served::Volume(fs) => fs.volume().legs(),
+            Served::Image(image) => image.legs(),
+        }
+    }
+
+    /// Freezes the tree as it is as the dump of `date` (20261121).
+    pub async fn dump(&self, date: u32) -> Result<Dump, Fault> {
+        match self {
+            Served::Volume(fs) => fs.volume().dump(date).await,
+            Served::Image(image) => image.dump(date).await,
+        }
+    }
+
+    /// Until a dump is on the WORM for good.
+    pub async fn copied(&self, dump: &Dump) -> Result<(), Fault> {
+        match self {
+            Served::Volume(fs) => fs.volume().copied(dump).await,
+            Served::Image(image) => image.copied().await,
+        }
+    }
+
+    /// Looks at everything that a view names.
+    pub async fn check(&self, view: View, contents: bool) -> Result<Checked, Fault> {
+        match self {
+            Served::Volume(fs) => fs.check(view, contents).await,
+            Served::Image(image) => image.check(view, contents).await,
+        }
+    }
+
+    /// Everything is durable, and nothing is begun any more.
+    pub async fn close(&self) -> Result<(), Fault> {
+        match self {
+            Served::Volume(fs) => fs.volume().close().await,
+            Served::Image(image) => image.close().await,
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Contents of files: blocks by their number in a file, reading, writing and cutting.
+
+use bio::Seg;
+
+use super::format::{BlockState, DIRECT, Dentry, LEVELS, PAYLOAD, POINTERS, Tag, put_u64, u64_at};
+use super::step::Step;
+use crate::fault::{Addr, Fault, Stop};
+use crate::files::Ino;
+use crate::volume::View;
+
+/// Bytes of a file in a block.
+const WIDE: u64 = PAYLOAD as u64;
+/// Blocks that one step gives back.
+const CUT: usize = 96;
+/// Blocks of a file that a list of them looks at.
+const LISTED: u64 = 1 << 16;
+
+/// Which address of a file leads to its block `n`: a direct one, or an indirect of a level and the
+/// block's number below that.
+enum Way {
+    Direct(usize),
+    Indirect(usize, u64),
+}
+
+fn way(n: u64) -> Result<Way, Stop> {
+    let mut left = match n.checked_sub(DIRECT as u64) {
+        None => return Ok(Way::Direct(n as usize)),
+        Some(left) => left,
+    };
+    let mut span = POINTERS as u64;
+    for level in 1..=LEVELS {
+        if left < span {
+            return Ok(Way::Indirect(level, left));
+        }
+        left -= span;
+        span = span.saturating_mul(POINTERS as u64);
+    }
+    Err(Fault::TooBig.into())
+}
+
+/// Blocks below one address of an indirect block of that level.
+fn span(level: usize) -> u64 {
+    (POINTERS as u64).saturating_pow(level as u32 - 1)
+}
+
+/// Blocks that a file of that many bytes has.
+fn blocks(size: u64) -> u64 {
+    size.div_ceil(WIDE)
+}
+
+impl Step<'_> {
+    /// The address of a file's block; 0: a hole.
+    pub(super) fn map(&mut self, view: View, d: &Dentry, n: u64) -> Result<Addr, Stop> {
+        let (mut level, mut left) = match way(n)? {
+            Way::Direct(i) => return Ok(d.direct[i]),
+            Way::Indirect(level, left) => (level, left),
+        };
+        let mut at = d.indirect[level - 1];
+        while level > 0 && at != 0 {
+            let block = self.block(view, at, Tag::indirect(level), d.path)?;
+            let i = (left / span(level)) as usize;
+            left %= span(level);
+            at = block.with(|b| u64_at(b, 8 * i));
+            level -= 1;
+        }
+        Ok(at)
+    }
+
+    /// What leads to a block that changes is changed too, if only the WORM has it: whoever looks
+    /// for what changed looks no further there.
+    pub(super) fn reach(&mut self, d: &Dentry, n: u64) -> Result<(), Stop> {
+        let Way::Indirect(mut level, mut left) = way(n)? else { return Ok(()) };
+        let mut at = d.indirect[level - 1];
+        while self.has_worm() && level > 0 && at != 0 {
+            let block = match self.state(at)? {
+                BlockState::None => self.change(at, Tag::indirect(level), d.path)?,
+                _ => self.block(View::Live, at, Tag::indirect(level), d.path)?,
+            };
+            let i = (left / span(level)) as usize;
+            left %= span(level);
+            at = block.with(|b| u64_at(b, 8 * i));
+            level -= 1;
+        }
+        Ok(())
+    }
+
+    /// The same, and blocks that are missing on the way are made; whether the last was. The entry
+    /// is to be written back.
+    pub(super) fn map_new(&mut self, d: &mut Dentry, n: u64) -> Result<(Addr, bool), Stop> {
+        let (mut level, mut left) = match way(n)? {
+            Way::Direct(i) => {
+                let is_new = d.direct[i] == 0;
+                if is_new {
+                    d.direct[i] = self.alloc(d.tag(), d.path)?;
+                }
+                return Ok((d.direct[i], is_new));
+            }
+            Way::Indirect(level, left) => (level, left),
+        };
+        let top = level - 1;
+        if d.indirect[top] == 0 {
+            d.indirect[top] = self.alloc(Tag::indirect(level), d.path)?;
+        }
+        let (mut at, mut is_new) = (d.indirect[top], false);
+        while level > 0 {
+            let tag = Tag::indirect(level);
+            let block = self.block(View::Live, at, tag, d.path)?;
+            let i = (left / span(level)) as usize;
+            left %= span(level);
+            level -= 1;
+            let mut next = block.with(|b| u64_at(b, 8 * i));
+            is_new = next == 0;
+            if is_new {
+                let below = if level == 0 { d.tag() } else { Tag::indirect(level) };
+                next = self.alloc(below, d.path)?;
+                let block = self.change(at, tag, d.path)?;
+                block.with_mut(|b| put_u64(b, 8 * i, next));
+            } else if self.has_worm() && self.state(at)? == BlockState::None {
+                self.change(at, tag, d.path)?;
+            }
+            at = next;
+        }
+        Ok((at, is_new))
+    }
+
+    /// Adds up to `len` bytes from `offset` to `out`, as parts of blocks in memory; how many. Fewer
+    /// at the end of the file only.
+    pub fn read(
+        &mut self,
+        view: View,
+        ino: Ino,
+        (offset, len): (u64, usize),
+        out: &mut Vec<Seg>,
+    ) -> Result<usize, Stop> {
+        let (d, _) = self.dentry(view, ino)?;
+        if d.is_dir() {
+            return Err(Fault::IsDir.into());
+        }
+        let end = offset.saturating_add(len as u64).min(d.size);
+        if offset >= end {
+            return Ok(0);
+        }
+        let before = out.len();
+        let mut missing = None;
+        for n in offset / WIDE..=(end - 1) / WIDE {
+            let at = self.map(view, &d, n)?;
+            let from = offset.saturating_sub(n * WIDE).min(WIDE) as usize;
+            let to = (end - n * WIDE).min(WIDE) as usize;
+            let whole = if at == 0 {
+                self.zeros()?
+            } else if missing.is_some() {
+                self.want_block(view, at);
+                continue;
+            } else {
+                match self.block(view, at, Tag::File, d.path) {
+                    Ok(seg) => seg,
+                    Err(stop @ Stop::Missing(_)) => {
+                        missing = Some(stop);
+                        continue;
+                    }
+                    Err(stop) => return Err(stop),
+                }
+            };
+            out.extend(whole.slice(from, to - from));
+        }
+        match missing {
+            Some(stop) => {
+                out.truncate(before);
+                Err(stop)
+            }
+            None => Ok((end - offset) as usize),
+        }
+    }
+
+    /// Writes `data` at `offset`, or at the end; where that was, and how much. All of it or
+    /// nothing.
+    pub fn write(
+        &mut self,
+        ino: Ino,
+        offset: Option<u64>,
+        data: &[Seg],
+        by: u32,
+    ) -> Result<(u64, usize), Stop> {
+        let (mut d, _) = self.dentry(View::Live, ino)?;
+        if d.is_dir() {
+            return Err(Fault::IsDir.into());
+        }
+        let offset = offset.unwrap_or(d.size);
+        let len: u64 = data.iter().map(|s| s.len() as u64).sum();
+        let end = offset.checked_add(len).filter(|e| *e <= super::SIZE_MAX);
+        let end = end.ok_or(Stop::Fail(Fault::TooBig))?;
+        let mut at = offset;
+        for seg in data {
+            let mut done = 0;
+            while done < seg.len() {
+                let (n, from) = (at / WIDE, (at % WIDE) as usize);
+                let some = (seg.len() - done).min(PAYLOAD - from);
+                let (addr, _) = self.map_new(&mut d, n)?;
+                let block = self.change(addr, Tag::File, d.path)?;
+                seg.with(|b| block.copy_from(from, &b[done..done + some]));
+                done += some;
+                at += some as u64;
+            }
+        }
+        if len > 0 {
+            d.size = d.size.max(end);
+            self.changed(&mut d, by);
+            self.put(ino, &d)?;
+        }
+        Ok((offset, len as usize))
+    }
+
+    /// Makes a file longer or shorter.
+    pub(super) fn resize(&mut self, ino: Ino, d: &mut Dentry, size: u64) -> Result<(), Stop> {
+        if size > super::SIZE_MAX {
+            return Err(Fault::TooBig.into());
+        }
+        if size < d.size {
+            if !self.cut(d, blocks(size))? {
+                // In several steps, from its end.
+                self.s.cutting.insert(ino, size);
+                return Err(Stop::Fail(Fault::Unfinished(ino)));
+            }
+            let (n, rest) = (size / WIDE, (size % WIDE) as usize);
+            let last = if rest > 0 { self.map(View::Live, d, n)? } else { 0 };
+            if last != 0 {
+                self.reach(d, n)?;
+                let block = self.change(last, Tag::File, d.path)?;
+                block.with_mut(|b| b[rest..PAYLOAD].fill(0));
+            }
+        }
+        d.size = size;
+        Ok(())
+    }
+
+    /// One step of making a file shorter that loses many blocks; true when the rest is one more.
+    pub(super) fn cut_some(&mut self, ino: Ino, size: u64) -> Result<bool, Stop> {
+        let (mut d, _) = self.dentry(View::Live, ino)?;
+        let done = self.cut(&mut d, blocks(size))?;
+        self.put(ino, &d)?;
+        Ok(done)
+    }
+
+    /// Gives back blocks of a file behind the first `keep`, from its end; its size says how far
+    /// that came. True: all of them.
+    pub(super) fn cut(&mut self, d: &mut Dentry, keep: u64) -> Result<bool, Stop> {
+        let mut left = CUT;
+        let mut first = DIRECT as u64;
+        let firsts: Vec<u64> = (1..=LEVELS)
+            .map(|level| {
+                let this = first;
+                first = first.saturating_add(span(level).saturating_mul(POINTERS as u64));
+                this
+            })
+            .collect();
+        for level in (1..=LEVELS).rev() {
+            let mut at = d.indirect[level - 1];
+            self.prune(&mut at, (level, firsts[level - 1]), keep, &mut left, d)?;
+            d.indirect[level - 1] = at;
+            if left == 0 {
+                return Ok(false);
+            }
+        }
+        for n in (0..DIRECT).rev() {
+            if n as u64 >= keep && d.direct[n] != 0 {
+                if left == 0 {
+                    return Ok(false);
+                }
+                self.free(d.direct[n])?;
+                d.direct[n] = 0;
+                left -= 1;
+                d.size = d.size.min(n as u64 * WIDE);
+            }
+        }
+        d.size = if d.is_dir() { 0 } else { d.size.min(keep.saturating_mul(WIDE)) };
+        Ok(true)
+    }
+
+    /// The same below one address, whose first block is `first`; with nothing left below, it goes.
+    fn prune(
+        &mut self,
+        at: &mut Addr,
+        (level, first): (usize, u64),
+        keep: u64,
+        left: &mut usize,
+        d: &mut Dentry,
+    ) -> Result<(), Stop> {
+        let end = first.saturating_add(span(level.max(1)).saturating_mul(POINTERS as u64));
+        if *at == 0 || (level > 0 && end <= keep) {
+            return Ok(());
+        }
+        if level == 0 {
+            if *left > 0 {
+                self.free(*at)?;
+                *at = 0;
+                *left -= 1;
+                d.size = d.size.min(first.saturating_mul(WIDE));
+            }
+            return Ok(());
+        }
+        let tag = Tag::indirect(level);
+        let block = self.block(View::Live, *at, tag, d.path)?;
+        let mut below: Vec<Addr> =
+            block.with(|b| (0..POINTERS).map(|i| u64_at(b, 8 * i)).collect());
+        let before = below.clone();
+        drop(block);
+        for i in (0..POINTERS).rev() {
+            let from = first.saturating_add(span(level).saturating_mul(i as u64));
+            if *left == 0 || (from < keep && span(level) == 1) {
+                break;
+            }
+            self.prune(&mut below[i], (level - 1, from), keep, left, d)?;
+        }
+        if below.iter().all(|a| *a == 0) && first >= keep && *left > 0 {
+            self.free(*at)?;
+            *at = 0;
+            *left -= 1;
+        } else if below != before {
+            let block = self.change(*at, tag, d.path)?;
+            for (i, a) in below.iter().enumerate() {
+                block.with_mut(|b| put_u64(b, 8 * i, *a));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes up to `len` bytes from `offset` on zero; how many that were. What is behind the end of
+    /// the file is zero.
+    pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {
+        let (mut d, _) = self.dentry(View::Live, ino)?;
+        if d.is_dir() {
+            return Err(Fault::IsDir.into());
+        }
+        let wanted = offset.saturating_add(len).min(d.size);
+        if offset >= wanted {
+            return Ok(len);
+        }
+        let end = wanted.min((offset / WIDE + CUT as u64) * WIDE);
+        for n in offset / WIDE..blocks(end) {
+            let at = self.map(View::Live, &d, n)?;
+            if at != 0 {
+                let from = offset.saturating_sub(n * WIDE).min(WIDE) as usize;
+                let to = (end - n * WIDE).min(WIDE) as usize;
+                self.reach(&d, n)?;
+                let block = self.change(at, Tag::File, d.path)?;
+                block.with_mut(|b| b[from..to].fill(0));
+            }
+        }
+        self.changed(&mut d, by);
+        self.put(ino, &d)?;
+        Ok(if end == wanted { len } else { end - offset })
+    }
+
+    /// Whether there is anything at `offset`, and for how many bytes that is so, `len` at most.
+    pub fn is_mapped(
+        &mut self,
+        view: View,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    ) -> Result<(bool, u64), Stop> {
+        let (d, _) = self.dentry(view, ino)?;
+        let first = offset / WIDE;
+        let here = self.map(view, &d, first)? != 0;
+        let mut n = first + 1;
+        let last = blocks(offset.saturating_add(len)).min(first + CUT as u64);
+        while n < last && (self.map(view, &d, n)? != 0) == here {
+            n += 1;
+        }
+        Ok((here, (n * WIDE - offset).min(len)))
+    }
+
+    /// The blocks of a file with their addresses, the first `most`.
+    pub fn blocks(&mut self, view: View, ino: Ino, most: usize) -> Result<Vec<(u64, u64)>, Stop> {
+        let (d, _) = self.dentry(view, ino)?;
+        let mut out = Vec::new();
+        for n in 0..blocks(d.size).min(LISTED) {
+            if out.len() == most {
+                break;
+            }
+            let at = self.map(view, &d, n)?;
+            if at != 0 {
+                out.push((n, at));
+            }
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,259 @@
+//! The copier: blocks in state dump go to the WORM.
+//!
+//! ```text
+//!   look through the buckets -> blocks by address -> flush -> bits of a fake WORM -> flush
+//!                             -> state read; when nothing else is left: the superblock, the same
+//! ```
+//! Only what is durable on the cache device is copied, for an address is written once.
+//! A block whose bit is set already was copied before the power went, and must be the same.
+
+use bio::Seg;
+
+use super::commit::{flush, write_at};
+use super::format::{self, BLOCK, BUCKETS, BlockState, Bucket, Tag, once_bit};
+use super::state::WORM;
+use super::{Image, one};
+use crate::fault::{Addr, Fault, Stop};
+
+/// Blocks copied between two flushes.
+const AT_ONCE: usize = 64;
+/// Bucket blocks looked at in one step.
+const LOOK: u64 = 32;
+/// Waits after an error, ns: at first and at most.
+const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
+
+/// Whoever copies; one at a time.
+struct Turn<'a>(&'a Image);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.0.copying.set(false);
+        self.0.0.moved.ring();
+    }
+}
+
+impl Image {
+    async fn turn(&self) -> Turn<'_> {
+        while self.0.copying.get() {
+            let seen = self.0.moved.count();
+            self.0.moved.after(seen).await;
+        }
+        self.0.copying.set(true);
+        Turn(self)
+    }
+
+    /// Copies until it is closed.
+    pub(super) async fn keep_copying(self) {
+        let mut wait = RETRY_NS.0;
+        while !self.0.closed.get() {
+            let seen = self.0.moved.count();
+            let copied = if self.0.idle.get() { Ok(0) } else { self.copy_some().await };
+            let (fault, n) = match copied {
+                Ok(n) => (None, n),
+                Err(fault) => (Some(fault.to_string()), 0),
+            };
+            let failed = fault.is_some();
+            let mut report = self.0.report.borrow_mut();
+            report.faults += u64::from(failed);
+            if failed || n > 0 {
+                report.fault = fault;
+            }
+            drop(report);
+            if failed {
+                if self.0.state.borrow().refused.is_some() {
+                    return;
+                }
+                self.0.reactor.sleep(wait).await;
+                wait = (wait * 2).min(RETRY_NS.1);
+            } else if n == 0 {
+                wait = RETRY_NS.0;
+                if self.0.idle.get() && !self.0.closed.get() {
+                    self.0.moved.after(seen).await;
+                }
+            }
+        }
+    }
+
+    /// Addresses in state dump, the lowest first, at most [`AT_ONCE`].
+    async fn to_copy(&self) -> Result<Vec<Addr>, Fault> {
+        let mut out = Vec::new();
+        let msize = self.0.state.borrow().header.msize;
+        let mut row = 0;
+        while row < msize {
+            let end = (row + LOOK * BUCKETS).min(msize);
+            let mut look = |s: &mut super::Step<'_>| {
+                let mut some = Vec::new();
+                for row in (row..end).step_by(BUCKETS as usize) {
+                    let at = s.header().bucket_at(row);
+                    let block = s.look(at)?;
+                    let block = s.checked(block, at, Tag::Buckets, at)?;
+                    block.with(|b| {
+                        for row in row..(row + BUCKETS).min(end) {
+                            let dump = |e: &format::Entry| e.state == BlockState::Dump;
+                            let bucket = Bucket::of(b, row);
+                            let all = bucket.entries().map(|(_, e)| e).filter(dump);
+                            some.extend(all.map(|e| e.addr));
+                        }
+                    });
+                }
+                Ok::<_, Stop>(some)
+            };
+            let some = self.step(&mut look).await?;
+            let state = self.0.state.borrow();
+            let some = some.into_iter().filter(|a| !state.stuck.contains(a));
+            out.extend(some);
+            drop(state);
+            if out.len() > 16 * AT_ONCE {
+                out.sort_unstable();
+                out.truncate(AT_ONCE);
+            }
+            row = end;
+        }
+        out.sort_unstable();
+        // The superblock says that everything else is there.
+        let sb = self.0.state.borrow().header.sb;
+        if out.len() > 1 {
+            out.retain(|a| *a != sb);
+        }
+        out.truncate(AT_ONCE);
+        Ok(out)
+    }
+
+    /// Copies some blocks; how many.
+    async fn copy_some(&self) -> Result<usize, Fault> {
+        let _turn = self.turn().await;
+        self.copy_in_turn().await
+    }
+
+    async fn copy_in_turn(&self) -> Result<usize, Fault> {
+        let some = self.to_copy().await?;
+        if some.is_empty() {
+            self.0.idle.set(true);
+            self.0.moved.ring();
+            return Ok(0);
+        }
+        let begun = self.0.reactor.now();
+        self.copy(&some).await?;
+        let mut report = self.0.report.borrow_mut();
+        report.copied += some.len() as u64;
+        report.busy_ns += self.0.reactor.now().saturating_sub(begun);
+        Ok(some.len())
+    }
+
+    /// A block of a dump that somebody wants to change is on the WORM when it returns. Before a
+    /// superblock everything else is.
+    pub(super) async fn copied_block(&self, addr: Addr) -> Result<(), Fault> {
+        loop {
+            let _turn = self.turn().await;
+            let state = self.step(&mut |s| s.state(addr)).await?;
+            match state {
+                BlockState::Dump if self.0.state.borrow().stuck.contains(&addr) => {
+                    let why = format!("block {addr} of a dump cannot be copied to the WORM");
+                    return Err(Fault::Corrupt(why));
+                }
+                BlockState::Dump => {}
+                BlockState::Dump1 => {
+                    let why = format!("block {addr} is what a failed dump left");
+                    return Err(Fault::Corrupt(why));
+                }
+                _ => return Ok(()),
+            }
+            if addr == self.0.state.borrow().header.sb {
+                // It comes last by itself.
+                self.copy_in_turn().await?;
+            } else {
+                self.copy(&[addr]).await?;
+            }
+        }
+    }
+
+    /// Until nothing is left to copy.
+    pub async fn copied(&self) -> Result<(), Fault> {
+        while !self.0.idle.get() {
+            if self.copy_some().await? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn copy(&self, some: &[Addr]) -> Result<(), Fault> {
+        let Some(worm) = &self.0.worm else { return Ok(()) };
+        // What the WORM has stays there: whose block it is has to be durable before.
+        if self.0.state.borrow().frames.dirty() > 0 || self.0.committing.get() {
+            self.commit_now().await?;
+        }
+        let mut new: Vec<Addr> = Vec::new();
+        for addr in some {
+            let (seg, written) = self.step(&mut |s| cached(s, *addr)).await?;
+            if written {
+                let there = self.own_memory().await?;
+                self.read_device(WORM | addr, &there).await?;
+                if seg.with(|a| there.with(|b| a != b)) {
+                    let mut state = self.0.state.borrow_mut();
+                    state.stuck.push(*addr);
+                    let why = format!("block {addr} of the WORM has something else already");
+                    return Err(Fault::Corrupt(why));
+                }
+                continue;
+            }
+            write_at(&**worm, *addr, one(&seg)).await?;
+            self.0.state.borrow_mut().frames.drop_block(WORM | addr);
+            new.push(*addr);
+        }
+        flush(&**worm).await?;
+        if self.0.state.borrow().shape.once {
+            self.set_bits(&new).await?;
+        }
+        self.step(&mut |s| {
+            for addr in some {
+                if let Some((c, e)) = s.entry(*addr)?
+                    && e.state == BlockState::Dump
+                {
+                    let to = if s.s.shape.fastworm { BlockState::None } else { BlockState::Read };
+                    s.set_state(*addr, c, to)?;
+                }
+            }
+            let most = some.iter().copied().max().unwrap_or(0);
+            if most > s.header().wmax {
+                s.set_header(|h| h.wmax = most)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// They were written.
+    async fn set_bits(&self, new: &[Addr]) -> Result<(), Fault> {
+        let Some(worm) = &self.0.worm else { return Ok(()) };
+        let raw = self.0.state.borrow().shape.raw;
+        let mut at: Vec<Addr> = new.iter().map(|a| once_bit(raw, *a).0).collect();
+        at.sort_unstable();
+        at.dedup();
+        for at in at {
+            let old = self.step(&mut |s| s.look(WORM | at)).await?;
+            let seg = self.own_memory().await?;
+            old.with(|b| seg.copy_from(0, b));
+            seg.with_mut(|b| {
+                for (_, byte, mask) in new.iter().map(|a| once_bit(raw, *a)).filter(|p| p.0 == at) {
+                    b[byte] |= mask;
+                }
+            });
+            write_at(&**worm, at, one(&seg)).await?;
+            // Whoever looks again sees it.
+            self.0.state.borrow_mut().frames.drop_block(WORM | at);
+        }
+        flush(&**worm).await
+    }
+}
+
+/// The cached copy of a block in state dump, and whether the WORM says that it has it.
+fn cached(s: &mut super::Step<'_>, addr: Addr) -> Result<(Seg, bool), Stop> {
+    let Some((c, _)) = s.entry(addr)? else {
+        return Err(Fault::Corrupt(format!("block {addr} left the cache device")).into());
+    };
+    let seg = s.look(s.cached(addr, c))?;
+    let written = s.s.shape.once && s.was_written(addr)?;
+    debug_assert!(seg.len() == BLOCK);
+    Ok((seg, written))
+}

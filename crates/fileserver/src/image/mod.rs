@@ -1,0 +1,436 @@
+//! image: file systems that 9front's cwfs64x made, served and written as it would.
+//!
+//! ```text
+//!   operation -> Step over State (memory)        names, contents: what the entries say
+//!                    |                           cw: states of blocks, free list
+//!   commit     all changed blocks to a log in the slack of the cache device, flush; then each to
+//!              its place, flush: atomic, which the first file servers were not
+//!   dump       the tree is walked, clients wait; blocks are frozen where they are or get a new
+//!              address at the WORM's end
+//!   copier     blocks in state dump to the WORM, the superblock last
+//! ```
+//!
+//! | state | met here |
+//! |---|---|
+//! | none, read | read; changed it becomes write |
+//! | dirty, write | changed where it is |
+//! | dump | changed only after it was copied to the WORM: whoever wants to waits |
+//! | dump1 | read, never made |
+//!
+//! Invariants
+//!  I1  A commit is found after a loss of power as a whole or not at all; what was synced is found.
+//!  I2  A block of a dump never changes, on the cache device or on the WORM.
+//!  I3  A superblock reaches the WORM after everything that it vouches for is durable there.
+//!  I4  What another program changed since is never overwritten by the log: it counts only while
+//!      the header is what the log's last commit made of it, or what that found.
+
+mod check;
+mod commit;
+mod contents;
+mod copy;
+mod cw;
+mod dump;
+pub mod format;
+mod names;
+mod open;
+mod state;
+mod step;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bio::{Pool, Seg, Segs};
+use reactor::Reactor;
+
+use crate::bell::Bell;
+use crate::fault::{Addr, Fault, Stop, Wait};
+use crate::files::Ino;
+use crate::medium::Medium;
+use crate::volume::{Dump, Facts, Report};
+use format::{BLOCK, Layout};
+use state::{State, WORM};
+
+pub use open::{Setup, is_image, open, ream, recover};
+pub use step::Step;
+
+/// Largest size of a file.
+pub(crate) const SIZE_MAX: u64 = 1 << 57;
+/// Blocks evicted from memory at a time.
+const EVICT: usize = 64;
+/// Looks at a block that changed while it was read.
+const TRIES: usize = 4;
+/// How often memory is waited for, and how long each time, ns.
+const WAITS: usize = 1000;
+/// See [`WAITS`].
+const WAIT_NS: u64 = 1_000_000;
+
+struct Inner {
+    reactor: Reactor,
+    pool: Pool,
+    first: Rc<dyn Medium>,
+    worm: Option<Rc<dyn Medium>>,
+    clock: Rc<dyn Fn() -> u64>,
+    state: RefCell<State>,
+    held: RefCell<HashMap<Ino, u32>>,
+    loading: RefCell<HashMap<Addr, Rc<Bell>>>,
+    /// Commits begun and ended.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    committing: Cell<bool>,
+    committed: Bell,
+    /// A dump is being taken: operations wait.
+    dumping: Cell<bool>,
+    /// The same, or the copier moved on.
+    moved: Bell,
+    /// Somebody copies to the WORM.
+    copying: Cell<bool>,
+    /// Nothing was in state dump when it was last looked.
+    idle: Cell<bool>,
+    report: RefCell<Report>,
+    closed: Cell<bool>,
+    released: RefCell<Vec<Ino>>,
+    reap: Bell,
+}
+
+/// A handle on an open image. Clones share it; it never leaves its core.
+#[derive(Clone)]
+pub struct Image(Rc<Inner>);
+
+impl Image {
+    /// Runs `op` until it needs nothing that is not in memory. It may run several times; what it
+    /// did before it stopped is undone.
+    pub async fn run<T>(
+        &self,
+        mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
+        loop {
+            let seen = self.0.moved.count();
+            if !self.0.dumping.get() {
+                break;
+            }
+            self.0.moved.after(seen).await;
+        }
+        self.step(&mut op).await
+    }
+
+    /// The same while a dump is taken, for the dump itself.
+    async fn step<T>(
+        &self,
+        op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
+        let mut waits = 0;
+        loop {
+            if self.0.closed.get() {
+                return Err(Fault::Closed);
+            }
+            let stopped = {
+                let mut state = self.0.state.borrow_mut();
+                state.now_ns = (self.0.clock)();
+                let mut step = Step::new(&mut state, &self.0.held);
+                let done = op(&mut step);
+                if done.is_err() {
+                    step.undo();
+                }
+                done
+            };
+            match stopped {
+                Ok(done) => {
+                    self.relieve();
+                    self.fetch_wanted();
+                    return Ok(done);
+                }
+                Err(Stop::Fail(fault)) => return Err(fault),
+                Err(Stop::Missing(at)) => {
+                    self.fetch_wanted();
+                    self.load(at).await?;
+                }
+                Err(Stop::Wait(Wait::Memory)) => {
+                    waits += 1;
+                    let gone = self.0.state.borrow_mut().frames.evict(EVICT);
+                    if gone == 0 {
+                        self.commit_now().await?;
+                    }
+                    if waits > WAITS {
+                        return Err(Fault::NoSpace("the block cache is too small"));
+                    }
+                    if gone == 0 {
+                        self.0.reactor.sleep(WAIT_NS).await;
+                    }
+                }
+                Err(Stop::Wait(Wait::Copy(addr))) => Box::pin(self.copied_block(addr)).await?,
+                Err(Stop::Wait(_)) => {
+                    waits += 1;
+                    if waits > 3 {
+                        return Err(Fault::NoSpace(
+                            "the operation changes more than the log holds",
+                        ));
+                    }
+                    self.commit_now().await?;
+                }
+            }
+        }
+    }
+
+    /// Begins a commit when much is dirty.
+    fn relieve(&self) {
+        let state = self.0.state.borrow();
+        let dirty = state.frames.dirty();
+        let many = state.shape.log.is_some_and(|room| dirty as u64 * 2 > room)
+            || dirty * 2 > state.frames.limit();
+        drop(state);
+        if many && !self.0.committing.get() {
+            self.begin_commit();
+        }
+    }
+
+    /// What ended before it was called is durable when it returns.
+    pub async fn sync(&self) -> Result<(), Fault> {
+        if let Some(why) = &self.0.state.borrow().refused {
+            return Err(why.clone());
+        }
+        self.commit_now().await
+    }
+
+    async fn commit_now(&self) -> Result<(), Fault> {
+        // One that runs may have begun before what is to be durable.
+        let wanted = self.0.begun.get() + 1;
+        while self.0.ended.get() < wanted {
+            let seen = self.0.committed.count();
+            if !self.0.committing.get() {
+                self.begin_commit();
+            }
+            self.0.committed.after(seen).await;
+            if let Some(why) = &self.0.state.borrow().refused {
+                return Err(why.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads what operations said that they will want.
+    fn fetch_wanted(&self) {
+        for at in std::mem::take(&mut self.0.state.borrow_mut().wanted) {
+            let image = self.clone();
+            // Whoever needs it hears of the fault when it asks.
+            self.0.reactor.spawn("image-load", async move { drop(image.load(at).await) });
+        }
+    }
+
+    /// Memory for a block.
+    async fn memory(&self) -> Result<Seg, Fault> {
+        for _ in 0..WAITS {
+            if let Some(seg) = self.0.state.borrow().frames.memory() {
+                return Ok(seg);
+            }
+            if self.0.state.borrow_mut().frames.evict(EVICT) == 0 {
+                self.commit_now().await?;
+                self.0.reactor.sleep(WAIT_NS).await;
+            }
+        }
+        Err(Fault::NoSpace("the block cache is full of blocks in use"))
+    }
+
+    async fn read_device(&self, at: Addr, seg: &Seg) -> Result<(), Fault> {
+        let medium = match at & WORM {
+            0 => Some(&self.0.first),
+            _ => self.0.worm.as_ref(),
+        };
+        let Some(medium) = medium else { return Err(Fault::Corrupt("there is no WORM".into())) };
+        let block = at & !WORM;
+        let read = medium.read(block * BLOCK as u64, one(seg)).await;
+        read.map_err(|e| Fault::Io(e, format!("{}: block {block}", medium.name())))
+    }
+
+    /// Loads a block, or waits for whoever does.
+    async fn load(&self, at: Addr) -> Result<(), Fault> {
+        let already = self.0.loading.borrow().get(&at).cloned();
+        if let Some(bell) = already {
+            let seen = bell.count();
+            if self.0.loading.borrow().contains_key(&at) {
+                bell.after(seen).await;
+            }
+            return Ok(());
+        }
+        self.0.loading.borrow_mut().insert(at, Rc::new(Bell::default()));
+        let _loading = Loading { inner: &self.0, at };
+        for _ in 0..TRIES {
+            if self.0.state.borrow().frames.has(at) {
+                return Ok(());
+            }
+            let (seg, ended) = (self.memory().await?, self.0.ended.get());
+            self.read_device(at, &seg).await?;
+            let mut state = self.0.state.borrow_mut();
+            // A commit that ended meanwhile may have written it, and memory may have forgotten it.
+            if self.0.ended.get() == ended || at & WORM != 0 {
+                if !state.frames.has(at) {
+                    state.frames.enter(at, seg);
+                }
+                return Ok(());
+            }
+        }
+        // It is asked for again.
+        Ok(())
+    }
+
+    /// While the guard lives, a file that loses its name keeps its contents.
+    pub fn hold(&self, ino: Ino) -> Held {
+        *self.0.held.borrow_mut().entry(ino).or_default() += 1;
+        Held { image: self.clone(), ino }
+    }
+
+    /// Every dump.
+    pub fn dumps(&self) -> Vec<Dump> {
+        self.0.state.borrow().dumps.clone()
+    }
+
+    /// Finishes making a file shorter, as far as that takes several steps.
+    pub async fn shorten(&self, ino: Ino) -> Result<(), Fault> {
+        let size = self.0.state.borrow_mut().cutting.remove(&ino);
+        let Some(size) = size else { return Ok(()) };
+        while !self.run(|s| s.cut_some(ino, size)).await? {
+            self.0.reactor.yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Gives back blocks of files without a name, until it is closed.
+    async fn keep_reaping(self) {
+        while !self.0.closed.get() {
+            let seen = self.0.reap.count();
+            let some = self.0.released.take();
+            for ino in some {
+                // What fails stays until it is opened again; it is no part of the tree.
+                while let Ok(false) = self.run(|s| s.reap(ino)).await {
+                    self.0.reactor.yield_now().await;
+                }
+            }
+            if self.0.released.borrow().is_empty() && !self.0.closed.get() {
+                self.0.reap.after(seen).await;
+            }
+        }
+    }
+
+    /// Files without a name are looked at.
+    pub fn reap(&self) {
+        let mut gone: Vec<Ino> = self.0.state.borrow().gone.keys().copied().collect();
+        gone.sort_unstable();
+        if !gone.is_empty() {
+            self.0.released.borrow_mut().extend(gone);
+            self.0.reap.ring();
+        }
+    }
+
+    /// Everything is durable, and nothing is begun any more.
+    pub async fn close(&self) -> Result<(), Fault> {
+        // Files that are held still are held by nobody after it.
+        self.0.held.borrow_mut().clear();
+        let mut gone: Vec<Ino> = self.0.state.borrow().gone.keys().copied().collect();
+        gone.sort_unstable();
+        for ino in gone {
+            while let Ok(false) = self.run(|s| s.reap(ino)).await {}
+        }
+        let writes = self.0.state.borrow().shape.log.is_some();
+        let done = if writes { self.sync().await } else { Ok(()) };
+        self.0.closed.set(true);
+        for bell in [&self.0.reap, &self.0.moved, &self.0.committed] {
+            bell.ring();
+        }
+        done
+    }
+
+    /// How it is doing.
+    pub fn facts(&self) -> Facts {
+        use format::BlockState as S;
+        let s = self.0.state.borrow();
+        let n = |state: S| s.counts[state as usize];
+        let pinned = n(S::Dirty) + n(S::Write) + n(S::Dump) + n(S::Dump1);
+        let cached = s.shape.worm.is_some();
+        Facts {
+            block: BLOCK as u64,
+            memory: s.frames.limit() as u64,
+            dirty: s.frames.dirty() as u64,
+            hits: s.frames.hits,
+            misses: s.frames.misses,
+            slots: if cached { s.header.csize } else { 0 },
+            slots_used: pinned + n(S::Read),
+            slots_left: s.header.csize.saturating_sub(pinned),
+            worm: s.shape.worm.unwrap_or(0),
+            next: s.header.fsize,
+            sb_last: s.header.sb,
+            live: n(S::Dirty) + n(S::Write),
+            dumps: s.dumps.len() as u64,
+            commits: s.seq,
+            refused: s.refused.as_ref().map(ToString::to_string),
+            ..Facts::default()
+        }
+    }
+
+    /// How copying to the WORM is doing.
+    pub fn legs(&self) -> Vec<Report> {
+        match &self.0.worm {
+            Some(worm) => {
+                let s = self.0.state.borrow();
+                let (done, behind) = (s.header.wmax, s.counts[format::BlockState::Dump as usize]);
+                let r = self.0.report.borrow().clone();
+                vec![Report { name: worm.name().to_owned(), done, behind, ..r }]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Nothing may be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.0.state.borrow().shape.log.is_none()
+    }
+
+    /// Rows or columns.
+    pub fn layout(&self) -> Layout {
+        self.0.state.borrow().shape.layout
+    }
+
+    fn refuse(&self, why: Fault) -> Fault {
+        self.0.state.borrow_mut().refused.get_or_insert(why).clone()
+    }
+}
+
+fn one(seg: &Seg) -> Segs {
+    let mut segs = Segs::default();
+    segs.push(seg.clone());
+    segs
+}
+
+/// Ends a load whatever happens to the task.
+struct Loading<'a> {
+    inner: &'a Inner,
+    at: Addr,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let bell = self.inner.loading.borrow_mut().remove(&self.at);
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+    }
+}
+
+/// See [`Image::hold`].
+pub struct Held {
+    image: Image,
+    ino: Ino,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = self.image.0.held.borrow_mut();
+        let Some(n) = held.get_mut(&self.ino) else { return };
+        *n -= 1;
+        if *n == 0 {
+            held.remove(&self.ino);
+            drop(held);
+            self.image.0.released.borrow_mut().push(self.ino);
+            self.image.0.reap.ring();
+        }
+    }
+}

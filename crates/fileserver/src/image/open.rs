@@ -1,0 +1,480 @@
+//! Making, opening and recovering images.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bio::{Pool, Seg};
+use reactor::Reactor;
+use wire::iscsi::crc32c;
+
+use super::commit::{self, Head, flush, write_at};
+use super::format::{
+    self, BLOCK, BUCKETS, BlockState, Bucket, Dentry, FIRST, HEADER, Header, Layout, Super, Tag,
+    mode, once_bit, once_size, path,
+};
+use super::state::{Shape, State, WORM};
+use super::{Image, Inner, one};
+use crate::bell::Bell;
+use crate::fault::{Addr, Fault};
+use crate::medium::Medium;
+use crate::volume::frames::Frames;
+use crate::volume::{Options, View};
+
+/// Addresses that a recovered image leaves out: given since the dump, for all that is known.
+const SLOP: u64 = 100;
+/// Superblocks followed at most.
+const CHAIN_MAX: usize = 1 << 20;
+/// The first number of a file, less one.
+const QID_FIRST: u64 = 10;
+
+/// What the devices do not say of themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// The WORM is a fake one.
+    pub once: bool,
+    /// How the cache device is laid out; none: as it looks.
+    pub layout: Option<Layout>,
+    /// Nothing is written.
+    pub read_only: bool,
+}
+
+/// A buffer of the core.
+pub(super) async fn memory(pool: &Pool, reactor: &Reactor) -> Result<Seg, Fault> {
+    for _ in 0..1000 {
+        if let Some(seg) = pool.get(BLOCK).and_then(|b| b.seg(0, BLOCK)) {
+            return Ok(seg);
+        }
+        reactor.sleep(1_000_000).await;
+    }
+    Err(Fault::NoSpace("the core's buffers are all in use"))
+}
+
+async fn read(o: &Options, medium: &dyn Medium, at: Addr) -> Result<Seg, Fault> {
+    let seg = memory(&o.pool, &o.reactor).await?;
+    let read = medium.read(at * BLOCK as u64, one(&seg)).await;
+    read.map_err(|e| Fault::Io(e, format!("{}: block {at}", medium.name())))?;
+    Ok(seg)
+}
+
+async fn put(
+    o: &Options,
+    medium: &dyn Medium,
+    at: Addr,
+    fill: impl FnOnce(&mut [u8]),
+) -> Result<(), Fault> {
+    let seg = memory(&o.pool, &o.reactor).await?;
+    seg.with_mut(|b| {
+        b.fill(0);
+        fill(b);
+    });
+    write_at(medium, at, one(&seg)).await
+}
+
+fn shape_of(o: &Options, setup: Setup) -> Result<Shape, Fault> {
+    if o.memory < 64 * BLOCK {
+        return Err(Fault::Invalid("the block cache holds less than 64 blocks"));
+    }
+    let raw = o.legs.first().map(|w| w.size() / BLOCK as u64);
+    let usable = |raw| if setup.once { once_size(raw) } else { raw };
+    Ok(Shape {
+        first: o.cache.size() / BLOCK as u64,
+        worm: raw.map(usable),
+        raw: raw.unwrap_or(0),
+        once: setup.once,
+        layout: setup.layout.unwrap_or_default(),
+        fastworm: o.fastworm,
+        log: None,
+    })
+}
+
+/// There is an image on its devices, as far as the first block says.
+pub async fn is_image(o: &Options) -> bool {
+    let tag = if o.legs.is_empty() { Tag::Super } else { Tag::Cache };
+    let found = read(o, &*o.cache, FIRST).await;
+    found.is_ok_and(|b| b.with(|b| format::check_tag(b, tag, path::SUPER)).is_ok())
+}
+
+/// Opens an image.
+pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
+    let mut shape = shape_of(o, setup)?;
+    if shape.first <= FIRST + 1 {
+        return Err(Fault::Strange(format!("{}: too small to hold an image", o.cache.name())));
+    }
+    let block = read(o, &*o.cache, FIRST).await?;
+    let tag = if shape.worm.is_some() { Tag::Cache } else { Tag::Super };
+    block
+        .with(|b| format::check_tag(b, tag, path::SUPER))
+        .map_err(|why| Fault::Strange(format!("{}: no image of cwfs64x: {why}", o.cache.name())))?;
+    let mut header = Header::default();
+    if shape.worm.is_some() {
+        header = block.with(Header::read);
+        if let Some(why) = header.wrong(shape.first) {
+            return Err(Fault::Corrupt(format!("{}: the header: {why}", o.cache.name())));
+        }
+        let slack = header.slack(shape.first);
+        if take_log(o, &block, slack, setup.read_only).await? {
+            header = read(o, &*o.cache, FIRST).await?.with(Header::read);
+        }
+        if shape.worm.is_some_and(|w| w < header.fsize) {
+            return Err(Fault::Corrupt("the WORM is smaller than what stands on it".into()));
+        }
+        shape.log = if setup.read_only { None } else { commit::room(slack.1) };
+        shape.layout = match setup.layout {
+            Some(layout) => layout,
+            None => guess(o, &header).await?,
+        };
+    } else if block.with(Super::read).fsize > shape.first {
+        return Err(Fault::Corrupt("the device is smaller than its superblock says".into()));
+    }
+    let mut written = [0; HEADER];
+    read(o, &*o.cache, FIRST).await?.with(|b| written.copy_from_slice(&b[..HEADER]));
+    let worm = o.legs.first().cloned();
+    let image = Image(Rc::new(Inner {
+        reactor: o.reactor.clone(),
+        pool: o.pool.clone(),
+        first: o.cache.clone(),
+        worm,
+        clock: o.clock.clone(),
+        state: RefCell::new(State {
+            frames: Frames::new(o.memory, BLOCK),
+            shape,
+            header,
+            counts: [0; 6],
+            places: HashMap::new(),
+            gone: HashMap::new(),
+            dumps: Vec::new(),
+            roots: Vec::new(),
+            now_ns: (o.clock)(),
+            wanted: Vec::new(),
+            cutting: HashMap::new(),
+            refused: None,
+            seq: 0,
+            written,
+            stuck: Vec::new(),
+        }),
+        held: RefCell::default(),
+        loading: RefCell::default(),
+        begun: Cell::new(0),
+        ended: Cell::new(0),
+        committing: Cell::new(false),
+        committed: Bell::default(),
+        dumping: Cell::new(false),
+        moved: Bell::default(),
+        copying: Cell::new(false),
+        idle: Cell::new(false),
+        report: RefCell::default(),
+        closed: Cell::new(false),
+        released: RefCell::default(),
+        reap: Bell::default(),
+    }));
+    image.look_over().await?;
+    image.start(o.commit_ns);
+    Ok(image)
+}
+
+impl Image {
+    /// What has to be right before anything else is looked at.
+    async fn look_over(&self) -> Result<(), Fault> {
+        let shape = self.0.state.borrow().shape;
+        let msize = self.0.state.borrow().header.msize;
+        if shape.worm.is_some() {
+            for row in (0..msize).step_by(BUCKETS as usize) {
+                self.run(|s| {
+                    let at = s.header().bucket_at(row);
+                    let block = s.look(at)?;
+                    let block = s.checked(block, at, Tag::Buckets, at)?;
+                    for row in row..(row + BUCKETS).min(msize) {
+                        let mut n = 0;
+                        block.with(|b| {
+                            for (_, e) in Bucket::of(b, row).entries() {
+                                s.s.counts[e.state as usize] += 1;
+                                n += 1;
+                            }
+                        });
+                        if n != format::ENTRIES {
+                            let why = format!("block {at} of the buckets has a state that is none");
+                            return Err(Fault::Corrupt(why).into());
+                        }
+                    }
+                    Ok(())
+                })
+                .await?;
+            }
+            let (wsize, writes) = (shape.worm.unwrap_or(0), shape.log.is_some());
+            self.run(|s| {
+                s.super_block()?;
+                if writes && s.header().wsize != wsize {
+                    s.set_header(|h| h.wsize = wsize)?;
+                }
+                Ok(())
+            })
+            .await?;
+            if writes {
+                self.run(|s| s.settle_super()).await?;
+            }
+        }
+        self.run(|s| s.inode(View::Live, path::ROOT)).await?;
+        self.learn_dumps().await
+    }
+
+    fn start(&self, commit_ns: u64) {
+        if self.0.state.borrow().shape.log.is_none() {
+            self.0.idle.set(true);
+            return;
+        }
+        let image = self.clone();
+        self.0.reactor.spawn("image-commits", async move {
+            while !image.0.closed.get() {
+                image.0.reactor.sleep(commit_ns.max(1)).await;
+                if !image.0.committing.get() && !image.0.closed.get() {
+                    image.begin_commit();
+                }
+            }
+        });
+        self.0.reactor.spawn("image-reap", self.clone().keep_reaping());
+        self.0.reactor.spawn("image-copy", self.clone().keep_copying());
+    }
+}
+
+/// Does what the log says, if it counts; whether it did.
+async fn take_log(
+    o: &Options,
+    header: &Seg,
+    (log, slack): (Addr, u64),
+    read_only: bool,
+) -> Result<bool, Fault> {
+    let cache = &*o.cache;
+    if slack == 0 {
+        return Ok(false);
+    }
+    let head = read(o, cache, log).await?.with(Head::read);
+    let Some(head) = head.filter(|h| header.with(|b| h.knows(b))) else { return Ok(false) };
+    let inside = |n: &(Addr, u32)| n.0 >= FIRST && n.0 < log;
+    if head.blocks.len() as u64 >= slack || !head.blocks.iter().all(inside) {
+        return Ok(false);
+    }
+    let mut differs = false;
+    for ((at, crc), from) in head.blocks.iter().zip(log + 1..) {
+        let block = read(o, cache, from).await?;
+        if block.with(crc32c) != *crc {
+            return Ok(false);
+        }
+        differs |= read(o, cache, *at).await?.with(crc32c) != *crc;
+    }
+    if !differs {
+        return Ok(false);
+    }
+    if read_only {
+        return Err(Fault::Invalid(
+            "its last changes stand in the log only: open it once so that it may be written",
+        ));
+    }
+    for ((at, _), from) in head.blocks.iter().zip(log + 1..) {
+        let block = read(o, cache, from).await?;
+        write_at(cache, *at, one(&block)).await?;
+    }
+    flush(cache).await?;
+    Ok(true)
+}
+
+/// Which layout fits: superblock and roots are where it says, as far as they are on the cache
+/// device.
+async fn guess(o: &Options, h: &Header) -> Result<Layout, Fault> {
+    let mut votes = [0_u32; 2];
+    for (addr, tag, of) in [
+        (h.sb, Tag::Super, path::SUPER),
+        (h.root, Tag::Dir, path::ROOT),
+        (h.dumps, Tag::Dir, path::ROOT),
+    ] {
+        let row = addr % h.msize;
+        let bucket = read(o, &*o.cache, h.bucket_at(row)).await?;
+        let Some((c, _)) = bucket.with(|b| Bucket::of(b, row).find(addr)) else { continue };
+        for (vote, layout) in votes.iter_mut().zip([Layout::Rows, Layout::Columns]) {
+            let block = read(o, &*o.cache, h.cached(layout, row, c)).await?;
+            *vote += u32::from(block.with(|b| format::check_tag(b, tag, of)).is_ok());
+        }
+    }
+    Ok(if votes[1] > votes[0] { Layout::Columns } else { Layout::Rows })
+}
+
+/// An empty cache device; its header is still to be written.
+async fn new_cache(o: &Options, shape: &Shape) -> Result<Header, Fault> {
+    let small = Fault::NoSpace("the cache device is too small to hold an image");
+    let header = Header::plan(shape.first, shape.worm.unwrap_or(0)).ok_or(small)?;
+    let cache = &*o.cache;
+    let (log, slack) = header.slack(shape.first);
+    if slack > 0 {
+        // A log of an earlier life counts no more.
+        put(o, cache, log, |_| ()).await?;
+    }
+    for at in header.maddr..header.caddr {
+        put(o, cache, at, |b| format::set_tag(b, Tag::Buckets, at)).await?;
+    }
+    flush(cache).await?;
+    Ok(header)
+}
+
+async fn write_header(o: &Options, header: &Header) -> Result<(), Fault> {
+    put(o, &*o.cache, FIRST, |b| {
+        header.write(b);
+        format::set_tag(b, Tag::Cache, path::SUPER);
+    })
+    .await?;
+    flush(&*o.cache).await
+}
+
+/// Makes a new image on a cache device and a WORM. What they held is lost.
+pub async fn ream(o: &Options, setup: Setup) -> Result<(), Fault> {
+    let shape = shape_of(o, setup)?;
+    let (Some(worm), Some(usable)) = (o.legs.first(), shape.worm) else {
+        return Err(Fault::Invalid("an image without a WORM is read only, and not made here"));
+    };
+    if usable < 256 {
+        return Err(Fault::NoSpace("the WORM is too small to hold an image"));
+    }
+    let header = new_cache(o, &shape).await?;
+    let worm = &**worm;
+    let (sb, root, dumps, next) = (FIRST, FIRST + 1, FIRST + 2, FIRST + 3);
+    if setup.once {
+        for at in usable..shape.raw {
+            put(o, worm, at, |b| {
+                format::set_tag(b, Tag::Virgin, at);
+                for a in [sb, root, dumps] {
+                    let (block, byte, mask) = once_bit(shape.raw, a);
+                    if block == at {
+                        b[byte] |= mask;
+                    }
+                }
+            })
+            .await?;
+        }
+    } else {
+        // The superblock of an earlier life is not taken for the next one.
+        put(o, worm, next, |_| ()).await?;
+    }
+    let now = ((o.clock)() / 1_000_000_000) as u32;
+    let entry = Dentry {
+        name: b"/".to_vec(),
+        uid: -1,
+        gid: -1,
+        mode: mode::ALLOC | mode::DIR | 0o775,
+        path: path::ROOT,
+        atime: now,
+        mtime: now,
+        ..Dentry::default()
+    };
+    for at in [root, dumps] {
+        put(o, worm, at, |b| {
+            entry.write(b, 0);
+            format::set_tag(b, Tag::Dir, path::ROOT);
+        })
+        .await?;
+    }
+    let fsize = next + 1;
+    put(o, worm, sb, |b| {
+        format::set_frees(b, 1);
+        let last = sb;
+        let s =
+            Super { fstart: FIRST, fsize, tfree: 0, qidgen: QID_FIRST, root, dumps, last, next };
+        s.write(b);
+        format::set_tag(b, Tag::Super, path::SUPER);
+    })
+    .await?;
+    flush(worm).await?;
+    let header = Header { fsize, wmax: dumps, sb, root, dumps, time: now, ..header };
+    write_header(o, &header).await
+}
+
+/// Makes the cache device new from the newest superblock of the WORM.
+pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
+    let shape = shape_of(o, setup)?;
+    let (Some(worm), Some(usable)) = (o.legs.first(), shape.worm) else {
+        return Err(Fault::Invalid("an image without a WORM is not recovered from one"));
+    };
+    let worm = &**worm;
+    let (mut at, mut found) = (FIRST, None);
+    for _ in 0..CHAIN_MAX {
+        if at >= usable || (setup.once && !has_bit(o, worm, shape.raw, at).await?) {
+            break;
+        }
+        let block = read(o, worm, at).await?;
+        if block.with(|b| format::check_tag(b, Tag::Super, path::SUPER)).is_err() {
+            break;
+        }
+        let s = block.with(Super::read);
+        found = Some((at, s));
+        // The chain only goes up.
+        if s.next <= at {
+            break;
+        }
+        at = s.next;
+    }
+    let Some((sb, s)) = found else {
+        return Err(Fault::Strange(format!("{}: no superblock of an image", worm.name())));
+    };
+    let header = new_cache(o, &shape).await?;
+    let mut fsize = s.fsize.saturating_add(SLOP);
+    if setup.once {
+        // What a dump left that never got its superblock is not written again.
+        fsize = fsize.max(written_below(o, worm, &shape).await?);
+    }
+    let fsize = fsize.min(usable);
+    let time = ((o.clock)() / 1_000_000_000) as u32;
+    let header = Header {
+        fsize,
+        wmax: sb.max(s.fsize.saturating_sub(1)),
+        sb,
+        root: s.root,
+        dumps: s.dumps,
+        time,
+        ..header
+    };
+    if let Some(why) = header.wrong(shape.first) {
+        return Err(Fault::Corrupt(format!("superblock {sb}: {why}")));
+    }
+    // The free list of then is forgotten: what it names may have been given since.
+    let layout = setup.layout.unwrap_or_default();
+    let row = sb % header.msize;
+    let s = Super { tfree: 0, fsize, ..s };
+    put(o, &*o.cache, header.cached(layout, row, 0), |b| {
+        format::set_frees(b, 1);
+        s.write(b);
+        format::set_tag(b, Tag::Super, path::SUPER);
+    })
+    .await?;
+    let bucket = header.bucket_at(row);
+    put(o, &*o.cache, bucket, |b| {
+        format::set_entry(b, row, 0, BlockState::Write, sb);
+        format::set_tag(b, Tag::Buckets, bucket);
+    })
+    .await?;
+    flush(&*o.cache).await?;
+    write_header(o, &header).await
+}
+
+/// Behind the last block of a fake WORM that was written.
+async fn written_below(o: &Options, worm: &dyn Medium, shape: &Shape) -> Result<Addr, Fault> {
+    let per = format::PAYLOAD as u64 * 8;
+    let end = once_size(shape.raw);
+    for at in (end..shape.raw).rev() {
+        let bits = read(o, worm, at).await?;
+        let last = bits.with(|b| {
+            let i = b[..format::PAYLOAD].iter().rposition(|b| *b != 0)?;
+            Some(i as u64 * 8 + 7 - u64::from(b[i].leading_zeros()))
+        });
+        if let Some(last) = last {
+            return Ok((at - end) * per + last + 1);
+        }
+    }
+    Ok(0)
+}
+
+async fn has_bit(o: &Options, worm: &dyn Medium, raw: u64, addr: Addr) -> Result<bool, Fault> {
+    let (at, byte, mask) = once_bit(raw, addr);
+    let bits = read(o, worm, at).await?;
+    bits.with(|b| format::check_tag(b, Tag::Virgin, at))
+        .map_err(|why| Fault::Corrupt(format!("bits of the fake WORM: block {at}: {why}")))?;
+    debug_assert!(at & WORM == 0);
+    Ok(bits.with(|b| b[byte] & mask != 0))
+}

@@ -1,0 +1,77 @@
+//! What is known of an open image beside its blocks.
+
+use std::collections::HashMap;
+
+use super::format::{Dentry, HEADER, Header, Layout};
+use crate::fault::{Addr, Fault};
+use crate::files::Ino;
+use crate::volume::frames::Frames;
+use crate::volume::{Dump, View};
+
+/// Set in the place of a block of the WORM; without it a place is on the first device.
+pub const WORM: Addr = 1 << 62;
+
+/// What the devices of an image are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// Blocks of the first device: the cache, or all of a plain file system.
+    pub first: u64,
+    /// Blocks of the WORM that can be used; none for a plain file system.
+    pub worm: Option<u64>,
+    /// Blocks of the device that it is on.
+    pub raw: u64,
+    /// The WORM is a fake one: bits at its end say what was written.
+    pub once: bool,
+    /// How the cache device is laid out.
+    pub layout: Layout,
+    /// What is read from the WORM is not kept on the cache device.
+    pub fastworm: bool,
+    /// Blocks that one commit may change; none: nothing may be changed.
+    pub log: Option<u64>,
+}
+
+/// Where the entry of a file stands: its directory, and which entry of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The directory.
+    pub dir: Ino,
+    /// Counted over all of its blocks.
+    pub slot: u64,
+}
+
+/// An entry's block, and its slot there.
+pub type Spot = (Addr, usize);
+
+/// See the module.
+pub struct State {
+    /// Blocks in memory, by their place on the devices.
+    pub frames: Frames,
+    /// See [`Shape`].
+    pub shape: Shape,
+    /// Header of the cache device, as the frame has it.
+    pub header: Header,
+    /// Entries of the buckets in each state.
+    pub counts: [u64; 6],
+    /// Entries that somebody looked up.
+    pub places: HashMap<(View, Ino), Place>,
+    /// Files without a name: somebody holds them, or their blocks are still to be given back.
+    pub gone: HashMap<Ino, Dentry>,
+    /// Dumps, and where the entries of their roots stand.
+    pub dumps: Vec<Dump>,
+    /// See `dumps`.
+    pub roots: Vec<Spot>,
+    /// Wall clock, ns since 1970.
+    pub now_ns: u64,
+    /// Blocks that an operation will want.
+    pub wanted: Vec<Addr>,
+    /// Sizes that files are being cut to.
+    pub cutting: HashMap<Ino, u64>,
+    /// Why nothing may be changed any more.
+    pub refused: Option<Fault>,
+    /// Commits so far.
+    pub seq: u64,
+    /// The header as the device has it.
+    pub written: [u8; HEADER],
+    /// Blocks in state dump that could not be copied: the WORM has something else there.
+    pub stuck: Vec<Addr>,
+}

@@ -1,0 +1,195 @@
+//! A step: one operation over blocks in memory. It happens as a whole or not at all.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use bio::Seg;
+
+use super::format::{self, Dentry, FIRST, Header, Tag, path};
+use super::state::{Place, State, WORM};
+use crate::fault::{Addr, Fault, Stop, Wait};
+use crate::files::Ino;
+use crate::volume::{Dump, View};
+
+/// How to take a change back.
+enum Undo {
+    /// The block was not in memory.
+    New(Addr),
+    /// What it was, and whether it was dirty.
+    Changed(Addr, Seg, bool),
+    /// What was known of a file without a name.
+    Gone(Ino, Option<Dentry>),
+    /// Where a file stood.
+    Place(Ino, Option<Place>),
+}
+
+/// See the module. Made by [`super::Image::run`].
+pub struct Step<'s> {
+    pub(super) s: &'s mut State,
+    held: &'s RefCell<HashMap<Ino, u32>>,
+    undo: Vec<Undo>,
+    header: Header,
+    counts: [u64; 6],
+}
+
+fn refused(shape: &super::state::Shape) -> Stop {
+    let why = match shape.worm {
+        None => "an image without a cache device is read only",
+        Some(_) => "the cache device has no room for a log: the image is read only",
+    };
+    Fault::Invalid(why).into()
+}
+
+impl<'s> Step<'s> {
+    pub(super) fn new(s: &'s mut State, held: &'s RefCell<HashMap<Ino, u32>>) -> Step<'s> {
+        let (header, counts) = (s.header, s.counts);
+        Step { s, held, undo: Vec::new(), header, counts }
+    }
+
+    /// It has not happened.
+    pub(super) fn undo(self) {
+        let s = self.s;
+        for undo in self.undo.into_iter().rev() {
+            match undo {
+                Undo::New(at) => s.frames.drop_block(at),
+                Undo::Changed(at, seg, dirty) => s.frames.put_back(at, seg, dirty),
+                Undo::Gone(ino, Some(d)) => drop(s.gone.insert(ino, d)),
+                Undo::Gone(ino, None) => drop(s.gone.remove(&ino)),
+                Undo::Place(ino, Some(p)) => drop(s.places.insert((View::Live, ino), p)),
+                Undo::Place(ino, None) => drop(s.places.remove(&(View::Live, ino))),
+            }
+        }
+        (s.header, s.counts) = (self.header, self.counts);
+    }
+
+    /// Wall clock, ns since 1970.
+    pub fn now_ns(&self) -> u64 {
+        self.s.now_ns
+    }
+
+    /// The same in seconds, as entries have it.
+    pub(super) fn now(&self) -> u32 {
+        (self.s.now_ns / 1_000_000_000) as u32
+    }
+
+    /// Every dump.
+    pub fn dumps(&self) -> &[Dump] {
+        &self.s.dumps
+    }
+
+    /// True while somebody holds a file: its contents stay.
+    pub(super) fn is_held(&self, ino: Ino) -> bool {
+        self.held.borrow().contains_key(&ino)
+    }
+
+    /// A block of zeros, for holes.
+    pub(super) fn zeros(&self) -> Result<Seg, Stop> {
+        self.s.frames.zeros().ok_or(Stop::Wait(Wait::Memory))
+    }
+
+    /// A block of a device.
+    pub(super) fn look(&mut self, at: Addr) -> Result<Seg, Stop> {
+        self.s.frames.find(at).ok_or(Stop::Missing(at))
+    }
+
+    /// It will be wanted: it is loaded beside whatever the operation waits for.
+    pub(super) fn want(&mut self, at: Addr) {
+        if !self.s.frames.has(at) && !self.s.wanted.contains(&at) {
+            self.s.wanted.push(at);
+        }
+    }
+
+    fn may_change(&self) -> Result<u64, Stop> {
+        if let Some(why) = &self.s.refused {
+            return Err(Stop::Fail(why.clone()));
+        }
+        self.s.shape.log.ok_or_else(|| refused(&self.s.shape))
+    }
+
+    /// Memory of a block that this step may change; of a device's block that was not in memory
+    /// when `read` is false, zeros.
+    fn own_at(&mut self, at: Addr, read: bool) -> Result<Seg, Stop> {
+        let room = self.may_change()?;
+        if at & WORM != 0 {
+            return Err(Fault::Corrupt("a block of the WORM is to be changed".into()).into());
+        }
+        let mine = |u: &Undo| match u {
+            Undo::New(a) | Undo::Changed(a, ..) => *a == at,
+            _ => false,
+        };
+        if self.undo.iter().any(mine) {
+            return self.look(at);
+        }
+        let dirty = self.s.frames.is_dirty(at);
+        if !dirty && self.s.frames.dirty() as u64 >= room {
+            return Err(Stop::Wait(Wait::Commit));
+        }
+        let old = if self.s.frames.has(at) || read { Some(self.look(at)?) } else { None };
+        let seg = self.s.frames.memory().ok_or(Stop::Wait(Wait::Memory))?;
+        match &old {
+            Some(old) if read => drop(old.with(|b| seg.copy_from(0, b))),
+            _ => seg.with_mut(|b| b.fill(0)),
+        }
+        self.undo.push(match old {
+            Some(old) => Undo::Changed(at, old, dirty),
+            None => Undo::New(at),
+        });
+        self.s.frames.swap(at, seg.clone());
+        Ok(seg)
+    }
+
+    /// A block of the first device that is changed.
+    pub(super) fn own(&mut self, at: Addr) -> Result<Seg, Stop> {
+        self.own_at(at, true)
+    }
+
+    /// One of which nothing stays.
+    pub(super) fn blank(&mut self, at: Addr) -> Result<Seg, Stop> {
+        self.own_at(at, false)
+    }
+
+    /// Header of the cache device.
+    pub(super) fn header(&self) -> Header {
+        self.s.header
+    }
+
+    /// Changes it.
+    pub(super) fn set_header(&mut self, change: impl FnOnce(&mut Header)) -> Result<(), Stop> {
+        let seg = self.own(FIRST)?;
+        change(&mut self.s.header);
+        let header = self.s.header;
+        seg.with_mut(|b| header.write(b));
+        Ok(())
+    }
+
+    /// What is known of a file without a name.
+    pub(super) fn set_gone(&mut self, ino: Ino, d: Option<Dentry>) {
+        let before = match d {
+            Some(d) => self.s.gone.insert(ino, d),
+            None => self.s.gone.remove(&ino),
+        };
+        self.undo.push(Undo::Gone(ino, before));
+    }
+
+    /// A file of the live tree stands there from now on.
+    pub(super) fn set_place(&mut self, ino: Ino, place: Option<Place>) {
+        let key = (View::Live, ino);
+        let before = match place {
+            Some(p) => self.s.places.insert(key, p),
+            None => self.s.places.remove(&key),
+        };
+        self.undo.push(Undo::Place(ino, before));
+    }
+
+    /// The block is what it should be.
+    pub(super) fn checked(&self, seg: Seg, at: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
+        let whose = |why| {
+            let file = if of > path::SUPER { format!(" of file {of}") } else { String::new() };
+            Fault::Corrupt(format!("block {at}{file}: {why}"))
+        };
+        match seg.with(|b| format::check_tag(b, tag, of)) {
+            Ok(()) => Ok(seg),
+            Err(why) => Err(Stop::Fail(whose(why))),
+        }
+    }
+}

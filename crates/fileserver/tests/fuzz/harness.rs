@@ -6,7 +6,7 @@
 //!   blocks       byte 0: recovered (bit 0), or opened
 //!                then 8 bytes each: device, block (2), byte (2), what it becomes (2), sealed again
 //!   image        byte 0: which image of cwfs64x (bits 0, 1), read only (2), recovered (3)
-//!                then 8 bytes each: device (bit 0), which of its blocks, byte (2), what it becomes (4)
+//!                then 8 bytes each: device, which of its blocks, byte (2), what it becomes (4)
 //! ```
 
 use std::cell::{Cell, RefCell};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use geom::Access;
 use serde_json::json;
 
-use super::{Story, talk};
+use super::Story;
 use crate::disk::SECTOR;
 use crate::life::{Life, MS};
 

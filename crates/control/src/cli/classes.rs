@@ -80,19 +80,20 @@ const EVERY: &[VerbSpec] = &[
     },
 ];
 
-/// GEOM's letter of every verb that changes something.
-const VERBOSE: ArgSpec = ArgSpec {
-    name: "verbose",
+/// GEOM's letter of every verb that changes something. `geom` takes it out of what the class is
+/// asked, so it has no name that a class may have.
+const LISTED: ArgSpec = ArgSpec {
+    name: "listed",
     short: Some('v'),
     kind: ArgKind::Flag,
     doc: "Show it afterwards, as `list` does",
 };
 
-/// What a verb takes: what it says itself, and [`VERBOSE`] where there is something to show.
+/// What a verb takes: what it says itself, and [`LISTED`] where there is something to show.
 fn arguments(verb: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
     let shows = EVERY.iter().any(|v| v.name == verb.name);
-    let taken = verb.args.iter().any(|a| a.name == VERBOSE.name || a.short == VERBOSE.short);
-    verb.args.iter().chain((!shows && !taken).then_some(&VERBOSE))
+    let taken = verb.args.iter().any(|a| a.name == LISTED.name || a.short == LISTED.short);
+    verb.args.iter().chain((!shows && !taken).then_some(&LISTED))
 }
 
 impl ClassVerbs {

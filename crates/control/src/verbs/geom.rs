@@ -91,7 +91,7 @@ impl DaemonVerb for Geom {
             };
             all.insert(key.to_owned(), value(text));
         }
-        let verbose = all.remove("verbose") == Some(Value::Bool(true));
+        let listed = all.remove("listed") == Some(Value::Bool(true));
         let named = names(&all);
         let all = Value::Object(all);
         let mut answer = control.change(|plant| plant.verb(&class, &verb, &all, progress))?;
@@ -101,7 +101,7 @@ impl DaemonVerb for Geom {
             std::thread::sleep(PAUSE);
             answer = control.change(|plant| plant.verb(&class, &verb, &again, progress))?;
         }
-        if verbose {
+        if listed {
             for name in named {
                 let ask = json!({ "names": [name] });
                 // One that was taken apart is shown no more.

@@ -142,7 +142,11 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
     shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
     shop.house.start();
     let load = shop.load(30_000, 4096);
+    let mut logins = 0;
     for _ in 0..3 {
+        // One that has not logged in again has no session to lose.
+        shop.house.until("it is logged in", LIMIT, || shop.count("logins") > logins);
+        logins = shop.count("logins");
         std::thread::sleep(Duration::from_millis(700));
         shop.tgt.kill().unwrap();
         std::thread::sleep(Duration::from_millis(1500));

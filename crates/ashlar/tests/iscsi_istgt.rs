@@ -89,7 +89,12 @@ fn a_second_stranger_is_found_proven_written_and_killed_under_load() {
     command.args(["-t", "none"]).arg(shop.house.url(0));
     let log = shop.house.path("bench.log");
     let mut load = Proc::start("qemu-img bench", &mut command, &log).unwrap();
+    let mut logins = 0;
     for _ in 0..2 {
+        // One that has not logged in again has no session to lose.
+        let limit = Duration::from_secs(60);
+        shop.house.until("it is logged in", limit, || shop.count("logins") > logins);
+        logins = shop.count("logins");
         std::thread::sleep(Duration::from_millis(700));
         shop.istgt.kill().unwrap();
         std::thread::sleep(Duration::from_millis(500));

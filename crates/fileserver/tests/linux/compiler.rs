@@ -48,10 +48,11 @@ const SOURCES: &[(&str, &str)] = &[
 /// Header libraries that the sources have with them.
 const HEADERS: &[&str] = &["stb_image.h", "stb_image_write.h", "stb_rect_pack.h"];
 
-/// What the guest does. An object is made old: `touch` of a source would set the guest's time, which
-/// may lie behind the server's, whose time the object has.
+/// What the guest does. What is to be built anew is made old: a source that is touched gets the
+/// guest's time, which may lie behind that of the server, and times here are whole seconds, so an
+/// object may be no newer than the program.
 pub const BUILD: &str = "tar xf /rig/program.tar; cd program; make; ./program | grep -qx 'the same'
-    make | grep -q 'up to date'; touch -t 200001010000 reads.o
+    make | grep -q 'up to date'; touch -t 200001010000 reads.o program
     make | grep -c tcc | grep -qx 2; ./program
     mkdir out; cp -a *.c *.h Makefile out; cd out; make -j2; cmp program ../program";
 

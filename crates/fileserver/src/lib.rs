@@ -27,6 +27,7 @@ pub mod fault;
 pub mod files;
 pub mod fuzzing;
 pub mod image;
+mod keepers;
 pub mod medium;
 pub mod ninep;
 mod service;
@@ -35,4 +36,5 @@ pub mod users;
 pub mod volume;
 
 pub use fault::{Fault, Stop};
+pub use keepers::Held;
 pub use service::{FS_CLASS, FsClass, Site};

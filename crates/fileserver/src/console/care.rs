@@ -12,7 +12,7 @@ use super::{Command, NAME, about, error, paths};
 use crate::files::{Checked, Inode, Kind, Served};
 use crate::service::{Host, Phase};
 use crate::users::ADM;
-use crate::volume::View;
+use crate::volume::{Dump, View};
 
 /// Names that `check` prints at most.
 const NAMED_MAX: usize = 100_000;
@@ -334,11 +334,13 @@ async fn ream(host: Rc<Host>, args: Args) -> Result<Value, Error> {
 pub(super) const RECOVER: Command = Command {
     spec: VerbSpec {
         name: "recover",
-        doc: "Begin again from the newest dump of the WORM",
+        doc: "Begin again from a dump of the WORM",
         detail: "For a cache device that was lost, and for a standby that takes over. What was \
                  written after that dump is not in it. Whoever had the WORM is fenced: it notices, \
                  and changes nothing any more. The cache device is made new, so one that holds a \
-                 volume is refused without --force.",
+                 volume is refused without --force. --dump goes back to an older dump than the \
+                 newest, when that one is spoilt: those after it stay readable under /dump, and \
+                 the next is written behind them.",
         args: &[
             NAME,
             ArgSpec {
@@ -347,8 +349,14 @@ pub(super) const RECOVER: Command = Command {
                 kind: ArgKind::Flag,
                 doc: "Give up what the cache device holds beyond that dump",
             },
+            ArgSpec {
+                name: "dump",
+                short: None,
+                kind: ArgKind::Text,
+                doc: "The dump, as 2026/1121, `last` or `yesterday`; else the newest",
+            },
         ],
-        example: "fs recover standby --force",
+        example: "fs recover standby --force --dump 2026/1121",
         writes: true,
     },
     run: |host, args| Box::pin(recover(host, args)),
@@ -364,7 +372,35 @@ async fn recover(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         );
         return Err(Error::new(Errno::Busy, what));
     }
-    let from = host.recover().await.map_err(about("recover"))?;
+    let from = match args.text("dump") {
+        None => None,
+        Some(word) => {
+            let all = host.recoverable().await.map_err(about("recover"))?;
+            let Some(dump) = paths::chosen(&host, &all, word) else {
+                return Err(Error::new(Errno::NoEnt, none_such(word, &all)));
+            };
+            Some(dump)
+        }
+    };
+    let from = host.recover(from.as_ref()).await.map_err(about("recover"))?;
     host.open(false).await;
     outcome(&host, &format!("it goes on from {from}; it serves its files"))
+}
+
+/// Why a dump cannot be recovered, and which can.
+fn none_such(word: &str, all: &[Dump]) -> String {
+    let name = |d: &Dump| {
+        let (year, day) = d.path();
+        format!("{year}/{day}")
+    };
+    match all {
+        [] => format!("no dump {word}: an image goes on from its newest superblock only"),
+        [one] => format!("no dump {word}: the WORM has {} only", name(one)),
+        [first, .., last] => format!(
+            "no dump {word}: the WORM has {}, from {} to {}",
+            all.len(),
+            name(first),
+            name(last)
+        ),
+    }
 }

@@ -37,7 +37,14 @@ fn date(word: &str, today: u32) -> Option<u32> {
 /// The dump of a word: `2026/1121`, `2026/11211`, `1121` of the newest year that has one, `21` of
 /// this month, `261121`, `yesterday` (the newest of a day before today) or `last`.
 pub(super) fn dump(host: &Host, fs: &Served, word: &str) -> Result<Dump, Error> {
-    let all = fs.dumps();
+    chosen(host, &fs.dumps(), word).ok_or_else(|| {
+        let what = format!("no dump {word}; `ashlar fs dumps {}` lists them", host.shared.name);
+        Error::new(Errno::NoEnt, what)
+    })
+}
+
+/// The same among these.
+pub(super) fn chosen(host: &Host, all: &[Dump], word: &str) -> Option<Dump> {
     let today = crate::service::today(host);
     let found = match word {
         "last" => all.last(),
@@ -53,10 +60,7 @@ pub(super) fn dump(host: &Host, fs: &Served, word: &str) -> Result<Dump, Error> 
             })
         }
     };
-    found.copied().ok_or_else(|| {
-        let what = format!("no dump {word}; `ashlar fs dumps {}` lists them", host.shared.name);
-        Error::new(Errno::NoEnt, what)
-    })
+    found.copied()
 }
 
 /// A path as view and the rest of it.

@@ -23,11 +23,12 @@ pub use contents::Reader;
 pub use inode::{Entry, Flags, Inode, Kind};
 pub use mend::Mended;
 pub use names::{NAME_MAX, New};
-pub use served::{Held, Served};
+pub use served::Served;
 
 use crate::fault::{Fault, Stop};
+use crate::keepers::Held;
 use crate::tree::{self, Key, Kind as Item};
-use crate::volume::{self, Dump, Step, View, Volume};
+use crate::volume::{Dump, Step, View, Volume};
 
 /// A file's number.
 pub type Ino = u64;
@@ -197,7 +198,7 @@ impl FileSystem {
     }
 
     /// While the guard lives, a file that loses its name keeps its contents.
-    pub fn hold(&self, ino: Ino) -> volume::Held {
-        self.volume.hold(ino)
+    pub fn hold(&self, ino: Ino) -> Held {
+        self.volume.keepers().hold(ino)
     }
 }

@@ -137,7 +137,7 @@ impl FileSystem {
             }
         }
         while !self.volume.is_closed() {
-            for ino in self.volume.released().await {
+            for ino in self.volume.keepers().released().await {
                 // What cannot be done now is done when the volume is opened again.
                 let _ = self.reap(ino).await;
             }

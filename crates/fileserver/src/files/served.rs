@@ -2,8 +2,9 @@
 
 use super::{Checked, FileSystem, Files, Ino};
 use crate::fault::{Fault, Stop};
-use crate::image::{self, Image};
-use crate::volume::{self, Dump, Facts, Report, View};
+use crate::image::Image;
+use crate::keepers::Held;
+use crate::volume::{Dump, Facts, Report, View};
 
 /// See the module. Clones share it; it never leaves its core.
 #[derive(Clone)]
@@ -24,14 +25,6 @@ impl From<Image> for Served {
     fn from(image: Image) -> Served {
         Served::Image(image)
     }
-}
-
-/// While it lives, a file that loses its name keeps its contents.
-pub enum Held {
-    /// Of a volume.
-    Volume(volume::Held),
-    /// Of an image.
-    Image(image::Held),
 }
 
 impl Served {
@@ -75,8 +68,8 @@ impl Served {
     /// While the guard lives, a file that loses its name keeps its contents.
     pub fn hold(&self, ino: Ino) -> Held {
         match self {
-            Served::Volume(fs) => Held::Volume(fs.hold(ino)),
-            Served::Image(image) => Held::Image(image.hold(ino)),
+            Served::Volume(fs) => fs.hold(ino),
+            Served::Image(image) => image.keepers().hold(ino),
         }
     }
 

@@ -46,6 +46,7 @@ use reactor::Reactor;
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
+use crate::keepers::Keepers;
 use crate::medium::Medium;
 use crate::volume::{Dump, Facts, Report};
 use format::{BLOCK, Layout};
@@ -72,7 +73,8 @@ struct Inner {
     worm: Option<Rc<dyn Medium>>,
     clock: Rc<dyn Fn() -> u64>,
     state: RefCell<State>,
-    held: RefCell<HashMap<Ino, u32>>,
+    /// Who keeps files although they have no name any more.
+    keepers: Keepers,
     loading: RefCell<HashMap<Addr, Rc<Bell>>>,
     /// Commits begun and ended.
     begun: Cell<u64>,
@@ -89,8 +91,6 @@ struct Inner {
     idle: Cell<bool>,
     report: RefCell<Report>,
     closed: Cell<bool>,
-    released: RefCell<Vec<Ino>>,
-    reap: Bell,
 }
 
 /// A handle on an open image. Clones share it; it never leaves its core.
@@ -127,7 +127,7 @@ impl Image {
             let stopped = {
                 let mut state = self.0.state.borrow_mut();
                 state.now_ns = (self.0.clock)();
-                let mut step = Step::new(&mut state, &self.0.held);
+                let mut step = Step::new(&mut state, &self.0.keepers);
                 let done = op(&mut step);
                 if done.is_err() {
                     step.undo();
@@ -273,10 +273,9 @@ impl Image {
         Ok(())
     }
 
-    /// While the guard lives, a file that loses its name keeps its contents.
-    pub fn hold(&self, ino: Ino) -> Held {
-        *self.0.held.borrow_mut().entry(ino).or_default() += 1;
-        Held { image: self.clone(), ino }
+    /// Who keeps files without a name.
+    pub fn keepers(&self) -> &Keepers {
+        &self.0.keepers
     }
 
     /// Every dump.
@@ -297,43 +296,39 @@ impl Image {
     /// Gives back blocks of files without a name, until it is closed.
     async fn keep_reaping(self) {
         while !self.0.closed.get() {
-            let seen = self.0.reap.count();
-            let some = self.0.released.take();
-            for ino in some {
+            for ino in self.0.keepers.released().await {
                 // What fails stays until it is opened again; it is no part of the tree.
                 while let Ok(false) = self.run(|s| s.reap(ino)).await {
                     self.0.reactor.yield_now().await;
                 }
             }
-            if self.0.released.borrow().is_empty() && !self.0.closed.get() {
-                self.0.reap.after(seen).await;
-            }
         }
     }
 
-    /// Files without a name are looked at.
-    pub fn reap(&self) {
+    /// Files without a name, in the order of their numbers.
+    fn gone(&self) -> Vec<Ino> {
         let mut gone: Vec<Ino> = self.0.state.borrow().gone.keys().copied().collect();
         gone.sort_unstable();
-        if !gone.is_empty() {
-            self.0.released.borrow_mut().extend(gone);
-            self.0.reap.ring();
-        }
+        gone
+    }
+
+    /// Files that have neither a name nor a keeper are looked at.
+    pub fn reap(&self) {
+        let keepers = &self.0.keepers;
+        self.gone().into_iter().filter(|ino| !keepers.has(*ino)).for_each(|i| keepers.release(i));
     }
 
     /// Everything is durable, and nothing is begun any more.
     pub async fn close(&self) -> Result<(), Fault> {
-        // Files that are held still are held by nobody after it.
-        self.0.held.borrow_mut().clear();
-        let mut gone: Vec<Ino> = self.0.state.borrow().gone.keys().copied().collect();
-        gone.sort_unstable();
-        for ino in gone {
+        self.0.keepers.dismiss();
+        for ino in self.gone() {
             while let Ok(false) = self.run(|s| s.reap(ino)).await {}
         }
         let writes = self.0.state.borrow().shape.log.is_some();
         let done = if writes { self.sync().await } else { Ok(()) };
         self.0.closed.set(true);
-        for bell in [&self.0.reap, &self.0.moved, &self.0.committed] {
+        self.0.keepers.close();
+        for bell in [&self.0.moved, &self.0.committed] {
             bell.ring();
         }
         done
@@ -411,26 +406,6 @@ impl Drop for Loading<'_> {
         let bell = self.inner.loading.borrow_mut().remove(&self.at);
         if let Some(bell) = bell {
             bell.ring();
-        }
-    }
-}
-
-/// See [`Image::hold`].
-pub struct Held {
-    image: Image,
-    ino: Ino,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut held = self.image.0.held.borrow_mut();
-        let Some(n) = held.get_mut(&self.ino) else { return };
-        *n -= 1;
-        if *n == 0 {
-            held.remove(&self.ino);
-            drop(held);
-            self.image.0.released.borrow_mut().push(self.ino);
-            self.image.0.reap.ring();
         }
     }
 }

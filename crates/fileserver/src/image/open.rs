@@ -17,6 +17,7 @@ use super::state::{Shape, State, WORM};
 use super::{Image, Inner, one};
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
+use crate::keepers::Keepers;
 use crate::medium::Medium;
 use crate::volume::frames::Frames;
 use crate::volume::{Options, View};
@@ -153,7 +154,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
             written,
             stuck: Vec::new(),
         }),
-        held: RefCell::default(),
+        keepers: Keepers::default(),
         loading: RefCell::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),
@@ -165,8 +166,6 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         idle: Cell::new(false),
         report: RefCell::default(),
         closed: Cell::new(false),
-        released: RefCell::default(),
-        reap: Bell::default(),
     }));
     image.look_over().await?;
     image.start(o.commit_ns);

@@ -1,14 +1,12 @@
 //! A step: one operation over blocks in memory. It happens as a whole or not at all.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use bio::Seg;
 
 use super::format::{self, Dentry, FIRST, Header, Tag, path};
 use super::state::{Place, State, WORM};
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
+use crate::keepers::Keepers;
 use crate::volume::{Dump, View};
 
 /// How to take a change back.
@@ -26,7 +24,7 @@ enum Undo {
 /// See the module. Made by [`super::Image::run`].
 pub struct Step<'s> {
     pub(super) s: &'s mut State,
-    held: &'s RefCell<HashMap<Ino, u32>>,
+    keepers: &'s Keepers,
     undo: Vec<Undo>,
     header: Header,
     counts: [u64; 6],
@@ -41,9 +39,9 @@ fn refused(shape: &super::state::Shape) -> Stop {
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn new(s: &'s mut State, held: &'s RefCell<HashMap<Ino, u32>>) -> Step<'s> {
+    pub(super) fn new(s: &'s mut State, keepers: &'s Keepers) -> Step<'s> {
         let (header, counts) = (s.header, s.counts);
-        Step { s, held, undo: Vec::new(), header, counts }
+        Step { s, keepers, undo: Vec::new(), header, counts }
     }
 
     /// It has not happened.
@@ -79,7 +77,7 @@ impl<'s> Step<'s> {
 
     /// True while somebody holds a file: its contents stay.
     pub(super) fn is_held(&self, ino: Ino) -> bool {
-        self.held.borrow().contains_key(&ino)
+        self.keepers.has(ino)
     }
 
     /// A block of zeros, for holes.

@@ -11,7 +11,8 @@ use super::node::{Facts, Node, split_mode};
 use super::refusal::{Flavour, Refusal};
 use super::{Door, Export, MSIZE_MIN, Presence, Server};
 use crate::fault::{Fault, Stop};
-use crate::files::{Change, Files, Flags, Held, Kind, New, ROOT, Reader};
+use crate::files::{Change, Files, Flags, Kind, New, ROOT, Reader};
+use crate::keepers::Held;
 use crate::users::{Id, NONE};
 use crate::volume::View;
 

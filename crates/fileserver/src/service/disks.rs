@@ -19,7 +19,8 @@ use geom::{Core, Flow, Layer, Limits, Switchboard};
 
 use super::host::Host;
 use crate::fault::Fault;
-use crate::files::{Held, Ino, Served};
+use crate::files::{Ino, Served};
+use crate::keepers::Held;
 use crate::users::ADM;
 use crate::volume::View;
 

@@ -261,13 +261,23 @@ impl Host {
         }
     }
 
-    /// Makes the cache device new from the newest dump of the WORM; says which that is.
-    pub(crate) async fn recover(&self) -> Result<String, Fault> {
+    /// Dumps that could be recovered; of an image that is the newest superblock alone, and nothing
+    /// is listed.
+    pub(crate) async fn recoverable(&self) -> Result<Vec<Dump>, Fault> {
+        match self.image {
+            Some(_) => Ok(Vec::new()),
+            None => volume::dumps_on_worm(&self.options).await,
+        }
+    }
+
+    /// Makes the cache device new from a dump of the WORM, the newest if none is named; says which
+    /// that is.
+    pub(crate) async fn recover(&self, from: Option<&Dump>) -> Result<String, Fault> {
         if let Some(setup) = self.image {
             image::recover(&self.options, setup).await?;
             return Ok("the newest superblock of the WORM".to_owned());
         }
-        let (year, day) = volume::recover(&self.options).await?.path();
+        let (year, day) = volume::recover(&self.options, from).await?.path();
         Ok(format!("/dump/{year}/{day}"))
     }
 

@@ -181,8 +181,8 @@ impl FsParams {
         if s.recoversb.is_some() || s.allow {
             let name = s.filsys.first().map_or("main", |f| f.name.as_str());
             return refuse(format!(
-                "`recoversb` and `allow` are said by hand: `ashlar fs recover {name}`, which takes \
-                 whole dumps only, and `ashlar fs allow {name}`"
+                "`recoversb` and `allow` are said by hand: `ashlar fs recover {name} --dump \
+                 YEAR/MMDD` and `ashlar fs allow {name}`"
             ));
         }
         if let Some(line) = s.other.iter().find(|l| l.starts_with("copydev")) {

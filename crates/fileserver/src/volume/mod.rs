@@ -50,6 +50,7 @@ mod legs;
 mod load;
 mod open;
 mod point;
+mod recover;
 pub mod seal;
 mod space;
 mod state;
@@ -58,13 +59,13 @@ mod table;
 mod worm;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use reactor::Reactor;
 
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
+use crate::keepers::Keepers;
 use crate::medium::Medium;
 use state::State;
 use table::AddrMap;
@@ -74,8 +75,9 @@ pub use copy::Report;
 pub use facts::{Facts, percent};
 pub use fence::Owner;
 pub use layout::BLOCKS;
-pub use open::{Options, is_formatted, open, ream, recover};
+pub use open::{Options, is_formatted, open, ream};
 pub use point::{Dump, LEGS_MAX};
+pub use recover::{dumps_on_worm, recover};
 pub use step::{Step, View};
 pub use worm::Label;
 
@@ -132,11 +134,8 @@ struct Inner {
     looked: Bell,
     /// Legs that did not answer the last one.
     silent: RefCell<Vec<bool>>,
-    /// Files kept although they have no name any more, with the number of their keepers.
-    held: RefCell<HashMap<u64, u32>>,
-    /// Files that nobody holds any more.
-    released: RefCell<Vec<u64>>,
-    reap: Bell,
+    /// Who keeps files although they have no name any more.
+    keepers: Keepers,
 }
 
 /// A handle on a volume. Clones share it; it never leaves its core.
@@ -156,7 +155,7 @@ impl Volume {
                 let mut state = self.0.state.borrow_mut();
                 state.now_ns = (self.0.clock)();
                 state.tick = self.0.reactor.now();
-                let mut step = Step::new(&mut state, &self.0.held, self.read_ahead());
+                let mut step = Step::new(&mut state, &self.0.keepers, self.read_ahead());
                 match op(&mut step) {
                     Ok(done) => {
                         let reap = step.end();
@@ -170,7 +169,7 @@ impl Volume {
             };
             match stopped {
                 Ok((done, reap)) => {
-                    reap.into_iter().for_each(|ino| self.release(ino));
+                    reap.into_iter().for_each(|ino| self.0.keepers.release(ino));
                     self.relieve();
                     self.fetch_wanted();
                     return Ok(done);
@@ -250,29 +249,9 @@ impl Volume {
         Ok(())
     }
 
-    /// While the guard lives the contents of a file are kept, whether it has a name or not.
-    pub fn hold(&self, ino: u64) -> Held {
-        *self.0.held.borrow_mut().entry(ino).or_default() += 1;
-        Held { volume: self.clone(), ino }
-    }
-
-    /// Files that nobody holds any more since the last call; waits for one, or for
-    /// [`Volume::wake_reaper`].
-    pub async fn released(&self) -> Vec<u64> {
-        loop {
-            let seen = self.0.reap.count();
-            let released = self.0.released.take();
-            if !released.is_empty() || self.0.closed.get() {
-                return released;
-            }
-            self.0.reap.after(seen).await;
-        }
-    }
-
-    /// A file is to be looked at by whoever waits in [`Volume::released`].
-    pub fn release(&self, ino: u64) {
-        self.0.released.borrow_mut().push(ino);
-        self.0.reap.ring();
+    /// Who keeps files without a name.
+    pub fn keepers(&self) -> &Keepers {
+        &self.0.keepers
     }
 
     /// True once it was closed.
@@ -334,25 +313,5 @@ impl Volume {
     /// True while `addr` may be read from a leg.
     fn on_leg(&self, leg: usize, addr: Addr) -> bool {
         self.0.state.borrow().legs.get(leg).is_some_and(|l| addr < l.done)
-    }
-}
-
-/// See [`Volume::hold`].
-pub struct Held {
-    volume: Volume,
-    ino: u64,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut held = self.volume.0.held.borrow_mut();
-        if let Some(n) = held.get_mut(&self.ino) {
-            *n -= 1;
-            if *n == 0 {
-                held.remove(&self.ino);
-                drop(held);
-                self.volume.release(self.ino);
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Making, opening and recovering volumes.
+//! Making and opening volumes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,20 +14,17 @@ use super::journal::{self, Record, Ring};
 use super::layout::Layout;
 use super::point::{Dump, LEGS_MAX, Point};
 use super::space::Space;
-use super::state::{BATCH, Leg, State, WORM_FIRST};
+use super::state::{Leg, State, WORM_FIRST};
 use super::table::Table;
 use super::worm::{self, Label};
-use super::{Inner, Volume, join, legs, load};
+use super::{Inner, Volume, legs, load};
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
+use crate::keepers::Keepers;
 use crate::medium::Medium;
 
 /// Bytes read at a time when the journal is read in.
 const READ_BYTES: usize = 1 << 20;
-/// A recovered volume counts its changes from so much higher: what the server before it gave since
-/// the dump is never given again.
-const RECOVERED: u64 = 1 << 31;
-
 /// What a volume is made of.
 #[derive(Clone)]
 pub struct Options {
@@ -59,7 +56,7 @@ pub struct Options {
 }
 
 impl Options {
-    async fn memory(&self, len: usize) -> Result<Seg, Fault> {
+    pub(super) async fn memory(&self, len: usize) -> Result<Seg, Fault> {
         for _ in 0..1000 {
             if let Some(seg) = self.pool.get(len).and_then(|b| b.seg(0, len)) {
                 return Ok(seg);
@@ -69,7 +66,7 @@ impl Options {
         Err(Fault::NoSpace("the core's buffers are all in use"))
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    pub(super) fn check(&self) -> Result<(), Fault> {
         if self.legs.len() > LEGS_MAX {
             return Err(Fault::Invalid("a WORM is mirrored on at most 8 devices"));
         }
@@ -80,7 +77,12 @@ impl Options {
     }
 }
 
-async fn read(o: &Options, medium: &dyn Medium, at: u64, len: usize) -> Result<Vec<u8>, Fault> {
+pub(super) async fn read(
+    o: &Options,
+    medium: &dyn Medium,
+    at: u64,
+    len: usize,
+) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::with_capacity(len);
     while out.len() < len {
         let seg = o.memory((len - out.len()).min(Pool::largest())).await?;
@@ -105,7 +107,7 @@ async fn write(o: &Options, medium: &dyn Medium, at: u64, bytes: &[u8]) -> Resul
     Ok(())
 }
 
-async fn flush(medium: &dyn Medium) -> Result<(), Fault> {
+pub(super) async fn flush(medium: &dyn Medium) -> Result<(), Fault> {
     medium.flush().await.map_err(|e| Fault::Io(e, format!("{}: flush", medium.name())))
 }
 
@@ -153,7 +155,12 @@ pub async fn ream(o: &Options) -> Result<(), Fault> {
 }
 
 /// Makes a cache device empty, with a point to begin from.
-async fn format(o: &Options, volume: u64, block: u32, point: &Point) -> Result<(), Fault> {
+pub(super) async fn format(
+    o: &Options,
+    volume: u64,
+    block: u32,
+    point: &Point,
+) -> Result<(), Fault> {
     let layout = Layout::plan(o.cache.size(), block, (volume, o.reactor.random()), o.owner)?;
     let cache = &*o.cache;
     // Without a header nothing on it counts, until all of it does.
@@ -174,7 +181,7 @@ async fn format(o: &Options, volume: u64, block: u32, point: &Point) -> Result<(
     flush(cache).await
 }
 
-async fn layout(o: &Options) -> Result<Layout, Fault> {
+pub(super) async fn layout(o: &Options) -> Result<Layout, Fault> {
     let size = o.cache.size();
     let mut why = "";
     for block in [0].into_iter().chain(super::BLOCKS) {
@@ -349,9 +356,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         reports: RefCell::new(reports.collect()),
         looked: Bell::default(),
         silent: RefCell::new(vec![false; o.legs.len()]),
-        released: RefCell::default(),
-        reap: Bell::default(),
-        held: RefCell::default(),
+        keepers: Keepers::default(),
     }
 }
 
@@ -485,151 +490,7 @@ impl Volume {
         }
         self.refuse(Fault::Closed);
         self.0.dumped.ring();
-        self.0.reap.ring();
+        self.0.keepers.close();
         done
     }
-}
-
-struct Found {
-    leg: usize,
-    label: Label,
-    seats: Vec<(u64, Seat)>,
-    free: Option<u64>,
-    /// The newest dump of the highest epoch, and its superblock's checksum.
-    last: Option<(Dump, u32)>,
-    epoch: u32,
-}
-
-/// Begins again from the WORM's newest dump: the cache device is formatted. For a cache device that
-/// was lost, and for a standby that takes over; whoever owned the WORM is fenced.
-pub async fn recover(o: &Options) -> Result<Dump, Fault> {
-    o.check()?;
-    let mut found = Vec::new();
-    let mut why = Fault::Invalid("a file system without a WORM cannot be recovered");
-    for leg in 0..o.legs.len() {
-        match look(o, leg).await {
-            Ok(f) => found.push(f),
-            Err(fault) => why = fault,
-        }
-    }
-    let Some(best) = found.iter().max_by_key(|f| (f.epoch, f.last.map_or(0, |(d, _)| d.number)))
-    else {
-        return Err(why);
-    };
-    let Some((last, chain)) = best.last else {
-        return Err(Fault::Corrupt("the WORM holds no complete dump".into()));
-    };
-    let (volume, block, epoch) = (best.label.volume, best.label.block, best.epoch + 1);
-    let name = o.legs[best.leg].name().to_owned();
-    // A cache device that knows this WORM keeps its seat.
-    let known = layout(o).await.ok().filter(|l| l.volume == volume);
-    let o = &Options { owner: known.map_or(o.owner, |l| l.owner), ..o.clone() };
-    if let Some(other) = found.iter().find(|f| f.label.volume != volume) {
-        let text = format!("{} and {name} are of different WORMs", o.legs[other.leg].name());
-        return Err(Fault::Corrupt(text));
-    }
-    // The seat comes first: grants are read when whoever had the WORM can know that it has it no
-    // more (N2).
-    let mut start = last.next.max(WORM_FIRST);
-    let seat = |start, grant| Seat {
-        owner: o.owner,
-        name: o.name.clone(),
-        epoch,
-        left: false,
-        grant,
-        start,
-        latest: last.sb,
-    };
-    for f in &found {
-        take(o, f, volume, block, &seat(u64::MAX / 4, 0)).await?;
-    }
-    let alone = |s: &Seat| s.owner == o.owner || s.left;
-    if !found.iter().flat_map(|f| &f.seats).all(|(_, s)| s.epoch < best.epoch || alone(s)) {
-        o.reactor.sleep(fence::WAIT_NS).await;
-    }
-    for f in &found {
-        let (seats, _) = seats(o, f.leg, volume, block as usize).await?;
-        fence::judge(&seats, &o.owner, epoch)?;
-        start = seats.iter().map(|(_, s)| s.grant).fold(start, Addr::max);
-    }
-    for f in &found {
-        take(o, f, volume, block, &seat(start, start)).await?;
-    }
-    let point = Point {
-        root: last.root,
-        next: start + 1,
-        frozen: start + 1,
-        sb: start,
-        ino: last.ino.max(u64::from(epoch) << 40) + BATCH,
-        change: last.change + RECOVERED,
-        epoch,
-        last,
-        chain,
-        legs: vec![WORM_FIRST; o.legs.len()],
-    };
-    let mut point = point;
-    for f in &found {
-        // What was read may have been in a cache of the device only.
-        flush(&*o.legs[f.leg]).await?;
-        point.legs[f.leg] = f.last.map_or(WORM_FIRST, |(d, _)| d.next);
-    }
-    format(o, volume, block, &point).await?;
-    Ok(last)
-}
-
-async fn seats(
-    o: &Options,
-    leg: usize,
-    volume: u64,
-    block: usize,
-) -> Result<(Vec<(u64, Seat)>, Option<u64>), Fault> {
-    fence::seats(&*o.legs[leg], volume, block, async || o.memory(block).await).await
-}
-
-async fn take(o: &Options, f: &Found, volume: u64, block: u32, seat: &Seat) -> Result<(), Fault> {
-    let mine = f.seats.iter().find(|(_, s)| s.owner == o.owner).map(|(i, _)| *i);
-    let place = mine.or(f.free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
-    // A grant of an earlier epoch of this server holds for what it may have written then.
-    let own = f.seats.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
-    let seat = Seat { grant: seat.grant.max(own.unwrap_or(0)), ..seat.clone() };
-    let memory = o.memory(block as usize).await?;
-    fence::sit(&*o.legs[f.leg], volume, place, &seat, memory, block as usize).await
-}
-
-/// What a leg holds.
-async fn look(o: &Options, leg: usize) -> Result<Found, Fault> {
-    let medium = &*o.legs[leg];
-    let head = read(o, medium, 0, super::BLOCKS[0] as usize).await?;
-    let label = Label::decode(&head).map_err(|why| {
-        Fault::Strange(format!("{} is no device of a WORM: {why}", medium.name()))
-    })?;
-    let block = label.block as usize;
-    let (seats, free) = seats(o, leg, label.volume, block).await?;
-    let owner = seats.iter().map(|(_, s)| s).max_by_key(|s| s.epoch);
-    let (epoch, latest, start) = owner.map_or((0, 0, 0), |s| (s.epoch, s.latest, s.start));
-    let superblock = async |addr: Addr| -> Result<Option<(Dump, u32)>, Fault> {
-        if addr < WORM_FIRST || (addr + 1).saturating_mul(block as u64) > medium.size() {
-            return Ok(None);
-        }
-        let seg = join::read_block(medium, addr, o.memory(block).await?).await?;
-        Ok(seg.with(|b| worm::superblock(b, label.volume, addr)).ok().map(|(d, _, crc)| (d, crc)))
-    };
-    // What the seat names, then along the chain as far as it is whole.
-    let mut last = superblock(latest).await?;
-    loop {
-        let at = match &last {
-            Some((d, _)) if d.epoch == epoch => d.next,
-            _ => start,
-        };
-        let next = superblock(at).await?;
-        let follows = next.filter(|(d, _)| match &last {
-            Some((l, crc)) => d.number == l.number + 1 && d.chain == *crc,
-            None => d.number == 1,
-        });
-        if follows.is_none() {
-            break;
-        }
-        last = follows;
-    }
-    Ok(Found { leg, label, seats, free, last, epoch })
 }

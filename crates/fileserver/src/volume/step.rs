@@ -1,8 +1,5 @@
 //! A step: one operation over blocks in memory. It happens as a whole or not at all.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use bio::Seg;
 
 use super::ahead::ReadAhead;
@@ -11,6 +8,7 @@ use super::point::Dump;
 use super::space::Given;
 use super::state::State;
 use crate::fault::{Addr, Fault, Stop, Wait};
+use crate::keepers::Keepers;
 use crate::tree::{self, Blocks, Root};
 
 /// What of the file system is looked at.
@@ -32,7 +30,7 @@ enum Undo {
 /// See the module. Made by [`super::Volume::run`].
 pub struct Step<'s> {
     s: &'s mut State,
-    held: &'s RefCell<HashMap<u64, u32>>,
+    keepers: &'s Keepers,
     ahead_bytes: u64,
     undo: Vec<Undo>,
     freed: Vec<Addr>,
@@ -41,14 +39,11 @@ pub struct Step<'s> {
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn new(
-        s: &'s mut State,
-        held: &'s RefCell<HashMap<u64, u32>>,
-        ahead: ReadAhead,
-    ) -> Step<'s> {
+    pub(super) fn new(s: &'s mut State, keepers: &'s Keepers, ahead: ReadAhead) -> Step<'s> {
         let before = (s.root, s.ino, s.change);
         let ahead_bytes = if ahead.workers > 0 { ahead.bytes } else { 0 };
-        Step { s, held, ahead_bytes, undo: Vec::new(), freed: Vec::new(), reap: Vec::new(), before }
+        let undo = Vec::new();
+        Step { s, keepers, ahead_bytes, undo, freed: Vec::new(), reap: Vec::new(), before }
     }
 
     /// It has happened. Answers the files that are to be reaped.
@@ -138,7 +133,7 @@ impl<'s> Step<'s> {
 
     /// True while somebody holds a file: its contents stay.
     pub fn is_held(&self, ino: u64) -> bool {
-        self.held.borrow().contains_key(&ino)
+        self.keepers.has(ino)
     }
 
     /// A file lost something that is to be given back.

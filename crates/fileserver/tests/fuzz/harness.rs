@@ -264,7 +264,7 @@ pub fn blocks(data: &[u8]) {
     let reactor = Reactor::simulated(&world, "server");
     let o = options(&reactor, &disks[0], &disks[1..]);
     run(&world, &reactor, async move {
-        if how & 1 == 1 && volume::recover(&o).await.is_err() {
+        if how & 1 == 1 && volume::recover(&o, None).await.is_err() {
             return;
         }
         let Ok(volume) = volume::open(&o).await else { return };

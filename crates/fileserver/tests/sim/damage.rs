@@ -93,7 +93,7 @@ pub fn anywhere(seed: u64, seen: &Cell<(u64, u64, u64)>) {
             }
             Err(fault) => panic!("seed {seed}: {fault}"),
         };
-        if recovers && volume::recover(&o).await.is_err() {
+        if recovers && volume::recover(&o, None).await.is_err() {
             return (good, bad + 1);
         }
         let Ok(volume) = volume::open(&o).await else { return (good, bad + 1) };
@@ -138,7 +138,7 @@ pub fn of_one_file() {
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
     run(&world, &s.reactor, async move {
-        volume::recover(&o).await.unwrap();
+        volume::recover(&o, None).await.unwrap();
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         for view in [View::Dump(2), View::Live] {
             let found = fs.check(view, true).await.unwrap();

@@ -121,7 +121,7 @@ fn exposing_6_recover_does_not_follow_superblocks_of_an_earlier_life() {
         let s = roomy(&world, "main", &cache, &legs);
         let o = s.options.clone();
         run(&world, &s.reactor, async move {
-            let found = volume::recover(&o).await.unwrap();
+            let found = volume::recover(&o, None).await.unwrap();
             assert_eq!((found.number, found.date), (u32::from(lives) + 1, 20_261_122));
             let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
             assert!(model::tree(&fs, View::Live).await.unwrap() == second);
@@ -178,7 +178,7 @@ fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed()
         let s = roomy(&world, "main", &cache, &legs);
         let o = s.options.clone();
         run(&world, &s.reactor, async move {
-            assert_eq!(volume::recover(&o).await.unwrap().number, 2);
+            assert_eq!(volume::recover(&o, None).await.unwrap().number, 2);
             let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
             assert!(model::tree(&fs, View::Live).await.unwrap() == last);
             let found = fs.check(View::Dump(2), true).await.unwrap();

@@ -62,7 +62,7 @@ fn one(seed: u64, wrong: fn(&Disk)) {
     run(&world, &s.reactor, async move {
         fill(&o).await;
         cache.wipe();
-        volume::recover(&o).await.unwrap();
+        volume::recover(&o, None).await.unwrap();
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         let ino = fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().unwrap();
         let most = |took: &[u64]| took.iter().max().copied().unwrap_or(0);

@@ -61,7 +61,7 @@ fn cut_after(operations: i64, seed: u64) -> bool {
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
     run(&world, &s.reactor, async move {
-        let last = volume::recover(&o).await.unwrap().number;
+        let last = volume::recover(&o, None).await.unwrap().number;
         assert!(last == 2 || (last == 1 && burnt), "dump {last} after {operations} operations");
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         for number in 1..=last {

@@ -500,14 +500,29 @@ pub fn play(seed: u64) -> Tally {
         let s = server(&world, "main", 1, &cache, &legs);
         let (o, sh) = (s.options.clone(), shared.clone());
         run(&world, &s.reactor, async move {
-            let last = volume::recover(&o).await.expect("recovers");
-            assert!(last.number >= least, "dump {least} was copied, {} is found", last.number);
+            let all = volume::dumps_on_worm(&o).await.expect("its dumps are listed");
+            let last = all.last().expect("at least one").number;
+            assert!(last >= least, "dump {least} was copied, {last} is found");
+            let numbers: Vec<u32> = all.iter().map(|d| d.number).collect();
+            assert!(numbers.iter().copied().eq(1..=last), "{numbers:?}");
+            // The newest, or any.
+            let from = sh.chance(400).then(|| all[sh.below(all.len() as u64) as usize]);
+            let asked = from.map_or(last, |d| d.number);
+            let found = volume::recover(&o, from.as_ref()).await.expect("recovers");
+            assert_eq!(found.number, asked);
             let v = volume::open(&o).await.expect("opens");
             let fs = FileSystem::mount(v, 0, 0).await.expect("mounts");
             verify_dumps(sh.clone(), fs.clone(), least).await;
             let live = model::tree(&fs, View::Live).await.unwrap();
-            let dump = model::tree(&fs, View::Dump(last.number)).await.unwrap();
+            let dump = model::tree(&fs, View::Dump(asked)).await.unwrap();
             assert!(live == dump, "after a recovery the files are those of the dump");
+            assert_eq!(fs.volume().dumps().len(), all.len(), "none is given up");
+            // It goes on from there; a full WORM may say so.
+            if let Ok(next) = fs.volume().dump(20_270_101).await {
+                assert_eq!(next.number, last + 1);
+                let dump = model::tree(&fs, View::Dump(next.number)).await.unwrap();
+                assert!(live == dump, "the next dump is behind the newest");
+            }
         });
         s.reactor.shutdown();
         shared.tally.borrow_mut().recovered += 1;

@@ -88,7 +88,7 @@ pub fn play(seed: u64) {
     let o = standby.options.clone();
     let t = taken.clone();
     let other = run(&world, &standby.reactor, async move {
-        volume::recover(&o).await.unwrap();
+        volume::recover(&o, None).await.unwrap();
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         t.set(true);
         let seg = o.pool.get(4096).unwrap().seg(0, 2500).unwrap();
@@ -142,7 +142,7 @@ pub fn play(seed: u64) {
     let again = server(&world, "third", 3, &caches[1], seen);
     let o = again.options.clone();
     run(&world, &again.reactor, async move {
-        assert_eq!(volume::recover(&o).await.unwrap().number, last.0, "seed {seed}");
+        assert_eq!(volume::recover(&o, None).await.unwrap().number, last.0, "seed {seed}");
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         assert!(model::tree(&fs, View::Live).await.unwrap() == last.1, "seed {seed}");
         for n in 1..=last.0 {

@@ -89,10 +89,58 @@ fn dumps_that_are_taken_while_others_are_copied_are_each_what_the_tree_was() {
         fs.volume().close().await.unwrap();
         // From the last leg alone.
         (cache.wipe(), legs[0].wipe());
-        assert_eq!(volume::recover(&o).await.unwrap().number, 6);
+        assert_eq!(volume::recover(&o, None).await.unwrap().number, 6);
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         for (number, tree) in (1..).zip(&trees) {
             assert!(model::tree(&fs, View::Dump(number)).await.unwrap() == *tree, "{number}");
+        }
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
+fn a_server_goes_back_to_an_older_dump_and_loses_none_of_those_after_it() {
+    let world = World::new(74);
+    let cache = Disk::new("cache", 40 << 20, 70);
+    let legs = [Disk::new("near", 60 << 20, 71)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, cache) = (s.options.clone(), cache.clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "f").await;
+        let (mut trees, mut newest) = (Vec::new(), ino);
+        for byte in 1..=3_u8 {
+            let seg = block(&o, byte);
+            fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
+            newest = file(&fs, &format!("f{byte}")).await;
+            trees.push(model::tree(&fs, View::Live).await.unwrap());
+            fs.volume().dump(20_261_120 + u32::from(byte)).await.unwrap();
+        }
+        all_have(&fs, &o.reactor).await;
+        fs.volume().close().await.unwrap();
+        cache.wipe();
+        let all = volume::dumps_on_worm(&o).await.unwrap();
+        assert_eq!(
+            all.iter().map(|d| d.date).collect::<Vec<_>>(),
+            [20_261_121, 20_261_122, 20_261_123]
+        );
+        volume::recover(&o, Some(&all[0])).await.unwrap();
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        assert!(model::tree(&fs, View::Live).await.unwrap() == trees[0]);
+        // What is made now has a number that no file of a later dump has.
+        let new = file(&fs, "g").await;
+        assert!(new > newest, "{new} {newest}");
+        trees.push(model::tree(&fs, View::Live).await.unwrap());
+        fs.volume().dump(20_261_124).await.unwrap();
+        all_have(&fs, &o.reactor).await;
+        fs.volume().close().await.unwrap();
+        cache.wipe();
+        assert_eq!(volume::recover(&o, None).await.unwrap().number, 4);
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        for (number, tree) in (1..).zip(&trees) {
+            assert!(model::tree(&fs, View::Dump(number)).await.unwrap() == *tree, "{number}");
+            let found = fs.check(View::Dump(number), true).await.unwrap();
+            assert!(found.faults.is_empty(), "{found:?}");
         }
     });
     s.reactor.shutdown();

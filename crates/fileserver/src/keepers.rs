@@ -1,0 +1,87 @@
+//! Who keeps files that have lost their names, and which of them are to be given back.
+//!
+//! Invariants
+//!  K1  A file with a keeper is not given back.
+//!  K2  When the last keeper of a file has gone, whoever gives back hears of it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::bell::Bell;
+use crate::files::Ino;
+
+#[derive(Default)]
+struct Inner {
+    /// Files that are kept, with the number of their keepers.
+    held: RefCell<HashMap<Ino, u32>>,
+    /// Files to be looked at.
+    released: RefCell<Vec<Ino>>,
+    bell: Bell,
+    closed: Cell<bool>,
+}
+
+/// See the module. Clones share it; it never leaves its core.
+#[derive(Clone, Default)]
+pub struct Keepers(Rc<Inner>);
+
+impl Keepers {
+    /// While the guard lives, a file that loses its name keeps its contents.
+    pub fn hold(&self, ino: Ino) -> Held {
+        *self.0.held.borrow_mut().entry(ino).or_default() += 1;
+        Held { keepers: self.clone(), ino }
+    }
+
+    /// True while somebody keeps the file.
+    pub fn has(&self, ino: Ino) -> bool {
+        self.0.held.borrow().contains_key(&ino)
+    }
+
+    /// A file is to be looked at by whoever waits in [`Keepers::released`].
+    pub fn release(&self, ino: Ino) {
+        self.0.released.borrow_mut().push(ino);
+        self.0.bell.ring();
+    }
+
+    /// Files that were released since the last call; waits for one. None once it is closed.
+    pub async fn released(&self) -> Vec<Ino> {
+        loop {
+            let seen = self.0.bell.count();
+            let released = self.0.released.take();
+            if !released.is_empty() || self.0.closed.get() {
+                return released;
+            }
+            self.0.bell.after(seen).await;
+        }
+    }
+
+    /// What is kept still is kept by nobody from now on.
+    pub fn dismiss(&self) {
+        self.0.held.borrow_mut().clear();
+    }
+
+    /// Nobody has to wait any more.
+    pub fn close(&self) {
+        self.0.closed.set(true);
+        self.0.bell.ring();
+    }
+}
+
+/// See [`Keepers::hold`].
+pub struct Held {
+    keepers: Keepers,
+    ino: Ino,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = self.keepers.0.held.borrow_mut();
+        let Some(n) = held.get_mut(&self.ino) else { return };
+        *n -= 1;
+        if *n == 0 {
+            held.remove(&self.ino);
+            drop(held);
+            self.keepers.release(self.ino);
+        }
+    }
+}

@@ -45,24 +45,42 @@ fn by_keys(program: &str, keys: &str, words: &[&str]) -> usize {
     ran.output.lines().filter(|line| line.starts_with("ok ")).count()
 }
 
-#[test]
-fn the_go_module_of_plan_9_finds_its_files_as_it_left_them() {
-    let mut house = House::new("fs-plan9");
-    let program = client(&house);
+/// A house with a file server on two images of so many MiB, with `more` in its section; where
+/// Plan 9's and Linux' clients find it.
+fn served(name: &str, mib: [u64; 2], more: &str) -> (House, [String; 2]) {
+    let mut house = House::new(name);
     let ports = [proc::free_port().unwrap(), proc::free_port().unwrap()];
-    let [strict, lenient] = ports.map(|port| format!("127.0.0.1:{port}"));
+    let at = ports.map(|port| format!("127.0.0.1:{port}"));
+    let [strict, lenient] = &at;
     let mut all = String::new();
-    for (name, mib) in [("ssd", 48), ("worm", 128)] {
+    for (name, mib) in ["ssd", "worm"].iter().zip(mib) {
         house.image(&format!("{name}.img"), mib << 20);
         all += &house::file_disk(name, &format!("{name}.img"));
     }
     all += &format!(
         "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"worm\"]\n\
          create = true\nplan9 = [\"{strict}\"]\nlinux = [\"{lenient}\"]\n\
-         everybody = \"rob\"\ndump_at = \"never\"\n"
+         everybody = \"rob\"\ndump_at = \"never\"\n{more}\n"
     );
     house.configure(&all, "");
     house.start();
+    (house, at)
+}
+
+#[test]
+fn the_go_module_of_plan_9_finds_its_files_as_it_left_them() {
+    its_files_stay("fs-plan9", [48, 128], "");
+}
+
+#[test]
+fn it_finds_them_in_an_image_of_cwfs64x_too() {
+    its_files_stay("fs-plan9-image", [96, 128], "image = true");
+}
+
+/// What 9front's file servers hold is served like what is ours, by a daemon that is killed.
+fn its_files_stay(name: &str, mib: [u64; 2], more: &str) {
+    let (mut house, [strict, lenient]) = served(name, mib, more);
+    let program = client(&house);
     // `everybody` is there already.
     house.ok(&["fs", "newuser", "main", "ken"]);
     house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
@@ -81,6 +99,25 @@ fn the_go_module_of_plan_9_finds_its_files_as_it_left_them() {
         let place = format!("{}/lib/{flavour}", dump.trim_start_matches("/dump"));
         assert_eq!(scenes(&program, &["check", at, flavour, "rob", &place]), 1);
     }
+    house.stop();
+}
+
+#[test]
+fn a_file_server_takes_no_more_memory_than_its_block_cache_whatever_it_is_given() {
+    const MEMORY: u64 = 8 << 20;
+    let more = format!("memory = {MEMORY}");
+    let (mut house, [strict, _]) = served("fs-memory", [300, 600], &more);
+    let program = client(&house);
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    house.ok(&["fs", "create", "main", "/lib/plan9", "rob", "rob", "775", "d"]);
+    let before = rig::proc::peak_resident_bytes(house.pid()).unwrap();
+    // 160 MiB written, dumped while they are written, and read back.
+    assert_eq!(scenes(&program, &["bulk", &strict, "plan9", "rob", "160"]), 2);
+    house.json(&["fs", "dump", "main", "--wait"]);
+    assert_eq!(scenes(&program, &["reread", &strict, "plan9", "rob", "160"]), 1);
+    let grew = rig::proc::peak_resident_bytes(house.pid()).unwrap() - before;
+    // Beside the cache: what is in its way to the client and to disks.
+    assert!(grew < MEMORY + MEMORY, "{grew} bytes more than before");
     house.stop();
 }
 

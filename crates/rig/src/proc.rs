@@ -277,6 +277,15 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(pages * PAGE_BYTES)
 }
 
+/// The most memory that a process had resident so far, bytes (proc(5), VmHWM of status).
+pub fn peak_resident_bytes(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let line = line.context("status has no VmHWM")?;
+    let kib: u64 = line.split_whitespace().next().context("VmHWM is empty")?.parse()?;
+    Ok(kib * 1024)
+}
+
 /// What a process did while something was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {

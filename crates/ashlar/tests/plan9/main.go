@@ -5,6 +5,8 @@
 //
 //	plan9 work  ADDRESS FLAVOUR USER OTHER   everything below /lib/FLAVOUR, which USER may write
 //	plan9 check ADDRESS FLAVOUR USER PATH    what `work` left, as it stands in PATH of a dump
+//	plan9 bulk  ADDRESS FLAVOUR USER MIB     a file of so many MiB, written and read back
+//	plan9 reread ADDRESS FLAVOUR USER MIB    what `bulk` left
 //
 // It prints a line a scene and ends with 1 at the first that is not as it should be.
 package main
@@ -18,6 +20,7 @@ import (
 	"io/ioutil"
 	"math/rand"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -330,11 +333,6 @@ func manyAtATime() {
 }
 
 func work(address, other string) {
-	run := func(name string, f func()) {
-		scene = name
-		f()
-		fmt.Println("ok", name)
-	}
 	run("bytes come back", bytesComeBack)
 	run("directories", directories)
 	run("deep paths", deepPaths)
@@ -360,6 +358,45 @@ func check(path string) {
 	fmt.Println("ok a dump")
 }
 
+// pieces: so many MiB, a piece each. A piece differs from its neighbours.
+func pieces(mib string, what func(offset int64, piece []byte)) {
+	n, err := strconv.Atoi(mib)
+	must(err)
+	one := noise(3, 1<<20)
+	for i := 0; i < n; i++ {
+		copy(one, strconv.Itoa(i)+".....")
+		what(int64(i)<<20, one)
+	}
+}
+
+func bulk(mib string) {
+	fid := create("bulk", plan9.ORDWR, 0664)
+	pieces(mib, func(offset int64, piece []byte) {
+		n, err := fid.WriteAt(piece, offset)
+		must(err)
+		is(n == len(piece), "short write ", n)
+	})
+	must(fid.Close())
+}
+
+func reread(mib string) {
+	fid, err := fs.Open(at("bulk"), plan9.OREAD)
+	must(err)
+	back := make([]byte, 1<<20)
+	pieces(mib, func(offset int64, piece []byte) {
+		n, err := fid.ReadAt(back, offset)
+		must(err)
+		is(n == len(piece) && bytes.Equal(back, piece), "other bytes at ", offset)
+	})
+	must(fid.Close())
+}
+
+func run(name string, f func()) {
+	scene = name
+	f()
+	fmt.Println("ok", name)
+}
+
 func main() {
 	scene = "attach"
 	is(len(os.Args) == 6, "usage: see the head of main.go")
@@ -373,10 +410,17 @@ func main() {
 	}
 	fs, err = conn.Attach(nil, user, aname)
 	must(err)
-	if what == "check" {
-		check(os.Args[5])
-	} else {
-		work(address, os.Args[5])
+	last := os.Args[5]
+	switch what {
+	case "check":
+		check(last)
+	case "bulk":
+		run("written in bulk", func() { bulk(last) })
+		run("read in bulk", func() { reread(last) })
+	case "reread":
+		run("read in bulk", func() { reread(last) })
+	default:
+		work(address, last)
 	}
 	fmt.Println("all")
 }

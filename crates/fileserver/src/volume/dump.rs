@@ -1,8 +1,8 @@
 //! Taking a dump: the line moves up, nothing else.
 
-use super::Volume;
 use super::point::Dump;
 use super::state::State;
+use super::{Patience, Volume};
 use crate::fault::{Fault, Wait};
 
 impl Volume {
@@ -12,7 +12,8 @@ impl Volume {
         if self.0.legs.is_empty() {
             return Err(Fault::Invalid("a file system without a WORM has no dumps"));
         }
-        for waits in 1.. {
+        let mut patience = Patience::default();
+        loop {
             // One at a time is committed.
             let seen = self.0.dumped.count();
             if self.0.state.borrow().pending.is_some() {
@@ -30,10 +31,9 @@ impl Volume {
                     self.sync().await?;
                     return Ok(dump);
                 }
-                None => self.make_room(Wait::Commit, waits).await?,
+                None => self.make_room(Wait::Commit, &mut patience).await?,
             }
         }
-        Err(Fault::Closed)
     }
 
     /// Until a dump is on at least one device of the WORM, for good.

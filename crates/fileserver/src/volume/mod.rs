@@ -149,7 +149,7 @@ impl Volume {
         &self,
         mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
-        let mut waits = 0;
+        let mut patience = Patience::default();
         loop {
             let stopped = {
                 let mut state = self.0.state.borrow_mut();
@@ -181,10 +181,7 @@ impl Volume {
                 }
                 Err(Stop::Wait(Wait::Reap(ino))) => return Err(Fault::Unfinished(ino)),
                 Err(Stop::Wait(Wait::Fence)) => self.renew().await?,
-                Err(Stop::Wait(wait)) => {
-                    waits += 1;
-                    self.make_room(wait, waits).await?;
-                }
+                Err(Stop::Wait(wait)) => self.make_room(wait, &mut patience).await?,
             }
         }
     }
@@ -201,7 +198,8 @@ impl Volume {
     }
 
     /// Memory, slots or numbers for an operation that stopped for want of them.
-    async fn make_room(&self, wait: Wait, waits: u32) -> Result<(), Fault> {
+    async fn make_room(&self, wait: Wait, patience: &mut Patience) -> Result<(), Fault> {
+        patience.rounds += 1;
         if wait == Wait::Memory {
             let (gone, busy) = {
                 let mut state = self.0.state.borrow_mut();
@@ -211,7 +209,7 @@ impl Volume {
             if gone > 0 && !busy {
                 return Ok(());
             }
-            if waits > 8 {
+            if patience.is_at_its_end() {
                 return Err(Fault::NoSpace("the block cache is too small for the operation"));
             }
             return self.sync().await;
@@ -221,9 +219,10 @@ impl Volume {
         self.empty_slots();
         self.sync().await?;
         let after = self.0.state.borrow().slots_left();
+        patience.saw(after);
         // What is left may be less than one operation needs: then it is full too.
-        let stuck = (after == 0 && before == 0 && waits > 2) || (after <= before && waits > 8);
-        if stuck {
+        let none = before == 0 && after == 0 && patience.rounds > 2;
+        if none || patience.is_at_its_end() {
             return Err(Fault::NoSpace("the cache device is full of blocks that no WORM has yet"));
         }
         Ok(())
@@ -313,5 +312,28 @@ impl Volume {
     /// True while `addr` may be read from a leg.
     fn on_leg(&self, leg: usize, addr: Addr) -> bool {
         self.0.state.borrow().legs.get(leg).is_some_and(|l| addr < l.done)
+    }
+}
+
+/// How long an operation waits for room: as long as there is more of it than ever since it began.
+/// More than a round before is not enough, for what the operation itself takes and gives back looks
+/// like that for ever.
+#[derive(Default)]
+struct Patience {
+    /// Since there was more than before.
+    rounds: u32,
+    /// The most slots that were seen free.
+    most: usize,
+}
+
+impl Patience {
+    fn saw(&mut self, slots: usize) {
+        if slots > self.most {
+            *self = Patience { rounds: 0, most: slots };
+        }
+    }
+
+    fn is_at_its_end(&self) -> bool {
+        self.rounds > 8
     }
 }

@@ -76,8 +76,9 @@ fn exposing_5_power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_rec
 
 #[test]
 fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
-    for len in [4096, 12_288, 65_536] {
-        full::is_said_and_a_dump_makes_room(len);
+    let lengths = |block| [4096, 12_288, 65_536, 131_048].map(|len| (block, len));
+    for (block, len) in lengths(4096).into_iter().chain(lengths(16_384)) {
+        full::is_said_and_a_dump_makes_room(block, len);
     }
 }
 

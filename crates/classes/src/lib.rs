@@ -25,4 +25,5 @@ mod span;
 pub mod stripe;
 pub mod trim;
 
+pub use members::Waiting;
 pub use registry::all;

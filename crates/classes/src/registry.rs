@@ -6,11 +6,15 @@ use std::sync::Arc;
 use geom::Class;
 
 use crate::label;
+use crate::members::Waiting;
+use crate::mirror::{self, MirrorClass};
 use crate::probe::{Sectors, Step};
+use crate::raid::{self, RaidClass};
 
 /// The classes. The one loaded last tastes first: what a disk is a member of stands before what
 /// seems to stand on it, and names before tables.
 pub fn all() -> Vec<Arc<dyn Class>> {
+    let waiting = Arc::<Waiting>::default();
     vec![
         Arc::new(crate::nop::Nop),
         Arc::new(crate::sched::SchedClass),
@@ -20,8 +24,8 @@ pub fn all() -> Vec<Arc<dyn Class>> {
         Arc::new(crate::label::LabelClass),
         Arc::new(crate::concat::ConcatClass::default()),
         Arc::new(crate::stripe::StripeClass::default()),
-        Arc::new(crate::mirror::MirrorClass::default()),
-        Arc::new(crate::raid::RaidClass::default()),
+        Arc::new(MirrorClass::tuned(mirror::Tunables::default(), waiting.clone())),
+        Arc::new(RaidClass::tuned(raid::Tunables::default(), waiting)),
         Arc::new(crate::multipath::MultipathClass::default()),
     ]
 }

@@ -101,6 +101,14 @@ pub trait Class: Send + Sync {
         false
     }
 
+    /// True when what it recognises and then refuses is a member of something all the same: a
+    /// stale or failed half. Classes that are asked after it (those loaded before it) claim nothing
+    /// there, for what seems to stand on such a half stands on the whole. A refusal with `NoDev`
+    /// hides nothing: it is no member after all.
+    fn hides_what_it_refuses(&self) -> bool {
+        false
+    }
+
     /// Reads what it needs and says whether the provider is its own.
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         let _ = disk;

@@ -45,6 +45,7 @@ mod stopped;
 mod sync;
 mod unborn;
 mod verified;
+pub(crate) mod waiting;
 mod write_gate;
 
 #[cfg(test)]
@@ -66,4 +67,5 @@ pub(crate) use said::{Fact, Said};
 pub(crate) use stopped::Stopped;
 pub(crate) use unborn::Unborn;
 pub(crate) use verified::{Ill, Place, Report, differences};
+pub use waiting::Waiting;
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};

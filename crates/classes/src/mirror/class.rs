@@ -14,9 +14,8 @@ use serde::Deserialize;
 use super::geom::MirrorGeom;
 use super::metadata::{Balance, Metadata, mirror_flags};
 use super::state::Mirror;
-use super::waiting::Waiting;
 use super::{NAME, verbs};
-use crate::members::{Stopped, frame, known};
+use crate::members::{Stopped, Waiting, frame, known};
 
 /// The class.
 #[derive(Default)]
@@ -51,9 +50,10 @@ impl Default for Tunables {
 }
 
 impl MirrorClass {
-    /// The class with other times and sizes than the usual ones.
-    pub fn tuned(tunables: Tunables) -> MirrorClass {
-        MirrorClass { tunables, ..MirrorClass::default() }
+    /// The class with other times and sizes than the usual ones, and with a list of those that
+    /// wait, which the classes of one graph share.
+    pub fn tuned(tunables: Tunables, waiting: Arc<Waiting>) -> MirrorClass {
+        MirrorClass { tunables, waiting, ..MirrorClass::default() }
     }
 
     /// A geom for a mirror that has not started.
@@ -99,6 +99,10 @@ impl Class for MirrorClass {
     }
 
     fn tastes(&self) -> bool {
+        true
+    }
+
+    fn hides_what_it_refuses(&self) -> bool {
         true
     }
 

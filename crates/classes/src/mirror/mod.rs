@@ -16,7 +16,6 @@ mod state;
 mod tasks;
 mod verbs;
 mod verify;
-mod waiting;
 mod zero;
 
 pub use class::{MirrorClass, Tunables};

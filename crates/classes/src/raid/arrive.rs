@@ -10,6 +10,7 @@ use super::model::{Array, DiskState, Identity};
 use super::records::{self};
 use super::set::{Set, Tag};
 use super::volume::Role;
+use crate::members::waiting;
 
 impl RaidGeom {
     /// Takes a provider in on which a record was found. It is opened alone, so that nobody else
@@ -55,6 +56,7 @@ impl RaidGeom {
         match self.set.is_some() {
             true => t.barrier(me, Box::new(Told::Known(tag))),
             false => {
+                self.waits(t, me);
                 if self.disks.len() == 1 {
                     self.after(t, self.tunables.start_ns, Told::Due);
                 }
@@ -62,6 +64,26 @@ impl RaidGeom {
             }
         }
         Ok(tag)
+    }
+
+    /// What may be above it waits for it: `members::waiting`.
+    fn waits(&self, t: &Topology, me: GeomId) {
+        let depth = waiting::depth(t, self.disks.values().map(|disk| disk.consumer));
+        let volumes = |disk: &Attached| {
+            let (array, _) = Book::open(&[&disk.found], 0, self.sector).ok()?;
+            array.volumes.iter().map(|volume| volume.bytes).max()
+        };
+        let bytes = self.disks.values().filter_map(volumes).max();
+        self.starting.waits(me, depth, bytes.unwrap_or(0));
+    }
+
+    /// The time to wait for further disks is up, unless what is missing may be on its way (W1 of
+    /// `members::waiting`).
+    pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
+        if self.set.is_none() && self.starting.puts_off(me) {
+            return self.after(t, self.tunables.start_ns / 4, Told::Due);
+        }
+        t.barrier(me, Box::new(Told::Launch(true)));
     }
 
     /// Why a disk cannot be taken in, if so.
@@ -94,7 +116,19 @@ impl RaidGeom {
         {
             return Some((Errno::Inval, why));
         }
+        if let Some(why) = self.is_around(found, media) {
+            return Some((Errno::NoDev, why));
+        }
         self.stranger(name, found, media).map(|why| (Errno::Inval, why))
+    }
+
+    /// Why a disk is no member, but a partition at its end may be, which ends where the disk does:
+    /// the array knows a smaller one by that name.
+    fn is_around(&self, found: &Found, media: u64) -> Option<String> {
+        let (set, book) = (self.set.as_ref()?, self.book.as_ref()?);
+        let index = book.find(&set.array, &found.key())?;
+        let known = set.array.disks.get(index)?.bytes;
+        other_size(set, index, media).filter(|_| known < media && !self.says_so(found, media))
     }
 
     /// Why a disk cannot be of the running array, if so.
@@ -277,6 +311,7 @@ impl RaidGeom {
         let torn = torn.into_iter().any(|disk| disk.found.is_torn() || disk.grown);
         let spares = set.take_spares();
         let filling = (0..set.vols.len()).any(|at| set.is_filling(at));
+        self.starting.over(me);
         self.set = Some(set);
         self.book = Some(book);
         self.start_volumes(t, me);
@@ -326,7 +361,12 @@ fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
 pub(super) fn other_size(set: &Set, index: usize, media: u64) -> Option<String> {
     let known = set.array.disks.get(index).map_or(0, |disk| disk.bytes);
     let intel = matches!(set.array.identity, Identity::Intel { .. });
-    (intel && known != 0 && known != media).then(|| {
+    other_bytes(known, media).filter(|_| intel && known != 0)
+}
+
+/// Why a disk of so many bytes is not the one that a record was written for, if it is not.
+pub(super) fn other_bytes(known: u64, media: u64) -> Option<String> {
+    (known != media).then(|| {
         format!(
             "its record was written for a disk of {known} bytes, and this one has {media}: \
              `ashlar raid clear` it, then `insert` takes it in anew"

@@ -2,18 +2,19 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
 use geom::{
     Claim, Class, Control, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec, Verdict,
 };
 
+use super::arrive::other_bytes;
 use super::found::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
 use super::{ddf, imsm, verbs};
 use crate::conversation::drive;
-use crate::members::Stopped;
+use crate::members::{Stopped, Waiting};
 use crate::probe::Sectors;
 
 /// Spares and disks with torn records that are remembered while no array is there; further ones
@@ -57,12 +58,15 @@ pub struct RaidClass {
     pub(super) sets: Mutex<BTreeSet<SetId>>,
     /// Spares, and disks whose records are torn, that found no array.
     waiting: Mutex<Vec<ProviderId>>,
+    /// Mirrors and arrays that wait for members.
+    starting: Arc<Waiting>,
 }
 
 impl RaidClass {
-    /// The class with other times and sizes than the usual ones.
-    pub fn tuned(tunables: Tunables) -> RaidClass {
-        RaidClass { tunables, ..RaidClass::default() }
+    /// The class with other times and sizes than the usual ones, and with a list of those that
+    /// wait, which the classes of one graph share.
+    pub fn tuned(tunables: Tunables, starting: Arc<Waiting>) -> RaidClass {
+        RaidClass { tunables, starting, ..RaidClass::default() }
     }
 
     /// Arrays that are there.
@@ -112,7 +116,7 @@ impl RaidClass {
             return Ok((geom, false));
         }
         lock(&self.sets).insert(id);
-        let born = RaidGeom::place(t, id, sector, why, self.tunables)?;
+        let born = RaidGeom::place(t, id, sector, why, (self.tunables, self.starting.clone()))?;
         for disk in std::mem::take(&mut *lock(&self.waiting)) {
             t.retaste(disk);
         }
@@ -161,6 +165,10 @@ impl Class for RaidClass {
         true
     }
 
+    fn hides_what_it_refuses(&self) -> bool {
+        true
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
             let found = match look(disk).await {
@@ -168,6 +176,12 @@ impl Class for RaidClass {
                 Err(why) => return Verdict::No(why),
             };
             let (id, key) = (found.set(), found.key());
+            // A partition at the end of a disk ends where the disk does: the record is that one's.
+            let smaller = |bytes: &u64| *bytes != 0 && *bytes < disk.media_bytes;
+            let said = found.disk_bytes(disk.sector_bytes).filter(smaller);
+            if let Some(why) = said.and_then(|said| other_bytes(said, disk.media_bytes)) {
+                return Verdict::No(format!("disk {key} of {}: {why}", id.name()));
+            }
             if let Some(why) = self.stopped.verdict(NAME, &id.name()) {
                 return Verdict::No(why);
             }
@@ -213,6 +227,7 @@ impl Class for RaidClass {
             .with(geom, |g: &mut RaidGeom, t| g.take_in(t, geom, on, *found))
             .unwrap_or_else(going);
         if taken.is_err() && new {
+            self.starting.over(geom);
             topology.wither_geom(geom, Errno::NxIo);
         }
         taken.map(drop)

@@ -46,7 +46,7 @@ use super::set::{Set, Tag};
 use super::ups::Up;
 use super::volume::replay::Replayed;
 use super::volume::{Leaves, pass};
-use crate::members::{GateWord, Number, Said};
+use crate::members::{GateWord, Number, Said, Waiting};
 
 /// Name of the class, and of its providers before the stroke.
 pub(super) const NAME: &str = "raid";
@@ -215,10 +215,17 @@ pub(super) struct RaidGeom {
     /// It does not wait for further disks any more.
     pub(super) due: bool,
     pub(super) tunables: Tunables,
+    /// Mirrors and arrays that wait for members, this one among them until it has started.
+    pub(super) starting: Arc<Waiting>,
 }
 
 impl RaidGeom {
-    pub(super) fn new(me: GeomId, id: SetId, sector: u32, tunables: Tunables) -> RaidGeom {
+    pub(super) fn new(
+        me: GeomId,
+        id: SetId,
+        sector: u32,
+        (tunables, starting): (Tunables, Arc<Waiting>),
+    ) -> RaidGeom {
         RaidGeom {
             me,
             id,
@@ -245,6 +252,7 @@ impl RaidGeom {
             doing: None,
             due: false,
             tunables,
+            starting,
         }
     }
 
@@ -283,6 +291,7 @@ impl RaidGeom {
     /// Disks are let go, providers wither, whatever waits ends.
     pub(super) fn take_apart(t: &mut Topology, me: GeomId, g: &mut RaidGeom) {
         g.over = true;
+        g.starting.over(me);
         g.busy.store(0, Relaxed);
         g.queue.clear();
         let keys: Vec<u32> = g.ups.keys().copied().collect();

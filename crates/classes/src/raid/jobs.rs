@@ -126,7 +126,10 @@ impl RaidGeom {
                 let made = set.vols.get(at).is_some_and(|vol| vol.even != ALL);
                 let filled = set.filled(at).into_iter().fold(0, |all, slot| all | bit(slot));
                 set.passed(at);
-                self.ups.entry(key).and_modify(|up| up.fresh |= filled);
+                self.ups.entry(key).and_modify(|up| {
+                    up.fresh |= filled;
+                    up.ending = Some(if filled == 0 { "synchronised" } else { "rebuild" });
+                });
                 let shut = self.ups.get(&key).is_some_and(|up| up.drained);
                 if shut {
                     settle = self.set_dirty(key, false);
@@ -215,7 +218,10 @@ impl RaidGeom {
             Job::Dirty(key) if whole => self.open(key),
             // First those go whose record could not be written.
             Job::Dirty(key) => self.queue.push_back(Job::Dirty(key)),
-            Job::Passed(key) => self.reopen(key),
+            Job::Passed(key) => {
+                self.ups.entry(key).and_modify(|up| up.ending = None);
+                self.reopen(key);
+            }
             Job::Clean(key) => {
                 let set = self.set.as_ref();
                 let vol = set.and_then(|set| set.vols.get(set.volume(key)?));

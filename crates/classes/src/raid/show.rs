@@ -1,6 +1,7 @@
 //! The geom as the graph sees it: counts, orphans, lists.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
@@ -16,7 +17,7 @@ use super::name;
 use super::volume::Role;
 use super::volume::log::Log;
 use super::volume::map::Shape;
-use crate::members::{Ill, Unborn, known};
+use crate::members::{Ill, Unborn, Waiting, known};
 
 /// Levels as they are typed and shown.
 pub(super) fn level_word(level: Level) -> String {
@@ -68,10 +69,10 @@ impl RaidGeom {
         id: SetId,
         sector: u32,
         why: &str,
-        tunables: Tunables,
+        (tunables, starting): (Tunables, Arc<Waiting>),
     ) -> Result<GeomId, Error> {
         let geom = t.new_geom(NAME, &id.name(), why, Box::new(Unborn))?;
-        t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, tunables)));
+        t.set_ops(geom, Box::new(RaidGeom::new(geom, id, sector, (tunables, starting))));
         Ok(geom)
     }
 
@@ -112,6 +113,8 @@ impl RaidGeom {
             line += &format!(", rebuild {}%", done(vol.filled));
         } else if vol.even < shape.bytes {
             line += &format!(", synchronised {}%", done(vol.even));
+        } else if let Some(what) = up.and_then(|up| up.ending) {
+            line += &format!(", {what} 100%");
         }
         if volume.log.is_some() {
             line += ", partial parity log (PPL)";

@@ -103,7 +103,7 @@ impl RaidGeom {
                 self.judged(t);
             }
             Told::Idle(key) => self.idle(t, me, key),
-            Told::Due => t.barrier(me, Box::new(Told::Launch(true))),
+            Told::Due => self.due(t, me),
             Told::Launch(due) => self.launch(t, me, due, false),
             Told::Known(tag) => self.push(t, me, Job::In(tag)),
             Told::Well => {

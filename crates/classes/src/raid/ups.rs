@@ -44,6 +44,8 @@ pub(super) struct Up {
     /// slot): it counts if they stay.
     pub(super) doubt: u64,
     pub(super) passing: bool,
+    /// A pass has done all of it, and what it did is not on record yet: what lists say of it.
+    pub(super) ending: Option<&'static str>,
 }
 
 impl RaidGeom {
@@ -231,6 +233,7 @@ impl RaidGeom {
             fresh: 0,
             doubt: 0,
             passing: false,
+            ending: None,
         };
         self.ups.insert(key, up);
         self.set_table(t, at);

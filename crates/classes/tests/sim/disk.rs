@@ -218,6 +218,11 @@ impl Inside {
         self.once = None;
     }
 
+    /// It fails nothing.
+    pub fn is_well(&self) -> bool {
+        self.faults.is_empty() && self.once.is_none()
+    }
+
     fn fails(&mut self, op: Op) -> Option<Errno> {
         if let Some((which, error)) = self.once
             && which == op

@@ -276,6 +276,39 @@ impl Life {
             .collect()
     }
 
+    /// Whether an array has all of its members, and none is being filled. While copies or parity
+    /// are brought in line after a cut, the loss of a disk shows another of the values that a
+    /// sector may have had; so disks are lost before or after.
+    pub fn array_is_whole(&self, set: &str) -> bool {
+        let lines = self.show("raid", set, "Volume") + &self.show("raid", set, "Subdisks");
+        let busy = ["rebuild", "REBUILD"].iter().any(|word| lines.contains(word));
+        self.show("raid", set, "State") == "OPTIMAL" && !busy
+    }
+
+    /// How many members an array has seen: not one that was pulled, and is plugged in again before
+    /// its loss was dealt with. With the next disk two would be lost at once.
+    pub fn array_members(&self, set: &str) -> usize {
+        let geoms = self.geoms("raid");
+        let of = geoms.iter().filter(|geom| geom.name == set).flat_map(|geom| &geom.consumers);
+        let spare = |(key, line): &(&str, String)| *key == "State" && line == "SPARE";
+        of.filter(|c| c.provider.is_some() && !c.show.iter().any(spare)).count()
+    }
+
+    /// Whether somebody has not let go yet of a disk that was pulled: its place stays until then.
+    /// That disk may be plugged in again already, and is not one of an array's.
+    pub fn is_leaving(&self) -> bool {
+        self.control.topology.view(0).iter().any(|g| g.withering)
+    }
+
+    /// Whoever did not answer when it was looked at is looked at again.
+    pub fn ask_again(&mut self) {
+        let silent = |said: &(&str, String)| said.1.contains("did not answer");
+        let t = &mut self.control.topology;
+        let all = t.view(0).into_iter().flat_map(|g| g.providers);
+        let all = all.filter(|p| p.verdicts.iter().any(silent)).map(|p| p.id);
+        all.for_each(|p| t.retaste(p));
+    }
+
     /// Everything that is known, for who looks for a bug.
     pub fn story(&self) -> String {
         let mut out = String::new();
@@ -285,7 +318,7 @@ impl Life {
                 out += &format!("    on {:?} {:?}\n", c.provider, c.show);
             }
             for p in g.providers {
-                let own = p.verdicts.iter().filter(|(c, _)| *c != "label" && *c != "part");
+                let own = p.verdicts.iter().filter(|(c, _)| *c != "label");
                 out += &format!("    offers {} {:?}\n", p.name, own.collect::<Vec<_>>());
             }
         }

@@ -6,6 +6,7 @@
 //! `ASHLAR_SEED` where they begin.
 
 mod counted;
+mod deep;
 mod disk;
 mod errors;
 mod followed;
@@ -17,6 +18,7 @@ mod model;
 mod named;
 mod named_raid;
 mod named_raid_clean;
+mod named_raid_progress;
 mod orders;
 mod plan;
 mod raid_orders;
@@ -25,10 +27,13 @@ mod rich;
 mod run;
 mod scene;
 mod seeds;
+mod stacked;
+mod trouble;
 mod users;
 
 use std::sync::Arc;
 
+use classes::Waiting;
 use classes::mirror::{MirrorClass, Tunables};
 use geom::Class;
 use plan::Plan;
@@ -38,16 +43,18 @@ use run::{Tally, run};
 
 /// The classes, those with timers made quick.
 fn classes() -> Vec<Arc<dyn Class>> {
-    let mirror = MirrorClass::tuned(Tunables {
+    let tunables = Tunables {
         slab_bytes: 4096,
         save_every_ns: 3_000_000,
         idle_ns: 20_000_000,
         ..Tunables::default()
-    });
+    };
+    let waiting = Arc::<Waiting>::default();
+    let mirror = MirrorClass::tuned(tunables, waiting.clone());
     let quick: Arc<dyn Class> = Arc::new(mirror);
     let swap = |c: Arc<dyn Class>| match c.name() {
         "mirror" => quick.clone(),
-        "raid" => raids::class(),
+        "raid" => raids::class(waiting.clone()),
         _ => c,
     };
     classes::all().into_iter().map(swap).collect()
@@ -55,6 +62,12 @@ fn classes() -> Vec<Arc<dyn Class>> {
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// What is to have happened by the end of a test. Of fewer seeds than the test takes by itself
+/// nobody knows: rare things are asked for only from that number on.
+fn happened(default: u64, what: bool, tally: &Tally) {
+    assert!(what || number("ASHLAR_SEEDS", default) < default, "not seen: {tally:?}");
 }
 
 /// Many seeds of plans that `make` makes.
@@ -65,7 +78,7 @@ fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) -> Tally {
         one(seed, &make, &mut tally);
     }
     eprintln!("{tally:?}");
-    assert!(tally.ops > 0 && tally.acked > 0 && tally.flushed > 0, "nothing was done: {tally:?}");
+    happened(default, tally.ops > 0 && tally.acked > 0 && tally.flushed > 0, &tally);
     tally
 }
 
@@ -127,8 +140,8 @@ fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Tally {
         run(kind, seed, 4, &mut tally);
     }
     eprintln!("{tally:?}");
-    assert!(tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, "{tally:?}");
-    assert!(tally.verified > 0, "{tally:?}");
+    happened(default, tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, &tally);
+    happened(default, tally.verified > 0, &tally);
     tally
 }
 
@@ -136,13 +149,13 @@ fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Tally {
 #[test]
 fn rich_mirrors_are_brought_along() {
     let tally = many(150, |random| Plan { follows: true, ..rich(mirror)(random) });
-    assert!(tally.followed > 0, "{tally:?}");
+    happened(150, tally.followed > 0, &tally);
 }
 
 #[test]
 fn rich_stacks_are_brought_along() {
     let tally = many(100, |random| Plan { follows: true, ..rich(Plan::three)(random) });
-    assert!(tally.followed > 0, "{tally:?}");
+    happened(100, tally.followed > 0, &tally);
 }
 
 #[test]
@@ -158,7 +171,7 @@ fn arrays_of_ddf() {
 #[test]
 fn arrays_in_harsh_times() {
     let tally = of_arrays(Kind::Harsh, 600);
-    assert!(tally.forced > 0 && tally.cleaned > 0, "{tally:?}");
+    happened(600, tally.forced > 0 && tally.cleaned > 0, &tally);
 }
 
 #[test]
@@ -169,7 +182,7 @@ fn arrays_whose_users_overlap() {
 #[test]
 fn arrays_with_a_log() {
     let tally = of_arrays(Kind::Logged, 500);
-    assert!(tally.cuts > 0 && tally.policies > 0, "{tally:?}");
+    happened(500, tally.cuts > 0 && tally.policies > 0, &tally);
 }
 
 /// Disks grow while the power is off, and when it comes back their records are brought along.
@@ -177,7 +190,7 @@ fn arrays_with_a_log() {
 fn arrays_are_brought_along() {
     for kind in [Kind::Intel, Kind::Harsh, Kind::Logged] {
         let tally = of_arrays_by(raids::run_growing, kind, 60);
-        assert!(tally.followed > 0, "{tally:?}");
+        happened(60, tally.followed > 0, &tally);
     }
 }
 
@@ -207,7 +220,14 @@ fn mirrors_over_concats() {
 
 #[test]
 fn stacks_three_deep() {
-    many(500, Plan::three);
+    many(350, Plan::three);
+}
+
+/// Arrays and partitions stand in them, and what these can do without goes.
+#[test]
+fn stacks_with_arrays_and_partitions() {
+    let tally = many(250, Plan::deep);
+    happened(250, tally.cuts > 0 && tally.lost > 0 && tally.verified > 0, &tally);
 }
 
 #[test]
@@ -227,7 +247,7 @@ fn rich_stripes() {
 
 #[test]
 fn rich_stacks_three_deep() {
-    many(300, rich(Plan::three));
+    many(200, rich(Plan::three));
 }
 
 #[test]

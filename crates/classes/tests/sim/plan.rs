@@ -3,6 +3,8 @@
 use reactor::SeededRandom;
 use serde_json::{Value, json};
 
+use super::run::DISK;
+
 /// One geom of a stack.
 #[derive(Clone, Debug)]
 pub struct Made {
@@ -13,7 +15,7 @@ pub struct Made {
 }
 
 /// A stack.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub made: Vec<Made>,
     pub top: String,
@@ -31,9 +33,13 @@ pub struct Plan {
     pub crowded: bool,
     /// Disks grow also while the power is off, and `follow` brings along what was left behind.
     pub follows: bool,
+    /// Bytes of each disk.
+    pub disk_bytes: u64,
+    /// With arrays and partitions between the other classes: see `deep`.
+    pub deep: bool,
 }
 
-fn names(count: usize) -> Vec<String> {
+pub(super) fn names(count: usize) -> Vec<String> {
     (0..count).map(|i| format!("d{i}")).collect()
 }
 
@@ -43,7 +49,7 @@ fn second(disk: &str) -> String {
 }
 
 /// Parameters of a class, by chance.
-fn with(class: &str, random: &mut SeededRandom) -> Value {
+pub(super) fn with(class: &str, random: &mut SeededRandom) -> Value {
     let balances = ["load", "round-robin", "split", "prefer", "none"];
     match class {
         "mirror" => json!({
@@ -67,11 +73,8 @@ impl Plan {
             top: format!("{class}/top"),
             disks,
             spares,
-            part: false,
-            paths: false,
-            rich: false,
-            crowded: false,
-            follows: false,
+            disk_bytes: DISK,
+            ..Plan::default()
         }
     }
 
@@ -88,10 +91,8 @@ impl Plan {
             disks: 2 * width,
             spares: usize::from(below == "mirror"),
             part: random.chance(250),
-            paths: false,
-            rich: false,
-            crowded: false,
-            follows: false,
+            disk_bytes: DISK,
+            ..Plan::default()
         };
         let disks = names(plan.disks);
         for (i, pair) in disks.chunks(2).enumerate() {
@@ -119,10 +120,8 @@ impl Plan {
             disks: 8,
             spares: usize::from(bottom == "mirror"),
             part: random.chance(250),
-            paths: false,
-            rich: false,
-            crowded: false,
-            follows: false,
+            disk_bytes: DISK,
+            ..Plan::default()
         };
         let mut below = names(8);
         for (level, class) in [bottom, middle, top].into_iter().enumerate() {
@@ -195,7 +194,7 @@ impl Plan {
 
     /// The disks under a provider.
     pub fn leaves(&self, provider: &str) -> Vec<String> {
-        let made = self.made.iter().find(|m| provider == format!("{}/{}", m.class, m.name));
+        let made = self.made.iter().find(|m| provider == m.provider());
         match made {
             Some(made) => made.members.iter().flat_map(|m| self.leaves(m)).collect(),
             None => vec![provider.to_owned()],
@@ -213,6 +212,7 @@ impl Plan {
 
     /// Mirrors whose members are disks.
     pub fn low_mirrors(&self) -> Vec<&Made> {
-        self.mirrors().filter(|m| m.members.iter().all(|n| n.starts_with('d'))).collect()
+        let is_disk = |name: &String| self.made.iter().all(|m| m.provider() != *name);
+        self.mirrors().filter(|m| m.members.iter().all(is_disk)).collect()
     }
 }

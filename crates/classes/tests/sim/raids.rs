@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use bio::{Errno, Op};
+use classes::Waiting;
 use classes::raid::{RaidClass, Tunables};
 use geom::{Access, Class, ConsumerId};
 use reactor::SeededRandom;
@@ -37,13 +38,14 @@ const DISK: u64 = 96 << 10;
 const DDF: u64 = 32 << 20;
 
 /// The class with its timers made quick.
-pub fn class() -> Arc<dyn Class> {
-    Arc::new(RaidClass::tuned(Tunables {
+pub fn class(waiting: Arc<Waiting>) -> Arc<dyn Class> {
+    let tunables = Tunables {
         start_ns: 4_000_000_000,
         idle_ns: 20_000_000,
         slab_bytes: 4096,
         save_every_ns: 3_000_000,
-    }))
+    };
+    Arc::new(RaidClass::tuned(tunables, waiting))
 }
 
 /// What a log of partial parity needs of each disk, and a bit more.

@@ -1,11 +1,11 @@
 //! The life of a stack, from its labelling through power cuts to the end.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use bio::{Attr, Errno, Op};
+use bio::Attr;
 use geom::{Access, ConsumerId, ProviderId};
 use reactor::SeededRandom;
 use serde_json::json;
@@ -52,6 +52,8 @@ pub struct Tally {
 
 pub(super) struct Story<'a> {
     pub(super) plan: &'a Plan,
+    /// The plan with the names that arrays were given.
+    pub(super) labelled: &'a OnceCell<Plan>,
     pub(super) random: SeededRandom,
     pub(super) disks: BTreeMap<String, Disk>,
     pub(super) model: Rc<RefCell<Model>>,
@@ -63,7 +65,7 @@ pub(super) struct Story<'a> {
     /// What stands on top, a disk that lost its cache in this life, and whether what stood on top
     /// was lost since everything was looked at.
     top: Option<ProviderId>,
-    dark: bool,
+    pub(super) dark: bool,
     lost: bool,
     user: Option<(ConsumerId, geom::Edge)>,
 }
@@ -73,9 +75,9 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     let mut random = SeededRandom::new(seed ^ 0x5eed_0000);
     let mut disks = BTreeMap::new();
     for i in 0..plan.disks + plan.spares {
-        let disk = Disk::new(DISK, random.next_u64());
+        let disk = Disk::new(plan.disk_bytes, random.next_u64());
         if i >= plan.disks {
-            disk.put(0, &vec![0xa5; (DISK - SECTOR) as usize]);
+            disk.put(0, &vec![0xa5; (plan.disk_bytes - SECTOR) as usize]);
         }
         if plan.rich {
             disk.lock().deletes = random.chance(850);
@@ -86,8 +88,10 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     if plan.appends().is_some() {
         disks.insert(APPENDED.into(), Disk::new(DISK, random.next_u64()));
     }
+    let labelled = OnceCell::new();
     let mut story = Story {
         plan,
+        labelled: &labelled,
         random,
         disks,
         model: Rc::default(),
@@ -104,6 +108,9 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         let mut life = Life::new(story.random.next_u64(), cores);
         story.user = None;
         (story.top, story.dark, story.lost) = (None, false, false);
+        life.control
+            .topology
+            .set_listener(Box::new(|remark| talk(|| format!("  {}", remark.text))));
         let lived = catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number)));
         match lived {
             Ok(()) => {}
@@ -136,6 +143,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.compared += story.tally.compared;
     tally.grown += story.tally.grown;
     tally.followed += story.tally.followed;
+    tally.verified += story.tally.verified;
 }
 
 /// With `SIM_TALK` what is done is said.
@@ -168,7 +176,7 @@ impl Story<'_> {
     }
 
     /// Who has everything now.
-    fn look(&mut self, life: &Life) {
+    pub(super) fn look(&mut self, life: &Life) {
         talk(|| {
             let line = |m: &super::plan::Made| {
                 let say = |key| life.show("mirror", &m.name, key);
@@ -228,6 +236,7 @@ impl Story<'_> {
             life.pass(ns);
             self.look(life);
             self.listen(life, &crowd);
+            self.rearm(life);
         }
         self.rest(life, &crowd);
         self.check(life, false);
@@ -235,11 +244,12 @@ impl Story<'_> {
         if self.plan.rich {
             self.verify(life);
         }
+        self.verify_arrays(life);
         if self.chance(50) {
             // Now and then an orderly end.
             let top = self.plan.made.last().expect("a top");
-            if !self.plan.part {
-                let _ = life.verb(top.class, "stop", &top.name, json!({}));
+            if !self.plan.part && top.class != "part" {
+                let _ = life.verb(top.class, "stop", top.set(), json!({}));
             }
         }
     }
@@ -251,12 +261,7 @@ impl Story<'_> {
             self.plug(life, name);
         }
         life.settle();
-        for made in &self.plan.made {
-            let mut with = made.with.clone();
-            with["members"] = json!(made.members);
-            life.verb(made.class, "label", &made.name, with)
-                .unwrap_or_else(|e| panic!("label {}: {e}", made.name));
-        }
+        self.label_all(life);
         if self.plan.part {
             let on = &self.plan.top;
             for (verb, with) in
@@ -311,6 +316,11 @@ impl Story<'_> {
         (record[44], (good, word(45), word(49)))
     }
 
+    /// Whether a disk's record speaks of no other member.
+    fn is_alone(&self, name: &str) -> bool {
+        self.record(name).0 == 1 && (!self.plan.deep || self.record(name).1.0)
+    }
+
     fn assemble(&mut self, life: &mut Life) {
         let absent = self.absent();
         talk(|| format!("new life: absent {absent:?} holders {:?}", self.holders));
@@ -320,7 +330,7 @@ impl Story<'_> {
         }
         // A member that went when it was the only one believes that it still is: nothing that it
         // could be asked says otherwise, so the newest comes first.
-        let alone = order.iter().any(|n| self.record(n).0 == 1);
+        let alone = order.iter().any(|n| self.is_alone(n));
         if alone {
             order.sort_by_key(|n| std::cmp::Reverse(self.record(n).1));
         }
@@ -417,7 +427,8 @@ impl Story<'_> {
         let Some((_, edge)) = self.user else { return };
         let on = life.control.topology.find(&self.plan.volume());
         let zeroes = on.and_then(|on| life.control.topology.attr(on, "GEOM::deletereadszero"));
-        crowd.deletes.set(zeroes == Some(Attr::Int(1)) || !self.plan.rich);
+        let sure = !self.plan.rich && !self.plan.deep;
+        crowd.deletes.set(zeroes == Some(Attr::Int(1)) || sure);
         for _ in 0..1 + self.random.below(5) {
             let core = self.random.below(life.cores.len() as u64) as usize;
             let ops = 1 + self.random.below(30);
@@ -433,152 +444,13 @@ impl Story<'_> {
         self.tally.failed += crowd.failed.replace(0);
     }
 
-    /// May this disk go, and everything still be there?
-    fn can_go(&self, life: &Life, disk: &str) -> bool {
-        let volume = life.has(&self.plan.volume());
-        let mut covered = false;
-        for mirror in self.plan.mirrors() {
-            let members = life.members(&mirror.name);
-            let under = |name: &String| self.plan.leaves(name).iter().any(|l| l == disk);
-            if !members.iter().any(|(name, ..)| under(name)) {
-                continue;
-            }
-            let other = members.iter().any(|(name, state, _)| !under(name) && state == "ACTIVE");
-            if !other {
-                return false;
-            }
-            covered = true;
-        }
-        covered && volume
-    }
-
-    pub(super) fn calm(&mut self, life: &mut Life) {
-        for disk in self.disks.values() {
-            disk.lock().heal();
-            life.wake(disk.release());
-        }
-        life.pass(3 * MS);
-    }
-
-    fn trouble(&mut self, life: &mut Life) {
-        let all: Vec<String> = self.disks.keys().cloned().collect();
-        let Some(name) = self.pick(&all) else { return };
-        let disk = self.disks[&name].clone();
-        if self.plan.rich && self.chance(20) {
-            return self.rich_trouble(life, &name, &disk);
-        }
-        match self.random.below(100) {
-            0..14 => self.lose(life, &name, &disk),
-            14..26 => {
-                let out: Vec<String> = self.out.iter().cloned().collect();
-                if let Some(name) = self.pick(&out) {
-                    self.out.remove(&name);
-                    self.plug(life, &name);
-                }
-            }
-            26..36 => {
-                let (op, error) = self.error();
-                talk(|| format!("once {name} {op:?} {error:?}"));
-                disk.lock().once = Some((op, error));
-            }
-            36..42 => {
-                let (op, error) = self.error();
-                let percent = 1 + self.random.below(100);
-                talk(|| format!("{percent}% {name} {op:?} {error:?}"));
-                disk.lock().faults.push((op, percent, error));
-            }
-            42..52 => self.calm(life),
-            52..58 => disk.lock().hangs = true,
-            58..64 => life.wake(disk.release()),
-            _ => self.verb(life, &name),
-        }
-    }
-
-    /// A disk is plugged in by every path that it is not.
-    pub(super) fn plug(&self, life: &mut Life, name: &str) {
-        for path in self.plan.names_of(name) {
-            let there = self.plan.paths && life.has(&path) && !life.is_lost(&path);
-            match life.has(&path) {
-                _ if there => {}
-                true => life.plug_soon(&path, &self.disks[name]),
-                false => life.plug(&path, &self.disks[name]),
-            }
-        }
-    }
-
-    fn error(&mut self) -> (Op, Errno) {
-        let op = [Op::Read, Op::Write, Op::Flush][self.random.below(3) as usize];
-        (op, if self.chance(70) { Errno::Io } else { Errno::NxIo })
-    }
-
-    fn lose(&mut self, life: &mut Life, name: &str, disk: &Disk) {
-        if self.out.contains(name) {
-            return;
-        }
-        self.calm(life);
-        self.look(life);
-        if !self.can_go(life, name) {
-            return;
-        }
-        let dark = self.chance(50);
-        self.dark |= dark;
-        talk(|| format!("pull {name} dark {dark}"));
-        for path in self.plan.names_of(name) {
-            life.pull(&path, disk, dark);
-        }
-        self.out.insert(name.to_owned());
-        self.tally.lost += 1;
-        if self.chance(30) {
-            // And back at once.
-            self.plug(life, name);
-            self.out.remove(name);
-        }
-    }
-
-    fn verb(&mut self, life: &mut Life, disk: &str) {
-        let low: Vec<String> = self.plan.low_mirrors().iter().map(|m| m.name.clone()).collect();
-        let Some(mirror) = self.pick(&low) else { return };
-        let members = life.members(&mirror);
-        let is_member = members.iter().any(|(name, ..)| name == disk);
-        let (verb, with) = match self.random.below(12) {
-            0 | 1 if is_member => ("deactivate", json!({ "members": [disk] })),
-            2 | 3 if is_member => ("rebuild", json!({ "members": [disk] })),
-            4 if is_member => ("remove", json!({ "members": [disk] })),
-            0..4 if !is_member => ("activate", json!({ "members": [disk] })),
-            4..8 if !is_member && !self.out.contains(disk) => {
-                if members.len() >= 3 {
-                    return;
-                }
-                let _ = life.verb("mirror", "forget", &mirror, json!({}));
-                ("insert", json!({ "members": [disk], "force": true }))
-            }
-            8 => ("configure", json!({ "balance": "round-robin" })),
-            9 => ("configure", json!({ "sync_rate": 1 << 20 })),
-            10 => ("forget", json!({})),
-            _ => ("configure", json!({ "balance": "load", "sync_rate": 0 })),
-        };
-        if verb == "insert" && (disk == APPENDED || !self.is_free(life, disk)) {
-            return;
-        }
-        talk(|| format!("{verb} {mirror} {with}"));
-        let done = life.verb("mirror", verb, &mirror, with.clone());
-        self.tally.verbs += u64::from(done.is_ok());
-        talk(|| format!("{verb} {mirror} {with}: {done:?}"));
-    }
-
-    /// Nothing stands on the disk.
-    fn is_free(&self, life: &Life, disk: &str) -> bool {
-        self.plan.mirrors().all(|m| {
-            let planned = m.members.iter().any(|n| n == disk);
-            let held = life.members(&m.name).iter().any(|(n, ..)| n == disk);
-            !held && (!planned || self.plan.made.len() == 1)
-        })
-    }
-
     /// All is plugged in, nothing fails, nobody works any more, nobody is rebuilt.
     fn rest(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         self.calm(life);
         self.all_in(life);
+        if self.plan.deep {
+            life.ask_again();
+        }
         if !life.until(120, |_| crowd.running.get() == 0) {
             panic!("{} users never end\n{}", crowd.running.get(), life.story());
         }
@@ -595,12 +467,13 @@ impl Story<'_> {
             panic!("{volume} does not come back\n{}", life.story());
         }
         life.settle();
-        for _ in 0..3_000 {
+        for turn in 0..3_000 {
             let mirrors = self.plan.mirrors();
             let busy = mirrors
                 .flat_map(|m| life.members(&m.name))
                 .any(|(_, state, _)| state == "SYNCHRONIZING" || state == "NEW");
-            if !busy {
+            let in_order = self.arrays_in_order(life, turn);
+            if !busy && in_order {
                 // Marks are taken away meanwhile.
                 life.pass(200 * MS);
                 return life.settle();

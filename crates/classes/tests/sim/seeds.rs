@@ -59,6 +59,23 @@ fn stacks_that_failed_once() {
     assert!(tally.acked > 0, "nothing was done: {tally:?}");
 }
 
+/// Of stacks with arrays and partitions. 15, 59: a disk that an array had put out was partitioned
+/// like the array, and what stood on the array's partition took the stale one of that disk; 58: a
+/// partition of an array's that ended where its disk did: the whole disk was taken for the member;
+/// 42, 133, 244, 322, 339: an array started with a stale mirror, or a mirror with a stale array,
+/// while the newer one still waited for a member of its own: they did not know of each other. Of
+/// the story itself: 191: a disk hung when it was looked at, and nobody looked again.
+const DEEP: [u64; 9] = [15, 42, 58, 59, 133, 191, 244, 322, 339];
+
+#[test]
+fn stacks_with_arrays_and_partitions_that_failed_once() {
+    let mut tally = Tally::default();
+    for seed in DEEP {
+        super::one(seed, &super::plan::Plan::deep, &mut tally);
+    }
+    assert!(tally.acked > 0 && tally.verified > 0, "nothing was done: {tally:?}");
+}
+
 /// Of arrays: 139: a write that a needed disk failed left parity that solved for what a missing
 /// disk held wrongly; 5149: a torn record made a disk a stranger that could not be done without;
 /// 5233: a write waited for records that stood behind the wait for that write; 6278: a disk was

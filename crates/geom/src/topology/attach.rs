@@ -69,6 +69,7 @@ impl Topology {
             taste_serial: 0,
             asked: Vec::new(),
             content: 0,
+            hidden_by: None,
         });
         self.nodes[slot] = Some(id);
         self.geoms[geom].providers.insert(0, id);

@@ -141,6 +141,8 @@ pub(crate) struct ProviderObj {
     asked: Vec<(usize, u64)>,
     /// Grows when what is on it may have become something else under a taster.
     content: u64,
+    /// A class that knows it for a member and refused it: those asked later leave it alone.
+    hidden_by: Option<usize>,
 }
 
 pub(crate) struct ConsumerObj {

@@ -8,6 +8,7 @@ use bio::{Attr, Errno};
 
 use super::{Access, Action, ConsumerId, GeomId, ProviderId, Topology};
 use crate::class::{Class, Geom, Verdict};
+use crate::error::Error;
 use crate::layer::Edge;
 
 /// Attributes a taster may ask for.
@@ -219,13 +220,19 @@ impl Topology {
                 continue;
             }
             let text = match verdict {
-                Verdict::No(why) => why,
+                Verdict::No(why) => {
+                    self.set_hidden(t.provider, i, false);
+                    why
+                }
                 Verdict::Yes(..) if self.class_sits_on(i, t.provider) => continue,
                 Verdict::Yes(why, claim) => match self.obstacle(t.provider, i, t.content) {
                     Some(what) => format!("{why}, but {what}"),
                     None => {
                         let class = self.classes[i].clone();
-                        match class.claim(self, t.provider, &why, claim) {
+                        let claimed = class.claim(self, t.provider, &why, claim);
+                        let refused = |e: &Error| e.kind != Errno::NoDev;
+                        self.set_hidden(t.provider, i, claimed.as_ref().is_err_and(refused));
+                        match claimed {
                             Ok(()) => format!("claimed: {why}"),
                             Err(e) => format!("{why}, but refused: {e}"),
                         }
@@ -233,6 +240,17 @@ impl Topology {
                 },
             };
             self.set_verdict(t.provider, i, text);
+        }
+    }
+
+    /// A class has refused a provider, or has not.
+    fn set_hidden(&mut self, p: ProviderId, class: usize, refused: bool) {
+        let hides = refused && self.classes[class].hides_what_it_refuses();
+        let Some(pp) = self.providers.get_mut(p) else { return };
+        if hides {
+            pp.hidden_by = Some(class);
+        } else if pp.hidden_by == Some(class) {
+            pp.hidden_by = None;
         }
     }
 
@@ -244,6 +262,9 @@ impl Topology {
         }
         if self.shut {
             return Some("the daemon stops");
+        }
+        if pp.hidden_by.is_some_and(|by| by > class) {
+            return Some("it is a member that another class refused: `clear` it there first");
         }
         if self.covering(p).is_some() {
             return Some("a layer was slipped in over it meanwhile");

@@ -22,7 +22,7 @@ fn lab_with(classes: &[(&'static str, u8, Tasting)]) -> Lab {
     lab
 }
 
-use Tasting::{Claims, Destroys, Nests, Refused, Writes};
+use Tasting::{Claims, Destroys, Hides, Nests, Refused, Writes};
 
 #[test]
 fn the_newest_class_is_asked_first_and_every_class_says_why() {
@@ -224,6 +224,30 @@ fn a_claim_that_destroys_the_disk_leaves_the_others_with_a_reason() {
     assert_eq!(lab.verdict("d0", "ta"), "the first byte says so, but it went away meanwhile");
     assert!(lab.control.is_idle());
     lab.control.topology.check();
+}
+
+/// A stale half of something shows what the whole shows: nobody may take that for the whole.
+#[test]
+fn what_a_class_hides_is_left_alone_by_those_asked_later_until_it_is_its_no_more() {
+    let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 0, Hides), ("tc", 0, Refused)]);
+    let leaf = marked(0);
+    let disk = lab.disk("d0", &leaf);
+    assert!(lab.verdict("d0", "tb").contains("but refused"));
+    assert!(lab.verdict("d0", "tc").contains("but refused"), "it was asked before");
+    let hidden = "the first byte says so, but it is a member that another class refused: `clear` \
+                  it there first";
+    assert_eq!(lab.verdict("d0", "ta"), hidden);
+    // Another class's word changes nothing; a medium that is not tb's does.
+    lab.control.topology.retaste(disk);
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("d0", "ta"), hidden);
+    let mut lab = lab_with(&[("ta", 1, Claims), ("tb", 0, Hides)]);
+    let leaf = marked(0);
+    let disk = lab.disk("d0", &leaf);
+    leaf.data.lock().unwrap()[0] = MAGIC + 1;
+    lab.control.topology.retaste(disk);
+    lab.control.settle().unwrap();
+    assert_eq!(lab.verdict("d0", "ta"), "claimed: the first byte says so");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use bio::{Attr, Errno};
 use geom::{Access, ConsumerId, Error, GeomId, Grade, Limits, NewProvider, ProviderId, Topology};
 
 use super::{Job, MirrorGeom, REFUSALS_MAX};
+use crate::members::waiting;
 use crate::members::zeroes;
 use crate::mirror::NAME;
 use crate::mirror::bitmap::Bits;
@@ -13,7 +14,7 @@ use crate::mirror::layer::MirrorLayer;
 use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::Told;
 use crate::mirror::state::{Arrival, Role};
-use crate::mirror::{tasks, waiting};
+use crate::mirror::tasks;
 
 impl MirrorGeom {
     /// Takes a provider in whose record was read. It is opened alone, so that nobody else claims

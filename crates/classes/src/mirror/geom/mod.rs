@@ -47,8 +47,7 @@ use super::level::Growth;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
-use super::waiting::Waiting;
-use crate::members::{Said, Unborn, frame, known};
+use crate::members::{Said, Unborn, Waiting, frame, known};
 use parting::Parted;
 pub(in crate::mirror) use parting::Parting;
 
@@ -141,7 +140,7 @@ pub(super) struct MirrorGeom {
     granted: Vec<(usize, Ticket)>,
     /// It said when it started that what is deleted reads as zeroes.
     zeroes: bool,
-    /// Mirrors that wait for members, this one among them until it has started.
+    /// Mirrors and arrays that wait for members, this one among them until it has started.
     waiting: Arc<Waiting>,
 }
 

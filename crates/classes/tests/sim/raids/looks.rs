@@ -16,23 +16,13 @@ impl Story {
     }
 
     pub(super) fn is_whole(&self, life: &Life) -> bool {
-        let busy = ["rebuild", "REBUILD"];
-        let line = |key| life.show("raid", &self.set, key);
-        let lines = line("Volume") + &line("Subdisks");
-        let state = self.state(life);
-        // While copies or parity are brought in line after a cut, the loss of a disk shows another
-        // of the values that a sector may have had; so disks are lost before or after.
-        state == "OPTIMAL" && !busy.iter().any(|word| lines.contains(word))
+        life.array_is_whole(&self.set)
     }
 
     /// Whether the array has seen all of its members: not one that was pulled, and is plugged in
     /// again before its loss was dealt with. With the next disk two would be lost at once.
     pub(super) fn all_seen(&self, life: &Life) -> bool {
-        let geoms = life.geoms("raid");
-        let of = geoms.iter().filter(|geom| geom.name == self.set).flat_map(|geom| &geom.consumers);
-        let spare = |(key, line): &(&str, String)| *key == "State" && line == "SPARE";
-        let members = of.filter(|c| c.provider.is_some() && !c.show.iter().any(spare));
-        !Self::is_leaving(life) && members.count() >= self.count
+        !Self::is_leaving(life) && life.array_members(&self.set) >= self.count
     }
 
     /// Whether the array has not let go yet of a disk that was pulled: its place stays until then.

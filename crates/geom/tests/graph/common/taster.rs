@@ -17,6 +17,8 @@ pub enum Tasting {
     Claims,
     /// Wants it, is refused.
     Refused,
+    /// The same, and it hides what it refuses.
+    Hides,
     /// Withers the provider when it claims it.
     Destroys,
     /// Opens the disk for writing and closes it again when it claims it.
@@ -53,6 +55,10 @@ impl Class for Taste {
         "Knows its disks by their first byte."
     }
 
+    fn hides_what_it_refuses(&self) -> bool {
+        self.how == Tasting::Hides
+    }
+
     fn tastes(&self) -> bool {
         true
     }
@@ -82,7 +88,7 @@ impl Class for Taste {
         let name = format!("{}.{}", t.provider_name(on), self.name);
         self.log.lock().unwrap().push(format!("{} claims {}", self.name, t.provider_name(on)));
         match self.how {
-            Tasting::Refused => return Err(Error::of(Errno::NoSpc, "claim")),
+            Tasting::Refused | Tasting::Hides => return Err(Error::of(Errno::NoSpc, "claim")),
             Tasting::Destroys => {
                 t.wither_provider(on, Errno::NxIo);
                 return Ok(());

@@ -1,14 +1,14 @@
-//! Mirrors that wait for members, and for each other.
+//! Mirrors and arrays that wait for members, and for each other.
 //!
-//! What is below a mirror may be a mirror too, that waits for members of its own: until its time is
-//! up it is not there. The mirror above must not start without it meanwhile, with a member that is
-//! older. Nobody knows yet which of two mirrors is above: their records say no more than how large
-//! they are, and what has been found of them.
+//! What is below one of them may be another, that waits for members of its own: until its time is
+//! up it is not there. The one above must not start without it meanwhile, with a member that is
+//! older. Nobody knows yet which of two is above: their records say no more than how large they
+//! are, and what has been found of them. The classes share one list.
 //!
 //! Invariants
-//!  W1  A mirror whose time is up goes on waiting while another one waits that may be below it, and
+//!  W1  One whose time is up goes on waiting while another one waits that may be below it, and
 //!      for a while after that one has started.
-//!  W2  Of two mirrors at most one may be below the other: there is always one that goes first.
+//!  W2  Of two at most one may be below the other: there is always one that goes first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ struct Entry {
 }
 
 /// See the module.
-pub(super) struct Waiting<K = GeomId>(Mutex<BTreeMap<K, Entry>>);
+pub struct Waiting<K = GeomId>(Mutex<BTreeMap<K, Entry>>);
 
 impl<K> Default for Waiting<K> {
     fn default() -> Self {
@@ -40,22 +40,22 @@ impl<K: Ord> Waiting<K> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A mirror waits, or something more was found of it.
-    pub(super) fn waits(&self, geom: K, depth: usize, media_bytes: u64) {
+    /// One waits, or something more was found of it.
+    pub(crate) fn waits(&self, geom: K, depth: usize, media_bytes: u64) {
         let place = (depth, Reverse(media_bytes));
         let new = Entry { place, news: false };
         self.all().entry(geom).or_insert(new).place = place;
     }
 
     /// It waits no longer: it starts, or it is gone.
-    pub(super) fn over(&self, geom: K) {
+    pub(crate) fn over(&self, geom: K) {
         let mut all = self.all();
         let Some(gone) = all.remove(&geom) else { return };
         all.values_mut().for_each(|other| other.news |= gone.place < other.place);
     }
 
     /// Whether this one, whose time is up, waits on (W1).
-    pub(super) fn puts_off(&self, geom: K) -> bool {
+    pub(crate) fn puts_off(&self, geom: K) -> bool {
         let mut all = self.all();
         let Some(own) = all.get_mut(&geom) else { return false };
         let (place, news) = (own.place, std::mem::take(&mut own.news));
@@ -64,7 +64,7 @@ impl<K: Ord> Waiting<K> {
 }
 
 /// How many geoms stand below these consumers, one on the other.
-pub(super) fn depth(t: &Topology, consumers: impl Iterator<Item = ConsumerId>) -> usize {
+pub(crate) fn depth(t: &Topology, consumers: impl Iterator<Item = ConsumerId>) -> usize {
     let mut level: Vec<ConsumerId> = consumers.collect();
     let mut depth = 0;
     // There are no cycles, and stacks have a limit.

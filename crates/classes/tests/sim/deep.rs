@@ -1,0 +1,187 @@
+//! Random stacks three deep in which arrays and partitions stand between the other classes.
+//!
+//! Every level is one of mirror, stripe, concat, a partition, or an array (Intel's or DDF; RAID0,
+//! RAID1 or RAID5), and at least one of the three is of the last two. Partitions of what is below
+//! are the members of what is above; so are volumes of arrays.
+
+use reactor::SeededRandom;
+use serde_json::{Value, json};
+
+use super::plan::{Made, Plan, names, with};
+use super::run::DISK;
+
+/// Bytes that a table of partitions takes of what it stands on, and a bit more.
+const TABLE: u64 = 40 << 10;
+/// Bytes that DDF takes of a disk.
+const DDF: u64 = 32 << 20;
+
+/// One level of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Level {
+    Plain(&'static str),
+    /// Of a scheme; what follows the provider's name in a partition's.
+    Part(&'static str, &'static str),
+    /// A format, and a level.
+    Array(&'static str, &'static str),
+}
+
+use Level::{Array, Part, Plain};
+
+const LEVELS: [Level; 14] = [
+    Plain("mirror"),
+    Plain("mirror"),
+    Plain("mirror"),
+    Plain("stripe"),
+    Plain("concat"),
+    Part("gpt", "p1"),
+    Part("mbr", "s1"),
+    Part("bsd", "a"),
+    Array("Intel", "RAID0"),
+    Array("Intel", "RAID1"),
+    Array("Intel", "RAID5"),
+    Array("DDF", "RAID0"),
+    Array("DDF", "RAID1"),
+    Array("DDF", "RAID5"),
+];
+
+impl Level {
+    fn class(self) -> &'static str {
+        match self {
+            Plain(class) => class,
+            Part(..) => "part",
+            Array(..) => "raid",
+        }
+    }
+
+    /// Members of each.
+    fn width(self) -> usize {
+        match self {
+            Part(..) => 1,
+            Array(_, "RAID5") => 3,
+            _ => 2,
+        }
+    }
+
+    fn with(self, random: &mut SeededRandom) -> Value {
+        match self {
+            Plain(class) => with(class, random),
+            Part(scheme, suffix) => json!({ "scheme": scheme, "suffix": suffix }),
+            Array(format, level) => {
+                let mut with = json!({
+                    "format": format, "level": level, "strip": 1024 << random.below(3),
+                    "assume_same": random.chance(500),
+                });
+                if format == "DDF" {
+                    with["order"] = json!(["linux", "big", "little"][random.below(3) as usize]);
+                    with["size"] = json!(DISK / 8 * 7);
+                }
+                with
+            }
+        }
+    }
+}
+
+/// Whether these, from the bottom up, make a stack: with one that the other stories have not, not
+/// too many disks, tables only in what they may stand in, and nothing of the size that DDF asks for
+/// that has to be copied.
+fn is_a_stack(levels: &[Level; 3]) -> bool {
+    let count = |is: fn(&Level) -> bool| levels.iter().filter(|l| is(l)).count();
+    let parity = count(|l| matches!(l, Array(_, "RAID5")));
+    let plain = count(|l| matches!(l, Plain(_)));
+    let nested = |pair: &[Level]| matches!(pair, [Part(..), Part(..)]);
+    let slices = |pair: &[Level]| matches!(pair, [Part("mbr", _), Part("bsd", _)]);
+    let mut pairs = levels.windows(2);
+    let small = |l: &Level| !matches!(l, Part(..) | Plain("stripe" | "concat"));
+    let ddf = levels.iter().rposition(|l| matches!(l, Array("DDF", _)));
+    plain < 3
+        && parity < 2
+        && pairs.all(|pair| !nested(pair) || slices(pair))
+        && ddf.is_none_or(|at| !levels[..at].iter().any(small))
+}
+
+impl Plan {
+    /// Three deep, with arrays and partitions.
+    pub fn deep(random: &mut SeededRandom) -> Plan {
+        let mut pick = || LEVELS[random.below(LEVELS.len() as u64) as usize];
+        let levels = loop {
+            let levels = [pick(), pick(), pick()];
+            if is_a_stack(&levels) {
+                break levels;
+            }
+        };
+        let has = |is: fn(&&Level) -> bool| levels.iter().filter(is).count() as u64;
+        let ddf = has(|l| matches!(l, Array("DDF", _))).min(1);
+        let disks = levels.iter().map(|l| l.width()).product();
+        let mut plan = Plan {
+            disks,
+            spares: usize::from(levels[0] == Plain("mirror")),
+            disk_bytes: DISK + TABLE * has(|l| matches!(l, Part(..))) + DDF * ddf,
+            deep: true,
+            ..Plan::default()
+        };
+        let mut below = names(disks);
+        for (at, level) in levels.into_iter().enumerate() {
+            let mut next = Vec::new();
+            for (i, members) in below.chunks(level.width()).enumerate() {
+                let name = if at == 2 { "top".into() } else { format!("l{at}n{i}") };
+                let (class, members) = (level.class(), members.to_vec());
+                let made = Made { class, name, members, with: level.with(random) };
+                next.push(made.provider());
+                plan.made.push(made);
+            }
+            below = next;
+        }
+        plan.top = below.remove(0);
+        plan
+    }
+
+    /// The arrays, with how many of their members may be away.
+    pub fn arrays(&self) -> impl Iterator<Item = (&Made, usize)> {
+        let arrays = self.made.iter().filter(|m| m.class == "raid");
+        arrays.map(|m| (m, usize::from(m.with["level"] != "RAID0")))
+    }
+
+    /// Those that can do without a member, if a disk is under one of them: under which one is not
+    /// known for ever, for a spare goes where it is needed.
+    pub fn arrays_over<'a>(&'a self, disk: &'a str) -> impl Iterator<Item = &'a Made> {
+        let redundant = || self.arrays().filter(|(_, away)| *away > 0).map(|(made, _)| made);
+        let over = |made: &Made| self.leaves(&made.provider()).iter().any(|leaf| leaf == disk);
+        let any = redundant().any(over);
+        redundant().filter(move |_| any)
+    }
+
+    /// Whether one has parity.
+    pub fn has_parity(&self) -> bool {
+        self.arrays().any(|(made, _)| made.with["level"] == "RAID5")
+    }
+
+    /// One is called otherwise than was planned; and with it partitions of it.
+    pub fn rename(&mut self, at: usize, name: String) {
+        let was = self.made[at].provider();
+        self.made[at].name = name;
+        let now = self.made[at].provider();
+        let members = self.made.iter_mut().flat_map(|m| &mut m.members);
+        for name in members.chain([&mut self.top]) {
+            let rest = name.strip_prefix(&was);
+            if let Some(rest) = rest.filter(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+            {
+                *name = format!("{now}{rest}");
+            }
+        }
+    }
+}
+
+impl Made {
+    /// What it is called by those above.
+    pub fn provider(&self) -> String {
+        match self.class {
+            "part" => self.members[0].clone() + self.with["suffix"].as_str().unwrap_or_default(),
+            _ => format!("{}/{}", self.class, self.name),
+        }
+    }
+
+    /// The array of a volume.
+    pub fn set(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+}

@@ -38,9 +38,11 @@ fn format(request: &Request) -> Result<Format, Error> {
     let word = request.format.to_ascii_lowercase();
     let order = match request.order.as_deref() {
         None | Some("linux") => Order::LINUX,
-        Some("big") => Order::BIG,
-        Some("little") => Order::LITTLE,
-        Some(other) => return Err(inval(format!("no order {other}; linux, big, little"))),
+        Some("big" | "BE") => Order::BIG,
+        Some("little" | "LE") => Order::LITTLE,
+        Some(other) => {
+            return Err(inval(format!("no order {other}; linux, big (BE), little (LE)")));
+        }
     };
     match word.as_str() {
         "intel" | "imsm" if request.order.is_some() => {

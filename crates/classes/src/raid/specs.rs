@@ -86,7 +86,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
         detail: "The end of each disk is written (Intel: two sectors and more, DDF: 32 MiB). NONE \
                  in the place of a provider is a slot without a disk. Volumes with redundancy are \
                  synced in the background, from the first disk where there are copies. With DDF, \
-                 --order is graid's -o: \"linux\" is what mdadm reads, \"big\" what the standard \
+                 -o is graid's: \"linux\" is what mdadm reads, \"big\" what the standard \
                  says, \"little\" what some controllers write. The volume's provider is called \
                  after its array and its label, raid/Intel-1234abcd/data, whatever else is there. \
                  Odd bytes of a label are written as %XX; a label that is none, or that two \

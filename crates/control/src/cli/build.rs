@@ -1,6 +1,7 @@
 //! Schemas to a clap command: one property, one option.
 
 use super::classes::ClassVerbs;
+use super::words::with_words;
 use crate::api::Exit;
 use crate::verbs::schema::{follow, words};
 use crate::verbs::{Entry, GROUPS, VERBS};
@@ -30,7 +31,7 @@ pub fn command(classes: &[ClassVerbs]) -> Command {
                 of = of.subcommand(subcommand(verb));
             }
         }
-        root = root.subcommand(of);
+        root = root.subcommand(if *group == "part" { with_words(of) } else { of });
     }
     classes.iter().fold(root, |root, class| root.subcommand(class.command()))
 }
@@ -66,6 +67,13 @@ pub fn common() -> Vec<Arg> {
             .value_parser(PossibleValuesParser::new(["bar", "plain", "json", "none"]))
             .help("How progress is shown; default: bar on a terminal, else plain"),
     ]
+}
+
+/// The options of every verb, for a verb that has some arguments already: one of these that it has
+/// itself is left as it has it.
+pub(super) fn common_beside(of: &Command) -> Vec<Arg> {
+    let has = |arg: &Arg| of.get_arguments().any(|own| own.get_id() == arg.get_id());
+    common().into_iter().filter(|arg| !has(arg)).collect()
 }
 
 /// One verb.

@@ -3,7 +3,8 @@
 //!
 //! `ashlar mirror label data d0 d1 --balance load` is `ashlar geom mirror label name=data ...`.
 
-use super::build::{common, exit_codes};
+use super::build::{common, common_beside, exit_codes};
+use super::words::with_words;
 use crate::api::{Error, Kind, Result};
 use crate::config::units;
 use clap::builder::PossibleValuesParser;
@@ -114,7 +115,7 @@ impl ClassVerbs {
         for verb in self.all() {
             of = of.subcommand(self.subcommand(verb));
         }
-        of
+        with_words(of)
     }
 
     /// A command line that works.
@@ -139,6 +140,13 @@ impl ClassVerbs {
             // The letter is the verb's own, as in its man page.
             let help = Arg::new("help").long("help").action(ArgAction::Help);
             out = out.disable_help_flag(true).arg(help.help("Print help"));
+        }
+        for general in common() {
+            let letter = general.get_short();
+            if letter.is_some() && verb.args.iter().any(|arg| arg.short == letter) {
+                // The same of a letter that every verb has otherwise: its word stays.
+                out = out.arg(general.short(None));
+            }
         }
         let mut place = 0;
         for arg in arguments(verb) {
@@ -233,7 +241,9 @@ pub fn pages(classes: &[ClassVerbs]) -> Vec<(String, Command, String)> {
         for verb in class.all() {
             let title = format!("ashlar-{}-{}", class.name, verb.name);
             let words = format!("ashlar {} {}", class.name, verb.name);
-            let command = class.subcommand(verb).args(common()).name(title.clone()).bin_name(words);
+            let command = class.subcommand(verb);
+            let general = common_beside(&command);
+            let command = command.args(general).name(title.clone()).bin_name(words);
             out.push((format!("{title}.8"), command, class.example(verb)));
         }
     }

@@ -4,6 +4,7 @@ mod build;
 mod classes;
 mod progress;
 mod values;
+mod words;
 
 pub use build::{command, common, subcommand};
 pub use classes::{ClassVerbs, pages as class_pages};
@@ -11,6 +12,7 @@ pub use classes::{ClassVerbs, pages as class_pages};
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::{Client, default_socket};
 use crate::verbs::{self, Entry, Local, Run};
+use clap::ArgMatches;
 use progress::{Meter, Mode};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -37,6 +39,13 @@ enum Form {
     Json,
 }
 
+impl Form {
+    fn of(matches: &ArgMatches) -> Form {
+        let asked = matches.get_one::<String>("output").is_some_and(|form| form == "json");
+        if matches.get_flag("json") || asked { Form::Json } else { Form::Table }
+    }
+}
+
 /// Carries out one command line; `args` without the program's name.
 pub fn run(
     app: &App,
@@ -59,24 +68,51 @@ pub fn run(
             };
         }
     };
+    if let Some(answer) = words::answer(&classes, &command(&classes), &matches) {
+        let inner = matches.subcommand().and_then(|(_, of)| of.subcommand());
+        let form = inner.map_or(Form::Table, |(_, of)| Form::of(of));
+        let done = answer.and_then(|(value, text)| print(form, &value, || Ok(text), out));
+        return done.map_or_else(|error| failed(&error, form, out, err), |()| Exit::Done);
+    }
     let Some((entry, of)) = values::chosen(&classes, &matches) else { return Exit::Usage };
-    let json = of.get_flag("json") || of.get_one::<String>("output").is_some_and(|o| o == "json");
-    let form = if json { Form::Json } else { Form::Table };
+    let form = Form::of(of);
     let mode = Mode::of(of.get_one::<String>("progress").map(String::as_str));
     let params = classes::call(&classes, &matches).unwrap_or_else(|| values::params(entry, of));
     let done = params.and_then(|params| {
         let socket = socket(of.get_one::<String>("socket"), entry, &params);
         one(app, entry, params, &socket, form, mode, out, err)
     });
-    done.unwrap_or_else(|error| {
-        let exit = error.kind.exit();
-        // When even this cannot be written there is nobody to tell.
-        let _ = match form {
-            Form::Json => writeln!(out, "{}", json!({ "error": error })),
-            Form::Table => writeln!(err, "{error}"),
-        };
-        exit
-    })
+    done.unwrap_or_else(|error| failed(&error, form, out, err))
+}
+
+/// Says what went wrong.
+fn failed(error: &Error, form: Form, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
+    // When even this cannot be written there is nobody to tell.
+    let _ = match form {
+        Form::Json => writeln!(out, "{}", json!({ "error": error })),
+        Form::Table => writeln!(err, "{error}"),
+    };
+    error.kind.exit()
+}
+
+/// Prints an answer.
+fn print(
+    form: Form,
+    answer: &Value,
+    table: impl FnOnce() -> Result<String>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let text = match form {
+        Form::Json => format!("{answer:#}\n"),
+        Form::Table => table()?,
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // `ashlar list | head -1` is no failure.
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::new(Kind::System, "print", e))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Where the daemon is: the flag; $ASHLAR_SOCKET; what the configuration at hand names, when it
@@ -130,16 +166,8 @@ fn one(
             run(&mut Local { client: &client, app, json, out: &mut *out }, params)?
         }
     };
-    let text = match form {
-        Form::Json => format!("{answer:#}\n"),
-        Form::Table => (entry.table)(&answer)?,
-    };
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok((entry.exit)(&answer)),
-        // `ashlar list | head -1` is no failure.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok((entry.exit)(&answer)),
-        Err(e) => Err(Error::new(Kind::System, "print", e)),
-    }
+    print(form, &answer, || (entry.table)(&answer), out)?;
+    Ok((entry.exit)(&answer))
 }
 
 #[cfg(test)]

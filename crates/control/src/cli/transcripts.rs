@@ -2,6 +2,8 @@
 
 #[path = "transcripts/daemon.rs"]
 mod daemon;
+#[path = "transcripts/words.rs"]
+mod words;
 
 use super::*;
 use crate::api::{Denied, Digests, Health, PartEntry, PartTable, SessionState, State, TargetState};

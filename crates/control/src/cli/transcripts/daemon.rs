@@ -111,6 +111,12 @@ pub(super) const TOY: ClassVerbs = ClassVerbs {
                 kind: ArgKind::Choice(&["load", "prefer"]),
                 doc: "How reads are spread",
             },
+            ArgSpec {
+                name: "form",
+                short: Some('o'),
+                kind: ArgKind::Choice(&["big", "little"]),
+                doc: "How it is written",
+            },
         ],
         example: "toy label -b load -s 4k data d0 d1",
         writes: true,

@@ -1,0 +1,41 @@
+//! Words that every class has.
+
+use std::ffi::OsString;
+
+use serde_json::Value;
+
+use super::daemon::say;
+use crate::api::Exit;
+
+/// GEOM's words for every class need no daemon; and a verb's own letter goes before a general one.
+#[test]
+fn words_of_every_class() {
+    let said = |line: &str| say(line.split(' ').map(OsString::from).collect());
+    let help = said("toy help");
+    assert_eq!(help.exit, Exit::Done, "{}", help.err);
+    let line = "ashlar toy label [-fv] [-s SIZE] [-b BALANCE] [-o FORM] NAME PROVIDERS...\n    \
+                Label providers\n";
+    assert!(help.out.contains(line), "{}", help.out);
+    assert!(help.out.contains("ashlar toy status [-sga] [NAMES...]\n"), "{}", help.out);
+    assert_eq!(said("toy help label").out, line);
+    let json: Value = serde_json::from_str(&said("toy help label --json").out).expect("JSON");
+    assert_eq!(json["verbs"][0]["about"], "Label providers");
+    let unknown = said("toy help lable");
+    assert_eq!(unknown.exit, Exit::Usage);
+    assert!(unknown.err.contains("`ashlar toy help` lists"), "{}", unknown.err);
+    assert!(said("part help").out.contains("ashlar part add ["), "{}", said("part help").out);
+    for line in ["toy load", "toy load -v", "part load"] {
+        assert_eq!(said(line).exit, Exit::Done, "{line}");
+        assert!(said(line).out.contains("built in and there already"), "{line}");
+    }
+    let unload = said("toy unload");
+    assert_eq!(unload.exit, Exit::Failed);
+    assert!(unload.err.contains("`ashlar toy list` names what it has made"), "{}", unload.err);
+    // The verb's own -o takes its own words; elsewhere the letter is --output's.
+    assert!(said("toy label -o json data d0 d1").err.contains("possible values: big, little"));
+    let page = said("toy label --help").out;
+    assert!(page.contains("-o, --form <FORM>") && page.contains("      --output <"), "{page}");
+    let down = said("toy label -o big data d0 d1 --output json --socket /nonexistent/a.sock");
+    assert_eq!(down.exit, Exit::Unreachable);
+    assert!(down.out.contains("\"error\""), "as JSON: {}{}", down.out, down.err);
+}

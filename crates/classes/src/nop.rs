@@ -117,7 +117,7 @@ pub struct NopParams {
     /// Sector size shown, in bytes: a multiple of the one below; absent: the one below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sector_size: Option<u32>,
-    /// Stripe size shown, in bytes; absent: none.
+    /// Stripe size shown, in bytes; absent: as below.
     #[serde(default)]
     pub stripe_size: u64,
     /// Offset of the first byte in a stripe, in bytes.
@@ -470,6 +470,14 @@ impl Class for Nop {
         };
         let size = checked_size(&geom, &limits)?;
         let sector_bytes = geom.sector;
+        let (stripe_bytes, stripe_offset) = match p.stripe_size {
+            // As below, seen from where this begins. FreeBSD says none.
+            0 => {
+                let (bytes, offset) = topology.stripe(below);
+                (bytes, offset.saturating_add(p.offset).checked_rem(bytes).unwrap_or(0))
+            }
+            bytes => (bytes, p.stripe_offset),
+        };
         let id = topology.new_geom("nop", request.name, "created by hand", Box::new(geom))?;
         let made = provider_on(topology, id, below, |edge| NewProvider {
             name: request.name.into(),
@@ -480,8 +488,8 @@ impl Class for Nop {
                 io_max_bytes: 0,
                 delete_max_bytes: 0,
             },
-            stripe_bytes: p.stripe_size,
-            stripe_offset: p.stripe_offset,
+            stripe_bytes,
+            stripe_offset,
             attrs: p.physpath.iter().map(|x| ("GEOM::physpath", Attr::Text(x.clone()))).collect(),
         });
         made.inspect_err(|_| topology.wither_geom(id, Errno::NxIo)).map(|_| id)

@@ -30,6 +30,13 @@ pub(crate) fn joined(topology: &Topology, members: &[ProviderId]) -> Vec<(&'stat
     out
 }
 
+/// Stripe size and offset of copies, bytes: those of the member with the largest stripes, to which
+/// the others' are aligned too if they can be; as in GEOM.
+pub(crate) fn largest_stripe(topology: &Topology, members: &[ProviderId]) -> (u64, u64) {
+    let all = members.iter().map(|p| topology.stripe(*p));
+    all.reduce(|most, own| if own.0 > most.0 { own } else { most }).unwrap_or((0, 0))
+}
+
 /// Whether what is deleted of a provider reads as zeroes.
 pub(crate) fn zeroes(topology: &Topology, member: ProviderId) -> bool {
     let is = |name| topology.attr(member, name) == Some(Attr::Int(1));

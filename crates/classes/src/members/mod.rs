@@ -58,7 +58,7 @@ mod write_gate_tests;
 pub(crate) use blank::{BLANK, blank};
 pub(crate) use court::{Court, Number};
 pub use divisor::Divisor;
-pub(crate) use joined::{joined, zeroes};
+pub(crate) use joined::{joined, largest_stripe, zeroes};
 pub(crate) use lanes::{Lanes, Own};
 pub(crate) use load::Loads;
 pub(crate) use pace::pay;

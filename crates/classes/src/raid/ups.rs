@@ -14,7 +14,7 @@ use super::set::{ALL, Replay, Set};
 use super::volume::log::{Log, Place};
 use super::volume::map::Shape;
 use super::volume::{Kind, Path, Role, Shared, Table, VolumeLayer, pass, replay};
-use crate::members::{joined, zeroes};
+use crate::members::{joined, largest_stripe, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
 const IO_BYTES_MAX: u32 = 1 << 20;
@@ -185,7 +185,7 @@ impl RaidGeom {
         let redundant = volume.level.redundant();
         let members: Vec<ProviderId> = self.providers(t, at);
         let (stripe_bytes, stripe_offset) = own_strip.unwrap_or_else(|| {
-            let (bytes, offset) = members.first().map_or((0, 0), |p| t.stripe(*p));
+            let (bytes, offset) = largest_stripe(t, &members);
             (bytes, offset.saturating_add(first).checked_rem(bytes).unwrap_or(0))
         });
         let mut attrs = joined(t, &members);

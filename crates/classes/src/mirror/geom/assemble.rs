@@ -160,7 +160,7 @@ impl MirrorGeom {
         let mut attrs = crate::members::joined(t, &members);
         let ident = format!("mirror-{:08x}", self.mirror.id);
         attrs.push(("GEOM::ident", Attr::Text(ident)));
-        let (stripe_bytes, stripe_offset) = members.first().map_or((0, 0), |p| t.stripe(*p));
+        let (stripe_bytes, stripe_offset) = crate::members::largest_stripe(t, &members);
         let limits = Limits {
             media_bytes: self.mirror.media_bytes,
             sector_bytes: self.mirror.sector_bytes,

@@ -154,22 +154,10 @@ fn outlived(script: &mut Script) {
     );
 }
 
-/// The daemon without what only debuggers read: the guest has little memory.
-fn program(scratch: &Path) -> std::path::PathBuf {
-    let (built, small) = (Path::new(env!("CARGO_BIN_EXE_ashlar")), scratch.join("ashlar"));
-    let strip = proc::tool("strip").and_then(|strip| {
-        proc::run(Command::new(strip).arg("-o").arg(&small).arg(built)).map(drop)
-    });
-    if strip.is_err() {
-        fs::copy(built, &small).unwrap();
-    }
-    small
-}
-
 #[test]
 fn a_shelf_serves_the_driver_of_a_real_kernel() {
     let scratch = Scratch::new("aoe").unwrap();
-    let program = program(scratch.path());
+    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
     let kits = [Kit::Aoe, Kit::FileSystems];
     let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
     let mut script = Script::new();

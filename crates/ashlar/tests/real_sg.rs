@@ -153,22 +153,10 @@ fn pulled(script: &mut Script) {
     );
 }
 
-/// The daemon without what only debuggers read: the guest has little memory.
-fn program(scratch: &Path) -> std::path::PathBuf {
-    let (built, small) = (Path::new(env!("CARGO_BIN_EXE_ashlar")), scratch.join("ashlar"));
-    let strip = proc::tool("strip").and_then(|strip| {
-        proc::run(Command::new(strip).arg("-o").arg(&small).arg(built)).map(drop)
-    });
-    if strip.is_err() {
-        fs::copy(built, &small).unwrap();
-    }
-    small
-}
-
 #[test]
 fn the_machines_own_scsi_disks_are_disks_of_the_graph() {
     let scratch = Scratch::new("sg").unwrap();
-    let program = program(scratch.path());
+    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
     let kits = [Kit::Local, Kit::ScsiDisks];
     let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
     let mut script = Script::new();

@@ -24,6 +24,7 @@ use bio::{Attr, Bio, Errno, Flags, HOLE, MAPPED, Op, Segs};
 use geom::{Core, Flow, Layer};
 use reactor::File;
 
+use crate::deletes::DeleteBy;
 use crate::watch::Watch;
 
 /// Zeroes written at a time where the kernel cannot zero by itself, bytes.
@@ -49,8 +50,8 @@ pub(crate) struct Parts {
     pub(crate) file: File,
     /// Cores that will send requests.
     pub(crate) cores: usize,
-    /// DELETE gives blocks back.
-    pub(crate) can_delete: bool,
+    /// How DELETE gives blocks back; None: there is none.
+    pub(crate) delete: Option<DeleteBy>,
     /// Where a loss is told.
     pub(crate) watch: Arc<Watch>,
 }
@@ -63,7 +64,7 @@ pub(crate) struct Backing {
     /// Alignment that the kernel wants of addresses, and of offsets and lengths, bytes.
     memory_align: usize,
     length_align: usize,
-    can_delete: bool,
+    delete: Option<DeleteBy>,
     /// F4, by core. Empty for block devices, which do not grow by being written.
     seen: Vec<Seen>,
     /// F2, by `keep_allocated`.
@@ -81,7 +82,7 @@ impl Backing {
             direct: facts.is_direct,
             memory_align: facts.memory_align.max(1) as usize,
             length_align: facts.logical_sector.max(1) as usize,
-            can_delete: parts.can_delete,
+            delete: parts.delete,
             zero_refused: Default::default(),
             watch: parts.watch,
         }
@@ -304,8 +305,11 @@ impl Layer for Backing {
         match bio.op {
             Op::Read => self.read(bio, core),
             Op::Write => self.write(bio, core),
-            Op::Delete if !self.can_delete => Flow::Done(Err(Errno::NotSup)),
-            Op::Delete => core.file_punch(bio, self.file(core), bio.offset, bio.length),
+            Op::Delete => match self.delete {
+                Some(DeleteBy::Punch) => core.file_punch(bio, self.file(core)),
+                Some(DeleteBy::Discard) => core.file_discard(bio, self.file(core)),
+                None => Flow::Done(Err(Errno::NotSup)),
+            },
             Op::Flush => core.file_sync(bio, self.file(core)),
             Op::WriteZeroes => self.zero(bio, core),
             Op::Map => self.map(bio, core),

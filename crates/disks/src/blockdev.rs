@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backing::{Backing, Parts};
+use crate::deletes::{DeleteBy, DeleteHow, choose, longest};
 use crate::file::{Direct, errno_of, open_direct};
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
 use crate::params;
@@ -39,6 +40,9 @@ pub struct BlockDevParams {
     /// what is on it.
     #[serde(default)]
     pub force: bool,
+    /// How what is not needed any more is given back: `auto`, `zero`, `discard` or `no`.
+    #[serde(default)]
+    pub delete: DeleteHow,
 }
 
 /// The kind.
@@ -75,8 +79,11 @@ impl Kind for BlockDev {
         if media_bytes == 0 {
             return Err(refuse(name, &p.path, Errno::NxIo, "has no medium: its size is zero"));
         }
-        // The reactor deletes by a zeroing that may unmap: the device has to know both.
-        let can_delete = !read_only && facts.discard_max > 0 && facts.zeroes_max > 0;
+        let (delete, delete_why) = match read_only {
+            true => (None, "no: the device is read-only"),
+            false => choose(p.delete, &facts)
+                .map_err(|what| refuse(name, &p.path, Errno::NotSup, format!("delete: {what}")))?,
+        };
         let watch = Watch::new(request.site.inbox.clone());
         let physical = file.facts().physical_sector;
         let own = (!facts.serial.is_empty()).then_some(facts.serial.as_str());
@@ -85,14 +92,14 @@ impl Kind for BlockDev {
             layer: Arc::new(Backing::new(Parts {
                 file: file.local(),
                 cores: request.site.cores,
-                can_delete,
+                delete,
                 watch: watch.clone(),
             })),
             limits: Limits {
                 media_bytes,
                 sector_bytes: sector,
                 io_max_bytes: IO_BYTES_MAX,
-                delete_max_bytes: delete_max(&facts),
+                delete_max_bytes: delete_max(delete, &facts),
             },
             stripe_bytes: if physical > sector { u64::from(physical) } else { 0 },
             identity: Identity {
@@ -100,9 +107,8 @@ impl Kind for BlockDev {
                 descr: facts.descr.clone(),
                 physpath: facts.physpath.clone(),
                 rotation_rate: u16::from(facts.rotational == Some(false)),
-                can_delete,
-                // The kernel punches a device by its zeroing command, never by a bare discard.
-                delete_reads_zero: can_delete,
+                can_delete: delete.is_some(),
+                delete_reads_zero: delete == Some(DeleteBy::Punch),
                 any_memory: !file.facts().is_direct,
                 atomic_bytes: atomic_bytes(sector, physical, facts.is_aligned),
                 delete_granule: delete_granule(&facts, sector),
@@ -110,7 +116,7 @@ impl Kind for BlockDev {
             },
             read_only,
             watch: Some(watch),
-            unit: Box::new(BlockDevUnit { file, sector, mode, facts, forced: p.force }),
+            unit: Box::new(BlockDevUnit { file, sector, mode, facts, delete_why, forced: p.force }),
         })
     }
 }
@@ -130,8 +136,8 @@ fn delete_granule(facts: &Facts, sector: u32) -> (u64, u64) {
     }
 }
 
-fn delete_max(facts: &Facts) -> u64 {
-    match facts.discard_max.min(facts.zeroes_max) {
+fn delete_max(delete: Option<DeleteBy>, facts: &Facts) -> u64 {
+    match longest(delete, facts) {
         0 => DELETE_BYTES_MAX,
         max => max.min(DELETE_BYTES_MAX),
     }
@@ -200,6 +206,7 @@ struct BlockDevUnit {
     sector: u32,
     mode: String,
     facts: Facts,
+    delete_why: &'static str,
     forced: bool,
 }
 
@@ -227,6 +234,7 @@ impl Unit for BlockDevUnit {
             ("physical sector", format!("{} bytes", facts.physical_sector)),
             ("rotational", turns.to_string()),
             ("write cache", self.facts.write_cache.clone()),
+            ("deletes", self.delete_why.to_string()),
             ("discard granularity", format!("{} bytes", self.facts.discard_granularity)),
         ];
         if self.facts.read_only {

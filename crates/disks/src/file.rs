@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backing::{Backing, Parts};
+use crate::deletes::DeleteBy;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit, serial_or};
 use crate::params;
 use crate::watch::Watch;
@@ -146,7 +147,7 @@ fn opened(
         layer: Arc::new(Backing::new(Parts {
             file: file.local(),
             cores: site.cores,
-            can_delete,
+            delete: can_delete.then_some(DeleteBy::Punch),
             watch: watch.clone(),
         })),
         limits: Limits {

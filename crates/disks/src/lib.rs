@@ -14,6 +14,7 @@
 mod backing;
 mod blockdev;
 mod class;
+mod deletes;
 mod file;
 mod kind;
 mod memory;
@@ -28,6 +29,7 @@ mod watch;
 
 pub use blockdev::BlockDevParams;
 pub use class::{DISK_CLASS, DiskClass};
+pub use deletes::DeleteHow;
 pub use file::{Direct, FileParams};
 pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Room, Site, Unit};
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};

@@ -27,6 +27,8 @@ pub(crate) struct Facts {
     pub(crate) discard_max: u64,
     /// Largest zeroing by command, bytes; zero when it cannot.
     pub(crate) zeroes_max: u64,
+    /// Zeroing is known to write every block.
+    pub(crate) zeroing_writes: bool,
     /// `write back` or `write through`.
     pub(crate) write_cache: String,
     /// Its physical blocks begin where it does.
@@ -99,10 +101,25 @@ pub(crate) fn facts(device: (u32, u32)) -> Facts {
         discard_alignment: number(&own.join("discard_alignment")).unwrap_or(0),
         discard_max: number(&queue.join("discard_max_bytes")).unwrap_or(0),
         zeroes_max: number(&queue.join("write_zeroes_max_bytes")).unwrap_or(0),
+        zeroing_writes: zeroing_writes(&disk),
         write_cache: text(&queue.join("write_cache")).unwrap_or_default(),
         is_aligned: number(&own.join("alignment_offset")) == Some(0),
         read_only: number(&own.join("ro")).is_some_and(|r| r != 0),
     }
+}
+
+/// What the kernel chose for a SCSI disk says (sd, `zeroing_mode`): WRITE SAME that unmaps, or one
+/// that writes, or plain writes. Others say with Linux 6.17 that they unmap, but one that does not
+/// say so need not write either: a loop device does not.
+fn zeroing_writes(disk: &Path) -> bool {
+    if number(&disk.join("queue/write_zeroes_unmap_max_hw_bytes")).is_some_and(|max| max > 0) {
+        return false;
+    }
+    let units = std::fs::read_dir(disk.join("device/scsi_disk"));
+    let modes = units.into_iter().flatten().flatten();
+    modes
+        .filter_map(|unit| text(&unit.path().join("zeroing_mode")))
+        .any(|mode| mode == "write" || mode == "writesame")
 }
 
 /// Who uses a device, in plain words: mounts of it and of its partitions, and what the kernel

@@ -92,6 +92,46 @@ fn deleting_reaches_the_medium() {
 }
 
 #[test]
+fn a_discard_reaches_the_medium_and_promises_nothing() {
+    let folder = Folder::new();
+    for port in [PortChoice::Uring, PortChoice::Poll] {
+        let Some(disk) = Loop::new(&folder, 4 << 20, 512, &[]) else { return };
+        let mut w = World::new(port);
+        let params = json!({ "path": disk.device, "delete": "discard" });
+        let p = w.disk("blockdev", "b0", params).unwrap();
+        assert_eq!(w.shown("b0", "deletes"), "by discard (as configured)");
+        let said = |w: &World, name| w.control.topology.attr(p, name);
+        assert_eq!(said(&w, "GEOM::candelete"), Some(bio::Attr::Int(1)));
+        assert_eq!(said(&w, "GEOM::deletereadszero"), Some(bio::Attr::Int(0)));
+        let edge = w.open("b0");
+        for i in 0..4u64 {
+            w.write(edge, i << 20, &vec![5; 1 << 20]).unwrap();
+        }
+        w.plain(edge, Op::Flush, 0, 0).unwrap();
+        assert!(disk.allocated() >= 4 << 20);
+        w.plain(edge, Op::Delete, 1 << 20, 2 << 20).unwrap();
+        assert!(disk.allocated() < 3 << 20, "{port:?}: {} bytes", disk.allocated());
+        for kept in [0, (1 << 20) - 512, 3 << 20] {
+            assert_eq!(w.read(edge, kept, 512), Ok(vec![5; 512]), "{port:?} at {kept}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_shall_not_delete_does_not() {
+    let folder = Folder::new();
+    let Some(disk) = Loop::new(&folder, 1 << 20, 512, &[]) else { return };
+    let mut w = World::new(PortChoice::Auto);
+    let p = w.disk("blockdev", "b0", json!({ "path": disk.device, "delete": "no" })).unwrap();
+    let can = w.control.topology.attr(p, "GEOM::candelete");
+    assert_eq!(can, Some(bio::Attr::Int(0)));
+    let edge = w.open("b0");
+    w.write(edge, 0, &[5; 512]).unwrap();
+    assert_eq!(w.plain(edge, Op::Delete, 0, 512), Err(Errno::NotSup));
+    assert_eq!(w.read(edge, 0, 512), Ok(vec![5; 512]));
+}
+
+#[test]
 fn what_is_in_use_is_not_taken_unless_forced() {
     let folder = Folder::new();
     let Some(disk) = Loop::new(&folder, 16 << 20, 512, &[]) else { return };

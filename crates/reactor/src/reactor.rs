@@ -209,6 +209,13 @@ impl Reactor {
         self.allocate(token, file, PUNCH_HOLE | KEEP_SIZE, offset, len);
     }
 
+    /// Tells a block device that the range is not needed any more (BLKDISCARD). What is read there
+    /// afterwards is the device's affair, and it may leave parts of the range as they were.
+    /// `NotSup` when it cannot, and for files.
+    pub fn discard(&self, token: Token, file: &File, offset: u64, len: u64) {
+        self.on_range(token, file, Op::Discard { offset, len }, offset, len);
+    }
+
     /// Zeroes the range, keeping its blocks (`keep_allocated`) or giving them back. `NotSup` when
     /// the file system or disk has no such command: write zeros then.
     pub fn zero(&self, token: Token, file: &File, offset: u64, len: u64, keep_allocated: bool) {
@@ -217,9 +224,13 @@ impl Reactor {
     }
 
     fn allocate(&self, token: Token, file: &File, mode: u32, offset: u64, len: u64) {
+        self.on_range(token, file, Op::Allocate { mode, offset, len }, offset, len);
+    }
+
+    fn on_range(&self, token: Token, file: &File, op: Op, offset: u64, len: u64) {
         match offset.checked_add(len).map(i64::try_from) {
             Some(Ok(_)) if len == 0 => self.tell_later(token, Ok(0)),
-            Some(Ok(_)) => self.submit(token, Op::Allocate { mode, offset, len }, file, |_| ()),
+            Some(Ok(_)) => self.submit(token, op, file, |_| ()),
             _ => self.tell_later(token, Err(Errno::Inval)),
         }
     }

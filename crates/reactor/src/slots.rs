@@ -13,6 +13,7 @@
 //!  O2  A started slot is boxed and is not touched but by its port: the kernel holds addresses.
 //!  O3  An id of an earlier use of a slot finds nothing: generations differ.
 
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -36,7 +37,9 @@ pub(crate) mod raw {
     pub(crate) const EINTR: i64 = 4;
     pub(crate) const EAGAIN: i64 = 11;
     pub(crate) const EINVAL: i64 = 22;
+    pub(crate) const ENOTTY: i64 = 25;
     pub(crate) const EPIPE: i64 = 32;
+    pub(crate) const EOPNOTSUPP: i64 = 95;
     pub(crate) const ECANCELED: i64 = 125;
 }
 
@@ -77,6 +80,11 @@ pub(crate) enum Op {
     Sync,
     Allocate {
         mode: u32,
+        offset: u64,
+        len: u64,
+    },
+    /// A block device's own discard: what is read there afterwards is not said.
+    Discard {
         offset: u64,
         len: u64,
     },
@@ -189,6 +197,15 @@ impl Slot {
             bytes -= left;
             self.next_loan += 1;
             self.next_byte = 0;
+        }
+    }
+
+    /// The descriptor of what it is about; -1: of nothing.
+    pub(crate) fn fd(&self) -> RawFd {
+        match &self.on {
+            On::File(file) => file.raw_fd(),
+            On::Socket(socket) => socket.raw_fd(),
+            On::Nothing => -1,
         }
     }
 

@@ -224,6 +224,18 @@ pub fn run(command: &mut Command) -> Result<String> {
     }
 }
 
+/// A copy of a program in `folder` without what only debuggers read: a guest has little memory.
+pub fn stripped(program: impl AsRef<Path>, folder: &Path) -> Result<PathBuf> {
+    let program = program.as_ref();
+    let small = folder.join(program.file_name().context("a program has a name")?);
+    let strip =
+        tool("strip").and_then(|strip| run(Command::new(strip).arg("-o").arg(&small).arg(program)));
+    if strip.is_err() {
+        std::fs::copy(program, &small)?;
+    }
+    Ok(small)
+}
+
 fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

@@ -298,9 +298,15 @@ impl Core {
         Flow::Wait
     }
 
-    /// Deallocates a range of a file.
-    pub fn file_punch(&self, bio: &Bio, file: &File, offset: u64, len: u64) -> Flow {
-        self.reactor.punch(token_of(bio), file, offset, len);
+    /// Deallocates the request's range of a file.
+    pub fn file_punch(&self, bio: &Bio, file: &File) -> Flow {
+        self.reactor.punch(token_of(bio), file, bio.offset, bio.length);
+        Flow::Wait
+    }
+
+    /// Discards the request's range of a block device ([`Reactor::discard`]).
+    pub fn file_discard(&self, bio: &Bio, file: &File) -> Flow {
+        self.reactor.discard(token_of(bio), file, bio.offset, bio.length);
         Flow::Wait
     }
 

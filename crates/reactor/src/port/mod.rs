@@ -4,6 +4,7 @@
 //! each start. Continuing after a part, telling and freeing are the reactor's.
 
 pub(crate) mod channel;
+mod entry;
 pub(crate) mod link;
 mod poll;
 mod ring;

@@ -85,15 +85,8 @@ impl Poll {
     fn start_file(&mut self, slot: &mut Slot, id: SlotId) {
         let On::File(file) = &slot.on else { return };
         let policy = file.inline();
-        let job = Job {
-            id,
-            fd: file.raw_fd(),
-            op: slot.op,
-            offset: slot.offset_now(),
-            iov: slot.iov.as_mut_ptr(),
-            count: slot.iov.len(),
-        };
-        let inline = match slot.op {
+        let job = Job::of(slot, id);
+        let inline = match job.op {
             Op::Read { .. } if policy.reads => call(&job, ReadWriteFlags::NOWAIT),
             Op::Write { .. } if policy.writes => call(&job, ReadWriteFlags::empty()),
             _ => -1,

@@ -12,19 +12,23 @@
 //!      request, and no timer guards it.
 //!  U6  What something waits for ends the wait: any send that is not lazy; and a turn of which
 //!      somebody waits for memory (`heed`) does not sleep on lazy sends, whose memory it frees.
+//!  U7  A discard that this kernel's ring refuses is a call of a thread instead, and what that one
+//!      says is what is told: the ring does not say whether it or the device cannot.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use io_uring::squeue::{Entry, Flags};
+use io_uring::squeue::Entry;
 use io_uring::{EnterFlags, IoUring, Probe, opcode, types};
 
+use crate::port::entry::entry;
+use crate::port::workers::{Job, Workers};
 use crate::port::{Reaped, Wait};
 use crate::remote::Remote;
-use crate::slots::{IoVec, On, Op, Slot, SlotId, Slots};
+use crate::slots::{On, Op, SlotId, Slots, raw};
 
 /// Entries of the submission queue; when they are taken, the queue is submitted at once, and what
 /// the kernel does not take then waits in a list of ours.
@@ -41,14 +45,6 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-
-const MSG_DONTWAIT: u32 = 0x40;
-const MSG_WAITALL: u32 = 0x100;
-const MSG_NOSIGNAL: u32 = 0x4000;
-const RWF_DSYNC: i32 = 0x2;
-const POLL_FIRST: u16 = 1;
-const POLLIN: u32 = 0x1;
-const POLLOUT: u32 = 0x4;
 
 enum Waiting {
     Start(SlotId),
@@ -71,6 +67,8 @@ pub(crate) struct Uring {
     heeds: bool,
     /// What the submission queue had no room for, in order.
     backlog: VecDeque<Waiting>,
+    /// What the ring does not know (U7).
+    calls: Workers,
 }
 
 /// Builds the ring with the best set of flags that the kernel knows.
@@ -146,6 +144,7 @@ impl Uring {
             skips,
             heeds: false,
             backlog: VecDeque::new(),
+            calls: Workers::new(remote.clone()),
         };
         Ok((port, how))
     }
@@ -273,6 +272,7 @@ impl Uring {
             }
         }
         self.heeds = false;
+        self.calls.take_results(out);
         self.reap(slots, out);
         self.reap_quiet(slots, out);
     }
@@ -317,7 +317,13 @@ impl Uring {
                 word => {
                     let id = SlotId::from_word(word);
                     self.in_flight -= 1;
-                    match slots.get(id).map(|slot| (slot.op, &slot.on)) {
+                    let slot = slots.get(id);
+                    match slot.as_ref().map(|slot| (slot.op, &slot.on)) {
+                        Some((Op::Discard { .. }, _)) if is_unknown(entry.result()) => {
+                            let Some(slot) = slot else { continue };
+                            out.extend(self.calls.put(Job::of(slot, id)).map(|said| (id, said)));
+                            continue;
+                        }
                         Some((Op::Recv { .. }, On::Socket(socket))) => {
                             let more = io_uring::cqueue::sock_nonempty(entry.flags());
                             socket.set_drained(!more);
@@ -338,15 +344,22 @@ impl Uring {
         }
         let deadline = Instant::now() + LAST_WAIT;
         let mut out = Reaped::new();
-        while self.in_flight > 0 && Instant::now() < deadline {
+        let busy = |port: &Uring| port.in_flight > 0 || port.calls.is_busy();
+        while busy(self) && Instant::now() < deadline {
             self.flush_backlog(slots);
             self.enter(1, Some(10_000_000));
+            self.calls.take_results(&mut out);
             self.reap(slots, &mut out);
             self.reap_quiet(slots, &mut out);
             out.drain(..).for_each(|(id, _)| slots.free(id));
         }
-        self.in_flight == 0
+        !busy(self)
     }
+}
+
+/// A kernel before 5.19 does not know commands, one before 6.12 no discard, and a device may not.
+fn is_unknown(result: i32) -> bool {
+    matches!(-i64::from(result), raw::EINVAL | raw::ENOTTY | raw::EOPNOTSUPP)
 }
 
 impl Drop for Uring {
@@ -365,81 +378,6 @@ fn fill_cpus<T>(set: &mut T, cpus: &rustix::thread::CpuSet) {
     for cpu in (0..size * 8).filter(|&c| c < rustix::thread::CpuSet::MAX_CPU && cpus.is_set(c)) {
         // SAFETY: `cpu / 8 < size`, and `T` is a plain array of words.
         unsafe { *bytes.add(cpu / 8) |= 1 << (cpu % 8) };
-    }
-}
-
-fn fd_of(slot: &Slot) -> RawFd {
-    match &slot.on {
-        On::File(file) => file.raw_fd(),
-        On::Socket(socket) => socket.raw_fd(),
-        On::Nothing => -1,
-    }
-}
-
-/// Describes the slot's next call to the kernel.
-fn entry(slot: &mut Slot) -> Entry {
-    let fd = types::Fd(fd_of(slot));
-    let offset = slot.offset_now();
-    let (vecs, count): (*mut IoVec, u32) = (slot.iov.as_mut_ptr(), slot.iov.len() as u32);
-    let one = match slot.iov[..] {
-        [one] => Some((one.base, one.len as u32)),
-        _ => None,
-    };
-    match slot.op {
-        Op::Nothing => opcode::Nop::new().build(),
-        Op::Read { .. } => match one {
-            Some((base, len)) => opcode::Read::new(fd, base, len).offset(offset).build(),
-            None => opcode::Readv::new(fd, vecs.cast(), count).offset(offset).build(),
-        },
-        Op::Write { durable, .. } => {
-            let flags = if durable { RWF_DSYNC } else { 0 };
-            match one {
-                Some((base, len)) => {
-                    opcode::Write::new(fd, base, len).offset(offset).rw_flags(flags).build()
-                }
-                None => opcode::Writev::new(fd, vecs.cast(), count)
-                    .offset(offset)
-                    .rw_flags(flags)
-                    .build(),
-            }
-        }
-        Op::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-        Op::Allocate { mode, offset, len } => {
-            opcode::Fallocate::new(fd, len).offset(offset).mode(mode as i32).build()
-        }
-        Op::Ready { out } => opcode::PollAdd::new(fd, if out { POLLOUT } else { POLLIN }).build(),
-        Op::Recv { all } => recv(slot, fd, all, one),
-        Op::Send { lazily } => {
-            slot.header.iov = vecs;
-            slot.header.iov_len = count as usize;
-            let header: *const crate::port::MsgHeader = &slot.header;
-            let flags = MSG_WAITALL | MSG_NOSIGNAL;
-            let send = |flags| opcode::SendMsg::new(fd, header.cast()).flags(flags).build();
-            match lazily {
-                true => send(flags | MSG_DONTWAIT).flags(Flags::SKIP_SUCCESS),
-                false => send(flags),
-            }
-        }
-    }
-}
-
-fn recv(slot: &mut Slot, fd: types::Fd, all: bool, one: Option<(*mut u8, u32)>) -> Entry {
-    // After a read that emptied the socket the next one would only find it empty again.
-    let first = match &slot.on {
-        On::Socket(socket) if socket.is_drained() => POLL_FIRST,
-        _ => 0,
-    };
-    let flags = if all { MSG_WAITALL } else { 0 };
-    match one {
-        Some((base, len)) => {
-            opcode::Recv::new(fd, base, len).ioprio(first).flags(flags as i32).build()
-        }
-        None => {
-            slot.header.iov = slot.iov.as_mut_ptr();
-            slot.header.iov_len = slot.iov.len();
-            let header: *mut crate::port::MsgHeader = &mut slot.header;
-            opcode::RecvMsg::new(fd, header.cast()).ioprio(first).flags(flags).build()
-        }
     }
 }
 

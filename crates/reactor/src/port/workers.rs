@@ -1,10 +1,11 @@
-//! A few threads that do blocking calls on files, for the poll port.
+//! A few threads that do blocking calls on files: all of them for the poll port, for the io_uring
+//! port those that this kernel's ring does not know.
 //!
 //! Invariant B1: a job's pointers lie in a started slot, which waits for the job's result (O1).
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
@@ -12,8 +13,9 @@ use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 
 use crate::port::Reaped;
+use crate::port::link::check;
 use crate::remote::{Remote, lock};
-use crate::slots::{IoVec, Op, SlotId};
+use crate::slots::{IoVec, Op, Slot, SlotId, raw};
 
 /// Threads for blocking file calls; more calls wait in line.
 const WORKERS_MAX: usize = 4;
@@ -26,6 +28,20 @@ pub(super) struct Job {
     pub(super) offset: u64,
     pub(super) iov: *mut IoVec,
     pub(super) count: usize,
+}
+
+impl Job {
+    /// The next call of an operation on a file.
+    pub(super) fn of(slot: &mut Slot, id: SlotId) -> Job {
+        Job {
+            id,
+            fd: slot.fd(),
+            op: slot.op,
+            offset: slot.offset_now(),
+            iov: slot.iov.as_mut_ptr(),
+            count: slot.iov.len(),
+        }
+    }
 }
 
 // SAFETY: B1; the slot is not touched by anyone else until the result is back.
@@ -165,6 +181,23 @@ pub(super) fn call(job: &Job, extra: ReadWriteFlags) -> i64 {
             let mode = FallocateFlags::from_bits_retain(mode);
             raw_result(rustix::fs::fallocate(fd, mode, offset, len).map(|()| 0i64))
         }
-        _ => -crate::slots::raw::EINVAL,
+        Op::Discard { offset, len } => discard(fd, [offset, len]),
+        _ => -raw::EINVAL,
+    }
+}
+
+/// BLKDISCARD of <linux/fs.h>: `[offset, length]` in bytes.
+const BLKDISCARD: libc::c_ulong = 0x1277;
+
+/// A file knows no such call: it says as a device does that cannot.
+fn discard(fd: BorrowedFd<'_>, range: [u64; 2]) -> i64 {
+    // SAFETY: the call reads two words of 64 bits, and `range` outlives it.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    match check(result) {
+        Ok(_) => 0,
+        Err(e) => match e.raw_os_error().map_or(raw::EINVAL, i64::from) {
+            raw::ENOTTY => -raw::EOPNOTSUPP,
+            other => -other,
+        },
     }
 }

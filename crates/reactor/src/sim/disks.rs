@@ -40,6 +40,7 @@ fn disk_op(op: Op, read_len: u64, written: u64) -> (DiskOp, u64, u64) {
         Op::Allocate { mode, offset, len } if mode & PUNCH_HOLE != 0 => {
             (DiskOp::Discard, offset, len)
         }
+        Op::Discard { offset, len } => (DiskOp::Discard, offset, len),
         Op::Allocate { offset, len, .. } => (DiskOp::Zero, offset, len),
         _ => (DiskOp::Flush, 0, 0),
     }
@@ -97,6 +98,7 @@ impl SimDisk {
             Op::Allocate { mode, offset, len } if mode & PUNCH_HOLE != 0 => {
                 model.discard(offset, len).map(|()| 0)
             }
+            Op::Discard { offset, len } => model.discard(offset, len).map(|()| 0),
             Op::Allocate { offset, len, .. } => model.zero(offset, len).map(|()| 0),
             _ => model.flush().map(|()| 0),
         };

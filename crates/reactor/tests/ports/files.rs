@@ -76,6 +76,20 @@ fn punched_and_zeroed_ranges_read_as_zeros() {
 }
 
 #[test]
+fn a_file_cannot_discard_and_says_so() {
+    each_port(|r| {
+        let scratch = Scratch::new();
+        let file = scratch.open(4096, false);
+        r.discard(token(1), &file, 0, 4096);
+        assert_eq!(gather(&r, 1), [(token(1), Err(Errno::NotSup))]);
+        r.discard(token(2), &file, u64::MAX, 4096);
+        assert_eq!(gather(&r, 1), [(token(2), Err(Errno::Inval))]);
+        r.discard(token(3), &file, 0, 0);
+        assert_eq!(gather(&r, 1), [(token(3), Ok(0))]);
+    });
+}
+
+#[test]
 fn direct_reads_stop_at_an_odd_end_of_file() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());

@@ -92,12 +92,25 @@ pub fn boot_with(
 ) -> Result<Run> {
     let mut devices = Vec::new();
     for (number, disk) in disks.iter().enumerate() {
-        let file = disk.display();
-        let drive = format!("file={file},format=raw,if=none,id=disk{number}");
-        devices.extend(["-drive".into(), drive]);
+        devices.extend(drive(number, disk));
         devices.extend(["-device".into(), format!("virtio-blk-pci,drive=disk{number}")]);
     }
     boot_devices(image, script, how, &devices, on_line)
+}
+
+/// As [`boot`], with an image as `/dev/vda` that gives blocks back when it is told to, and has no
+/// command that zeroes.
+pub fn boot_discard(
+    image: &Image,
+    script: &Script,
+    how: Boot,
+    disk: &Path,
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
+    let [option, mut medium] = drive(0, disk);
+    medium.push_str(",discard=unmap");
+    let device = "virtio-blk-pci,drive=disk0,discard=on,write-zeroes=off".into();
+    boot_devices(image, script, how, &[option, medium, "-device".into(), device], on_line)
 }
 
 /// As [`boot`], with images as SCSI disks with serial numbers. The guest finds them in any order:
@@ -111,9 +124,7 @@ pub fn boot_scsi(
 ) -> Result<Run> {
     let mut devices: Vec<String> = vec!["-device".into(), "virtio-scsi-pci,id=scsi".into()];
     for (number, (disk, serial)) in disks.iter().enumerate() {
-        let file = disk.display();
-        let drive = format!("file={file},format=raw,if=none,id=disk{number}");
-        devices.extend(["-drive".into(), drive]);
+        devices.extend(drive(number, disk));
         let device = format!("scsi-hd,drive=disk{number},scsi-id={number},serial={serial}");
         devices.extend(["-device".into(), device]);
     }
@@ -133,6 +144,12 @@ pub fn boot_tap(
     let card = format!("virtio-net-pci,netdev=tap,mac={mac},romfile=,addr=0x1e");
     let devices = ["-netdev".into(), host, "-device".into(), card];
     boot_devices(image, script, how, &devices, on_line)
+}
+
+/// What the emulator is told of the medium of disk `number`.
+fn drive(number: usize, disk: &Path) -> [String; 2] {
+    let file = disk.display();
+    ["-drive".into(), format!("file={file},format=raw,if=none,id=disk{number}")]
 }
 
 fn boot_devices(

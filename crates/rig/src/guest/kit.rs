@@ -26,6 +26,8 @@ pub enum Kit {
     Ninep,
     /// SCSI disks of the guest's own, and the kernel's made-up one, which fails when it is told to.
     ScsiDisks,
+    /// Disks behind virtio.
+    VirtioDisks,
     /// The kernel's AoE driver, its tools, and two ends of an Ethernet cable that loses frames when
     /// it is told to.
     Aoe,
@@ -174,6 +176,16 @@ const SCSI_DISKS: Parts = Parts {
     links: &[],
 };
 
+const VIRTIO_DISKS: Parts = Parts {
+    modules: &["virtio_blk"],
+    host: &[],
+    unpacked: &[],
+    loaded: &[],
+    files: &[],
+    own: &[],
+    links: &[],
+};
+
 const FILE_SYSTEMS: Parts = Parts {
     modules: &["xfs"],
     host: &["resize2fs", "e2fsck", "fstrim"],
@@ -258,6 +270,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::Multipath => MULTIPATH,
         Kit::ScsiTools => SCSI_TOOLS,
         Kit::ScsiDisks => SCSI_DISKS,
+        Kit::VirtioDisks => VIRTIO_DISKS,
         Kit::FileSystems => FILE_SYSTEMS,
         Kit::Nbd => NBD,
         Kit::Local => LOCAL,

@@ -40,5 +40,6 @@ pub use owned::Owned;
 pub use pinned::Pinned;
 pub use pool::{PAGE_BYTES, Pool, PoolConfig, PoolUsage};
 pub use request::{Attr, Bio, BioId, End, Flags, HOLE, MAPPED, Op, Origin, Ticket};
+pub use scatter::append_range;
 pub use segs::{Seg, Segs};
 pub use slab::Slab;

@@ -6,7 +6,8 @@
 //! Invariants
 //!  X1  A list has at least two ranges. They ascend, none is empty, none overlaps another; the
 //!      first begins at `offset`, the last ends at `offset + length`.
-//!  X2  A layer that takes one range sees no list: the dispatcher cuts it before. So whoever looks
+//!  X2  A layer sees no list that is longer than it takes, one that takes one range none: the
+//!      dispatcher cuts it before. So whoever looks
 //!      at `offset` and `length` alone never deletes what lies between two ranges. Zeroes may be
 //!      asked for by a list too, in place of what is deleted; of those no layer sees one.
 
@@ -20,6 +21,14 @@ use crate::request::{Bio, Op};
 pub(crate) struct Scatter {
     ranges: Arc<[(u64, u64)]>,
     total: u64,
+}
+
+/// Appends a range to a list in order: what lies apart on a whole may touch on a member.
+pub fn append_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match list.last_mut().filter(|last| last.end == range.start) {
+        Some(last) => last.end = range.end,
+        None => list.push(range),
+    }
 }
 
 impl Bio {
@@ -88,6 +97,27 @@ impl Bio {
         None
     }
 
+    /// The ranges from the byte that `gone` bytes of those meant precede, as many as fit in `most`
+    /// ranges and `max` bytes: the last one may be a part.
+    pub fn pieces(&self, mut gone: u64, mut max: u64, most: usize) -> Vec<Range<u64>> {
+        let mut pieces = Vec::new();
+        for range in self.ranges() {
+            let len = range.end - range.start;
+            let skipped = gone.min(len);
+            gone -= skipped;
+            let taken = max.min(len - skipped);
+            if pieces.len() == most || max == 0 {
+                break;
+            }
+            if taken > 0 {
+                let start = range.start + skipped;
+                pieces.push(start..start + taken);
+                max -= taken;
+            }
+        }
+        pieces
+    }
+
     /// Cuts off what lies further than `room` bytes behind `offset`.
     pub fn cut_off(&mut self, room: u64) {
         if self.length <= room {
@@ -137,6 +167,25 @@ mod tests {
                 let all: Vec<u64> = ranges.iter().cloned().flatten().collect();
                 assert_eq!((&seen, gone), (&all, bio.bytes()));
             }
+        }
+    }
+
+    #[test]
+    fn lists_of_pieces_cover_what_is_meant_once_and_are_full() {
+        let mut bio = Slab::new().alloc();
+        bio.delete_ranges(&[0..4, 4..6, 9..20, 30..31, 40..41]);
+        for (max, most) in (1..22).flat_map(|max| (1..7).map(move |most| (max, most))) {
+            let (mut gone, mut seen) = (0, Vec::new());
+            while gone < bio.bytes() {
+                let list = bio.pieces(gone, max, most);
+                let bytes: u64 = list.iter().map(|r| r.end - r.start).sum();
+                assert!(!list.is_empty() && list.len() <= most && bytes <= max);
+                gone += bytes;
+                let full = bytes == max || list.len() == most;
+                assert!(full || gone == bio.bytes(), "{max} {most}: {list:?}");
+                seen.extend(list.into_iter().flatten());
+            }
+            assert_eq!(seen, bio.ranges().flatten().collect::<Vec<_>>());
         }
     }
 

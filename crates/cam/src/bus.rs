@@ -373,7 +373,7 @@ impl Bus {
 
     /// Tells those above when a disk has another size than before: not every disk says so itself.
     fn tell_size(&self, known: &Known, before: &Facts) {
-        let size = |facts: &Facts| facts.disk(u32::MAX).map(|disk| disk.limits.media_bytes);
+        let size = |facts: &Facts| facts.media_bytes(&self.sim.facts());
         if let (Some((provider, _)), Some(is), Some(was)) =
             (&known.provider, size(&known.facts), size(before))
             && is != was
@@ -391,7 +391,7 @@ impl Bus {
             core.reactor().clone().spawn("cam", async move {
                 let asked = scan::probe(&unit, &core).await;
                 let (Some(bus), Ok(facts)) = (bus.upgrade(), asked) else { return };
-                let size = facts.disk(u32::MAX).map(|disk| disk.limits.media_bytes);
+                let size = facts.media_bytes(&bus.sim.facts());
                 let mut known = lock(&bus.known);
                 let Some(known) = known.get_mut(&path) else { return };
                 let removable = facts.is_removable();

@@ -268,7 +268,7 @@ impl CamClass {
         unit: Arc<Unit>,
         facts: &Facts,
     ) -> Result<Option<String>, Error> {
-        let Some(disk) = facts.disk(unit.sim().facts().io_max_bytes) else { return Ok(None) };
+        let Some(disk) = facts.disk(&unit.sim().facts()) else { return Ok(None) };
         let name = self.name(topology, (bus, unit.path()), facts, disk.prefix)?;
         enter(topology, bus, unit, facts, (name, disk))
     }

@@ -19,6 +19,8 @@ pub struct SimFacts {
     pub targets: u64,
     /// Largest READ or WRITE, bytes.
     pub io_max_bytes: u32,
+    /// Longest data of a command that is never cut, such as a list of ranges, bytes.
+    pub whole_max_bytes: u32,
     /// Its disks speak ATA; else SCSI.
     pub is_ata: bool,
 }

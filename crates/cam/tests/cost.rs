@@ -17,7 +17,13 @@ struct Prompt;
 
 impl Sim for Prompt {
     fn facts(&self) -> SimFacts {
-        SimFacts { name: "prompt0".into(), targets: 1, io_max_bytes: 1 << 20, is_ata: true }
+        SimFacts {
+            name: "prompt0".into(),
+            targets: 1,
+            io_max_bytes: 1 << 20,
+            whole_max_bytes: 1 << 20,
+            is_ata: true,
+        }
     }
 
     fn attach(&self, _: &Arc<Unit>) {}

@@ -51,7 +51,8 @@ fn medium(hba: &VirtualHba, sector: u64) -> u8 {
 fn as_many_as_the_disk_takes_are_one_command_and_what_lies_between_stays() {
     for (transport, deletes, ranges, commands) in [
         (Transport::Sas, Deletes::Unmap, 16, 1),
-        (Transport::Sas, Deletes::Unmap, 15, 16),
+        (Transport::Sas, Deletes::Unmap, 15, 2),
+        (Transport::Sas, Deletes::Unmap, 7, 3),
         (Transport::Sas, Deletes::Same16, 64, 16),
         (Transport::Sata, Deletes::Unmap, 64, 1),
     ] {
@@ -70,9 +71,11 @@ fn as_many_as_the_disk_takes_are_one_command_and_what_lies_between_stays() {
 
 #[test]
 fn a_sata_disk_is_told_as_many_blocks_of_ranges_as_it_takes() {
-    for (ranges, count, commands) in [(64, 64, 1), (64, 65, 65), (128, 128, 1), (1000, 128, 1)] {
+    for (ranges, count, commands) in
+        [(64, 64, 1), (64, 65, 2), (128, 128, 1), (1000, 960, 1), (5000, 4096, 1), (5000, 4097, 2)]
+    {
         let spec = DiskSpec { ranges, ..DiskSpec::default() };
-        let (mut w, _, edge) = disk(Transport::Sata, spec, 1 << 20);
+        let (mut w, _, edge) = disk(Transport::Sata, spec, 8 << 20);
         let many: Vec<_> = (0..count).map(|n| n * 2..n * 2 + 1).collect();
         assert_eq!(delete(&mut w, edge, &many), commands, "{count} of {ranges}");
     }

@@ -141,7 +141,13 @@ impl Shelf {
 
 impl Sim for Shelf {
     fn facts(&self) -> SimFacts {
-        SimFacts { name: "shelf0".into(), targets: 1, io_max_bytes: 1 << 16, is_ata: false }
+        SimFacts {
+            name: "shelf0".into(),
+            targets: 1,
+            io_max_bytes: 1 << 16,
+            whole_max_bytes: 1 << 16,
+            is_ata: false,
+        }
     }
 
     fn attach(&self, _: &Arc<Unit>) {}

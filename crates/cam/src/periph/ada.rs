@@ -11,6 +11,7 @@ use super::{Asked, Disk, Language, shape};
 use crate::ccb::{Command, Flags, Registers};
 use crate::device::Queueing;
 use crate::probe::AtaFacts;
+use crate::sim::SimFacts;
 
 const TIMEOUT_MS: u32 = 30_000;
 /// DEVICE: the address is an LBA.
@@ -18,8 +19,8 @@ const LBA: u8 = 0x40;
 /// Most sectors of a command with 48 bits, and with 28.
 const SECTORS_48: u64 = 65_535;
 const SECTORS_28: u64 = 255;
-/// Most blocks of ranges of a TRIM: what the smallest frame of AoE carries.
-const TRIM_BLOCKS_MAX: u16 = 2;
+/// Most blocks of ranges of a TRIM, where device and bus take more: 4096 ranges, or 128 GiB.
+const TRIM_BLOCKS_MAX: u16 = 64;
 
 struct Ata {
     sector: u32,
@@ -32,17 +33,19 @@ struct Ata {
 }
 
 /// A device that does not say how many takes one.
-fn blocks_of(trim: Option<Trim>) -> u16 {
-    trim.map_or(0, |trim| trim.blocks_max.clamp(1, TRIM_BLOCKS_MAX))
+fn blocks_of(trim: Option<Trim>, bus: &SimFacts) -> u16 {
+    let carried = bus.whole_max_bytes / TRIM_BLOCK as u32;
+    let most = carried.clamp(1, u32::from(TRIM_BLOCKS_MAX)) as u16;
+    trim.map_or(0, |trim| trim.blocks_max.clamp(1, most))
 }
 
 /// The disk that these facts describe.
-pub(super) fn disk(facts: &AtaFacts, io_max_bytes: u32) -> Option<Disk> {
+pub(super) fn disk(facts: &AtaFacts, bus: &SimFacts) -> Option<Disk> {
     let said = &facts.identify;
     let sector = said.sector_bytes;
     let most = if said.extended { SECTORS_48 } else { SECTORS_28 } * u64::from(sector);
-    let io_max = u64::from(io_max_bytes).min(most);
-    let trim_blocks = blocks_of(said.trim);
+    let io_max = u64::from(bus.io_max_bytes).min(most);
+    let trim_blocks = blocks_of(said.trim, bus);
     let ranges = u64::from(trim_blocks.max(1)) * TRIM_RANGES_A_BLOCK as u64;
     Some(Disk {
         prefix: "ada",
@@ -61,7 +64,7 @@ pub(super) fn disk(facts: &AtaFacts, io_max_bytes: u32) -> Option<Disk> {
         limits: Limits {
             media_bytes: said.sectors * u64::from(sector),
             sector_bytes: sector,
-            io_max_bytes: u32::try_from(io_max).unwrap_or(io_max_bytes),
+            io_max_bytes: u32::try_from(io_max).unwrap_or(bus.io_max_bytes),
             delete_max_bytes: ranges * TRIM_RANGE_MAX * u64::from(sector),
         },
         shape: match said.queue_depth {

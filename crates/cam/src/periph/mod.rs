@@ -22,6 +22,7 @@ use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
 use crate::device::{Queueing, Shape};
 use crate::probe::{AtaFacts, MultiplierFacts, ScsiFacts};
 use crate::recovery::Policy;
+use crate::sim::SimFacts;
 
 pub(crate) use disk::DiskLayer;
 
@@ -100,12 +101,17 @@ impl Facts {
     }
 
     /// The periph that a disk of these facts has; none of other devices.
-    pub(crate) fn disk(&self, io_max_bytes: u32) -> Option<Disk> {
+    pub(crate) fn disk(&self, bus: &SimFacts) -> Option<Disk> {
         match self {
-            Facts::Scsi(facts) => da::disk(facts, io_max_bytes),
-            Facts::Ata(facts) => ada::disk(facts, io_max_bytes),
+            Facts::Scsi(facts) => da::disk(facts, bus.io_max_bytes),
+            Facts::Ata(facts) => ada::disk(facts, bus),
             Facts::Multiplier(_) | Facts::Bridge(_) => None,
         }
+    }
+
+    /// Size of the disk that it is; None of other devices.
+    pub(crate) fn media_bytes(&self, bus: &SimFacts) -> Option<u64> {
+        self.disk(bus).map(|disk| disk.limits.media_bytes)
     }
 }
 

@@ -11,7 +11,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use bio::{Bio, Errno, Op};
+use bio::{Bio, Errno, Op, append_range};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::Span;
@@ -153,11 +153,7 @@ impl<S: Span> SpanLayer<S> {
             S::pieces(self.strip, &self.sizes, range.start, length, &mut |piece| {
                 let end = piece.offset.saturating_add(piece.length);
                 let Some(list) = lists.get_mut(piece.member) else { return };
-                // What lies apart on the whole may touch on the member.
-                match list.last_mut().filter(|last| last.end == piece.offset) {
-                    Some(last) => last.end = end,
-                    None => list.push(piece.offset..end),
-                }
+                append_range(list, piece.offset..end);
             });
         }
         let (mut sent, mut skipped, mut broken) = (0, 0, false);

@@ -102,6 +102,7 @@ impl Sim for LocalBus {
             name: self.inner.name.clone(),
             targets: 1,
             io_max_bytes: IO_MAX_BYTES,
+            whole_max_bytes: IO_MAX_BYTES,
             is_ata: false,
         }
     }

@@ -26,6 +26,7 @@
 //!      before or between them. Of more than one wave this holds for the first; see `cuts.rs`.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bio::{Bio, BioId, End, Errno, Frame, Op, Status, Ticket};
 
@@ -280,24 +281,26 @@ impl Core {
             return Next::Return;
         };
         let (edge, mut sent) = (Edge(frame.edge), frame.word);
-        let max = table
-            .edge(edge.0)
-            .and_then(|e| piece_max(&e.node, bio.op))
-            .unwrap_or(bio.length)
-            .max(1);
+        let node = table.edge(edge.0).map(|e| &e.node);
+        let max = node.and_then(|n| piece_max(n, bio.op)).unwrap_or(bio.length).max(1);
+        let most = if bio.is_scattered() { node.map_or(1, |n| ranges_max(n, bio.op)) } else { 1 };
         let all = bio.bytes();
         let mut pieces = 0;
         while sent < all && pieces < SPLIT_WAVE && bio.status.is_ok() {
-            let Some((at, n)) = bio.piece(sent, max) else { break };
-            // One beyond the end of the data would end with `Inval` at its edge.
-            self.fork_with(bio, edge, |bio, child| {
-                child.offset = at;
-                child.length = n;
-                if bio.op.has_data() {
-                    let _ = bio.data.slice_into(sent as usize, n as usize, &mut child.data);
-                }
-            });
-            sent += n;
+            if most > 1 {
+                sent += self.send_list(bio, edge, &bio.pieces(sent, max, most));
+            } else {
+                let Some((at, n)) = bio.piece(sent, max) else { break };
+                // One beyond the end of the data would end with `Inval` at its edge.
+                self.fork_with(bio, edge, |bio, child| {
+                    child.offset = at;
+                    child.length = n;
+                    if bio.op.has_data() {
+                        let _ = bio.data.slice_into(sent as usize, n as usize, &mut child.data);
+                    }
+                });
+                sent += n;
+            }
             pieces += 1;
         }
         if let Some(frame) = bio.frames.top_mut() {
@@ -315,6 +318,16 @@ impl Core {
             return Next::Return;
         }
         self.park(held)
+    }
+
+    /// Several ranges of a DELETE as one piece; how many bytes they are.
+    #[cold]
+    fn send_list(&self, bio: &mut Bio, edge: Edge, list: &[Range<u64>]) -> u64 {
+        self.fork_with(bio, edge, |_, child| {
+            let in_order = child.delete_ranges(list);
+            debug_assert!(in_order, "a part of a list in order is in order");
+        });
+        list.iter().map(|r| r.end - r.start).sum()
     }
 
     fn deliver(&self, table: &Table, held: &mut Option<Box<Bio>>) -> Next {
@@ -517,10 +530,16 @@ fn check_ranges(node: &NodeSlot, bio: &mut Bio) -> Admit {
     if bio.length == 0 {
         return Admit::End(Ok(()));
     }
-    let taken = if bio.op == Op::Delete { node.layer.delete_ranges() } else { 1 };
-    let most = usize::try_from(taken).unwrap_or(usize::MAX);
+    let most = ranges_max(node, bio.op);
     let long = piece_max(node, bio.op).is_some_and(|max| bio.bytes() > max);
     if bio.range_count() > most || long { Admit::Split } else { Admit::In }
+}
+
+/// Ranges of one request that the layer takes: several of a DELETE alone (X2 of `bio::scatter`).
+#[inline]
+fn ranges_max(node: &NodeSlot, op: Op) -> usize {
+    let taken = if op == Op::Delete { node.layer.delete_ranges() } else { 1 };
+    usize::try_from(taken).unwrap_or(usize::MAX).max(1)
 }
 
 /// Largest piece the layer takes, a multiple of its sector; `None` when it takes any.

@@ -38,6 +38,9 @@ use crate::unit::Unit;
 
 pub use self::kind::AoeKind;
 
+/// What a frame of the smallest Ethernet carries: two sectors, bytes. Every way to a target does.
+const FRAME_DATA_LEAST: u32 = 1024;
+
 /// Commands that a device gets at a time: each is cut into frames, and the window is by frame.
 const DEPTH: u32 = 64;
 
@@ -122,7 +125,13 @@ impl Aoe {
 
 impl Sim for Aoe {
     fn facts(&self) -> SimFacts {
-        SimFacts { name: self.inner.name.clone(), targets: 0, io_max_bytes: 1 << 20, is_ata: true }
+        SimFacts {
+            name: self.inner.name.clone(),
+            targets: 0,
+            io_max_bytes: 1 << 20,
+            whole_max_bytes: FRAME_DATA_LEAST,
+            is_ata: true,
+        }
     }
 
     fn aoe(&self) -> Option<&Aoe> {

@@ -153,6 +153,7 @@ impl VirtualHba {
                 name: name.into(),
                 targets: bays as u64,
                 io_max_bytes: 1 << 20,
+                whole_max_bytes: 1 << 20,
                 is_ata: transport == Transport::Sata,
             },
             rescan: Mutex::default(),

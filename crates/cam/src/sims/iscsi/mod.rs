@@ -165,7 +165,13 @@ impl Sim for Iscsi {
     fn facts(&self) -> SimFacts {
         let targets = self.inner.portals.len() as u64;
         let name = self.inner.name.clone();
-        SimFacts { name, targets, io_max_bytes: IO_MAX_BYTES, is_ata: false }
+        SimFacts {
+            name,
+            targets,
+            io_max_bytes: IO_MAX_BYTES,
+            whole_max_bytes: IO_MAX_BYTES,
+            is_ata: false,
+        }
     }
 
     fn place(&self, path: Path) -> String {

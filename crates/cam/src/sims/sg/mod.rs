@@ -114,7 +114,7 @@ impl Sim for Sg {
         let (name, targets) = (self.inner.name.clone(), self.inner.machine.devices());
         let most = |at| self.inner.machine.look(at).map_or(IO_MAX_BYTES, |found| found.most_bytes);
         let io_max_bytes = (0..targets).map(most).fold(IO_MAX_BYTES, u32::min);
-        SimFacts { name, targets, io_max_bytes, is_ata: false }
+        SimFacts { name, targets, io_max_bytes, whole_max_bytes: io_max_bytes, is_ata: false }
     }
 
     /// As the kernel counts: host, channel, target, LUN.

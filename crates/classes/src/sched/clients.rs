@@ -294,25 +294,27 @@ impl Clients {
         own.copied().unwrap_or(self.share)
     }
 
-    /// What everybody may have (`None`), or one client. False when there are too many such.
+    /// What everybody may have (`None`), or one client: whoever sets it looks at [`SHARES_MAX`].
     pub(super) fn set_share(
         &mut self,
         client: Option<&str>,
         change: impl FnOnce(&mut Share),
         algorithm: &mut dyn Algorithm,
-    ) -> bool {
+    ) {
         let own = client.and_then(|client| self.shares.get(client));
         let mut share = own.copied().unwrap_or(self.share);
         change(&mut share);
         match client {
             None => self.share = share,
-            Some(c) if self.shares.len() < SHARES_MAX || self.shares.contains_key(c) => {
-                self.shares.insert(c.to_owned(), share);
-            }
-            Some(_) => return false,
+            Some(c) => drop(self.shares.insert(c.to_owned(), share)),
         }
         self.tell(algorithm, false);
-        true
+    }
+
+    /// A client has what everybody has; one that had nothing of its own has that already.
+    pub(super) fn unset_share(&mut self, client: &str, algorithm: &mut dyn Algorithm) {
+        self.shares.remove(client);
+        self.tell(algorithm, false);
     }
 
     /// Tells an algorithm of everybody.
@@ -401,12 +403,14 @@ mod tests {
         let mut a = algorithms::make("fair").expect("it is there").1;
         let mut clients = clients();
         clients.enter(by(1), 0, &mut *a);
-        assert!(clients.set_share(None, |s| s.weight = 50, &mut *a));
-        assert!(clients.set_share(Some("3"), |s| s.iops = 9, &mut *a));
+        clients.set_share(None, |s| s.weight = 50, &mut *a);
+        clients.set_share(Some("3"), |s| s.iops = 9, &mut *a);
         clients.enter(by(3), 0, &mut *a);
         let shares: Vec<Share> = clients.all().map(|(_, share)| share).collect();
         let plain = Share { weight: 50, ..Share::default() };
         assert_eq!(shares, [plain, Share { iops: 9, ..plain }]);
+        clients.unset_share("3", &mut *a);
+        assert!(clients.all().all(|(_, share)| share == plain));
     }
 
     /// Two initiators, one of them with two sessions; a process; a pass in the background.

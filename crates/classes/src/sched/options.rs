@@ -4,8 +4,10 @@
 //! before it, for that one, as is `burst_ms`, which is the algorithm's for all. What a client is
 //! called depends on what clients are told apart by: the number of a session or process, an
 //! initiator, an initiator and its LUN (`iqn.x/3`), or a pass in the background, which has spaces
-//! in its name (`mirror rebuild gm0`).
+//! in its name (`mirror rebuild gm0`). `CLIENT=default` takes away what a client has of its own.
 //! Everything else belongs to the algorithm.
+
+use std::collections::BTreeSet;
 
 use bio::Errno;
 use geom::Error;
@@ -29,8 +31,17 @@ const KBPS_MAX: u64 = 1 << 40;
 /// Options given at once; more are refused.
 const OPTIONS_MAX: usize = 256;
 
-/// One number of what a client may have: of which client, which, how much.
-pub(super) type ShareOption = (Option<String>, &'static str, u64);
+/// Takes away what a client has of its own.
+const DEFAULT: &str = "default";
+
+/// A change of what clients may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ShareOption {
+    /// One number of everybody's, or of one client's: which, how much.
+    Set(Option<String>, &'static str, u64),
+    /// A client has what everybody has.
+    Unset(String),
+}
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,6 +60,13 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
         let Some((key, value)) = word.split_once('=') else {
             return Err(inval(format!("option {word} is not KEY=VALUE")));
         };
+        if value == DEFAULT {
+            if SHARES.contains(&key) {
+                return Err(inval(format!("option {key}: of whom? CLIENT={DEFAULT}")));
+            }
+            out.shares.push(ShareOption::Unset(key.to_owned()));
+            continue;
+        }
         let number = value.parse::<u64>();
         let value = number.map_err(|_| inval(format!("option {key}: {value} is not a number")))?;
         // An initiator's name has dots too.
@@ -58,7 +76,9 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
         };
         let is_own = |share: &&&str| **share == name && (name != BURST || client.is_some());
         match SHARES.iter().find(is_own) {
-            Some(share) => out.shares.push((client, checked(share, value)?, value)),
+            Some(share) => {
+                out.shares.push(ShareOption::Set(client, checked(share, value)?, value));
+            }
             None if client.is_some() => {
                 let what = format!("option {key}: a client has {}", SHARES.join(", "));
                 return Err(inval(what));
@@ -99,20 +119,42 @@ fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
     }
 }
 
-/// Sets what clients may have.
+/// Sets what clients may have, all of it or nothing. Who changes more asks [`has_room`] before.
 pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Error> {
-    for (client, name, value) in shares {
-        let change = |share: &mut Share| match *name {
-            "weight" => share.weight = *value,
-            "iops" => share.iops = *value,
-            BURST => share.burst_ms = *value,
-            _ => share.kbps = *value,
-        };
-        let set = hub.configure(|algorithm, clients| {
-            clients.set_share(client.as_deref(), change, algorithm)
-        });
-        if !set {
-            let what = format!("{SHARES_MAX} clients have shares of their own already");
+    has_room(hub, shares)?;
+    hub.configure(|algorithm, clients| {
+        for option in shares {
+            match option {
+                ShareOption::Unset(client) => clients.unset_share(client, algorithm),
+                ShareOption::Set(client, name, value) => {
+                    let change = |share: &mut Share| match *name {
+                        "weight" => share.weight = *value,
+                        "iops" => share.iops = *value,
+                        BURST => share.burst_ms = *value,
+                        _ => share.kbps = *value,
+                    };
+                    clients.set_share(client.as_deref(), change, algorithm);
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Whether so many clients may have shares of their own, at each step.
+pub(super) fn has_room(hub: &Hub, shares: &[ShareOption]) -> Result<(), Error> {
+    let mut own: BTreeSet<&str> = hub.clients.shares().1.map(|(client, _)| client).collect();
+    for option in shares {
+        match option {
+            ShareOption::Unset(client) => drop(own.remove(client.as_str())),
+            ShareOption::Set(Some(client), ..) => drop(own.insert(client)),
+            ShareOption::Set(None, ..) => {}
+        }
+        if own.len() > SHARES_MAX {
+            let what = format!(
+                "{SHARES_MAX} clients have shares of their own already; CLIENT={DEFAULT} takes \
+                 one away"
+            );
             return Err(Error::new(Errno::NoSpc, what));
         }
     }
@@ -126,17 +168,23 @@ mod tests {
     #[test]
     fn what_is_typed_is_split_up_and_checked() {
         let read = |text| super::read(Some(text));
+        let set = |client: Option<&str>, name, value| {
+            ShareOption::Set(client.map(str::to_owned), name, value)
+        };
         let all = read("quantum_kb=64, weight=5,7.iops=100").expect("good");
         assert_eq!(all.knobs, [("quantum_kb".to_owned(), 64)]);
-        assert_eq!(all.shares, [(None, "weight", 5), (Some("7".into()), "iops", 100)]);
+        assert_eq!(all.shares, [set(None, "weight", 5), set(Some("7"), "iops", 100)]);
         let named = read("iqn.2026-11.x:a/3.weight=200").expect("an initiator's LUN");
-        assert_eq!(named.shares, [(Some("iqn.2026-11.x:a/3".into()), "weight", 200)]);
+        assert_eq!(named.shares, [set(Some("iqn.2026-11.x:a/3"), "weight", 200)]);
         let task = read("x=1 mirror rebuild gm0.weight=7  y=2,z=3").expect("a pass");
-        assert_eq!(task.shares, [(Some("mirror rebuild gm0".into()), "weight", 7)]);
+        assert_eq!(task.shares, [set(Some("mirror rebuild gm0"), "weight", 7)]);
         assert_eq!(task.knobs.len(), 3, "{task:?}");
         let burst = read("burst_ms=5,iqn.x.burst_ms=7").expect("of all, and of one");
         assert_eq!(burst.knobs, [("burst_ms".to_owned(), 5)]);
-        assert_eq!(burst.shares, [(Some("iqn.x".into()), "burst_ms", 7)]);
+        assert_eq!(burst.shares, [set(Some("iqn.x"), "burst_ms", 7)]);
+        let unset = read("iqn.2026-11.x:a/3=default,7=default").expect("two clients");
+        let of = |client: &str| ShareOption::Unset(client.into());
+        assert_eq!(unset.shares, [of("iqn.2026-11.x:a/3"), of("7")]);
         assert_eq!(super::read(None).expect("nothing"), Options::default());
         for bad in [
             "x",
@@ -144,6 +192,7 @@ mod tests {
             "x=y",
             "7.depth=1",
             "weight=0",
+            "weight=default",
             "kbps=99999999999999",
             "7.burst_ms=60001",
         ] {

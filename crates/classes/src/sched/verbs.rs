@@ -25,7 +25,8 @@ const OPTIONS: ArgSpec = ArgSpec {
     kind: ArgKind::Text,
     doc: "KEY=VALUE, with commas between several: of the algorithm, or weight, iops, kbps of \
           every client, or CLIENT.weight and so on, and CLIENT.burst_ms, of one: 7 is session or \
-          process 7, iqn.x an initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a pass",
+          process 7, iqn.x an initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a pass; \
+          CLIENT=default takes away what one has of its own",
 };
 const CLASSIFY: ArgSpec = ArgSpec {
     name: "classify",
@@ -249,6 +250,8 @@ fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value
     let now = control.now_ns();
     with(control, geom, |g| {
         g.shared.change(|hub| {
+            // All or nothing: what can be refused is refused first.
+            options::has_room(hub, &shares)?;
             match new {
                 Some(new) => hub.change(new, now),
                 None => set(hub, &knobs)?,

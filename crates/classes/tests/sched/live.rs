@@ -278,6 +278,35 @@ fn what_was_set_can_be_read_of_clients_that_are_not_here_too() {
 }
 
 #[test]
+fn a_share_is_taken_away_and_what_has_no_room_changes_nothing() {
+    let mut lab = lab(1);
+    lab.insert("fair");
+    let many = |from: u64| {
+        let all: Vec<String> = (from..from + 256).map(|n| format!("{n}.weight=7")).collect();
+        json!({ "options": all.join(",") })
+    };
+    for from in [0, 256, 512, 768] {
+        lab.verb("configure", "d0", many(from)).expect("room for 1024");
+    }
+    let before = lab.stats();
+    let refused = json!({ "algorithm": "rr", "classify": "initiator",
+                          "options": "quantum_ms=5,3.weight=9,5000.weight=9" });
+    let e = lab.verb("configure", "d0", refused.clone()).expect_err("no room");
+    assert!(e.what.contains("=default"), "{e}");
+    let after = lab.stats();
+    for what in ["algorithm", "classify", "options", "shares"] {
+        assert_eq!(before[what], after[what], "{what}");
+    }
+    lab.verb("configure", "d0", json!({ "options": "3=default" })).expect("it goes");
+    assert!(lab.stats()["shares"].get("3").is_none());
+    lab.verb("configure", "d0", json!({ "options": "3=default" })).expect("it has gone already");
+    let swap = json!({ "algorithm": "rr", "options": "quantum_ms=5,5000.weight=9" });
+    lab.verb("configure", "d0", swap).expect("a place is free");
+    assert_eq!(lab.stats()["algorithm"], "rr");
+    lab.verb("configure", "d0", json!({ "options": "7=default,7000.weight=9" })).expect("a swap");
+}
+
+#[test]
 fn the_counters_say_who_got_what() {
     let mut lab = lab(1);
     lab.insert("rr");

@@ -237,11 +237,19 @@ impl RangeLocks {
 
     /// A lock for a task: waits for it. Dropped before it is granted, it is given back.
     pub(crate) async fn lock_task(&self, range: Range<u64>, alone: bool) -> Held {
+        self.task(|waiter| self.lock(range.clone(), alone, waiter)).await
+    }
+
+    /// The same for several ranges ([`RangeLocks::lock_all`]).
+    pub(crate) async fn lock_all_task(&self, parts: &[Range<u64>], alone: bool) -> Held {
+        self.task(|waiter| self.lock_all(parts.into(), alone, waiter)).await
+    }
+
+    async fn task(&self, ask: impl Fn(&mut dyn FnMut() -> Waiter) -> Locked) -> Held {
         let mut asked: Option<Asked<'_>> = None;
         std::future::poll_fn(move |cx| {
             let Some(lock) = &asked else {
-                let waiter = || Waiter::Task(cx.waker().clone());
-                return match self.lock(range.clone(), alone, waiter) {
+                return match ask(&mut || Waiter::Task(cx.waker().clone())) {
                     Locked::Now(lock) => std::task::Poll::Ready(lock),
                     Locked::Later(lock) => {
                         asked = Some(Asked { locks: self, lock: Some(lock) });

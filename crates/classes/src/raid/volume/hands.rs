@@ -1,6 +1,7 @@
 //! What tasks of the data path have in common: memory, requests to members, sums of blocks.
 
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -79,6 +80,13 @@ pub(crate) struct Manner {
     pub(crate) origin: Origin,
 }
 
+/// Several ranges of a DELETE for a member.
+pub(crate) struct Wipe {
+    pub(crate) slot: usize,
+    pub(crate) edge: Edge,
+    pub(crate) ranges: Vec<Range<u64>>,
+}
+
 /// All of some futures, in their order.
 pub(crate) async fn join<T>(work: Vec<impl Future<Output = T>>) -> Vec<T> {
     enum One<'a, T> {
@@ -122,6 +130,22 @@ pub(crate) async fn ask(core: &Rc<Core>, all: Vec<Ask>, how: Manner) -> Vec<(usi
             .await;
         let short = ask.op.has_data() && done.completed != len;
         (slot, done.status.and(if short { Err(Errno::Io) } else { Ok(()) }))
+    };
+    join(all.into_iter().map(one).collect()).await
+}
+
+/// As [`ask`], DELETEs of several ranges.
+pub(crate) async fn wipe(core: &Rc<Core>, all: Vec<Wipe>, how: Manner) -> Vec<(usize, Status)> {
+    let one = |wipe: Wipe| async move {
+        let mut named = false;
+        let done = core
+            .io(wipe.edge, |bio| {
+                named = bio.delete_ranges(&wipe.ranges);
+                (bio.flags, bio.origin) = (how.flags, how.origin);
+            })
+            .await;
+        debug_assert!(named, "ranges of a member ascend as those of the volume do");
+        (wipe.slot, done.status)
     };
     join(all.into_iter().map(one).collect()).await
 }

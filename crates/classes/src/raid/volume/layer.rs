@@ -14,10 +14,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bio::{Bio, Errno, Op, Segs};
+use bio::{Bio, Errno, Op, Segs, append_range};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::hands::{Manner, is_members_fault};
+use super::lists::spots;
 use super::map::{Piece, Spot};
 use super::shared::{LaneState, Shared, Table};
 use super::tasks::Work;
@@ -142,6 +143,9 @@ impl VolumeLayer {
 
     /// A write that each byte's one member gets.
     fn straight(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if bio.is_scattered() {
+            return self.straight_list(bio, core);
+        }
         let table = self.0.table(core.id());
         let deletes = bio.op == Op::Delete;
         let (mut sent, mut skipped) = (false, 0);
@@ -164,6 +168,46 @@ impl VolumeLayer {
         }
         bio.completed = skipped;
         Flow::Fork(CUT)
+    }
+
+    /// The same for a DELETE of several ranges.
+    #[cold]
+    fn straight_list(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let (table, shape) = (self.0.table(core.id()), &self.0.shape);
+        let mut lists = vec![Vec::new(); shape.members()];
+        let (mut lost, mut skipped) = (false, 0);
+        spots(shape, bio.ranges(), |copies, len| {
+            let spot = copies.next();
+            let path = spot.and_then(|spot| Some((spot, table.good(spot.slot)?)));
+            match path {
+                None => lost = true,
+                // DELETE promises nothing.
+                Some((_, path)) if !path.deletes => skipped += len,
+                Some((spot, path)) => {
+                    let at = path.offset.saturating_add(spot.at);
+                    if let Some(list) = lists.get_mut(spot.slot) {
+                        append_range(list, at..at.saturating_add(len));
+                    }
+                }
+            }
+        });
+        if lost {
+            return Flow::Done(Err(Errno::NxIo));
+        }
+        let (mut sent, mut broken) = (false, false);
+        for (slot, list) in lists.iter().enumerate().filter(|(_, list)| !list.is_empty()) {
+            let Some(path) = table.good(slot) else { continue };
+            core.fork_with(bio, path.edge, |_, child| broken |= !child.delete_ranges(list));
+            sent = true;
+        }
+        match (broken, sent) {
+            (true, _) => Flow::Done(Err(Errno::Inval)),
+            (_, false) => Flow::Done(Err(Errno::NotSup)),
+            _ => {
+                bio.completed = skipped;
+                Flow::Fork(CUT)
+            }
+        }
     }
 
     fn flush(&self, bio: &mut Bio, core: &Core) -> Flow {
@@ -194,6 +238,7 @@ impl VolumeLayer {
             op: bio.op,
             offset: bio.offset,
             length: bio.length,
+            ranges: if bio.is_scattered() { bio.ranges().collect() } else { Vec::new() },
             data,
         };
         let ticket = bio.ticket();
@@ -228,6 +273,11 @@ fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece, slot: usi
 }
 
 impl Layer for VolumeLayer {
+    /// Zeroes, which is what DELETE is with parity, are of one range.
+    fn delete_ranges(&self) -> u32 {
+        if self.0.shape.parities() > 0 { 1 } else { u32::MAX }
+    }
+
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         match bio.op {
             Op::Read => self.read(bio, core),

@@ -11,6 +11,7 @@
 
 mod hands;
 mod layer;
+mod lists;
 mod locate;
 pub(crate) mod log;
 mod logged;

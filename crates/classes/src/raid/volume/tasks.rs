@@ -36,6 +36,8 @@ pub(super) struct Work {
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) length: u64,
+    /// Of a DELETE that names several.
+    pub(super) ranges: Vec<Range<u64>>,
     pub(super) data: Segs,
 }
 
@@ -47,6 +49,7 @@ impl Work {
     /// A write or delete that has passed the gate.
     pub(super) async fn write(&self) -> Status {
         let outcome = match self.shared.shape.parities() {
+            0 if !self.ranges.is_empty() => return self.delete_list().await,
             0 => return self.write_copies().await,
             _ if self.op == Op::Write => self.write_rows().await,
             _ => self.zero().await,
@@ -55,7 +58,7 @@ impl Work {
     }
 
     /// W1
-    async fn conclude(&self, outcome: Outcome) -> Status {
+    pub(super) async fn conclude(&self, outcome: Outcome) -> Status {
         let (failed, gone) = (outcome.failed, outcome.gone);
         let waits = failed | outcome.unrecorded;
         if waits != 0 && !self.shared.verdict(waits, (failed, gone), Leaves::Doubt).await {

@@ -3,6 +3,8 @@
 
 mod house;
 
+use std::time::Duration;
+
 use house::House;
 
 fn words(line: &str) -> Vec<&str> {
@@ -60,6 +62,31 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     house.ashlar(&words("cam detach mps0")).complains(&["is open"]);
     house.ashlar(&words("cam inquiry da7")).complains(&["devlist"]);
     says("cam detach ahcich0", &["ahcich0 is gone"]);
+}
+
+/// The one that asks waits; what ends its wait is typed by another one, to the same daemon.
+#[test]
+fn others_are_served_while_a_command_hangs() {
+    let mut house = House::new("cam-hangs");
+    house.configure("", "");
+    house.start();
+    let says = |line: &str, wanted: &[&str]| {
+        house.ashlar(&words(line)).ends(0).says(wanted);
+    };
+    says("cam attach mps0 disks=2 size=1MiB", &["da0, da1"]);
+    says("cam fault da0 --hangs 100", &["da0: hangs  100 of 100"]);
+    let hangs = ["cam", "cmd", "da0", "-c", "12 0 0 0 24 0", "-i", "36", "--timeout", "3600000"];
+    let mut waits = house.command(&hangs).spawn().unwrap();
+    let active = || house.json(&words("cam tags da0"))["answer"]["active"] == 1;
+    house.until("the command to hang", Duration::from_secs(30), active);
+    house.ashlar(&["cam", "cmd", "da1", "-c", "0 0 0 0 0 0"]).ends(0);
+    says("cam devlist", &["da0"]);
+    assert!(waits.try_wait().unwrap().is_none(), "it waits for an hour");
+    says("cam fault da0 --clear", &["da0: hangs    0 of 100"]);
+    says("cam reset da0", &["da0 was reset"]);
+    // A raw command is not sent again: it ends with what ended it.
+    let ended = waits.wait_with_output().unwrap();
+    assert!(!ended.status.success(), "{ended:?}");
 }
 
 #[test]

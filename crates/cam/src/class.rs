@@ -18,6 +18,7 @@ use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
 use crate::unit::Unit;
+use crate::verbs::orders::Orders;
 
 /// Name of the class.
 pub const CAM_CLASS: &str = "cam";
@@ -34,6 +35,7 @@ pub struct CamClass {
     kinds: Vec<Arc<dyn SimKind>>,
     cores: usize,
     buses: Mutex<Vec<Arc<Bus>>>,
+    pub(crate) orders: Orders,
 }
 
 impl Class for CamClass {
@@ -66,7 +68,7 @@ impl CamClass {
 
     /// For buses of these kinds, whose disks' losses are told to `inbox`; so many cores send CCBs.
     pub fn new(inbox: Arc<Inbox>, kinds: Vec<Arc<dyn SimKind>>, cores: usize) -> CamClass {
-        CamClass { inbox, kinds, cores, buses: Mutex::default() }
+        CamClass { inbox, kinds, cores, buses: Mutex::default(), orders: Orders::default() }
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Arc<Bus>>> {

@@ -4,6 +4,7 @@ mod aoe;
 mod discover;
 mod fault;
 mod format;
+pub(crate) mod orders;
 mod raw;
 mod shelf;
 mod upkeep;
@@ -143,10 +144,10 @@ impl CamClass {
             "readcap" => self.disk(on)?.readcap(),
             "reportluns" => self.disk(on)?.reportluns(),
             "tags" => self.disk(on)?.tags(params),
-            "reset" => self.disk(on)?.reset(control),
+            "reset" => self.reset(control, on, params),
             "modepage" => self.disk(on)?.modepage(control, params),
             "defects" => self.disk(on)?.defects(control, params),
-            "cmd" => self.disk(on)?.cmd(control, params),
+            "cmd" => self.cmd(control, on, params),
             "smpphylist" => self.smpphylist(control, on),
             "enclosure" => self.enclosure(control, on),
             "locate" => self.locate(control, on, params),
@@ -297,6 +298,32 @@ impl CamClass {
         })?;
         control.call(|t| self.take_out(t, &bus))?;
         Ok(json!({ "message": format!("{name} is gone") }))
+    }
+
+    fn reset(&self, control: &mut Control, on: &str, params: &Value) -> Result<Value, Error> {
+        let what = ("reset", on);
+        if let Some(number) = params["ticket"].as_u64() {
+            return self.how_far(control, what, number);
+        }
+        let Found { name, unit, .. } = self.disk(on)?;
+        let ccb = Ccb {
+            command: Command::Reset,
+            flags: Flags::RAW,
+            priority: Priority::Dev,
+            timeout_ms: RESET_TIMEOUT_MS,
+            retries: 0,
+            length: 0,
+            owner: Owner::Task(0),
+        };
+        let begin = |control: &mut Control| {
+            control.begin_on_core("a reset", move |core| {
+                Box::pin(async move { unit.execute(core, ccb, &bio::Segs::new()).await })
+            })
+        };
+        self.order(control, what, begin, move |ended| match ended.result {
+            Ok(_) => Ok(json!({ "message": format!("{name} was reset") })),
+            Err(e) => Err(Error::new(e, format!("{name}: {}", ended.outcome.status.text()))),
+        })
     }
 
     fn disk(&self, name: &str) -> Result<Found, Error> {
@@ -471,26 +498,6 @@ impl Found {
             "text": text, "openings": openings, "active": active, "allocated": live,
             "min": shape.openings_min, "max": shape.openings_max,
         }))
-    }
-
-    fn reset(&self, control: &mut Control) -> Result<Value, Error> {
-        let unit = self.unit.clone();
-        let ccb = Ccb {
-            command: Command::Reset,
-            flags: Flags::RAW,
-            priority: Priority::Dev,
-            timeout_ms: RESET_TIMEOUT_MS,
-            retries: 0,
-            length: 0,
-            owner: Owner::Task(0),
-        };
-        let ended = control.run_on_core("a reset", move |core| {
-            Box::pin(async move { unit.execute(core, ccb, &bio::Segs::new()).await })
-        })?;
-        match ended.result {
-            Ok(_) => Ok(json!({ "message": format!("{} was reset", self.name) })),
-            Err(e) => Err(Error::new(e, format!("{}: {}", self.name, ended.outcome.status.text()))),
-        }
     }
 }
 

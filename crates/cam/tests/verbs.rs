@@ -94,6 +94,46 @@ fn tags_are_set_and_a_reset_costs_nothing() {
 }
 
 #[test]
+fn a_disk_that_hangs_holds_up_nobody_but_who_asked_it() {
+    let mut w = attached();
+    verb(&mut w, "fault", "da0", json!({ "hangs": 100 })).unwrap();
+    let ready = |timeout: u64| json!({ "cdb": "0 0 0 0 0 0", "timeout": timeout });
+    let begun = w.control.now_ns();
+    let asked = verb(&mut w, "cmd", "da0", ready(60_000)).unwrap();
+    let again = asked["unfinished"]["again"].clone();
+    assert_eq!(again["name"], "da0", "{asked}");
+    let inquiry = json!({ "cdb": "12 0 0 0 24 0", "receive": 36 });
+    assert!(verb(&mut w, "cmd", "da1", inquiry).unwrap()["data"].is_string());
+    assert!(w.control.now_ns() - begun < 1_000_000_000, "da1 waited for da0");
+    // Its own time ends it, longer than what the control thread gives a conversation.
+    let mut answer = Ok(asked);
+    while answer.as_ref().is_ok_and(|said| said.get("unfinished").is_some()) {
+        w.turn(1_000_000_000);
+        answer = verb(&mut w, "cmd", "da0", again.clone());
+    }
+    let (e, took) = (answer.unwrap_err(), w.control.now_ns() - begun);
+    assert_eq!(e.kind, Errno::TimedOut, "{e}");
+    assert!((60_000_000_000..70_000_000_000).contains(&took), "{took} ns");
+    let e = verb(&mut w, "cmd", "da0", again).unwrap_err();
+    assert_eq!(e.kind, Errno::Canceled, "an answer is fetched once: {e}");
+}
+
+#[test]
+fn answers_that_nobody_fetches_make_room_and_what_hangs_does_not() {
+    let mut w = attached();
+    verb(&mut w, "fault", "da0", json!({ "hangs": 100 })).unwrap();
+    let ready = json!({ "cdb": "0 0 0 0 0 0", "timeout": 5_000 });
+    for _ in 0..64 {
+        let asked = verb(&mut w, "cmd", "da0", ready.clone()).unwrap();
+        assert!(asked.get("unfinished").is_some(), "{asked}");
+    }
+    let e = verb(&mut w, "cmd", "da1", ready.clone()).unwrap_err();
+    assert!(e.kind == Errno::Busy && e.what.contains("cam reset"), "{e}");
+    w.turn(600_000_000_000);
+    verb(&mut w, "cmd", "da1", ready).unwrap();
+}
+
+#[test]
 fn what_they_refuse() {
     let mut w = attached();
     let mut refused = |name: &str, on: &str, params: Value| {

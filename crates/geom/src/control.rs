@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -64,7 +64,6 @@ impl Default for Deadlines {
 /// Something that cores or other threads tell the control thread.
 enum Incoming {
     Event(Event),
-    Job(u64),
     /// A message that a core's mailbox had no room for.
     Forward(usize, Message),
     /// Nothing: whoever sleeps shall look around.
@@ -130,6 +129,25 @@ pub type Waiter = Box<dyn FnMut(&Inbox, Duration)>;
 /// Looks at the graph between events, also while a call waits: answers questions.
 pub type Watch = Box<dyn FnMut(&Topology, u64)>;
 
+/// A conversation that [`Control::begin_on_core`] began; the control thread is nudged at its end.
+pub struct Running<R>(Arc<Mutex<Option<R>>>);
+
+impl<R> Running<R> {
+    fn place(&self) -> MutexGuard<'_, Option<R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True when there is something to [`Running::take`].
+    pub fn is_ended(&self) -> bool {
+        self.place().is_some()
+    }
+
+    /// What came of it, once; None before its end.
+    pub fn take(&self) -> Option<R> {
+        self.place().take()
+    }
+}
+
 /// The control thread's own.
 pub struct Control {
     /// The graph.
@@ -143,9 +161,6 @@ pub struct Control {
     acked: Vec<u64>,
     wait: Waiter,
     watch: Option<Watch>,
-    jobs: u64,
-    /// The job waited for has ended.
-    job_done: bool,
     gates: u64,
     /// Cores that said that the gate closed last is empty.
     gate_drained: usize,
@@ -171,8 +186,6 @@ impl Control {
             cores,
             wait,
             watch: None,
-            jobs: 0,
-            job_done: false,
             gates: 0,
             gate_drained: 0,
             clock,
@@ -266,7 +279,6 @@ impl Control {
         match incoming {
             Incoming::Nudge => {}
             Incoming::Forward(core, message) => self.send(core, message),
-            Incoming::Job(n) => self.job_done |= n == self.jobs,
             Incoming::Event(Event::Notice(Notice::Published { core, generation })) => {
                 if let Some(a) = self.acked.get_mut(core as usize) {
                     *a = generation.max(*a);
@@ -393,32 +405,42 @@ impl Control {
         what: &'static str,
         job: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, R> + Send + 'static,
     ) -> Result<R, Error> {
-        self.jobs += 1;
-        self.job_done = false;
         let most_ns = self.deadlines.job_ns;
-        let (number, inbox) = (self.jobs, self.inbox.clone());
-        let place = Arc::new(Mutex::new(None));
-        let result = place.clone();
+        let running = self.begin_on_core(what, move |core| {
+            Box::pin(async move { deadline(core, most_ns, job(core)).await })
+        })?;
+        let most = Duration::from_nanos(most_ns) + self.deadlines.gate;
+        self.wait_until(most, |_| running.is_ended());
+        match running.take().flatten() {
+            Some(out) => Ok(out),
+            None => Err(Error::new(Errno::TimedOut, format!("{what}: a disk does not answer"))),
+        }
+    }
+
+    /// Begins a conversation on core 0 and does not wait: for what ends by a deadline of its own,
+    /// and may be so late that others shall be served meanwhile.
+    pub fn begin_on_core<R: Send + 'static>(
+        &mut self,
+        what: &'static str,
+        job: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, R> + Send + 'static,
+    ) -> Result<Running<R>, Error> {
         if self.cores.is_empty() {
             return Err(Error::new(Errno::NoDev, "no core runs"));
         }
+        let (running, inbox) = (Running(Arc::default()), self.inbox.clone());
+        let result = running.0.clone();
         self.send(
             0,
             Message::Call(Box::new(move |core: &Rc<Core>| {
                 let core = core.clone();
                 core.reactor().clone().spawn(what, async move {
-                    let out = deadline(&core, most_ns, job(&core)).await;
+                    let out = job(&core).await;
                     *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
-                    inbox.put(Incoming::Job(number));
+                    inbox.nudge();
                 });
             })),
         );
-        let most = Duration::from_nanos(most_ns) + self.deadlines.gate;
-        self.wait_until(most, |c| c.job_done);
-        match place.lock().unwrap_or_else(PoisonError::into_inner).take().flatten() {
-            Some(out) => Ok(out),
-            None => Err(Error::new(Errno::TimedOut, format!("{what}: a disk does not answer"))),
-        }
+        Ok(running)
     }
 
     /// Closes a provider to new requests and waits until none is inside.

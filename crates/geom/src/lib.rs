@@ -23,8 +23,8 @@ mod verb;
 
 pub use class::{Claim, Class, Create, Geom, Local, Taster, Verdict};
 pub use control::{
-    Control, Deadlines, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, ORPHAN_PATIENCE, SETTLE_DEADLINE,
-    TASTE_DEADLINE_NS, Waiter, Watch, deadline,
+    Control, Deadlines, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, ORPHAN_PATIENCE, Running,
+    SETTLE_DEADLINE, TASTE_DEADLINE_NS, Waiter, Watch, deadline,
 };
 pub use core::{Call, Core, Finished, Message, Notice, Report, report};
 pub use error::Error;

@@ -18,8 +18,8 @@ use crate::unit::Unit;
 
 /// How long a command may take unless its sender says otherwise, ms.
 pub const PASS_TIMEOUT_MS: u32 = 5_000;
-/// Longest time that may be asked for, ms: a verb is waited for no longer.
-pub const PASS_TIMEOUT_MAX_MS: u32 = 45_000;
+/// Longest time that may be asked for, ms: a disk that formats itself takes most of a day.
+pub const PASS_TIMEOUT_MAX_MS: u32 = 24 * 3_600_000;
 /// Retries where recovery is asked for.
 const RECOVER_RETRIES: u8 = 4;
 

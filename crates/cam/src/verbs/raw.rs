@@ -11,6 +11,7 @@ use wire::scsi::{Key, Sense};
 use super::format::{self, Shown};
 use super::{DEVICE, Found, option, verb};
 use crate::ccb::{CDB_LEN_MAX, Command, Registers};
+use crate::class::CamClass;
 use crate::periph::pass::{self, Answer, Data, Request};
 
 pub(super) const CMD: VerbSpec = VerbSpec {
@@ -18,7 +19,9 @@ pub(super) const CMD: VerbSpec = VerbSpec {
              neither retried nor checked: one that writes, writes under whoever has the disk open. \
              For ATA it is, as with camcontrol: command, features, LBA low, mid and high, device, \
              the same four of 48 bits (LBA low, mid, high, features), count, count of 48 bits; NCQ \
-             commands are refused. The text ends with the device's own error where it refuses.\n\n\
+             commands are refused. The text ends with the device's own error where it refuses. The \
+             daemon serves others while it is under way; `ashlar cam reset` ends it before its \
+             time.\n\n\
              What goes to the device is written as fields: a byte in hexadecimal, or a number and \
              its width, in bits (`3:b5`, the highest bit first) or in bytes (`1f00:i2`, the \
              highest byte first). `v` stands for the next of ARGS, decimal or with 0x. Names in {} \
@@ -156,33 +159,55 @@ impl Found {
             Box::pin(async move { pass::send(&unit, core, &request).await })
         })?
     }
+}
 
-    pub(super) fn cmd(&self, control: &mut Control, params: &Value) -> Result<Value, Error> {
-        let (request, show) = request(params)?;
-        let answer = self.send(control, request)?;
-        // To a disk's own commands a comparison that fails is no error; here it is the answer.
-        let differs = Sense::decode(answer.ended.outcome.sense.bytes())
-            .is_ok_and(|sense| sense.code.key == Key::Miscompare)
-            .then_some(Errno::Io);
-        if let Some(kind) = answer.ended.result.err().or(differs) {
-            let why = pass::explain(&answer.ended);
-            return Err(Error::new(kind, format!("{}: {why}", self.name)));
+impl CamClass {
+    pub(super) fn cmd(
+        &self,
+        control: &mut Control,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        let what = ("cmd", on);
+        if let Some(number) = params["ticket"].as_u64() {
+            return self.how_far(control, what, number);
         }
-        let hex: String = answer.data.iter().map(|byte| format!("{byte:02x}")).collect();
-        let moved = answer.ended.outcome.moved;
-        let Some(format) = show else {
-            return Ok(json!({ "text": dump(&answer.data), "moved": moved, "data": hex }));
+        let Found { name, unit, .. } = self.disk(on)?;
+        let (request, format) = request(params)?;
+        let verbose = params["verbose"].as_bool().unwrap_or(false);
+        let begin = |control: &mut Control| {
+            control.begin_on_core("a command", move |core| {
+                Box::pin(async move { pass::send(&unit, core, &request).await })
+            })
         };
-        let short = |why| Error::new(Errno::Io, format!("{}: {why}", self.name));
-        let shown = format::decode(&format, &answer.data).map_err(short)?;
-        let text = format::text(&shown, params["verbose"].as_bool().unwrap_or(false));
-        let field = |(name, value): &(String, Shown)| match value {
-            Shown::Number(n) => json!({ "name": name, "value": n }),
-            Shown::Text(text) => json!({ "name": name, "value": text }),
-        };
-        let fields: Vec<Value> = shown.iter().map(field).collect();
-        Ok(json!({ "text": text, "moved": moved, "data": hex, "fields": fields }))
+        self.order(control, what, begin, move |answer| show(&name, answer?, format, verbose))
     }
+}
+
+/// What a device answered, as it was asked to be shown.
+fn show(name: &str, answer: Answer, format: Option<String>, verbose: bool) -> Result<Value, Error> {
+    // To a disk's own commands a comparison that fails is no error; here it is the answer.
+    let differs = Sense::decode(answer.ended.outcome.sense.bytes())
+        .is_ok_and(|sense| sense.code.key == Key::Miscompare)
+        .then_some(Errno::Io);
+    if let Some(kind) = answer.ended.result.err().or(differs) {
+        let why = pass::explain(&answer.ended);
+        return Err(Error::new(kind, format!("{name}: {why}")));
+    }
+    let hex: String = answer.data.iter().map(|byte| format!("{byte:02x}")).collect();
+    let moved = answer.ended.outcome.moved;
+    let Some(format) = format else {
+        return Ok(json!({ "text": dump(&answer.data), "moved": moved, "data": hex }));
+    };
+    let short = |why| Error::new(Errno::Io, format!("{name}: {why}"));
+    let shown = format::decode(&format, &answer.data).map_err(short)?;
+    let text = format::text(&shown, verbose);
+    let field = |(name, value): &(String, Shown)| match value {
+        Shown::Number(n) => json!({ "name": name, "value": n }),
+        Shown::Text(text) => json!({ "name": name, "value": text }),
+    };
+    let fields: Vec<Value> = shown.iter().map(field).collect();
+    Ok(json!({ "text": text, "moved": moved, "data": hex, "fields": fields }))
 }
 
 /// The device that a verb is about.

@@ -246,7 +246,19 @@ impl Engine {
     }
 }
 
+/// The core ends: sessions that nobody closed hold it, and are held by it.
+struct Leave(Weak<Engine>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let Some(engine) = self.0.upgrade() else { return };
+        let sessions = engine.sessions.take();
+        sessions.values().for_each(|session| session.let_go());
+    }
+}
+
 async fn listen(engine: Weak<Engine>, mailbox: Mailbox<Message>) {
+    let _leave = Leave(engine.clone());
     while let Some(message) = mailbox.recv().await {
         let Some(engine) = engine.upgrade() else { return };
         engine.receive(message);

@@ -312,4 +312,12 @@ impl Session {
         }
         drop(me);
     }
+
+    /// The core ends, and nobody is told: what held the session, and what it held, goes.
+    pub(crate) fn let_go(&self) {
+        self.engine.core().remove_sink(self.sink.get());
+        self.drop_paths();
+        self.speakers.forget();
+        drop((self.transport.take(), self.slots.replace(Slots::new())));
+    }
 }

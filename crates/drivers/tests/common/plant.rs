@@ -1,6 +1,6 @@
 //! Cores, the control side and a target of one driver with one slow disk, in a simulated world.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -93,10 +93,15 @@ impl Plant {
         world.run(&mut actors, Limits::default(), over)
     }
 
-    /// Ends the cores, and then who uses them.
+    /// Ends the cores, and then who uses them. Nothing keeps a core: thousands of worlds fit into
+    /// one process.
     pub fn end(self, outside: &Reactor) {
+        let cores: Vec<Weak<Core>> = self.cores.iter().map(Rc::downgrade).collect();
         self.cores.iter().for_each(|core| core.reactor().shutdown());
         outside.shutdown();
+        drop(self);
+        let kept = cores.iter().filter(|core| core.strong_count() > 0).count();
+        assert_eq!(kept, 0, "cores that something keeps");
     }
 }
 

@@ -213,6 +213,48 @@ fn faults_are_set_by_hand() {
 }
 
 #[test]
+fn blocks_go_bad_and_answers_are_forged_by_hand() {
+    let mut w = attached();
+    for disk in ["da0", "ada0"] {
+        let edge = w.open(disk).1;
+        assert_eq!(w.write(edge, 0, &[7; 4096], Flags::NONE), Ok(()));
+        verb(&mut w, "fault", disk, json!({ "bad": "2+3" })).unwrap();
+        for (block, is_bad) in [(1, false), (2, true), (4, true), (5, false)] {
+            assert_eq!(w.read(edge, block * 512, 512).is_err(), is_bad, "{disk} {block}");
+        }
+        assert_eq!(w.write(edge, 2 * 512, &[8; 3 * 512], Flags::NONE), Ok(()));
+        assert_eq!(w.read(edge, 2 * 512, 512), Ok(vec![8; 512]), "what is written is good");
+        verb(&mut w, "fault", disk, json!({ "bad": "7" })).unwrap();
+        assert!(w.read(edge, 7 * 512, 512).is_err());
+        verb(&mut w, "fault", disk, json!({ "clear": true })).unwrap();
+        assert_eq!(w.read(edge, 7 * 512, 512), Ok(vec![7; 512]));
+    }
+    let inquiry = json!({ "cdb": "12 0 0 0 24 0", "receive": 36 });
+    let own = verb(&mut w, "cmd", "da0", inquiry.clone()).unwrap()["data"].clone();
+    verb(&mut w, "fault", "da0", json!({ "forge": "12/83=ff" })).unwrap();
+    assert_eq!(verb(&mut w, "cmd", "da0", inquiry.clone()).unwrap()["data"], own, "a page alone");
+    verb(&mut w, "fault", "da0", json!({ "forge": "12=00,01,0a fe" })).unwrap();
+    let forged = verb(&mut w, "cmd", "da0", inquiry.clone()).unwrap();
+    assert_eq!(&forged["data"].as_str().unwrap()[..8], "00010afe", "{forged}");
+    verb(&mut w, "fault", "da0", json!({ "clear": true })).unwrap();
+    assert_eq!(verb(&mut w, "cmd", "da0", inquiry).unwrap()["data"], own);
+    for (params, word) in [
+        (json!({ "bad": "2048" }), "2048 blocks"),
+        (json!({ "bad": "2047+2" }), "2048 blocks"),
+        (json!({ "bad": "1+0" }), "FIRST+NUMBER"),
+        (json!({ "bad": "x" }), "FIRST+NUMBER"),
+        (json!({ "bad": "99999999999999999999" }), "FIRST+NUMBER"),
+        (json!({ "forge": "123=00" }), "hexadecimal"),
+        (json!({ "forge": "12/x=00" }), "hexadecimal"),
+        (json!({ "forge": "12=0,zz" }), "hexadecimal"),
+        (json!({ "forge": "" }), "hexadecimal"),
+    ] {
+        let e = verb(&mut w, "fault", "da0", params.clone()).unwrap_err();
+        assert!(e.what.contains(word), "{params}: {}", e.what);
+    }
+}
+
+#[test]
 fn a_bus_has_drives_with_discs() {
     let mut w = World::new(1, &[]);
     let params = json!({ "disks": 1, "size": 1 << 20, "drives": 2, "enclosure": 3 });

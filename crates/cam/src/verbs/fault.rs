@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use bio::Errno;
+use bio::{Errno, Extent};
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use reactor::model::{DiskOp, Fault};
 use serde_json::{Value, json};
 
 use super::verb;
@@ -25,7 +26,11 @@ pub(super) const FAULT: VerbSpec = VerbSpec {
              rate is a number of commands of a hundred and stays until it is set again; without \
              options they are shown. --clear sets all to 0, and starts and plugs nothing in. A \
              disk that was pulled has no name any more: its place does, by the bus and the target, \
-             as in mps0:3.",
+             as in mps0:3.\n\n\
+             --bad gives the medium bad blocks: they cannot be read until they are written, as on \
+             real disks. --forge has the device answer a command, by its first byte, with bytes of \
+             one's own, whatever they are: 12=00,00,06 for INQUIRY, 12/83= for its page 83h alone, \
+             with no bytes at all (ATA: FEATURES, as in b0/d0). Both stay until --clear.",
     ..verb(
         "fault",
         "Show or set what goes wrong with a disk of a virtual bus",
@@ -43,7 +48,20 @@ pub(super) const FAULT: VerbSpec = VerbSpec {
             hundredths("full", "Answered QUEUE FULL though there is room"),
             hundredths("deaf", "Aborts that are not heard"),
             hundredths("mute", "SATA: reads of the log that says which queued command failed"),
-            flag("clear", "All rates are 0"),
+            ArgSpec {
+                name: "bad",
+                short: None,
+                kind: ArgKind::Text,
+                doc: "Blocks that cannot be read: the first, or first and number, as in 100+8",
+            },
+            ArgSpec {
+                name: "forge",
+                short: None,
+                kind: ArgKind::Text,
+                doc: "A command, and what it is answered with: COMMAND[/PAGE]=BYTE,BYTE..., in \
+                      hexadecimal",
+            },
+            flag("clear", "All rates are 0, no block is bad, and no answer forged"),
             flag("stop", "The motor stops: it must be started"),
             flag("cut_power", "Power goes and comes: what was not flushed may be lost"),
             flag("pull", "The disk is pulled out"),
@@ -64,6 +82,41 @@ const RATES: [Rate; 7] = [
     ("deaf", |f| &mut f.deaf),
     ("mute", |f| &mut f.mute),
 ];
+
+/// `12/83=00,83`: a command's first byte, the page that is meant, and the answer.
+fn forgery(text: &str) -> Result<(u8, Option<u8>, Vec<u8>), Error> {
+    let byte = |text: &str| {
+        let refuse = |_| {
+            let what = format!(
+                "forge={text}: a byte in hexadecimal is wanted: COMMAND[/PAGE]=BYTE,BYTE..."
+            );
+            Error::new(Errno::Inval, what)
+        };
+        u8::from_str_radix(text.trim(), 16).map_err(refuse)
+    };
+    let (which, bytes) = text.split_once('=').unwrap_or((text, ""));
+    let (command, page) = match which.split_once('/') {
+        Some((command, page)) => (command, Some(byte(page)?)),
+        None => (which, None),
+    };
+    let bytes = bytes.split([',', ' ']).filter(|word| !word.is_empty());
+    Ok((byte(command)?, page, bytes.map(byte).collect::<Result<_, _>>()?))
+}
+
+/// `100+8`: blocks of a disk, as bytes of its medium.
+fn bad_blocks(hba: &VirtualHba, bay: u64, text: &str) -> Result<Extent, Error> {
+    let (first, count) = text.split_once('+').unwrap_or((text, "1"));
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (block, size) = hba.medium(bay).unwrap_or_default();
+    let bytes = |blocks: u64| blocks.checked_mul(block);
+    let range = number(first).and_then(bytes).zip(number(count).and_then(bytes));
+    let range = range.and_then(|(at, len)| Extent::new(at, len));
+    range.filter(|r| r.len() > 0 && r.end() <= size).ok_or_else(|| {
+        let blocks = size.checked_div(block).unwrap_or(0);
+        let what = format!("bad={text}: FIRST or FIRST+NUMBER, of the disk's {blocks} blocks");
+        Error::new(Errno::Inval, what)
+    })
+}
 
 impl CamClass {
     /// The bus and the bay of a disk by its name or its place.
@@ -91,6 +144,8 @@ impl CamClass {
         if is("pull") && is("push") {
             return Err(Error::new(Errno::Inval, "pull or push, not both"));
         }
+        let forged = params["forge"].as_str().map(forgery).transpose()?;
+        let bad = params["bad"].as_str().map(|text| bad_blocks(hba, bay, text)).transpose()?;
         if is("clear") {
             faults = Faults::default();
         }
@@ -103,6 +158,17 @@ impl CamClass {
             })?;
         }
         hba.set_faults(bay, faults);
+        if is("clear") {
+            hba.mend(bay);
+        }
+        if let Some((command, page, bytes)) = forged {
+            hba.forge(bay, command, page, &bytes);
+        }
+        if let Some(range) = bad {
+            let fault = Fault { range, op: DiskOp::Read, error: Errno::Io, times: None };
+            let full = || Error::new(Errno::NoSpc, format!("{on} has too many bad places"));
+            hba.spoil(bay, fault).ok_or_else(full)?;
+        }
         if is("stop") {
             hba.stop(bay);
         }

@@ -246,6 +246,11 @@ impl VirtualHba {
         self.at(bay, |t| t.disk.read(offset, out).ok()).flatten()
     }
 
+    /// Bytes of a block of a disk, and of its medium.
+    pub fn medium(&self, bay: u64) -> Option<(u64, u64)> {
+        self.at(bay, |t| (u64::from(t.spec.shape.sector).max(1), t.disk.size()))
+    }
+
     /// Gives a disk's medium a bad place; `None` when the bay is empty or the fault makes no sense.
     pub fn spoil(&self, bay: u64, fault: Fault) -> Option<()> {
         self.at(bay, |t| t.disk.fail(fault).ok()).flatten()
@@ -255,6 +260,14 @@ impl VirtualHba {
     /// are; where `page` is given only the command whose third byte (SCSI) or FEATURES (ATA) it is.
     pub fn forge(&self, bay: u64, command: u8, page: Option<u8>, bytes: &[u8]) {
         self.at(bay, |t| t.forged.push((command, page, bytes.to_vec())));
+    }
+
+    /// Bad places are good again, and commands are answered by the device itself.
+    pub fn mend(&self, bay: u64) {
+        self.at(bay, |t| {
+            t.disk.heal_all();
+            t.forged.clear();
+        });
     }
 
     /// Commands that came to a disk which could not have them beside others.

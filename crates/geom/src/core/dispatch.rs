@@ -30,7 +30,7 @@ use std::ops::Range;
 
 use bio::{Bio, BioId, End, Errno, Frame, Op, Status, Ticket};
 
-use super::table::{EdgeSlot, NodeSlot, Table};
+use super::table::{EdgeSlot, NodeSlot, Sort, Table};
 use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
 use crate::layer::{Back, Edge, Flow};
 use crate::snapshot::{FAILED, MAY_READ, MAY_WRITE, ORPHAN};
@@ -139,35 +139,13 @@ impl Core {
                 return Next::Return;
             };
             let node = &*e.node;
-            let mut admitted = admit(e, bio);
-            if self.cutting.get() && matches!(admitted, Admit::In | Admit::Split) {
-                admitted = self.behind_cuts(bio, admitted);
-            }
-            match admitted {
-                Admit::In => {}
-                Admit::Behind => {
-                    if let Some(bio) = held.take() {
-                        self.stay_behind(bio);
-                    }
-                    return Next::Gone;
+            if !is_plain(e, bio) || self.cutting.get() {
+                let mut admitted = admit(e, bio);
+                if self.cutting.get() && matches!(admitted, Admit::In | Admit::Split) {
+                    admitted = self.behind_cuts(bio, admitted);
                 }
-                Admit::End(status) => {
-                    bio.status = status;
-                    return Next::Return;
-                }
-                Admit::Park => {
-                    if let Some(bio) = held.take() {
-                        self.parked.borrow_mut().entry(node.index).or_default().push_back(bio);
-                    }
-                    return Next::Gone;
-                }
-                Admit::Split => {
-                    let frame = Frame { edge: edge.0, node: SPLIT_NODE, word: 0, start_ns: 0 };
-                    if !bio.frames.push(frame) {
-                        bio.status = Err(Errno::DeadLk);
-                        return Next::Return;
-                    }
-                    return self.split_more(table, held);
+                if !matches!(admitted, Admit::In) {
+                    return self.stop(table, held, e, admitted);
                 }
             }
             e.meter.enter(now);
@@ -176,14 +154,15 @@ impl Core {
             if bio.waits != 0 && matches!(flow, Flow::Done(_) | Flow::Down(..)) {
                 self.recall(bio);
             }
-            if let Flow::Done(status) = flow
-                && status != Err(Errno::NoMem)
-            {
-                ended(bio, status);
-                account(e, now, now, bio);
-                return Next::Return;
-            }
-            let word = if let Flow::Down(_, word) | Flow::Fork(word) = flow { word } else { 0 };
+            let word = match flow {
+                Flow::Down(_, word) | Flow::Fork(word) => word,
+                Flow::Done(status) if status != Err(Errno::NoMem) => {
+                    ended(bio, status);
+                    account(e, now, now, bio);
+                    return Next::Return;
+                }
+                Flow::Done(_) | Flow::Wait => 0,
+            };
             if !bio.frames.push(Frame { edge: edge.0, node: node.index, word, start_ns: now }) {
                 bio.status = Err(Errno::DeadLk);
                 account(e, now, now, bio);
@@ -192,6 +171,49 @@ impl Core {
             match flow {
                 Flow::Down(below, _) => edge = below,
                 other => return Next::Act(other),
+            }
+        }
+    }
+
+    /// What becomes of a request that does not enter a layer now.
+    #[cold]
+    #[inline(never)]
+    fn stop(
+        &self,
+        table: &Table,
+        held: &mut Option<Box<Bio>>,
+        e: &EdgeSlot,
+        admitted: Admit,
+    ) -> Next {
+        let Some(bio) = held.as_deref_mut() else {
+            return Next::Gone;
+        };
+        let edge = bio.edge;
+        match admitted {
+            Admit::In => Next::Enter(Edge(edge)),
+            Admit::Behind => {
+                if let Some(bio) = held.take() {
+                    self.stay_behind(bio);
+                }
+                Next::Gone
+            }
+            Admit::End(status) => {
+                bio.status = status;
+                Next::Return
+            }
+            Admit::Park => {
+                if let Some(bio) = held.take() {
+                    self.parked.borrow_mut().entry(e.node.index).or_default().push_back(bio);
+                }
+                Next::Gone
+            }
+            Admit::Split => {
+                let frame = Frame { edge, node: SPLIT_NODE, word: 0, start_ns: 0 };
+                if !bio.frames.push(frame) {
+                    bio.status = Err(Errno::DeadLk);
+                    return Next::Return;
+                }
+                self.split_more(table, held)
             }
         }
     }
@@ -440,16 +462,38 @@ fn leave(core: &Core, table: &Table, bio: &mut Bio) {
     }
 }
 
+/// True when [`admit`] would let a request in without changing it: one look for nearly all.
+#[inline(always)]
+fn is_plain(e: &EdgeSlot, bio: &Bio) -> bool {
+    let (node, sort) = (&*e.node, Sort::of(bio.op));
+    let (offset, length, end) = (bio.offset, bio.length, node.plain_end.get());
+    is_open(e.state.flags(), bio.op).is_ok()
+        && (offset | length) & node.mask == 0
+        // An empty one is none.
+        && length.wrapping_sub(1) < node.longest[sort as usize]
+        && offset <= end
+        && length <= end - offset
+        && (sort != Sort::Data || length == bio.data.len() as u64)
+        && !bio.is_scattered()
+}
+
+/// Whether a consumer's flags let an operation pass; if not, what it had to have.
+#[inline(always)]
+fn is_open(flags: u8, op: Op) -> Result<(), u8> {
+    let need = if op.needs_write() { MAY_WRITE } else { MAY_READ };
+    if flags & (need | ORPHAN | FAILED) == need { Ok(()) } else { Err(need) }
+}
+
 /// The checks between any two layers (D1, D5), in GEOM's order.
-#[inline]
+#[cold]
+#[inline(never)]
 fn admit(e: &EdgeSlot, bio: &mut Bio) -> Admit {
     let flags = e.state.flags();
-    let need = if bio.op.needs_write() { MAY_WRITE } else { MAY_READ };
-    if flags & (need | ORPHAN | FAILED) != need {
+    if let Err(need) = is_open(flags, bio.op) {
         return Admit::End(Err(refusal(e, flags, need)));
     }
     let node = &*e.node;
-    if node.gate_closed.get() {
+    if node.is_closed() {
         return Admit::Park;
     }
     if bio.op.has_range() {
@@ -475,7 +519,6 @@ fn refusal(e: &EdgeSlot, flags: u8, need: u8) -> Errno {
     }
 }
 
-#[inline]
 fn check_range(node: &NodeSlot, bio: &mut Bio) -> Admit {
     let media = node.limits.media_bytes;
     if media == 0 {
@@ -543,17 +586,6 @@ fn ranges_max(node: &NodeSlot, op: Op) -> usize {
 }
 
 /// Largest piece the layer takes, a multiple of its sector; `None` when it takes any.
-#[inline]
 fn piece_max(node: &NodeSlot, op: Op) -> Option<u64> {
-    let max = match op {
-        // One question; pieces would have several answers.
-        Op::Map => return None,
-        Op::Read | Op::Write => u64::from(node.limits.io_max_bytes),
-        _ => node.limits.delete_max_bytes,
-    };
-    if max == 0 {
-        return None;
-    }
-    let sector = u64::from(node.limits.sector_bytes).max(1);
-    Some((max / sector * sector).max(sector))
+    Some(node.longest[Sort::of(op) as usize]).filter(|max| *max != u64::MAX)
 }

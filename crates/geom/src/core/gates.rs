@@ -28,7 +28,7 @@ pub(super) struct Drain {
 impl Core {
     pub(super) fn close_gate(&self, node: u32, ticket: u64) {
         if let Some(n) = self.table.borrow().node(node) {
-            n.gate_closed.set(true);
+            n.close(true);
         }
         self.drain(Subject::Node(node), ticket);
     }
@@ -38,7 +38,7 @@ impl Core {
             self.publish(&changes);
         }
         if let Some(n) = self.table.borrow().node(node) {
-            n.gate_closed.set(false);
+            n.close(false);
         }
         let still = |d: &Drain| !matches!(d.subject, Subject::Node(n) if n == node);
         self.drains.borrow_mut().retain(still);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::{Attr, Pinned};
+use bio::{Attr, Op, Pinned};
 
 use crate::layer::{Edge, Layer};
 use crate::snapshot::{Changes, EdgeState, Limits, Node, NodeState};
@@ -18,9 +18,14 @@ pub(super) struct NodeSlot {
     pub queue: Pinned<Queue>,
     /// `sector_bytes - 1` when that is a mask, else 0 and `odd_sector` is set.
     pub mask: u64,
+    /// End of what a request may touch that is not looked at closely, bytes: zero while the gate
+    /// is closed, and where sectors are odd.
+    pub plain_end: Cell<u64>,
+    /// The longest request that enters uncut, bytes, by [`Sort`].
+    pub longest: [u64; Sort::COUNT],
     pub limits: Limits,
     pub odd_sector: bool,
-    pub gate_closed: Cell<bool>,
+    gate_closed: Cell<bool>,
     pub index: u32,
     pub state: Pinned<NodeState>,
     pub attrs: Arc<Vec<(&'static str, Attr)>>,
@@ -31,6 +36,48 @@ pub(super) struct EdgeSlot {
     pub node: Rc<NodeSlot>,
     pub state: Pinned<EdgeState>,
     pub meter: Pinned<Meter>,
+}
+
+/// What of an operation the checks between two layers go by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// A range, with data.
+    Data,
+    /// A range without data, that may be cut.
+    Range,
+    /// A question about a range: pieces would have several answers.
+    Question,
+    /// No range.
+    Other,
+}
+
+impl Sort {
+    pub const COUNT: usize = 4;
+
+    #[inline(always)]
+    pub fn of(op: Op) -> Sort {
+        match op {
+            Op::Read | Op::Write => Sort::Data,
+            Op::Delete | Op::WriteZeroes => Sort::Range,
+            Op::Map => Sort::Question,
+            Op::Flush | Op::GetAttr => Sort::Other,
+        }
+    }
+}
+
+impl NodeSlot {
+    /// Whether requests wait in front of it.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.gate_closed.get()
+    }
+
+    /// Closes the gate, or opens it.
+    pub fn close(&self, closed: bool) {
+        self.gate_closed.set(closed);
+        let plain = !closed && !self.odd_sector;
+        self.plain_end.set(if plain { self.limits.media_bytes } else { 0 });
+    }
 }
 
 #[derive(Default)]
@@ -66,7 +113,7 @@ impl Table {
         for (slot, node) in &changes.nodes {
             let place = place(&mut self.nodes, *slot);
             let was = place.take();
-            let closed = was.as_ref().is_some_and(|n| n.gate_closed.get());
+            let closed = was.as_ref().is_some_and(|n| n.is_closed());
             let is = node.as_ref().and_then(|n| resolve(n, *slot, closed, core)).map(Rc::new);
             place.clone_from(&is);
             // Whoever is attached to it stays attached to what is there now.
@@ -103,15 +150,33 @@ fn place<T>(slots: &mut Vec<Option<T>>, slot: u32) -> &mut Option<T> {
 fn resolve(n: &Node, index: u32, closed: bool, core: usize) -> Option<NodeSlot> {
     let sector = u64::from(n.limits.sector_bytes);
     let odd_sector = !sector.is_power_of_two();
-    Some(NodeSlot {
+    let slot = NodeSlot {
         layer: n.layer.clone(),
         queue: n.queues.get(core)?.clone(),
         mask: if odd_sector { 0 } else { sector - 1 },
+        plain_end: Cell::new(0),
+        longest: longest(&n.limits),
         limits: n.limits,
         odd_sector,
         gate_closed: Cell::new(closed),
         index,
         state: n.state.clone(),
         attrs: n.attrs.clone(),
-    })
+    };
+    slot.close(closed);
+    Some(slot)
+}
+
+/// Largest pieces that a layer takes, multiples of its sector; all ones when it takes any.
+fn longest(limits: &Limits) -> [u64; Sort::COUNT] {
+    let sector = u64::from(limits.sector_bytes).max(1);
+    let whole = |max: u64| match max {
+        0 => u64::MAX,
+        max => (max / sector * sector).max(sector),
+    };
+    let mut longest = [0; Sort::COUNT];
+    longest[Sort::Data as usize] = whole(limits.io_max_bytes.into());
+    longest[Sort::Range as usize] = whole(limits.delete_max_bytes);
+    longest[Sort::Question as usize] = u64::MAX;
+    longest
 }

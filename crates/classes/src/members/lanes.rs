@@ -88,6 +88,19 @@ impl<O: Own> Lanes<O> {
         RefMut::map(seat, |seat| &mut seat.own)
     }
 
+    /// What [`Lanes::own`] gives, if there is nothing to do first: for the short way of a request
+    /// that takes the long one otherwise.
+    #[inline(always)]
+    pub(crate) fn at_hand(&self, core: usize) -> Option<RefMut<'_, O>> {
+        let lane = self.0.get(core)?;
+        let seat = lane.seat.at_hand()?;
+        // N1
+        if seat.seen != lane.tables.load(SeqCst) {
+            return None;
+        }
+        Some(RefMut::map(seat, |seat| &mut seat.own))
+    }
+
     /// A write passed on this core: for that core's thread.
     #[inline]
     pub(crate) fn count_write(&self, core: usize) {
@@ -166,10 +179,13 @@ mod tests {
             let own = lanes.own(core);
             (*own.table, own.taken)
         };
+        assert!(lanes.at_hand(0).is_none(), "there is a table to take over");
         assert_eq!(seen(0), (0, 1));
+        assert_eq!(lanes.at_hand(0).map(|own| *own.table), Some(0));
         assert!(Arc::ptr_eq(&lanes.left(0).table, &lanes.own(0).table), "N2");
         lanes.set(|| 5, |core, left| left.push(core as u32));
         lanes.set(|| 6, |core, left| left.push(core as u32));
+        assert!(lanes.at_hand(0).is_none(), "N1");
         for (core, taken) in [(0, 2), (1, 1)] {
             assert_eq!((seen(core), seen(core)), ((6, taken), (6, taken)));
             assert_eq!(lanes.left(core).other, vec![core as u32; 2]);

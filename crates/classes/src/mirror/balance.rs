@@ -3,7 +3,7 @@
 use geom::Edge;
 
 use super::metadata::Balance;
-use super::shared::LaneState;
+use super::shared::{LaneState, Path, Table};
 
 /// Into how many parts a read is split; `None` for one that is not.
 pub(super) fn parts(lane: &LaneState, length: u64) -> Option<u64> {
@@ -13,6 +13,28 @@ pub(super) fn parts(lane: &LaneState, length: u64) -> Option<u64> {
     }
     let members = table.active().count() as u64;
     (members > 1).then_some(members)
+}
+
+/// Slots of which a read that was nowhere else takes the least busy (a bit a slot): all where the
+/// load decides, the one where it is always the same, none where turns are taken.
+pub(super) fn reads(table: &Table) -> u64 {
+    let bit = |slot: usize| 1u64.checked_shl(slot as u32).unwrap_or(0);
+    match table.balance {
+        Balance::Load => table.active().fold(0, |bits, (slot, _)| bits | bit(slot)),
+        Balance::None | Balance::Prefer => {
+            fixed(table.balance, table.active()).map_or(0, |slot| bit(slot))
+        }
+        Balance::RoundRobin | Balance::Split => 0,
+    }
+}
+
+/// The first member, or of those with the highest priority the one found first.
+fn fixed<'a>(balance: Balance, mut of: impl Iterator<Item = (usize, &'a Path)>) -> Option<usize> {
+    let found = match balance {
+        Balance::Prefer => of.max_by_key(|(slot, p)| (p.priority, std::cmp::Reverse(*slot))),
+        _ => of.next(),
+    };
+    found.map(|(slot, _)| slot)
 }
 
 /// A member for a read at `offset`, none of `tried` (a bit a slot).
@@ -31,11 +53,7 @@ pub(super) fn choose(
             loads.begun(slot, offset.saturating_add(length));
             return Some((slot, edge));
         }
-        Balance::None => free.next()?.0,
-        Balance::Prefer => {
-            // Of equals the one found first.
-            free.max_by_key(|(slot, p)| (p.priority, std::cmp::Reverse(*slot)))?.0
-        }
+        Balance::None | Balance::Prefer => fixed(table.balance, free)?,
         Balance::RoundRobin | Balance::Split => {
             let first = free.next()?.0;
             let after = std::iter::once(first).chain(free.map(|(slot, _)| slot));

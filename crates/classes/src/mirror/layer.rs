@@ -29,7 +29,7 @@ use bio::{Bio, Errno, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::balance::{self, choose};
-use super::shared::{Failed, Faults, Path, Shared};
+use super::shared::{Failed, Faults, LaneState, Path, Shared};
 use crate::members::{Entry, Locked, Waiter};
 
 /// The layer.
@@ -50,6 +50,32 @@ impl MirrorLayer {
         matches!(op, Op::Write | Op::Delete | Op::WriteZeroes)
     }
 
+    /// The way of nearly every read, without a call: `None`, and [`Self::read`] has to look.
+    #[inline(always)]
+    fn read_at_once(&self, bio: &Bio, core: &Core) -> Option<Flow> {
+        let mut lane = self.0.at_hand(core.id() as usize)?;
+        let LaneState { table, loads, reads, .. } = &mut *lane;
+        let end = bio.offset.saturating_add(bio.length);
+        let slot = loads.take(*reads, bio.offset, end)?;
+        let Some(Some(path)) = table.paths.get(slot) else {
+            loads.ended(slot);
+            return None;
+        };
+        Some(Flow::Down(path.edge, (slot as u64) << SLOT_SHIFT))
+    }
+
+    /// The same on the way up.
+    #[inline(always)]
+    fn was_read(&self, bio: &Bio, word: u64, core: &Core) -> bool {
+        if bio.op != Op::Read || word & SOME_DID != 0 || bio.status.is_err() {
+            return false;
+        }
+        let Some(mut lane) = self.0.at_hand(core.id() as usize) else { return false };
+        balance::ended(&mut lane, (word >> SLOT_SHIFT & 0xff) as usize);
+        true
+    }
+
+    #[inline(never)]
     fn read(&self, bio: &mut Bio, core: &Core, tried: u32) -> Flow {
         let mut lane = self.0.lane(core.id() as usize);
         if tried == 0
@@ -153,6 +179,35 @@ impl MirrorLayer {
             self.0.ranges.unlock(held);
         }
         self.0.gate.leave(at);
+    }
+
+    #[inline(never)]
+    fn begin(&self, bio: &mut Bio, core: &Core) -> Flow {
+        match bio.op {
+            Op::Read => self.read(bio, core, 0),
+            Op::Flush => self.send(bio, core),
+            Op::Map => {
+                let lane = self.0.lane(core.id() as usize);
+                let edge = lane.table.active().next().map(|(_, path)| path.edge);
+                edge.map_or(Flow::Done(Err(Errno::NxIo)), |edge| Flow::Down(edge, 0))
+            }
+            op if Self::is_gated(op) => self.admit(bio, core),
+            _ => Flow::Done(Err(Errno::NotSup)),
+        }
+    }
+
+    #[inline(never)]
+    fn end(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        match bio.op {
+            Op::Read if word & SOME_DID == 0 => self.read_done(bio, word, core),
+            Op::Read if word as u32 != 0 => {
+                bio.status = Err(Errno::Io);
+                self.retry(bio, core, word as u32)
+            }
+            Op::Flush => self.written(bio, word, core),
+            op if Self::is_gated(op) => self.written(bio, word, core),
+            _ => Back::Up,
+        }
     }
 
     fn tell(&self, slot: usize, error: Errno) {
@@ -263,17 +318,12 @@ impl Layer for MirrorLayer {
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        match bio.op {
-            Op::Read => self.read(bio, core, 0),
-            Op::Flush => self.send(bio, core),
-            Op::Map => {
-                let lane = self.0.lane(core.id() as usize);
-                let edge = lane.table.active().next().map(|(_, path)| path.edge);
-                edge.map_or(Flow::Done(Err(Errno::NxIo)), |edge| Flow::Down(edge, 0))
-            }
-            op if Self::is_gated(op) => self.admit(bio, core),
-            _ => Flow::Done(Err(Errno::NotSup)),
+        if bio.op == Op::Read
+            && let Some(flow) = self.read_at_once(bio, core)
+        {
+            return flow;
         }
+        self.begin(bio, core)
     }
 
     /// The gate opened, the range is free, the bits are set, or the verdict is in.
@@ -350,15 +400,9 @@ impl Layer for MirrorLayer {
     }
 
     fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
-        match bio.op {
-            Op::Read if word & SOME_DID == 0 => self.read_done(bio, word, core),
-            Op::Read if word as u32 != 0 => {
-                bio.status = Err(Errno::Io);
-                self.retry(bio, core, word as u32)
-            }
-            Op::Flush => self.written(bio, word, core),
-            op if Self::is_gated(op) => self.written(bio, word, core),
-            _ => Back::Up,
+        if self.was_read(bio, word, core) {
+            return Back::Up;
         }
+        self.end(bio, word, core)
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bio::Ticket;
 use geom::{Edge, GeomId, Switchboard};
 
+use super::balance;
 use super::bitmap::{Bits, Queue};
 use super::class::Tunables;
 use super::level::Growth;
@@ -69,6 +70,9 @@ impl Table {
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
     pub(super) loads: Loads,
+    /// Slots of which the least busy serves a read that was nowhere else (a bit a slot); none when
+    /// there is more to choose by.
+    pub(super) reads: u64,
     /// The slot read last, for round-robin.
     pub(super) turn: usize,
     /// Ranges that writes of this core have, or wait for, by the Bio's number.
@@ -96,6 +100,7 @@ impl Own for LaneState {
 
     fn take_over(&mut self, table: Arc<Table>) {
         self.loads.resize(table.paths.len());
+        self.reads = balance::reads(&table);
         self.table = table;
     }
 }
@@ -245,6 +250,12 @@ impl Shared {
     #[inline]
     pub(super) fn lane(&self, core: usize) -> RefMut<'_, LaneState> {
         self.lanes.own(core)
+    }
+
+    /// The same, if there is nothing to do first.
+    #[inline(always)]
+    pub(super) fn at_hand(&self, core: usize) -> Option<RefMut<'_, LaneState>> {
+        self.lanes.at_hand(core)
     }
 
     /// Whether a write that waited, by its number, must not be acknowledged; said once.

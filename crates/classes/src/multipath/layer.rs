@@ -68,8 +68,8 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
         Mode::Active => true,
         Mode::Read => op == Op::Read,
     };
-    let mut good = table.paths.iter().filter(|p| p.good && not & p.bit() == 0);
     let chosen = if spreads {
+        let good = table.paths.iter().filter(|p| p.good && not & p.bit() == 0);
         let mut least: Option<(&Path, _)> = None;
         for path in good {
             let load = loads.get(path.slot).map_or((0, 0), |l| (l.in_flight, l.chosen));
@@ -80,9 +80,7 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
         }
         least.map(|(path, _)| path)
     } else {
-        let is_active = |p: &&Path| Some(p.slot) == table.active;
-        let first = good.clone().find(is_active).or_else(|| good.clone().find(|p| p.best));
-        first.or_else(|| good.next())
+        table.straight(not)
     };
     if let Some(path) = chosen {
         let mut flags = waited;
@@ -102,8 +100,16 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
 }
 
 impl MultipathLayer {
+    /// The way of nearly every request that is not spread, without a call; else [`Self::send`].
+    #[inline(always)]
+    fn send_at_once(&self, core: &Core) -> Option<Flow> {
+        let lane = self.0.at_hand(core.id() as usize)?;
+        let path = lane.straight.as_ref().filter(|_| lane.bad == 0)?;
+        Some(Flow::Down(path.edge, Word::new(path, 0, 0).0))
+    }
+
     /// Sends it on, has it wait, or gives up with `error`.
-    #[inline]
+    #[inline(never)]
     fn send(&self, bio: &Bio, core: &Core, tried: u32, waited: u64, error: Errno) -> Flow {
         let chosen = choose(&mut self.0.lane(core.id() as usize), bio.op, tried, waited);
         match chosen {
@@ -155,24 +161,10 @@ impl MultipathLayer {
             flow => Back::Go(flow),
         }
     }
-}
 
-impl Layer for MultipathLayer {
-    fn delete_ranges(&self) -> u32 {
-        u32::MAX
-    }
-
-    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        self.send(bio, core, 0, 0, Errno::NxIo)
-    }
-
-    /// A path is back, or there will be none.
-    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
-        self.send(bio, core, 0, WAITED, Errno::NxIo)
-    }
-
-    fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
-        let word = Word(word);
+    /// The counts of a request that has come back, what it says of its path, and its error.
+    #[inline(never)]
+    fn end(&self, bio: &mut Bio, word: Word, core: &Core) -> Back {
         if word.has(COUNTED) {
             let mut lane = self.0.lane(core.id() as usize);
             if let Some(load) = lane.loads.get_mut(word.slot()) {
@@ -188,5 +180,30 @@ impl Layer for MultipathLayer {
                 Back::Up
             }
         }
+    }
+}
+
+impl Layer for MultipathLayer {
+    fn delete_ranges(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        match self.send_at_once(core) {
+            Some(flow) => flow,
+            None => self.send(bio, core, 0, 0, Errno::NxIo),
+        }
+    }
+
+    /// A path is back, or there will be none.
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        self.send(bio, core, 0, WAITED, Errno::NxIo)
+    }
+
+    fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        if bio.status.is_ok() && !Word(word).has(COUNTED | LAST_HOPE) {
+            return Back::Up;
+        }
+        self.end(bio, Word(word), core)
     }
 }

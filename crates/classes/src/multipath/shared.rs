@@ -46,6 +46,17 @@ pub(super) struct Table {
     pub(super) checked: bool,
 }
 
+impl Table {
+    /// The path for a request that is not spread, of those that are good and not of `not` (a bit
+    /// a slot).
+    pub(super) fn straight(&self, not: u32) -> Option<&Path> {
+        let mut good = self.paths.iter().filter(|p| p.good && not & p.bit() == 0);
+        let is_active = |p: &&Path| Some(p.slot) == self.active;
+        let first = good.clone().find(is_active).or_else(|| good.clone().find(|p| p.best));
+        first.or_else(|| good.next())
+    }
+}
+
 /// How busy a path is with requests of this core. A path that has the slot of one that went may
 /// be counted too low for a while.
 #[derive(Clone, Copy, Default)]
@@ -59,6 +70,8 @@ pub(super) struct Load {
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
+    /// The path of requests that are not spread, while none of this core's is bad.
+    pub(super) straight: Option<Path>,
     /// Paths that failed a request of this core, a bit a slot, until the geom has decided.
     pub(super) bad: u32,
     /// By slot.
@@ -78,6 +91,8 @@ impl Own for LaneState {
             self.loads.resize(slots, Load::default());
         }
         self.bad = 0;
+        let passive = table.mode == Mode::Passive;
+        self.straight = table.straight(0).filter(|_| passive).copied();
         self.table = table;
     }
 }
@@ -127,6 +142,12 @@ impl Shared {
     #[inline]
     pub(super) fn lane(&self, core: usize) -> RefMut<'_, LaneState> {
         self.lanes.own(core)
+    }
+
+    /// The same, if there is nothing to do first.
+    #[inline(always)]
+    pub(super) fn at_hand(&self, core: usize) -> Option<RefMut<'_, LaneState>> {
+        self.lanes.at_hand(core)
     }
 
     /// Has a request wait for a path (T2). False, and it does not, when `table` is not the core's

@@ -71,6 +71,17 @@ impl<S: Span> SpanLayer<S> {
         first.filter(|_| !more)
     }
 
+    /// M2 for a READ or WRITE, without a call; else [`Self::ranged`].
+    #[inline(always)]
+    fn pass(&self, bio: &mut Bio) -> Option<Flow> {
+        let (strip, count) = self.divisors;
+        let piece = S::one(strip, (&self.sizes, count), bio.offset, bio.length)?;
+        let edge = self.edge(piece.member)?;
+        let was = std::mem::replace(&mut bio.offset, piece.offset);
+        Some(Flow::Down(edge, was))
+    }
+
+    #[inline(never)]
     fn ranged(&self, bio: &mut Bio, core: &Core) -> Flow {
         if let Some(piece) = self.only(bio) {
             if bio.op == Op::Delete && self.wipes(piece.member) {
@@ -219,6 +230,11 @@ impl<S: Span> Layer for SpanLayer<S> {
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        if bio.op.has_data()
+            && let Some(flow) = self.pass(bio)
+        {
+            return flow;
+        }
         match bio.op {
             op if op.has_range() => self.ranged(bio, core),
             Op::Flush => self.all(bio, core),

@@ -20,7 +20,7 @@ use geom::{Back, Core, Edge, Flow, Layer};
 use super::hands::{Manner, is_members_fault};
 use super::lists::spots;
 use super::map::{Piece, Spot};
-use super::shared::{LaneState, Shared, Table};
+use super::shared::{LaneState, Path, Shared, Table};
 use super::tasks::Work;
 use crate::members::Entry;
 
@@ -41,36 +41,88 @@ impl VolumeLayer {
         self.0.shape.level.redundant()
     }
 
-    /// The ways to a piece for a read, with slots and places on the members; none: a task finds
-    /// one.
-    fn ways(&self, table: &Table, piece: Piece) -> impl Iterator<Item = (usize, Edge, u64)> {
+    /// The ways to a piece for a read, with slots and places in the members' parts; none: a task
+    /// finds one.
+    fn ways<'a>(
+        &self,
+        table: &'a Table,
+        piece: Piece,
+    ) -> impl Iterator<Item = (usize, &'a Path, u64)> {
         let shape = &self.0.shape;
-        (0..shape.copies()).filter_map(move |nth| Self::to(table, shape.spot(piece.at, nth)))
-    }
-
-    /// The way to a spot for a read, if its member has everything.
-    #[inline]
-    fn to(table: &Table, spot: Spot) -> Option<(usize, Edge, u64)> {
-        let path = table.good(spot.slot)?;
-        Some((spot.slot, path.edge, path.offset.saturating_add(spot.at)))
+        (0..shape.copies()).filter_map(move |nth| {
+            let spot = shape.spot(piece.at, nth);
+            Some((spot.slot, table.good(spot.slot)?, spot.at))
+        })
     }
 
     /// The way that a read takes, and where copies are chosen from it is counted: to the least busy
     /// one.
     fn way(&self, lane: &mut LaneState, piece: Piece) -> Option<(usize, Edge, u64)> {
-        let LaneState { table, loads } = lane;
+        let LaneState { table, loads, .. } = lane;
         let mut ways = self.ways(table, piece);
-        if !self.has_copies() {
-            return ways.next();
-        }
-        let way = match self.0.is_even(piece.at.saturating_add(piece.len)) {
+        let chooses = self.has_copies() && self.0.is_even(piece.at.saturating_add(piece.len));
+        let (slot, path, at) = match chooses {
             true => loads.least_busy(ways)?,
             false => ways.next()?,
         };
-        loads.begun(way.0, way.2.saturating_add(piece.len));
-        Some(way)
+        if self.has_copies() {
+            loads.begun(slot, at.saturating_add(piece.len));
+        }
+        Some((slot, path.edge, path.offset.saturating_add(at)))
     }
 
+    /// The way of nearly every read where there are no copies, without a call: to a good member
+    /// that has all of it; else [`Self::read`].
+    #[inline(always)]
+    fn read_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
+        let spot = self.0.shape.sole(bio.offset, bio.length)?;
+        let lane = self.0.at_hand(core.id())?;
+        Some(down(bio, lane.table.good(spot.slot)?, spot))
+    }
+
+    /// The same where there are: to the least busy of those that are alike.
+    #[inline(always)]
+    fn read_copy_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
+        let shape = &self.0.shape;
+        let Spot { slot, at } = shape.sole(bio.offset, bio.length)?;
+        let mut lane = self.0.at_hand(core.id())?;
+        let LaneState { table, loads, good } = &mut *lane;
+        let mut among = shape.alike(slot)? & *good;
+        if !self.0.is_even(bio.offset.saturating_add(bio.length)) {
+            // The first copy that there is.
+            among &= among.wrapping_neg();
+        }
+        let slot = loads.take(among, at, at.saturating_add(bio.length))?;
+        let Some(path) = table.good(slot) else {
+            loads.ended(slot);
+            return None;
+        };
+        Some(down(bio, path, Spot { slot, at }))
+    }
+
+    #[inline(never)]
+    fn read_copy(&self, bio: &mut Bio, core: &Core) -> Flow {
+        match self.read_copy_at_once(bio, core) {
+            Some(flow) => flow,
+            None => self.begin(bio, core),
+        }
+    }
+
+    /// The same on the way up.
+    #[inline(always)]
+    fn was_read(&self, bio: &mut Bio, was: u64, core: &Core) -> bool {
+        if bio.op != Op::Read || was == CUT || bio.status.is_err() {
+            return false;
+        }
+        if self.has_copies() {
+            let Some(mut lane) = self.0.at_hand(core.id()) else { return false };
+            lane.loads.ended((was & SLOT) as usize);
+        }
+        bio.offset = was & !SLOT;
+        true
+    }
+
+    #[inline(always)]
     fn has_copies(&self) -> bool {
         self.0.shape.copies() > 1
     }
@@ -84,16 +136,11 @@ impl VolumeLayer {
     }
 
     fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let Some(spot) = self.0.shape.sole(bio.offset, bio.length) else {
+        if self.0.shape.sole(bio.offset, bio.length).is_none() {
             return self.read_pieces(bio, core);
-        };
-        let way = match self.has_copies() {
-            true => {
-                let piece = Piece { at: bio.offset, len: bio.length, skip: 0 };
-                self.way(&mut self.0.lane(core.id()), piece)
-            }
-            false => Self::to(&self.0.lane(core.id()).table, spot),
-        };
+        }
+        let piece = Piece { at: bio.offset, len: bio.length, skip: 0 };
+        let way = self.way(&mut self.0.lane(core.id()), piece);
         let Some((slot, edge, at)) = way else { return self.task(bio, core) };
         let was = bio.offset & !SLOT | slot as u64;
         bio.offset = at;
@@ -256,6 +303,44 @@ impl VolumeLayer {
         });
         Flow::Wait
     }
+
+    #[inline(never)]
+    fn begin(&self, bio: &mut Bio, core: &Core) -> Flow {
+        match bio.op {
+            Op::Read => self.read(bio, core),
+            Op::Flush => self.flush(bio, core),
+            op if Self::is_gated(op) => self.admit(bio, core),
+            _ => Flow::Done(Err(Errno::NotSup)),
+        }
+    }
+
+    #[inline(never)]
+    fn end(&self, bio: &mut Bio, was: u64, core: &Core) -> Back {
+        if was != CUT && bio.op.has_range() {
+            bio.offset = was & !SLOT;
+            if bio.op == Op::Read {
+                self.has_ended(core, (was & SLOT) as usize);
+            }
+        }
+        if Self::is_gated(bio.op) {
+            self.0.gate.leave(core.id() as usize);
+            return Back::Up;
+        }
+        match bio.status {
+            Err(e) if bio.op == Op::Read && self.is_redundant() && is_members_fault(e) => {
+                Back::Go(self.task(bio, core))
+            }
+            _ => Back::Up,
+        }
+    }
+}
+
+/// To a spot of a member; the word says from where.
+#[inline(always)]
+fn down(bio: &mut Bio, path: &Path, spot: Spot) -> Flow {
+    let was = bio.offset & !SLOT | spot.slot as u64;
+    bio.offset = path.offset.saturating_add(spot.at);
+    Flow::Down(path.edge, was)
 }
 
 fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece, slot: usize) -> bool {
@@ -279,11 +364,15 @@ impl Layer for VolumeLayer {
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        match bio.op {
-            Op::Read => self.read(bio, core),
-            Op::Flush => self.flush(bio, core),
-            op if Self::is_gated(op) => self.admit(bio, core),
-            _ => Flow::Done(Err(Errno::NotSup)),
+        if bio.op != Op::Read {
+            return self.begin(bio, core);
+        }
+        if self.has_copies() {
+            return self.read_copy(bio, core);
+        }
+        match self.read_at_once(bio, core) {
+            Some(flow) => flow,
+            None => self.begin(bio, core),
         }
     }
 
@@ -305,21 +394,9 @@ impl Layer for VolumeLayer {
     }
 
     fn done(&self, bio: &mut Bio, was: u64, core: &Core) -> Back {
-        if was != CUT && bio.op.has_range() {
-            bio.offset = was & !SLOT;
-            if bio.op == Op::Read {
-                self.has_ended(core, (was & SLOT) as usize);
-            }
-        }
-        if Self::is_gated(bio.op) {
-            self.0.gate.leave(core.id() as usize);
+        if self.was_read(bio, was, core) {
             return Back::Up;
         }
-        match bio.status {
-            Err(e) if bio.op == Op::Read && self.is_redundant() && is_members_fault(e) => {
-                Back::Go(self.task(bio, core))
-            }
-            _ => Back::Up,
-        }
+        self.end(bio, was, core)
     }
 }

@@ -11,6 +11,7 @@
 //! Numbers are strips; a column is a member, a line a row. A *unit* is a run of bytes that lies
 //! whole on each member that has it: a strip, or all of it where there are no strips.
 
+use super::hands::bit;
 use crate::members::Divisor;
 use crate::raid::model::{Layout, Level, Volume};
 
@@ -31,6 +32,8 @@ pub(crate) struct Shape {
     by_strip: Divisor,
     by_width: Divisor,
     by_members: Divisor,
+    /// Empty where there are no strips.
+    rota: Rota,
 }
 
 /// A part of a request that lies in one unit.
@@ -51,6 +54,18 @@ pub(crate) struct Spot {
     pub(crate) slot: usize,
     /// First byte, from the start of the member's part.
     pub(crate) at: u64,
+}
+
+/// Where the first copies of strips are, until it repeats: one division finds a strip, whatever
+/// the level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rota {
+    /// Strips until it repeats, to divide by.
+    strips: Divisor,
+    /// Rows until it repeats.
+    rows: u64,
+    /// Slot and row of each strip.
+    places: Box<[(u8, u8)]>,
 }
 
 /// What is where in a row of a level with parity.
@@ -91,9 +106,27 @@ impl Shape {
         let (level, strip, bytes) = (volume.level, volume.strip.max(1), volume.bytes);
         let [by_strip, by_members] = [strip, lens.len() as u64].map(Divisor::new);
         let by_width = Divisor::new(1);
-        let mut shape = Shape { level, strip, bytes, lens, by_strip, by_width, by_members };
+        let rota = Rota { strips: by_width, rows: 0, places: Box::default() };
+        let mut shape = Shape { level, strip, bytes, lens, by_strip, by_width, by_members, rota };
         shape.by_width = Divisor::new(shape.width() as u64);
+        shape.rota = shape.rota_of_strips();
         shape
+    }
+
+    fn rota_of_strips(&self) -> Rota {
+        let n = self.members() as u64;
+        let (strips, rows) = match self.level {
+            Level::Raid1 | Level::Single | Level::Concat => (0, 0),
+            Level::Raid0 => (n, 1),
+            Level::Raid1e | Level::Raid10 => (n, 2),
+            Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => (n * self.width() as u64, n),
+        };
+        let place = |strip: u64| {
+            let (row, slot) = self.place(strip, 0);
+            // Both are below the number of members.
+            (slot as u8, row as u8)
+        };
+        Rota { strips: Divisor::new(strips), rows, places: (0..strips).map(place).collect() }
     }
 
     /// Members.
@@ -111,6 +144,7 @@ impl Shape {
     }
 
     /// Places that each byte is at.
+    #[inline(always)]
     pub(crate) fn copies(&self) -> usize {
         match self.level {
             Level::Raid1 => self.members(),
@@ -166,7 +200,7 @@ impl Shape {
     }
 
     /// Where the first copy of some bytes is, if they lie in one unit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sole(&self, at: u64, len: u64) -> Option<Spot> {
         match self.level {
             Level::Raid1 | Level::Single | Level::Concat => {
@@ -174,8 +208,27 @@ impl Shape {
             }
             _ => {
                 let (strip, within) = self.by_strip.split(at);
-                (len <= self.strip - within).then(|| self.in_strip(strip, within, 0))
+                let (rounds, nth) = self.rota.strips.split(strip);
+                let (slot, row) = *self.rota.places.get(nth as usize)?;
+                let row = rounds * self.rota.rows + u64::from(row);
+                // No member holds more than the volume: there is nothing to saturate.
+                let at = row.wrapping_mul(self.strip).wrapping_add(within);
+                (len <= self.strip - within).then_some(Spot { slot: slot.into(), at })
             }
+        }
+    }
+
+    /// The slots (a bit a slot) that have all of a unit at the same place, of which `first` has
+    /// its first copy; `None` where copies lie at different places.
+    #[inline(always)]
+    pub(crate) fn alike(&self, first: usize) -> Option<u64> {
+        match self.level {
+            Level::Raid1 => Some(u64::MAX),
+            Level::Raid1e | Level::Raid10 => {
+                // Else the second copy begins the next row.
+                (first + 1 < self.members()).then(|| 3u64.checked_shl(first as u32).unwrap_or(0))
+            }
+            _ => Some(bit(first)),
         }
     }
 
@@ -204,7 +257,14 @@ impl Shape {
     /// Where byte `within` of strip number `strip` is.
     #[inline]
     fn in_strip(&self, strip: u64, within: u64, copy: usize) -> Spot {
-        let (row, slot) = match self.level {
+        let (row, slot) = self.place(strip, copy);
+        let at = row.saturating_mul(self.strip).saturating_add(within);
+        Spot { slot: slot as usize, at }
+    }
+
+    /// Row and slot of a copy of strip number `strip`.
+    fn place(&self, strip: u64, copy: usize) -> (u64, u64) {
+        match self.level {
             Level::Raid1e | Level::Raid10 => {
                 let place = strip.saturating_mul(2).saturating_add(copy as u64);
                 self.by_members.split(place)
@@ -214,9 +274,7 @@ impl Shape {
                 (row, self.row(row).data(nth as usize) as u64)
             }
             _ => self.by_members.split(strip),
-        };
-        let at = row.saturating_mul(self.strip).saturating_add(within);
-        Spot { slot: slot as usize, at }
+        }
     }
 
     /// What is where in a row; for levels with parity.

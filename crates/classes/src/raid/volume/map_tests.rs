@@ -137,3 +137,32 @@ fn positions_on_members_never_promise_too_much() {
     }
     assert!(MEMBERS_MAX <= u64::BITS as usize);
 }
+
+#[test]
+fn what_repeats_is_where_it_was_reckoned_to_be() {
+    use Layout::{LeftAsymmetric, LeftSymmetric, RightAsymmetric, RightSymmetric};
+    let layouts = [LeftAsymmetric, LeftSymmetric, RightAsymmetric, RightSymmetric];
+    let plain = [Level::Raid0, Level::Raid1, Level::Raid1e, Level::Raid10, Level::Raid4];
+    let parity = layouts.into_iter().flat_map(|l| [Level::Raid5(l), Level::Raid6(l)]);
+    for level in plain.into_iter().chain(parity) {
+        let even = level == Level::Raid10;
+        for n in (4..9).filter(|n| !even || n % 2 == 0) {
+            let of = shape(level, n, 3 * n as u64 + 1);
+            for strip in 0..of.bytes / STRIP {
+                let at = strip * STRIP + 512;
+                let first = of.spot(at, 0);
+                assert_eq!(of.sole(at, STRIP - 512), Some(first), "{level:?} {n} {strip}");
+                let whole = of.sole(at, STRIP).is_none();
+                assert!(whole || level == Level::Raid1, "{level:?}: it ends in another strip");
+                let Some(alike) = of.alike(first.slot) else {
+                    assert!(of.spot(at, 1).at != first.at, "{level:?} {n} {strip}");
+                    continue;
+                };
+                let spots = (0..of.copies()).map(|copy| of.spot(at, copy));
+                let bits = spots.clone().fold(0u64, |bits, spot| bits | 1 << spot.slot);
+                assert_eq!(alike & ((1 << n) - 1), bits, "{level:?} {n} {strip}");
+                assert!(spots.clone().all(|spot| spot.at == first.at), "{level:?} {n} {strip}");
+            }
+        }
+    }
+}

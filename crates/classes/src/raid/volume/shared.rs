@@ -81,8 +81,11 @@ impl Table {
 #[derive(Default)]
 pub(crate) struct LaneState {
     pub(crate) table: Arc<Table>,
-    /// How busy the members have been with reads, by slot: of volumes with copies.
+    /// How busy the members have been with reads, by slot: of volumes with copies. Places count
+    /// from the start of a member's part.
     pub(crate) loads: Loads,
+    /// Slots of members that have everything (a bit a slot).
+    pub(crate) good: u64,
 }
 
 impl Own for LaneState {
@@ -91,6 +94,8 @@ impl Own for LaneState {
 
     fn take_over(&mut self, table: Arc<Table>) {
         self.loads.resize(table.paths.len());
+        let slots = 0..table.paths.len();
+        self.good = slots.filter(|s| table.good(*s).is_some()).fold(0, |of, s| of | bit(s));
         self.table = table;
     }
 }
@@ -267,6 +272,12 @@ impl Shared {
     #[inline]
     pub(crate) fn lane(&self, core: u32) -> RefMut<'_, LaneState> {
         self.lanes.own(core as usize)
+    }
+
+    /// The same, if there is nothing to do first.
+    #[inline(always)]
+    pub(crate) fn at_hand(&self, core: u32) -> Option<RefMut<'_, LaneState>> {
+        self.lanes.at_hand(core as usize)
     }
 
     /// The table that this core goes by.

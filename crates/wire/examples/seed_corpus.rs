@@ -1,6 +1,9 @@
 //! Writes the seed corpus of the fuzz targets: `cargo run -p ashlar-wire --example seed_corpus`.
 //! The seeds are good messages; the mutations make them bad.
 
+#[path = "seeds/nvme.rs"]
+mod nvme;
+
 use std::path::PathBuf;
 use wire::aoe::Mac;
 use wire::cec::{CecFrame, CecKind};
@@ -438,6 +441,8 @@ fn main() -> std::io::Result<()> {
         ("wire_alua", alua()),
         ("wire_reserve", reserves()),
         ("wire_cec", console_frames()),
+        ("wire_nvme", nvme::pdus()),
+        ("wire_nvme_data", nvme::data()),
     ] {
         let folder = root.join(target);
         std::fs::create_dir_all(&folder)?;

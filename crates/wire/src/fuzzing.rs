@@ -13,6 +13,7 @@ mod iscsi;
 mod nbd;
 mod netlink;
 mod ninep;
+mod nvme;
 mod scsi;
 
 pub use aoe::{fuzz_aoe, fuzz_ata};
@@ -26,6 +27,7 @@ pub use iscsi::{
 pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission, fuzz_x509};
 pub use netlink::fuzz_netlink;
 pub use ninep::fuzz_ninep;
+pub use nvme::{fuzz_nvme, fuzz_nvme_data};
 pub use scsi::{
     fuzz_alua, fuzz_cdb, fuzz_copy, fuzz_initiator, fuzz_medium, fuzz_mode_select, fuzz_parameters,
     fuzz_reserve, fuzz_sense, fuzz_token, fuzz_unmap,
@@ -52,6 +54,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_netlink", fuzz_netlink),
     ("wire_cec", fuzz_cec),
     ("wire_ninep", fuzz_ninep),
+    ("wire_nvme", fuzz_nvme),
+    ("wire_nvme_data", fuzz_nvme_data),
     ("wire_cdb", fuzz_cdb),
     ("wire_sense", fuzz_sense),
     ("wire_mode_select", fuzz_mode_select),

@@ -6,6 +6,7 @@
 //!
 //! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
+//! * [`nvme`]: PDUs of NVMe over TCP, Fabrics and NVM commands, what a controller says of itself.
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
 //! * [`ninep`]: 9P2000, both directions.
 //! * [`aoe`]: frames of ATA over Ethernet. [`ata`]: registers, IDENTIFY DEVICE, TRIM (ACS-3).
@@ -29,6 +30,7 @@ pub mod aoe;
 pub mod ata;
 mod bytes;
 pub mod cec;
+mod digest;
 mod error;
 pub mod fuse;
 pub mod fuzzing;
@@ -36,6 +38,7 @@ pub mod iscsi;
 pub mod nbd;
 pub mod netlink;
 pub mod ninep;
+pub mod nvme;
 pub mod pattern;
 pub mod portal;
 pub mod scsi;

@@ -10,59 +10,9 @@
 //! |<--------------------------------- total_len ---------------------------------->|
 //! ```
 
-use crc_fast::{CrcAlgorithm, Digest};
-
 use super::bhs::{BHS_LEN, Bhs, ahs_len_of, data_len_of};
+use crate::digest::{Crc32c, crc32c, pad_len};
 use crate::error::{Kind, WireError};
-
-/// CRC32C (Castagnoli) of `bytes`, as RFC 7143 section 13.1 uses it. On the wire it stands least
-/// significant byte first.
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
-}
-
-/// A CRC32C over pieces.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Crc32c(u32);
-
-impl Crc32c {
-    /// Over no bytes yet.
-    pub fn new() -> Crc32c {
-        Crc32c(0)
-    }
-
-    /// Adds bytes.
-    pub fn update(&mut self, bytes: &[u8]) {
-        // The register holds the complement of what the CRC over these bytes would be.
-        let register = u64::from(!self.0);
-        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, register);
-        digest.update(bytes);
-        self.0 = u32::try_from(digest.finalize()).unwrap_or_default();
-    }
-
-    /// Adds the zero bytes that pad `data_len` to a multiple of four.
-    pub fn pad(&mut self, data_len: u32) {
-        match pad_len(data_len) {
-            0 => {}
-            len => self.update([0u8; 3].get(..len).unwrap_or(&[])),
-        }
-    }
-
-    /// The digest as it stands on the wire.
-    pub fn wire(self) -> [u8; 4] {
-        self.0.to_le_bytes()
-    }
-}
-
-/// Bytes that pad `len` to a multiple of four.
-fn pad_len(len: u32) -> usize {
-    match len % 4 {
-        1 => 3,
-        2 => 2,
-        3 => 1,
-        _ => 0,
-    }
-}
 
 /// What a connection has agreed on, as far as framing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

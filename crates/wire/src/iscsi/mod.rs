@@ -32,6 +32,7 @@ mod security;
 mod status;
 mod text;
 
+pub use crate::digest::{Crc32c, crc32c};
 pub use ahs::{AHS_LEN_MAX, CDB_LEN_MAX, encode_ahs};
 pub use bhs::*;
 pub use chap::{
@@ -39,7 +40,7 @@ pub use chap::{
     SECRET_LEN_MIN, equal_constant_time, response as chap_response,
 };
 pub use command::*;
-pub use framing::{Crc32c, Frame, Framer, Need, PRE_LOGIN, crc32c};
+pub use framing::{Frame, Framer, Need, PRE_LOGIN};
 pub use initiator::{
     ClientChap, ClientConfig, ClientError, ClientLogin, ClientRequest, ClientStep, Connected,
 };

@@ -3,10 +3,10 @@
 use super::chunk::Extent;
 use super::codes::{Error, allocation};
 use crate::bytes::Reader;
+use crate::scsi::build::{self, unmap_descriptor, unmap_head};
 use crate::scsi::{Key, Sense};
 
-/// A CDB of 16 bytes.
-pub type Cdb = [u8; 16];
+pub use crate::scsi::build::{Cdb, flush, pre_fetch, read, write, write_zeroes};
 
 /// Bytes of UNMAP's parameter list with one descriptor.
 pub const UNMAP_LIST_LEN: usize = 24;
@@ -17,53 +17,17 @@ pub const STATUS_HEADER_LEN: usize = 8;
 /// Bytes of a descriptor of GET LBA STATUS.
 pub const STATUS_DESCRIPTOR_LEN: usize = 16;
 
-fn cdb(opcode: u8, flags: u8, lba: u64, blocks: u32) -> Cdb {
-    let [a, b, c, d, e, f, g, h] = lba.to_be_bytes();
-    let [w, x, y, z] = blocks.to_be_bytes();
-    [opcode, flags, a, b, c, d, e, f, g, h, w, x, y, z, 0, 0]
-}
-
-const FUA: u8 = 1 << 3;
-
-/// READ(16).
-pub fn read(lba: u64, blocks: u32, fua: bool) -> Cdb {
-    cdb(0x88, if fua { FUA } else { 0 }, lba, blocks)
-}
-
-/// WRITE(16).
-pub fn write(lba: u64, blocks: u32, fua: bool) -> Cdb {
-    cdb(0x8a, if fua { FUA } else { 0 }, lba, blocks)
-}
-
-/// SYNCHRONIZE CACHE(16) of the whole unit.
-pub fn flush() -> Cdb {
-    cdb(0x91, 0, 0, 0)
-}
-
-/// PRE-FETCH(16); IMMED: nobody waits for it.
-pub fn pre_fetch(lba: u64, blocks: u32) -> Cdb {
-    cdb(0x90, 1 << 1, lba, blocks)
-}
-
-/// WRITE SAME(16) of zeroes without data (NDOB); `unmap` lets the blocks go.
-pub fn write_zeroes(lba: u64, blocks: u32, unmap: bool) -> Cdb {
-    cdb(0x93, 1 | if unmap { 1 << 3 } else { 0 }, lba, blocks)
-}
-
 /// UNMAP of one run, with its parameter list.
 pub fn unmap(lba: u64, blocks: u32) -> (Cdb, [u8; UNMAP_LIST_LEN]) {
     let mut list = [0; UNMAP_LIST_LEN];
-    let head = [0, 22, 0, 16, 0, 0, 0, 0];
-    let bytes = head.into_iter().chain(lba.to_be_bytes()).chain(blocks.to_be_bytes());
+    let bytes = unmap_head(1).into_iter().chain(unmap_descriptor(lba, blocks));
     list.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-    let mut cdb = [0; 16];
-    (cdb[0], cdb[8]) = (0x42, 24);
-    (cdb, list)
+    (build::unmap(24), list)
 }
 
 /// GET LBA STATUS with that allocation length, bytes.
 pub fn block_status(lba: u64, alloc: u32) -> Cdb {
-    cdb(0x9e, 0x12, lba, alloc)
+    build::cdb(0x9e, 0x12, lba, alloc)
 }
 
 /// Extents of `base:allocation` from the reply to GET LBA STATUS, beginning at byte `offset` and

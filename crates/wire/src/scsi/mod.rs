@@ -24,6 +24,7 @@
 //! | `lun` | LUN addressing |
 
 mod alua;
+pub mod build;
 mod caps;
 mod cdb;
 mod codes;

@@ -1,0 +1,53 @@
+//! The CRC that PDUs of iSCSI and of NVMe over TCP carry.
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// CRC32C (Castagnoli) of `bytes`, as iSCSI (RFC 7143 section 13.1)
+/// and NVMe over TCP use it. On the wire it stands least
+/// significant byte first.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// A CRC32C over pieces.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crc32c(u32);
+
+impl Crc32c {
+    /// Over no bytes yet.
+    pub fn new() -> Crc32c {
+        Crc32c(0)
+    }
+
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        // The register holds the complement of what the CRC over these bytes would be.
+        let register = u64::from(!self.0);
+        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, register);
+        digest.update(bytes);
+        self.0 = u32::try_from(digest.finalize()).unwrap_or_default();
+    }
+
+    /// Adds the zero bytes that pad `data_len` to a multiple of four.
+    pub fn pad(&mut self, data_len: u32) {
+        match pad_len(data_len) {
+            0 => {}
+            len => self.update([0u8; 3].get(..len).unwrap_or(&[])),
+        }
+    }
+
+    /// The digest as it stands on the wire.
+    pub fn wire(self) -> [u8; 4] {
+        self.0.to_le_bytes()
+    }
+}
+
+/// Bytes that pad `len` to a multiple of four.
+pub(crate) fn pad_len(len: u32) -> usize {
+    match len % 4 {
+        1 => 3,
+        2 => 2,
+        3 => 1,
+        _ => 0,
+    }
+}

@@ -5,12 +5,14 @@
 use std::path::Path;
 
 use wire::aoe::{Ata, Config, Mac, Masks, Reserve, directive, mask, reserve};
-use wire::ata::{command as op, trim_blocks};
+use wire::ata::{command as ata_op, trim_blocks};
 use wire::iscsi::{
     DataOut, LogoutRequest, NopOut, Pdu, ScsiCommand, TAG_NONE, TaskRequest, TextRequest,
 };
 use wire::nbd::codes::{kind, option};
 use wire::nbd::{Form, Request, dial};
+use wire::nvme::codes::{self, admin, io as op};
+use wire::nvme::{self, Sgl};
 
 type Seed = (&'static str, Vec<u8>);
 
@@ -121,14 +123,15 @@ fn frame(out: &mut Vec<u8>, body: &[u8]) {
 }
 
 fn ata(command: u8, sectors: u8, write: bool) -> Vec<u8> {
-    let feature = u8::from(command == op::DATA_SET_MANAGEMENT);
+    let feature = u8::from(command == ata_op::DATA_SET_MANAGEMENT);
     let ata = Ata { extended: true, write, feature, command, sectors, ..Ata::default() };
     ata.encode().to_vec()
 }
 
 fn aoe() -> Vec<Seed> {
     let mut commands = vec![2];
-    for (command, sectors) in [(op::IDENTIFY, 1), (op::READ_EXT, 2), (op::FLUSH_EXT, 0)] {
+    for (command, sectors) in [(ata_op::IDENTIFY, 1), (ata_op::READ_EXT, 2), (ata_op::FLUSH_EXT, 0)]
+    {
         // The flags of a command of 48 bits are a multiple of five with the bit for D.
         let mut bytes = ata(command, sectors, false);
         bytes[0] = 0x50;
@@ -136,8 +139,8 @@ fn aoe() -> Vec<Seed> {
     }
     let mut writes = vec![2];
     for (command, data) in [
-        (op::WRITE_EXT, vec![0x5a; 1024]),
-        (op::DATA_SET_MANAGEMENT, trim_blocks(&[(1, 2), (8, 8)], 1).0),
+        (ata_op::WRITE_EXT, vec![0x5a; 1024]),
+        (ata_op::DATA_SET_MANAGEMENT, trim_blocks(&[(1, 2), (8, 8)], 1).0),
     ] {
         let mut bytes = ata(command, (data.len() / 512) as u8, true);
         bytes[0] = 0x55;
@@ -162,9 +165,67 @@ fn aoe() -> Vec<Seed> {
     vec![("commands", commands), ("writes", writes), ("rules", rules), ("silent", vec![0])]
 }
 
+fn capsule(out: &mut Vec<u8>, opcode: u8, nsid: u32, dwords: [u32; 6], sgl: Sgl, data: &[u8]) {
+    let command = nvme::Command { opcode, flags: 0x40, id: out.len() as u16, nsid, sgl, dwords };
+    out.extend(nvme::command_capsule(&command, 0, data.len() as u32));
+    out.extend(data);
+}
+
+fn nvme() -> Vec<Seed> {
+    let data = |len| Sgl { address: 0, len, kind: Sgl::TRANSPORT };
+    let inside = |len| Sgl { address: 0, len, kind: Sgl::IN_CAPSULE };
+    // An enabled admin queue, and an I/O queue, on large segments.
+    let (mut admins, mut blocks, mut writes) =
+        (vec![3 << 2 | 3], vec![4 << 2 | 3], vec![4 << 2 | 3]);
+    for what in [0, 1, 2, 3, 5, 6, 7, 8, 0x1c] {
+        capsule(&mut admins, admin::IDENTIFY, 1, [what, 0, 0, 0, 0, 0], data(4096), &[]);
+    }
+    for page in 0..6 {
+        let first = page | 127 << 16;
+        capsule(&mut admins, admin::GET_LOG_PAGE, 0, [first, 0, 0, 0, 0, 0], data(512), &[]);
+    }
+    for (opcode, first) in [
+        (admin::SET_FEATURES, 7),
+        (admin::GET_FEATURES, 0x0b),
+        (admin::ASYNC_EVENT, 0),
+        (admin::ABORT, 1),
+        (admin::KEEP_ALIVE, 0),
+    ] {
+        capsule(&mut admins, opcode, 0, [first, 3, 0, 0, 0, 0], data(0), &[]);
+    }
+    let extent = nvme::Extent { lba: 1, blocks: 4, fua: true, deallocate: true }.dwords();
+    let range = nvme::Range { lba: 3, blocks: 4 }.encode();
+    for opcode in [op::READ, op::VERIFY, op::WRITE_ZEROES, op::FLUSH] {
+        let len = if opcode == op::READ { 2048 } else { 0 };
+        capsule(&mut blocks, opcode, 1, extent, data(len), &[]);
+    }
+    capsule(&mut blocks, op::DATASET_MANAGEMENT, 1, [0, 4, 0, 0, 0, 0], inside(16), &range);
+    capsule(&mut writes, op::WRITE, 1, extent, inside(2048), &[0x5a; 2048]);
+    capsule(&mut writes, op::COMPARE, 1, extent, inside(2048), &[0x5a; 2048]);
+    let id = writes.len() as u16;
+    capsule(&mut writes, op::WRITE, 1, extent, data(2048), &[]);
+    let kind = codes::pdu::HOST_DATA;
+    let (flags, header_len, data_at, len) = (codes::pdu_flag::LAST, 24, 24, 24 + 2048);
+    let common = nvme::Common { kind, flags, header_len, data_at, len };
+    // The first place of its queue is free again, or not.
+    for tag in 0..3 {
+        let part = nvme::Data { command: id, tag, at: 0, len: 2048 };
+        writes.extend(part.encode(&common));
+        writes.extend([0xa5; 2048]);
+    }
+    let mut begin = vec![3];
+    begin.extend(nvme::Initialize::default().encode());
+    vec![("admin", admins), ("blocks", blocks), ("writes", writes), ("begin", begin)]
+}
+
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    let all = [("iscsi_connection", iscsi()), ("nbd_connection", nbd()), ("aoe_frames", aoe())];
+    let all = [
+        ("iscsi_connection", iscsi()),
+        ("nbd_connection", nbd()),
+        ("nvme_connection", nvme()),
+        ("aoe_frames", aoe()),
+    ];
     for (name, seeds) in all {
         let folder = corpus.join(name);
         std::fs::create_dir_all(&folder)?;

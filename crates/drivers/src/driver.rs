@@ -12,6 +12,7 @@ use crate::aoe::Aoe;
 use crate::iscsi::Iscsi;
 use crate::local::Local as Here;
 use crate::nbd::Nbd;
+use crate::nvme_tcp::NvmeTcp;
 
 /// A name and the secret that proves it.
 #[derive(Clone, PartialEq, Eq)]
@@ -106,6 +107,7 @@ pub fn all(registry: &Arc<Registry>) -> Vec<Arc<dyn Driver>> {
     vec![
         Arc::new(Iscsi::new(registry.clone())),
         Arc::new(Nbd::new(registry.clone())),
+        Arc::new(NvmeTcp::new(registry.clone())),
         Arc::new(Aoe::new(registry.clone())),
         Arc::new(Here::new(registry.clone())),
     ]

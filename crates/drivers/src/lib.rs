@@ -8,6 +8,7 @@
 //! * [`bus`]: LUNs as disks of our own graph, through CAM.
 //! * [`iscsi`]: iSCSI (RFC 7143) over TCP.
 //! * [`nbd`]: NBD over TCP and Unix sockets, with TLS.
+//! * [`nvme_tcp`]: NVMe over TCP.
 //! * [`local`]: LUNs for this machine itself.
 //!
 //! A driver lives on every core: it listens there, and a connection stays on the core that
@@ -21,6 +22,7 @@ mod driver;
 pub mod iscsi;
 pub mod local;
 pub mod nbd;
+pub mod nvme_tcp;
 mod outbox;
 
 pub use driver::{Account, DigestPolicy, Driver, TargetSpec, all};

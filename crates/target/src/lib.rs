@@ -60,7 +60,7 @@ pub use command::{Command, CommandState, Next, TaskAttribute};
 pub use condition::{Condition, MediumState, TrayError};
 pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
 pub use engine::{Engine, Message};
-pub use handlers::disk::naa;
+pub use handlers::disk::{naa, unmap_limits};
 pub use load::FlowView;
 pub use memory::{Eater, PATIENCE_NS, Part};
 pub use order::Span;

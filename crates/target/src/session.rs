@@ -243,7 +243,8 @@ impl Session {
         self.transport.borrow().clone()
     }
 
-    pub(crate) fn map(&self) -> Arc<LunMap> {
+    /// What the initiator sees; a change of its group is there in a moment.
+    pub fn map(&self) -> Arc<LunMap> {
         self.map.borrow().clone()
     }
 

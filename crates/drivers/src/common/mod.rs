@@ -6,6 +6,7 @@
 //! | `inbox` | bytes that came, and who else looks at them |
 //! | `pump` | reading and writing as one task, and when a peer that does not read is let go |
 //! | `pace` | the deadline for data that has begun to come |
+//! | `spares` | empty lists of segments |
 //! | `stand` | a connection that waits for memory |
 //! | `hall` | the connections and portals of one core, their number, their watch |
 //! | `entrance` | listening and accepting |
@@ -20,4 +21,5 @@ pub(crate) mod inbox;
 pub(crate) mod journal;
 pub(crate) mod pace;
 pub(crate) mod pump;
+pub(crate) mod spares;
 pub(crate) mod stand;

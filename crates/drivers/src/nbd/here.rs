@@ -1,6 +1,5 @@
 //! The driver on one core.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,9 +11,7 @@ use target::Engine;
 use super::connection::Connection;
 use super::shared::Shared;
 use crate::common::hall::{self, Cores, Hall};
-
-/// Empty lists kept for the next requests; further ones are given back.
-const SPARES_MAX: usize = 256;
+use crate::common::spares::Spares;
 
 /// The driver on one core.
 pub(crate) struct Here {
@@ -22,7 +19,7 @@ pub(crate) struct Here {
     pub engine: Rc<Engine>,
     pub core: Rc<Core>,
     pub hall: Rc<Hall<Connection>>,
-    spares: RefCell<Vec<Segs>>,
+    spares: Spares,
 }
 
 thread_local! {
@@ -42,7 +39,7 @@ impl Here {
             shared: shared.clone(),
             engine: engine.clone(),
             hall: Rc::new(Hall::new(&core, shared.connections_max, say)),
-            spares: RefCell::default(),
+            spares: Spares::default(),
             core: core.clone(),
         });
         CORES.with(|all| all.add(place_of(shared), core.id(), &here));
@@ -61,16 +58,12 @@ impl Here {
 
     /// A list of segments, empty.
     pub fn segs(&self) -> Segs {
-        self.spares.borrow_mut().pop().unwrap_or_default()
+        self.spares.take()
     }
 
     /// Takes one back.
-    pub fn put_segs(&self, mut segs: Segs) {
-        segs.clear();
-        let mut spares = self.spares.borrow_mut();
-        if spares.len() < SPARES_MAX {
-            spares.push(segs);
-        }
+    pub fn put_segs(&self, segs: Segs) {
+        self.spares.put(segs);
     }
 
     /// Stops listening; connections stay. A Unix socket's path goes with the last core.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bio::{Pool, PoolConfig, Segs};
 use drivers::aoe::Aoe;
 use drivers::nbd::Nbd;
+use drivers::nvme_tcp::NvmeTcp;
 use drivers::{Driver, TargetSpec};
 use reactor::sim::{Ended, NetShape, SegmentShape, World};
 use reactor::{Address, Reactor, Stream};
@@ -22,11 +23,16 @@ use wire::aoe::{BROADCAST, Config, ETHERTYPE, Header, Mac, VERSION, command, dir
 use wire::iscsi::{LoginRequest, Pdu};
 use wire::nbd::codes::option;
 use wire::nbd::dial;
+use wire::nvme::codes::{admin, fabrics, property};
+use wire::nvme::{self, Configuration, Connect, ConnectData, Initialize, Property, Sgl};
 
 use crate::plant::{Plant, plant};
 
 /// Name of the target.
 const NAME: &str = "iqn.2026-11.test.ashlar:fuzz";
+
+/// Name of the subsystem.
+const SUBSYSTEM: &str = "nqn.2026-11.test.ashlar:fuzz";
 
 /// Bytes of the disk.
 const DISK_BYTES: usize = 64 * 512;
@@ -41,6 +47,9 @@ const WAIT_NS: u64 = 50_000_000;
 #[derive(Clone, Copy)]
 struct Tried {
     make: fn(&Arc<Registry>) -> Arc<dyn Driver>,
+    name: &'static str,
+    /// What a good peer says on another connection before, which stays.
+    beside: fn(u8) -> Vec<u8>,
     /// What a good peer says first, by how far in the connection is to begin.
     opening: fn(u8) -> Vec<u8>,
     /// How far in a good peer is served, and bytes of the answer that show it.
@@ -58,6 +67,15 @@ async fn drain(stream: Stream, pool: Pool, heard: Rc<Cell<usize>>) {
     while let Ok(n @ 1..) = stream.recv(&seg).await {
         heard.set(heard.get() + n);
     }
+}
+
+/// Sends bytes on a connection that stays, and waits for answers.
+async fn sit(outside: &Reactor, pool: &Pool, at: &Address, bytes: &[u8]) -> Option<Stream> {
+    let stream = outside.connect(at.inet()?).await.ok()?;
+    drop(outside.spawn("drain", drain(stream.clone(), pool.clone(), Rc::default())));
+    stream.send(&mut send(pool, bytes)).await.ok()?;
+    outside.sleep(WAIT_NS).await;
+    Some(stream)
 }
 
 /// Sends bytes; answers how many came back before it closed.
@@ -86,14 +104,19 @@ fn try_one(tried: Tried, data: &[u8]) {
     world.set_net(NetShape { segment_max, ..NetShape::default() });
     let portals: [Address; 1] = ["10.0.0.1:3260".parse().expect("an address")];
     let params = serde_json::Value::Null;
-    let plant = plant(&world, &tried.make, (NAME, params), &portals, DISK_BYTES);
+    let plant = plant(&world, &tried.make, (tried.name, params), &portals, DISK_BYTES);
     let outside = Reactor::simulated(&world, "outside");
     let pool = Pool::new(PoolConfig { limit_bytes: 16 << 20 });
     let done = Rc::new(Cell::new(false));
     let mut bytes = (tried.opening)(how >> 2);
     bytes.extend(rest);
     let (peer, at, end, pool2) = (outside.clone(), portals[0].clone(), done.clone(), pool.clone());
+    let beside = (tried.beside)(how >> 2);
     drop(outside.spawn("peer", async move {
+        let _sits = match beside.is_empty() {
+            true => None,
+            false => sit(&peer, &pool2, &at, &beside).await,
+        };
         visit(&peer, &pool2, &at, &bytes).await;
         let (far, enough) = tried.good;
         let heard = visit(&peer, &pool2, &at, &(tried.opening)(far)).await;
@@ -153,7 +176,8 @@ fn nbd_opening(far: u8) -> Vec<u8> {
 pub fn iscsi_connection(data: &[u8]) {
     let make = |registry: &Arc<Registry>| drivers::all(registry).remove(0);
     // The response to a login.
-    try_one(Tried { make, opening: iscsi_opening, good: (1, 48) }, data);
+    let beside = |_| Vec::new();
+    try_one(Tried { make, name: NAME, beside, opening: iscsi_opening, good: (1, 48) }, data);
 }
 
 /// Any bytes of an NBD client.
@@ -161,7 +185,55 @@ pub fn nbd_connection(data: &[u8]) {
     let make =
         |registry: &Arc<Registry>| -> Arc<dyn Driver> { Arc::new(Nbd::new(registry.clone())) };
     // The greeting, an INFO and an ACK.
-    try_one(Tried { make, opening: nbd_opening, good: (2, 18 + 20 + 12 + 20) }, data);
+    let (name, beside) = (NAME, |_| Vec::new());
+    let good = (2, 18 + 20 + 12 + 20);
+    try_one(Tried { make, name, beside, opening: nbd_opening, good }, data);
+}
+
+/// How far in: 0 nothing was said; 1 the beginning is behind it; 2 it is an admin queue, 3 an
+/// enabled one; 4 an I/O queue of the association of another connection, the first in its world.
+fn nvme_opening(far: u8) -> Vec<u8> {
+    let far = far % 5;
+    let capsule = |kind: u8, dwords, data: &[u8]| {
+        let kind_of = if data.is_empty() { Sgl::TRANSPORT } else { Sgl::IN_CAPSULE };
+        let len = u32::try_from(data.len()).unwrap_or(0);
+        let sgl = Sgl { address: 0, len, kind: kind_of };
+        let (opcode, nsid) = (admin::FABRICS, u32::from(kind));
+        let command = nvme::Command { opcode, flags: 0x40, id: 9, nsid, sgl, dwords };
+        [nvme::command_capsule(&command, 0, len), data.to_vec()].concat()
+    };
+    let mut out = Vec::new();
+    if far > 0 {
+        out.extend(Initialize::default().encode());
+    }
+    if far > 1 {
+        let queue = u16::from(far == 4);
+        let controller = if far == 4 { 1 } else { nvme::DYNAMIC_CONTROLLER };
+        let data = ConnectData {
+            host_id: [7; 16],
+            controller,
+            subsystem: SUBSYSTEM.into(),
+            host: "nqn.2026-11.test.ashlar:peer".into(),
+        };
+        let wish = Connect { queue, size: 31, ..Connect::default() };
+        out.extend(capsule(fabrics::CONNECT, wish.dwords(), &data.encode()));
+    }
+    if far == 3 {
+        let value = Configuration::ENABLED.0.into();
+        let wish = Property { long: false, at: property::CONFIGURATION, value };
+        out.extend(capsule(fabrics::PROPERTY_SET, wish.dwords(), &[]));
+    }
+    out
+}
+
+/// Any bytes of a host of NVMe over TCP.
+pub fn nvme_connection(data: &[u8]) {
+    let make =
+        |registry: &Arc<Registry>| -> Arc<dyn Driver> { Arc::new(NvmeTcp::new(registry.clone())) };
+    let beside = |far: u8| if far % 5 == 4 { nvme_opening(3) } else { Vec::new() };
+    // ICResp and two completions.
+    let good = (3, 128 + 24 + 24);
+    try_one(Tried { make, name: SUBSYSTEM, beside, opening: nvme_opening, good }, data);
 }
 
 const SHELF_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);

@@ -67,3 +67,8 @@ fn aoe_frames() {
 fn nbd_connections() {
     replay("nbd_connection", harness::nbd_connection);
 }
+
+#[test]
+fn nvme_connections() {
+    replay("nvme_connection", harness::nvme_connection);
+}

@@ -30,7 +30,7 @@ pub struct Controller {
     pub events: u32,
     /// AERL: Asynchronous Event Requests at once, less one.
     pub event_requests: u8,
-    /// MAXCMD: commands at once on one queue.
+    /// MAXCMD: entries of a queue that are of use.
     pub commands: u16,
     /// NN: largest number of a namespace.
     pub namespaces: u32,

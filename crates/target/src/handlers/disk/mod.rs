@@ -26,6 +26,7 @@ mod write_same;
 
 pub(crate) use identity::designators;
 pub use identity::naa;
+pub use unmap::unmap_limits;
 
 use bio::Op;
 use geom::Local;

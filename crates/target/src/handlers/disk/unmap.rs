@@ -89,3 +89,8 @@ async fn free(job: &Job, list: &UnmapList<'_>) -> Result<(), Ending> {
 pub(super) fn blocks_max(device: &Device) -> u32 {
     device.freeing().blocks_max(u64::from(device.block_bytes()), UNMAP_BLOCKS_MAX)
 }
+
+/// Most blocks and descriptors of one UNMAP of a unit, for transports that make lists of their own.
+pub fn unmap_limits(device: &Device) -> (u32, u16) {
+    (blocks_max(device), u16::try_from(UNMAP_DESCRIPTORS_MAX).unwrap_or(u16::MAX))
+}

@@ -1,0 +1,216 @@
+//! Admin commands.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use wire::nvme::codes::{admin as op, fabrics, property};
+use wire::nvme::{Capabilities, Command, Configuration, Frame, Property, Sgl, Status};
+
+use super::ending::Ending;
+use super::events::Events;
+use super::inlet::Inlet;
+use super::queue::Queue;
+use super::shared::Order;
+use super::tasks::DEPTH;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// What an admin queue has that others have not.
+pub(crate) struct Admin {
+    pub events: RefCell<Events>,
+    /// KATO; 0 never.
+    pub keep_alive_ms: Cell<u32>,
+    /// When the host was heard last, ns.
+    heard: Cell<u64>,
+    /// Commands whose end comes from other cores.
+    away: Cell<u16>,
+}
+
+impl Admin {
+    pub fn new(keep_alive_ms: u32, now: u64) -> Admin {
+        Admin {
+            events: RefCell::default(),
+            keep_alive_ms: Cell::new(keep_alive_ms),
+            heard: Cell::new(now),
+            away: Cell::new(0),
+        }
+    }
+
+    /// Commands that have no answer yet.
+    pub fn waiting(&self) -> u16 {
+        self.events.borrow().waiting() + self.away.get()
+    }
+}
+
+/// How an admin command ends at once.
+pub(crate) enum Answer {
+    /// With a result, or an error.
+    End(u64, Status),
+    /// Well, with data.
+    Data(Vec<u8>),
+    /// Later.
+    None,
+}
+
+impl From<Status> for Answer {
+    fn from(status: Status) -> Answer {
+        Answer::End(0, status)
+    }
+}
+
+impl Queue {
+    /// A command of the admin queue.
+    pub async fn admin_command(
+        self: &Rc<Self>,
+        inlet: &mut Inlet,
+        frame: &Frame,
+        command: Command,
+    ) -> Result<(), Ending> {
+        let Some(admin) = &self.admin else { return Ok(()) };
+        admin.heard.set(self.conn.here.core.now());
+        if command.opcode == op::FABRICS {
+            return self.fabrics_command(inlet, frame, &command).await;
+        }
+        // No command here has data from the host that it needs.
+        self.conn.drop_data(inlet, frame).await?;
+        let enabled = self.controller.configuration().is_enabled();
+        let answer = match command.opcode {
+            op::KEEP_ALIVE => Answer::End(0, Status::SUCCESS),
+            _ if command.fuse() != 0 => Status::INVALID_FIELD.into(),
+            _ if !enabled => Status::SEQUENCE.into(),
+            op::IDENTIFY => self.identify(&command),
+            op::GET_LOG_PAGE => self.log_page(admin, &command),
+            op::GET_FEATURES => self.get_feature(admin, &command),
+            op::SET_FEATURES => self.set_feature(admin, &command),
+            op::ASYNC_EVENT => self.event_request(admin, &command),
+            op::ABORT => self.abort_command(admin, &command),
+            _ => Status::INVALID_OPCODE.into(),
+        };
+        self.answer(&command, answer);
+        Ok(())
+    }
+
+    fn answer(&self, command: &Command, answer: Answer) {
+        match answer {
+            Answer::None => {}
+            Answer::End(result, status) => self.end_command(command.id, result, status),
+            Answer::Data(bytes) => match data_for(command, bytes) {
+                Ok(bytes) => self.end_with_bytes(command.id, &bytes),
+                Err(status) => self.end_command(command.id, 0, status),
+            },
+        }
+    }
+
+    /// A Fabrics command, of any queue.
+    pub async fn fabrics_command(
+        &self,
+        inlet: &mut Inlet,
+        frame: &Frame,
+        command: &Command,
+    ) -> Result<(), Ending> {
+        self.conn.drop_data(inlet, frame).await?;
+        let answer = match (command.fabrics_type(), self.is_io()) {
+            (fabrics::PROPERTY_GET, false) => self.property_get(command),
+            (fabrics::PROPERTY_SET, false) => self.property_set(command),
+            // A queue is connected once.
+            (fabrics::CONNECT, _) => Status::SEQUENCE.into(),
+            (fabrics::DISCONNECT, true) => {
+                self.end_command(command.id, 0, Status::SUCCESS);
+                return Err(Ending::Disconnected);
+            }
+            _ => Status::INVALID_FIELD.into(),
+        };
+        self.answer(command, answer);
+        Ok(())
+    }
+
+    fn property_get(&self, command: &Command) -> Answer {
+        let Some(property) = Property::decode(command) else { return Status::INVALID_FIELD.into() };
+        let configuration = self.controller.configuration();
+        let value = match (property.at, property.long) {
+            (property::CAPABILITIES, true) => {
+                Capabilities { entries_max: DEPTH - 1, timeout: 20 }.encode()
+            }
+            (property::VERSION, false) => u64::from(wire::nvme::codes::VERSION),
+            (property::CONFIGURATION, false) => u64::from(configuration.0),
+            (property::STATUS, false) => u64::from(configuration.status()),
+            _ => return Status::INVALID_FIELD.into(),
+        };
+        Answer::End(value, Status::SUCCESS)
+    }
+
+    fn property_set(&self, command: &Command) -> Answer {
+        let wish = Property::decode(command);
+        let value = wish.and_then(|p| u32::try_from(p.value).ok()).map(Configuration);
+        let is_cc = wish.is_some_and(|p| p.at == property::CONFIGURATION && !p.long);
+        let Some(new) = value.filter(|new| is_cc && new.is_served()) else {
+            return Status::INVALID_FIELD.into();
+        };
+        if let Some(admin) = &self.admin
+            && !new.is_enabled()
+        {
+            // What was asked of the controller is forgotten with its reset.
+            admin.events.borrow_mut().reset();
+        }
+        self.controller.configure(new);
+        Answer::End(0, Status::SUCCESS)
+    }
+
+    fn abort_command(&self, admin: &Admin, command: &Command) -> Answer {
+        let [wish, ..] = command.dwords;
+        let [a, b, c, d] = wish.to_le_bytes();
+        let (queue, id) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+        if queue == 0 {
+            let found = admin.events.borrow_mut().forget(id);
+            if found {
+                self.end_command(id, 0, Status::ABORT_REQUESTED);
+            }
+            return Answer::End(u64::from(!found), Status::SUCCESS);
+        }
+        let Some(seat) = self.controller.seat(queue) else {
+            return Status::INVALID_FIELD.into();
+        };
+        let asker = (self.conn.here.core.id(), self.conn.number, command.id);
+        let order = Order::Abort { connection: seat.connection, command: id, asker };
+        if !self.conn.here.shared.tell(seat.core, order) {
+            return Answer::End(1, Status::SUCCESS);
+        }
+        admin.away.set(admin.away.get() + 1);
+        Answer::None
+    }
+
+    /// What came of an Abort.
+    pub fn aborted(&self, id: u16, done: bool) {
+        if let Some(admin) = &self.admin {
+            admin.away.set(admin.away.get().saturating_sub(1));
+            self.end_command(id, u64::from(!done), Status::SUCCESS);
+        }
+    }
+
+    /// Once a watch period: keep alive, and events.
+    pub fn look(&self, now: u64, heard: bool) {
+        let Some(admin) = &self.admin else { return };
+        if heard {
+            admin.heard.set(now);
+        }
+        let limit_ns = u64::from(admin.keep_alive_ms.get()) * MILLISECOND_NS;
+        if limit_ns > 0 && now.saturating_sub(admin.heard.get()) > limit_ns {
+            return self.conn.line.end(Ending::KeepAlive);
+        }
+        self.see_changes();
+    }
+}
+
+/// Data of an answer as long as the host's buffer: padded with zeroes where that is longer.
+fn data_for(command: &Command, mut bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
+    if command.sgl.kind != Sgl::TRANSPORT {
+        return Err(Status::SGL_TYPE);
+    }
+    let room = usize::try_from(command.sgl.len).unwrap_or(usize::MAX);
+    let most = usize::try_from(super::TRANSFER_MAX).unwrap_or(usize::MAX);
+    if room < bytes.len() || room > most {
+        return Err(Status::SGL_LENGTH);
+    }
+    bytes.resize(room, 0);
+    Ok(bytes)
+}

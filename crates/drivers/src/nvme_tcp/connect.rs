@@ -1,0 +1,253 @@
+//! How a connection begins: what is agreed on, and the Connect command that makes it a queue.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use target::registry::Denied;
+use target::{CloseReason, Login, Transport};
+use wire::nvme::codes::{DISCOVERY_NQN, admin, fabrics, fatal, pdu as kind};
+use wire::nvme::{
+    CONNECT_LEN, Command, Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, Fault, Framer,
+    Initialize, Sgl, Status,
+};
+
+use super::NAME;
+use super::connection::Connection;
+use super::controller::{Controller, Host, Seat};
+use super::data::{CAPSULE_MAX, HOST_DATA_MAX};
+use super::ending::Ending;
+use super::inlet::Inlet;
+use super::params::{Checked, Place};
+use super::queue::{Queue, Shape};
+use super::tasks::DEPTH;
+
+/// How often a host that is let in later looks whether its last commands have ended, ns.
+const PAUSE_NS: u64 = 5_000_000;
+
+/// A Connect that is refused: how, and offset and place (data: true) of what is wrong.
+struct No(Status, u16, bool);
+
+impl No {
+    fn result(&self) -> u64 {
+        u64::from(self.1) | u64::from(self.2) << 16
+    }
+}
+
+/// Goes on until the connection is a queue.
+pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Queue>, Ending> {
+    let targets = conn.here.shared.targets_at(&conn.at);
+    let Some(first) = targets.first() else {
+        return Err(Ending::Refused("no target listens here any more"));
+    };
+    conn.set_handshake(first.params.handshake_timeout);
+    initialize(conn, inlet, first).await?;
+    loop {
+        conn.line.room().await;
+        let head = conn.head(inlet).await?;
+        if head.frame.common.kind != kind::COMMAND {
+            let what = "not a command: there is no queue yet";
+            return Err(conn.fault(&head, Fault::of(fatal::SEQUENCE, what)));
+        }
+        if head.frame.data_len > CAPSULE_MAX {
+            let what = "more data in a capsule than it may have";
+            return Err(conn.fault(&head, Fault::of(fatal::LIMIT, what)));
+        }
+        let data = conn.text(inlet, &head.frame).await?;
+        if conn.here.shared.registry.doors().are_closed() {
+            // D2: nobody is refused.
+            return Err(Ending::Closed(CloseReason::Stopping));
+        }
+        let [_, _, _, _, _, _, _, _, command @ ..] = head.first::<72>();
+        let command = Command::decode(&command);
+        let end = |result, status| Completion { result, head: 1, id: command.id, status };
+        match enter(conn, &command, data.as_deref()).await {
+            Ok(queue) => {
+                conn.complete(&end(queue.controller.number.into(), Status::SUCCESS));
+                conn.set_queue(&queue);
+                return Ok(queue);
+            }
+            Err(no) => conn.complete(&end(no.result(), no.0)),
+        }
+        conn.line.kick();
+    }
+}
+
+async fn initialize(conn: &Connection, inlet: &mut Inlet, target: &Checked) -> Result<(), Ending> {
+    let head = conn.head(inlet).await?;
+    if head.frame.common.kind != kind::INITIALIZE_REQUEST {
+        return Err(conn.fault(&head, Fault::of(fatal::SEQUENCE, "not what begins a connection")));
+    }
+    let wish = Initialize::decode(&head.first()).map_err(|fault| conn.fault(&head, fault))?;
+    let [header, data] = target.digests();
+    let header_digest = Checked::digest(header, wish.header_digest);
+    let data_digest = Checked::digest(data, wish.data_digest);
+    let (Some(header_digest), Some(data_digest)) = (header_digest, data_digest) else {
+        let what = "digests are required here and the host wants none";
+        return Err(conn.fault(&head, Fault { reason: fatal::UNSUPPORTED, at: 11, what }));
+    };
+    let answer = Initialize {
+        response: true,
+        alignment: 0,
+        header_digest,
+        data_digest,
+        most: HOST_DATA_MAX,
+    };
+    conn.line.out.borrow_mut().bytes_of(&answer.encode());
+    conn.framer.set(Framer { from_controller: false, header_digest, data_digest });
+    conn.alignment.set(wish.alignment);
+    conn.line.kick();
+    Ok(())
+}
+
+/// What is common to all queues' Connect.
+fn read(command: &Command, data: Option<&[u8]>) -> Result<(Connect, ConnectData), No> {
+    if command.opcode != admin::FABRICS || command.fabrics_type() != fabrics::CONNECT {
+        return Err(No(Status::SEQUENCE, 0, false));
+    }
+    let data = data.ok_or(No(Status::TRANSPORT, 0, false))?;
+    if command.sgl.kind != Sgl::IN_CAPSULE {
+        return Err(No(Status::SGL_TYPE, 0, false));
+    }
+    let connect = Connect::decode(command);
+    if connect.format != 0 {
+        return Err(No(Status::CONNECT_FORMAT, 0, false));
+    }
+    let bytes = data.first_chunk::<CONNECT_LEN>().ok_or(No(Status::SGL_LENGTH, 0, false))?;
+    let whole = usize::try_from(command.sgl.len) == Ok(data.len()) && data.len() == CONNECT_LEN;
+    if !whole {
+        return Err(No(Status::SGL_LENGTH, 0, false));
+    }
+    let names = ConnectData::decode(bytes).map_err(|at| No(Status::CONNECT_PARAMETER, at, true))?;
+    if connect.size == 0 || connect.size >= DEPTH {
+        return Err(No(Status::CONNECT_PARAMETER, Connect::SIZE_AT, false));
+    }
+    Ok((connect, names))
+}
+
+async fn enter(
+    conn: &Rc<Connection>,
+    command: &Command,
+    data: Option<&[u8]>,
+) -> Result<Rc<Queue>, No> {
+    let (connect, names) = read(command, data)?;
+    let shared = &conn.here.shared;
+    let asked = names.controller;
+    let host = Host { name: names.host, id: names.host_id, subsystem: names.subsystem };
+    let target = match host.subsystem == DISCOVERY_NQN {
+        true => None,
+        false => Some(shared.target_at(&conn.at, &host.subsystem).ok_or_else(|| {
+            let text = format!("no subsystem {} at {}", host.subsystem, conn.at);
+            note_denied(conn, &host, text);
+            No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true)
+        })?),
+    };
+    let place = match &target {
+        Some(target) => Some(target.place().ok_or(No(Status::CONNECT_BUSY, 0, false))?),
+        None => None,
+    };
+    let controller = if connect.queue == 0 {
+        if asked != DYNAMIC_CONTROLLER {
+            return Err(No(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true));
+        }
+        // S2
+        while shared.is_leaving(&host) {
+            conn.here.core.reactor().sleep(PAUSE_NS).await;
+        }
+        let make = |number| Controller::new(number, host.clone(), target.clone(), shared);
+        shared.add_controller(make).ok_or(No(Status::CONNECT_BUSY, 0, false))?
+    } else {
+        associated(conn, &connect, asked, &host)?
+    };
+    seat(conn, &connect, controller, place)
+}
+
+/// The controller whose I/O queue it is to be.
+fn associated(
+    conn: &Connection,
+    connect: &Connect,
+    asked: u16,
+    host: &Host,
+) -> Result<Arc<Controller>, No> {
+    let wrong = No(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true);
+    let controller = conn.here.shared.controller(asked).ok_or(wrong)?;
+    if controller.host.id != host.id {
+        return Err(No(Status::CONNECT_PARAMETER, ConnectData::HOST_ID_AT, true));
+    }
+    if controller.host != *host {
+        return Err(No(Status::CONNECT_PARAMETER, ConnectData::HOST_AT, true));
+    }
+    let Some(target) = &controller.target else {
+        return Err(No(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false));
+    };
+    if connect.queue > target.params.queues_max {
+        return Err(No(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false));
+    }
+    if !controller.configuration().is_enabled() {
+        return Err(No(Status::SEQUENCE, 0, false));
+    }
+    Ok(controller)
+}
+
+/// Takes the queue's place in its association and at the engine.
+fn seat(
+    conn: &Rc<Connection>,
+    connect: &Connect,
+    controller: Arc<Controller>,
+    place: Option<Place>,
+) -> Result<Rc<Queue>, No> {
+    let seat = Seat { core: conn.here.core.id(), connection: conn.number };
+    let claim = controller.claim(connect.queue, seat);
+    let claim = claim.ok_or(No(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false))?;
+    let target = controller.target.clone();
+    let queue = Queue::new(conn, &controller, Shape::of(connect), claim, place);
+    let Some(target) = target else {
+        queue.began();
+        return Ok(queue);
+    };
+    let framer = conn.framer.get();
+    let digest = |on| if on { "CRC32C" } else { "none" }.to_owned();
+    let engine = &conn.here.engine;
+    let Some(port) = engine.find_target(NAME, &target.spec.name) else {
+        return Err(No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true));
+    };
+    let login = Login {
+        target: port,
+        initiator: controller.host.name.clone(),
+        port_id: conn.number.to_be_bytes().to_vec(),
+        transport_id: Vec::new(),
+        portal: conn.local.clone(),
+        from: conn.peer.clone(),
+        reinstates: false,
+        labels: vec![
+            ("controller", controller.number.to_string()),
+            ("queue", connect.queue.to_string()),
+            ("header-digest", digest(framer.header_digest)),
+            ("data-digest", digest(framer.data_digest)),
+            ("auth", "none".into()),
+        ],
+    };
+    let transport: Rc<dyn Transport> = queue.clone();
+    // Refusals are noted by the engine.
+    let nexus = engine.login(login, transport).map_err(|_| No(Status::CONNECT_HOST, 0, false))?;
+    queue.attach(nexus);
+    tracing::info!(
+        target: "nvme_tcp",
+        "{} ({}): controller {}, queue {}",
+        controller.host.name,
+        conn.peer,
+        controller.number,
+        connect.queue
+    );
+    Ok(queue)
+}
+
+fn note_denied(conn: &Connection, host: &Host, text: String) {
+    conn.here.shared.registry.note_denied(Denied {
+        at_ns: conn.here.core.now(),
+        driver: NAME.into(),
+        target: host.subsystem.clone(),
+        initiator: host.name.clone(),
+        from: Some(conn.peer.clone()),
+        text,
+    });
+}

@@ -1,0 +1,148 @@
+//! An association: a host, the controller that it has, its queues on any cores.
+//!
+//! ```text
+//!   admin Connect --> DISABLED --CC.EN--> ENABLED --CC.SHN--> SHUT
+//!                        ^                   |  I/O queues connect
+//!                        +----- CC.EN = 0 ---+  I/O queues end
+//!   the admin queue ends (closed, keep alive expired): all queues end, and the controller is gone
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wire::nvme::Configuration;
+
+use super::params::Checked;
+use super::shared::{Order, Shared};
+
+/// Who is at the other end, and where it wants to go.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Host {
+    /// HOSTNQN.
+    pub name: String,
+    /// HOSTID.
+    pub id: [u8; 16],
+    /// SUBNQN.
+    pub subsystem: String,
+}
+
+/// Where a queue is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seat {
+    pub core: u32,
+    pub connection: u64,
+}
+
+/// See the module.
+pub(crate) struct Controller {
+    /// CNTLID.
+    pub number: u16,
+    pub host: Host,
+    /// None: it answers discovery.
+    pub target: Option<Arc<Checked>>,
+    shared: Arc<Shared>,
+    configuration: AtomicU32,
+    over: AtomicBool,
+    queues: Mutex<BTreeMap<u16, Seat>>,
+    /// The units, by number, that the host takes the namespaces for.
+    known: Mutex<BTreeMap<u32, u32>>,
+}
+
+/// A queue's place in its association; given back when dropped.
+pub(crate) struct Claim {
+    controller: Arc<Controller>,
+    queue: u16,
+}
+
+impl Controller {
+    /// With no queue.
+    pub fn new(
+        number: u16,
+        host: Host,
+        target: Option<Arc<Checked>>,
+        shared: &Arc<Shared>,
+    ) -> Arc<Controller> {
+        Arc::new(Controller {
+            number,
+            host,
+            target,
+            shared: shared.clone(),
+            configuration: AtomicU32::new(0),
+            over: AtomicBool::new(false),
+            queues: Mutex::default(),
+            known: Mutex::default(),
+        })
+    }
+
+    fn queues(&self) -> MutexGuard<'_, BTreeMap<u16, Seat>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// CC.
+    pub fn configuration(&self) -> Configuration {
+        Configuration(self.configuration.load(Ordering::Acquire))
+    }
+
+    /// Sets CC; a controller that is disabled has no I/O queues.
+    pub fn configure(&self, new: Configuration) {
+        let old = Configuration(self.configuration.swap(new.0, Ordering::AcqRel));
+        if old.is_enabled() && !new.is_enabled() {
+            self.end_queues();
+        }
+    }
+
+    /// True once the admin queue has ended.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Takes a queue's number; None when somebody has it, or the association is over.
+    pub fn claim(self: &Arc<Self>, queue: u16, seat: Seat) -> Option<Claim> {
+        let mut queues = self.queues();
+        if self.is_over() || queues.contains_key(&queue) {
+            return None;
+        }
+        queues.insert(queue, seat);
+        Some(Claim { controller: self.clone(), queue })
+    }
+
+    /// Where a queue is.
+    pub fn seat(&self, queue: u16) -> Option<Seat> {
+        self.queues().get(&queue).copied()
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u32, u32>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host has been told which unit a namespace is.
+    pub fn told(&self, namespace: u32, device: u32) {
+        self.known().insert(namespace, device);
+    }
+
+    /// The unit that the host takes a namespace for; the one given when it has asked for none.
+    pub fn takes_for(&self, namespace: u32, device: u32) -> u32 {
+        *self.known().entry(namespace).or_insert(device)
+    }
+
+    fn end_queues(&self) {
+        let all: Vec<Seat> =
+            self.queues().iter().filter(|(number, _)| **number > 0).map(|(_, s)| *s).collect();
+        for seat in all {
+            // A core that has stopped has no connections; others listen while they live.
+            self.shared.tell(seat.core, Order::End { connection: seat.connection });
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.controller.queues().remove(&self.queue);
+        if self.queue == 0 {
+            self.controller.over.store(true, Ordering::Release);
+            self.controller.end_queues();
+            self.controller.shared.forget_controller(self.controller.number);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Write data: asked for, and received.
+//!
+//! Data in a capsule cannot be kept back without keeping back what is behind it on the connection:
+//! maybe the very data that commands before it wait for while they hold memory. So
+//! ```text
+//!   memory at once -----------------------------------------------> in
+//!   else nothing behind it is waited for -------------------------> stands in line, 3 s at most
+//!   else, or in vain ---------------------------------------------> dropped, to be sent again
+//! ```
+//! Other data is asked for when there is memory for all of it.
+
+use std::rc::Rc;
+
+use bio::Segs;
+use target::Eater;
+use wire::nvme::{Data, Frame, Status};
+
+use super::ending::Ending;
+use super::inlet::Inlet;
+use super::queue::Queue;
+use super::tasks::Stage;
+use crate::common::pace::is_late;
+use crate::common::stand::{Stander, stand};
+
+/// Most data in a capsule, bytes: what every admin queue has to take.
+pub(crate) const CAPSULE_MAX: usize = 8192;
+
+/// MAXH2CDATA: most data of one H2CData, bytes.
+pub const HOST_DATA_MAX: u32 = 128 << 10;
+
+/// How long a connection may stand before the data of a capsule, ns: less than hosts wait for
+/// the answer to a Keep Alive.
+const STAND_NS: u64 = 3_000_000_000;
+
+impl Stander for Queue {
+    fn kick(&self) {
+        self.conn.line.kick();
+    }
+
+    fn segs(&self) -> Segs {
+        self.conn.here.segs()
+    }
+
+    fn is_over(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data())
+    }
+}
+
+impl Eater for Queue {
+    fn feed(&self, tag: u64) -> bool {
+        u32::try_from(tag).map_or(true, |tag| self.ask(tag, true))
+    }
+
+    fn is_over(&self) -> bool {
+        Stander::is_over(self)
+    }
+
+    fn starved(&self, tag: u64) {
+        let Ok(tag) = u32::try_from(tag) else { return };
+        // Another command may have the place by now.
+        if self.with(tag, |t| t.stage) == Some(Stage::Hungry) {
+            self.finish_task(tag, Status::INTERRUPTED);
+        }
+    }
+}
+
+impl Queue {
+    /// Takes the data of a capsule for a command that wants it; false when it was dropped, and the
+    /// command has ended.
+    pub async fn capsule_data(
+        self: &Rc<Self>,
+        inlet: &mut Inlet,
+        frame: &Frame,
+        tag: u32,
+    ) -> Result<bool, Ending> {
+        let Some(data) = self.memory(frame.data_len).await else {
+            self.conn.drop_data(inlet, frame).await?;
+            self.finish_task(tag, Status::INTERRUPTED);
+            return Ok(false);
+        };
+        self.gather(data.len());
+        let good = self.conn.data(inlet, frame, &data).await;
+        self.gathered(data.len());
+        if !good? {
+            self.finish_task(tag, Status::TRANSPORT);
+            return Ok(false);
+        }
+        let old = self.with(tag, |t| {
+            t.received = t.wanted;
+            std::mem::replace(&mut t.data, data)
+        });
+        self.conn.here.put_segs(old.unwrap_or_default());
+        Ok(true)
+    }
+
+    async fn memory(self: &Rc<Self>, bytes: usize) -> Option<Segs> {
+        let here = &self.conn.here;
+        let mut data = here.segs();
+        if !Stander::is_over(&**self) && here.engine.room_for_data(&mut data, bytes, false) {
+            return Some(data);
+        }
+        here.put_segs(data);
+        if here.engine.is_beyond_pool(bytes) || self.must_flow() {
+            return None;
+        }
+        stand(self, &here.engine, bytes, STAND_NS, || self.must_flow()).await
+    }
+
+    /// Something on its way on this connection is waited for by commands that hold memory.
+    fn must_flow(&self) -> bool {
+        self.tasks.borrow().gathering().next().is_some()
+    }
+
+    /// Asks for a command's data, or waits in line for the memory.
+    pub fn fetch(self: &Rc<Self>, tag: u32) {
+        if !self.ask(tag, false) {
+            let eater: Rc<dyn Eater> = self.clone();
+            self.conn.here.engine.starve(eater, u64::from(tag));
+        }
+    }
+
+    /// Sends an R2T for all data of a command; false when there is no memory. `fed` when it is the
+    /// first of those that wait for it.
+    fn ask(&self, tag: u32, fed: bool) -> bool {
+        let here = &self.conn.here;
+        let wish = {
+            let mut tasks = self.tasks.borrow_mut();
+            let hungry = tasks.get(tag).filter(|t| t.stage == Stage::Hungry);
+            let Some(task) = hungry else { return true };
+            let bytes = usize::try_from(task.wanted).unwrap_or(usize::MAX);
+            let over = Stander::is_over(self);
+            if over || !here.engine.room_for_data(&mut task.data, bytes, fed) {
+                return false;
+            }
+            let ahead = self.gather(bytes);
+            task.stage = Stage::Gathering { since: here.core.now(), ahead };
+            // Places are fewer than tags.
+            let number = u16::try_from(tag).unwrap_or(u16::MAX);
+            Data { command: task.command.id, tag: number, at: 0, len: task.wanted }
+        };
+        self.conn.ask_for(&wish);
+        self.conn.line.kick();
+        true
+    }
+
+    /// True when data that was asked for should be here by now.
+    pub fn is_owed(&self, now: u64, scarce: bool) -> bool {
+        let late = |(since, ahead): (u64, usize)| is_late(now, since, ahead, scarce);
+        self.tasks.borrow().gathering().any(late)
+    }
+
+    /// Takes the data of an H2CData that was admitted.
+    pub async fn take_data(
+        &self,
+        inlet: &mut Inlet,
+        frame: &Frame,
+        tag: u32,
+        pdu: &Data,
+    ) -> Result<(), Ending> {
+        let mut place = self.conn.here.segs();
+        let at = usize::try_from(pdu.at).unwrap_or(usize::MAX);
+        let here = self.with(tag, |t| t.data.slice_into(at, frame.data_len, &mut place));
+        if here != Some(true) {
+            // The memory was made with the R2T.
+            self.conn.drop_data(inlet, frame).await?;
+            self.finish_task(tag, Status::INTERNAL);
+            return Ok(());
+        }
+        let good = self.conn.data(inlet, frame, &place).await?;
+        self.conn.here.put_segs(place);
+        let whole = self.with(tag, |t| {
+            t.received = pdu.at.saturating_add(pdu.len);
+            if !good {
+                t.failed = Some(Status::TRANSPORT);
+            }
+            (t.received == t.wanted).then_some((t.wanted, t.failed))
+        });
+        match whole.flatten() {
+            None => {}
+            Some((wanted, failed)) => {
+                self.gathered(usize::try_from(wanted).unwrap_or(0));
+                self.with(tag, |t| t.stage = Stage::Ready);
+                match failed {
+                    Some(status) => self.finish_task(tag, status),
+                    None => self.data_complete(tag),
+                }
+            }
+        }
+        Ok(())
+    }
+}

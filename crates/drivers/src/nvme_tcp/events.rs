@@ -1,0 +1,198 @@
+//! Asynchronous events: what the host is told of without having asked for it just then.
+//!
+//! Once a watch period what the host sees is compared with what it was told: units that came or
+//! went, sizes, write protection, what freeing is like; in discovery, the records. That covers what
+//! the engine tells SCSI initiators by unit attentions.
+//!
+//! Invariants
+//!  A1  An event is told once, until its log page was read; what changes meanwhile is in the page.
+//!  A2  No change is lost for want of a request: it waits for the next one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use wire::nvme::codes::event;
+use wire::nvme::{Command, Namespace, Status};
+
+use super::admin::{Admin, Answer};
+use super::identify::{EVENT_REQUESTS, namespace};
+use super::io::namespace_of;
+use super::queue::Queue;
+
+/// What the host knows of its namespaces: the unit, and what Identify says.
+type Sight = BTreeMap<u32, (u32, Namespace)>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Events {
+    /// CIDs of the requests, oldest first.
+    requests: VecDeque<u16>,
+    /// Feature 0Bh.
+    wanted: u32,
+    sight: Sight,
+    /// In discovery: the records that the host knows.
+    generation: u64,
+    changed: BTreeSet<u32>,
+    /// Something has changed that the host has not read.
+    news: bool,
+    /// A1
+    told: bool,
+}
+
+impl Events {
+    /// Requests that have no answer.
+    pub fn waiting(&self) -> u16 {
+        u16::try_from(self.requests.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Drops a request; false when there is none.
+    pub fn forget(&mut self, id: u16) -> bool {
+        let before = self.requests.len();
+        self.requests.retain(|r| *r != id);
+        self.requests.len() < before
+    }
+
+    /// The controller was reset.
+    pub fn reset(&mut self) {
+        (self.requests, self.wanted, self.told) = (VecDeque::new(), 0, false);
+    }
+
+    /// Feature 0Bh.
+    pub fn wanted(&self) -> u32 {
+        self.wanted
+    }
+
+    /// Sets it.
+    pub fn want(&mut self, wanted: u32) {
+        self.wanted = wanted;
+    }
+
+    /// Namespaces that have changed since the list was read last.
+    pub fn changed(&self) -> Vec<u32> {
+        self.changed.iter().copied().collect()
+    }
+
+    /// The page was read.
+    pub fn read(&mut self) {
+        self.changed.clear();
+        (self.news, self.told) = (false, false);
+    }
+
+    /// What the host sees now.
+    fn see(&mut self, now: Sight) {
+        let was = std::mem::replace(&mut self.sight, now);
+        let numbers = was.keys().chain(self.sight.keys());
+        let differs = |n: &&u32| was.get(n) != self.sight.get(n);
+        let changed: Vec<u32> = numbers.filter(differs).copied().collect();
+        self.news |= !changed.is_empty();
+        self.changed.extend(changed);
+    }
+
+    fn see_records(&mut self, generation: u64) {
+        self.news |= std::mem::replace(&mut self.generation, generation) != generation;
+    }
+
+    /// The request to be answered with the event now, if it is to be told.
+    fn tell(&mut self, bit: u32) -> Option<u16> {
+        if !self.news || self.told || self.wanted & bit == 0 {
+            return None;
+        }
+        let id = self.requests.pop_front()?;
+        self.told = true;
+        Some(id)
+    }
+}
+
+impl Queue {
+    fn sight(&self) -> Sight {
+        let map = self.nexus().map(|n| n.map());
+        let of = |e: &std::sync::Arc<target::registry::LunEntry>| {
+            Some((namespace_of(e)?, (e.device.number(), namespace(e))))
+        };
+        map.iter().flat_map(|m| m.iter()).filter_map(of).collect()
+    }
+
+    /// An admin queue has begun: what the host finds now is no change.
+    pub fn began(&self) {
+        let Some(admin) = &self.admin else { return };
+        let discovers = self.controller.target.is_none();
+        let mut events = admin.events.borrow_mut();
+        match discovers {
+            true => events.generation = self.subsystems().0,
+            false => events.sight = self.sight(),
+        }
+    }
+
+    /// Looks for changes, and tells them.
+    pub fn see_changes(&self) {
+        let Some(admin) = &self.admin else { return };
+        match self.controller.target.is_none() {
+            true => admin.events.borrow_mut().see_records(self.subsystems().0),
+            false => admin.events.borrow_mut().see(self.sight()),
+        }
+        self.tell(admin);
+    }
+
+    fn tell(&self, admin: &Admin) {
+        let (bit, what) = match self.controller.target.is_none() {
+            true => (event::DISCOVERY_BIT, event::DISCOVERY_CHANGED),
+            false => (event::NAMESPACE_BIT, event::NAMESPACE_CHANGED),
+        };
+        let told = admin.events.borrow_mut().tell(bit);
+        if let Some(id) = told {
+            self.end_command(id, what.into(), Status::SUCCESS);
+        }
+    }
+
+    /// An Asynchronous Event Request.
+    pub fn event_request(&self, admin: &Admin, command: &Command) -> Answer {
+        if admin.events.borrow().requests.len() > usize::from(EVENT_REQUESTS) {
+            return Status::EVENTS_EXCEEDED.into();
+        }
+        admin.events.borrow_mut().requests.push_back(command.id);
+        self.tell(admin);
+        Answer::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sight(blocks: &[u64]) -> Sight {
+        let one = |blocks: &u64| (1, Namespace { blocks: *blocks, ..Namespace::default() });
+        (1u32..).zip(blocks.iter().map(one)).collect()
+    }
+
+    #[test]
+    fn a_change_is_told_once_until_it_was_read() {
+        let bit = event::NAMESPACE_BIT;
+        let mut events = Events { wanted: bit, sight: sight(&[8, 9]), ..Events::default() };
+        events.see(sight(&[8, 9]));
+        events.requests.extend([3, 4]);
+        assert_eq!(events.tell(bit), None, "nothing has changed");
+        events.see(sight(&[8, 10, 11]));
+        assert_eq!(events.tell(bit), Some(3));
+        events.see(sight(&[7, 10, 11]));
+        assert_eq!(events.tell(bit), None, "A1");
+        assert_eq!(events.changed(), [1, 2, 3]);
+        events.read();
+        assert_eq!((events.tell(bit), events.changed()), (None, vec![]));
+        events.see(sight(&[]));
+        assert_eq!(events.tell(bit), Some(4));
+        assert_eq!(events.changed(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_change_waits_for_a_request_and_for_being_wanted() {
+        let bit = event::NAMESPACE_BIT;
+        let mut events = Events::default();
+        events.see(sight(&[8]));
+        events.requests.push_back(3);
+        assert_eq!(events.tell(bit), None);
+        events.want(bit);
+        assert!(events.forget(3) && !events.forget(3));
+        assert_eq!(events.tell(bit), None, "A2");
+        events.requests.push_back(4);
+        assert_eq!(events.tell(bit), Some(4));
+    }
+}

@@ -1,0 +1,80 @@
+//! Get and Set Features.
+
+use target::ModeBits;
+use wire::nvme::codes::feature as id;
+use wire::nvme::{Command, Status};
+
+use super::admin::{Admin, Answer};
+use super::queue::Queue;
+
+/// SV: the value is to be kept over a reset.
+const SAVE: u32 = 1 << 31;
+
+impl Queue {
+    /// A Get Features command.
+    pub fn get_feature(&self, admin: &Admin, command: &Command) -> Answer {
+        let [first, ..] = command.dwords;
+        let [feature, ..] = first.to_le_bytes();
+        let discovers = self.controller.target.is_none();
+        let value = match feature {
+            id::EVENTS => admin.events.borrow().wanted(),
+            id::KEEP_ALIVE => admin.keep_alive_ms.get(),
+            id::HOST_ID => return Answer::Data(self.controller.host.id.to_vec()),
+            _ if discovers => return Status::INVALID_FIELD.into(),
+            id::ARBITRATION | id::POWER | id::TEMPERATURE | id::ERROR_RECOVERY | id::ATOMICITY => 0,
+            id::WRITE_CACHE => u32::from(self.is_cached()),
+            id::QUEUES => self.granted(u32::MAX),
+            _ => return Status::INVALID_FIELD.into(),
+        };
+        Answer::End(value.into(), Status::SUCCESS)
+    }
+
+    /// A Set Features command.
+    pub fn set_feature(&self, admin: &Admin, command: &Command) -> Answer {
+        let [first, value, ..] = command.dwords;
+        let [feature, ..] = first.to_le_bytes();
+        if first & SAVE != 0 {
+            return Status::NOT_SAVEABLE.into();
+        }
+        match feature {
+            id::EVENTS => {
+                admin.events.borrow_mut().want(value);
+                self.see_changes();
+                Answer::End(0, Status::SUCCESS)
+            }
+            id::KEEP_ALIVE => {
+                admin.keep_alive_ms.set(value);
+                Answer::End(0, Status::SUCCESS)
+            }
+            id::QUEUES if self.controller.target.is_some() => {
+                let most = u32::from(u16::MAX);
+                if value & most == most || value >> 16 == most {
+                    return Status::INVALID_FIELD.into();
+                }
+                Answer::End(self.granted(value).into(), Status::SUCCESS)
+            }
+            id::ARBITRATION
+            | id::POWER
+            | id::TEMPERATURE
+            | id::ERROR_RECOVERY
+            | id::WRITE_CACHE
+            | id::ATOMICITY
+            | id::HOST_ID => Status::NOT_CHANGEABLE.into(),
+            _ => Status::INVALID_FIELD.into(),
+        }
+    }
+
+    /// Some unit has a volatile write cache.
+    fn is_cached(&self) -> bool {
+        let map = self.nexus().map(|n| n.map());
+        map.iter().flat_map(|m| m.iter()).any(|e| e.device.mode().has(ModeBits::WCE))
+    }
+
+    /// Queues that the host gets who asks for as many: NSQR and NCQR, counted from zero.
+    fn granted(&self, asked: u32) -> u32 {
+        let most = self.controller.target.as_ref().map_or(1, |t| t.params.queues_max);
+        let most = u32::from(most.saturating_sub(1));
+        let one = |n: u32| n.min(most);
+        one(asked & 0xffff) | one(asked >> 16) << 16
+    }
+}

@@ -1,0 +1,189 @@
+//! The parameters of an NVMe/TCP target.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use wire::nvme::codes::DISCOVERY_NQN;
+use wire::nvme::is_nqn;
+
+use crate::driver::{DigestPolicy, TargetSpec};
+
+/// What an NVMe/TCP target wants to know besides its name (the subsystem's NQN), portals and
+/// digests.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NvmeTcpParams {
+    /// Serial number of the subsystem; empty makes one of its name.
+    #[schemars(length(max = 20))]
+    pub serial: String,
+    /// Model of the subsystem.
+    #[schemars(length(min = 1, max = 40))]
+    pub model: String,
+    /// I/O queues that one association gets at most.
+    #[schemars(range(min = 1, max = 1024))]
+    pub queues_max: u16,
+    /// Seconds that a connection may take until it is a queue.
+    #[schemars(range(min = 1, max = 300))]
+    pub handshake_timeout: u32,
+    /// Connections at one time; a further one is refused.
+    #[schemars(range(min = 1, max = 16384))]
+    pub connections_max: u32,
+}
+
+impl Default for NvmeTcpParams {
+    fn default() -> NvmeTcpParams {
+        NvmeTcpParams {
+            serial: String::new(),
+            model: "Ashlar".into(),
+            queues_max: 64,
+            handshake_timeout: 15,
+            connections_max: 4096,
+        }
+    }
+}
+
+/// A target, checked.
+pub(crate) struct Checked {
+    /// As it was given.
+    pub spec: TargetSpec,
+    /// Its parameters.
+    pub params: NvmeTcpParams,
+    /// Connections now.
+    pub connections: Arc<AtomicUsize>,
+}
+
+/// A serial number that is the same for the same name.
+fn serial_of(name: &str) -> String {
+    let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+impl Checked {
+    /// Checks a target; an error says what to change.
+    pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
+        let name = spec.name.clone();
+        let bad =
+            |what: String| Error::new(Errno::Inval, format!("nvme_tcp target {name}: {what}"));
+        if !is_nqn(&spec.name) || spec.name == DISCOVERY_NQN {
+            let form = "nqn.2026-01.org.example:disk1";
+            return Err(bad(format!("a name is an NQN of its own, as in {form}")));
+        }
+        if spec.chap.is_some() || spec.mutual_chap.is_some() || spec.discovery_chap.is_some() {
+            return Err(bad("NVMe/TCP has no CHAP; leave chap out".into()));
+        }
+        if let Some(at) = spec.listen.iter().find(|at| at.inet().is_none()) {
+            return Err(bad(format!("listen: {at}: NVMe/TCP listens at TCP addresses only")));
+        }
+        let mut params = match &spec.params {
+            serde_json::Value::Null => NvmeTcpParams::default(),
+            other => NvmeTcpParams::deserialize(other).map_err(|e| bad(e.to_string()))?,
+        };
+        check(&params).map_err(bad)?;
+        if params.serial.is_empty() {
+            params.serial = serial_of(&spec.name);
+        }
+        Ok(Checked { spec, params, connections: Arc::default() })
+    }
+
+    /// What is said to digests of headers and of data.
+    pub fn digests(&self) -> [DigestPolicy; 2] {
+        [self.spec.header_digest, self.spec.data_digest]
+    }
+
+    /// Whether a digest that a host asks for, or does not, is used; None refuses the host.
+    pub fn digest(policy: DigestPolicy, asked: bool) -> Option<bool> {
+        match policy {
+            DigestPolicy::Off => Some(false),
+            DigestPolicy::Allow => Some(asked),
+            DigestPolicy::Require => asked.then_some(true),
+        }
+    }
+
+    /// One connection more; None when there are enough.
+    pub fn place(&self) -> Option<Place> {
+        let most = usize::try_from(self.params.connections_max).unwrap_or(usize::MAX);
+        let one_more = |n: usize| (n < most).then_some(n + 1);
+        let taken = self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        taken.is_ok().then(|| Place(self.connections.clone()))
+    }
+}
+
+/// A connection's place at a target; given back when dropped.
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn check(p: &NvmeTcpParams) -> Result<(), String> {
+    for (key, value, min, max) in [
+        ("queues_max", u32::from(p.queues_max), 1, 1024),
+        ("handshake_timeout", p.handshake_timeout, 1, 300),
+        ("connections_max", p.connections_max, 1, 16384),
+    ] {
+        if value < min || value > max {
+            return Err(format!("{key} = {value}: it must be {min} to {max}"));
+        }
+    }
+    let plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    for (key, text, min, max) in [("serial", &p.serial, 0, 20), ("model", &p.model, 1, 40)] {
+        if text.len() < min || text.len() > max || !plain(text) {
+            return Err(format!("{key}: {min} to {max} printable ASCII characters"));
+        }
+    }
+    Ok(())
+}
+
+/// JSON Schema of [`NvmeTcpParams`].
+pub(crate) fn schema() -> serde_json::Value {
+    schemars::schema_for!(NvmeTcpParams).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn spec(name: &str, params: serde_json::Value) -> TargetSpec {
+        TargetSpec { name: name.into(), params, ..TargetSpec::default() }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let good = "nqn.2026-11.test:a";
+        for (name, params, word) in [
+            ("disk", json!({}), "NQN"),
+            (DISCOVERY_NQN, json!({}), "NQN"),
+            (good, json!({"queues": 1}), "queues"),
+            (good, json!({"queues_max": 0}), "queues_max"),
+            (good, json!({"handshake_timeout": 301}), "handshake_timeout"),
+            (good, json!({"serial": "123456789012345678901"}), "serial"),
+            (good, json!({"model": ""}), "model"),
+        ] {
+            let error = Checked::new(spec(name, params)).err().unwrap();
+            assert!(error.what.contains(word), "{error}");
+        }
+        let unix = TargetSpec {
+            listen: vec!["unix:/run/x".parse().unwrap()],
+            ..spec(good, serde_json::Value::Null)
+        };
+        assert!(Checked::new(unix).err().unwrap().what.contains("TCP"));
+        let checked = Checked::new(spec(good, serde_json::Value::Null)).unwrap();
+        assert_eq!(checked.params.serial, serial_of(good));
+    }
+
+    #[test]
+    fn digests_are_agreed_on_or_the_host_is_refused() {
+        use DigestPolicy::{Allow, Off, Require};
+        let all =
+            [Off, Allow, Require].map(|p| [false, true].map(|asked| Checked::digest(p, asked)));
+        let (no, yes) = (Some(false), Some(true));
+        assert_eq!(all, [[no, no], [no, yes], [None, yes]]);
+    }
+}

@@ -16,6 +16,8 @@ pub enum Kit {
     FileSystems,
     /// The kernel's network block device and its client.
     Nbd,
+    /// The kernel's host of NVMe over TCP, and nvme-cli.
+    Nvme,
     /// Linux' own RAID, and mdadm.
     Raid,
     /// dmraid, and what the kernel needs for the devices that it makes.
@@ -206,6 +208,20 @@ const NBD: Parts = Parts {
     links: &[],
 };
 
+const NVME: Parts = Parts {
+    modules: &["nvme_tcp"],
+    // That of busybox knows less.
+    host: &["blkdiscard"],
+    unpacked: &["usr/sbin/nvme"],
+    loaded: &[],
+    files: &[],
+    own: &[
+        ("etc/nvme/hostnqn", "nqn.2026-11.test.ashlar:guest\n"),
+        ("etc/nvme/hostid", "5f1e0c1a-7c1e-4b55-9c53-0b7d3e6c2a11\n"),
+    ],
+    links: &[],
+};
+
 const LOCAL: Parts = Parts {
     modules: &["nbd", "fuse", "loop"],
     // Those of busybox know less.
@@ -273,6 +289,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::VirtioDisks => VIRTIO_DISKS,
         Kit::FileSystems => FILE_SYSTEMS,
         Kit::Nbd => NBD,
+        Kit::Nvme => NVME,
         Kit::Local => LOCAL,
         Kit::Aoe => AOE,
         Kit::Ninep => NINEP,

@@ -5,6 +5,7 @@ mod attacks;
 mod commands;
 #[path = "../common/cuts.rs"]
 mod cuts;
+mod deletes;
 #[path = "../common/disk.rs"]
 mod disk;
 mod host;

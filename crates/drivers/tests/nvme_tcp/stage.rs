@@ -5,15 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
-use drivers::Driver;
 use drivers::nvme_tcp::NvmeTcp;
+use drivers::{Driver, TargetSpec};
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Address, Reactor};
 use target::Registry;
 use wire::nvme::Configuration;
 
 use crate::host::{Broken, Host, SUBSYSTEM};
-use crate::plant::{Plant, plant};
+use crate::plant::Plant;
 
 /// Sectors of the disk.
 pub const SECTORS: u64 = 4096;
@@ -25,10 +25,17 @@ pub fn portal() -> Address {
 
 /// A target with one disk in a world.
 pub fn build(world: &World, sectors: u64) -> Plant {
-    let make =
-        |registry: &Arc<Registry>| -> Arc<dyn Driver> { Arc::new(NvmeTcp::new(registry.clone())) };
-    let params = serde_json::Value::Null;
-    plant(world, &make, (SUBSYSTEM, params), &[portal()], sectors as usize * 512)
+    furnish(Plant::new(world, sectors as usize * 512, Arc::default()))
+}
+
+/// Adds the target to what has a disk.
+fn furnish(plant: Plant) -> Plant {
+    let driver: Arc<dyn Driver> = Arc::new(NvmeTcp::new(plant.registry.clone()));
+    let listen = vec![portal()];
+    let spec = TargetSpec { name: SUBSYSTEM.into(), listen, ..TargetSpec::default() };
+    plant.add_target(&driver, spec, "*");
+    plant.open(&driver, &[portal()]);
+    plant
 }
 
 /// What a story has.
@@ -87,9 +94,17 @@ pub async fn admin(
 
 /// Plays a story to its end.
 pub fn play<F: Future<Output = ()> + 'static>(story: impl FnOnce(Stage) -> F) {
+    play_over(|world| Plant::new(world, SECTORS as usize * 512, Arc::default()), story);
+}
+
+/// The same over a disk of the test's own.
+pub fn play_over<F: Future<Output = ()> + 'static>(
+    disk: impl FnOnce(&World) -> Plant,
+    story: impl FnOnce(Stage) -> F,
+) {
     let world = World::new(5);
     world.set_net(NetShape { segment_max: 1460, ..NetShape::default() });
-    let plant = build(&world, SECTORS);
+    let plant = furnish(disk(&world));
     let outside = Reactor::simulated(&world, "hosts");
     let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
     let registry = plant.registry.clone();

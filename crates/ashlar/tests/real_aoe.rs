@@ -2,9 +2,6 @@
 //! of a cable whose other end the kernel's `aoe` module has. A file system on a shelf, frames that
 //! get lost, the daemon killed under a writer. One boot.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use rig::guest::{Boot, Image, Kit, Script};

@@ -2,9 +2,6 @@
 //! kernel and by FUSE, file systems on them, the daemon killed and started under a writer. One
 //! boot.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use rig::guest::{Boot, Image, Kit, Script};

@@ -3,8 +3,6 @@
 //! by the kernel's own driver, and by e2fsck on the host. One boot.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use rig::guest::{Boot, Image, Kit, Script, boot_scsi};

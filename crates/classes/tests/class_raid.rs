@@ -113,6 +113,32 @@ fn a_spare_takes_the_place_of_a_disk_that_fails() {
 }
 
 #[test]
+fn a_disk_goes_to_the_array_that_it_is_inserted_into_whoever_remembers_it() {
+    let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
+    for name in ["e0", "e1", "free"] {
+        raid.world.disk(name, vec![0; 3 << 20], 512);
+    }
+    let label = json!({ "format": INTEL, "level": "RAID1", "members": ["e0", "e1"] });
+    let answer = raid.world.verb("raid", "label", "more", label).expect("a second array");
+    let other = answer["array"].as_str().expect("a name").to_owned();
+    raid.settle();
+    // In turn, so that the order of the arrays does not matter.
+    for set in [raid.set.clone(), other.clone(), raid.set.clone()] {
+        let free = json!({ "members": ["free"] });
+        raid.world.verb("raid", "insert", &set, free.clone()).expect("inserted");
+        raid.settle();
+        let has = |set: &str| raid.world.show("raid", set, "Subdisks").join("\n");
+        let held: Vec<String> =
+            [&raid.set, &other].into_iter().filter(|s| raid.holds(s, "free")).cloned().collect();
+        assert_eq!(held, [set.as_str()], "{} / {}", has(&raid.set), has(&other));
+        // It fails there, which is remembered, and is taken for new.
+        raid.world.verb("raid", "fail", &set, free.clone()).expect("failed");
+        raid.settle();
+        raid.world.verb("raid", "clear", "", free).expect("cleared");
+    }
+}
+
+#[test]
 fn a_read_error_is_answered_by_the_others_and_a_write_error_drops_the_disk() {
     for level in ["RAID1", "RAID5"] {
         let disks = if level == "RAID1" { 2 } else { 3 };

@@ -75,24 +75,20 @@ impl RaidClass {
         sets.iter().filter_map(|id| Some((*id, t.find_geom(NAME, &id.name())?))).collect()
     }
 
-    /// The array that a spare goes to: one that expects it, or the first.
+    /// The array that a spare goes to: one that it was just inserted into, one that knows it, or
+    /// the first.
     fn home(&self, t: &mut Topology, found: &Found) -> Option<GeomId> {
         let key = found.key();
-        let mut all = Vec::new();
-        for (id, geom) in self.geoms(t) {
-            if !matches!(id, SetId::Intel(_)) {
-                continue;
+        let claims = |g: &mut RaidGeom| {
+            if g.awaited.as_ref() == Some(&key) {
+                return Some(0);
             }
-            let known = t.with(geom, |g: &mut RaidGeom, _| {
-                let (set, book) = (g.set.as_ref()?, g.book.as_ref()?);
-                book.find(&set.array, &key)
-            });
-            if known.flatten().is_some() {
-                return Some(geom);
-            }
-            all.push(geom);
-        }
-        all.first().copied()
+            let (set, book) = (g.set.as_ref()?, g.book.as_ref()?);
+            book.find(&set.array, &key).map(|_| 1)
+        };
+        let intel = self.geoms(t).into_iter().filter(|(id, _)| matches!(id, SetId::Intel(_)));
+        let place = |(_, geom)| (t.with(geom, |g, _| claims(g)).flatten().unwrap_or(2), geom);
+        intel.map(place).min_by_key(|(claim, _)| *claim).map(|(_, geom)| geom)
     }
 
     /// A disk that is of no use until an array is there is looked at again then.

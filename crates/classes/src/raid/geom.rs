@@ -214,6 +214,8 @@ pub(super) struct RaidGeom {
     pub(super) doing: Option<Doing>,
     /// It does not wait for further disks any more.
     pub(super) due: bool,
+    /// Key of a disk that `insert` is writing a record to: it comes here, whoever else knows it.
+    pub(super) awaited: Option<String>,
     pub(super) tunables: Tunables,
     /// Mirrors and arrays that wait for members, this one among them until it has started.
     pub(super) starting: Arc<Waiting>,
@@ -251,6 +253,7 @@ impl RaidGeom {
             queue: VecDeque::new(),
             doing: None,
             due: false,
+            awaited: None,
             tunables,
             starting,
         }

@@ -352,9 +352,15 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
                     ddf::plan(&meta, places, sector, true)
                 }
             };
-            plan.map(|plan| (plan, key)).map_err(refused)
+            let plan = plan.map_err(refused)?;
+            g.awaited = Some(key.clone());
+            Ok((plan, key))
         })?;
         let written = perform(control, name, plan);
+        with(control, on, |g, _, _| {
+            g.awaited = None;
+            Ok(())
+        })?;
         let came = written.and_then(|()| with(control, on, |g, _, _| disk(g, name).map(drop)));
         if came.is_err() {
             // Nobody waits for it.

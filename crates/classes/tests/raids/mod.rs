@@ -133,6 +133,13 @@ impl Raid {
         self.show("Subdisks")
     }
 
+    /// Whether a disk is one of an array's.
+    pub fn holds(&self, set: &str, disk: &str) -> bool {
+        let all = self.world.control.topology.view(0);
+        let of = all.iter().filter(|geom| geom.class == "raid" && geom.name == set);
+        of.flat_map(|geom| &geom.consumers).any(|c| c.provider.as_deref() == Some(disk))
+    }
+
     pub fn settle(&mut self) {
         self.world.control.wait_until(Duration::from_millis(50), |_| false);
         self.world.control.settle().expect("at rest");

@@ -285,6 +285,14 @@ impl Life {
         self.show("raid", set, "State") == "OPTIMAL" && !busy
     }
 
+    /// Whether a disk is a spare of an array.
+    pub fn is_spare(&self, set: &str, disk: &str) -> bool {
+        let geoms = self.geoms("raid");
+        let of = geoms.iter().filter(|geom| geom.name == set).flat_map(|geom| &geom.consumers);
+        let spare = |(key, line): &(&str, String)| *key == "State" && line == "SPARE";
+        of.filter(|c| c.provider.as_deref() == Some(disk)).any(|c| c.show.iter().any(spare))
+    }
+
     /// How many members an array has seen: not one that was pulled, and is plugged in again before
     /// its loss was dealt with. With the next disk two would be lost at once.
     pub fn array_members(&self, set: &str) -> usize {

@@ -63,9 +63,10 @@ fn stacks_that_failed_once() {
 /// like the array, and what stood on the array's partition took the stale one of that disk; 58: a
 /// partition of an array's that ended where its disk did: the whole disk was taken for the member;
 /// 42, 133, 244, 322, 339: an array started with a stale mirror, or a mirror with a stale array,
-/// while the newer one still waited for a member of its own: they did not know of each other. Of
+/// while the newer one still waited for a member of its own: they did not know of each other; 4520:
+/// a disk that was inserted into one Intel array went to another, which remembered it. Of
 /// the story itself: 191: a disk hung when it was looked at, and nobody looked again.
-const DEEP: [u64; 9] = [15, 42, 58, 59, 133, 191, 244, 322, 339];
+const DEEP: [u64; 10] = [15, 42, 58, 59, 133, 191, 244, 322, 339, 4520];
 
 #[test]
 fn stacks_with_arrays_and_partitions_that_failed_once() {

@@ -108,9 +108,18 @@ impl Story<'_> {
                 let may = |m: &Made| m.name == made.name || turn > 500 && level(m) == level(made);
                 let alike = self.plan.arrays().filter(|(m, away)| *away > 0 && may(m));
                 for member in alike.flat_map(|(made, _)| &made.members) {
-                    let _ = life.verb("raid", "clear", "", json!({ "members": [member] }));
+                    // There it is of use to nobody, and nobody else gets it.
+                    let holder = self.plan.arrays().find(|(m, _)| life.is_spare(m.set(), member));
+                    if let Some((holder, _)) = holder.filter(|(m, _)| m.name != made.name) {
+                        let with = json!({ "members": [member] });
+                        let done = life.verb("raid", "remove", holder.set(), with);
+                        talk(|| format!("remove {member} from {}: {done:?}", holder.set()));
+                    }
+                    let cleared = life.verb("raid", "clear", "", json!({ "members": [member] }));
+                    talk(|| format!("clear {member}: {cleared:?}"));
                     let with = json!({ "members": [member], "force": true });
-                    let _ = life.verb("raid", "insert", made.set(), with);
+                    let done = life.verb("raid", "insert", made.set(), with);
+                    talk(|| format!("insert {member} into {}: {done:?}", made.set()));
                 }
                 life.fuse.set(fuse);
             }

@@ -194,6 +194,15 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     let found = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
     assert_eq!(found["answer"]["faults"], 0, "{found}");
     assert_eq!(found["answer"]["checked"].as_array().map(Vec::len), Some(2));
+    // Back to the first dump; the second one stays.
+    house.ashlar(&["fs", "halt", "main"]).ends(0);
+    let back = ["fs", "recover", "main", "--force", "--dump"];
+    refuses(&house, &[&back[..], &["1999/0101"]].concat(), "the WORM has 2, from");
+    let date = first.trim_start_matches("/dump/");
+    house.ashlar(&[&back[..], &[date]].concat()).ends(0).says(&[&first]);
+    assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    let later = second.trim_start_matches("/dump/");
+    house.ashlar(&["fs", "dumps", "main"]).ends(0).says(&[date, later]);
     house.stop();
 }
 

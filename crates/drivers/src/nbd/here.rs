@@ -70,10 +70,8 @@ impl Here {
     pub fn close_portal(&self, at: &Address) {
         if self.hall.close_portal(at)
             && let Some(path) = at.unix()
-            && self.shared.leave_door(path)
         {
-            // Gone already: somebody else has taken it away.
-            let _ = std::fs::remove_file(path);
+            self.shared.leave_door(path);
         }
     }
 }

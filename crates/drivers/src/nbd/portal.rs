@@ -26,11 +26,14 @@ pub(crate) fn open(here: &Rc<Here>, at: Address) -> io::Result<Address> {
             (Door::Inet(listener), local)
         }
         Address::Unix(path) => {
-            let listener = match here.shared.take_door(path) {
-                Some(parcel) => here.reactor().attach_unix(parcel)?,
-                None => here.reactor().listen_unix(path)?,
-            };
-            here.shared.put_door(path, listener.share()?);
+            let listener = here.shared.enter_door(path, |parcel| {
+                let listener = match parcel {
+                    Some(parcel) => here.reactor().attach_unix(parcel)?,
+                    None => here.reactor().listen_unix(path)?,
+                };
+                let next = listener.share()?;
+                Ok((listener, next))
+            })?;
             (Door::Unix(listener), at.clone())
         }
         Address::Ether(_) => {

@@ -1,8 +1,9 @@
 //! What all cores of the driver share: targets and listening Unix sockets.
 //!
-//! Locks are held for look-ups in handshakes only.
+//! Locks are held for look-ups in handshakes, and while a core opens a Unix socket.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
@@ -15,7 +16,7 @@ use crate::common::entrance::Strain;
 
 /// A listening Unix socket between cores.
 struct Door {
-    /// The socket, for the next core; None while one looks at it.
+    /// The socket, for the next core; None after a core that could not open it.
     parcel: Option<Parcel>,
     /// Cores that listen.
     cores: usize,
@@ -24,7 +25,6 @@ struct Door {
 #[derive(Default)]
 struct State {
     targets: BTreeMap<String, Arc<Checked>>,
-    doors: BTreeMap<String, Door>,
     connections: u64,
 }
 
@@ -35,17 +35,22 @@ pub(crate) struct Shared {
     pub connections_max: usize,
     pub strain: Strain,
     state: Mutex<State>,
+    doors: Mutex<BTreeMap<String, Door>>,
 }
 
 impl Shared {
     /// Without targets.
     pub fn new(registry: Arc<Registry>, connections_max: usize) -> Arc<Shared> {
-        let (strain, state) = Default::default();
-        Arc::new(Shared { registry, connections_max, strain, state })
+        let (strain, state, doors) = Default::default();
+        Arc::new(Shared { registry, connections_max, strain, state, doors })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doors(&self) -> MutexGuard<'_, BTreeMap<String, Door>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes or replaces a target. Refused when another target at one of its addresses has another
@@ -89,28 +94,79 @@ impl Shared {
         state.connections
     }
 
-    /// The listening socket of a path, if a core has opened it; to be put back by `put_door`.
-    pub fn take_door(&self, path: &str) -> Option<Parcel> {
-        self.state().doors.get_mut(path).and_then(|door| door.parcel.take())
+    /// A core listens at the path of a Unix socket: `open` gets the socket of the cores that do so
+    /// already, and answers with one more for the next. One core at a time, for two that found
+    /// none would both bind the path.
+    pub fn enter_door<L>(
+        &self,
+        path: &str,
+        open: impl FnOnce(Option<Parcel>) -> io::Result<(L, Parcel)>,
+    ) -> io::Result<L> {
+        let mut doors = self.doors();
+        let (parcel, cores) = match doors.get_mut(path) {
+            Some(door) => (door.parcel.take(), door.cores),
+            None => (None, 0),
+        };
+        let (listener, parcel) = open(parcel)?;
+        doors.insert(path.to_owned(), Door { parcel: Some(parcel), cores: cores + 1 });
+        Ok(listener)
     }
 
-    /// A core listens at the path; `parcel` is for the next one.
-    pub fn put_door(&self, path: &str, parcel: Parcel) {
-        let mut state = self.state();
-        let door = state.doors.entry(path.to_owned()).or_insert(Door { parcel: None, cores: 0 });
-        door.parcel = Some(parcel);
-        door.cores += 1;
-    }
-
-    /// A core listens no more; true when it was the last one.
-    pub fn leave_door(&self, path: &str) -> bool {
-        let mut state = self.state();
-        let Some(door) = state.doors.get_mut(path) else { return false };
+    /// A core listens no more; the path goes with the last one.
+    pub fn leave_door(&self, path: &str) {
+        let mut doors = self.doors();
+        let Some(door) = doors.get_mut(path) else { return };
         door.cores = door.cores.saturating_sub(1);
-        let last = door.cores == 0;
-        if last {
-            state.doors.remove(path);
+        if door.cores == 0 {
+            doors.remove(path);
+            // Gone already: somebody else has taken it away.
+            let _ = std::fs::remove_file(path);
         }
-        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+    use std::time::Duration;
+
+    use reactor::{Config, Reactor};
+
+    use super::*;
+
+    #[test]
+    fn cores_that_open_a_path_at_once_share_it() {
+        let scratch = rig::proc::Scratch::new("nbd-doors").unwrap();
+        let path = scratch.path().join("s").to_str().unwrap().to_owned();
+        let shared = Shared::new(Registry::new(), 1);
+        let at_once = Barrier::new(3);
+        let open = || {
+            let reactor = Reactor::start(Config::default()).unwrap();
+            at_once.wait();
+            let mut first = false;
+            let entered = shared.enter_door(&path, |parcel| {
+                first = parcel.is_none();
+                // Long enough for the others to come to the door.
+                thread::sleep(Duration::from_millis(20));
+                let listener = match parcel {
+                    Some(parcel) => reactor.attach_unix(parcel)?,
+                    None => reactor.listen_unix(&path)?,
+                };
+                let next = listener.share()?;
+                Ok((listener, next))
+            });
+            drop(entered.unwrap());
+            first
+        };
+        let firsts = thread::scope(|all| {
+            let cores = [(); 3].map(|()| all.spawn(open));
+            cores.map(|core| core.join().unwrap())
+        });
+        assert_eq!(firsts.iter().filter(|first| **first).count(), 1);
+        for cores in [2, 1, 0] {
+            shared.leave_door(&path);
+            assert_eq!(std::path::Path::new(&path).exists(), cores > 0);
+        }
     }
 }

@@ -13,7 +13,7 @@ use target::{Device, Engine};
 use super::court::Court;
 use super::portal::Portal;
 use super::shared::Shared;
-use crate::common::hall::Cores;
+use crate::common::cores::{Cores, place_of};
 use crate::common::journal::Journal;
 
 /// Empty lists kept for the next requests; further ones are given back.
@@ -32,10 +32,6 @@ pub(super) struct Here {
 
 thread_local! {
     static CORES: Cores<Here> = const { Cores::new() };
-}
-
-fn place_of(shared: &Arc<Shared>) -> usize {
-    Arc::as_ptr(shared).addr()
 }
 
 /// How long the core keeps the driver's value: until its tasks are dropped.

@@ -19,7 +19,7 @@ use wire::scsi::{Lun, Sense, Status, asc};
 
 use super::flights::{Flights, Wants};
 use super::sim::Inner;
-use crate::common::hall::Cores;
+use crate::common::cores::Cores;
 use crate::local::place;
 
 thread_local! {

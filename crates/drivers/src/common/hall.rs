@@ -196,27 +196,3 @@ pub(crate) fn farewell<G, E: Ending>(
         false => note(format_args!("{who}: {ending}")),
     }
 }
-
-/// A driver's value on each core of a thread: a simulation has several cores there.
-pub(crate) struct Cores<H>(RefCell<Vec<(usize, u32, Weak<H>)>>);
-
-impl<H> Cores<H> {
-    /// None.
-    pub const fn new() -> Cores<H> {
-        Cores(RefCell::new(Vec::new()))
-    }
-
-    /// Notes the value that the driver at `place` has on a core.
-    pub fn add(&self, place: usize, core: u32, here: &Rc<H>) {
-        let mut all = self.0.borrow_mut();
-        all.retain(|(_, _, h)| h.strong_count() > 0);
-        all.push((place, core, Rc::downgrade(here)));
-    }
-
-    /// The value that the driver at `place` has on a core.
-    pub fn find(&self, place: usize, core: u32) -> Option<Rc<H>> {
-        let all = self.0.borrow();
-        let found = all.iter().rev().find(|(p, c, _)| *p == place && *c == core);
-        found.and_then(|(_, _, here)| here.upgrade())
-    }
-}

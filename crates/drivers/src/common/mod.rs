@@ -8,6 +8,8 @@
 //! | `pace` | the deadline for data that has begun to come |
 //! | `spares` | empty lists of segments |
 //! | `stand` | a connection that waits for memory |
+//! | `targets` | the targets of a driver, and their portals |
+//! | `cores` | a driver's value on each core, and what they tell each other |
 //! | `hall` | the connections and portals of one core, their number, their watch |
 //! | `entrance` | listening and accepting |
 //! | `journal` | lines about bad peers, not too many |
@@ -15,6 +17,7 @@
 //! A protocol brings its own handshake, requests and answers, and nothing of the above.
 
 pub(crate) mod cause;
+pub(crate) mod cores;
 pub(crate) mod entrance;
 pub(crate) mod hall;
 pub(crate) mod inbox;
@@ -23,3 +26,4 @@ pub(crate) mod pace;
 pub(crate) mod pump;
 pub(crate) mod spares;
 pub(crate) mod stand;
+pub(crate) mod targets;

@@ -40,7 +40,7 @@ pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
         if wanted.as_ref().is_some_and(|w| *w != port.name) {
             continue;
         }
-        let Some(target) = session.conn.here.shared.target(&port.name) else { continue };
+        let Some(target) = session.conn.here.shared.targets.get(&port.name) else { continue };
         if discovery && !may_hear_of(&target, session.user.as_deref()) {
             continue;
         }
@@ -80,7 +80,8 @@ fn addresses(session: &Session, target: &Arc<Checked>) -> Vec<SocketAddr> {
         let address = if at == conn.at {
             conn.local
         } else {
-            let local = conn.here.shared.portal(at).unwrap_or(at);
+            let local =
+                conn.here.shared.targets.portal(&at.into()).and_then(|at| at.inet()).unwrap_or(at);
             match local.ip().is_unspecified() {
                 // Everywhere: then also at the address that the initiator has reached.
                 true => SocketAddr::new(conn.local.ip(), local.port()),

@@ -12,7 +12,8 @@ use super::connection::Connection;
 use super::ending::Ending;
 use super::scarce::Spares;
 use super::shared::{Order, Shared};
-use crate::common::hall::{self, Cores, Hall};
+use crate::common::cores::{Cores, place_of};
+use crate::common::hall::{self, Hall};
 
 /// The driver on one core.
 pub(crate) struct Here {
@@ -25,10 +26,6 @@ pub(crate) struct Here {
 
 thread_local! {
     static CORES: Cores<Here> = const { Cores::new() };
-}
-
-fn place_of(shared: &Arc<Shared>) -> usize {
-    Arc::as_ptr(shared).addr()
 }
 
 impl Here {
@@ -45,7 +42,7 @@ impl Here {
         });
         CORES.with(|all| all.add(place_of(shared), core.id(), &here));
         let (mailer, mailbox) = core.reactor().mailbox();
-        shared.add_core(core.id(), mailer);
+        shared.post.add(core.id(), mailer);
         drop(core.reactor().spawn("iscsi watch", hall::watch(here.hall.clone(), here.clone())));
         drop(core.reactor().spawn("iscsi orders", orders(here, mailbox)));
     }

@@ -146,7 +146,7 @@ fn grant(auth: Auth, tsih: &Tsih, alias: Option<String>) -> Access {
 /// Discovery needs an account as soon as a target of the portal wants one; who shows one hears of
 /// that account's targets and of those that want none.
 fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
-    let targets = conn.here.shared.targets_at(conn.at);
+    let targets = conn.here.shared.targets.at(&conn.at.into());
     let users: Vec<ChapUser> =
         targets.iter().filter_map(|t| t.spec.discovery_chap.as_ref()).map(chap_user).collect();
     let mutual = targets.iter().filter(|t| t.spec.discovery_chap.is_some());
@@ -159,7 +159,7 @@ fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
 
 fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Decision {
     let here = &conn.here;
-    let found = here.shared.target(name).filter(|t| t.listens_at(conn.at));
+    let found = here.shared.targets.get_at(&conn.at.into(), name);
     let (Some(target), Some(port)) = (found, here.engine.find_target(NAME, name)) else {
         deny_note(conn, query, format!("there is no target {name} at portal {}", conn.at));
         return Decision::deny(LoginStatus::NotFound);
@@ -205,7 +205,7 @@ fn deny_note(conn: &Connection, query: &TargetQuery, text: String) {
 
 /// What to do when an initiator offers nothing but MD5, as most do unless they are told.
 fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
-    let target = query.target.as_deref().and_then(|t| conn.here.shared.target(t));
+    let target = query.target.as_deref().and_then(|t| conn.here.shared.targets.get(t));
     match target.is_some_and(|t| !t.params.chap_md5) {
         true => {
             "; when it offers MD5 only, let it offer SHA256 (open-iscsi: \
@@ -231,7 +231,7 @@ fn note_refusal(conn: &Connection, query: &TargetQuery, status: LoginStatus, rea
         status.code()
     ));
     if status == LoginStatus::AuthenticationFailure {
-        let target = query.target.as_deref().and_then(|t| conn.here.shared.target(t));
+        let target = query.target.as_deref().and_then(|t| conn.here.shared.targets.get(t));
         let account = target.as_ref().and_then(|t| match query.session {
             SessionType::Normal => t.spec.chap.as_ref(),
             SessionType::Discovery => t.spec.discovery_chap.as_ref(),

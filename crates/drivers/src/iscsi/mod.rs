@@ -96,13 +96,12 @@ impl Driver for Iscsi {
     }
 
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        self.shared.set_target(Checked::new(spec)?);
-        Ok(())
+        self.shared.targets.set(Checked::new(spec)?)
     }
 
     fn remove_target(&self, name: &str) {
         let normal = wire::iscsi::normalise_name(name).unwrap_or_else(|_| name.to_string());
-        self.shared.remove_target(&normal);
+        self.shared.targets.remove(&normal);
     }
 
     fn install(self: Arc<Self>, engine: &Rc<Engine>) {

@@ -1,13 +1,12 @@
 //! The parameters of an iSCSI target, and what follows from them at login.
 
-use std::net::SocketAddr;
-
 use ::wire::iscsi::{self as wire, Offer};
 use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::common::targets;
 use crate::driver::{DigestPolicy, TargetSpec};
 
 /// What an iSCSI target wants to know besides its name, portals and secrets.
@@ -88,6 +87,14 @@ pub(crate) struct Checked {
     pub params: IscsiParams,
 }
 
+impl targets::Checked for Checked {
+    const DRIVER: &'static str = super::NAME;
+
+    fn spec(&self) -> &TargetSpec {
+        &self.spec
+    }
+}
+
 impl Checked {
     /// Checks a target; an error says what to change.
     pub fn new(mut spec: TargetSpec) -> Result<Checked, Error> {
@@ -135,11 +142,6 @@ impl Checked {
             }
             _ => Ok(Checked { spec, params }),
         }
-    }
-
-    /// True when initiators find it at that portal.
-    pub fn listens_at(&self, portal: SocketAddr) -> bool {
-        self.spec.listen.iter().any(|at| at.inet() == Some(portal))
     }
 
     /// What a login offers.

@@ -20,7 +20,7 @@ pub(crate) fn open(here: &Rc<Here>, at: SocketAddr) -> io::Result<Address> {
     let listener = here.reactor().listen_shared(at)?;
     let local = listener.local_addr();
     let task = accept(here, "iscsi portal", Door::Inet(listener), name.clone());
-    here.shared.portal_opened(at, local);
+    here.shared.targets.portal_opened(name.clone(), local.into());
     here.hall.add_portal(name, local.into(), task);
     Ok(local.into())
 }

@@ -8,15 +8,16 @@
 //!  S2  A TSIH is not 0 and belongs to one session at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use reactor::Mailer;
 use target::Registry;
 
 use super::params::Checked;
+use crate::common::cores::Post;
 use crate::common::entrance::Strain;
+use crate::common::targets::Targets;
 
 /// Logins that wait for the end of one session; the oldest is forgotten, and times out by itself.
 const WAITERS_MAX: usize = 64;
@@ -48,13 +49,9 @@ struct Owner {
 
 #[derive(Default)]
 struct State {
-    targets: BTreeMap<String, Arc<Checked>>,
-    portals: BTreeMap<SocketAddr, SocketAddr>,
     owners: BTreeMap<Key, Owner>,
     tsihs: BTreeSet<u16>,
     last_tsih: u16,
-    cores: Vec<(u32, Mailer<Order>)>,
-    connections: u64,
 }
 
 /// What all cores share.
@@ -64,64 +61,36 @@ pub(crate) struct Shared {
     pub connections_max: usize,
     /// StatSN of the first answer on a connection.
     pub first_stat_sn: u32,
+    pub targets: Targets<Checked>,
+    pub post: Post<Order>,
     pub strain: Strain,
+    connections: AtomicU64,
     state: Mutex<State>,
 }
 
 impl Shared {
     /// Without targets.
     pub fn new(registry: Arc<Registry>, connections_max: usize, first_stat_sn: u32) -> Arc<Shared> {
-        let (strain, state) = Default::default();
-        Arc::new(Shared { registry, connections_max, first_stat_sn, strain, state })
+        let (targets, post, strain, connections, state) = Default::default();
+        Arc::new(Shared {
+            registry,
+            connections_max,
+            first_stat_sn,
+            targets,
+            post,
+            strain,
+            connections,
+            state,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes or replaces a target.
-    pub fn set_target(&self, target: Checked) {
-        self.state().targets.insert(target.spec.name.clone(), Arc::new(target));
-    }
-
-    /// Forgets a target.
-    pub fn remove_target(&self, name: &str) {
-        self.state().targets.remove(name);
-    }
-
-    /// A target by its normalised name.
-    pub fn target(&self, name: &str) -> Option<Arc<Checked>> {
-        self.state().targets.get(name).cloned()
-    }
-
-    /// The targets of a portal.
-    pub fn targets_at(&self, portal: SocketAddr) -> Vec<Arc<Checked>> {
-        let state = self.state();
-        state.targets.values().filter(|t| t.listens_at(portal)).cloned().collect()
-    }
-
-    /// Where a portal really is, once it is open: port 0 becomes a number.
-    pub fn portal_opened(&self, at: SocketAddr, local: SocketAddr) {
-        self.state().portals.insert(at, local);
-    }
-
-    /// The real address of a portal that is open.
-    pub fn portal(&self, at: SocketAddr) -> Option<SocketAddr> {
-        self.state().portals.get(&at).copied()
-    }
-
-    /// A core has come.
-    pub fn add_core(&self, core: u32, mailer: Mailer<Order>) {
-        let mut state = self.state();
-        state.cores.retain(|(c, _)| *c != core);
-        state.cores.push((core, mailer));
-    }
-
     /// A number for a connection; never given twice.
     pub fn next_connection(&self) -> u64 {
-        let mut state = self.state();
-        state.connections += 1;
-        state.connections
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A free TSIH (S2); None when all are taken.
@@ -170,9 +139,9 @@ impl Shared {
         }
         let (core, connection) = (owner.core, owner.connection);
         if !std::mem::replace(&mut owner.told, true) {
-            let mailer = state.cores.iter().find(|(c, _)| *c == core).map(|(_, m)| m.clone());
-            let sent = mailer.is_some_and(|m| m.send(Order::Reinstated { connection }).is_ok());
-            if !sent && let Some(owner) = state.owners.get_mut(key) {
+            if !self.post.tell(core, Order::Reinstated { connection })
+                && let Some(owner) = state.owners.get_mut(key)
+            {
                 // Its mailbox is full: the next one who asks tries again.
                 owner.told = false;
             }

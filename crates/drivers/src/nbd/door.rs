@@ -40,7 +40,7 @@ fn by_tls(name: String) -> String {
 
 /// Goes through the handshake; answers the session that transmission belongs to.
 pub(crate) async fn run(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<Rc<Session>, Ending> {
-    let targets = conn.here.shared.targets_at(&conn.at);
+    let targets = conn.here.shared.targets.at(&conn.at);
     let Some(first) = targets.first().cloned() else {
         return Err(Ending::Refused("no target listens here any more".into()));
     };

@@ -10,7 +10,8 @@ use target::Engine;
 
 use super::connection::Connection;
 use super::shared::Shared;
-use crate::common::hall::{self, Cores, Hall};
+use crate::common::cores::{Cores, place_of};
+use crate::common::hall::{self, Hall};
 use crate::common::spares::Spares;
 
 /// The driver on one core.
@@ -24,10 +25,6 @@ pub(crate) struct Here {
 
 thread_local! {
     static CORES: Cores<Here> = const { Cores::new() };
-}
-
-fn place_of(shared: &Arc<Shared>) -> usize {
-    Arc::as_ptr(shared).addr()
 }
 
 impl Here {

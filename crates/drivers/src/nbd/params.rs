@@ -10,6 +10,7 @@ use keys::{Files, Keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::common::targets;
 use crate::driver::TargetSpec;
 
 /// Longest name of a target, bytes: export names begin with it.
@@ -81,6 +82,26 @@ pub(crate) struct Checked {
     pub connections: Arc<AtomicUsize>,
 }
 
+impl targets::Checked for Checked {
+    const DRIVER: &'static str = super::NAME;
+
+    fn spec(&self) -> &TargetSpec {
+        &self.spec
+    }
+
+    fn disagrees(&self, other: &Checked) -> Option<&'static str> {
+        let tls = |t: &Checked| {
+            let p = t.params.clone();
+            (p.tls, p.tls_certificate, p.tls_key, p.tls_client_ca)
+        };
+        (tls(self) != tls(other)).then_some("TLS parameters")
+    }
+
+    fn succeed(&mut self, old: &Checked) {
+        self.connections = old.connections.clone();
+    }
+}
+
 impl Checked {
     /// Checks a target and reads its keys; an error says what to change.
     pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
@@ -105,12 +126,6 @@ impl Checked {
             }
         };
         Ok(Checked { spec, params, keys, connections: Arc::default() })
-    }
-
-    /// What targets at one address have to agree on: TLS begins before the target is known.
-    pub fn door(&self) -> (TlsPolicy, [&str; 3]) {
-        let p = &self.params;
-        (p.tls, [&p.tls_certificate, &p.tls_key, &p.tls_client_ca])
     }
 
     /// One connection more; None when there are enough.

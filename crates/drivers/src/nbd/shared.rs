@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::Errno;
-use geom::Error;
-use reactor::{Address, Parcel};
+use reactor::Parcel;
 use target::Registry;
 
 use super::params::Checked;
 use crate::common::entrance::Strain;
+use crate::common::targets::Targets;
 
 /// A listening Unix socket between cores.
 struct Door {
@@ -22,76 +22,31 @@ struct Door {
     cores: usize,
 }
 
-#[derive(Default)]
-struct State {
-    targets: BTreeMap<String, Arc<Checked>>,
-    connections: u64,
-}
-
 /// What all cores share.
 pub(crate) struct Shared {
     pub registry: Arc<Registry>,
     /// Connections of one core; a further one is reset.
     pub connections_max: usize,
+    pub targets: Targets<Checked>,
     pub strain: Strain,
-    state: Mutex<State>,
+    connections: AtomicU64,
     doors: Mutex<BTreeMap<String, Door>>,
 }
 
 impl Shared {
     /// Without targets.
     pub fn new(registry: Arc<Registry>, connections_max: usize) -> Arc<Shared> {
-        let (strain, state, doors) = Default::default();
-        Arc::new(Shared { registry, connections_max, strain, state, doors })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let (targets, strain, connections, doors) = Default::default();
+        Arc::new(Shared { registry, connections_max, targets, strain, connections, doors })
     }
 
     fn doors(&self) -> MutexGuard<'_, BTreeMap<String, Door>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes or replaces a target. Refused when another target at one of its addresses has another
-    /// mind about TLS.
-    pub fn set_target(&self, mut target: Checked) -> Result<(), Error> {
-        let mut state = self.state();
-        let at_same = |other: &&Arc<Checked>| {
-            other.spec.name != target.spec.name
-                && other.spec.listen.iter().any(|at| target.spec.listen.contains(at))
-        };
-        let differs = |other: &&Arc<Checked>| other.door() != target.door();
-        if let Some(other) = state.targets.values().filter(at_same).find(differs) {
-            let what = format!(
-                "nbd target {}: target {} listens at the same address with other TLS parameters",
-                target.spec.name, other.spec.name
-            );
-            return Err(Error::new(Errno::Inval, what));
-        }
-        if let Some(old) = state.targets.get(&target.spec.name) {
-            target.connections = old.connections.clone();
-        }
-        state.targets.insert(target.spec.name.clone(), Arc::new(target));
-        Ok(())
-    }
-
-    /// Forgets a target.
-    pub fn remove_target(&self, name: &str) {
-        self.state().targets.remove(name);
-    }
-
-    /// The targets of a portal, by name.
-    pub fn targets_at(&self, portal: &Address) -> Vec<Arc<Checked>> {
-        let state = self.state();
-        state.targets.values().filter(|t| t.spec.listen.contains(portal)).cloned().collect()
-    }
-
     /// A number for a connection; never given twice.
     pub fn next_connection(&self) -> u64 {
-        let mut state = self.state();
-        state.connections += 1;
-        state.connections
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A core listens at the path of a Unix socket: `open` gets the socket of the cores that do so

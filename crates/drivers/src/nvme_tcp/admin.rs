@@ -172,7 +172,7 @@ impl Queue {
         };
         let asker = (self.conn.here.core.id(), self.conn.number, command.id);
         let order = Order::Abort { connection: seat.connection, command: id, asker };
-        if !self.conn.here.shared.tell(seat.core, order) {
+        if !self.conn.here.shared.post.tell(seat.core, order) {
             return Answer::End(1, Status::SUCCESS);
         }
         admin.away.set(admin.away.get() + 1);

@@ -35,7 +35,7 @@ impl No {
 
 /// Goes on until the connection is a queue.
 pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Queue>, Ending> {
-    let targets = conn.here.shared.targets_at(&conn.at);
+    let targets = conn.here.shared.targets.at(&conn.at);
     let Some(first) = targets.first() else {
         return Err(Ending::Refused("no target listens here any more"));
     };
@@ -135,7 +135,7 @@ async fn enter(
     let host = Host { name: names.host, id: names.host_id, subsystem: names.subsystem };
     let target = match host.subsystem == DISCOVERY_NQN {
         true => None,
-        false => Some(shared.target_at(&conn.at, &host.subsystem).ok_or_else(|| {
+        false => Some(shared.targets.get_at(&conn.at, &host.subsystem).ok_or_else(|| {
             let text = format!("no subsystem {} at {}", host.subsystem, conn.at);
             note_denied(conn, &host, text);
             No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true)

@@ -131,7 +131,7 @@ impl Controller {
             self.queues().iter().filter(|(number, _)| **number > 0).map(|(_, s)| *s).collect();
         for seat in all {
             // A core that has stopped has no connections; others listen while they live.
-            self.shared.tell(seat.core, Order::End { connection: seat.connection });
+            self.shared.post.tell(seat.core, Order::End { connection: seat.connection });
         }
     }
 }

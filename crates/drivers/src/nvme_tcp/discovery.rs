@@ -38,13 +38,13 @@ impl Queue {
         if let Some(at) = conn.local.inet() {
             all.push(record(DISCOVERY_NQN, at, number(at), true));
         }
-        for target in shared.targets() {
+        for target in shared.targets.all() {
             let Some(port) = conn.here.engine.find_target(NAME, &target.spec.name) else {
                 continue;
             };
             for at in &target.spec.listen {
                 // Who listens everywhere is found where the host has come.
-                let real = shared.portal(at).as_ref().and_then(Address::inet);
+                let real = shared.targets.portal(at).as_ref().and_then(Address::inet);
                 let Some(real) = real else { continue };
                 let reached = match (real.ip().is_unspecified(), conn.local.inet()) {
                     (true, Some(local)) => SocketAddr::new(local.ip(), real.port()),

@@ -11,7 +11,8 @@ use target::Engine;
 use super::connection::Connection;
 use super::ending::Ending;
 use super::shared::{Order, Shared};
-use crate::common::hall::{self, CONNECTIONS_MAX, Cores, Hall};
+use crate::common::cores::{Cores, place_of};
+use crate::common::hall::{self, CONNECTIONS_MAX, Hall};
 use crate::common::spares::Spares;
 
 /// The driver on one core.
@@ -25,10 +26,6 @@ pub(crate) struct Here {
 
 thread_local! {
     static CORES: Cores<Here> = const { Cores::new() };
-}
-
-fn place_of(shared: &Arc<Shared>) -> usize {
-    Arc::as_ptr(shared).addr()
 }
 
 impl Here {
@@ -45,7 +42,7 @@ impl Here {
             core: core.clone(),
         });
         CORES.with(|all| all.add(place_of(shared), core.id(), &here));
-        shared.add_core(core.id(), mailer);
+        shared.post.add(core.id(), mailer);
         drop(core.reactor().spawn("nvme watch", hall::watch(here.hall.clone(), here.clone())));
         drop(core.reactor().spawn("nvme orders", orders(here, mailbox)));
     }
@@ -77,7 +74,7 @@ async fn orders(here: Rc<Here>, mailbox: Mailbox<Order>) {
             Order::Abort { connection, command, asker: (core, asker, id) } => {
                 let queue = here.hall.get(connection).and_then(|c| c.queue());
                 let done = queue.is_some_and(|q| q.abort(command));
-                here.shared.tell(core, Order::Aborted { connection: asker, id, done });
+                here.shared.post.tell(core, Order::Aborted { connection: asker, id, done });
             }
             Order::Aborted { connection, id, done } => {
                 if let Some(queue) = here.hall.get(connection).and_then(|c| c.queue()) {

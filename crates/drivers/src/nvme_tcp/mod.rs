@@ -98,11 +98,11 @@ impl Driver for NvmeTcp {
     }
 
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        self.shared.set_target(Checked::new(spec)?)
+        self.shared.targets.set(Checked::new(spec)?)
     }
 
     fn remove_target(&self, name: &str) {
-        self.shared.remove_target(name);
+        self.shared.targets.remove(name);
     }
 
     fn install(self: Arc<Self>, engine: &Rc<Engine>) {

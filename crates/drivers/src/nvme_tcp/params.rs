@@ -10,6 +10,7 @@ use serde::Deserialize;
 use wire::nvme::codes::DISCOVERY_NQN;
 use wire::nvme::is_nqn;
 
+use crate::common::targets;
 use crate::driver::{DigestPolicy, TargetSpec};
 
 /// What an NVMe/TCP target wants to know besides its name (the subsystem's NQN), portals and
@@ -60,6 +61,22 @@ pub(crate) struct Checked {
 fn serial_of(name: &str) -> String {
     let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+impl targets::Checked for Checked {
+    const DRIVER: &'static str = super::NAME;
+
+    fn spec(&self) -> &TargetSpec {
+        &self.spec
+    }
+
+    fn disagrees(&self, other: &Checked) -> Option<&'static str> {
+        (self.digests() != other.digests()).then_some("digests")
+    }
+
+    fn succeed(&mut self, old: &Checked) {
+        self.connections = old.connections.clone();
+    }
 }
 
 impl Checked {

@@ -26,7 +26,7 @@ pub(crate) fn open(here: &Rc<Here>, at: Address) -> io::Result<Address> {
     };
     let listener = here.core.reactor().listen_shared(inet)?;
     let local = Address::Inet(listener.local_addr());
-    here.shared.portal_opened(at.clone(), local.clone());
+    here.shared.targets.portal_opened(at.clone(), local.clone());
     let task = accept(here, "nvme portal", Door::Inet(listener), at.clone());
     here.hall.add_portal(at, local.clone(), task);
     Ok(local)

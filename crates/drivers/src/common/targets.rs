@@ -1,0 +1,113 @@
+//! The targets of a driver, by name, and the portals at which they are found.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::Errno;
+use geom::Error;
+use reactor::Address;
+
+use crate::driver::TargetSpec;
+
+/// A target as a driver has checked it.
+pub(crate) trait Checked {
+    /// The driver's name.
+    const DRIVER: &'static str;
+
+    /// As it was given.
+    fn spec(&self) -> &TargetSpec;
+
+    /// What it tells a client otherwise than `other` before the client has said which of them it
+    /// wants: targets at one address have to agree on that. None when they do.
+    fn disagrees(&self, other: &Self) -> Option<&'static str> {
+        let _ = other;
+        None
+    }
+
+    /// It takes the place of `old`, whose connections stay.
+    fn succeed(&mut self, old: &Self) {
+        let _ = old;
+    }
+}
+
+struct State<T> {
+    all: BTreeMap<String, Arc<T>>,
+    /// Where portals really are, once they are open: port 0 becomes a number.
+    portals: BTreeMap<Address, Address>,
+}
+
+/// The targets of a driver, by name. Its lock is held for look-ups only.
+pub(crate) struct Targets<T>(Mutex<State<T>>);
+
+impl<T> Default for Targets<T> {
+    fn default() -> Targets<T> {
+        Targets(Mutex::new(State { all: BTreeMap::new(), portals: BTreeMap::new() }))
+    }
+}
+
+impl<T: Checked> Targets<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes or replaces a target. Refused when another target at one of its addresses disagrees.
+    pub fn set(&self, mut target: T) -> Result<(), Error> {
+        let mut state = self.state();
+        let name = &target.spec().name;
+        let at_same = |other: &&Arc<T>| {
+            other.spec().name != *name
+                && other.spec().listen.iter().any(|at| target.spec().listen.contains(at))
+        };
+        let disagrees = |other: &Arc<T>| Some((target.disagrees(other)?, other.clone()));
+        if let Some((what, other)) = state.all.values().filter(at_same).find_map(disagrees) {
+            let (driver, other) = (T::DRIVER, &other.spec().name);
+            let what = format!(
+                "{driver} target {name}: target {other} listens at the same address with other \
+                 {what}"
+            );
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let name = name.clone();
+        if let Some(old) = state.all.get(&name) {
+            target.succeed(old);
+        }
+        state.all.insert(name, Arc::new(target));
+        Ok(())
+    }
+
+    /// Forgets a target.
+    pub fn remove(&self, name: &str) {
+        self.state().all.remove(name);
+    }
+
+    /// A target by its name.
+    pub fn get(&self, name: &str) -> Option<Arc<T>> {
+        self.state().all.get(name).cloned()
+    }
+
+    /// A target of a portal by its name.
+    pub fn get_at(&self, portal: &Address, name: &str) -> Option<Arc<T>> {
+        self.get(name).filter(|t| t.spec().listen.contains(portal))
+    }
+
+    /// Every target, by name.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.state().all.values().cloned().collect()
+    }
+
+    /// The targets of a portal, by name.
+    pub fn at(&self, portal: &Address) -> Vec<Arc<T>> {
+        let here = |t: &&Arc<T>| t.spec().listen.contains(portal);
+        self.state().all.values().filter(here).cloned().collect()
+    }
+
+    /// A portal is open.
+    pub fn portal_opened(&self, at: Address, local: Address) {
+        self.state().portals.insert(at, local);
+    }
+
+    /// The real address of a portal that is open.
+    pub fn portal(&self, at: &Address) -> Option<Address> {
+        self.state().portals.get(at).cloned()
+    }
+}

@@ -26,7 +26,8 @@ pub struct OpenHow {
 }
 
 /// Which calls on a buffered file may be made in line instead of by another thread. Only the
-/// poll port has the choice; io_uring tries the page cache in line for reads by itself.
+/// poll port has the choice; io_uring tries the page cache in line for reads by itself. Short calls
+/// on a file in memory are made in line by both, whatever is said here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inline {
     /// Reads that the page cache can serve at once.
@@ -44,6 +45,8 @@ pub struct FileFacts {
     pub is_direct: bool,
     /// Opened for reading only.
     pub is_read_only: bool,
+    /// A file of a file system in memory (tmpfs, ramfs): a call copies, and waits for no device.
+    pub is_in_memory: bool,
     /// Unit of addressing in bytes; for files the unit of direct I/O.
     pub logical_sector: u32,
     /// Unit that the medium writes without reading first, in bytes.
@@ -211,6 +214,7 @@ impl File {
             is_block_device: !shape.growable,
             is_direct: false,
             is_read_only: false,
+            is_in_memory: false,
             logical_sector: shape.sector,
             physical_sector: shape.sector,
             memory_align: 1,
@@ -244,11 +248,20 @@ fn facts(fd: &OwnedFd, how: OpenHow) -> io::Result<FileFacts> {
         is_block_device: is_block,
         is_direct: how.direct,
         is_read_only: how.read_only,
+        is_in_memory: !is_block && is_in_memory(fd),
         logical_sector: logical,
         physical_sector: physical,
         memory_align: if how.direct { memory } else { 1 },
         device: (fs::major(number), fs::minor(number)),
     })
+}
+
+/// Numbers of file systems in memory (statfs(2)).
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+
+fn is_in_memory(fd: &OwnedFd) -> bool {
+    // Whoever does not say lies on a device.
+    fs::fstatfs(fd).is_ok_and(|s| IN_MEMORY.contains(&(s.f_type as u32)))
 }
 
 /// Alignment of offsets and of memory for direct I/O on a file (statx, Linux 6.1).

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::ReadWriteFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
-use crate::port::workers::{Job, Workers, call, raw_result};
+use crate::port::workers::{Job, Workers, call, in_line, raw_result};
 use crate::port::{Reaped, Wait};
 use crate::remote::Remote;
 use crate::slots::{On, Op, Slot, SlotId, Slots, raw};
@@ -83,6 +83,10 @@ impl Poll {
     }
 
     fn start_file(&mut self, slot: &mut Slot, id: SlotId) {
+        if let Some(result) = in_line(slot, id) {
+            self.ready.push((id, result));
+            return;
+        }
         let On::File(file) = &slot.on else { return };
         let policy = file.inline();
         let job = Job::of(slot, id);

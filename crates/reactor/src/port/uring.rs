@@ -14,6 +14,8 @@
 //!      somebody waits for memory (`heed`) does not sleep on lazy sends, whose memory it frees.
 //!  U7  A discard that this kernel's ring refuses is a call of a thread instead, and what that one
 //!      says is what is told: the ring does not say whether it or the device cannot.
+//!  U8  A short call on a file in memory never enters the ring, which would give it to a thread: it
+//!      is made at once, and the next look tells it and does not wait.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +27,7 @@ use io_uring::squeue::Entry;
 use io_uring::{EnterFlags, IoUring, Probe, opcode, types};
 
 use crate::port::entry::entry;
-use crate::port::workers::{Job, Workers};
+use crate::port::workers::{Job, Workers, in_line};
 use crate::port::{Reaped, Wait};
 use crate::remote::Remote;
 use crate::slots::{On, Op, SlotId, Slots, raw};
@@ -69,6 +71,8 @@ pub(crate) struct Uring {
     backlog: VecDeque<Waiting>,
     /// What the ring does not know (U7).
     calls: Workers,
+    /// Ended, to be reported by the next `gather` (U8).
+    ready: Reaped,
 }
 
 /// Builds the ring with the best set of flags that the kernel knows.
@@ -145,6 +149,7 @@ impl Uring {
             heeds: false,
             backlog: VecDeque::new(),
             calls: Workers::new(remote.clone()),
+            ready: Reaped::new(),
         };
         Ok((port, how))
     }
@@ -158,6 +163,10 @@ impl Uring {
     }
 
     pub(crate) fn start(&mut self, slots: &mut Slots, id: SlotId) {
+        if let Some(result) = slots.get(id).and_then(|slot| in_line(slot, id)) {
+            self.ready.push((id, result));
+            return;
+        }
         self.in_flight += 1;
         if !self.backlog.is_empty() || !self.place(slots, id) {
             self.backlog.push_back(Waiting::Start(id));
@@ -258,6 +267,7 @@ impl Uring {
 
     pub(crate) fn gather(&mut self, slots: &mut Slots, wait: Wait, out: &mut Reaped) {
         self.flush_backlog(slots);
+        let wait = if self.ready.is_empty() { wait } else { Wait::Peek };
         match wait {
             Wait::Peek => {
                 if self.worth_entering() {
@@ -272,6 +282,7 @@ impl Uring {
             }
         }
         self.heeds = false;
+        out.append(&mut self.ready);
         self.calls.take_results(out);
         self.reap(slots, out);
         self.reap_quiet(slots, out);
@@ -343,7 +354,8 @@ impl Uring {
             self.cancel(id);
         }
         let deadline = Instant::now() + LAST_WAIT;
-        let mut out = Reaped::new();
+        let mut out = std::mem::take(&mut self.ready);
+        out.drain(..).for_each(|(id, _)| slots.free(id));
         let busy = |port: &Uring| port.in_flight > 0 || port.calls.is_busy();
         while busy(self) && Instant::now() < deadline {
             self.flush_backlog(slots);

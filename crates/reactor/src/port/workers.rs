@@ -15,10 +15,13 @@ use rustix::io::ReadWriteFlags;
 use crate::port::Reaped;
 use crate::port::link::check;
 use crate::remote::{Remote, lock};
-use crate::slots::{IoVec, Op, Slot, SlotId, raw};
+use crate::slots::{IoVec, On, Op, Slot, SlotId, raw};
 
 /// Threads for blocking file calls; more calls wait in line.
 const WORKERS_MAX: usize = 4;
+
+/// Bytes of a call on a file in memory that is made in line; a longer copy is worth a thread.
+const IN_LINE_MAX: usize = 128 << 10;
 
 /// One call on a file.
 pub(super) struct Job {
@@ -148,6 +151,23 @@ fn work(shared: &Shared, remote: &Remote) {
         remote.notify();
         line = lock(&shared.line);
     }
+}
+
+/// The result of a short call on a file in memory, made in line: else a thread is woken for a copy.
+/// io_uring wakes one too, for those file systems do not tell it that they never wait.
+pub(super) fn in_line(slot: &mut Slot, id: SlotId) -> Option<i64> {
+    let On::File(file) = &slot.on else { return None };
+    if !file.facts().is_in_memory {
+        return None;
+    }
+    let short = match slot.op {
+        Op::Read { .. } | Op::Write { .. } => {
+            slot.iov.iter().map(|v| v.len).sum::<usize>() <= IN_LINE_MAX
+        }
+        Op::Sync => true,
+        _ => false,
+    };
+    short.then(|| call(&Job::of(slot, id), ReadWriteFlags::empty()))
 }
 
 pub(super) fn raw_result<T: TryInto<i64>>(result: rustix::io::Result<T>) -> i64 {

@@ -4,6 +4,7 @@
 
 #[path = "../common/disk.rs"]
 mod disk;
+mod late;
 #[path = "../common/seeds.rs"]
 mod seeds;
 #[path = "../common/slow_disk.rs"]
@@ -13,7 +14,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Bio, End, Errno, Op, Pool, PoolConfig, Segs};
 use cam::CamClass;
@@ -85,14 +86,14 @@ impl Sink for Endings {
 #[derive(Default)]
 struct Remote {
     answers: Cell<u32>,
-    conflicts: Cell<u32>,
+    good: Cell<u32>,
     functions: Cell<u32>,
 }
 
 impl Transport for Remote {
     fn respond(&self, _: u32, response: Response<'_>) {
         self.answers.set(self.answers.get() + 1);
-        self.conflicts.set(self.conflicts.get() + u32::from(response.status == 0x18));
+        self.good.set(self.good.get() + u32::from(response.status == 0));
     }
 
     fn discard(&self, _: u32) {}
@@ -136,7 +137,9 @@ struct Scene {
     engines: Vec<Rc<Engine>>,
     registry: Arc<Registry>,
     control: Control,
+    cam: Arc<CamClass>,
     failing: Arc<AtomicU64>,
+    held: Arc<AtomicBool>,
     endings: Rc<Endings>,
     sinks: Vec<u32>,
     edge: Edge,
@@ -184,7 +187,7 @@ impl Scene {
             cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
         engines.iter().for_each(bus::install);
         let failing = Arc::new(AtomicU64::new(0));
-        slow_disk::add(&mut control, SECTORS * SECTOR, failing.clone());
+        let held = slow_disk::add(&mut control, SECTORS * SECTOR, failing.clone());
         open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
         registry.set_target("iscsi", TARGET).unwrap();
         let group = GroupSpec {
@@ -216,7 +219,9 @@ impl Scene {
             engines,
             registry,
             control,
+            cam,
             failing,
+            held,
             endings,
             sinks,
             edge,

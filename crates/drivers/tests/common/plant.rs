@@ -27,7 +27,7 @@ impl Plant {
     /// Without a target: two cores and the unit `slow` of `disk_bytes`, of whose requests `failing`
     /// in a thousand fail.
     pub fn new(world: &World, disk_bytes: usize, failing: Arc<AtomicU64>) -> Plant {
-        Plant::over(world, |control| slow_disk::add(control, disk_bytes, failing))
+        Plant::over(world, |control| drop(slow_disk::add(control, disk_bytes, failing)))
     }
 
     /// The same over another disk that is called `slow`.

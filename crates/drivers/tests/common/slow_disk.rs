@@ -1,6 +1,6 @@
 //! A disk in memory that answers after a while, in any order, and fails when it is told to.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bio::{Bio, Errno, Op};
@@ -15,6 +15,8 @@ struct SlowDisk {
     bytes: Mutex<Vec<u8>>,
     /// Requests of a thousand that fail; half of the writes that fail are done.
     failing: Arc<AtomicU64>,
+    /// Nothing ends while it is set.
+    held: Arc<AtomicBool>,
 }
 
 impl Layer for SlowDisk {
@@ -24,6 +26,9 @@ impl Layer for SlowDisk {
     }
 
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        if self.held.load(Ordering::Relaxed) {
+            return self.start(bio, core);
+        }
         let failing = self.failing.load(Ordering::Relaxed);
         let fails = failing > 0 && core.reactor().random() % 1000 < failing;
         if fails && core.reactor().random().is_multiple_of(2) {
@@ -45,8 +50,12 @@ impl Layer for SlowDisk {
     }
 }
 
-/// Adds a disk of `len` bytes called `slow`, of whose requests `failing` in a thousand fail.
-pub fn add(control: &mut Control, len: usize, failing: Arc<AtomicU64>) {
-    let layer = Arc::new(SlowDisk { bytes: Mutex::new(vec![0; len]), failing });
+/// Adds a disk of `len` bytes called `slow`, of whose requests `failing` in a thousand fail;
+/// answers the switch that holds them all.
+pub fn add(control: &mut Control, len: usize, failing: Arc<AtomicU64>) -> Arc<AtomicBool> {
+    let held = Arc::<AtomicBool>::default();
+    let bytes = Mutex::new(vec![0; len]);
+    let layer = Arc::new(SlowDisk { bytes, failing, held: held.clone() });
     disk::add(control, "slow", len as u64, layer);
+    held
 }

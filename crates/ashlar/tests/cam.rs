@@ -3,6 +3,7 @@
 
 mod house;
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use house::House;
@@ -51,7 +52,9 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     ]);
     let typed = ["cam", "cmd", "da1", "-c", "12 0 0 0 v:i1 0", "36", "-i", "36", "s8 z8 z16"];
     house.ashlar(&typed).ends(0).says(&["ASHLAR virtual disk\n"]);
-    house.ashlar(&["cam", "cmd", "da1", "-c", "fe 0 0 0 0 0"]).complains(&["INVALID COMMAND"]);
+    house
+        .ashlar(&["cam", "cmd", "da1", "-c", "fe 0 0 0 0 0"])
+        .complains(&["cam cmd: da1: INVALID COMMAND"]);
     house.ashlar(&words("cam modepage ada0 -m 8")).complains(&["cam identify ada0"]);
     says("cam rescan", &["nothing is new"]);
     let list = house.ashlar(&words("--json cam devlist")).ends(0).json();
@@ -87,6 +90,22 @@ fn others_are_served_while_a_command_hangs() {
     // A raw command is not sent again: it ends with what ended it.
     let ended = waits.wait_with_output().unwrap();
     assert!(!ended.status.success(), "{ended:?}");
+}
+
+/// As above, for a portal that takes connections and says nothing.
+#[test]
+fn others_are_served_while_a_portal_is_silent() {
+    let mut house = House::new("cam-silent");
+    house.configure("", "");
+    house.start();
+    let portal = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = portal.local_addr().unwrap().to_string();
+    let mut waits = house.command(&["cam", "discover", &at]).spawn().unwrap();
+    let (connection, _) = portal.accept().unwrap();
+    house.ashlar(&words("cam devlist")).ends(0);
+    assert!(waits.try_wait().unwrap().is_none(), "it waits for the portal");
+    drop(connection);
+    assert!(!waits.wait().unwrap().success());
 }
 
 #[test]

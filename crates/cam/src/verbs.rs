@@ -17,14 +17,11 @@ use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use crate::bus::{Bus, Names};
-use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
 use crate::class::CamClass;
 use crate::device::Shape;
 use crate::periph::Facts;
 use crate::unit::Unit;
-
-/// How long a reset may take, ms.
-const RESET_TIMEOUT_MS: u32 = 10_000;
+use orders::Say;
 
 const DISK: ArgSpec =
     ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "A disk: da0, ada0" };
@@ -136,6 +133,10 @@ impl CamClass {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
+        if let Some(number) = params["ticket"].as_u64() {
+            return self.how_far(control, (verb, on), number);
+        }
+        let mut talk = |verb, say: Say| self.talk(control, (verb, on), params, say);
         match verb {
             "devlist" => Ok(self.devlist(params["verbose"].as_bool().unwrap_or(false))),
             "rescan" => self.rescan(control, params),
@@ -144,17 +145,23 @@ impl CamClass {
             "readcap" => self.disk(on)?.readcap(),
             "reportluns" => self.disk(on)?.reportluns(),
             "tags" => self.disk(on)?.tags(params),
-            "reset" => self.reset(control, on, params),
-            "modepage" => self.disk(on)?.modepage(control, params),
-            "defects" => self.disk(on)?.defects(control, params),
-            "cmd" => self.cmd(control, on, params),
+            "reset" => talk("reset", |talk, _| Box::pin(async move { talk.reset().await })),
+            "modepage" => {
+                talk("modepage", |talk, p| Box::pin(async move { talk.modepage(p).await }))
+            }
+            "defects" => talk("defects", |talk, p| Box::pin(async move { talk.defects(p).await })),
+            "cmd" => talk("cmd", |talk, p| Box::pin(async move { talk.cmd(p).await })),
             "smpphylist" => self.smpphylist(control, on),
             "enclosure" => self.enclosure(control, on),
             "locate" => self.locate(control, on, params),
             "discover" => self.discover(control, on, params),
-            "aoeconfig" => self.aoeconfig(control, on, params),
-            "aoemask" => self.aoemask(control, on, params),
-            "aoereserve" => self.aoereserve(control, on, params),
+            "aoeconfig" => {
+                talk("aoeconfig", |talk, p| Box::pin(async move { talk.config(p).await }))
+            }
+            "aoemask" => talk("aoemask", |talk, p| Box::pin(async move { talk.mask(p).await })),
+            "aoereserve" => {
+                talk("aoereserve", |talk, p| Box::pin(async move { talk.reserve(p).await }))
+            }
             "fault" => self.fault(on, params),
             "attach" => self.attach(control, on, params),
             "detach" => self.detach(control, on),
@@ -298,32 +305,6 @@ impl CamClass {
         })?;
         control.call(|t| self.take_out(t, &bus))?;
         Ok(json!({ "message": format!("{name} is gone") }))
-    }
-
-    fn reset(&self, control: &mut Control, on: &str, params: &Value) -> Result<Value, Error> {
-        let what = ("reset", on);
-        if let Some(number) = params["ticket"].as_u64() {
-            return self.how_far(control, what, number);
-        }
-        let Found { name, unit, .. } = self.disk(on)?;
-        let ccb = Ccb {
-            command: Command::Reset,
-            flags: Flags::RAW,
-            priority: Priority::Dev,
-            timeout_ms: RESET_TIMEOUT_MS,
-            retries: 0,
-            length: 0,
-            owner: Owner::Task(0),
-        };
-        let begin = |control: &mut Control| {
-            control.begin_on_core("a reset", move |core| {
-                Box::pin(async move { unit.execute(core, ccb, &bio::Segs::new()).await })
-            })
-        };
-        self.order(control, what, begin, move |ended| match ended.result {
-            Ok(_) => Ok(json!({ "message": format!("{name} was reset") })),
-            Err(e) => Err(Error::new(e, format!("{name}: {}", ended.outcome.status.text()))),
-        })
     }
 
     fn disk(&self, name: &str) -> Result<Found, Error> {

@@ -6,14 +6,12 @@ mod world;
 use std::sync::Arc;
 
 use cam::sims::hba::{DiskSpec, Faults, Role, Transport, VirtualHba};
-use geom::Class;
 use serde_json::{Value, json};
 use wire::scsi::{SesConfig, SesStatus, SesType};
 use world::World;
 
 fn verb(w: &mut World, verb: &str, on: &str, params: Value) -> Result<Value, geom::Error> {
-    let cam = w.cam.clone();
-    cam.verb(&mut w.control, verb, on, &params)
+    w.verb(verb, on, &params)
 }
 
 fn text(w: &mut World, name: &str, on: &str) -> String {

@@ -119,6 +119,40 @@ fn a_disk_that_hangs_holds_up_nobody_but_who_asked_it() {
 }
 
 #[test]
+fn no_verb_holds_up_others_while_its_device_is_silent() {
+    let mut w = World::new(1, &[]);
+    let shelf = asked(json!({ "disks": 2, "size": 1 << 20, "enclosure": 21 }));
+    verb(&mut w, "attach", "mps0", shelf).unwrap();
+    for silent in ["da0", "mps0:21"] {
+        verb(&mut w, "fault", silent, json!({ "hangs": 100 })).unwrap();
+    }
+    let begun = w.control.now_ns();
+    let asked = [
+        ("modepage", "da0", json!({ "page": "8" })),
+        ("defects", "da0", json!({})),
+        ("cmd", "da0", json!({ "cdb": "0 0 0 0 0 0" })),
+        ("enclosure", "ses0", json!({})),
+        ("locate", "ses0", json!({ "element": 0 })),
+        ("locate", "da1", json!({})),
+    ]
+    .map(|(name, on, params)| {
+        let answer = verb(&mut w, name, on, params).unwrap();
+        let again = answer["unfinished"]["again"].clone();
+        assert_eq!(again["name"], on, "{name}: {answer}");
+        (name, on, again)
+    });
+    let page = w.verb("modepage", "da1", &json!({ "page": "8" })).unwrap();
+    assert!(page["fields"]["WCE"].is_number(), "{page}");
+    assert!(w.control.now_ns() - begun < 1_000_000_000, "da1 waited for the others");
+    let e = verb(&mut w, "defects", "da1", asked[1].2.clone()).unwrap_err();
+    assert_eq!(e.kind, Errno::Canceled, "an answer is whose it is: {e}");
+    for (name, on, again) in asked {
+        let e = w.verb(name, on, &again).unwrap_err();
+        assert!(e.what.contains("timed out"), "{name} {on}: {e}");
+    }
+}
+
+#[test]
 fn answers_that_nobody_fetches_make_room_and_what_hangs_does_not() {
     let mut w = attached();
     verb(&mut w, "fault", "da0", json!({ "hangs": 100 })).unwrap();

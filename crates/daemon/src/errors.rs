@@ -18,9 +18,11 @@ pub fn kind_of(errno: Errno) -> Kind {
     }
 }
 
-/// A refusal of the graph as an error of the API.
+/// A refusal of the graph as an error of the API. Sentences that begin with who is meant do not say
+/// it again.
 pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
-    Error::new(kind_of(error.kind), op, error.what).at(at)
+    let what = error.what.strip_prefix(at).and_then(|rest| rest.strip_prefix(": "));
+    Error::new(kind_of(error.kind), op, what.unwrap_or(&error.what)).at(at)
 }
 
 /// The provider that a configuration, or whatever else outlives a restart, may name so. What lies
@@ -58,6 +60,17 @@ pub fn no_provider(topology: &Topology, op: &str, name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whom_an_error_is_about_is_said_once() {
+        let text = |at: &str, what: &str| {
+            from_geom("cam cmd", at, geom::Error::new(Errno::Io, what)).to_string()
+        };
+        assert!(text("da0", "da0: timed out").contains(": cam cmd: da0: timed out\n"));
+        assert!(text("da0", "da0 is reserved").contains(": da0: da0 is reserved\n"));
+        assert!(text("da0", "da01: timed out").contains(": da0: da01: timed out\n"));
+        assert!(text("", "timed out").contains(": cam cmd: timed out\n"));
+    }
 
     #[test]
     fn every_errno_has_a_kind_and_none_is_internal() {

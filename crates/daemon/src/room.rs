@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::arrival;
 use crate::buses;
 use crate::desk::{Change, Desk};
-use crate::errors::{from_geom, kind_of, named};
+use crate::errors::{from_geom, named};
 use crate::exports::{Exports, SESSIONS_DEADLINE, units_of};
 use crate::journal::Journal;
 use crate::lists;
@@ -548,7 +548,7 @@ impl Room {
         if (class, verb) == ("disk", "resize") {
             self.returns.learn(&self.control.topology, on);
         }
-        done.map_err(|e| Error::new(kind_of(e.kind), op, e.what).at(on))
+        done.map_err(|e| from_geom(&op, on, e))
     }
 
     /// No new logins, sessions closed, disks flushed.

@@ -3,14 +3,15 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 use wire::aoe::{
     Config, Mac, Masks, Reserve, STRING_MAX, command, directive, error, mask, reserve,
 };
 
-use super::{DISK, Found, verb};
-use crate::class::CamClass;
+use super::orders::Talk;
+use super::{DISK, verb};
+use crate::sims::aoe::Aoe;
 
 const fn flag(name: &'static str, doc: &'static str) -> ArgSpec {
     ArgSpec { name, short: None, kind: ArgKind::Flag, doc }
@@ -124,42 +125,26 @@ fn shown(name: &str, list: &[Mac], none: &str, key: &str) -> Value {
     json!({ "text": text, key: names(list) })
 }
 
-/// What a target said, and what else there is to say.
-struct Talk<'a> {
-    found: &'a Found,
-    control: &'a mut Control,
-}
-
 impl Talk<'_> {
-    fn name(&self) -> &str {
-        &self.found.name
+    fn bus(&self) -> Result<&Aoe, Error> {
+        self.found.unit.sim().aoe().ok_or_else(|| {
+            let what = format!("{} is no disk of an AoE bus: it has no such thing", self.name());
+            Error::new(Errno::NotSup, what)
+        })
     }
 
-    /// An order: what the target answers, or its error.
-    fn order(&mut self, command: u8, body: Vec<u8>) -> Result<Result<Vec<u8>, u8>, Error> {
-        let (sim, target) = (self.found.unit.sim().clone(), self.found.unit.path().target);
-        let what = format!("{} is no disk of an AoE bus: it has no such thing", self.name());
-        let none = || Error::new(Errno::NotSup, what.as_str());
-        sim.aoe().ok_or_else(none)?;
-        let said = self.control.run_on_core("an AoE order", move |core| {
-            Box::pin(async move {
-                let bus = sim.aoe()?;
-                Some(bus.order(target, command, body, core).await)
-            })
-        })?;
-        let said = said.ok_or_else(none)?;
-        said.map_err(|status| {
+    /// What the target answers, or its error.
+    async fn ask(&self, command: u8, body: Vec<u8>) -> Result<Result<Vec<u8>, u8>, Error> {
+        let target = self.found.unit.path().target;
+        self.bus()?.order(target, command, body, self.core).await.map_err(|status| {
             let what = format!("{}: no answer: {}", self.name(), status.text());
             Error::new(Errno::TimedOut, what)
         })
     }
 
     /// This machine's own addresses there.
-    fn own(&mut self) -> Result<Vec<Mac>, Error> {
-        let (sim, target) = (self.found.unit.sim().clone(), self.found.unit.path().target);
-        self.control.run_on_core("our addresses", move |core| {
-            Box::pin(async move { sim.aoe().map(|bus| bus.own(target, core)).unwrap_or_default() })
-        })
+    fn own(&self) -> Result<Vec<Mac>, Error> {
+        Ok(self.bus()?.own(self.found.unit.path().target, self.core))
     }
 
     fn unreadable(&self) -> Error {
@@ -186,15 +171,15 @@ impl Talk<'_> {
         Error::new(kind, format!("{}: {why} (AoE error {code})", self.name()))
     }
 
-    fn string(&mut self, how: u8, text: &[u8]) -> Result<Vec<u8>, Error> {
+    async fn string(&self, how: u8, text: &[u8]) -> Result<Vec<u8>, Error> {
         let body = [&Config::ask(how, text).encode()[..], text].concat();
-        let said = self.order(command::CONFIG, body)?.map_err(|code| self.wrong(code))?;
+        let said = self.ask(command::CONFIG, body).await?.map_err(|code| self.wrong(code))?;
         let read = Config::decode(&said).map(|config| config.string.to_vec());
         read.map_err(|_| self.unreadable())
     }
 
-    fn masks(&mut self, how: u8, list: &[(u8, Mac)]) -> Result<Vec<Mac>, Error> {
-        let said = self.order(command::MASKS, Masks::encode(how, 0, list))?;
+    async fn masks(&self, how: u8, list: &[(u8, Mac)]) -> Result<Vec<Mac>, Error> {
+        let said = self.ask(command::MASKS, Masks::encode(how, 0, list)).await?;
         let said = said.map_err(|code| self.wrong(code))?;
         let masks = Masks::decode(&said).map_err(|_| self.unreadable())?;
         let why = match masks.error {
@@ -206,25 +191,17 @@ impl Talk<'_> {
         Err(Error::new(Errno::Io, format!("{}: the list is as it was: {why}", self.name())))
     }
 
-    fn holders(&mut self, how: u8, list: &[Mac]) -> Result<Result<Vec<Mac>, u8>, Error> {
-        let said = match self.order(command::RESERVE, Reserve::encode(how, list))? {
+    async fn holders(&self, how: u8, list: &[Mac]) -> Result<Result<Vec<Mac>, u8>, Error> {
+        let said = match self.ask(command::RESERVE, Reserve::encode(how, list)).await? {
             Ok(said) => said,
             Err(code) => return Ok(Err(code)),
         };
         let read = Reserve::decode(&said).map_err(|_| self.unreadable())?;
         Ok(Ok(read.addresses().collect()))
     }
-}
 
-impl CamClass {
-    pub(super) fn aoeconfig(
-        &self,
-        control: &mut Control,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        let found = self.disk(on)?;
-        let mut talk = Talk { found: &found, control };
+    pub(super) async fn config(&self, params: &Value) -> Result<Value, Error> {
+        let on = self.name();
         let (set, force) = (params["set"].as_str(), is(params, "force"));
         let wanted = match (set, is(params, "clear")) {
             (Some(_), true) => return Err(refuse("set or clear, not both")),
@@ -234,16 +211,16 @@ impl CamClass {
             (None, false) => None,
         };
         let string = match wanted {
-            None => talk.string(directive::READ, &[])?,
+            None => self.string(directive::READ, &[]).await?,
             Some(text) if text.len() > STRING_MAX => {
                 let what = format!("{} bytes: a string has {STRING_MAX} at most", text.len());
                 return Err(refuse(what));
             }
             // Nothing can be set where something is.
-            Some(text) if force || text.is_empty() => talk.string(directive::FORCE, text)?,
-            Some(text) => match talk.string(directive::SET, text) {
+            Some(text) if force || text.is_empty() => self.string(directive::FORCE, text).await?,
+            Some(text) => match self.string(directive::SET, text).await {
                 Err(e) if e.kind == Errno::Exist => {
-                    let now = talk.string(directive::READ, &[])?;
+                    let now = self.string(directive::READ, &[]).await?;
                     let now = String::from_utf8_lossy(&now).into_owned();
                     let what = format!("{on} says `{now}` already; --force replaces it");
                     return Err(Error::new(Errno::Exist, what));
@@ -260,14 +237,8 @@ impl CamClass {
         Ok(json!({ "text": line, "string": text, "bytes": hex }))
     }
 
-    pub(super) fn aoemask(
-        &self,
-        control: &mut Control,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        let found = self.disk(on)?;
-        let mut talk = Talk { found: &found, control };
+    pub(super) async fn mask(&self, params: &Value) -> Result<Value, Error> {
+        let on = self.name();
         let list = addresses(params)?;
         let how = match (is(params, "add"), is(params, "delete"), list.is_empty()) {
             (true, false, false) => Some(mask::ADD),
@@ -277,13 +248,13 @@ impl CamClass {
             (_, _, true) => return Err(refuse("which addresses?")),
             _ => return Err(refuse("addresses: --add or --delete?")),
         };
-        let mut now = talk.masks(mask::READ, &[])?;
+        let mut now = self.masks(mask::READ, &[]).await?;
         if let Some(how) = how {
             let after: Vec<Mac> = match how {
                 mask::ADD => now.iter().chain(&list).copied().collect(),
                 _ => now.iter().filter(|mac| !list.contains(mac)).copied().collect(),
             };
-            let own = talk.own()?;
+            let own = self.own()?;
             if !after.is_empty() && !own.iter().all(|mac| after.contains(mac)) {
                 let force = is(params, "force");
                 let what = format!(
@@ -296,19 +267,13 @@ impl CamClass {
                 }
             }
             let directives: Vec<(u8, Mac)> = list.iter().map(|mac| (how, *mac)).collect();
-            now = talk.masks(mask::EDIT, &directives)?;
+            now = self.masks(mask::EDIT, &directives).await?;
         }
         Ok(shown(on, &now, "everybody may reach it", "masks"))
     }
 
-    pub(super) fn aoereserve(
-        &self,
-        control: &mut Control,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        let found = self.disk(on)?;
-        let mut talk = Talk { found: &found, control };
+    pub(super) async fn reserve(&self, params: &Value) -> Result<Value, Error> {
+        let on = self.name();
         let mut list = addresses(params)?;
         let force = is(params, "force");
         let changes = match (is(params, "set"), is(params, "release")) {
@@ -322,24 +287,24 @@ impl CamClass {
             (set, release) => set || release,
         };
         if is(params, "set") && list.is_empty() {
-            list = talk.own()?;
+            list = self.own()?;
         }
         let how = match (changes, force) {
             (false, _) => reserve::READ,
             (true, false) => reserve::SET,
             (true, true) => reserve::FORCE,
         };
-        let now = match talk.holders(how, &list)? {
+        let now = match self.holders(how, &list).await? {
             Ok(now) => now,
             Err(error::RESERVED) => {
-                let others = talk.holders(reserve::READ, &[])?.unwrap_or_default();
+                let others = self.holders(reserve::READ, &[]).await?.unwrap_or_default();
                 let what = format!(
                     "{on} is reserved for {}; --force takes it from them",
                     names(&others).join(", ")
                 );
                 return Err(Error::new(Errno::Busy, what));
             }
-            Err(code) => return Err(talk.wrong(code)),
+            Err(code) => return Err(self.wrong(code)),
         };
         Ok(shown(on, &now, "not reserved", "holders"))
     }

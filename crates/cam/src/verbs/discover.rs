@@ -100,32 +100,37 @@ impl CamClass {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        let at = portal(on)?;
-        let (initiator, asker) = asker(params)?;
-        let answer = control.run_on_core("a discovery", move |core| {
-            Box::pin(async move { ask(core, at, asker).await })
-        })?;
-        let found = answer.map_err(|why| Error::new(Errno::Io, format!("{at}: {why}")))?;
-        let (mut text, mut targets) = (String::new(), Vec::new());
-        for target in &found {
-            let bus = lines(target, at, params, &initiator);
-            let _ = writeln!(text, "{}", target.name);
-            for (place, tag) in &target.portals {
-                let _ = writeln!(text, "    {place},{tag}");
-            }
-            let _ = writeln!(text, "\n{bus}");
-            let portals: Vec<Value> = target
-                .portals
-                .iter()
-                .map(|(place, tag)| json!({ "portal": place, "group": tag }))
-                .collect();
-            targets.push(json!({ "target": target.name, "portals": portals, "bus": bus }));
-        }
-        if found.is_empty() {
-            text = format!("{at} shows {initiator} no target\n");
-        }
-        Ok(json!({ "text": text, "targets": targets }))
+        let (at, (initiator, asker), params) = (portal(on)?, asker(params)?, params.clone());
+        self.order(control, ("discover", on), move |core| {
+            Box::pin(async move {
+                let found = ask(core, at, asker).await;
+                let found = found.map_err(|why| Error::new(Errno::Io, format!("{at}: {why}")))?;
+                Ok(told(&found, at, &params, &initiator))
+            })
+        })
     }
+}
+
+fn told(found: &[Found], at: SocketAddr, params: &Value, initiator: &str) -> Value {
+    let (mut text, mut targets) = (String::new(), Vec::new());
+    for target in found {
+        let bus = lines(target, at, params, initiator);
+        let _ = writeln!(text, "{}", target.name);
+        for (place, tag) in &target.portals {
+            let _ = writeln!(text, "    {place},{tag}");
+        }
+        let _ = writeln!(text, "\n{bus}");
+        let portals: Vec<Value> = target
+            .portals
+            .iter()
+            .map(|(place, tag)| json!({ "portal": place, "group": tag }))
+            .collect();
+        targets.push(json!({ "target": target.name, "portals": portals, "bus": bus }));
+    }
+    if found.is_empty() {
+        text = format!("{at} shows {initiator} no target\n");
+    }
+    json!({ "text": text, "targets": targets })
 }
 
 #[cfg(test)]

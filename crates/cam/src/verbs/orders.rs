@@ -1,20 +1,24 @@
-//! Verbs that a device may take its time for: a command is begun, and whoever asked is told to ask
-//! again while it is under way, so that others are served meanwhile.
+//! Verbs that a device may take its time for: a conversation with it is begun on a core, and
+//! whoever asked is told to ask again while it is under way, so that others are served meanwhile.
 //!
 //! Invariants
 //!  O1  The control thread waits for no device longer than [`LOOK`] at a time.
-//!  O2  Every order ends by the deadline of its command: what nobody comes for is forgotten then,
+//!  O2  Every order ends by the deadlines of its commands: what nobody comes for is forgotten then,
 //!      when there is need of its place.
+//!  O3  An answer is given to who asks for the same verb of the same device.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Control, Error, Running};
+use geom::{Control, Core, Error, Local, Running};
 use serde_json::{Value, json};
 
+use super::Found;
 use crate::class::CamClass;
+use crate::periph::pass::{self, Answer, Request};
 
 /// How long a device is waited for before whoever asked is told to ask again.
 const LOOK: Duration = Duration::from_millis(20);
@@ -23,32 +27,16 @@ const LOOK: Duration = Duration::from_millis(20);
 /// under way.
 const ORDERS_MAX: usize = 64;
 
-/// What is asked about an order, whatever came of it: has it ended, and how.
-trait Pending: Send {
-    fn is_ended(&self) -> bool;
-    fn end(self: Box<Self>) -> Option<Result<Value, Error>>;
-}
-
-/// A conversation, and what becomes of its result on the control thread.
-struct Begun<R, F> {
-    running: Running<R>,
-    show: F,
-}
-
-impl<R: Send, F: FnOnce(R) -> Result<Value, Error> + Send> Pending for Begun<R, F> {
-    fn is_ended(&self) -> bool {
-        self.running.is_ended()
-    }
-
-    fn end(self: Box<Self>) -> Option<Result<Value, Error>> {
-        self.running.take().map(self.show)
-    }
+/// One order: which verb of which device.
+struct Order {
+    what: String,
+    running: Running<Result<Value, Error>>,
 }
 
 #[derive(Default)]
 struct Book {
     last: u64,
-    open: BTreeMap<u64, Box<dyn Pending>>,
+    open: BTreeMap<u64, Order>,
 }
 
 /// The orders of a class.
@@ -66,13 +54,13 @@ impl Orders {
         if book.open.len() < ORDERS_MAX {
             return Ok(());
         }
-        let oldest = book.open.iter().find(|(_, order)| order.is_ended()).map(|(n, _)| *n);
-        match oldest {
-            Some(number) => drop(book.open.remove(&number)),
+        let ended = book.open.iter().find(|(_, order)| order.running.is_ended());
+        match ended.map(|(number, _)| *number) {
+            Some(oldest) => drop(book.open.remove(&oldest)),
             None => {
                 let what = format!(
-                    "{ORDERS_MAX} commands are under way; each ends by its --timeout, or when \
-                     `ashlar cam reset` resets its device"
+                    "{ORDERS_MAX} verbs wait for their devices; each ends when its commands have \
+                     timed out, or when `ashlar cam reset` resets its device"
                 );
                 return Err(Error::new(Errno::Busy, what));
             }
@@ -80,48 +68,95 @@ impl Orders {
         Ok(())
     }
 
+    fn is_of(&self, number: u64, what: &str) -> bool {
+        self.book().open.get(&number).is_some_and(|order| order.what == what)
+    }
+
     fn is_ended(&self, number: u64) -> bool {
-        self.book().open.get(&number).is_none_or(|order| order.is_ended())
+        self.book().open.get(&number).is_none_or(|order| order.running.is_ended())
     }
 }
 
+/// What is talked of: a device, on the core that talks with it.
+pub(super) struct Talk<'a> {
+    pub(super) found: &'a Found,
+    pub(super) core: &'a Rc<Core>,
+}
+
+impl Talk<'_> {
+    /// The name by which it was asked for.
+    pub(super) fn name(&self) -> &str {
+        &self.found.name
+    }
+
+    /// Sends one command, through the device's queue.
+    pub(super) async fn send(&self, request: Request) -> Result<Answer, Error> {
+        pass::send(&self.found.unit, self.core, &request).await
+    }
+}
+
+/// What is said to a device, and what comes of it.
+pub(super) type Say = for<'a> fn(Talk<'a>, &'a Value) -> Local<'a, Result<Value, Error>>;
+
 impl CamClass {
-    /// Begins what `begin` says and waits a moment for it; `show` makes the answer of what came.
-    pub(super) fn order<R: Send + 'static>(
+    /// Talks with a device of the verb's parameters.
+    pub(super) fn talk(
         &self,
         control: &mut Control,
-        (what, on): (&str, &str),
-        begin: impl FnOnce(&mut Control) -> Result<Running<R>, Error>,
-        show: impl FnOnce(R) -> Result<Value, Error> + Send + 'static,
+        (verb, on): (&'static str, &str),
+        params: &Value,
+        say: Say,
+    ) -> Result<Value, Error> {
+        let (found, params) = (self.disk(on)?, params.clone());
+        self.order(control, (verb, on), move |core| {
+            Box::pin(async move { say(Talk { found: &found, core }, &params).await })
+        })
+    }
+
+    /// Has a conversation on a core and waits a moment for what comes of it.
+    pub(super) fn order(
+        &self,
+        control: &mut Control,
+        (verb, on): (&'static str, &str),
+        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Result<Value, Error>> + Send + 'static,
     ) -> Result<Value, Error> {
         self.orders.make_room()?;
-        let order = Begun { running: begin(control)?, show };
+        let order = Order { what: named(verb, on), running: control.begin_on_core(verb, talk)? };
         let number = {
             let mut book = self.orders.book();
             book.last += 1;
             let number = book.last;
-            book.open.insert(number, Box::new(order));
+            book.open.insert(number, order);
             number
         };
-        self.how_far(control, (what, on), number)
+        self.how_far(control, (verb, on), number)
     }
 
     /// How far an order is (O1).
     pub(super) fn how_far(
         &self,
         control: &mut Control,
-        (what, on): (&str, &str),
+        (verb, on): (&str, &str),
         number: u64,
     ) -> Result<Value, Error> {
-        if !control.wait_until(LOOK, |_| self.orders.is_ended(number)) {
-            return Ok(json!({ "unfinished": {
-                "what": format!("{what} {on}"), "done": 0, "total": 0,
-                "again": { "name": on, "ticket": number },
-            } }));
+        let what = named(verb, on);
+        // O3
+        if self.orders.is_of(number, &what) {
+            if !control.wait_until(LOOK, |_| self.orders.is_ended(number)) {
+                return Ok(json!({ "unfinished": {
+                    "what": what, "done": 0, "total": 0,
+                    "again": { "name": on, "ticket": number },
+                } }));
+            }
+            let order = self.orders.book().open.remove(&number);
+            if let Some(said) = order.and_then(|order| order.running.take()) {
+                return said;
+            }
         }
-        let ended = self.orders.book().open.remove(&number);
-        ended.and_then(Pending::end).unwrap_or_else(|| {
-            Err(Error::new(Errno::Canceled, format!("{what} {on}: its answer was not fetched")))
-        })
+        Err(Error::new(Errno::Canceled, format!("{what}: its answer was not fetched")))
     }
+}
+
+fn named(verb: &str, on: &str) -> String {
+    format!("{verb} {on}")
 }

@@ -1,17 +1,17 @@
-//! `cmd`: a command as somebody typed it, and what the device answers.
+//! `cmd` and `reset`: a command as somebody typed it, and what the device answers.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-use bio::Errno;
-use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
+use bio::{Errno, Segs};
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 use wire::scsi::{Key, Sense};
 
 use super::format::{self, Shown};
-use super::{DEVICE, Found, option, verb};
-use crate::ccb::{CDB_LEN_MAX, Command, Registers};
-use crate::class::CamClass;
+use super::orders::Talk;
+use super::{DEVICE, option, verb};
+use crate::ccb::{CDB_LEN_MAX, Ccb, Command, Flags, Owner, Priority, Registers};
 use crate::periph::pass::{self, Answer, Data, Request};
 
 pub(super) const CMD: VerbSpec = VerbSpec {
@@ -60,6 +60,8 @@ pub(super) const CMD: VerbSpec = VerbSpec {
     )
 };
 
+/// How long a reset may take, ms.
+const RESET_TIMEOUT_MS: u32 = 10_000;
 /// Longest answer that a format is tried on.
 const RECEIVED_MAX: usize = 16 << 20;
 
@@ -151,36 +153,29 @@ pub(super) fn dump(bytes: &[u8]) -> String {
     out
 }
 
-impl Found {
-    /// Sends one command, through the device's queue.
-    pub(super) fn send(&self, control: &mut Control, request: Request) -> Result<Answer, Error> {
-        let unit = self.unit.clone();
-        control.run_on_core("a command", move |core| {
-            Box::pin(async move { pass::send(&unit, core, &request).await })
-        })?
-    }
-}
-
-impl CamClass {
-    pub(super) fn cmd(
-        &self,
-        control: &mut Control,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        let what = ("cmd", on);
-        if let Some(number) = params["ticket"].as_u64() {
-            return self.how_far(control, what, number);
-        }
-        let Found { name, unit, .. } = self.disk(on)?;
+impl Talk<'_> {
+    pub(super) async fn cmd(&self, params: &Value) -> Result<Value, Error> {
         let (request, format) = request(params)?;
         let verbose = params["verbose"].as_bool().unwrap_or(false);
-        let begin = |control: &mut Control| {
-            control.begin_on_core("a command", move |core| {
-                Box::pin(async move { pass::send(&unit, core, &request).await })
-            })
+        show(self.name(), self.send(request).await?, format, verbose)
+    }
+
+    pub(super) async fn reset(&self) -> Result<Value, Error> {
+        let ccb = Ccb {
+            command: Command::Reset,
+            flags: Flags::RAW,
+            priority: Priority::Dev,
+            timeout_ms: RESET_TIMEOUT_MS,
+            retries: 0,
+            length: 0,
+            owner: Owner::Task(0),
         };
-        self.order(control, what, begin, move |answer| show(&name, answer?, format, verbose))
+        let (name, unit) = (self.name(), &self.found.unit);
+        let ended = unit.execute(self.core, ccb, &Segs::new()).await;
+        match ended.result {
+            Ok(_) => Ok(json!({ "message": format!("{name} was reset") })),
+            Err(e) => Err(Error::new(e, format!("{name}: {}", ended.outcome.status.text()))),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use wire::scsi::ses_kind;
 use wire::smp::{Phy, ReportGeneral, SMP_RESPONSE_LEN, function, result};
 
+use super::orders::Talk;
 use super::{DEVICE, Found, option, verb};
 use crate::ccb::{CamStatus, Command};
 use crate::class::CamClass;
@@ -55,9 +56,12 @@ pub(super) const LOCATE: VerbSpec = VerbSpec {
     )
 };
 
+/// Label and periphs of a device, by SAS address.
+type Known = BTreeMap<u64, (String, Vec<String>)>;
+
 impl CamClass {
     /// Names of the periphs of the targets of a device's bus, by SAS address.
-    fn by_address(&self, of: &Found) -> BTreeMap<u64, (String, Vec<String>)> {
+    fn by_address(&self, of: &Found) -> Known {
         let number = of.unit.path().bus;
         let buses = self.buses();
         let Some(bus) = buses.iter().find(|bus| bus.number() == number) else {
@@ -72,68 +76,155 @@ impl CamClass {
 
     pub(super) fn smpphylist(&self, control: &mut Control, on: &str) -> Result<Value, Error> {
         let found = self.disk(on)?;
-        let ask = |control: &mut Control, function: u8, phy: u8| {
-            let command = Command::Smp { function, phy };
-            let answer = found.send(control, Request::new(command, data()))?;
-            match answer.ended.outcome.status {
-                CamStatus::Complete | CamStatus::SmpError => Ok(answer.data),
-                CamStatus::CannotProvide | CamStatus::Invalid => {
-                    let what = format!("{on} is not behind a SAS expander: there is nobody to ask");
-                    Err(Error::new(Errno::NotSup, what))
+        let known = self.by_address(&found);
+        self.order(control, ("smpphylist", on), move |core| {
+            Box::pin(async move { Talk { found: &found, core }.phys(&known).await })
+        })
+    }
+
+    pub(super) fn enclosure(&self, control: &mut Control, on: &str) -> Result<Value, Error> {
+        let found = self.disk(on)?;
+        let known = self.by_address(&found);
+        self.order(control, ("enclosure", on), move |core| {
+            Box::pin(async move { Talk { found: &found, core }.elements(&known).await })
+        })
+    }
+
+    pub(super) fn locate(
+        &self,
+        control: &mut Control,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        let found = self.disk(on)?;
+        let element = params["element"].as_u64().and_then(|n| usize::try_from(n).ok());
+        let lit = params["state"].as_str() != Some("off");
+        if found.facts.role() == Some("ses") {
+            return self.order(control, ("locate", on), move |core| {
+                Box::pin(async move {
+                    let shelf = Talk { found: &found, core };
+                    let element = shelf.slot(element).await?;
+                    shelf.light(shelf.name(), element, lit).await
+                })
+            });
+        }
+        let known = self.by_address(&found);
+        let own = |(_, periphs): &&(String, Vec<String>)| periphs.contains(&found.name);
+        let sas = known.iter().find(|(_, device)| own(device)).map(|(sas, _)| *sas);
+        let shelves = self.shelves(found.unit.path().bus)?;
+        self.order(control, ("locate", on), move |core| {
+            Box::pin(async move {
+                let shelves = shelves.iter().map(|found| Talk { found, core });
+                let (shelf, element) = slot_of(&found.name, sas, shelves).await?;
+                shelf.light(&found.name, element, lit).await
+            })
+        })
+    }
+
+    /// The enclosures of a bus.
+    fn shelves(&self, number: u64) -> Result<Vec<Found>, Error> {
+        let mut all = Vec::new();
+        for bus in self.buses().into_iter().filter(|bus| bus.number() == number) {
+            for (unit, facts, _) in bus.devices() {
+                if facts.role() == Some("ses") {
+                    let names = bus.periphs(unit.path());
+                    all.push(self.disk(names.last().map_or("", String::as_str))?);
                 }
-                _ => Err(Error::new(Errno::Io, format!("{on}: {}", pass::explain(&answer.ended)))),
             }
-        };
+        }
+        Ok(all)
+    }
+}
+
+/// The enclosure and the element that hold a disk.
+async fn slot_of<'a>(
+    name: &str,
+    sas: Option<u64>,
+    shelves: impl Iterator<Item = Talk<'a>>,
+) -> Result<(Talk<'a>, usize), Error> {
+    let mut why = Vec::new();
+    for shelf in shelves {
+        match shelf.read().await {
+            Ok(read) => match sas.and_then(|sas| read.element_of(sas)) {
+                Some(element) => return Ok((shelf, element)),
+                None => why.push(format!("{} does not know it", shelf.name())),
+            },
+            Err(e) => why.push(e.what),
+        }
+    }
+    if why.is_empty() {
+        why.push("there is no enclosure on its bus".into());
+    }
+    let what = format!(
+        "which slot {name} is in is not known: {}; where you know the slot, name the enclosure: \
+         `ashlar cam locate ses0 -e 3`",
+        why.join(", ")
+    );
+    Err(Error::new(Errno::NotSup, what))
+}
+
+impl Talk<'_> {
+    /// Asks the expander.
+    async fn smp(&self, function: u8, phy: u8) -> Result<Vec<u8>, Error> {
+        let on = self.name();
+        let data = Data::In(SMP_RESPONSE_LEN as u32);
+        let answer = self.send(Request::new(Command::Smp { function, phy }, data)).await?;
+        match answer.ended.outcome.status {
+            CamStatus::Complete | CamStatus::SmpError => Ok(answer.data),
+            CamStatus::CannotProvide | CamStatus::Invalid => {
+                let what = format!("{on} is not behind a SAS expander: there is nobody to ask");
+                Err(Error::new(Errno::NotSup, what))
+            }
+            _ => Err(Error::new(Errno::Io, format!("{on}: {}", pass::explain(&answer.ended)))),
+        }
+    }
+
+    async fn phys(&self, known: &Known) -> Result<Value, Error> {
+        let on = self.name();
         let said = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
         let refused = |code: u8| {
-            Error::new(
-                Errno::Io,
-                format!("the expander of {on} refused: function result {code:02x}"),
-            )
+            let what = format!("the expander of {on} refused: function result {code:02x}");
+            Error::new(Errno::Io, what)
         };
-        let general = ReportGeneral::decode(&ask(control, function::REPORT_GENERAL, 0)?);
+        let general = ReportGeneral::decode(&self.smp(function::REPORT_GENERAL, 0).await?);
         let general = general.map_err(said)?.map_err(refused)?;
-        let names = self.by_address(&found);
         let plural = if general.phys == 1 { "PHY" } else { "PHYs" };
         let mut text = format!("{} {plural}:\nPHY  Attached SAS Address\n", general.phys);
         let mut phys = Vec::new();
         for number in 0..general.phys {
-            let phy = match Phy::decode(&ask(control, function::DISCOVER, number)?).map_err(said)? {
-                Ok(phy) => phy,
-                Err(result::VACANT) => continue,
-                Err(code) => return Err(refused(code)),
-            };
+            let phy =
+                match Phy::decode(&self.smp(function::DISCOVER, number).await?).map_err(said)? {
+                    Ok(phy) => phy,
+                    Err(result::VACANT) => continue,
+                    Err(code) => return Err(refused(code)),
+                };
             let _ = write!(text, "{number:3}  0x{:016x}", phy.other);
-            let known = names.get(&phy.other);
-            if let Some((label, periphs)) = known {
+            let device = known.get(&phy.other);
+            if let Some((label, periphs)) = device {
                 let _ = write!(text, "   {label} ({})", periphs.join(","));
             }
             text.push('\n');
             phys.push(json!({
                 "phy": number, "attached": format!("{:016x}", phy.other), "rate": phy.rate,
-                "periphs": known.map(|(_, periphs)| periphs),
+                "periphs": device.map(|(_, periphs)| periphs),
             }));
         }
         let enclosure = format!("{:016x}", general.enclosure);
         Ok(json!({ "text": text, "enclosure": enclosure, "phys": phys }))
     }
 
-    fn shelf(&self, control: &mut Control, found: &Found) -> Result<Enclosure, Error> {
-        if found.facts.role() != Some("ses") {
-            let what = format!("{} is no enclosure; `ashlar cam devlist` lists them", found.name);
+    async fn read(&self) -> Result<Enclosure, Error> {
+        let name = self.name();
+        if self.found.facts.role() != Some("ses") {
+            let what = format!("{name} is no enclosure; `ashlar cam devlist` lists them");
             return Err(Error::new(Errno::NotSup, what));
         }
-        let (unit, facts) = (found.unit.clone(), found.facts.clone());
-        let read = control.run_on_core("an enclosure", move |core| {
-            Box::pin(async move { ses::read(&unit, &facts, core).await })
-        })?;
-        read.map_err(|e| Error::new(e.kind, format!("{}: {}", found.name, e.what)))
+        let read = ses::read(&self.found.unit, &self.found.facts, self.core).await;
+        read.map_err(|e| Error::new(e.kind, format!("{name}: {}", e.what)))
     }
 
-    pub(super) fn enclosure(&self, control: &mut Control, on: &str) -> Result<Value, Error> {
-        let found = self.disk(on)?;
-        let shelf = self.shelf(control, &found)?;
-        let names = self.by_address(&found);
+    async fn elements(&self, known: &Known) -> Result<Value, Error> {
+        let (on, shelf) = (self.name(), self.read().await?);
         let config = &shelf.config;
         let mut text = format!(
             "{on}:\n\tEnclosure Name: {} {} {}\n\tEnclosure ID: {:x}\n",
@@ -154,7 +245,7 @@ impl CamClass {
             if let Some(name) = called {
                 let _ = writeln!(text, "\t\tDescription: {name}");
             }
-            let device = shelf.device_in(n).and_then(|sas| names.get(&sas));
+            let device = shelf.device_in(n).and_then(|sas| known.get(&sas));
             if let Some((_, periphs)) = device {
                 let _ = writeln!(text, "\t\tDevice Names: {}", periphs.join(","));
             }
@@ -176,77 +267,24 @@ impl CamClass {
         Ok(json!({ "text": text, "id": format!("{:016x}", config.id), "elements": elements }))
     }
 
-    /// The enclosure and the element that hold what was named.
-    fn slot_of(
-        &self,
-        control: &mut Control,
-        found: &Found,
-        element: Option<u64>,
-    ) -> Result<(Found, usize), Error> {
-        let name = &found.name;
-        if found.facts.role() == Some("ses") {
-            let shelf = self.shelf(control, found)?;
-            let slots = shelf.slots();
-            let wanted = element.and_then(|n| usize::try_from(n).ok());
-            let slot = wanted.filter(|n| slots.contains(n)).ok_or_else(|| {
-                let all: Vec<String> = slots.iter().map(usize::to_string).collect();
-                let what = format!("which slot of {name}? -e NUMBER, one of {}", all.join(", "));
-                Error::new(Errno::Inval, what)
-            })?;
-            return Ok((self.disk(name)?, slot));
-        }
-        let path = found.unit.path();
-        let addresses = self.by_address(found);
-        let own = |(_, periphs): &&(String, Vec<String>)| periphs.contains(name);
-        let sas = addresses.iter().find(|(_, known)| own(known)).map(|(sas, _)| *sas);
-        let mut why = Vec::new();
-        for bus in self.buses().into_iter().filter(|bus| bus.number() == path.bus) {
-            for (unit, facts, _) in bus.devices() {
-                if facts.role() != Some("ses") {
-                    continue;
-                }
-                let names = bus.periphs(unit.path());
-                let shelf = self.disk(names.last().map_or("", String::as_str))?;
-                match self.shelf(control, &shelf) {
-                    Ok(read) => match sas.and_then(|sas| read.element_of(sas)) {
-                        Some(element) => return Ok((shelf, element)),
-                        None => why.push(format!("{} does not know it", shelf.name)),
-                    },
-                    Err(e) => why.push(e.what.to_string()),
-                }
-            }
-        }
-        if why.is_empty() {
-            why.push("there is no enclosure on its bus".into());
-        }
-        let what = format!(
-            "which slot {name} is in is not known: {}; where you know the slot, name the \
-             enclosure: `ashlar cam locate ses0 -e 3`",
-            why.join(", ")
-        );
-        Err(Error::new(Errno::NotSup, what))
+    /// The slot of an enclosure that was asked for by its number.
+    async fn slot(&self, wanted: Option<usize>) -> Result<usize, Error> {
+        let slots = self.read().await?.slots();
+        wanted.filter(|n| slots.contains(n)).ok_or_else(|| {
+            let all: Vec<String> = slots.iter().map(usize::to_string).collect();
+            let all = all.join(", ");
+            let what = format!("which slot of {}? -e NUMBER, one of {all}", self.name());
+            Error::new(Errno::Inval, what)
+        })
     }
 
-    pub(super) fn locate(
-        &self,
-        control: &mut Control,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        let found = self.disk(on)?;
-        let (shelf, element) = self.slot_of(control, &found, params["element"].as_u64())?;
-        let lit = params["state"].as_str() != Some("off");
-        let (unit, facts) = (shelf.unit.clone(), shelf.facts.clone());
-        let done = control.run_on_core("a light", move |core| {
-            Box::pin(async move { ses::locate(&unit, &facts, core, (element, lit)).await })
-        })?;
-        done.map_err(|e| Error::new(e.kind, format!("{}: {}", shelf.name, e.what)))?;
+    /// Switches a slot's light, for whom `on` names.
+    async fn light(&self, on: &str, element: usize, lit: bool) -> Result<Value, Error> {
+        let (found, shelf) = (self.found, self.name());
+        let done = ses::locate(&found.unit, &found.facts, self.core, (element, lit)).await;
+        done.map_err(|e| Error::new(e.kind, format!("{shelf}: {}", e.what)))?;
         let state = if lit { "on" } else { "off" };
-        let message = format!("{on}: the light of element {element} of {} is {state}", shelf.name);
-        Ok(json!({ "message": message, "enclosure": shelf.name, "element": element, "on": lit }))
+        let message = format!("{on}: the light of element {element} of {shelf} is {state}");
+        Ok(json!({ "message": message, "enclosure": shelf, "element": element, "on": lit }))
     }
-}
-
-fn data() -> Data {
-    Data::In(SMP_RESPONSE_LEN as u32)
 }

@@ -3,14 +3,15 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
+use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 use wire::scsi::{
     Defect, DefectFormat, Defects, ModePage, mode_fields, mode_select_list, parse_mode_pages,
 };
 
+use super::orders::Talk;
 use super::raw::dump;
-use super::{DEVICE, Found, option, verb};
+use super::{DEVICE, option, verb};
 use crate::ccb::Command;
 use crate::periph::Facts;
 use crate::periph::pass::{Data, Request};
@@ -88,12 +89,12 @@ fn page_of(text: &str) -> Result<(u8, u8), Error> {
     })
 }
 
-impl Found {
+impl Talk<'_> {
     fn speaks_scsi(&self, what: &str) -> Result<(), Error> {
-        match self.facts {
+        match self.found.facts {
             Facts::Scsi(_) => Ok(()),
             _ => {
-                let name = &self.name;
+                let name = self.name();
                 let what =
                     format!("{name} speaks ATA and has no {what}; `ashlar cam identify {name}`");
                 Err(Error::new(Errno::NotSup, what))
@@ -101,35 +102,33 @@ impl Found {
         }
     }
 
-    fn pages(
-        &self,
-        control: &mut Control,
-        (page, subpage): (u8, u8),
-        values: u8,
-    ) -> Result<Vec<ModePage>, Error> {
+    async fn pages(&self, (page, subpage): (u8, u8), values: u8) -> Result<Vec<ModePage>, Error> {
         let [high, low] = MODE_LEN.to_be_bytes();
         // DBD: no block descriptors.
         let cdb = [0x5a, 0x08, values << 6 | page, subpage, 0, 0, 0, high, low, 0];
         let asked = Request::helped(Command::scsi(&cdb), Data::In(u32::from(MODE_LEN)));
-        let asking = format!("{}: MODE SENSE", self.name);
-        let data = self.send(control, asked)?.good(&asking)?;
+        let asking = format!("{}: MODE SENSE", self.name());
+        let data = self.send(asked).await?.good(&asking)?;
         parse_mode_pages(&data)
             .map_err(|e| Error::new(Errno::Io, format!("{asking}: the answer's {e}")))
     }
 
-    fn page(&self, control: &mut Control, which: (u8, u8), values: u8) -> Result<ModePage, Error> {
-        let pages = self.pages(control, which, values)?;
+    async fn page(&self, which: (u8, u8), values: u8) -> Result<ModePage, Error> {
+        let pages = self.pages(which, values).await?;
         pages.into_iter().find(|p| (p.page, p.subpage) == which).ok_or_else(|| {
             let what = format!(
                 "{}: the answer has no page {:#04x},{:#04x}; `ashlar cam modepage {} -l` lists \
                  them",
-                self.name, which.0, which.1, self.name
+                self.name(),
+                which.0,
+                which.1,
+                self.name()
             );
             Error::new(Errno::Io, what)
         })
     }
 
-    pub(super) fn modepage(&self, control: &mut Control, p: &Value) -> Result<Value, Error> {
+    pub(super) async fn modepage(&self, p: &Value) -> Result<Value, Error> {
         self.speaks_scsi("mode pages")?;
         let fields: Vec<&str> =
             p["fields"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -141,9 +140,11 @@ impl Found {
         };
         match p["page"].as_str() {
             None if p["list"].as_bool().unwrap_or(false) => {
-                let pages = self.pages(control, (0x3f, 0xff), values);
-                // Older devices know no subpages.
-                let pages = pages.or_else(|_| self.pages(control, (0x3f, 0), values))?;
+                let pages = match self.pages((0x3f, 0xff), values).await {
+                    // Older devices know no subpages.
+                    Err(_) => self.pages((0x3f, 0), values).await?,
+                    Ok(pages) => pages,
+                };
                 Ok(list(&pages))
             }
             None => {
@@ -151,12 +152,12 @@ impl Found {
                 Err(Error::new(Errno::Inval, what))
             }
             Some(text) if fields.is_empty() => {
-                let page = self.page(control, page_of(text)?, values)?;
+                let page = self.page(page_of(text)?, values).await?;
                 Ok(show(&page))
             }
             Some(text) if values == 0 => {
                 let save = p["save"].as_bool().unwrap_or(false);
-                self.change(control, page_of(text)?, &fields, save)
+                self.change(page_of(text)?, &fields, save).await
             }
             Some(_) => {
                 let what = "what is changed are the current values: leave -P out";
@@ -165,16 +166,10 @@ impl Found {
         }
     }
 
-    fn change(
-        &self,
-        control: &mut Control,
-        which: (u8, u8),
-        wanted: &[&str],
-        save: bool,
-    ) -> Result<Value, Error> {
+    async fn change(&self, which: (u8, u8), wanted: &[&str], save: bool) -> Result<Value, Error> {
         let refuse = |what: String| Error::new(Errno::Inval, what);
-        let mut page = self.page(control, which, 0)?;
-        let mask = self.page(control, which, 1)?;
+        let mut page = self.page(which, 0).await?;
+        let mask = self.page(which, 1).await?;
         let (_, fields) = mode_fields(which.0, which.1);
         let mut set = Vec::new();
         for word in wanted {
@@ -196,7 +191,7 @@ impl Found {
             {
                 return Err(refuse(format!(
                     "{name}: {} does not let it be changed; -P changeable shows what it does",
-                    self.name
+                    self.name()
                 )));
             }
             if !field.set(&mut page.bytes, value) {
@@ -205,7 +200,7 @@ impl Found {
             set.push((field, value));
         }
         if save && !page.savable {
-            let what = format!("{} cannot save this page; leave -S out", self.name);
+            let what = format!("{} cannot save this page; leave -S out", self.name());
             return Err(Error::new(Errno::NotSup, what));
         }
         let list = mode_select_list(&page);
@@ -213,14 +208,14 @@ impl Found {
         // PF, and SP.
         let cdb = [0x55, 0x10 | u8::from(save), 0, 0, 0, 0, 0, high, low, 0];
         let asked = Request::helped(Command::scsi(&cdb), Data::Out(list));
-        self.send(control, asked)?.good(&format!("{}: MODE SELECT", self.name))?;
-        let now = self.page(control, which, 0)?;
+        self.send(asked).await?.good(&format!("{}: MODE SELECT", self.name()))?;
+        let now = self.page(which, 0).await?;
         for (field, value) in set {
             let has = field.get(&now.bytes);
             if has != Some(value) {
                 let what = format!(
                     "{} took the page and keeps {} at {}",
-                    self.name,
+                    self.name(),
                     field.name,
                     has.unwrap_or(0)
                 );
@@ -230,7 +225,7 @@ impl Found {
         Ok(show(&now))
     }
 
-    pub(super) fn defects(&self, control: &mut Control, p: &Value) -> Result<Value, Error> {
+    pub(super) async fn defects(&self, p: &Value) -> Result<Value, Error> {
         self.speaks_scsi("defect lists that can be read")?;
         let format = match p["format"].as_str() {
             Some("block") => DefectFormat::Block,
@@ -244,14 +239,14 @@ impl Found {
         let [a, b, c, d] = DEFECT_LEN.to_be_bytes();
         let cdb = [0xb7, wanted, 0, 0, 0, 0, a, b, c, d, 0, 0];
         let asked = Request::helped(Command::scsi(&cdb), Data::In(DEFECT_LEN));
-        let asking = format!("{}: READ DEFECT DATA", self.name);
-        let answer = self.send(control, asked)?;
+        let asking = format!("{}: READ DEFECT DATA", self.name());
+        let answer = self.send(asked).await?;
         let (twelve, data) = match answer.ended.result {
             Err(Errno::Inval) => {
                 // The short command is older.
                 let cdb = [0x37, 0, wanted, 0, 0, 0, 0, 0xff, 0xfc, 0];
                 let asked = Request::helped(Command::scsi(&cdb), Data::In(0xfffc));
-                (false, self.send(control, asked)?.good(&asking)?)
+                (false, self.send(asked).await?.good(&asking)?)
             }
             _ => (true, answer.good(&asking)?),
         };

@@ -126,6 +126,7 @@ impl Storm {
             twice: [0, 50][random.below(2) as usize],
             wrong: [0, 50][random.below(2) as usize],
             buffers: [1, 2, 16, 24][random.below(4) as usize],
+            deaf: false,
         };
         let theirs: Vec<&str> = theirs.iter().map(String::as_str).collect();
         let shelf = Shelf::start(&w.core, &theirs, SECTORS as usize, seed, ways);

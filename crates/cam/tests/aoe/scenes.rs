@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bio::Op;
+use bio::{Errno, Op};
 use cam::sims::aoe::AoeKind;
 use cam::{Open, SimKind, Site};
 use geom::{Class, Edge};
@@ -196,18 +196,38 @@ fn a_disk_that_was_lost_is_found_again_however_little_was_on_its_way() {
     }
 }
 
-#[test]
-fn a_command_that_is_given_up_is_not_one_of_another_disk() {
-    let mut s = Scene::new(Ways { buffers: 32, ..Ways::default() });
-    let theirs = Shelf::start_at(2, &s.w.core, &["shelf0"], SECTORS as usize, 2, {
-        Ways { buffers: 32, ..Ways::default() }
-    });
+/// A second disk on the same wire, with so many buffers each.
+fn two_shelves(buffers: u16) -> (Scene, Rc<Shelf>, Edge) {
+    let ways = Ways { buffers, ..Ways::default() };
+    let mut s = Scene::new(ways);
+    let theirs = Shelf::start_at(2, &s.w.core, &["shelf0"], SECTORS as usize, 2, ways);
     while s.w.control.topology.find("ada1").is_none() {
         s.w.turn(100 * MS);
         s.w.scan(s.bus);
         assert!(s.w.now() < s.begun + 60 * S, "the second disk is found");
     }
     let (_, other) = s.w.open("ada1");
+    (s, theirs, other)
+}
+
+#[test]
+fn a_target_that_is_silent_holds_up_nobody_but_who_asked_it() {
+    for verb in ["aoeconfig", "aoemask", "aoereserve"] {
+        let (mut s, ..) = two_shelves(16);
+        s.shelf.ways.borrow_mut().deaf = true;
+        let (cam, begun) = (s.w.cam.clone(), s.w.now());
+        let answer = cam.verb(&mut s.w.control, verb, "ada0", &json!({})).unwrap();
+        let again = answer["unfinished"]["again"].clone();
+        assert_eq!(s.w.verb("aoeconfig", "ada1", &json!({})).unwrap()["string"], "");
+        assert!(s.w.now() < begun + S, "{verb}: the other disk waited for it");
+        let e = s.w.verb(verb, "ada0", &again).unwrap_err();
+        assert!(e.kind == Errno::TimedOut && e.what.contains("no answer"), "{verb}: {e}");
+    }
+}
+
+#[test]
+fn a_command_that_is_given_up_is_not_one_of_another_disk() {
+    let (mut s, theirs, other) = two_shelves(32);
     // Ids count up with every command: the other disk is ahead, and the first one catches up.
     for _ in 0..50 {
         s.w.read(other, 0, SECTOR as usize).unwrap();
@@ -220,10 +240,9 @@ fn a_command_that_is_given_up_is_not_one_of_another_disk() {
         s.w.start(other, tag, |bio| range(bio, Op::Read, tag * SECTOR, data));
     }
     let begun = s.w.now();
-    let cam = s.w.cam.clone();
     let identify = json!({ "ata": "ec 0 0 0 0 0 0 0 0 0 1 0", "receive": 512, "timeout": 10 });
     for _ in 0..80 {
-        cam.verb(&mut s.w.control, "cmd", "ada0", &identify).unwrap_err();
+        s.w.verb("cmd", "ada0", &identify).unwrap_err();
     }
     assert!(s.w.now() >= begun + 800 * MS, "it waited");
     theirs.ways.borrow_mut().slow_ns = 0;
@@ -248,11 +267,11 @@ fn no_old_order_comes_over_a_newer_one() {
         lost_per_million: 20_000,
         ..SegmentShape::default()
     });
-    let (cam, sent) = (s.w.cam.clone(), s.shelf.came.get());
+    let sent = s.shelf.came.get();
     for number in 0..200 {
         let mac = Mac([2, 0, 0, 0, 9, number]);
         let asked = json!({ "set": true, "addresses": [mac.to_string()] });
-        let said = cam.verb(&mut s.w.control, "aoereserve", "ada0", &asked).unwrap();
+        let said = s.w.verb("aoereserve", "ada0", &asked).unwrap();
         assert_eq!(said["holders"], json!([mac.to_string()]));
         for _ in 0..number % 3 * 10 {
             assert_eq!(*s.shelf.reserved.borrow(), [mac], "order {number}");
@@ -265,16 +284,7 @@ fn no_old_order_comes_over_a_newer_one() {
 
 #[test]
 fn a_target_that_shrinks_fails_what_is_gone_and_nothing_else() {
-    let mut s = Scene::new(Ways { buffers: 16, ..Ways::default() });
-    let theirs = Shelf::start_at(2, &s.w.core, &["shelf0"], SECTORS as usize, 2, {
-        Ways { buffers: 16, ..Ways::default() }
-    });
-    while s.w.control.topology.find("ada1").is_none() {
-        s.w.turn(100 * MS);
-        s.w.scan(s.bus);
-        assert!(s.w.now() < s.begun + 60 * S, "the second disk is found");
-    }
-    let (_, other) = s.w.open("ada1");
+    let (mut s, theirs, other) = two_shelves(16);
     // It said that it has more, or somebody cut it.
     s.shelf.bytes.borrow_mut().truncate(40 * SECTOR as usize);
     assert!(s.w.read(s.edge, 50 * SECTOR, 512).is_err());

@@ -26,6 +26,8 @@ pub struct Ways {
     pub wrong: u32,
     /// Frames that it says it can hold.
     pub buffers: u16,
+    /// It hears nothing.
+    pub deaf: bool,
 }
 
 /// See the module.
@@ -162,6 +164,7 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
     let facts = link.facts().unwrap();
     let own = Mac(facts.mac);
     let is_for_it = header.to == own || header.to == BROADCAST;
+    let is_for_it = is_for_it && !shelf.ways.borrow().deaf;
     if header.response || !is_for_it || !header.address.reaches(shelf.address) {
         return;
     }

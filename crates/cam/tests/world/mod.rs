@@ -17,6 +17,7 @@ use geom::{
 };
 use reactor::sim::{self, Actor};
 use reactor::{Patience, Reactor, Token};
+use serde_json::Value;
 
 /// Remembers which attributes changed below it.
 #[derive(Clone, Default)]
@@ -99,6 +100,18 @@ impl World {
     pub fn new(seed: u64, hbas: &[Arc<VirtualHba>]) -> World {
         let sims: Vec<Arc<dyn Sim>> = hbas.iter().map(|h| h.clone() as Arc<dyn Sim>).collect();
         World::with(seed, &sims)
+    }
+
+    /// A verb of class cam, asked for until it has ended.
+    pub fn verb(&mut self, verb: &str, on: &str, params: &Value) -> Result<Value, Error> {
+        let cam = self.cam.clone();
+        let mut answer = cam.verb(&mut self.control, verb, on, params)?;
+        while let Some(so_far) = answer.get("unfinished") {
+            let again = so_far["again"].clone();
+            self.turn(10_000_000);
+            answer = cam.verb(&mut self.control, verb, on, &again)?;
+        }
+        Ok(answer)
     }
 
     /// With any SIMs.

@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 
 use bio::Segs;
 use geom::Core;
-use reactor::{Link, Signal, TaskHandle};
+use reactor::{Link, TaskHandle};
 use wire::aoe::{ETHERTYPE, Mac, sectors_of_mtu};
 
 use super::engine::{Engine, Said, Unsaid, Wire};
@@ -100,8 +100,8 @@ pub(super) struct Port {
     /// There is something to send or to end.
     stirred: Cell<bool>,
     clock: RefCell<Option<Waker>>,
-    /// An order is settled.
-    settled: Signal,
+    /// Who waits for orders to be settled: each looks for its own.
+    settled: RefCell<Vec<Waker>>,
     tasks: RefCell<Vec<TaskHandle>>,
 }
 
@@ -134,7 +134,7 @@ pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
         engine: RefCell::new(engine),
         stirred: Cell::default(),
         clock: RefCell::default(),
-        settled: Signal::new(),
+        settled: RefCell::default(),
         tasks: RefCell::default(),
     });
     port.sides.all.iter().for_each(|side| side.look(core));
@@ -206,7 +206,7 @@ impl Port {
                 inner.rescan_target(address);
             }
             if engine.has_settled() {
-                self.settled.ring();
+                self.settled.take().into_iter().for_each(Waker::wake);
             }
             (engine.take_found(), engine.counts())
         };
@@ -311,12 +311,14 @@ impl Aoe {
         let (to, now) = (address_of(target), core.now());
         let number = port.with(|engine, _| engine.order(to, command, body, now));
         let number = number.map_err(Unsaid::status)?;
-        loop {
-            if let Some(said) = port.engine.borrow_mut().take_order(number) {
-                return said.map_err(Unsaid::status);
+        let settled = poll_fn(|cx| match port.engine.borrow_mut().take_order(number) {
+            Some(said) => Poll::Ready(said),
+            None => {
+                port.settled.borrow_mut().push(cx.waker().clone());
+                Poll::Pending
             }
-            port.settled.wait().await;
-        }
+        });
+        settled.await.map_err(Unsaid::status)
     }
 
     /// Our own addresses, as a target knows them.

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use support::{Image, Seed, power_cuts};
 
 const OPEN: &BTreeSet<u32> = &BTreeSet::new();
+/// Boot code without an end.
+const BOOT: [u8; 440] = [0x90; 440];
 
 fn spec(kind: &str, start: u64, size: u64) -> Add {
     let amount = |value| Some(Amount::Sectors(value));
@@ -72,6 +74,10 @@ fn edits(image: &mut Image, place: &Place, table: Table) -> u64 {
     let label = gpt.then(|| "naïve 🦀".to_owned());
     let new = now.modify(&Modify { index, kind, label }).expect("modify");
     step(&mut now, new);
+    if matches!(now.scheme(), Scheme::Gpt | Scheme::Mbr) {
+        let new = now.boot_code(&BOOT, false, OPEN).expect("boot code");
+        step(&mut now, new);
+    }
     let new = now.delete(index, OPEN).expect("delete");
     step(&mut now, new);
     let first = now.entries()[0].index;
@@ -247,6 +253,65 @@ fn mbr_and_logical_edits_leave_old_or_new() {
             edits(&mut image, &place, table);
         }
     }
+}
+
+/// With its label in the second sector and code around it; cut anywhere, the label stays, and a
+/// first stage that is new has a second that is.
+#[test]
+fn boot_code_around_a_label_leaves_the_label_and_whole_stages() {
+    for size in [512, 4096] {
+        let mut image = Image::new(4096, size);
+        let (label, _) = created(Media::plain(4096, size), Scheme::Bsd)
+            .add(&spec("freebsd-ufs", 100, 50), [0; 16])
+            .expect("add");
+        image.apply(&part::plan(None, &label).expect("plan"));
+        let old = image.probe(&Place::default()).expect("a label");
+        let mut code = vec![0x90; 8192];
+        code[510..512].copy_from_slice(&[0x55, 0xaa]);
+        let new = old.boot_code(&code, false, OPEN).expect("boot code");
+        let plan = part::plan(Some(&old), &new).expect("plan");
+        let (mut seen, behind) = ([0; 2], 2 * size as usize);
+        power_cuts(&image, &plan, 5, |cut| {
+            let left = cut.probe(&Place::default()).expect("a label");
+            assert_eq!(meaning(&left), meaning(&old));
+            let area = cut.read(0, 8192.max(behind));
+            let first = area[0] == 0x90;
+            assert!(!first || area[behind..].iter().all(|b| *b == 0x90), "a half second stage");
+            seen[usize::from(first)] += 1;
+        });
+        assert!(seen[0] > 1 && seen[1] > 0, "{seen:?}");
+        check(&mut image, &Place::default(), Some(&old), &new, false);
+    }
+}
+
+/// Code for a partition that a waiting edit made stands behind the table: until that is there, what
+/// the old partition had in that place stays.
+#[test]
+fn code_of_a_partition_follows_its_table() {
+    let mut image = Image::new(2048, 512);
+    small_gpt(&mut image);
+    let base = image.probe(&Place::default()).expect("base");
+    let (old, data) = base.add(&spec("linux-data", 100, 200), [1; 16]).expect("add");
+    image.apply(&part::plan(Some(&base), &old).expect("plan"));
+    let old = image.probe(&Place::default()).expect("old");
+    (100..300).for_each(|at| image.put(at, &[0xda; 512]));
+    let bare = old.delete(data, OPEN).expect("delete");
+    let (new, boot) = bare.add(&spec("freebsd-boot", 100, 150), [2; 16]).expect("add");
+    let code = new.partition_code(boot, &[0xc0; 70_000], OPEN).expect("fits");
+    let plan =
+        part::plan(Some(&old), &new).expect("plan").then(code.plan(&new, OPEN).expect("fits"));
+    let mut seen = [0; 2];
+    power_cuts(&image, &plan, 9, |cut| {
+        let found = cut.probe(&Place::default()).expect("a table");
+        let was = meaning(&found) == meaning(&old);
+        assert!(was || meaning(&found) == meaning(&new));
+        assert!(!was || cut.read(100 * 512, 200 * 512).iter().all(|b| *b == 0xda), "lost");
+        seen[usize::from(was)] += 1;
+    });
+    assert!(seen[0] > 1 && seen[1] > 1, "{seen:?}");
+    image.apply(&plan);
+    assert_eq!(image.read(100 * 512, 137 * 512)[..70_000], [0xc0; 70_000]);
+    assert!(image.read(237 * 512, 63 * 512).iter().all(|b| *b == 0xda), "the rest stays");
 }
 
 #[test]

@@ -382,7 +382,7 @@ impl Plant for FakePlant {
         match (class, verb) {
             ("part", "backup") => Ok(json!({ "text": "GPT 128\n", "scheme": "GPT" })),
             ("part", "status" | "list") => Ok(json!({ "text": format!("{verb} {params}\n") })),
-            ("part", "restore") => Ok(json!({ "message": params.to_string() })),
+            ("part", "restore" | "bootcode") => Ok(json!({ "message": params.to_string() })),
             _ => Ok(json!({ "class": class, "verb": verb, "params": params })),
         }
     }

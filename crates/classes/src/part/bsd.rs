@@ -12,6 +12,9 @@
 //!      where the disk begins; its own start is taken off all others, and put on when written.
 //!  B3  The checksum is written and not looked at: labels with a wrong one are about.
 
+use std::collections::BTreeSet;
+
+use super::bootcode;
 use super::error::{PartError, PartErrorKind};
 use super::mbr::{TRACK, last_usable};
 use super::plan::WritePlan;
@@ -31,11 +34,18 @@ pub(crate) const WHOLE: u32 = 3;
 /// Bytes at the start where boot code and the label are: partitions are put behind it.
 const BOOT_BYTES: u64 = 8192;
 const HEADS: u64 = 255;
+/// Bytes of the first stage, and of the place that a label has in its sector.
+const FIRST_STAGE: usize = 512;
+/// Types of file systems that leave the boot area alone: UFS, ZFS.
+const ROOMY: [u8; 2] = [7, 27];
 
 /// What a label keeps besides its entries: the sector as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BsdBody {
     pub(crate) sector: Vec<u8>,
+    /// Boot code that is to be written, as in its file: from the first byte on, and without what
+    /// stands in sector 1. Empty when what is there stays.
+    pub(crate) code: Vec<u8>,
 }
 
 fn at(index: u32) -> usize {
@@ -108,7 +118,7 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
         entries,
         capacity: count,
         damage: Vec::new(),
-        body: Body::Bsd(BsdBody { sector: sector.to_vec() }),
+        body: Body::Bsd(BsdBody { sector: sector.to_vec(), code: Vec::new() }),
     })
 }
 
@@ -153,7 +163,7 @@ pub(crate) fn create(media: Media, count: Option<u32>) -> Result<Table, PartErro
         entries: Vec::new(),
         capacity: count,
         damage: Vec::new(),
-        body: Body::Bsd(BsdBody { sector }),
+        body: Body::Bsd(BsdBody { sector, code: Vec::new() }),
     })
 }
 
@@ -196,9 +206,63 @@ pub(crate) fn encode(table: &Table, body: &BsdBody) -> Result<Vec<u8>, PartError
     Ok(sector)
 }
 
-/// B1.
+/// Can this code stand in the boot area? A file system that leaves the area alone may begin in
+/// it, unless it is in use; anything else may not.
+pub(crate) fn code_fits(
+    table: &Table,
+    code: &[u8],
+    written: &BTreeSet<u32>,
+) -> Result<(), PartError> {
+    let len = u64::try_from(code.len()).unwrap_or(u64::MAX);
+    if len > BOOT_BYTES {
+        let at = format!("bootcode of {len} bytes, at most {BOOT_BYTES} are possible");
+        return Err(bootcode::bad(at));
+    }
+    bootcode::signed(code)?;
+    let area = if code.len() > FIRST_STAGE { BOOT_BYTES } else { FIRST_STAGE as u64 };
+    if table.media.offset(table.media.sectors) < area {
+        return Err(PartError::new(PartErrorKind::BadMedia, "bootcode", "boot area of 8192 bytes"));
+    }
+    for entry in table.entries.iter().filter(|entry| table.media.offset(entry.start) < area) {
+        let refuse = |kind| {
+            let at = format!("index {}, which begins in the boot area", entry.index);
+            Err(PartError::new(kind, "bootcode", at))
+        };
+        match entry.kind {
+            _ if written.contains(&entry.index) => return refuse(PartErrorKind::Busy),
+            Kind::Bsd(kind) if ROOMY.contains(&kind) => {}
+            _ => return refuse(PartErrorKind::Overlap),
+        }
+    }
+    Ok(())
+}
+
+/// Code of at most 512 bytes is a first stage, and the second stays; longer code is both, to the
+/// end of the area.
+pub(crate) fn put_code(body: &mut BsdBody, code: &[u8], sector_size: u32) {
+    let sector = sector_size as usize;
+    body.code = code.to_vec();
+    if code.len() > FIRST_STAGE {
+        body.code.resize(BOOT_BYTES as usize, 0);
+        // What stands behind the label in its own sector.
+        let behind = sector.saturating_add(FIRST_STAGE)..sector.saturating_mul(2);
+        put(&mut body.sector, FIRST_STAGE, body.code.get(behind).unwrap_or(&[]));
+    }
+    body.code.resize(body.code.len().next_multiple_of(sector.max(1)), 0);
+}
+
+/// B1. Boot code that comes along: the second stage first, so that a new first stage never stands
+/// before a second that is not whole; then the first one, and the label.
 pub(crate) fn plan(table: &Table, body: &BsdBody) -> Result<WritePlan, PartError> {
     let mut plan = WritePlan::default();
+    let sector = table.media.sector_size as usize;
+    if let Some(second) = body.code.get(sector.saturating_mul(2)..).filter(|c| !c.is_empty()) {
+        plan.write(table.media.offset(2), second.to_vec());
+        plan.flush();
+    }
+    if let Some(first) = body.code.get(..sector) {
+        plan.write(0, first.to_vec());
+    }
     plan.write(table.media.offset(1), encode(table, body)?);
     plan.flush();
     Ok(plan)

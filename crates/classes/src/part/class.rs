@@ -66,12 +66,12 @@ pub(super) fn damages(table: &Table) -> String {
 pub(super) fn refusal(error: PartError) -> Error {
     use PartErrorKind as K;
     let kind = match error.kind {
-        K::NoSpace | K::Overlap | K::OutOfRange | K::TableFull => Errno::NoSpc,
+        K::NoSpace | K::Overlap | K::OutOfRange | K::TableFull | K::TooLong => Errno::NoSpc,
         K::NoSuchIndex => Errno::NoEnt,
         K::IndexTaken => Errno::Exist,
         K::Busy | K::NotEmpty => Errno::Busy,
         K::Corrupt => Errno::Perm,
-        K::BadType | K::BadAttribute | K::BadLabel | K::BadValue => Errno::Inval,
+        K::BadType | K::BadAttribute | K::BadLabel | K::BadValue | K::BadCode => Errno::Inval,
         K::BadMedia => Errno::NoDev,
         K::Unsupported => Errno::NoSys,
     };

@@ -6,6 +6,8 @@
 //!  C2  A commit that fails keeps the edits and the disk: it can be tried again, since a plan
 //!      carried out twice ends as carried out once.
 
+use std::collections::BTreeSet;
+
 use bio::Errno;
 use geom::{Access, Control, Error, Event, GeomId};
 
@@ -15,8 +17,21 @@ use super::verbs::with;
 use super::{PartError, Scheme, Table, WritePlan, WriteStep, committed, destroy_plan, plan};
 use crate::slice;
 
-/// The writes that bring the media from what it holds to what the edits say.
+/// The writes that bring the media from what it holds to what the edits say. `written` holds the
+/// indexes that are open for writing.
 fn whole_plan(
+    media: Option<&Table>,
+    table: Option<&Table>,
+    edits: &Edits,
+    written: &BTreeSet<u32>,
+) -> Result<WritePlan, PartError> {
+    let all = table_plan(media, table, edits)?;
+    // Behind the table: bootcode.rs, O2.
+    let Some(table) = table else { return Ok(all) };
+    edits.code.iter().try_fold(all, |all, code| Ok(all.then(code.plan(table, written)?)))
+}
+
+fn table_plan(
     media: Option<&Table>,
     table: Option<&Table>,
     edits: &Edits,
@@ -51,10 +66,11 @@ pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
         );
         Error::new(Errno::Perm, what)
     };
-    let (steps, after) = with(&mut control.topology, geom, |part, _| {
+    let (steps, after) = with(&mut control.topology, geom, |part, topology| {
         let edits = part.edits.as_ref().ok_or_else(nothing)?;
         let table = part.table.as_ref();
-        let steps = whole_plan(part.media.as_ref(), table, edits).map_err(refusal)?;
+        let written = part.written(topology);
+        let steps = whole_plan(part.media.as_ref(), table, edits, &written).map_err(refusal)?;
         Ok::<_, Error>((steps, table.map(committed).transpose().map_err(refusal)?))
     })??;
     if let Err(error) = write(control, geom, steps) {

@@ -260,7 +260,11 @@ fn fill(
     let (mut fresh, mut said) = (Some(wipe), format!("{name} {}", making.done));
     for table in tables {
         let fresh = fresh.take();
-        apply(control, geom, Change { table: Some(table), touched: None, fresh, said })?;
+        apply(
+            control,
+            geom,
+            Change { table: Some(table), touched: None, fresh, code: None, said },
+        )?;
         said = String::new();
     }
     Ok(())

@@ -33,6 +33,10 @@ pub enum PartErrorKind {
     BadValue,
     /// The media is too small, or its sector size not supported.
     BadMedia,
+    /// It is no boot code of this scheme: empty, too long, or without its signature.
+    BadCode,
+    /// The code is longer than the partition.
+    TooLong,
     /// The scheme has no such operation.
     Unsupported,
 }
@@ -73,6 +77,8 @@ impl fmt::Display for PartError {
             K::BadLabel => ("the label cannot be stored", "shorten it"),
             K::BadValue => ("value not allowed", "correct it"),
             K::BadMedia => ("the media cannot hold this table", "use another scheme"),
+            K::BadCode => ("not boot code of this scheme", "give the file made for it"),
+            K::TooLong => ("it does not fit", "give a shorter file or a larger partition"),
             K::Unsupported => ("not possible with this scheme", "use another scheme"),
         };
         write!(f, "{}: {}: {what}; {next}", self.op, self.at)

@@ -45,6 +45,8 @@ pub(super) struct Edits {
     pub(super) fresh: bool,
     /// Zeroes over other formats.
     pub(super) wipe: super::WritePlan,
+    /// Boot code of partitions, at most one each.
+    pub(super) code: Vec<super::PartCode>,
 }
 
 /// One partition as a provider.
@@ -109,6 +111,15 @@ impl PartGeom {
     pub(super) fn open(&self, topology: &Topology) -> BTreeSet<u32> {
         let open = |part: &Part| topology.counts(part.provider) != Access::NONE;
         self.parts.iter().filter(|(_, part)| open(part)).map(|(index, _)| *index).collect()
+    }
+
+    /// Indexes of the partitions that are open for writing, or kept from other writers.
+    pub(super) fn written(&self, topology: &Topology) -> BTreeSet<u32> {
+        let written = |part: &Part| {
+            let counts = topology.counts(part.provider);
+            counts.w > 0 || counts.e > 0
+        };
+        self.parts.iter().filter(|(_, part)| written(part)).map(|(index, _)| *index).collect()
     }
 
     fn wanted(&self, base: &str, table: &Table, entry: &Entry) -> Result<Part, Error> {

@@ -23,7 +23,9 @@ use super::table::{Body, Damage, Entry, Health, Media, Table};
 use super::types::{Guid, Kind};
 use crate::probe::{Reason, Sectors, Stop, Why, array, le16, le32, le64, span};
 
-pub(crate) use super::gpt_write::{create, destroy, plan, sector_zero, settle, table_sectors};
+pub(crate) use super::gpt_write::{
+    create, destroy, plan, put_code, sector_zero, settle, table_sectors,
+};
 
 /// UTF-16 units that a name may have.
 pub(crate) const NAME_UNITS: usize = 36;

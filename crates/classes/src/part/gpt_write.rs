@@ -12,6 +12,7 @@
 //! leaves the new backup or a whole primary. The protective MBR comes last, so that a disk just
 //! made shows it to others only when both copies stand.
 
+use super::bootcode;
 use super::crc::crc32;
 use super::error::{PartError, PartErrorKind};
 use super::gpt::{ENTRY, GptBody, HEADER, SIGNATURE, Source, TABLE_BYTES_MAX};
@@ -144,6 +145,21 @@ fn cover_media(pmbr: &mut Vec<u8>, media: &Media) {
         // The CHS end stays: it says "beyond what can be named" whatever the size.
         put(pmbr, 446 + place * 16 + 12, &covered(media).to_le_bytes());
     }
+}
+
+/// Other boot code in sector 0. Where that is blank, it becomes a protective MBR: code in a sector
+/// without a signature would never run.
+pub(crate) fn put_code(
+    media: &Media,
+    body: &mut GptBody,
+    code: &[u8],
+    take_serial: bool,
+) -> Result<(), PartError> {
+    cover_media(&mut body.pmbr, media);
+    if !mbr::signed(&body.pmbr) {
+        return Err(bootcode::bad("sector 0 has entries and no signature (55 AA)"));
+    }
+    mbr::put_code(&mut body.pmbr, code, take_serial)
 }
 
 /// Sector 0 as it must be beside these entries. Where it is the hybrid that Boot Camp makes (a

@@ -7,12 +7,15 @@
 //! ```
 //! The table is one sector, so that every change of it is atomic (plan.rs, W4).
 
+use super::bootcode;
 use super::error::{PartError, PartErrorKind};
 use super::plan::WritePlan;
 use super::table::{Body, Entry, Media, Scheme, Table};
 use super::types::{EBR_TYPES, Guid, Kind};
 use crate::probe::{Reason, Sectors, Stop, array, byte, le16, le32, put, span};
 
+/// Bytes of boot code, the serial number among them.
+const CODE: usize = ENTRIES_AT;
 /// Where the serial number stands.
 const SERIAL_AT: usize = 440;
 /// Where the entries start.
@@ -21,10 +24,12 @@ const ENTRIES_AT: usize = 446;
 const ENTRY: usize = 16;
 /// Entries of a record.
 pub(crate) const SLOTS: usize = 4;
+/// Bytes of the record itself, whatever the sector has.
+const SECTOR: usize = 512;
 /// Where the signature stands.
-const SIGNATURE_AT: usize = 510;
+pub(crate) const SIGNATURE_AT: usize = 510;
 /// The signature.
-const SIGNATURE: [u8; 2] = [0x55, 0xaa];
+pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xaa];
 /// Sectors of a track and heads of a cylinder that everybody pretends to.
 pub(crate) const TRACK: u64 = 63;
 const HEADS: u64 = 255;
@@ -255,6 +260,29 @@ pub(crate) fn encode(table: &Table, body: &MbrBody) -> Result<Vec<u8>, PartError
     }
     sign(&mut sector);
     Ok(sector)
+}
+
+/// Other boot code in front of the entries. A serial number other than 0 stays unless
+/// `take_serial`; the two bytes behind it are the code's own (a boot manager's timeout), if it
+/// is so long.
+pub(crate) fn put_code(sector: &mut [u8], code: &[u8], take_serial: bool) -> Result<(), PartError> {
+    if code.len() > SECTOR {
+        let at = format!("bootcode of {} bytes, at most {SECTOR} are possible", code.len());
+        return Err(bootcode::bad(at));
+    }
+    if code.len() > CODE {
+        bootcode::signed(code)?;
+    }
+    let mut area = [0; CODE];
+    put(&mut area, 0, code.get(..code.len().min(CODE)).unwrap_or(&[]));
+    if !take_serial {
+        let kept = if code.len() > SERIAL_AT { 4 } else { CODE - SERIAL_AT };
+        if kept > 4 || le32(sector, SERIAL_AT) != 0 {
+            put(&mut area, SERIAL_AT, span(sector, SERIAL_AT, kept));
+        }
+    }
+    put(sector, 0, &area);
+    Ok(())
 }
 
 /// One write of one sector.

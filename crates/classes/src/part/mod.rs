@@ -14,6 +14,7 @@
 
 mod attributes;
 mod backup;
+mod bootcode;
 mod bsd;
 mod class;
 mod commit;
@@ -38,6 +39,7 @@ mod types;
 mod verbs;
 
 pub use backup::{Backup, Saved, Source};
+pub use bootcode::PartCode;
 pub use class::PartClass;
 pub(crate) use class::{describe, place};
 pub use ebr::LOGICALS_MAX;
@@ -170,7 +172,10 @@ pub fn committed(after: &Table) -> Result<Table, PartError> {
         }
         Body::Mbr(body) => body.sector = mbr::encode(after, &body.clone())?,
         Body::Ebr(body) => body.records = ebr::encode(after, &body.clone())?,
-        Body::Bsd(body) => body.sector = bsd::encode(after, &body.clone())?,
+        Body::Bsd(body) => {
+            body.sector = bsd::encode(after, &body.clone())?;
+            body.code.clear();
+        }
     }
     Ok(table)
 }

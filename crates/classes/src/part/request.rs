@@ -151,6 +151,24 @@ pub enum Request {
         #[serde(default)]
         index: Option<u32>,
     },
+    /// Boot code: the scheme's, a partition's, or both. Each is `0b` and base64, or `0x` and
+    /// hexadecimal digits.
+    Bootcode {
+        /// Which table.
+        geom: String,
+        /// The scheme's.
+        #[serde(default)]
+        bootcode: Option<String>,
+        /// Take the disk's serial number from it, too.
+        #[serde(default)]
+        skip_serial: bool,
+        /// The partition's.
+        #[serde(default)]
+        partcode: Option<String>,
+        /// Which slot `partcode` is for.
+        #[serde(default)]
+        index: Option<u32>,
+    },
     /// What makes the table again; the answer is a [`super::Backup`].
     Backup {
         /// Which table.

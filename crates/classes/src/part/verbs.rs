@@ -93,13 +93,23 @@ pub(super) struct Change {
     pub(super) touched: Option<u32>,
     /// The table is a new one and owes nothing to what is on the media.
     pub(super) fresh: Option<super::WritePlan>,
-    /// What is said of it: "ada0p3 added".
+    /// Boot code of the partition.
+    pub(super) code: Option<super::PartCode>,
+    /// What is said of it, a line each: "ada0p3 added".
     pub(super) said: String,
+}
+
+/// Indexes of partitions that are in use.
+struct Uses {
+    /// In any way.
+    open: BTreeSet<u32>,
+    /// By one who writes, or keeps writers off.
+    written: BTreeSet<u32>,
 }
 
 impl Change {
     fn of(table: Table, touched: Option<u32>, said: String) -> Change {
-        Change { table: Some(table), touched, fresh: None, said }
+        Change { table: Some(table), touched, fresh: None, code: None, said }
     }
 }
 
@@ -112,11 +122,14 @@ fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Er
         | Request::Resize { geom, .. }
         | Request::Recover { geom }
         | Request::Set { geom, .. }
-        | Request::Unset { geom, .. } => geom.clone(),
+        | Request::Unset { geom, .. }
+        | Request::Bootcode { geom, .. } => geom.clone(),
         _ => return Err(Error::of(Errno::Inval, "part")),
     };
     let geom = find(control, &name)?;
-    let (table, open) = with(&mut control.topology, geom, |p, t| (p.table.clone(), p.open(t)))?;
+    let (table, uses) = with(&mut control.topology, geom, |p, t| {
+        (p.table.clone(), Uses { open: p.open(t), written: p.written(t) })
+    })?;
     let Some(table) = table else {
         let what = format!("the table of {name} is to be destroyed; commit or undo that first");
         return Err(Error::new(Errno::Perm, what));
@@ -129,7 +142,7 @@ fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Er
         Request::Add { .. } => random(control)?,
         _ => [0; 16],
     };
-    let change = changed(&name, &table, &open, request, random)?;
+    let change = changed(&name, &table, &uses, request, random)?;
     let warnings = change.table.as_ref().and_then(|t| misaligned(&name, t, &change));
     let done = change.said.clone();
     apply(control, geom, change)?;
@@ -143,11 +156,11 @@ fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Er
 fn changed(
     name: &str,
     table: &Table,
-    open: &BTreeSet<u32>,
+    uses: &Uses,
     request: Request,
     random: [u8; 16],
 ) -> Result<Change, Error> {
-    let size = table.media().sector_size;
+    let (size, open) = (table.media().sector_size, &uses.open);
     let amount = |a: Option<super::request::Amount>, what| a.map(|a| a.of(size, what)).transpose();
     let whole = |table: &Table, index: u32| match table.entry(index) {
         Some(entry) => format!("{name}{}", table.suffix(entry)),
@@ -191,12 +204,62 @@ fn changed(
         Request::Destroy { force, .. } => {
             table.may_destroy(force, open).map_err(refusal)?;
             let said = format!("{name} destroyed");
-            Ok(Change { table: None, touched: None, fresh: None, said })
+            Ok(Change { table: None, touched: None, fresh: None, code: None, said })
         }
         Request::Set { attribute: attrib, index, .. } => attribute(attrib, index, true),
         Request::Unset { attribute: attrib, index, .. } => attribute(attrib, index, false),
+        Request::Bootcode { bootcode, skip_serial, partcode, index, .. } => {
+            let code = partition_code(table, uses, partcode, index)?;
+            let partition = code.as_ref().map(|code| whole(table, code.index()));
+            let boot = bootcode.map(|text| binary("bootcode", &text)).transpose()?;
+            let next = match (&boot, &code) {
+                (Some(boot), _) => table.boot_code(boot, skip_serial, &uses.written),
+                (None, Some(_)) if !skip_serial => Ok(table.clone()),
+                (None, Some(_)) => return Err(lacks("skip_serial is for bootcode")),
+                (None, None) => return Err(lacks("give bootcode, or partcode and index")),
+            };
+            let said = partition.map(|on| format!("partcode written to {on}"));
+            let said = said.into_iter().chain(boot.map(|_| format!("bootcode written to {name}")));
+            let said = said.collect::<Vec<_>>().join("\n");
+            Ok(Change { code, ..Change::of(next.map_err(refusal)?, None, said) })
+        }
         _ => Err(Error::of(Errno::Inval, "part")),
     }
+}
+
+fn lacks(what: &str) -> Error {
+    Error::new(Errno::Inval, format!("part bootcode: {what}"))
+}
+
+fn partition_code(
+    table: &Table,
+    uses: &Uses,
+    text: Option<String>,
+    index: Option<u32>,
+) -> Result<Option<super::PartCode>, Error> {
+    match (text, index) {
+        (Some(text), Some(index)) => {
+            let code = binary("partcode", &text)?;
+            table.partition_code(index, &code, &uses.written).map(Some).map_err(refusal)
+        }
+        (Some(_), None) => Err(lacks("index is missing: which partition is partcode for?")),
+        (None, Some(_)) => Err(lacks("index is for partcode, which is missing")),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A binary value in text, as iSCSI has it (RFC 7143 6.1).
+fn binary(field: &str, text: &str) -> Result<Vec<u8>, Error> {
+    let mut out = vec![0; text.len()];
+    let len = match text {
+        "0b" | "0x" => 0,
+        _ => {
+            let read = wire::iscsi::decode_binary(text, &mut out).map(<[u8]>::len);
+            read.map_err(|_| lacks(&format!("{field} is neither 0b and base64 nor 0x and digits")))?
+        }
+    };
+    out.truncate(len);
+    Ok(out)
 }
 
 /// Takes an edit into memory, with the disk held and the providers as the table has them.
@@ -218,11 +281,17 @@ pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Resu
             let edits = part.edits.get_or_insert_default();
             if let Some(wipe) = change.fresh {
                 edits.steps.clear();
+                edits.code.clear();
                 edits.wipe = wipe;
                 edits.fresh = true;
             }
             edits.steps.extend(change.table);
-            edits.said.extend(Some(change.said).filter(|said| !said.is_empty()));
+            edits.said.extend(change.said.lines().map(str::to_owned));
+            if let Some(code) = change.code {
+                edits.touched.insert(code.index());
+                edits.code.retain(|old| old.index() != code.index());
+                edits.code.push(code);
+            }
             edits.touched.extend(change.touched);
             Ok(())
         })?

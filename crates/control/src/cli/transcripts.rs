@@ -271,6 +271,7 @@ fn partitions() {
          2048      2048   1  linux-data  (1.0M)\n      \
          4096      4096      - free -  (2.0M)\n\n"
     );
+    boot_code(&daemon);
     let refused = daemon.ends("part delete d0 --index 1", Exit::Refused);
     assert!(refused.contains("--yes-destroy d0p1"), "{refused}");
     let done = daemon.ends("part delete d0 --index 1 --yes-destroy d0p1", Exit::Done);
@@ -308,6 +309,30 @@ fn partitions() {
     assert!(create.contains("\"overwrite\":false"), "{create}");
     let geom = daemon.ends("geom nop configure name=x delay_us=4k", Exit::Done);
     assert!(geom.contains("\"delay_us\": 4096"), "{geom}");
+}
+
+/// Files are read here and sent as text; what begins a partition is lost only when its name was
+/// typed.
+fn boot_code(daemon: &Daemon) {
+    daemon.write("pmbr", "Hi!");
+    daemon.write("empty", "");
+    let said = daemon.ends("part bootcode -b @pmbr -N -f x d0", Exit::Done);
+    for part in ["\"bootcode\":\"0bSGkh\"", "\"skip_serial\":true", "\"commit\":false"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let refused = daemon.ends("part bootcode -p @pmbr -i 1 d0", Exit::Refused);
+    assert!(refused.contains("--yes-destroy d0p1") && refused.contains("linux-data"), "{refused}");
+    let said = daemon.ends("part bootcode -p @pmbr -i 1 d0 --yes-destroy d0p1", Exit::Done);
+    assert!(said.contains("\"partcode\":\"0bSGkh\"") && said.contains("\"index\":1"), "{said}");
+    daemon.ends("part bootcode -p @pmbr -i 7 d0", Exit::Failed);
+    for (line, exit, words) in [
+        ("-b @empty", Exit::Usage, "-b: the file is empty"),
+        ("-p @nowhere -i 1", Exit::Failed, "-p: No such file"),
+        ("-b /dev/zero", Exit::Usage, "-b: it is not a regular file"),
+    ] {
+        let said = daemon.ends(&format!("part bootcode {line} d0"), exit);
+        assert!(said.contains(words), "{said}");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod list;
 pub(crate) mod man;
 mod part;
 mod part_backup;
+mod part_bootcode;
 mod part_listed;
 mod part_pending;
 mod part_show;
@@ -64,6 +65,7 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<part::Destroy>(),
     Entry::daemon::<part::Set>(),
     Entry::daemon::<part::Unset>(),
+    Entry::daemon::<part_bootcode::Bootcode>(),
     Entry::daemon::<part_backup::Backup>(),
     Entry::daemon::<part_backup::Restore>(),
     Entry::daemon::<part_pending::Commit>(),

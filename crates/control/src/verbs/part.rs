@@ -2,7 +2,7 @@
 
 use super::entry::{DaemonVerb, Verb};
 use super::part_show;
-use crate::api::{Amount, Error, Kind, PartAnswer, PartOrder, PartRequest, Result};
+use crate::api::{Amount, Error, Kind, PartAnswer, PartEntry, PartOrder, PartRequest, Result};
 use crate::config::units;
 use crate::plant::Progress;
 use crate::service::Control;
@@ -28,8 +28,19 @@ fn ask(control: &Control, order: &PartOrder) -> Result<PartAnswer> {
     control.change(|plant| plant.part(order))
 }
 
+/// The partition of that index.
+pub(super) fn entry(control: &Control, op: &str, geom: &str, index: u32) -> Result<PartEntry> {
+    let shown = ask(control, &PartRequest::Show { geoms: vec![geom.to_owned()] }.into())?;
+    let mut entries = shown.tables.into_iter().flat_map(|t| t.entries);
+    entries.find(|e| e.index == index).ok_or_else(|| {
+        Error::new(Kind::NotFound, op, format!("no partition with index {index}"))
+            .at(geom.to_owned())
+            .next("Run `ashlar part show` to see the indexes.")
+    })
+}
+
 /// Data is lost only when its name was typed.
-fn agreed(op: &str, name: &str, typed: &[String], what: &str) -> Result<()> {
+pub(super) fn agreed(op: &str, name: &str, typed: &[String], what: &str) -> Result<()> {
     if typed.iter().any(|t| t == name) {
         return Ok(());
     }
@@ -187,14 +198,7 @@ part_verbs! {
         #[serde(default)] yes_destroy: Vec<String>,
     },
     |control, p| {
-        let shown = ask(control, &PartRequest::Show { geoms: vec![p.geom.clone()] }.into())?;
-        let mut entries = shown.tables.iter().flat_map(|t| &t.entries);
-        let Some(entry) = entries.find(|e| e.index == p.index) else {
-            let why = format!("no partition with index {}", p.index);
-            return Err(Error::new(Kind::NotFound, "part delete", why)
-                .at(p.geom)
-                .next("Run `ashlar part show` to see the indexes."));
-        };
+        let entry = entry(control, "part delete", &p.geom, p.index)?;
         let what = format!("a partition of type {} is there", entry.kind);
         agreed("part delete", &entry.name, &p.yes_destroy, &what)?;
         Ok(PartRequest::Delete { geom: p.geom, index: p.index })

@@ -1,0 +1,147 @@
+//! part bootcode: boot code into the table's sector and into a partition.
+
+use super::entry::{DaemonVerb, Verb};
+use super::{part, part_show};
+use crate::api::{Error, Kind, PartAnswer, Result};
+use crate::plant::Progress;
+use crate::service::Control;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::io::Read;
+use std::path::Path;
+use wire::iscsi::encode_base64;
+
+/// Bytes of a file that are read: what a partition may be given, and one more. A longer file is
+/// refused.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Types of partitions that are there for boot code: nothing else is in them.
+const BOOT_TYPES: [&str; 3] = ["freebsd-boot", "bios-boot", "prep-boot"];
+
+/// Writes it.
+pub struct Bootcode;
+
+/// What `part bootcode` takes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct BootcodeParams {
+    /// The provider with the table.
+    pub geom: String,
+    /// File with the boot code of the scheme. Over the API: `0b` and its bytes in base64.
+    #[schemars(extend("x-short" = "b"))]
+    #[serde(default)]
+    pub bootcode: Option<String>,
+    /// File for the begin of a partition. Over the API: `0b` and its bytes in base64.
+    #[schemars(extend("x-short" = "p"))]
+    #[serde(default)]
+    pub partcode: Option<String>,
+    /// The slot of that partition.
+    #[schemars(extend("x-short" = "i"))]
+    #[serde(default)]
+    pub index: Option<u32>,
+    /// Do not keep the disk's serial number, which stands amidst the code: take the file's.
+    #[schemars(extend("x-short" = "N"))]
+    #[serde(default)]
+    pub skip_serial: bool,
+    /// Name of the partition's provider, when it is not one for boot code.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
+    /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
+    #[serde(default)]
+    pub no_commit: bool,
+    /// gpart's flags: without a C among them it is as with --no-commit.
+    #[schemars(extend("x-short" = "f"))]
+    #[serde(default)]
+    pub flags: Option<String>,
+}
+
+/// A file as the API takes it.
+fn file(option: &str, path: &str) -> Result<String> {
+    let op = "part bootcode";
+    let fail = |e: std::io::Error| {
+        Error::new(Kind::System, op, format!("{option}: {e}")).at(path.to_owned())
+    };
+    let refuse = |why: &str| {
+        Err(Error::new(Kind::Usage, op, format!("{option}: {why}")).at(path.to_owned()))
+    };
+    if !Path::new(path).metadata().map_err(fail)?.is_file() {
+        return refuse("it is not a regular file");
+    }
+    let mut bytes = Vec::new();
+    let open = std::fs::File::open(path).map_err(fail)?;
+    open.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes).map_err(fail)?;
+    match u64::try_from(bytes.len()) {
+        Ok(0) => refuse("the file is empty"),
+        Ok(1..=FILE_BYTES_MAX) => Ok(encode_base64(&bytes)),
+        _ => refuse(&format!("the file has more than {FILE_BYTES_MAX} bytes: no boot code has")),
+    }
+}
+
+impl Verb for Bootcode {
+    type Params = BootcodeParams;
+    type Answer = PartAnswer;
+    const NAME: &'static str = "part.bootcode";
+    const DOC: &'static str = "Write boot code to a partition table or into a partition";
+    const DETAIL: &'static str = "-b FILE is the scheme's. GPT, MBR: at most 512 bytes, of which \
+        the first 446 go to sector 0; a file longer than that must end as a boot sector does, in \
+        55 AA. Entries and signature stay, and so does the disk's serial number (bytes 440 to \
+        443) unless -N is given or it is 0. BSD: at most 8192 bytes with 55 AA at 510; 512 are a \
+        first stage and leave the second; the label in sector 1 stays. An EBR has none.\n\
+        -p FILE -i INDEX goes to the begin of a partition of a GPT or MBR, which must have room \
+        for it and not be open for writing; the rest of the last sector is zeros. The partition's \
+        name must be typed unless its type is freebsd-boot, bios-boot or prep-boot. It is written \
+        after the table.\n\
+        With both, either none or both are accepted. The files are read by the command, not by \
+        the daemon.";
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar part bootcode -b /boot/pmbr -p /boot/gptboot -i 1 ada0",
+        "ashlar part bootcode -b /boot/boot0 ada1",
+        "ashlar part bootcode ada0 -p boot1.efifat -i 1 --yes-destroy ada0p1",
+    ];
+    const POSITIONAL: &'static [&'static str] = &["geom"];
+
+    fn prepare(params: &mut BootcodeParams, _app: &crate::App) -> Result<()> {
+        for (option, given) in [("-b", &mut params.bootcode), ("-p", &mut params.partcode)] {
+            if let Some(path) = given {
+                *path = file(option, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn table(answer: &PartAnswer) -> String {
+        part_show::answer(answer)
+    }
+}
+
+/// What begins a partition that is not for boot code is lost only when its name was typed.
+fn consent(control: &Control, params: &BootcodeParams) -> Result<()> {
+    let (Some(index), true) = (params.index, params.partcode.is_some()) else { return Ok(()) };
+    let entry = part::entry(control, "part bootcode", &params.geom, index)?;
+    if BOOT_TYPES.contains(&entry.kind.as_str()) {
+        return Ok(());
+    }
+    let what = format!("a partition of type {} begins where the code goes", entry.kind);
+    part::agreed("part bootcode", &entry.name, &params.yes_destroy, &what)
+}
+
+impl DaemonVerb for Bootcode {
+    fn run(
+        control: &Control,
+        params: BootcodeParams,
+        progress: &mut Progress<'_>,
+    ) -> Result<PartAnswer> {
+        consent(control, &params)?;
+        let BootcodeParams { geom, bootcode, partcode, index, skip_serial, .. } = params;
+        let params = json!({
+            "geom": geom,
+            "bootcode": bootcode,
+            "partcode": partcode,
+            "index": index,
+            "skip_serial": skip_serial,
+            "commit": part::at_once(params.no_commit, params.flags.as_deref()),
+        });
+        let said = control.change(|plant| plant.verb("part", "bootcode", &params, progress))?;
+        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, "part bootcode", e))
+    }
+}

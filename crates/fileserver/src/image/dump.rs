@@ -312,13 +312,8 @@ impl Image {
         if self.0.worm.is_none() {
             return Err(Fault::Invalid("a file system without a WORM has no dumps"));
         }
-        loop {
-            let seen = self.0.moved.count();
-            if !self.0.dumping.replace(true) {
-                break;
-            }
-            self.0.moved.after(seen).await;
-        }
+        self.between_dumps().await;
+        self.0.dumping.set(true);
         let _halt = Halt(self);
         let done = self.dump_now(date).await;
         // What was frozen is to be copied, whatever came of the rest.

@@ -104,23 +104,40 @@ impl Image {
         &self,
         mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
-        loop {
-            let seen = self.0.moved.count();
-            if !self.0.dumping.get() {
-                break;
-            }
-            self.0.moved.after(seen).await;
-        }
-        self.step(&mut op).await
+        self.attempt(true, &mut op).await
     }
 
-    /// The same while a dump is taken, for the dump itself.
+    /// The same while a dump is taken, for the dump itself and for the copier.
     async fn step<T>(
         &self,
         op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
+        self.attempt(false, op).await
+    }
+
+    /// Until no dump is being taken.
+    async fn between_dumps(&self) {
+        loop {
+            let seen = self.0.moved.count();
+            if !self.0.dumping.get() {
+                return;
+            }
+            self.0.moved.after(seen).await;
+        }
+    }
+
+    /// Tries `op` until it is done. One that waits for dumps looks for them at every attempt: one
+    /// may have begun while it waited for a block, and what it changed amid that would be lost.
+    async fn attempt<T>(
+        &self,
+        waits_for_dumps: bool,
+        op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
         let mut waits = 0;
         loop {
+            if waits_for_dumps {
+                self.between_dumps().await;
+            }
             if self.0.closed.get() {
                 return Err(Fault::Closed);
             }

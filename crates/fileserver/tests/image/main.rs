@@ -6,12 +6,8 @@ mod disk;
 #[path = "../sim/model.rs"]
 #[allow(dead_code)] // of its tests only what reads a whole tree is used
 mod model;
-#[path = "../sim/image.rs"]
-#[allow(dead_code)] // of the simulation only what reads a whole tree is used
-mod sim;
-#[path = "../sim/story.rs"]
-#[allow(dead_code)] // of the simulation only its server is used
-mod story;
+#[path = "../sim/server.rs"]
+mod server;
 mod vectors;
 
 use std::rc::Rc;
@@ -35,25 +31,22 @@ fn with<T: 'static, F: Future<Output = T> + 'static>(
     let cache = vectors::disk("cache", v.cache, 1);
     let worm: Vec<Rc<Disk>> = v.worm.iter().map(|w| vectors::disk("worm", w, 2)).collect();
     let world = World::new(7);
-    let mut s = story::server(&world, "s", 1, &cache, &worm);
+    let mut s = server::server(&world, "s", 1, &cache, &worm);
     s.options.memory = 400 * BLOCK;
     let setup = Setup { once: v.once, layout: None, read_only: false };
-    let done = story::run(&world, &s.reactor, task(s.options.clone(), setup)).unwrap();
+    let done = server::run(&world, &s.reactor, task(s.options.clone(), setup)).unwrap();
     s.reactor.shutdown();
     done
 }
 
 /// A view as the lists of a vector have it.
 async fn listed(fs: &Served, view: View, prefix: &str) -> Vec<String> {
-    let tree = sim::tree(fs, view).await.unwrap();
+    let tree = model::tree(fs, view).await.unwrap();
     let mut out = Vec::new();
     for (path, contents) in &tree {
         let inode = fs
             .run(|f| {
-                let mut at = ROOT;
-                for part in path.split('/').filter(|p| !p.is_empty()) {
-                    at = f.lookup(view, at, part.as_bytes())?.unwrap();
-                }
+                let at = model::walk(f, view, path)?;
                 f.inode(view, at)
             })
             .await
@@ -62,7 +55,7 @@ async fn listed(fs: &Served, view: View, prefix: &str) -> Vec<String> {
         out.push(match contents {
             None => format!("D {prefix}{path} {mode:o} {uid} {gid}"),
             Some(c) => {
-                format!("F {prefix}{path} {mode:o} {uid} {gid} {} {:x}", c.len(), sim::fnv(c))
+                format!("F {prefix}{path} {mode:o} {uid} {gid} {} {:x}", c.len(), model::fnv(c))
             }
         });
     }

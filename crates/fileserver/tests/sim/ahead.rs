@@ -6,7 +6,7 @@ use reactor::Reactor;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::story::{run, server};
+use super::server::{run, server};
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 512;

@@ -14,7 +14,7 @@ use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::story::{run, server};
+use super::server::{run, server};
 
 const KIB: usize = 1024;
 const BLOCK: usize = 4096;

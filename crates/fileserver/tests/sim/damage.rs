@@ -11,7 +11,7 @@ use reactor::sim::World;
 
 use super::disk::Disk;
 use super::model;
-use super::story::{run, server};
+use super::server::{run, server};
 
 async fn filled(o: &Options) -> FileSystem {
     volume::ream(o).await.unwrap();

@@ -13,7 +13,7 @@ use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::story::{run, server};
+use super::server::{run, server};
 
 /// Steps of the script, and after which of them everything is synced and a dump is taken.
 const STEPS: u32 = 14;

@@ -11,7 +11,7 @@ use reactor::sim::World;
 
 use super::disk::Disk;
 use super::model;
-use super::story::{Server, run, server};
+use super::server::{Server, run, server};
 
 pub const BLOCK: usize = 4096;
 pub const BLOCKS: u64 = 1000;

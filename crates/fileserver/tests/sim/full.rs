@@ -7,7 +7,7 @@ use fileserver::volume;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::story::{run, server};
+use super::server::{run, server};
 
 /// Writes of `len` bytes to a volume of blocks of so many, on a cache device of 1500 of them.
 pub fn is_said_and_a_dump_makes_room(block: u32, len: usize) {

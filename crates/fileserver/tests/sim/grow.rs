@@ -10,7 +10,7 @@ use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::story::{run, server};
+use super::server::{run, server};
 
 const SMALL: u64 = 2 << 20;
 const LARGE: u64 = 7 << 20;

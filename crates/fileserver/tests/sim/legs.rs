@@ -9,7 +9,7 @@ use reactor::sim::World;
 
 use super::disk::Disk;
 use super::exposing::{BLOCK, BLOCKS, all_have, block, file, made, roomy};
-use super::story::run;
+use super::server::run;
 
 const MS: u64 = 1_000_000;
 /// Blocks read in a stretch: other ones each time, so that none is in memory.

@@ -10,7 +10,7 @@ use reactor::sim::World;
 use reactor::{Reactor, SeededRandom};
 
 use super::disk::{Disk, Plugged};
-use super::story::run;
+use super::server::run;
 
 const BLOCK: u32 = 4096;
 

@@ -11,7 +11,7 @@ use reactor::SeededRandom;
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::story::{run, server};
+use super::server::{run, server};
 
 const BLOCK: u64 = 4096;
 

@@ -3,15 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use bio::{Pool, PoolConfig, Seg};
-use fileserver::files::{Change, FileSystem, Kind, New, ROOT};
-use fileserver::volume::{self, Options, View};
-use fileserver::{Fault, Stop};
-use reactor::sim::{Actor, Ended, Limits, World};
+use bio::Pool;
+use fileserver::Fault;
+use fileserver::files::{FileSystem, Served};
+use fileserver::volume::{self, View};
+use reactor::sim::{Actor, Limits, World};
 use reactor::{Reactor, SeededRandom};
 
-use super::disk::{Disk, Plugged};
-use super::model::{self, History, Tree};
+use super::client::{Beside, Habits};
+use super::disk::Disk;
+use super::model::{self, Tree};
+use super::server::{run, server};
 
 /// What happened, so that a run in which nothing did is noticed.
 #[derive(Debug, Default)]
@@ -45,286 +47,23 @@ struct Known {
     /// States of the history that it may be: one, once it was looked at.
     from: usize,
     to: usize,
-    tree: Option<Rc<Tree>>,
+    tree: Option<Tree>,
     copied: bool,
 }
 
 struct Shared {
-    history: RefCell<History>,
-    synced: Cell<usize>,
+    beside: Beside,
     known: RefCell<Vec<Known>>,
     /// A dump was asked for at this state and has not been reported.
     asked: Cell<Option<usize>>,
     tally: RefCell<Tally>,
-    random: RefCell<SeededRandom>,
-}
-
-impl Shared {
-    fn below(&self, n: u64) -> u64 {
-        self.random.borrow_mut().below(n)
-    }
-
-    fn chance(&self, per_mille: u32) -> bool {
-        self.random.borrow_mut().chance(per_mille)
-    }
-}
-
-pub struct Server {
-    pub reactor: Reactor,
-    pub options: Options,
-}
-
-pub fn server(world: &World, name: &str, who: u8, cache: &Rc<Disk>, legs: &[Rc<Disk>]) -> Server {
-    let reactor = Reactor::simulated(world, name);
-    let plug = |d: &Rc<Disk>| -> Rc<dyn fileserver::medium::Medium> {
-        Rc::new(Plugged(d.clone(), reactor.clone()))
-    };
-    let clock = reactor.clone();
-    let options = Options {
-        reactor: reactor.clone(),
-        pool: Pool::new(PoolConfig { limit_bytes: 64 << 20 }),
-        cache: plug(cache),
-        legs: legs.iter().map(plug).collect(),
-        memory: 160 * 4096,
-        block: 4096,
-        owner: [who; 16],
-        name: name.into(),
-        clock: Rc::new(move || 1_790_000_000_000_000_000 + clock.now()),
-        fastworm: false,
-        ahead: volume::ReadAhead::default(),
-        commit_ns: 300_000_000,
-    };
-    Server { reactor, options }
-}
-
-/// Runs a task to its end; none: nothing happens any more.
-pub fn run<T: 'static>(
-    world: &World,
-    reactor: &Reactor,
-    task: impl Future<Output = T> + 'static,
-) -> Option<T> {
-    let out: Rc<RefCell<Option<T>>> = Rc::default();
-    let to = out.clone();
-    reactor.spawn("test", async move {
-        let done = task.await;
-        *to.borrow_mut() = Some(done);
-    });
-    let mut actors = [Actor::of_tasks(reactor)];
-    let there = out.clone();
-    let limits = Limits { ns: 2_000_000_000_000, steps: 20_000_000 };
-    let ended = world.run(&mut actors, limits, &mut || there.borrow().is_some());
-    assert!(ended == Ended::Stopped, "it does not end: {ended:?} {:?}", reactor.tasks());
-    out.take()
-}
-
-fn name(shared: &Shared) -> String {
-    format!("n{}", shared.below(12))
-}
-
-fn bytes(shared: &Shared, len: usize) -> Vec<u8> {
-    let first = shared.below(251) as u8;
-    (0..len).map(|i| first.wrapping_add((i / 7) as u8) | 1).collect()
-}
-
-fn segs(pool: &Pool, bytes: &[u8]) -> Vec<Seg> {
-    bytes
-        .chunks(5000)
-        .map(|some| {
-            let seg = pool.get(some.len()).unwrap().seg(0, some.len()).unwrap();
-            seg.copy_from(0, some);
-            seg
-        })
-        .collect()
-}
-
-/// A path to a directory that exists in the model, and its parts.
-fn directory(shared: &Shared) -> String {
-    let history = shared.history.borrow();
-    let dirs: Vec<String> =
-        history.now().iter().filter(|(_, c)| c.is_none()).map(|(p, _)| p.clone()).collect();
-    let at = shared.below(dirs.len() as u64 + 2) as usize;
-    dirs.get(at).cloned().unwrap_or_default()
-}
-
-fn walk(f: &mut fileserver::files::Files<'_, '_>, path: &str) -> Result<u64, Stop> {
-    let mut at = ROOT;
-    for part in path.split('/').filter(|p| !p.is_empty()) {
-        at = f.lookup(View::Live, at, part.as_bytes())?.ok_or(Stop::Fail(Fault::NotFound))?;
-    }
-    Ok(at)
-}
-
-fn has_below(tree: &Tree, path: &str) -> bool {
-    let below = format!("{path}/");
-    tree.keys().any(|p| p.starts_with(&below))
-}
-
-/// What a client does once. The model changes in the same poll in which the operation ends.
-async fn operation(shared: &Rc<Shared>, fs: &FileSystem, pool: &Pool) -> Result<(), Fault> {
-    let dir = directory(shared);
-    let leaf = name(shared);
-    let path = format!("{dir}/{leaf}");
-    let (d, l) = (dir.clone(), leaf.clone().into_bytes());
-    match shared.below(100) {
-        0..15 => {
-            let kind = if shared.chance(350) { Kind::Dir } else { Kind::File };
-            let new = New { kind, mode: 0o644, uid: 7, gid: 8, ..New::default() };
-            let done = fs
-                .run(|f| {
-                    let at = walk(f, &d)?;
-                    f.create(at, &l, &new)
-                })
-                .await;
-            let mut history = shared.history.borrow_mut();
-            let there = history.now().contains_key(&path);
-            match done {
-                Ok(_) => {
-                    assert!(!there, "{path} was made twice");
-                    let made = (kind == Kind::File).then(Rc::default);
-                    history.change(|t| drop(t.insert(path, made)));
-                }
-                Err(Fault::Exists) => assert!(there, "{path} exists"),
-                Err(Fault::NotFound) => {
-                    assert!(!dir.is_empty() && history.now().get(&dir) != Some(&None));
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        15..55 => write(shared, fs, pool, &path).await?,
-        55..70 => {
-            let done = fs
-                .run(|f| {
-                    let at = walk(f, &d)?;
-                    f.remove(at, &l, 3)
-                })
-                .await;
-            let mut history = shared.history.borrow_mut();
-            let there = history.now().contains_key(&path);
-            match done {
-                Ok(_) => {
-                    assert!(there && !has_below(history.now(), &path), "{path} was removed");
-                    history.change(|t| drop(t.remove(&path)));
-                }
-                Err(Fault::NotFound) => assert!(!there, "{path} is not found"),
-                Err(Fault::NotEmpty) => assert!(has_below(history.now(), &path)),
-                Err(fault) => return Err(fault),
-            }
-        }
-        70..80 => rename(shared, fs, &dir, &leaf).await?,
-        80..92 => {
-            let done = fs
-                .run(|f| {
-                    let at = walk(f, &d)?;
-                    let Some(ino) = f.lookup(View::Live, at, &l)? else { return Ok(None) };
-                    if f.inode(View::Live, ino)?.kind == Kind::Dir {
-                        return Ok(None);
-                    }
-                    model::read_all(f, View::Live, ino).map(Some)
-                })
-                .await;
-            let history = shared.history.borrow();
-            match done {
-                Ok(found) => {
-                    let wanted = history.now().get(&path).cloned().flatten();
-                    let same = found.as_ref() == wanted.as_deref();
-                    assert!(same, "{path}: {:?} for {:?}", found.map(|b| b.len()), wanted);
-                }
-                Err(Fault::NotFound) => {}
-                Err(fault) => return Err(fault),
-            }
-        }
-        _ => {
-            let at = shared.history.borrow().len();
-            fs.sync().await?;
-            shared.synced.set(shared.synced.get().max(at));
-            shared.tally.borrow_mut().synced += 1;
-        }
-    }
-    Ok(())
-}
-
-async fn write(shared: &Rc<Shared>, fs: &FileSystem, pool: &Pool, path: &str) -> Result<(), Fault> {
-    let size = shared.history.borrow().now().get(path).cloned().flatten().map_or(0, |c| c.len());
-    let offset = shared.below(size as u64 * 5 / 4 + 2) as usize;
-    let longest = if shared.chance(100) { 60_000 } else { 9_000 };
-    let len = shared.below(longest) as usize + 1;
-    let cut = shared.chance(200);
-    let data = bytes(shared, len);
-    let lent = segs(pool, &data);
-    let done = fs
-        .run(|f| {
-            let ino = walk(f, path)?;
-            if cut {
-                let change = Change { size: Some(offset as u64), by: 1, ..Change::default() };
-                return f.set(ino, &change).map(|()| 0);
-            }
-            f.write(ino, offset as u64, &lent, 1)
-        })
-        .await;
-    let mut history = shared.history.borrow_mut();
-    let had = history.now().get(path).cloned().flatten();
-    match (done, had) {
-        (Ok(_), Some(had)) => {
-            let mut next = (*had).clone();
-            if cut {
-                next.resize(offset, 0);
-            } else {
-                next.resize(next.len().max(offset + len), 0);
-                next[offset..offset + len].copy_from_slice(&data);
-            }
-            history.change(|t| drop(t.insert(path.into(), Some(Rc::new(next)))));
-        }
-        (Err(Fault::NotFound), None) | (Err(Fault::IsDir), None) => {}
-        // A directory is cut to nothing without any effect.
-        (Ok(0), None) if cut => {}
-        (Err(fault), _) => return Err(fault),
-        (done, had) => panic!("{path}: {done:?} for {had:?}"),
-    }
-    Ok(())
-}
-
-async fn rename(shared: &Rc<Shared>, fs: &FileSystem, dir: &str, leaf: &str) -> Result<(), Fault> {
-    let (to, new) = (directory(shared), name(shared));
-    let replace = shared.chance(500);
-    let (from_path, to_path) = (format!("{dir}/{leaf}"), format!("{to}/{new}"));
-    let done = fs
-        .run(|f| {
-            let (a, b) = (walk(f, dir)?, walk(f, &to)?);
-            f.rename(a, leaf.as_bytes(), b, new.as_bytes(), replace, 2)
-        })
-        .await;
-    let mut history = shared.history.borrow_mut();
-    match done {
-        Ok(()) => history.change(|t| {
-            if from_path == to_path {
-                return;
-            }
-            let moved: Vec<String> = t
-                .keys()
-                .filter(|p| **p == from_path || p.starts_with(&format!("{from_path}/")))
-                .cloned()
-                .collect();
-            assert!(!moved.is_empty(), "{from_path} was moved");
-            t.remove(&to_path);
-            for p in moved {
-                let contents = t.remove(&p).unwrap();
-                t.insert(format!("{to_path}{}", &p[from_path.len()..]), contents);
-            }
-        }),
-        Err(Fault::NotFound) => {}
-        Err(Fault::Exists) => assert!(!replace && history.now().contains_key(&to_path)),
-        Err(Fault::NotEmpty) => assert!(has_below(history.now(), &to_path)),
-        Err(Fault::IsDir | Fault::NotDir) => assert!(replace),
-        Err(Fault::Invalid(_)) => assert!(to.starts_with(&from_path)),
-        Err(fault) => return Err(fault),
-    }
-    Ok(())
 }
 
 /// Clients stop at a fault that a full or failing device explains.
 async fn client(shared: Rc<Shared>, fs: FileSystem, reactor: Reactor, pool: Pool) {
+    let served = Served::from(fs);
     loop {
-        let done = operation(&shared, &fs, &pool).await;
+        let done = shared.beside.operation(&served, &pool).await;
         shared.tally.borrow_mut().operations += 1;
         match done {
             Ok(()) => {}
@@ -335,25 +74,25 @@ async fn client(shared: Rc<Shared>, fs: FileSystem, reactor: Reactor, pool: Pool
             Err(Fault::Closed) => return,
             Err(fault) => panic!("{fault}"),
         }
-        let pause = shared.below(400_000);
+        let pause = shared.beside.below(400_000);
         reactor.sleep(pause).await;
     }
 }
 
 async fn dumper(shared: Rc<Shared>, fs: FileSystem, reactor: Reactor) {
     loop {
-        let pause = 5_000_000 + shared.below(60_000_000);
+        let pause = 5_000_000 + shared.beside.below(60_000_000);
         reactor.sleep(pause).await;
-        let from = shared.history.borrow().len() - 1;
+        let from = shared.beside.history.borrow().len() - 1;
         shared.asked.set(Some(from));
         match fs.volume().dump(20_261_121).await {
             Ok(dump) => {
                 shared.asked.set(None);
                 shared.tally.borrow_mut().dumps += 1;
-                let to = shared.history.borrow().len();
+                let to = shared.beside.history.borrow().len();
                 let known = Known { number: dump.number, from, to, tree: None, copied: false };
                 shared.known.borrow_mut().push(known);
-                shared.synced.set(shared.synced.get().max(from + 1));
+                shared.beside.is_synced(from + 1);
                 let (shared, fs) = (shared.clone(), fs.clone());
                 reactor.spawn("copied", async move {
                     if fs.volume().copied(&dump).await.is_ok() {
@@ -376,7 +115,7 @@ async fn dumper(shared: Rc<Shared>, fs: FileSystem, reactor: Reactor) {
 
 async fn saboteur(shared: Rc<Shared>, legs: Vec<Rc<Disk>>, reactor: Reactor) {
     loop {
-        let pause = shared.below(80_000_000);
+        let pause = shared.beside.below(80_000_000);
         reactor.sleep(pause).await;
         for leg in &legs {
             leg.hangs.set(false);
@@ -385,14 +124,14 @@ async fn saboteur(shared: Rc<Shared>, legs: Vec<Rc<Disk>>, reactor: Reactor) {
         }
         // One leg at a time, if there are two: somebody has to answer for the fence.
         if legs.len() > 1 {
-            let leg = &legs[shared.below(legs.len() as u64) as usize];
-            match shared.below(4) {
+            let leg = &legs[shared.beside.below(legs.len() as u64) as usize];
+            match shared.beside.below(4) {
                 0 => leg.hangs.set(true),
                 1 => leg.failing.set(300),
                 2 => leg.slow_ns.set(20_000_000),
                 _ => {}
             }
-        } else if shared.chance(300) {
+        } else if shared.beside.chance(300) {
             legs[0].slow_ns.set(5_000_000);
         }
     }
@@ -410,18 +149,16 @@ async fn verify_dumps(shared: Rc<Shared>, fs: FileSystem, least: u32) {
         let mut known = shared.known.borrow_mut();
         if !known.iter().any(|k| k.number == number) {
             let asked = shared.asked.get().expect("a dump that nobody asked for");
-            let to = shared.history.borrow().len();
+            let to = shared.beside.history.borrow().len();
             known.push(Known { number, from: asked, to, tree: None, copied: false });
         }
         let k = known.iter_mut().find(|k| k.number == number).unwrap();
         match &k.tree {
-            Some(tree) => assert!(**tree == found, "dump {number} has changed"),
+            Some(tree) => assert!(*tree == found, "dump {number} has changed"),
             None => {
-                let history = shared.history.borrow();
-                let states = &history.states[k.from..k.to];
-                let is = states.iter().find(|s| ***s == found);
+                let is = shared.beside.history.borrow().find(k.from..k.to, &found);
                 assert!(is.is_some(), "dump {number} is no state of {}..{}", k.from, k.to);
-                k.tree = is.cloned();
+                k.tree = Some(found);
             }
         }
     }
@@ -447,25 +184,6 @@ async fn verify_check(fs: FileSystem, reactor: Reactor) {
     }
 }
 
-/// What is found is a state not older than what was synced.
-async fn verify_live(shared: Rc<Shared>, fs: FileSystem) {
-    let found = model::tree(&fs, View::Live).await.expect("the files read");
-    let mut history = shared.history.borrow_mut();
-    let last = history.len();
-    let least = shared.synced.get().saturating_sub(1);
-    let at = (least..last).rev().find(|i| *history.states[*i] == found);
-    let Some(at) = at else {
-        let earlier = (0..least).rev().find(|i| *history.states[*i] == found);
-        panic!("what is found is none of states {least}..{last}, but {earlier:?}");
-    };
-    shared.tally.borrow_mut().lost += (last - 1 - at) as u64;
-    // Dumps that were not looked at keep their states' numbers: nothing is taken away, the state is
-    // only the last one again.
-    let state = history.states[at].clone();
-    history.states.push(state);
-    shared.synced.set(history.len());
-}
-
 pub fn play(seed: u64) -> Tally {
     let world = World::new(seed);
     let mut random = SeededRandom::new(seed);
@@ -477,19 +195,18 @@ pub fn play(seed: u64) -> Tally {
     let legs: Vec<Rc<Disk>> = (0..if two { 2 } else { 1 })
         .map(|i| Disk::new(&format!("leg{i}"), worm, seed ^ (2 + i)))
         .collect();
+    let habits = Habits { names: 12, longest: (9_000, 60_000), part: 5000 };
     let shared = Rc::new(Shared {
-        history: RefCell::new(History::new()),
-        synced: Cell::new(0),
+        beside: Beside::new(habits, random),
         known: RefCell::default(),
         asked: Cell::new(None),
         tally: RefCell::default(),
-        random: RefCell::new(random),
     });
     let first = server(&world, "main", 1, &cache, &legs);
     let o = first.options.clone();
     run(&world, &first.reactor, async move { volume::ream(&o).await }).unwrap().expect("reams");
     first.reactor.shutdown();
-    for life in 0..1 + shared.below(4) {
+    for life in 0..1 + shared.beside.below(4) {
         live(&world, &shared, &cache, &legs, life);
     }
     // The cache device is lost.
@@ -506,7 +223,8 @@ pub fn play(seed: u64) -> Tally {
             let numbers: Vec<u32> = all.iter().map(|d| d.number).collect();
             assert!(numbers.iter().copied().eq(1..=last), "{numbers:?}");
             // The newest, or any.
-            let from = sh.chance(400).then(|| all[sh.below(all.len() as u64) as usize]);
+            let from =
+                sh.beside.chance(400).then(|| all[sh.beside.below(all.len() as u64) as usize]);
             let asked = from.map_or(last, |d| d.number);
             let found = volume::recover(&o, from.as_ref()).await.expect("recovers");
             assert_eq!(found.number, asked);
@@ -527,7 +245,8 @@ pub fn play(seed: u64) -> Tally {
         s.reactor.shutdown();
         shared.tally.borrow_mut().recovered += 1;
     }
-    shared.tally.take()
+    let synced = shared.beside.syncs.get();
+    Tally { synced, ..shared.tally.take() }
 }
 
 fn live(world: &World, shared: &Rc<Shared>, cache: &Rc<Disk>, legs: &[Rc<Disk>], life: u64) {
@@ -542,23 +261,24 @@ fn live(world: &World, shared: &Rc<Shared>, cache: &Rc<Disk>, legs: &[Rc<Disk>],
         let v = volume::open(&o).await.unwrap_or_else(|e| panic!("life {life}: {e}"));
         let fs = FileSystem::mount(v, 0, 0).await.expect("mounts");
         verify_dumps(sh.clone(), fs.clone(), least).await;
-        verify_live(sh, fs.clone()).await;
+        let found = model::tree(&fs, View::Live).await.expect("the files read");
+        sh.tally.borrow_mut().lost += sh.beside.found(&found);
         verify_check(fs.clone(), clock).await;
         fs
     });
     let fs = fs.unwrap();
     let (r, pool) = (&s.reactor, &s.options.pool);
-    for _ in 0..1 + shared.below(3) {
+    for _ in 0..1 + shared.beside.below(3) {
         r.spawn("client", client(shared.clone(), fs.clone(), r.clone(), pool.clone()));
     }
-    if shared.chance(900) {
+    if shared.beside.chance(900) {
         r.spawn("dumper", dumper(shared.clone(), fs.clone(), r.clone()));
     }
     r.spawn("saboteur", saboteur(shared.clone(), legs.to_vec(), r.clone()));
-    let limits = Limits { ns: 10_000_000 + shared.below(600_000_000), steps: 20_000_000 };
+    let limits = Limits { ns: 10_000_000 + shared.beside.below(600_000_000), steps: 20_000_000 };
     let mut actors = [Actor::of_tasks(r)];
     world.run(&mut actors, limits, &mut || false);
-    if shared.chance(250) {
+    if shared.beside.chance(250) {
         for leg in legs {
             leg.hangs.set(false);
             leg.failing.set(0);

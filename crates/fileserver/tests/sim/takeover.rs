@@ -12,7 +12,7 @@ use reactor::sim::{Actor, Limits, World};
 
 use super::disk::Disk;
 use super::model;
-use super::story::{run, server};
+use super::server::{run, server};
 
 async fn put(fs: &FileSystem, name: &str, seg: &Seg) -> Result<(), Fault> {
     let new = New { mode: 0o644, ..New::default() };

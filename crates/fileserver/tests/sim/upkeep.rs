@@ -7,7 +7,7 @@ use reactor::sim::World;
 use super::disk::Disk;
 use super::exposing::{all_have, block, file, made, roomy};
 use super::model;
-use super::story::run;
+use super::server::run;
 
 const S: u64 = 1_000_000_000;
 

@@ -32,6 +32,15 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     says("cam enclosure ses0", &["\t\tDevice Names: pass4,da3", "- LED=locate"]);
     house.ashlar(&words("cam locate da0")).complains(&["there is no enclosure on its bus"]);
     says("cam detach mps1", &["mps1 is gone"]);
+    says("cam attach ahcich1 transport=sata disks=2 multiplier=true size=1MiB", &["ada1, ada2"]);
+    says("cam inquiry pmp0", &["pmp0: 2 fan-out ports", "pmp0: port 1: 3.0 Gb/s"]);
+    says("cam reset pmp0 -p 1", &["port 1 of pmp0 was reset"]);
+    house.ashlar(&words("cam reset pmp0 -p 2")).complains(&["it has 2 ports"]);
+    says("cam fault ada2 --pull", &["ada2: quiet    0 of 100"]);
+    let gone = || !house.ok(&["cam", "devlist"]).contains("ada2");
+    house.until("the port's disk to go", Duration::from_secs(20), gone);
+    says("cam inquiry pmp0", &["pmp0: port 1: empty"]);
+    says("cam detach ahcich1", &["ahcich1 is gone"]);
     says(
         "cam devlist -v",
         &["scbus0 on mps0 bus 0:", "at scbus0 target 1 lun 0 (pass1,da1)", "(ada0,pass2)"],

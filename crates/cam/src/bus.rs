@@ -389,7 +389,7 @@ impl Bus {
         let ask = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam", async move {
-                let asked = scan::probe(&unit, &core).await;
+                let asked = scan::probe(&unit, &core, &|_| {}).await;
                 let (Some(bus), Ok(facts)) = (bus.upgrade(), asked) else { return };
                 let size = facts.media_bytes(&bus.sim.facts());
                 let mut known = lock(&bus.known);

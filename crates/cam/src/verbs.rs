@@ -6,6 +6,7 @@ mod fault;
 mod format;
 pub(crate) mod orders;
 mod raw;
+mod reset;
 mod shelf;
 mod upkeep;
 
@@ -75,8 +76,14 @@ pub(crate) const VERBS: &[VerbSpec] = &[
         )
     },
     VerbSpec {
-        detail: "What the disk has under way is sent again afterwards, and loses no retry.",
-        ..verb("reset", "Reset a disk", &[DISK], "reset da0")
+        detail: "What the disk has under way is sent again afterwards, and loses no retry. With -p \
+                 the link of a port of a multiplier is made anew, to whatever is behind it.",
+        ..verb(
+            "reset",
+            "Reset a disk, or a port of a multiplier",
+            &[DEVICE, option("port", 'p', ArgKind::Number, "A port of the multiplier pmp0")],
+            "reset da0",
+        )
     },
     upkeep::MODEPAGE,
     upkeep::DEFECTS,
@@ -145,7 +152,7 @@ impl CamClass {
             "readcap" => self.disk(on)?.readcap(),
             "reportluns" => self.disk(on)?.reportluns(),
             "tags" => self.disk(on)?.tags(params),
-            "reset" => talk("reset", |talk, _| Box::pin(async move { talk.reset().await })),
+            "reset" => talk("reset", |talk, p| Box::pin(async move { talk.reset(p).await })),
             "modepage" => {
                 talk("modepage", |talk, p| Box::pin(async move { talk.modepage(p).await }))
             }
@@ -356,6 +363,15 @@ impl Found {
         let mut value = json!({
             "text": text, "name": name, "device": label, "serial": serial, "queueing": queues,
         });
+        if let Facts::Multiplier(f) = &self.facts {
+            text = format!("{text}{name}: {} fan-out ports\n", f.ports.len());
+            for (n, port) in f.ports.iter().enumerate() {
+                let _ = writeln!(text, "{name}: port {n}: {}", port.text());
+            }
+            let ports = f.ports.iter().map(|port| json!({ "up": port.is_up(), "is": port.text() }));
+            value["ports"] = ports.collect();
+            value["text"] = text.into();
+        }
         if let Facts::Scsi(f) = &self.facts {
             value["lunid"] = json!(f.names.id);
             value["rotation_rate"] = json!(f.rotation);

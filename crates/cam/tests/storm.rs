@@ -302,6 +302,7 @@ impl Storm {
                     full: percent(r, 20),
                     deaf: percent(r, 60),
                     mute: percent(r, 60),
+                    ..Faults::default()
                 };
                 self.hba.set_faults(0, faults);
             }

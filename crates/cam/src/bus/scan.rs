@@ -6,6 +6,8 @@
 //!      asked on without anybody waiting.
 //!  C3  What was found is told in the order of targets, whoever answered first: names of disks do
 //!      not depend on how fast they are.
+//!  C4  A port multiplier is asked before its ports are: it switches them on, and tells which of
+//!      them have other devices than before. These are asked in the same scan.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,8 +28,8 @@ use crate::ccb::Owner;
 use crate::events::Event;
 use crate::periph::Facts;
 use crate::probe::{
-    Ask, AtaProbe, MultiplierProbe, Refusal, ScsiProbe, access_answer, access_question,
-    bridge_answer, bridge_question,
+    Ask, AtaProbe, MultiplierFacts, MultiplierProbe, Refusal, ScsiProbe, access_answer,
+    access_question, bridge_answer, bridge_question,
 };
 use crate::sim::Signature;
 use crate::unit::Unit;
@@ -73,6 +75,7 @@ impl Drop for Asked<'_> {
 
 /// What a scan has to do, and what it did.
 struct Round {
+    wanted: RefCell<BTreeSet<u64>>,
     left: RefCell<VecDeque<u64>>,
     changes: RefCell<BTreeMap<u64, Vec<Change>>>,
     ended: RefCell<BTreeSet<u64>>,
@@ -166,23 +169,31 @@ impl Bus {
         most_ns: u64,
         core: &Rc<Core>,
     ) -> (Vec<Change>, BTreeSet<u64>) {
+        let is_multiplier = |target: &u64| self.sim.signature(*target) == Signature::Multiplier;
         let round = Round {
-            left: RefCell::new(targets.iter().copied().collect()),
+            left: RefCell::new(targets.iter().copied().filter(is_multiplier).collect()),
+            wanted: RefCell::new(targets),
             changes: RefCell::default(),
             ended: RefCell::default(),
         };
-        let mut askers: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
-        for _ in 0..targets.len().min(AT_A_TIME) {
-            askers.push(Box::pin(self.ask_some(&round, core)));
-        }
-        let all = poll_fn(|cx| {
-            askers.retain_mut(|asker| asker.as_mut().poll(cx).is_pending());
-            if askers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        });
-        let _in_time = deadline(core, most_ns, all).await;
-        drop(askers);
-        let ended = round.ended.into_inner();
-        let silent = targets.into_iter().filter(|target| !ended.contains(target)).collect();
+        let work = async {
+            // C4
+            self.ask_some(&round, core).await;
+            let wanted = round.wanted.borrow().clone();
+            round.left.replace(wanted.iter().copied().filter(|t| !is_multiplier(t)).collect());
+            let mut askers: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
+            for _ in 0..wanted.len().min(AT_A_TIME) {
+                askers.push(Box::pin(self.ask_some(&round, core)));
+            }
+            poll_fn(|cx| {
+                askers.retain_mut(|asker| asker.as_mut().poll(cx).is_pending());
+                if askers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        };
+        let _in_time = deadline(core, most_ns, work).await;
+        let (wanted, ended) = (round.wanted.into_inner(), round.ended.into_inner());
+        let silent = wanted.difference(&ended).copied().collect();
         // C3
         (round.changes.into_inner().into_values().flatten().collect(), silent)
     }
@@ -201,7 +212,12 @@ impl Bus {
             round.changes.borrow_mut().entry(target).or_default().extend(changes);
         };
         let first = Path::new(self.number, target, 0);
+        let before = self.multiplier(first);
         let luns = self.look_at(first, core, &tell).await;
+        // C4: behind one that is gone nobody may be reached any more.
+        let now = self.multiplier(first);
+        let gone = || before.as_ref().map_or(Vec::new(), |f| (0..f.ports.len() as u64).collect());
+        round.wanted.borrow_mut().extend(now.map_or_else(gone, |f| f.changed(before.as_ref())));
         let known: Vec<Path> = lock(&self.known)
             .keys()
             .copied()
@@ -220,6 +236,13 @@ impl Bus {
         }
     }
 
+    fn multiplier(&self, path: Path) -> Option<MultiplierFacts> {
+        match self.facts(path) {
+            Some(Facts::Multiplier(facts)) => Some(*facts),
+            _ => None,
+        }
+    }
+
     /// Asks one logical unit; answers the target's others.
     async fn look_at(
         self: &Arc<Bus>,
@@ -234,7 +257,12 @@ impl Bus {
             _ => self.make(path, core),
         };
         let asked = Asked { bus: self, unit: unit.clone() };
-        let said = probe(&unit, core).await;
+        let said = probe(&unit, core, &|port| {
+            if let Some(unit) = self.unit(Path::new(self.number, port, 0)) {
+                unit.lost_power();
+            }
+        })
+        .await;
         let luns = match &said {
             Ok(Facts::Scsi(facts)) => facts.luns.clone(),
             _ => Vec::new(),
@@ -284,8 +312,13 @@ impl Bus {
     }
 }
 
-/// Asks a device what it is.
-pub(super) async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Refusal> {
+/// Asks a device what it is. `exchanged` is told of the ports of a multiplier whose devices may
+/// have lost what was in their caches, before these are reached again.
+pub(super) async fn probe(
+    unit: &Arc<Unit>,
+    core: &Rc<Core>,
+    exchanged: &dyn Fn(u64),
+) -> Result<Facts, Refusal> {
     let signature = unit.sim().signature(unit.path().target);
     if signature == Signature::Bridge {
         let (ended, data) = question(unit, core, &bridge_question()).await;
@@ -293,8 +326,11 @@ pub(super) async fn probe(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<Facts, Re
     }
     if signature == Signature::Multiplier {
         let mut probe = MultiplierProbe::default();
-        while let Some(ask) = probe.ask() {
-            probe.hear(&question(unit, core, &ask).await.0);
+        while let Some((rest_ns, ask)) = probe.ask() {
+            if rest_ns > 0 {
+                core.reactor().sleep(rest_ns).await;
+            }
+            probe.hear(&question(unit, core, &ask).await.0).into_iter().for_each(exchanged);
         }
         return probe.finish().map(|facts| Facts::Multiplier(Box::new(facts)));
     }

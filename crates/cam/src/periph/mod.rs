@@ -54,7 +54,7 @@ impl Facts {
         match (self, other) {
             (Facts::Scsi(own), Facts::Scsi(other)) => own.is_same(other),
             (Facts::Ata(own), Facts::Ata(other)) => own.is_same(other),
-            (Facts::Multiplier(own), Facts::Multiplier(other)) => own == other,
+            (Facts::Multiplier(own), Facts::Multiplier(other)) => own.is_same(other),
             (Facts::Bridge(own), Facts::Bridge(other)) => own == other,
             _ => false,
         }

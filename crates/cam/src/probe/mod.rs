@@ -11,7 +11,8 @@
 //! a [`Refusal`] that says why.
 
 mod ata;
-mod link;
+mod bridge;
+mod multiplier;
 mod scsi;
 
 use std::fmt;
@@ -21,7 +22,10 @@ use wire::WireError;
 use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Owner, Priority};
 
 pub use ata::{AtaFacts, AtaProbe};
-pub use link::{MultiplierFacts, MultiplierProbe, bridge_answer, bridge_question};
+pub use bridge::{bridge_answer, bridge_question};
+pub use multiplier::{
+    LINK_POLL_NS, LINK_TRIES, MultiplierFacts, MultiplierProbe, Port, RESET_NS, register,
+};
 pub use scsi::{ScsiFacts, ScsiProbe};
 pub(crate) use scsi::{access_answer, access_question};
 

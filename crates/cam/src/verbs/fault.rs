@@ -48,6 +48,8 @@ pub(super) const FAULT: VerbSpec = VerbSpec {
             hundredths("full", "Answered QUEUE FULL though there is room"),
             hundredths("deaf", "Aborts that are not heard"),
             hundredths("mute", "SATA: reads of the log that says which queued command failed"),
+            hundredths("dark", "On a port multiplier: resets after which the link stays down"),
+            hundredths("quiet", "A port multiplier: changes at its ports that it does not tell"),
             ArgSpec {
                 name: "bad",
                 short: None,
@@ -73,7 +75,7 @@ pub(super) const FAULT: VerbSpec = VerbSpec {
 
 type Rate = (&'static str, fn(&mut Faults) -> &mut u8);
 
-const RATES: [Rate; 7] = [
+const RATES: [Rate; 9] = [
     ("fails", |f| &mut f.fails),
     ("lies", |f| &mut f.lies),
     ("hangs", |f| &mut f.hangs),
@@ -81,6 +83,8 @@ const RATES: [Rate; 7] = [
     ("full", |f| &mut f.full),
     ("deaf", |f| &mut f.deaf),
     ("mute", |f| &mut f.mute),
+    ("dark", |f| &mut f.dark),
+    ("quiet", |f| &mut f.quiet),
 ];
 
 /// `12/83=00,83`: a command's first byte, the page that is meant, and the answer.

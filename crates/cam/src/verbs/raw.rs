@@ -1,9 +1,9 @@
-//! `cmd` and `reset`: a command as somebody typed it, and what the device answers.
+//! `cmd`: a command as somebody typed it, and what the device answers.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-use bio::{Errno, Segs};
+use bio::Errno;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 use wire::scsi::{Key, Sense};
@@ -11,7 +11,7 @@ use wire::scsi::{Key, Sense};
 use super::format::{self, Shown};
 use super::orders::Talk;
 use super::{DEVICE, option, verb};
-use crate::ccb::{CDB_LEN_MAX, Ccb, Command, Flags, Owner, Priority, Registers};
+use crate::ccb::{CDB_LEN_MAX, Command, Registers};
 use crate::periph::pass::{self, Answer, Data, Request};
 
 pub(super) const CMD: VerbSpec = VerbSpec {
@@ -60,8 +60,6 @@ pub(super) const CMD: VerbSpec = VerbSpec {
     )
 };
 
-/// How long a reset may take, ms.
-const RESET_TIMEOUT_MS: u32 = 10_000;
 /// Longest answer that a format is tried on.
 const RECEIVED_MAX: usize = 16 << 20;
 
@@ -158,24 +156,6 @@ impl Talk<'_> {
         let (request, format) = request(params)?;
         let verbose = params["verbose"].as_bool().unwrap_or(false);
         show(self.name(), self.send(request).await?, format, verbose)
-    }
-
-    pub(super) async fn reset(&self) -> Result<Value, Error> {
-        let ccb = Ccb {
-            command: Command::Reset,
-            flags: Flags::RAW,
-            priority: Priority::Dev,
-            timeout_ms: RESET_TIMEOUT_MS,
-            retries: 0,
-            length: 0,
-            owner: Owner::Task(0),
-        };
-        let (name, unit) = (self.name(), &self.found.unit);
-        let ended = unit.execute(self.core, ccb, &Segs::new()).await;
-        match ended.result {
-            Ok(_) => Ok(json!({ "message": format!("{name} was reset") })),
-            Err(e) => Err(Error::new(e, format!("{name}: {}", ended.outcome.status.text()))),
-        }
     }
 }
 

@@ -14,11 +14,14 @@ pub mod sep {
     /// SEND DIAGNOSTIC.
     pub const SEND: u8 = 0x82;
 }
-/// READ PORT MULTIPLIER: FEATURES is the register, DEVICE the port.
+/// READ PORT MULTIPLIER: FEATURES is the register, DEVICE the port. The value comes in COUNT (its
+/// lowest byte) and LBA.
 pub const READ_PORT_MULTIPLIER: u8 = 0xe4;
+/// WRITE PORT MULTIPLIER: the value goes as it comes with READ PORT MULTIPLIER.
+pub const WRITE_PORT_MULTIPLIER: u8 = 0xe8;
 /// The port of a multiplier that is the multiplier itself.
 pub const CONTROL_PORT: u8 = 15;
-/// General registers: product, revision, and number of ports.
+/// General registers: product, revision, number of ports, and what it does of itself.
 pub mod gscr {
     /// Product and vendor.
     pub const PRODUCT: u16 = 0;
@@ -26,6 +29,46 @@ pub mod gscr {
     pub const REVISION: u16 = 1;
     /// Ports, bits 3:0.
     pub const PORTS: u16 = 2;
+    /// Ports whose SError is not 0, a bit each.
+    pub const ERRORS: u16 = 32;
+    /// What it can do.
+    pub const FEATURES: u16 = 64;
+    /// What of that it is to do.
+    pub const ENABLED: u16 = 96;
+    /// Bit of these two: it notifies of what happens at its ports.
+    pub const NOTIFIES: u32 = 1 << 3;
+}
+/// Registers of a port: those of a SATA link (SStatus, SError, SControl).
+pub mod pscr {
+    /// SStatus: detection in bits 3:0, speed in 7:4.
+    pub const STATUS: u16 = 0;
+    /// SError; ones that are written clear.
+    pub const ERROR: u16 = 1;
+    /// SControl: detection in bits 3:0.
+    pub const CONTROL: u16 = 2;
+
+    /// Detection, of both registers.
+    pub const DET: u32 = 0x0f;
+    /// SStatus: a device is seen, and the link is not up.
+    pub const SEEN: u32 = 1;
+    /// SStatus: a device is there and the link is up.
+    pub const UP: u32 = 3;
+    /// SControl: COMRESET is sent as long as it stands there.
+    pub const RESET: u32 = 1;
+    /// Both: the port is off.
+    pub const OFF: u32 = 4;
+    /// SError: the link went up or down.
+    pub const LINK_CHANGED: u32 = 1 << 16;
+    /// SError: a device has come, or come again; it is not reached until this is cleared.
+    pub const EXCHANGED: u32 = 1 << 26;
+}
+/// A value as it stands in COUNT and LBA.
+pub const fn pm_registers(value: u32) -> (u16, u64) {
+    ((value & 0xff) as u16, (value >> 8) as u64)
+}
+/// The inverse of [`pm_registers`].
+pub const fn pm_value((count, lba): (u16, u64)) -> u32 {
+    ((lba & 0x00ff_ffff) as u32) << 8 | (count & 0xff) as u32
 }
 
 /// Bytes of the longest IDENTIFY SEP data.

@@ -9,7 +9,8 @@ mod trim;
 mod tests;
 
 pub use bridge::{
-    CONTROL_PORT, READ_PORT_MULTIPLIER, SEP_ATTN, SEP_IDENTIFY_LEN, SepIdentify, gscr, sep,
+    CONTROL_PORT, READ_PORT_MULTIPLIER, SEP_ATTN, SEP_IDENTIFY_LEN, SepIdentify,
+    WRITE_PORT_MULTIPLIER, gscr, pm_registers, pm_value, pscr, sep,
 };
 pub use identify::{IDENTIFY_LEN, Identify, Trim};
 pub use log::{NCQ_ERROR_LOG, NcqError};

@@ -1,7 +1,7 @@
-//! What else is on a virtual HBA: an enclosure (on a SAS expander, or behind a bridge of SATA), the
-//! expander itself, and a port multiplier.
+//! What else is on a virtual HBA: an enclosure (on a SAS expander, or behind a bridge of SATA), and
+//! the expander itself.
 
-use wire::ata::{READ_PORT_MULTIPLIER, SEP_ATTN, SepIdentify, error, gscr, sep};
+use wire::ata::{SEP_ATTN, SepIdentify, error, sep};
 use wire::scsi::{
     ARRAY_DEVICE_SLOT, Command, Identity, PeripheralType, Sense, SesConfig, SesPlace, SesStatus,
     SesType, asc, inquiry_data, ses_page, truncate,
@@ -9,6 +9,7 @@ use wire::scsi::{
 use wire::smp::{Manufacturer, Phy, ReportGeneral, function, result, smp_refusal};
 
 use super::ata::refused;
+use super::multiplier;
 use super::target::{Target, Work};
 use crate::ccb::{Outcome, Registers};
 
@@ -156,15 +157,8 @@ pub(super) fn parse_ata(target: &Target, r: &Registers) -> Result<Work, Outcome>
             Ok(Work::Say(data))
         }
         (Role::Enclosure(_), SEP_ATTN, sep::SEND) => Ok(Work::Control),
-        (Role::Multiplier(ports), READ_PORT_MULTIPLIER, _) => {
-            // 3726h by Silicon Image (1095h).
-            let value: u32 = match r.features {
-                gscr::PRODUCT => 0x3726_1095,
-                gscr::REVISION => 0x1706,
-                gscr::PORTS => u32::from(ports),
-                _ => return Err(refused(error::ABORT)),
-            };
-            Ok(Work::Registers((value & 0xff) as u16, u64::from(value >> 8)))
+        (Role::Multiplier(_), ..) => {
+            target.register.map(multiplier::answered).ok_or(refused(error::ABORT))
         }
         _ => Err(refused(error::ABORT)),
     }

@@ -127,7 +127,9 @@ impl Params {
                 let why = "a port multiplier has up to 15 ports, and is SATA's";
                 return Err(refuse(why.into()));
             }
-            let role = Role::Multiplier(u8::try_from(self.disks).unwrap_or(15));
+            // An enclosure's bridge is behind a port of its own.
+            let ports = self.disks.max(if place > 0 { place + 1 } else { 0 });
+            let role = Role::Multiplier(u8::try_from(ports).unwrap_or(15));
             out.push((MULTIPLIER, spec("", "", "", "", 0, role)));
         }
         Ok(out)

@@ -13,6 +13,7 @@
 mod ata;
 mod enclosure;
 mod kind;
+mod multiplier;
 mod ncq;
 mod scsi;
 mod target;
@@ -30,6 +31,7 @@ use crate::sim::{Begun, Signature, Sim, SimFacts};
 use crate::unit::Unit;
 pub use enclosure::Role;
 pub use kind::Virtual;
+use multiplier::{Link, Multiplier};
 use target::Target;
 
 /// How often things go wrong, in hundredths; all zero in a disk that is well.
@@ -49,6 +51,10 @@ pub struct Faults {
     pub deaf: u8,
     /// SATA: the log that says which queued command failed cannot be read.
     pub mute: u8,
+    /// Behind a port multiplier: resets of its port after which the link stays down.
+    pub dark: u8,
+    /// A port multiplier: changes at its ports that it does not notify of.
+    pub quiet: u8,
 }
 
 /// How a SAS disk takes blocks back.
@@ -133,12 +139,15 @@ pub enum Transport {
 pub struct VirtualHba {
     facts: SimFacts,
     rescan: Mutex<Option<Rescan>>,
+    multiplier: Multiplier,
     bays: Vec<Bay>,
 }
 
 struct Bay {
     /// Bays that the enclosure in this one sees; 0: none is in it.
     sees: AtomicU8,
+    /// Of the port multiplier's port that leads here.
+    link: Link,
     target: Mutex<Option<Target>>,
     unit: OnceLock<Mutex<Weak<Unit>>>,
 }
@@ -146,8 +155,12 @@ struct Bay {
 impl VirtualHba {
     /// An HBA called `name` with so many empty bays.
     pub fn new(name: &str, transport: Transport, bays: usize) -> Arc<VirtualHba> {
-        let bay =
-            || Bay { sees: AtomicU8::new(0), target: Mutex::new(None), unit: OnceLock::new() };
+        let bay = || Bay {
+            sees: AtomicU8::new(0),
+            link: Link::default(),
+            target: Mutex::new(None),
+            unit: OnceLock::new(),
+        };
         Arc::new(VirtualHba {
             facts: SimFacts {
                 name: name.into(),
@@ -157,6 +170,7 @@ impl VirtualHba {
                 is_ata: transport == Transport::Sata,
             },
             rescan: Mutex::default(),
+            multiplier: Multiplier::default(),
             bays: (0..bays).map(|_| bay()).collect(),
         })
     }
@@ -167,14 +181,19 @@ impl VirtualHba {
         let place = self.bays.get(bay as usize).ok_or(Errno::NoEnt)?;
         let sees = if let Role::Enclosure(slots) = spec.role { slots } else { 0 };
         place.sees.store(sees, Ordering::Release);
+        if let Role::Multiplier(ports) = spec.role {
+            self.has_multiplier(bay, ports);
+        }
         *lock(&place.target) = Some(Target::new(spec, disk, seed, self.facts.is_ata));
         Ok(())
     }
 
-    /// Hot plug: the link of a bay went down or came up, and the bus is told.
+    /// Hot plug: the link of a bay went down or came up, and the bus is told; behind a port
+    /// multiplier by its notification.
     pub fn link_changed(&self, bay: u64) {
-        if let Some(rescan) = &*lock(&self.rescan) {
-            rescan.wish_target(bay);
+        let (asked, told) = self.port_changed(bay).unwrap_or((bay, true));
+        if let Some(rescan) = lock(&self.rescan).as_ref().filter(|_| told) {
+            rescan.wish_target(asked);
         }
     }
 
@@ -214,6 +233,7 @@ impl VirtualHba {
     /// Pulls a disk out, or pushes it in again: nobody answers meanwhile.
     pub fn set_present(&self, bay: u64, present: bool) {
         self.at(bay, |t| t.present = present);
+        self.moved(bay, present);
     }
 
     /// Stops the motor: it must be started again.
@@ -234,6 +254,9 @@ impl VirtualHba {
     /// Cuts a disk's power and gives it back (V1).
     pub fn power_cut(&self, bay: u64) {
         self.at(bay, Target::power_cut);
+        if self.port(bay).is_some() {
+            return self.link_changed(bay);
+        }
         let unit = self.bays.get(bay as usize).and_then(Bay::unit);
         if let Some(unit) = unit.filter(|_| self.facts.is_ata) {
             // The link went down and came up: SATA has no other way to say it.
@@ -355,6 +378,17 @@ impl Sim for VirtualHba {
             let status = if refused { CamStatus::SmpError } else { CamStatus::Complete };
             return Begun::Ended(Outcome { moved, ..Outcome::of(status) });
         }
+        let reached = self.is_reached(unit.path().target);
+        let register = match ccb.command {
+            Command::Ata(registers) if self.is_multiplier(unit.path().target) => {
+                let (value, reset) = self.registers(&registers);
+                if let Some(victim) = reset.and_then(|bay| self.bays.get(bay as usize)?.unit()) {
+                    self.reset(&victim, core);
+                }
+                value
+            }
+            _ => None,
+        };
         let place = self.bays.get(unit.path().target as usize);
         let sees = place.map_or(0, |bay| bay.sees.load(Ordering::Acquire));
         let seen = if sees > 0 { self.seen(sees) } else { Vec::new() };
@@ -362,6 +396,7 @@ impl Sim for VirtualHba {
             if sees > 0 {
                 t.seen = seen;
             }
+            (t.register, t.reached) = (register, reached);
             (t.begin(id, ccb, data, core.now()), t.take_victims())
         };
         let Some((begun, victims)) = self.at(unit.path().target, begin) else {
@@ -373,7 +408,11 @@ impl Sim for VirtualHba {
 
     fn finish(&self, unit: &Unit, id: CcbId, data: &Segs, core: &Core) -> Begun {
         let (now, gone) = (core.now(), Outcome::of(CamStatus::SelectionTimeout));
-        let finish = |t: &mut Target| (t.finish(id, data, now), t.take_victims());
+        let reached = self.is_reached(unit.path().target);
+        let finish = |t: &mut Target| {
+            t.reached = reached;
+            (t.finish(id, data, now), t.take_victims())
+        };
         let Some(((begun, echo), victims)) = self.at(unit.path().target, finish) else {
             return Begun::Ended(gone);
         };

@@ -60,6 +60,8 @@ pub(super) struct Target {
     pub(super) disk: DiskModel,
     pub(super) faults: Faults,
     pub(super) present: bool,
+    /// Nothing between the HBA and it is in the way.
+    pub(super) reached: bool,
     pub(super) cache: bool,
     /// As it is after a loss of power.
     pub(super) saved_cache: bool,
@@ -75,6 +77,8 @@ pub(super) struct Target {
     /// An enclosure's: what is in its slots, and their lights (where, faulty).
     pub(super) seen: Seen,
     pub(super) lights: Vec<(bool, bool)>,
+    /// A port multiplier's: what the register holds that is asked for; None where there is none.
+    pub(super) register: Option<u32>,
     /// Answers that are not its own.
     pub(super) forged: Vec<(u8, Option<u8>, Vec<u8>)>,
     /// Let go when the queue stopped: to be ended.
@@ -97,6 +101,7 @@ impl Target {
             disk,
             faults: Faults::default(),
             present: true,
+            reached: true,
             is_ata,
             stopped: false,
             empty: false,
@@ -106,6 +111,7 @@ impl Target {
             queue: Queue::default(),
             seen: Vec::new(),
             lights: Vec::new(),
+            register: None,
             forged: Vec::new(),
             victims: Vec::new(),
             overlaps: 0,
@@ -131,7 +137,7 @@ impl Target {
     }
 
     pub(super) fn begin(&mut self, id: CcbId, ccb: &Ccb, data: &Segs, now: u64) -> Begun {
-        if !self.present {
+        if !(self.present && self.reached) {
             return Begun::Ended(Outcome::of(CamStatus::SelectionTimeout));
         }
         if let Some(stop) = self.overlap(&ccb.command) {
@@ -327,7 +333,7 @@ impl Target {
             return (Begun::Later(op.at_ns - now), false);
         }
         let Some(op) = self.under_way.remove(&id) else { return (Begun::Pending, false) };
-        if !self.present {
+        if !(self.present && self.reached) {
             self.queue.leave(id);
             return (Begun::Ended(Outcome::of(CamStatus::SelectionTimeout)), false);
         }

@@ -1,0 +1,26 @@
+//! An enclosure behind a bridge of SATA; the link's signature has told that it is one.
+
+use wire::ata::{SEP_ATTN, SEP_IDENTIFY_LEN, SepIdentify, sep};
+
+use super::{Ask, Refusal, came, is_nobody};
+use crate::ccb::{Command, Ended, Flags, Registers};
+
+/// The question to an enclosure behind a bridge.
+pub fn bridge_question() -> Ask {
+    let count = (SEP_IDENTIFY_LEN / 4) as u16;
+    let lba = u64::from(sep::IDENTIFY);
+    let command = Command::Ata(Registers { command: SEP_ATTN, lba, count, ..Registers::default() });
+    Ask { command, flags: Flags::IN | Flags::RAW, length: SEP_IDENTIFY_LEN as u32 }
+}
+
+/// And its answer.
+pub fn bridge_answer(ended: &Ended, data: &[u8]) -> Result<SepIdentify, Refusal> {
+    let (question, status) = ("IDENTIFY SEP", ended.outcome.status);
+    if is_nobody(status) {
+        return Err(Refusal::NobodyThere);
+    }
+    if ended.result.is_err() {
+        return Err(Refusal::Silent { question, status });
+    }
+    SepIdentify::decode(came(ended, data)).map_err(|error| Refusal::Malformed { question, error })
+}

@@ -41,6 +41,19 @@ impl Geom for Guest {
     }
 }
 
+fn guest(w: &mut World) {
+    let guest = w.control.call(|t| {
+        let p = t.find("cd0").expect("the drive");
+        let g = t.new_geom("user", "guest", "test", Box::new(Guest))?;
+        t.attach_new(g, p).map_err(|e| geom::Error::of(e, "attach"))
+    });
+    guest.unwrap();
+}
+
+fn has_guest(w: &World) -> bool {
+    w.control.topology.find_geom("user", "guest").is_some()
+}
+
 fn settle(w: &mut World) {
     (0..50).for_each(|_| w.turn(10_000_000));
 }
@@ -71,16 +84,11 @@ fn discs_come_and_go() {
     assert_eq!(w.scan(0), ["cd0"]);
     let edge = w.open_as("cd0", Access::READ).unwrap();
     assert!(w.read(edge, 0, 2048).is_ok());
-    let guest = w.control.call(|t| {
-        let p = t.find("cd0").expect("the drive");
-        let g = t.new_geom("user", "guest", "test", Box::new(Guest))?;
-        t.attach_new(g, p).map_err(|e| geom::Error::of(e, "attach"))
-    });
-    guest.unwrap();
+    guest(&mut w);
     hba.change_medium(0, None);
     assert_eq!(w.read(edge, 0, 2048), Err(Errno::NxIo));
     settle(&mut w);
-    assert!(w.control.topology.find_geom("user", "guest").is_none(), "it is told");
+    assert!(!has_guest(&w), "it is told");
     hba.change_medium(0, Some(1 << 20));
     let edge = w.open_as("cd0", Access::READ).unwrap();
     drop(w.read(edge, 0, 2048));
@@ -91,4 +99,19 @@ fn discs_come_and_go() {
     let cam = w.cam.clone();
     let toc = json!({ "cdb": "43 0 0 0 0 0 0 3 24 0", "receive": 804 });
     assert_eq!(cam.verb(&mut w.control, "cmd", "cd0", &toc).unwrap()["moved"], 20);
+}
+
+#[test]
+fn whoever_stands_on_a_disc_hears_of_another_one_in_its_place() {
+    let (mut w, hba) = drive();
+    w.scan(0);
+    let edge = w.open_as("cd0", Access::READ).unwrap();
+    guest(&mut w);
+    assert!(w.read(edge, 0, 2048).is_ok());
+    settle(&mut w);
+    assert!(has_guest(&w));
+    hba.change_medium(0, Some(1 << 20));
+    drop(w.read(edge, 0, 2048));
+    settle(&mut w);
+    assert!(!has_guest(&w), "as large as the one before, and not that one");
 }

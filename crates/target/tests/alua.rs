@@ -5,8 +5,8 @@ mod world;
 use bio::Op;
 use reactor::Patience;
 use reactor::sim::{Actor, Limits};
-use target::Next;
 use target::alua::{PortGroupSpec, Stage};
+use target::{GroupSpec, LunSpec, Next, TmFunction, TmOutcome};
 use wire::scsi::{AccessState, StateCause, parse_target_port_groups, set_target_port_groups};
 use world::*;
 
@@ -88,6 +88,7 @@ fn each_state_lets_run_what_it_should_and_everybody_else_hears_of_it() {
     ] {
         let tag = set(&a, &[(7, state)]);
         answer(&w, &a, tag).good();
+        assert_eq!(w.registry.port_groups()[1].cause(), StateCause::Explicit);
         for (host, hears) in [(&a, false), (&b, true)] {
             w.run(host, 0, &INQUIRY, 96, &[]).good();
             if hears {
@@ -156,6 +157,57 @@ fn a_change_that_takes_too_long_is_taken_back() {
     w.release_all(&disk);
     answer(&w, &b, stuck).good();
     assert_eq!(w.registry.port_groups()[1].state(), AccessState::Optimized, "too late");
+}
+
+#[test]
+fn a_change_whose_command_is_aborted_is_taken_back() {
+    let w = world();
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let disk = w.disks[0].1.clone();
+    disk.state().hold = true;
+    let stuck = b.send(0, &write16(3, 1), 0, &[9; 512]);
+    w.turn();
+    let tag = set(&a, &[(7, AccessState::Standby)]);
+    w.turn();
+    let other = set(&b, &[(7, AccessState::Unavailable)]);
+    assert_eq!(answer(&w, &b, other).asc(), (2, 4, 0x0A), "one change at a time");
+    let tm = a.manage(TmFunction::AbortTask, 0, Some(tag));
+    pass(&w, 100_000_000);
+    assert!(a.discarded(tag) && a.outcome(tm) == Some(TmOutcome::Complete));
+    w.release_all(&disk);
+    answer(&w, &b, stuck).good();
+    pass(&w, 100_000_000);
+    assert_eq!(
+        w.registry.port_groups()[1].state(),
+        AccessState::Optimized,
+        "nor does it come late"
+    );
+    w.run(&a, 0, &TUR, 0, &[]).good();
+}
+
+#[test]
+fn orders_are_for_groups_of_the_unit_that_take_them() {
+    let w = world();
+    let plain = PortGroupSpec { name: "plain".into(), id: 9, ..PortGroupSpec::default_group() };
+    w.registry.set_port_groups(&[explicit(7, "near"), explicit(8, "far"), plain]).unwrap();
+    let other = "iqn.2024-01.test:other";
+    w.registry.set_target("iscsi", other).unwrap();
+    let all = GroupSpec {
+        name: "all".into(),
+        initiators: vec!["*".into()],
+        luns: vec![LunSpec { lun: 0, device: "d0".into(), read_only: false }],
+        ..GroupSpec::default()
+    };
+    w.registry.set_groups("iscsi", other, &[all]).unwrap();
+    w.registry.set_port_group("iscsi", other, "plain").unwrap();
+    let h = w.calm(0, "i1", &[0]);
+    assert!(report(&w, &h).iter().any(|(id, ..)| *id == 9), "a way to the unit all the same");
+    // One that has no port of the unit, and one that takes no orders.
+    for id in [8, 9] {
+        let tag = set(&h, &[(7, AccessState::NonOptimized), (id, AccessState::Standby)]);
+        assert_eq!(answer(&w, &h, tag).asc(), (5, 0x26, 0), "{id}");
+    }
+    assert_eq!(w.registry.port_groups()[1].state(), AccessState::Optimized, "wholly or not at all");
 }
 
 #[test]

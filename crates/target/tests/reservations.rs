@@ -259,6 +259,22 @@ fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more()
     }
 }
 
+#[test]
+fn preempt_and_abort_ends_the_contingent_allegiance_of_those_it_preempts() {
+    let w = World::simple(1, 64);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    register(&w, &a, 1);
+    register(&w, &b, 2);
+    // NACA, beyond the end.
+    let mut cdb = read16(64, 1);
+    cdb[15] = 4;
+    assert_eq!(w.run(&b, 0, &cdb, 512, &[]).asc(), (5, 0x21, 0));
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).status, Status::AcaActive as u8);
+    run(&w, &a, PreemptAndAbort, 5, &list(1, 2)).good();
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 5));
+    w.run(&b, 0, &TUR, 0, &[]).good();
+}
+
 fn register_aptpl(w: &World, h: &Host, key: u64) -> Answer {
     let list = PrOutList { aptpl: true, ..list(0, key) };
     run(w, h, RegisterAndIgnore, 0, &list)

@@ -46,12 +46,13 @@ struct Bench {
     pool: Pool,
     now: u64,
     sectors: u64,
+    serial: &'static str,
 }
 
-fn identify(sectors: u64) -> Vec<u8> {
+fn identify(sectors: u64, serial: &str) -> Vec<u8> {
     let said = Identify {
         model: "m".into(),
-        serial: "s".into(),
+        serial: serial.into(),
         sectors,
         extended: true,
         ..Identify::default()
@@ -85,6 +86,7 @@ impl Bench {
             pool: Pool::new(PoolConfig { limit_bytes: 16 << 20 }),
             now: MS,
             sectors: 1000,
+            serial: "s",
         };
         for core in 0..cores {
             let to = Header {
@@ -139,7 +141,7 @@ impl Bench {
         let (mut head, mut data) = (Ata { command: status::READY, feature: 0, ..ata }, Vec::new());
         match ata.command {
             _ if header.command != command::ATA => return true,
-            ata::command::IDENTIFY => data = identify(self.sectors),
+            ata::command::IDENTIFY => data = identify(self.sectors, self.serial),
             _ if ata.lba() >= self.sectors => {
                 (head.command, head.feature) =
                     (status::READY | status::ERROR, ata::error::NOT_FOUND);
@@ -277,6 +279,8 @@ fn a_target_that_grows_or_shrinks_is_noticed() {
     b.sectors = 2000;
     assert_eq!(look(&mut b), Some(SHELF));
     assert_eq!(look(&mut b), None, "once");
+    b.engines[0].ask_sizes(&mut b.cables[0], b.now);
+    assert_eq!(b.waiting(), 0, "it was asked just now");
     // A sector that is not there any more is asked about at once, and not each time.
     b.sectors = 500;
     b.now += 2_000 * MS;
@@ -293,4 +297,7 @@ fn a_target_that_grows_or_shrinks_is_noticed() {
     assert_eq!(b.cables[0].0[0].len(), HEADER_LEN + ATA_LEN);
     b.answer_all(0);
     assert_eq!(b.engines[0].take_resized(), Some(SHELF));
+    // Another disk that answers there says nothing of this one.
+    (b.serial, b.sectors) = ("other", 9000);
+    assert_eq!(look(&mut b), None);
 }

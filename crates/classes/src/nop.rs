@@ -26,6 +26,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::slice;
+
 /// Longest delay, ms: a request that takes longer is better made to hang by a modelled disk.
 pub const DELAY_MS_MAX: u32 = 3_600_000;
 
@@ -383,6 +385,10 @@ impl Geom for NopGeom {
             (Some(size), Some(provider)) => topology.post(Event::Resize(provider, size)),
             _ => topology.wither_geom(me, Errno::NxIo),
         }
+    }
+
+    fn attr_changed(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
+        slice::tell_above(topology, me, name);
     }
 
     fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {

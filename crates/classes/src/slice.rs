@@ -1,13 +1,14 @@
 //! slice: a provider that shows a range of the one provider below, and how its geom opens that.
 //!
-//! What `part` and `label` have in common on the data path.
+//! What `part` and `label` have in common on the data path, and all layers on one provider in what
+//! they hand on.
 //!
 //! Invariants
 //!  S1  A Bio leaves with the offset it came with.
 //!  S2  A pure close never fails, also when the geom has already left the provider below.
 
 use bio::{Bio, Errno};
-use geom::{Access, Back, Core, Edge, Flow, GeomId, Layer, Limits, ProviderId, Topology};
+use geom::{Access, Back, Core, Edge, Event, Flow, GeomId, Layer, Limits, ProviderId, Topology};
 
 /// The data path: offsets move by a constant.
 pub(crate) struct Slice {
@@ -50,6 +51,18 @@ pub(crate) fn pass(topology: &mut Topology, me: GeomId, delta: Access) -> Result
     match topology.access(below, delta) {
         Err(_) if closing => Ok(()),
         result => result,
+    }
+}
+
+/// Attributes that a layer on one provider has from it, and that may change while it is used. What
+/// DELETE is like is told to all above by the topology.
+const HANDED_ON: [&str; 3] = ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"];
+
+/// An attribute of the one provider below changed: those above are told, who have it from there.
+pub(crate) fn tell_above(topology: &mut Topology, me: GeomId, name: &str) {
+    let Some(name) = HANDED_ON.iter().find(|known| **known == name) else { return };
+    for provider in topology.providers_of(me).to_vec() {
+        topology.post(Event::Attr(provider, name));
     }
 }
 

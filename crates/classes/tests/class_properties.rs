@@ -5,7 +5,7 @@
 mod world;
 
 use bio::Attr;
-use geom::Create;
+use geom::{Access, Create, Event};
 use serde_json::{Value, json};
 use world::World;
 
@@ -70,7 +70,11 @@ fn make(world: &mut World, class: &str, with: &Value) -> String {
             "d0p1".into()
         }
         "raid" => done(world, "label", "w", with)["provider"].as_str().expect("a name").into(),
-        "nop" | "trim" => {
+        "label" => {
+            done(world, "label", "d0", &json!({ "name": "w" }));
+            "label/w".into()
+        }
+        "nop" | "trim" | "sched" => {
             let (members, params) = ([world.find("d0")], json!({}));
             let request = Create { name: "over", members: &members, params: &params };
             let made = world.control.call(|t| {
@@ -131,11 +135,14 @@ fn what_members_say_is_told_upward() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Classes whose geoms stand on one provider and hand on what it is.
+const LAYERS: [&str; 5] = ["part", "nop", "trim", "sched", "label"];
+
 /// A layer on one disk is that disk, but for where its blocks begin.
 #[test]
 fn what_one_disk_says_comes_through_a_layer() {
     let mut wrong = Vec::new();
-    for class in ["part", "nop", "trim"] {
+    for class in LAYERS {
         for disk in [SPINS, OTHER] {
             let mut world = world(&[disk]);
             let name = make(&mut world, class, &json!({}));
@@ -154,4 +161,40 @@ fn what_one_disk_says_comes_through_a_layer() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What changes below while it is used is heard above: a disk gets another place, a path another
+/// state.
+#[test]
+fn what_changes_below_a_layer_is_heard_above_it() {
+    for class in LAYERS {
+        let mut world = world(&[SPINS]);
+        let name = make(&mut world, class, &json!({}));
+        let user = world.open(&name, Access::READ);
+        for attr in ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"] {
+            let on = world.find("d0");
+            world.control.topology.set_attrs(on, vec![(attr, Attr::Text("bay/9".into()))]);
+            let told = world.control.call(|t| {
+                t.post(Event::Attr(on, attr));
+                Ok(())
+            });
+            told.expect("told");
+            assert_eq!(world.heard(&user), [attr], "{name}");
+            let now = world.text(&name, attr).unwrap_or_default();
+            assert!(now.starts_with("bay/9"), "{name}: {attr} is {now}");
+        }
+    }
+}
+
+/// A disk that grows is larger above, unless something is kept at its end.
+#[test]
+fn what_grows_below_a_layer_is_larger_above_it() {
+    for class in ["nop", "trim", "sched"] {
+        let (mut world, disk) = World::with("d0", vec![0; 3 * MIB], 512);
+        let name = make(&mut world, class, &json!({}));
+        let user = world.open(&name, Access::READ);
+        world.grow("d0", &disk, 4 * MIB);
+        assert_eq!(world.size(&name), 4 * MIB as u64, "{name}");
+        assert!(!user.orphaned(), "{name}");
+    }
 }

@@ -132,8 +132,9 @@ impl Geom for LabelGeom {
     fn attr_changed(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
         let used = topology.providers_of(me).iter().any(|p| topology.is_attached(*p));
         if name == "GEOM::media" && !used {
-            Self::abandon(topology, me);
+            return Self::abandon(topology, me);
         }
+        slice::tell_above(topology, me, name);
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

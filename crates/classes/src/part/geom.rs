@@ -363,18 +363,13 @@ impl Geom for PartGeom {
     }
 
     fn attr_changed(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
-        if name != "GEOM::physpath" && name != "GEOM::rotation_rate" {
-            return;
-        }
-        let name = if name == "GEOM::physpath" { "GEOM::physpath" } else { "GEOM::rotation_rate" };
-        let Some(table) = &self.table else { return };
-        for entry in table.entries() {
-            if let Some(part) = self.parts.get(&entry.index) {
+        for entry in self.table.iter().flat_map(Table::entries) {
+            if let (Some(part), Some(table)) = (self.parts.get(&entry.index), &self.table) {
                 let attrs = self.attrs(topology, me, table, entry);
                 topology.set_attrs(part.provider, attrs);
-                topology.post(Event::Attr(part.provider, name));
             }
         }
+        slice::tell_above(topology, me, name);
     }
 
     fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::algorithms::{about, shares};
 use super::clients::Client;
 use super::layer::Shared;
+use crate::slice;
 
 /// One scheduler.
 pub(super) struct SchedGeom {
@@ -110,6 +111,10 @@ impl Geom for SchedGeom {
             (Some(size), Some(provider)) => topology.post(Event::Resize(provider, size)),
             _ => topology.wither_geom(me, Errno::NxIo),
         }
+    }
+
+    fn attr_changed(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
+        slice::tell_above(topology, me, name);
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

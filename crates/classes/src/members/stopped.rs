@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bio::Errno;
+use geom::Error;
+
 /// Names of a class's geoms that were stopped.
 #[derive(Default)]
 pub(crate) struct Stopped(Mutex<BTreeSet<String>>);
@@ -29,5 +32,11 @@ impl Stopped {
         stopped.then(|| {
             format!("{class} {name} was stopped by hand: `ashlar {class} start {name}` starts it")
         })
+    }
+
+    /// The same for classes whose members look like the whole: as the refusal of a claim, it hides
+    /// what else seems to stand on the member ([`geom::Class::hides_what_it_refuses`]).
+    pub(crate) fn refuse(&self, class: &str, name: &str) -> Result<(), Error> {
+        self.verdict(class, name).map_or(Ok(()), |why| Err(Error::new(Errno::Busy, why)))
     }
 }

@@ -112,9 +112,6 @@ impl Class for MirrorClass {
                 Ok(record) => record,
                 Err(why) => return Verdict::No(why),
             };
-            if let Some(why) = self.stopped.verdict(NAME, &record.name) {
-                return Verdict::No(why);
-            }
             if !frame::is_at_home(&record.home, &disk.name) {
                 return Verdict::No(format!("its record belongs on {}, by name", record.home));
             }
@@ -145,6 +142,8 @@ impl Class for MirrorClass {
             return Err(Error::new(Errno::Inval, "the claim is not a record"));
         };
         let (record, bits) = *record;
+        // A refusal, so that nothing is found on a half meanwhile: it would pass for the whole's.
+        self.stopped.refuse(NAME, &record.name)?;
         let known = topology.find_geom(NAME, &record.name);
         let geom = match known {
             Some(geom) => geom,

@@ -178,9 +178,6 @@ impl Class for RaidClass {
             if let Some(why) = said.and_then(|said| other_bytes(said, disk.media_bytes)) {
                 return Verdict::No(format!("disk {key} of {}: {why}", id.name()));
             }
-            if let Some(why) = self.stopped.verdict(NAME, &id.name()) {
-                return Verdict::No(why);
-            }
             let (of, generation) = (id.name(), found.generation());
             let words = match () {
                 () if found.is_spare() => format!("{key}, a spare"),
@@ -204,6 +201,8 @@ impl Class for RaidClass {
         let Ok(found) = claim.downcast::<Found>() else {
             return Err(Error::new(Errno::Inval, "the claim is not a record"));
         };
+        // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
+        self.stopped.refuse(NAME, &found.set().name())?;
         let gone = || Error::new(Errno::NxIo, "the disk is gone");
         let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
         let (geom, new) = if found.is_spare() {

@@ -132,6 +132,18 @@ impl Rig {
         ended
     }
 
+    /// A DELETE of several ranges begins.
+    fn delete(&mut self, ranges: Vec<std::ops::Range<u64>>) -> Ended {
+        let (ended, core, edge) = (Ended::default(), self.life.cores[0].clone(), self.edge);
+        let told = ended.clone();
+        self.life.cores[0].reactor().spawn("user", async move {
+            let done = core.io(edge, |bio| assert!(bio.delete_ranges(&ranges), "in order")).await;
+            told.set(Some(done.status));
+        });
+        self.life.pass(5 * MS);
+        ended
+    }
+
     pub(super) fn pull(&mut self, name: &str) {
         self.life.pull(name, &self.disks[name].clone(), false);
         self.life.pass(50 * MS);
@@ -388,4 +400,39 @@ fn a_disk_that_is_back_before_its_loss_is_on_record_is_taken_in() {
         assert_eq!(rig.life.show("raid", &rig.set, "Refused"), "");
         assert_eq!(rig.holds(0..0, 0, false), 0);
     }
+}
+
+/// A DELETE that only a disk took which was being filled counts for nothing: when the one disk that
+/// had everything fails it, and may go because the other has been filled meanwhile, nobody who had
+/// everything took it. Of several ranges, and of one.
+#[test]
+fn a_delete_that_only_a_disk_took_which_was_being_filled_is_an_error() {
+    let mut ended = Vec::new();
+    for format in ["Intel", "DDF"] {
+        for ranges in [vec![0..SECTOR, 2 * SECTOR..3 * SECTOR], vec![0..SECTOR, SECTOR..SECTOR]] {
+            let mut rig = Rig::of(format, "RAID1", 2);
+            rig.pull("d1");
+            rig.life.write(rig.edge, 0, vec![NEW; SECTOR as usize]).expect("written");
+            // It is filled behind what is deleted, and no further; the records say dirty meanwhile.
+            rig.disks["d1"].lock().holds = Some(Op::Write);
+            rig.life.plug("d1", &rig.disks["d1"].clone());
+            rig.life.pass(MS);
+            for _ in 0..40 {
+                if rig.disks["d1"].bytes(0, 1)[0] != NEW {
+                    rig.life.wake(rig.disks["d1"].let_go(1));
+                    rig.life.pass(MS);
+                }
+            }
+            rig.disks["d0"].lock().holds = Some(Op::Delete);
+            let done = rig.delete(ranges);
+            rig.life.wake(rig.disks["d1"].release());
+            rig.in_order();
+            assert!(done.get().is_none(), "d0 holds it\n{}", rig.life.story());
+            rig.disks["d0"].lock().faults.push((Op::Delete, 100, Errno::Io));
+            rig.fails("d0", &done);
+            assert_eq!(rig.life.show("raid", &rig.set, "State"), "DEGRADED");
+            ended.push(done.get());
+        }
+    }
+    assert_eq!(ended, [Some(Err(Errno::Io)); 4]);
 }

@@ -235,6 +235,18 @@ fn rich_mirrors() {
     many(600, rich(mirror));
 }
 
+/// A mirror that is made smaller, and larger again: it has the size that was asked for, or the one
+/// before, and never again one that was given up.
+fn shrinking(random: &mut SeededRandom) -> Plan {
+    Plan { shrinks: true, ..rich(mirror)(random) }
+}
+
+#[test]
+fn rich_mirrors_that_become_smaller() {
+    let tally = many(400, shrinking);
+    happened(400, tally.shrunk > 0 && tally.grown > 0 && tally.cuts > 0, &tally);
+}
+
 #[test]
 fn rich_concats() {
     many(500, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));

@@ -51,6 +51,8 @@ pub struct Model {
     versions: u64,
     /// What the sectors that were added turned out to hold.
     added: BTreeMap<u64, Result<u64, String>>,
+    /// Up to this sector the volume once went: what was written there may turn up again.
+    given_up: u64,
     /// What was acknowledged up to then, and is not durable, may be lost.
     lost_up_to: u64,
     /// How much was proven.
@@ -108,9 +110,18 @@ impl Model {
         self.locked.resize(sectors as usize, false);
     }
 
+    /// The volume was made smaller while nobody used it: of what was behind its end nothing is
+    /// promised any more.
+    pub fn shrink(&mut self, sectors: u64) {
+        self.given_up = self.given_up.max(self.sectors());
+        self.sectors.truncate(sectors as usize);
+        self.locked.truncate(sectors as usize);
+        self.added.retain(|at, _| *at < sectors);
+    }
+
     /// Whether a sector may still hold what it held when the volume grew, and holds it.
     fn is_as_found(&mut self, at: u64, since: u64, found: &Result<u64, String>) -> bool {
-        let junk = matches!(found, Err(_) | Ok(0));
+        let junk = matches!(found, Err(_) | Ok(0)) || at < self.given_up;
         junk && self.may(at, since).any(|e| e.version == FOUND)
             && self.added.entry(at).or_insert_with(|| found.clone()) == found
     }

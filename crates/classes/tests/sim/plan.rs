@@ -33,6 +33,8 @@ pub struct Plan {
     pub crowded: bool,
     /// Disks grow also while the power is off, and `follow` brings along what was left behind.
     pub follows: bool,
+    /// The mirror on top is made smaller, too, when nobody has it open.
+    pub shrinks: bool,
     /// Bytes of each disk.
     pub disk_bytes: u64,
     /// With arrays and partitions between the other classes: see `deep`.

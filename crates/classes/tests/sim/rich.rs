@@ -1,5 +1,6 @@
-//! What happens more rarely: disks and mirrors grow, members are compared, paths go.
+//! What happens more rarely: disks grow, mirrors grow and shrink, members are compared, paths go.
 
+use bio::Errno;
 use serde_json::json;
 
 use super::disk::{Disk, SECTOR};
@@ -49,12 +50,54 @@ impl Story<'_> {
             life.pass(MS);
         }
         let top = &self.plan.made.last().expect("a top").name;
+        self.larger = true;
         let done = life.verb("mirror", "resize", top, json!({}));
         talk(|| format!("resize: {done:?}"));
         self.tally.verbs += u64::from(done.is_ok());
     }
 
-    /// What users have may have grown, and never gets smaller.
+    /// The mirror that users have, and have closed, is made smaller.
+    pub(super) fn shrink(&mut self, life: &mut Life) {
+        let known = self.model.borrow().sectors();
+        let to = known - 1 - self.random.below(24);
+        // One whose records are still to be written is waited for.
+        if to * SECTOR < DISK / 2 || self.smaller.is_some() {
+            return;
+        }
+        if let Some((user, _)) = self.user.take() {
+            life.close(user);
+        }
+        let top = &self.plan.made.last().expect("a top").name;
+        self.smaller = Some(to);
+        let done = life.verb("mirror", "resize", top, json!({ "size": to * SECTOR }));
+        talk(|| format!("to {to} sectors: {done:?}"));
+        match done {
+            // Its records were not all written: it goes on with that.
+            Ok(said) if said["message"].as_str().is_some_and(|m| m.contains("becomes")) => {}
+            Ok(_) => {
+                self.tally.shrunk += 1;
+                self.model.borrow_mut().shrink(to);
+                (self.smaller, self.larger) = (None, false);
+                self.learn_size(life);
+            }
+            // A member hangs: it goes on when that does.
+            Err(e) if e.kind == Errno::TimedOut => {}
+            Err(_) => self.smaller = None,
+        }
+    }
+
+    /// A shrink whose records could not be written goes on when they can be.
+    pub(super) fn shrinks_on(&mut self, life: &mut Life) {
+        for _ in 0..500 {
+            if self.smaller.is_none() || self.model.borrow().sectors() == 0 {
+                return;
+            }
+            life.pass(20 * MS);
+            self.learn_size(life);
+        }
+    }
+
+    /// What users have is as large as it was, or as somebody asked it to be.
     pub(super) fn learn_size(&mut self, life: &Life) {
         if !self.plan.resizes() {
             return;
@@ -63,7 +106,13 @@ impl Story<'_> {
         let on = t.find(&self.plan.volume()).filter(|on| t.error_of(*on).is_none());
         let Some(limits) = on.and_then(|on| t.limits(on)) else { return };
         let (sectors, known) = (limits.media_bytes / SECTOR, self.model.borrow().sectors());
-        assert!(sectors >= known, "{known} sectors became {sectors}\n{}", life.story());
+        let asked = self.larger || self.smaller == Some(sectors) || sectors == known;
+        let less = sectors < known && self.smaller != Some(sectors);
+        assert!(asked && !less, "{known} sectors became {sectors}\n{}", life.story());
+        if sectors < known {
+            (self.smaller, self.larger) = (None, false);
+            self.model.borrow_mut().shrink(sectors);
+        }
         if sectors > known {
             self.tally.grown += 1;
             self.model.borrow_mut().grow_by_unknown(sectors);

@@ -35,8 +35,9 @@ pub struct Tally {
     pub lost: u64,
     pub verbs: u64,
     pub compared: u64,
-    /// Mirrors that were made larger.
+    /// Mirrors that were made larger, and smaller.
     pub grown: u64,
+    pub shrunk: u64,
     /// Arrays that were started by force, and sectors that had to be given up.
     pub forced: u64,
     pub holes: u64,
@@ -67,7 +68,11 @@ pub(super) struct Story<'a> {
     top: Option<ProviderId>,
     pub(super) dark: bool,
     lost: bool,
-    user: Option<(ConsumerId, geom::Edge)>,
+    pub(super) user: Option<(ConsumerId, geom::Edge)>,
+    /// What stands on top was asked to be larger, and to have so many sectors: it may be so from
+    /// now on, until it is known which.
+    pub(super) larger: bool,
+    pub(super) smaller: Option<u64>,
 }
 
 /// One seed.
@@ -102,6 +107,8 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         dark: false,
         lost: false,
         user: None,
+        larger: false,
+        smaller: None,
     };
     for number in 0..lives {
         let cores = 1 + story.random.below(3) as usize;
@@ -142,6 +149,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.verbs += story.tally.verbs;
     tally.compared += story.tally.compared;
     tally.grown += story.tally.grown;
+    tally.shrunk += story.tally.shrunk;
     tally.followed += story.tally.followed;
     tally.verified += story.tally.verified;
 }
@@ -230,6 +238,9 @@ impl Story<'_> {
         let crowd = self.crowd();
         let troubles = 4 + self.random.below(24);
         for _ in 0..troubles {
+            if self.plan.shrinks && crowd.running.get() == 0 && self.chance(20) {
+                self.shrink(life);
+            }
             self.people(life, &crowd);
             self.trouble(life);
             let ns = self.random.below(6 * MS);
@@ -392,6 +403,8 @@ impl Story<'_> {
         if anew {
             let found = self.model.borrow_mut().found(&bytes);
             found.unwrap_or_else(|what| panic!("{what}"));
+            // What it is after a cut it stays, whoever comes later.
+            self.smaller = None;
         }
         let sectors = self.model.borrow().sectors();
         let mark = self.model.borrow().mark(0, sectors);
@@ -413,7 +426,8 @@ impl Story<'_> {
 
     /// Users, if nobody is there and there is something to use.
     fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
-        if crowd.running.get() > 0 || self.chance(30) {
+        // Nobody opens what is being made smaller: its last sectors are gone already.
+        if crowd.running.get() > 0 || self.chance(30) || self.smaller.is_some() {
             return;
         }
         if let Some((user, _)) = self.user.take() {
@@ -467,6 +481,7 @@ impl Story<'_> {
             panic!("{volume} does not come back\n{}", life.story());
         }
         life.settle();
+        self.shrinks_on(life);
         for turn in 0..3_000 {
             let mirrors = self.plan.mirrors();
             let busy = mirrors

@@ -19,7 +19,7 @@ impl MirrorGeom {
         let round = {
             let mut growth = self.shared.growth();
             if growth.stage == Stage::Recording {
-                let what = format!("{} is growing: records are written", self.mirror.name);
+                let what = format!("{} is being resized: records are written", self.mirror.name);
                 return Err(Error::new(bio::Errno::Busy, what));
             }
             growth.round += 1;

@@ -143,12 +143,16 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
     })?;
     let done = control.wait_until(GROWS, |_| !shared.growth().is_live());
     control.settle()?;
-    let stage = shared.growth().stage;
-    let message = match stage {
+    let growth = *shared.growth();
+    let message = match growth.stage {
         Stage::Failed(why) => {
             return Err(Error::new(Errno::Io, format!("{on} stays as large as it is: {why}")));
         }
         _ if done => format!("{on} has {size} bytes now"),
+        _ if growth.to < growth.from => format!(
+            "{on} becomes smaller, {size} bytes, when its records say so; `ashlar mirror list \
+             {on}` shows its size"
+        ),
         _ => format!(
             "{on} grows to {size} bytes when its members hold the same in what is added; \
              `ashlar mirror list {on}` shows how far it is"
@@ -165,7 +169,7 @@ fn may_shrink(g: &MirrorGeom, t: &Topology, me: GeomId, on: &str) -> Result<(), 
         return busy("is open; close what uses it before it is made smaller");
     }
     if g.shared.growth().is_live() {
-        return busy("is growing: wait for that, or end it with the size that it has");
+        return busy("is being resized: wait for that, or end it with the size that it has");
     }
     if members.iter().any(|role| *role != Role::Active) {
         return busy("has members that are rebuilt, or are to be; wait for that");

@@ -8,9 +8,9 @@
 //! may come up under the next; frames never dangle.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
-use bio::{Attr, Errno, Pinned};
+use bio::{Attr, Errno, Op, Pinned};
 
 use crate::layer::{Edge, Layer};
 use crate::stats::{Meter, Queue};
@@ -42,7 +42,8 @@ impl NodeState {
 #[derive(Default)]
 #[repr(align(128))]
 pub struct EdgeState {
-    flags: AtomicU8,
+    /// Flags, and above them what they let pass, a bit an operation.
+    word: AtomicU16,
 }
 
 pub(crate) const MAY_READ: u8 = 1;
@@ -52,14 +53,31 @@ pub(crate) const ORPHAN: u8 = 4;
 pub(crate) const FAILED: u8 = 8;
 
 impl EdgeState {
-    #[inline(always)]
     pub(crate) fn flags(&self) -> u8 {
-        self.flags.load(Ordering::Relaxed)
+        self.word.load(Ordering::Relaxed) as u8
+    }
+
+    /// Whether the flags let an operation pass: [`is_open`], looked up.
+    #[inline(always)]
+    pub(crate) fn lets(&self, op: Op) -> bool {
+        self.word.load(Ordering::Relaxed) >> (u8::BITS + op as u32) & 1 != 0
     }
 
     pub(crate) fn set(&self, flags: u8) {
-        self.flags.store(flags, Ordering::Release);
+        let bit = |op: Op| u16::from(is_open(flags, op)) << (u8::BITS + op as u32);
+        let ops = Op::ALL.into_iter().fold(0, |ops, op| ops | bit(op));
+        self.word.store(ops | u16::from(flags), Ordering::Release);
     }
+}
+
+/// The flag that an operation must have.
+pub(crate) fn needed(op: Op) -> u8 {
+    if op.needs_write() { MAY_WRITE } else { MAY_READ }
+}
+
+/// Whether a consumer's flags let an operation pass.
+pub(crate) fn is_open(flags: u8, op: Op) -> bool {
+    flags & (needed(op) | ORPHAN | FAILED) == needed(op)
 }
 
 /// Numbers of a provider that the dispatcher checks.
@@ -129,6 +147,21 @@ pub(crate) fn one_a_core<T: Default>(cores: usize) -> Arc<[Pinned<T>]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_pass_is_what_the_flags_say() {
+        let state = EdgeState::default();
+        assert!(!Op::ALL.iter().any(|op| state.lets(*op)));
+        for flags in 0..16 {
+            state.set(flags);
+            assert_eq!(state.flags(), flags);
+            for op in Op::ALL {
+                let access = if op.needs_write() { MAY_WRITE } else { MAY_READ };
+                let open = flags & access != 0 && flags & (ORPHAN | FAILED) == 0;
+                assert_eq!(state.lets(op), open, "{flags:#x} {op:?}");
+            }
+        }
+    }
 
     #[test]
     fn every_errno_survives_the_shared_byte() {

@@ -6,6 +6,15 @@
 //! Invariant M2: what one core writes is on cache lines of its own, two at a time as processors
 //! fetch them. Two cores that count side by side would take the line from each other for every
 //! request, and that costs more than the request.
+//!
+//! Invariant M3: a provider's queue counts those of its consumers that have requests inside, not
+//! the requests: how many these are is the sum of its consumers'. The time with anybody inside
+//! comes out the same, a request pays for one queue, and a consumer that joins or goes changes
+//! sums only.
+//!
+//! Invariant M4: a request that comes up in the walk that took it down is in no queue: it takes no
+//! time, its core does not look at the queues meanwhile (`core::accounts`), and others see the
+//! moment before or after (M1). It is counted when it has ended, like any other.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,47 +26,50 @@ pub const BUCKETS: usize = 80;
 /// Histograms kept: reads, and everything that writes.
 const KINDS: usize = 2;
 
-/// How many are inside, and for how long anybody was.
+/// How many are inside, and for how long anybody was: requests of a consumer, consumers of a
+/// provider (M3).
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Queue {
-    in_flight: AtomicU64,
+    inside: AtomicU64,
     busy_since_ns: AtomicU64,
     busy_ns: AtomicU64,
 }
 
 impl Queue {
-    /// A request came in.
+    /// One came in; whether it found nobody.
     #[inline]
-    pub(crate) fn enter(&self, now_ns: u64) {
-        let was = self.in_flight.load(Relaxed);
+    fn enter(&self, now_ns: u64) -> bool {
+        let was = self.inside.load(Relaxed);
         if was == 0 {
             self.busy_since_ns.store(now_ns, Relaxed);
         }
-        self.in_flight.store(was + 1, Relaxed);
+        self.inside.store(was + 1, Relaxed);
+        was == 0
     }
 
-    /// A request went out.
+    /// One went out; whether it left nobody.
     #[inline]
-    pub(crate) fn leave(&self, now_ns: u64) {
-        let was = self.in_flight.load(Relaxed);
-        debug_assert!(was > 0, "a request left where it had not entered");
+    fn leave(&self, now_ns: u64) -> bool {
+        let was = self.inside.load(Relaxed);
+        debug_assert!(was > 0, "somebody left who had not entered");
         let left = was.wrapping_sub(1);
-        self.in_flight.store(left, Relaxed);
+        self.inside.store(left, Relaxed);
         if left == 0 {
             add(&self.busy_ns, now_ns.wrapping_sub(self.busy_since_ns.load(Relaxed)));
         }
+        left == 0
     }
 
-    /// Requests in and not out.
+    /// In and not out.
     #[inline]
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.load(Relaxed)
+    pub fn inside(&self) -> u64 {
+        self.inside.load(Relaxed)
     }
 
-    /// Time with at least one request inside, ns; `now_ns` closes an interval still open.
+    /// Time with anybody inside, ns; `now_ns` closes an interval still open.
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
-        let open = match self.in_flight() {
+        let open = match self.inside() {
             0 => 0,
             _ => now_ns.saturating_sub(self.busy_since_ns.load(Relaxed)),
         };
@@ -66,12 +78,15 @@ impl Queue {
 }
 
 /// Counters that the dispatcher keeps for every consumer. A provider's are the sums of its
-/// consumers', so that a crossing pays for one meter only; its queue is its own.
+/// consumers', so that a crossing pays for one meter only; the time it is busy is its own (M3).
 #[repr(align(128))]
 pub struct Meter {
     queue: Queue,
     errors: AtomicU64,
-    ops: [AtomicU64; Op::COUNT],
+    /// Requests that ended after they had been in the queue.
+    stayed: [AtomicU64; Op::COUNT],
+    /// Those that had not (M4): their latencies are not in the histograms, they are all zero.
+    passed: [AtomicU64; Op::COUNT],
     bytes: [AtomicU64; Op::COUNT],
     latency: [[AtomicU64; BUCKETS]; KINDS],
     latency_ns: [AtomicU64; KINDS],
@@ -82,7 +97,8 @@ impl Default for Meter {
         Meter {
             queue: Queue::default(),
             errors: AtomicU64::new(0),
-            ops: Default::default(),
+            stayed: Default::default(),
+            passed: Default::default(),
             bytes: Default::default(),
             latency: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
             latency_ns: Default::default(),
@@ -116,38 +132,58 @@ pub fn bucket_top_ns(bucket: usize) -> u64 {
 }
 
 impl Meter {
-    /// A request came in.
+    /// A request comes in that will stay for a while; `provider` is that of what it enters.
     #[inline]
-    pub(crate) fn enter(&self, now_ns: u64) {
-        self.queue.enter(now_ns);
+    pub(crate) fn enter(&self, now_ns: u64, provider: &Queue) {
+        if self.queue.enter(now_ns) {
+            provider.enter(now_ns);
+        }
     }
 
-    /// A request that came in at `start_ns` went out.
+    /// One that [entered](Meter::enter) goes out: it has ended, or is to come in again.
     #[inline]
-    pub(crate) fn leave(&self, now_ns: u64, start_ns: u64, op: Op, bytes: u64, ok: bool) {
-        self.queue.leave(now_ns);
-        let at = op as usize;
-        add(&self.ops[at], 1);
-        add(&self.bytes[at], bytes);
-        if !ok {
-            add(&self.errors, 1);
+    pub(crate) fn leave(&self, now_ns: u64, provider: &Queue) {
+        if self.queue.leave(now_ns) {
+            provider.leave(now_ns);
         }
-        let kind = usize::from(op != Op::Read);
-        let ns = now_ns.wrapping_sub(start_ns);
+    }
+
+    /// A request that had entered has ended, `ns` later.
+    #[inline]
+    pub(crate) fn stayed(&self, ns: u64, op: Op, bytes: u64, ok: bool) {
+        add(&self.stayed[op as usize], 1);
+        self.moved(op, bytes, ok);
+        let kind = kind_of(op);
         add(&self.latency_ns[kind], ns);
         add(&self.latency[kind][bucket_of(ns)], 1);
     }
 
-    /// A request went out that is to come in again: counts nothing but the queue.
-    pub(crate) fn undo(&self, now_ns: u64) {
-        self.queue.leave(now_ns);
+    /// A request has ended that never entered (M4).
+    #[inline]
+    pub(crate) fn passed(&self, op: Op, bytes: u64, ok: bool) {
+        add(&self.passed[op as usize], 1);
+        self.moved(op, bytes, ok);
+    }
+
+    #[inline(always)]
+    fn moved(&self, op: Op, bytes: u64, ok: bool) {
+        add(&self.bytes[op as usize], bytes);
+        if !ok {
+            add(&self.errors, 1);
+        }
     }
 
     /// Requests in and not out.
     #[inline]
     pub fn in_flight(&self) -> u64 {
-        self.queue.in_flight()
+        self.queue.inside()
     }
+}
+
+/// The histogram of an operation.
+#[inline(always)]
+fn kind_of(op: Op) -> usize {
+    usize::from(op != Op::Read)
 }
 
 /// Meters of all cores read at one moment and added up.
@@ -195,9 +231,14 @@ impl Reading {
         self.in_flight += m.in_flight();
         self.busy_ns = self.busy_ns.max(m.queue.busy_ns(now_ns));
         self.errors += m.errors.load(Relaxed);
-        for i in 0..Op::COUNT {
-            self.ops[i] += m.ops[i].load(Relaxed);
-            self.bytes[i] += m.bytes[i].load(Relaxed);
+        for op in Op::ALL {
+            let (at, passed) = (op as usize, m.passed[op as usize].load(Relaxed));
+            self.ops[at] += m.stayed[at].load(Relaxed) + passed;
+            self.bytes[at] += m.bytes[at].load(Relaxed);
+            match kind_of(op) {
+                0 => self.read_latency[bucket_of(0)] += passed,
+                _ => self.write_latency[bucket_of(0)] += passed,
+            }
         }
         for i in 0..BUCKETS {
             self.read_latency[i] += m.latency[0][i].load(Relaxed);
@@ -266,15 +307,49 @@ mod tests {
 
     #[test]
     fn busy_time_counts_overlap_once() {
-        let m = Meter::default();
-        m.enter(10);
-        m.enter(20);
-        m.leave(30, 10, Op::Read, 512, true);
-        m.leave(50, 20, Op::Write, 512, false);
+        let (m, provider) = (Meter::default(), Queue::default());
+        m.enter(10, &provider);
+        m.enter(20, &provider);
+        m.leave(30, &provider);
+        m.stayed(20, Op::Read, 512, true);
+        m.leave(50, &provider);
+        m.stayed(30, Op::Write, 512, false);
         let mut r = Reading::default();
         r.add(&m, 60);
         assert_eq!((r.busy_ns, r.in_flight, r.errors), (40, 0, 1));
         assert_eq!((r.ops[Op::Read as usize], r.ops[Op::Write as usize]), (1, 1));
         assert_eq!(percentile_ns(&r.read_latency, 50.0), Some(23));
+        assert_eq!((provider.inside(), provider.busy_ns(60)), (0, 40));
+    }
+
+    #[test]
+    fn m3_a_provider_is_busy_while_any_of_its_consumers_is() {
+        let (a, b, provider) = (Meter::default(), Meter::default(), Queue::default());
+        a.enter(10, &provider);
+        a.enter(12, &provider);
+        assert_eq!(provider.inside(), 1);
+        b.enter(20, &provider);
+        a.leave(25, &provider);
+        a.leave(30, &provider);
+        assert_eq!((provider.inside(), provider.busy_ns(35)), (1, 25));
+        b.leave(40, &provider);
+        assert_eq!((provider.inside(), provider.busy_ns(99)), (0, 30));
+        b.enter(50, &provider);
+        b.leave(51, &provider);
+        assert_eq!((a.queue.busy_ns(99), b.queue.busy_ns(99), provider.busy_ns(99)), (20, 21, 31));
+    }
+
+    #[test]
+    fn m4_what_passes_counts_as_what_stays_does() {
+        let m = Meter::default();
+        m.passed(Op::Read, 512, true);
+        m.passed(Op::Write, 0, false);
+        m.passed(Op::Flush, 0, true);
+        m.stayed(0, Op::Read, 512, true);
+        let mut r = Reading::default();
+        r.add(&m, 0);
+        assert_eq!((r.ops[Op::Read as usize], r.bytes[Op::Read as usize]), (2, 1024));
+        assert_eq!((r.read_latency[0], r.write_latency[0], r.errors), (2, 2, 1));
+        assert_eq!((r.read_latency.iter().sum::<u64>(), r.write_latency_ns), (2, 0));
     }
 }

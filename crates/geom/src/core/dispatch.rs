@@ -7,7 +7,7 @@
 //!                 refused, |         |  Fork: parked until the last child has ended
 //!                 empty    |         |  Done
 //!                          v         v
-//!                        return <- leave (frame off, meters)
+//!                        return <- leave (frame off, accounts)
 //!                          |
 //!                          +--> done() of the layer above: Up -> leave, Go(flow) -> act
 //!                          +--> no frame left: deliver to parent, task or sink
@@ -15,7 +15,7 @@
 //!
 //! Invariants
 //!  D1  A layer's `start` runs only after access, sticky error, range, gate and size were checked.
-//!  D2  Every `enter` of the meters is followed by one `leave` or `undo`.
+//!  D2  A request that a layer has ended counts there once: see `accounts.rs`.
 //!  D3  `NoMem` never reaches the originator: the request enters the same edge again later.
 //!  D4  A child starts only after its parent's layer has answered; one whose parent was ended
 //!      instead does not start.
@@ -30,10 +30,11 @@ use std::ops::Range;
 
 use bio::{Bio, BioId, End, Errno, Frame, Op, Status, Ticket};
 
-use super::table::{EdgeSlot, NodeSlot, Sort, Table};
+use super::accounts::passed;
+use super::table::{EdgeSlot, NodeSlot, Table};
 use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
 use crate::layer::{Back, Edge, Flow};
-use crate::snapshot::{FAILED, MAY_READ, MAY_WRITE, ORPHAN};
+use crate::snapshot::{ORPHAN, is_open, needed};
 
 pub(super) enum Admit {
     In,
@@ -131,7 +132,6 @@ impl Core {
         let Some(bio) = held.as_deref_mut() else {
             return Next::Gone;
         };
-        let now = self.now();
         loop {
             bio.edge = edge.0;
             let Some(e) = table.edge(edge.0) else {
@@ -148,8 +148,6 @@ impl Core {
                     return self.stop(table, held, e, admitted);
                 }
             }
-            e.meter.enter(now);
-            node.queue.enter(now);
             let flow = node.layer.start(bio, self);
             if bio.waits != 0 && matches!(flow, Flow::Done(_) | Flow::Down(..)) {
                 self.recall(bio);
@@ -158,14 +156,14 @@ impl Core {
                 Flow::Down(_, word) | Flow::Fork(word) => word,
                 Flow::Done(status) if status != Err(Errno::NoMem) => {
                     ended(bio, status);
-                    account(e, now, now, bio);
+                    passed(e, bio);
                     return Next::Return;
                 }
                 Flow::Done(_) | Flow::Wait => 0,
             };
-            if !bio.frames.push(Frame { edge: edge.0, node: node.index, word, start_ns: now }) {
+            if !bio.frames.push(Frame { edge: edge.0, node: node.index, word, start_ns: 0 }) {
                 bio.status = Err(Errno::DeadLk);
-                account(e, now, now, bio);
+                passed(e, bio);
                 return Next::Return;
             }
             match flow {
@@ -192,7 +190,8 @@ impl Core {
         match admitted {
             Admit::In => Next::Enter(Edge(edge)),
             Admit::Behind => {
-                if let Some(bio) = held.take() {
+                if let Some(mut bio) = held.take() {
+                    self.count_in(table, &mut bio);
                     self.stay_behind(bio);
                 }
                 Next::Gone
@@ -202,7 +201,8 @@ impl Core {
                 Next::Return
             }
             Admit::Park => {
-                if let Some(bio) = held.take() {
+                if let Some(mut bio) = held.take() {
+                    self.count_in(table, &mut bio);
                     self.parked.borrow_mut().entry(e.node.index).or_default().push_back(bio);
                 }
                 Next::Gone
@@ -241,7 +241,12 @@ impl Core {
             Flow::Done(status) => {
                 self.recall(bio);
                 ended(bio, status);
-                leave(self, table, bio);
+                if let Some(frame) = bio.frames.top() {
+                    let since = bio.frames.pop();
+                    if let Some(e) = table.inside(frame.edge) {
+                        self.account(e, since, bio);
+                    }
+                }
                 Next::Return
             }
             Flow::Fork(word) => {
@@ -250,17 +255,18 @@ impl Core {
                 }
                 // D6: what was armed before the children were made wakes nobody.
                 let _ = bio.ticket();
-                if bio.waits == 0 { Next::Return } else { self.park(held) }
+                if bio.waits == 0 { Next::Return } else { self.park(table, held) }
             }
             Flow::Wait => {
                 debug_assert!(bio.waits == 0, "children end a Fork, not a Wait");
-                self.park(held)
+                self.park(table, held)
             }
         }
     }
 
-    fn park(&self, held: &mut Option<Box<Bio>>) -> Next {
-        if let Some(bio) = held.take() {
+    fn park(&self, table: &Table, held: &mut Option<Box<Bio>>) -> Next {
+        if let Some(mut bio) = held.take() {
+            self.count_in(table, &mut bio);
             self.slab.borrow_mut().park(bio);
         }
         Next::Gone
@@ -272,24 +278,21 @@ impl Core {
         let Some(bio) = held.as_deref_mut() else {
             return Next::Gone;
         };
-        let now = self.now();
-        while let Some(frame) = bio.frames.pop() {
+        while let Some(frame) = bio.frames.top() {
             if frame.node == SPLIT_NODE {
-                bio.frames.restore(frame);
                 return self.split_more(table, held);
             }
             let Some(e) = table.inside(frame.edge) else {
+                bio.frames.pop();
                 continue;
             };
-            match e.node.layer.done(bio, frame.word, self) {
-                Back::Up => account(e, now, frame.start_ns, bio),
-                Back::Go(flow) => {
-                    bio.frames.restore(frame);
-                    bio.completed = 0;
-                    bio.status = Ok(());
-                    return Next::Act(flow);
-                }
+            if let Back::Go(flow) = e.node.layer.done(bio, frame.word, self) {
+                bio.completed = 0;
+                bio.status = Ok(());
+                return Next::Act(flow);
             }
+            let since = bio.frames.pop();
+            self.account(e, since, bio);
         }
         self.deliver(table, held)
     }
@@ -339,7 +342,7 @@ impl Core {
             bio.frames.pop();
             return Next::Return;
         }
-        self.park(held)
+        self.park(table, held)
     }
 
     /// Several ranges of a DELETE as one piece; how many bytes they are.
@@ -423,14 +426,14 @@ impl Core {
 
     /// D3: gives the frame back and enters the same edge again after a while.
     fn retry_later(&self, table: &Table, mut bio: Box<Bio>) {
-        if let Some(frame) = bio.frames.pop() {
-            let now = self.now();
-            if let Some(e) = table.edge(frame.edge) {
-                e.meter.undo(now);
-                e.node.queue.leave(now);
+        if let Some(frame) = bio.frames.top() {
+            let counted = bio.frames.pop().is_some();
+            if let Some(e) = table.edge(frame.edge).filter(|_| counted) {
+                e.meter.leave(self.now(), &e.node.queue);
             }
             bio.edge = frame.edge;
         }
+        self.count_in(table, &mut bio);
         bio.status = Ok(());
         let ticket = bio.ticket();
         self.slab.borrow_mut().park(bio);
@@ -447,41 +450,19 @@ fn ended(bio: &mut Bio, status: Status) {
     }
 }
 
-#[inline]
-fn account(e: &EdgeSlot, now: u64, start: u64, bio: &Bio) {
-    e.meter.leave(now, start, bio.op, bio.completed, bio.status.is_ok());
-    e.node.queue.leave(now);
-}
-
-fn leave(core: &Core, table: &Table, bio: &mut Bio) {
-    let Some(frame) = bio.frames.pop() else {
-        return;
-    };
-    if let Some(e) = table.inside(frame.edge) {
-        account(e, core.now(), frame.start_ns, bio);
-    }
-}
-
 /// True when [`admit`] would let a request in without changing it: one look for nearly all.
 #[inline(always)]
 fn is_plain(e: &EdgeSlot, bio: &Bio) -> bool {
-    let (node, sort) = (&*e.node, Sort::of(bio.op));
+    let node = &*e.node;
     let (offset, length, end) = (bio.offset, bio.length, node.plain_end.get());
-    is_open(e.state.flags(), bio.op).is_ok()
+    e.state.lets(bio.op)
         && (offset | length) & node.mask == 0
         // An empty one is none.
-        && length.wrapping_sub(1) < node.longest[sort as usize]
+        && length.wrapping_sub(1) < node.longest[bio.op as usize]
         && offset <= end
         && length <= end - offset
-        && (sort != Sort::Data || length == bio.data.len() as u64)
+        && (!bio.op.has_data() || length == bio.data.len() as u64)
         && !bio.is_scattered()
-}
-
-/// Whether a consumer's flags let an operation pass; if not, what it had to have.
-#[inline(always)]
-fn is_open(flags: u8, op: Op) -> Result<(), u8> {
-    let need = if op.needs_write() { MAY_WRITE } else { MAY_READ };
-    if flags & (need | ORPHAN | FAILED) == need { Ok(()) } else { Err(need) }
 }
 
 /// The checks between any two layers (D1, D5), in GEOM's order.
@@ -489,8 +470,8 @@ fn is_open(flags: u8, op: Op) -> Result<(), u8> {
 #[inline(never)]
 fn admit(e: &EdgeSlot, bio: &mut Bio) -> Admit {
     let flags = e.state.flags();
-    if let Err(need) = is_open(flags, bio.op) {
-        return Admit::End(Err(refusal(e, flags, need)));
+    if !is_open(flags, bio.op) {
+        return Admit::End(Err(refusal(e, flags, needed(bio.op))));
     }
     let node = &*e.node;
     if node.is_closed() {
@@ -587,5 +568,5 @@ fn ranges_max(node: &NodeSlot, op: Op) -> usize {
 
 /// Largest piece the layer takes, a multiple of its sector; `None` when it takes any.
 fn piece_max(node: &NodeSlot, op: Op) -> Option<u64> {
-    Some(node.longest[Sort::of(op) as usize]).filter(|max| *max != u64::MAX)
+    Some(node.longest[op as usize]).filter(|max| *max != u64::MAX)
 }

@@ -77,7 +77,7 @@ impl Core {
     fn in_flight(&self, subject: Subject) -> u64 {
         let table = self.table.borrow();
         match subject {
-            Subject::Node(n) => table.node(n).map_or(0, |n| n.queue.in_flight()),
+            Subject::Node(n) => table.node(n).map_or(0, |n| n.queue.inside()),
             Subject::Edge(e) => {
                 let inside = table.edge(e).map_or(0, |e| e.meter.in_flight());
                 let parked = self.parked.borrow();

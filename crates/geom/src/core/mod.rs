@@ -3,6 +3,7 @@
 //! Everything here runs on one thread. Methods take `&self`; no borrow is held across a call into
 //! another room, except that of the table, which changes only between dispatches.
 
+mod accounts;
 mod cuts;
 mod dispatch;
 mod gates;

@@ -21,8 +21,8 @@ pub(super) struct NodeSlot {
     /// End of what a request may touch that is not looked at closely, bytes: zero while the gate
     /// is closed, and where sectors are odd.
     pub plain_end: Cell<u64>,
-    /// The longest request that enters uncut, bytes, by [`Sort`].
-    pub longest: [u64; Sort::COUNT],
+    /// The longest request that enters uncut, bytes, by operation: zero for those without a range.
+    pub longest: [u64; Op::COUNT],
     pub limits: Limits,
     pub odd_sector: bool,
     gate_closed: Cell<bool>,
@@ -36,33 +36,6 @@ pub(super) struct EdgeSlot {
     pub node: Rc<NodeSlot>,
     pub state: Pinned<EdgeState>,
     pub meter: Pinned<Meter>,
-}
-
-/// What of an operation the checks between two layers go by.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// A range, with data.
-    Data,
-    /// A range without data, that may be cut.
-    Range,
-    /// A question about a range: pieces would have several answers.
-    Question,
-    /// No range.
-    Other,
-}
-
-impl Sort {
-    pub const COUNT: usize = 4;
-
-    #[inline(always)]
-    pub fn of(op: Op) -> Sort {
-        match op {
-            Op::Read | Op::Write => Sort::Data,
-            Op::Delete | Op::WriteZeroes => Sort::Range,
-            Op::Map => Sort::Question,
-            Op::Flush | Op::GetAttr => Sort::Other,
-        }
-    }
 }
 
 impl NodeSlot {
@@ -168,15 +141,17 @@ fn resolve(n: &Node, index: u32, closed: bool, core: usize) -> Option<NodeSlot> 
 }
 
 /// Largest pieces that a layer takes, multiples of its sector; all ones when it takes any.
-fn longest(limits: &Limits) -> [u64; Sort::COUNT] {
+fn longest(limits: &Limits) -> [u64; Op::COUNT] {
     let sector = u64::from(limits.sector_bytes).max(1);
     let whole = |max: u64| match max {
         0 => u64::MAX,
         max => (max / sector * sector).max(sector),
     };
-    let mut longest = [0; Sort::COUNT];
-    longest[Sort::Data as usize] = whole(limits.io_max_bytes.into());
-    longest[Sort::Range as usize] = whole(limits.delete_max_bytes);
-    longest[Sort::Question as usize] = u64::MAX;
-    longest
+    Op::ALL.map(|op| match op {
+        Op::Read | Op::Write => whole(limits.io_max_bytes.into()),
+        Op::Delete | Op::WriteZeroes => whole(limits.delete_max_bytes),
+        // Pieces of a question would have several answers.
+        Op::Map => u64::MAX,
+        Op::Flush | Op::GetAttr => 0,
+    })
 }

@@ -255,8 +255,8 @@ impl Topology {
             };
             sum.add_counts(&now);
             sum.sub_counts(&cp.before);
+            sum.in_flight += now.in_flight;
         }
-        sum.in_flight = pp.queues.iter().map(|q| q.in_flight()).sum();
         sum.busy_ns = pp.queues.iter().map(|q| q.busy_ns(now_ns)).max().unwrap_or(0);
         sum
     }

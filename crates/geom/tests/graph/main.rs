@@ -3,6 +3,7 @@
 mod access;
 mod attach;
 mod common;
+mod counted;
 mod events;
 mod flow;
 mod gate;

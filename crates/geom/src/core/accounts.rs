@@ -1,0 +1,60 @@
+//! Who is inside a layer, and what has ended there.
+//!
+//! ```text
+//!   walk: down --> down --> ends at once --> up, up             passed: nobody counted it in
+//!   walk: down --> down --> has to wait: counted in, put away
+//!                    walk: goes on --> up, up                   counted out, stayed
+//! ```
+//!
+//! Most requests to fast disks come up in the walk that took them down. This core does not look
+//! into the queues during a walk (drains are asked between two), and its clock stands still, so
+//! these are spared the way in and out.
+//!
+//! Invariants
+//!  A1  A Bio that no walk has in its hands is counted in at every layer that holds it: it is
+//!      counted in before it is put away, whether in the slab, at a gate or behind another.
+//!  A2  What is counted in is counted out once, when its frame goes (F1 of `bio::Frames`).
+
+use bio::Bio;
+
+use super::Core;
+use super::SPLIT_NODE;
+use super::table::{EdgeSlot, Table};
+
+impl Core {
+    /// A1: a Bio is about to be put away.
+    pub(super) fn count_in(&self, table: &Table, bio: &mut Bio) {
+        let now = self.now();
+        for frame in bio.frames.count_in() {
+            frame.start_ns = now;
+            if frame.node != SPLIT_NODE
+                && let Some(e) = table.inside(frame.edge)
+            {
+                e.meter.enter(now, &e.node.queue);
+            }
+        }
+    }
+
+    /// A layer has ended a Bio, whose frame there has gone; `since_ns`: it was counted in then.
+    #[inline(always)]
+    pub(super) fn account(&self, e: &EdgeSlot, since_ns: Option<u64>, bio: &Bio) {
+        match since_ns {
+            Some(since_ns) => self.count_out(e, since_ns, bio),
+            None => passed(e, bio),
+        }
+    }
+
+    /// A2
+    #[inline(never)]
+    fn count_out(&self, e: &EdgeSlot, since_ns: u64, bio: &Bio) {
+        let now = self.now();
+        e.meter.leave(now, &e.node.queue);
+        e.meter.stayed(now.wrapping_sub(since_ns), bio.op, bio.completed, bio.status.is_ok());
+    }
+}
+
+/// A layer has ended a Bio that was not counted in there.
+#[inline(always)]
+pub(super) fn passed(e: &EdgeSlot, bio: &Bio) {
+    e.meter.passed(bio.op, bio.completed, bio.status.is_ok());
+}

@@ -124,7 +124,7 @@ impl VolumeLayer {
 
     #[inline(always)]
     fn has_copies(&self) -> bool {
-        self.0.shape.copies() > 1
+        self.0.shape.has_copies
     }
 
     /// A read that [`Self::way`] found a way for has ended.

@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) strip: u64,
     /// Bytes of the volume.
     pub(crate) bytes: u64,
+    /// Bytes are at more than one place: every read asks that.
+    pub(crate) has_copies: bool,
     /// Bytes of each member.
     lens: Vec<u64>,
     /// A strip, the data strips of a row and the members, to divide by.
@@ -107,7 +109,10 @@ impl Shape {
         let [by_strip, by_members] = [strip, lens.len() as u64].map(Divisor::new);
         let by_width = Divisor::new(1);
         let rota = Rota { strips: by_width, rows: 0, places: Box::default() };
-        let mut shape = Shape { level, strip, bytes, lens, by_strip, by_width, by_members, rota };
+        let has_copies = false;
+        let mut shape =
+            Shape { level, strip, bytes, has_copies, lens, by_strip, by_width, by_members, rota };
+        shape.has_copies = shape.copies() > 1;
         shape.by_width = Divisor::new(shape.width() as u64);
         shape.rota = shape.rota_of_strips();
         shape
@@ -144,7 +149,6 @@ impl Shape {
     }
 
     /// Places that each byte is at.
-    #[inline(always)]
     pub(crate) fn copies(&self) -> usize {
         match self.level {
             Level::Raid1 => self.members(),
@@ -202,20 +206,16 @@ impl Shape {
     /// Where the first copy of some bytes is, if they lie in one unit.
     #[inline(always)]
     pub(crate) fn sole(&self, at: u64, len: u64) -> Option<Spot> {
-        match self.level {
-            Level::Raid1 | Level::Single | Level::Concat => {
-                (len <= self.run(at)).then(|| self.spot(at, 0))
-            }
-            _ => {
-                let (strip, within) = self.by_strip.split(at);
-                let (rounds, nth) = self.rota.strips.split(strip);
-                let (slot, row) = *self.rota.places.get(nth as usize)?;
-                let row = rounds * self.rota.rows + u64::from(row);
-                // No member holds more than the volume: there is nothing to saturate.
-                let at = row.wrapping_mul(self.strip).wrapping_add(within);
-                (len <= self.strip - within).then_some(Spot { slot: slot.into(), at })
-            }
+        if self.rota.places.is_empty() {
+            return (len <= self.run(at)).then(|| self.spot(at, 0));
         }
+        let (strip, within) = self.by_strip.split(at);
+        let (rounds, nth) = self.rota.strips.split(strip);
+        let (slot, row) = *self.rota.places.get(nth as usize)?;
+        let row = rounds * self.rota.rows + u64::from(row);
+        // No member holds more than the volume: there is nothing to saturate.
+        let at = row.wrapping_mul(self.strip).wrapping_add(within);
+        (len <= self.strip - within).then_some(Spot { slot: slot.into(), at })
     }
 
     /// The slots (a bit a slot) that have all of a unit at the same place, of which `first` has

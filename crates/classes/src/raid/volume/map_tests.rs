@@ -148,6 +148,7 @@ fn what_repeats_is_where_it_was_reckoned_to_be() {
         let even = level == Level::Raid10;
         for n in (4..9).filter(|n| !even || n % 2 == 0) {
             let of = shape(level, n, 3 * n as u64 + 1);
+            assert_eq!(of.has_copies, of.copies() > 1, "{level:?}");
             for strip in 0..of.bytes / STRIP {
                 let at = strip * STRIP + 512;
                 let first = of.spot(at, 0);

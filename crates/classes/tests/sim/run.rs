@@ -426,8 +426,7 @@ impl Story<'_> {
 
     /// Users, if nobody is there and there is something to use.
     fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
-        // Nobody opens what is being made smaller: its last sectors are gone already.
-        if crowd.running.get() > 0 || self.chance(30) || self.smaller.is_some() {
+        if crowd.running.get() > 0 || self.chance(30) {
             return;
         }
         if let Some((user, _)) = self.user.take() {

@@ -126,6 +126,13 @@ pub fn tag_of(b: &[u8]) -> u16 {
     u16_at(b, PAYLOAD + 2)
 }
 
+/// The block is one that a cache device keeps of a file system, whichever.
+pub fn is_kept(b: &[u8]) -> bool {
+    use Tag as T;
+    let all = [T::Super, T::File, T::Free, T::Dir, T::Ind1, T::Ind2, T::Ind3, T::Ind4];
+    b.len() == BLOCK && all.iter().any(|tag| tag_of(b) == *tag as u16)
+}
+
 /// The block is what it should be; else it says what it is. Of `path::NONE` any path will do.
 pub fn check_tag(b: &[u8], tag: Tag, path: u64) -> Result<(), String> {
     if b.len() != BLOCK {
@@ -541,6 +548,11 @@ impl<'b> Bucket<'b> {
         let at = 4 + 12 * column;
         let (b, state) = (self.0, BlockState::of(u16_at(self.0, at + 2))?);
         Some(Entry { age: u16_at(b, at), state, addr: u64_at(b, at + 4) })
+    }
+
+    /// Columns that have been given to an address once: their blocks stay when that has gone.
+    pub fn named(&self) -> impl Iterator<Item = usize> {
+        self.entries().filter(|(_, e)| e.addr != 0).map(|(column, _)| column)
     }
 
     /// Every entry that reads.

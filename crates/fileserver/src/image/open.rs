@@ -277,8 +277,13 @@ async fn take_log(
     Ok(true)
 }
 
+/// More blocks than this are in favour of one layout: it is that.
+const SURE: u32 = 16;
+/// Blocks looked at, at most, until it is known.
+const GUESSES: u32 = 4096;
+
 /// Which layout fits: superblock and roots are where it says, as far as they are on the cache
-/// device.
+/// device; where that tells nothing, whatever was cached.
 async fn guess(o: &Options, h: &Header) -> Result<Layout, Fault> {
     let mut votes = [0_u32; 2];
     for (addr, tag, of) in [
@@ -289,12 +294,46 @@ async fn guess(o: &Options, h: &Header) -> Result<Layout, Fault> {
         let row = addr % h.msize;
         let bucket = read(o, &*o.cache, h.bucket_at(row)).await?;
         let Some((c, _)) = bucket.with(|b| Bucket::of(b, row).find(addr)) else { continue };
-        for (vote, layout) in votes.iter_mut().zip([Layout::Rows, Layout::Columns]) {
-            let block = read(o, &*o.cache, h.cached(layout, row, c)).await?;
-            *vote += u32::from(block.with(|b| format::check_tag(b, tag, of)).is_ok());
-        }
+        vote(o, h, (row, c), |b| format::check_tag(b, tag, of).is_ok(), &mut votes).await?;
+    }
+    if votes[0] == votes[1] {
+        votes = by_all(o, h).await?;
     }
     Ok(if votes[1] > votes[0] { Layout::Columns } else { Layout::Rows })
+}
+
+/// Votes of whatever was cached once: where the layout is another, most places were never written.
+async fn by_all(o: &Options, h: &Header) -> Result<[u32; 2], Fault> {
+    let (mut votes, mut looks) = ([0_u32; 2], 0);
+    for at in (0..h.msize).step_by(BUCKETS as usize) {
+        let bucket = read(o, &*o.cache, h.bucket_at(at)).await?;
+        for row in at..(at + BUCKETS).min(h.msize) {
+            let named: Vec<usize> = bucket.with(|b| Bucket::of(b, row).named().collect());
+            for column in named {
+                vote(o, h, (row, column), format::is_kept, &mut votes).await?;
+                looks += 1;
+                if votes[0].abs_diff(votes[1]) >= SURE || looks >= GUESSES {
+                    return Ok(votes);
+                }
+            }
+        }
+    }
+    Ok(votes)
+}
+
+/// Each layout that has a fitting block at a place of the buckets gets a vote.
+async fn vote(
+    o: &Options,
+    h: &Header,
+    (row, column): (u64, usize),
+    fits: impl Fn(&[u8]) -> bool,
+    votes: &mut [u32; 2],
+) -> Result<(), Fault> {
+    for (vote, layout) in votes.iter_mut().zip([Layout::Rows, Layout::Columns]) {
+        let block = read(o, &*o.cache, h.cached(layout, row, column)).await?;
+        *vote += u32::from(block.with(&fits));
+    }
+    Ok(())
 }
 
 /// An empty cache device; its header is still to be written.

@@ -9,7 +9,7 @@ use fileserver::files::{Change, Kind, New, Served};
 use fileserver::volume::View;
 use reactor::SeededRandom;
 
-use super::model::{self, History, has_below, walk};
+use super::model::{self, History, has_below, is_dir, walk};
 
 /// What sets clients of one kind of storage apart: its blocks are larger, its devices smaller.
 pub struct Habits {
@@ -143,9 +143,7 @@ impl Beside {
                 history.put(&path, Some((kind == Kind::File).then(Rc::default)));
             }
             Err(Fault::Exists) => assert!(there, "{path} exists"),
-            Err(Fault::NotFound) => {
-                assert!(!dir.is_empty() && history.now().get(dir) != Some(&None));
-            }
+            Err(Fault::NotFound | Fault::NotDir) => assert!(!is_dir(history.now(), dir)),
             Err(fault) => return Err(fault),
         }
         Ok(())
@@ -168,6 +166,7 @@ impl Beside {
             }
             Err(Fault::NotFound) => assert!(!there, "{path} is not found"),
             Err(Fault::NotEmpty) => assert!(has_below(history.now(), &path)),
+            Err(Fault::NotDir) => assert!(!is_dir(history.now(), dir)),
             Err(fault) => return Err(fault),
         }
         Ok(())
@@ -195,6 +194,7 @@ impl Beside {
                 assert!(same, "{path}: {:?} for {:?}", found.map(|b| b.len()), wanted);
             }
             Err(Fault::NotFound) => {}
+            Err(Fault::NotDir) => assert!(!is_dir(history.now(), dir)),
             Err(fault) => return Err(fault),
         }
         Ok(())
@@ -233,6 +233,10 @@ impl Beside {
                 history.put(path, Some(Some(Rc::new(next))));
             }
             (Err(Fault::NotFound | Fault::IsDir), None) => {}
+            (Err(Fault::NotDir), None) => {
+                let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+                assert!(!is_dir(history.now(), dir));
+            }
             // A directory is cut to nothing without any effect.
             (Ok(0), None) if cut => {}
             (Err(fault), _) => return Err(fault),
@@ -258,7 +262,10 @@ impl Beside {
             Err(Fault::NotFound) => {}
             Err(Fault::Exists) => assert!(!replace && history.now().contains_key(&to_path)),
             Err(Fault::NotEmpty) => assert!(has_below(history.now(), &to_path)),
-            Err(Fault::IsDir | Fault::NotDir) => assert!(replace),
+            Err(Fault::IsDir | Fault::NotDir) => {
+                let both = is_dir(history.now(), dir) && is_dir(history.now(), &to);
+                assert!(replace || !both);
+            }
             Err(Fault::Invalid(_)) => assert!(to.starts_with(&from_path)),
             Err(fault) => return Err(fault),
         }

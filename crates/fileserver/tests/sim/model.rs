@@ -108,6 +108,11 @@ impl History {
     }
 }
 
+/// Whether a directory is there; the root, whose path is empty, always is.
+pub fn is_dir(tree: &Tree, path: &str) -> bool {
+    path.is_empty() || tree.get(path) == Some(&None)
+}
+
 /// Whether there is anything below a path.
 pub fn has_below(tree: &Tree, path: &str) -> bool {
     let below = format!("{path}/");

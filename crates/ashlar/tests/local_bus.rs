@@ -14,6 +14,8 @@ const REMOTE: &str = "iqn.2024-01.test:remote";
 /// What the bus is called by access groups.
 const LOCAL: &str = "local:loop0";
 const CONFLICT: u8 = 0x18;
+/// Until the bus has looked for its target, which it does by itself.
+const WATCHED: Duration = Duration::from_secs(1);
 /// Longest wait for what the bus finds by itself.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -42,6 +44,10 @@ fn house(name: &str, groups: &str) -> House {
     }
     configure(&house, &["d0", "d1", "d2"], groups);
     house.start();
+    // The bus looks for its target twice a second and scans what has come: such a scan would hear
+    // attentions that are meant for a test.
+    std::thread::sleep(WATCHED);
+    house.ok(&["cam", "rescan"]);
     house
 }
 

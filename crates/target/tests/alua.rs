@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::sync::Arc;
+
 use bio::Op;
 use reactor::Patience;
 use reactor::sim::{Actor, Limits};
@@ -140,42 +142,51 @@ fn l1_a_change_waits_for_what_is_at_the_medium_on_every_core() {
     assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (2, 4, 0x0B));
 }
 
-#[test]
-fn a_change_that_takes_too_long_is_taken_back() {
-    let w = world();
+/// A change that waits for a write which the medium does not end.
+struct Stuck {
+    a: Host,
+    b: Host,
+    disk: Arc<TestDisk>,
+    written: u32,
+    change: u32,
+}
+
+fn stuck(w: &World) -> Stuck {
     let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
     let disk = w.disks[0].1.clone();
     disk.state().hold = true;
-    let stuck = b.send(0, &write16(3, 1), 0, &[9; 512]);
+    let written = b.send(0, &write16(3, 1), 0, &[9; 512]);
     w.turn();
-    let tag = set(&a, &[(7, AccessState::Standby)]);
+    let change = set(&a, &[(7, AccessState::Standby)]);
+    Stuck { a, b, disk, written, change }
+}
+
+#[test]
+fn a_change_that_takes_too_long_is_taken_back() {
+    let w = world();
+    let Stuck { a, b, disk, written, change } = stuck(&w);
     pass(&w, 11_000_000_000);
-    assert_eq!(answer(&w, &a, tag).asc(), (4, 0x67, 0x0A));
+    assert_eq!(answer(&w, &a, change).asc(), (4, 0x67, 0x0A));
     assert_eq!(w.registry.port_groups()[1].state(), AccessState::Optimized);
     w.run(&a, 0, &TUR, 0, &[]).good();
     w.run(&b, 0, &TUR, 0, &[]).good();
     w.release_all(&disk);
-    answer(&w, &b, stuck).good();
+    answer(&w, &b, written).good();
     assert_eq!(w.registry.port_groups()[1].state(), AccessState::Optimized, "too late");
 }
 
 #[test]
 fn a_change_whose_command_is_aborted_is_taken_back() {
     let w = world();
-    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
-    let disk = w.disks[0].1.clone();
-    disk.state().hold = true;
-    let stuck = b.send(0, &write16(3, 1), 0, &[9; 512]);
-    w.turn();
-    let tag = set(&a, &[(7, AccessState::Standby)]);
+    let Stuck { a, b, disk, written, change } = stuck(&w);
     w.turn();
     let other = set(&b, &[(7, AccessState::Unavailable)]);
     assert_eq!(answer(&w, &b, other).asc(), (2, 4, 0x0A), "one change at a time");
-    let tm = a.manage(TmFunction::AbortTask, 0, Some(tag));
+    let tm = a.manage(TmFunction::AbortTask, 0, Some(change));
     pass(&w, 100_000_000);
-    assert!(a.discarded(tag) && a.outcome(tm) == Some(TmOutcome::Complete));
+    assert!(a.discarded(change) && a.outcome(tm) == Some(TmOutcome::Complete));
     w.release_all(&disk);
-    answer(&w, &b, stuck).good();
+    answer(&w, &b, written).good();
     pass(&w, 100_000_000);
     assert_eq!(
         w.registry.port_groups()[1].state(),

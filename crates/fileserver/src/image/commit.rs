@@ -13,6 +13,7 @@ use bio::{Seg, Segs};
 use wire::iscsi::crc32c;
 
 use super::format::{BLOCK, FIRST, HEADER, Tag, path, put_u64, set_tag, u64_at};
+use super::state::State;
 use super::{Image, one};
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
@@ -109,9 +110,16 @@ impl Image {
     }
 
     async fn commit(&self) -> Result<(), Fault> {
+        let is_due = |state: &State| state.refused.is_none() && state.frames.dirty() > 0;
+        if !is_due(&self.0.state.borrow()) {
+            return Ok(());
+        }
+        // The header's block, which is in no need of the block cache: that may be full of what
+        // this commit is to write.
+        let own = self.own_memory().await?;
         let (head, dirty, log) = {
             let mut state = self.0.state.borrow_mut();
-            if state.refused.is_some() || state.frames.dirty() == 0 {
+            if !is_due(&state) {
                 return Ok(());
             }
             let shape = state.shape;
@@ -125,8 +133,6 @@ impl Image {
             let time = now.max(state.header.time.wrapping_add(1));
             (state.header.time, state.header.toytime) = (time, time.wrapping_add(30));
             // Behind it a header's block is empty: it need not be in memory.
-            let own = state.frames.memory();
-            let own = own.ok_or(Fault::NoSpace("the block cache is full of blocks in use"))?;
             let text = state.header;
             own.with_mut(|b| {
                 b.fill(0);

@@ -14,7 +14,7 @@ pub type Contents = Option<Rc<Vec<u8>>>;
 /// Path to contents.
 pub type Tree = BTreeMap<String, Contents>;
 
-/// What a path stood for, and stands for now; none: there was no such path.
+/// What a path stood for before and after; none: there was no such path.
 struct Swap {
     path: String,
     before: Option<Contents>,
